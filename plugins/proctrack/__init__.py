@@ -1,0 +1,1 @@
+"""Process tracking plugins: which processes belong to a step."""

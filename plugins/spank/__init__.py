@@ -1,0 +1,1 @@
+"""SPANK plugins written in Python."""

@@ -1,0 +1,1 @@
+"""Task plugins: binding, limits and scripts of a step's tasks."""
