@@ -1,0 +1,134 @@
+"""The cgroup v2 tree of steps: where it is, what its files are called, how a step's part is made, emptied and removed.
+
+    <cgroup2 mount>/<base>/job_J/step_S/{stepd, user/task_T}
+
+`base` is `nodectl`, or below the service's own delegated cgroup under systemd. Limits are written on `user`; the stepd sits beside it, so that
+emptying `user` never touches the stepd. Typed access to the files is cgroupspy's: its controllers are for v1, the
+classes here name v2's files. Its `nodes` module imports logging, which doubles the price of every fork, and stays
+with the daemon (`daemon/sweep.py`).
+"""
+
+import os
+
+from cgroupspy.controllers import Controller
+from cgroupspy.interfaces import CommaDashSetFile, DictFile, FlagFile, IntegerFile, ListFile, MultiLineIntegerFile
+
+MOUNTS = "/proc/self/mounts"
+
+
+class Core(Controller):  # type: ignore[misc]  # cgroupspy has no types
+    """Files that every v2 cgroup but the root has: cgroups(7), kernel cgroup-v2 "Core Interface Files"."""
+
+    procs = MultiLineIntegerFile("cgroup.procs")
+    controllers = ListFile("cgroup.controllers", readonly=True)
+    enabled = ListFile("cgroup.subtree_control", readonly=True)
+    events = DictFile("cgroup.events", readonly=True)
+    kill = FlagFile("cgroup.kill", writeonly=True)
+    freeze = FlagFile("cgroup.freeze")
+
+
+class Cpuset(Controller):  # type: ignore[misc]
+    """CPUs and memory nodes: kernel cgroup-v2, "Cpuset"."""
+
+    cpus = CommaDashSetFile("cpuset.cpus")
+    cpus_effective = CommaDashSetFile("cpuset.cpus.effective", readonly=True)
+    mems = CommaDashSetFile("cpuset.mems")
+
+
+class Memory(Controller):  # type: ignore[misc]
+    """Memory figures: kernel cgroup-v2, "Memory"."""
+
+    current = IntegerFile("memory.current", readonly=True)
+    peak = IntegerFile("memory.peak", readonly=True)
+    events = DictFile("memory.events", readonly=True)
+
+
+class Group:
+    """One directory of the tree: the `node` that cgroupspy's controllers ask for their path."""
+
+    __slots__ = ("core", "cpuset", "full_path", "memory")
+
+    def __init__(self, path: str) -> None:
+        self.full_path = path
+        self.core = Core(self)
+        self.cpuset = Cpuset(self)
+        self.memory = Memory(self)
+
+    def child(self, name: str) -> "Group":
+        return Group(f"{self.full_path}/{name}")
+
+    def exists(self) -> bool:
+        return os.path.isdir(self.full_path)
+
+    def make(self) -> "Group":
+        """mkdir(2); an existing directory is as good."""
+        try:
+            os.mkdir(self.full_path, 0o755)
+        except FileExistsError:
+            pass
+        return self
+
+    def remove(self) -> bool:
+        """rmdir(2). True when it is gone; False while processes or children are in it."""
+        try:
+            os.rmdir(self.full_path)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def add(self, pid: int) -> None:
+        """Moves a process here; 0 is the caller. Resets its affinity to the cpuset's. Raises OSError."""
+        self.core.set_property("cgroup.procs", pid)
+
+    def populated(self) -> bool:
+        """True while a live process is here or below; zombies do not count. False when the directory is gone."""
+        try:
+            return bool(self.core.events["populated"])
+        except FileNotFoundError:
+            return False
+
+    def kill_all(self) -> None:
+        """SIGKILL to everything here and below: cgroup.kill (Linux 5.14), else pid by pid until nothing is new."""
+        try:
+            self.core.kill = True
+        except FileNotFoundError:
+            if self.exists():
+                self._kill_each()
+
+    def _kill_each(self) -> None:
+        for pid in self.pids():
+            try:
+                os.kill(pid, 9)
+            except ProcessLookupError:
+                pass
+
+    def pids(self) -> list[int]:
+        """Every process here and below."""
+        found: list[int] = []
+        for directory, _, _ in os.walk(self.full_path):
+            try:
+                found += Group(directory).core.procs
+            except (FileNotFoundError, OSError):
+                continue
+        return found
+
+    def open(self) -> int:
+        """A descriptor that stands for this cgroup, for `_kernel.fork_into`. The caller closes it."""
+        return os.open(self.full_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def find_mount(mounts: str = MOUNTS) -> str:
+    """Where the cgroup2 hierarchy is mounted: /sys/fs/cgroup (unified) or beside v1 (hybrid). "" when it is not."""
+    with open(mounts, encoding="utf-8", errors="surrogateescape") as lines:
+        for line in lines:
+            fields = line.split()
+            if fields[2] == "cgroup2":
+                return fields[1].encode().decode("unicode_escape") if "\\" in fields[1] else fields[1]
+    return ""
+
+
+def step_group(base: str, job_id: int, step_id: int) -> Group:
+    """The directory of a step below the base directory."""
+    return Group(f"{base}/job_{job_id}/step_{step_id}")

@@ -1,0 +1,432 @@
+"""The configuration: one TOML file, declared by one table.
+
+`KEYS` makes the defaults, the checks, `nodectl config --explain` and the chapter of the manual. The
+names are Slurm's parameter names in snake case. Read by the daemon at its start and by the client
+at each command; tomllib and difflib are imported only when there is a file, or an unknown key.
+"""
+
+from __future__ import annotations
+
+import os
+
+from nodectl import trust
+from nodectl.plugin import BUILTIN_DIR
+
+TYPE_CHECKING = False  # typing's own constant costs the import of typing
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import NoReturn
+
+DEFAULT_PATH = "/etc/nodectl/nodectl.toml"
+
+_MAX_BYTES = 1 << 20
+# sun_path of unix(7) has 108 bytes with the NUL that ends it.
+_MAX_SOCKET_PATH = 107
+
+
+class ConfigError(Exception):
+    """A configuration that is not used; one line, `file: key: what is wrong, what is allowed`."""
+
+
+class Parser:
+    """What a key may hold.
+
+    `allowed` says it in words. `read` turns TOML's value into ours, or raises `ValueError` with
+    what is wrong, in words that stand after the key's name.
+    """
+
+    __slots__ = ("allowed", "read")
+
+    def __init__(self, allowed: str, read: Callable[[object], object]) -> None:
+        self.allowed = allowed
+        self.read = read
+
+
+class Key:
+    """One row of the table.
+
+    `default` is our value, or makes one from the values of the keys above it; `shown` is then what
+    the manual says about it.
+    """
+
+    __slots__ = ("default", "group", "help", "name", "parser", "shown")
+
+    def __init__(
+        self,
+        name: str,
+        group: str,
+        parser: Parser,
+        default: object,
+        help: str,  # noqa: A002 - the column's name in every such table
+        *,
+        shown: str = "",
+    ) -> None:
+        self.name = name
+        self.group = group
+        self.parser = parser
+        self.default = default
+        self.help = help
+        self.shown = shown or toml(default)
+
+    def make_default(self, values: Mapping[str, object]) -> object:
+        """The default, given the values of the keys above this one."""
+        return self.default(values) if callable(self.default) else self.default
+
+
+def _string(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"is {_kind(value)}")
+    if "\0" in value:
+        raise ValueError("holds a NUL character")
+    return value
+
+
+def _absolute(value: object) -> str:
+    path = _string(value)
+    if not path.startswith("/"):
+        raise ValueError(f"is {path!r}, a relative path")
+    return path if path == "/" else path.rstrip("/")
+
+
+def _optional(value: object) -> str | None:
+    return None if value == "" else _absolute(value)
+
+
+def _socket(value: object) -> str:
+    path = _absolute(value)
+    if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
+        raise ValueError(f"has {len(os.fsencode(path))} bytes")
+    return path
+
+
+def _words(value: object, separator: str) -> list[str]:
+    """The words of a list of strings, or of one string with a separator."""
+    if isinstance(value, str):
+        return [word.strip() for word in value.split(separator) if word.strip()]
+    if isinstance(value, list):
+        return [_string(word) for word in value]
+    raise ValueError(f"is {_kind(value)}")
+
+
+def _plugin_dirs(value: object) -> tuple[str, ...]:
+    """The site's directories and then the built-in one, so that a site's plugin replaces a
+    built-in."""
+    dirs = [_absolute(word) for word in _words(value, ":")]
+    return (*(path for path in dict.fromkeys(dirs) if path != BUILTIN_DIR), BUILTIN_DIR)
+
+
+def _plugin_type(word: str, major: str) -> str:
+    start, _, minor = word.partition("/")
+    if start != major or not _plain(minor, "_"):
+        raise ValueError(f"has {word!r}")
+    return word
+
+
+def _task_plugins(value: object) -> tuple[str, ...]:
+    words = tuple(_plugin_type(word, "task") for word in _words(value, ","))
+    if len(set(words)) != len(words):
+        raise ValueError("names a plugin twice")
+    return words
+
+
+def _proctrack(value: object) -> str:
+    return _plugin_type(_string(value), "proctrack")
+
+
+def _name(value: object) -> str:
+    name = _string(value)
+    if not _plain(name, "_-.") or name.startswith("."):
+        raise ValueError(f"is {name!r}")
+    return name
+
+
+def _switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"is {_kind(value)}")
+    return value
+
+
+def _number(least: int, most: int, unit: str) -> Parser:
+    def read(value: object) -> int:
+        # TOML's true is a Python int too.
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"is {_kind(value)}")
+        if not least <= value <= most:
+            raise ValueError(f"is {value}")
+        return value
+
+    return Parser(f"a number of {unit} from {least} to {most}", read)
+
+
+def _plain(word: str, others: str) -> bool:
+    return bool(word) and all(c.isascii() and (c.isalnum() or c in others) for c in word)
+
+
+_PATH = Parser("an absolute path", _absolute)
+_SCRIPT = Parser('the absolute path of a program, or "" for none', _optional)
+_NAME = Parser("letters, digits, '-', '_' and '.', no '.' in front", _name)
+_SECONDS = _number(0, 1_000_000, "seconds")
+
+
+def _host(values: Mapping[str, object]) -> str:
+    return os.uname().nodename.partition(".")[0] or "localhost"
+
+
+def _default_socket(values: Mapping[str, object]) -> str:
+    return os.path.join(str(values["runtime_dir"]), "nodectl.sock")
+
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        "node_name", "node", _NAME, _host,
+        "Name of this node: SLURMD_NODENAME, SLURM_NODELIST and %N in file names.",
+        shown="the host's name up to its first dot",
+    ),
+    Key(
+        "runtime_dir", "files", _PATH, "/run/nodectl",
+        "Directory of sockets and of what may be lost when the machine restarts.",
+    ),
+    Key(
+        "state_dir", "files", _PATH, "/var/lib/nodectl",
+        "Directory of the history and of what must outlive a restart.",
+    ),
+    Key(
+        "socket", "files",
+        Parser(f"an absolute path of at most {_MAX_SOCKET_PATH} bytes", _socket), _default_socket,
+        "Socket on which the daemon takes requests.",
+        shown="nodectl.sock in runtime_dir",
+    ),
+    Key(
+        "plugin_dir", "plugins",
+        Parser("absolute paths, as a list or with ':' between them", _plugin_dirs), (BUILTIN_DIR,),
+        "Directories in which plugins are looked for, in this order; nodectl's own comes last.",
+        shown="nodectl's own plugins only",
+    ),
+    Key(
+        "task_plugin", "plugins",
+        Parser(
+            "types that begin with 'task/', each once, as a list or with ',' between them",
+            _task_plugins,
+        ),
+        ("task/cgroup", "task/affinity"),
+        "Task plugins, in the order in which they are called.",
+    ),
+    Key(
+        "proctrack_type", "plugins",
+        Parser("one type that begins with 'proctrack/'", _proctrack), "proctrack/cgroup",
+        "Plugin that follows and kills the processes of a step.",
+    ),
+    Key(
+        "plugstack_config", "plugins", _PATH, "/etc/nodectl/plugstack.conf",
+        "List of SPANK plugins. A file that is not there is an empty list.",
+    ),
+    Key(
+        "spank_hook_timeout", "plugins", _SECONDS, 60,
+        "Seconds a function of a plugin may take before its process is ended.",
+    ),
+    Key(
+        "admin_group", "limits", _NAME, "nodectl",
+        "Group whose members may do what root may: see and end everybody's steps.",
+    ),
+    Key(
+        "max_tasks_per_node", "limits", _number(1, 65_533, "tasks"), 512,
+        "Most tasks of one step.",
+    ),
+    Key(
+        "max_message_bytes", "limits", _number(65_536, 1 << 30, "bytes"), 8 << 20,
+        "Longest request or answer; a longer one ends the connection.",
+    ),
+    Key(
+        "max_connections_per_user", "limits", _number(1, 65_536, "connections"), 128,
+        "Most connections that one user may hold to the daemon.",
+    ),
+    Key(
+        "user_cache_seconds", "limits", _SECONDS, 30,
+        "Seconds for which what was found out about a user and their groups is used again.",
+    ),
+    Key(
+        "kill_wait", "steps", _SECONDS, 30,
+        "Seconds between SIGTERM and SIGKILL.",
+    ),
+    Key(
+        "unkillable_step_timeout", "steps", _SECONDS, 60,
+        "Seconds after SIGKILL until a step that is still there is reported as unkillable.",
+    ),
+    Key(
+        "cgroup_name", "steps", _NAME, "nodectl",
+        "Directory below the root of the cgroup tree that holds the steps.",
+    ),
+    Key(
+        "task_prolog", "steps", _SCRIPT, None,
+        "Program that runs as the user before each task.",
+    ),
+    Key(
+        "task_epilog", "steps", _SCRIPT, None,
+        "Program that runs as the user after each task.",
+    ),
+    Key(
+        "history_limit", "records", _number(0, 100_000_000, "steps"), 10_000,
+        "Ended steps that are kept in the history.",
+    ),
+    Key(
+        "trace", "records", Parser("true or false", _switch), True,
+        "Whether each step records its calls.",
+    ),
+)  # fmt: skip
+
+
+class Config:
+    """The values of all keys; cannot be changed. Durations are seconds, sizes bytes, paths
+    absolute."""
+
+    __slots__ = tuple(key.name for key in KEYS)
+
+    node_name: str
+    runtime_dir: str
+    state_dir: str
+    socket: str
+    plugin_dir: tuple[str, ...]
+    task_plugin: tuple[str, ...]
+    proctrack_type: str
+    plugstack_config: str
+    spank_hook_timeout: int
+    admin_group: str
+    max_tasks_per_node: int
+    max_message_bytes: int
+    max_connections_per_user: int
+    user_cache_seconds: int
+    kill_wait: int
+    unkillable_step_timeout: int
+    cgroup_name: str
+    task_prolog: str | None
+    task_epilog: str | None
+    history_limit: int
+    trace: bool
+
+    def __init__(self, values: Mapping[str, object]) -> None:
+        for key in KEYS:
+            object.__setattr__(self, key.name, values[key.name])
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a configuration cannot be changed: {name}")
+
+    def __iter__(self) -> Iterator[tuple[str, object]]:
+        return ((key.name, getattr(self, key.name)) for key in KEYS)
+
+    def __eq__(self, other: object) -> bool:
+        return dict(self) == dict(other) if isinstance(other, Config) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in self)})"
+
+
+def load(path: str | None, *, must_exist: bool) -> Config:
+    """Read the file at `path` (None: `DEFAULT_PATH`), or take the defaults if there is none.
+
+    Called by the daemon as root and by the client as its user. Raises `ConfigError` for a file that
+    cannot be read or (for root) trusted, that is no TOML, or that holds an unknown key or a value
+    that is not allowed; for an absent one if it `must_exist`.
+    """
+    path = DEFAULT_PATH if path is None else path
+    try:
+        text = trust.read(path, _MAX_BYTES)
+    except FileNotFoundError as error:
+        if must_exist:
+            raise ConfigError(f"{path}: {error.strerror}") from error
+        return build({})
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except trust.Untrusted as error:
+        raise ConfigError(f"{path}: not trusted: {error}") from error
+    import tomllib
+
+    try:
+        values = tomllib.loads(text.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: no TOML: {error}") from error
+    return build(values, path)
+
+
+def build(values: Mapping[str, object], where: str = "configuration") -> Config:
+    """Check TOML's values and add the defaults; `where` begins the message of a `ConfigError`."""
+    names = tuple(key.name for key in KEYS)
+    for name, value in values.items():
+        if name not in names:
+            raise ConfigError(f"{where}: {_printable(name)}: {_unknown(name, value, names)}")
+    made: dict[str, object] = {}
+    for key in KEYS:
+        given = key.name in values
+        # A default is checked too if it is made of another key's value or of the machine's.
+        value = values[key.name] if given else key.make_default(made)
+        if given or callable(key.default):
+            try:
+                value = key.parser.read(value)
+            except ValueError as error:
+                text = f"{where}: {key.name}: {error}; allowed: {key.parser.allowed}"
+                raise ConfigError(text) from error
+        made[key.name] = value
+    return Config(made)
+
+
+def explain(config: Config | None = None) -> str:
+    """The text of `nodectl config --explain`: each key with its help, and its value if there is
+    one."""
+    lines = []
+    group = ""
+    for key in KEYS:
+        if key.group != group:
+            group = key.group
+            lines += [f"## {group}", ""]
+        lines += [f"# {key.help}", f"# Allowed: {key.parser.allowed}.", f"# Default: {key.shown}."]
+        if config is None:
+            lines += [f"#{key.name} =", ""]
+        else:
+            lines += [f"{key.name} = {toml(getattr(config, key.name))}", ""]
+    return "\n".join(lines)
+
+
+def manual() -> str:
+    """The manual's chapter about the configuration, in Markdown."""
+    lines = []
+    group = ""
+    for key in KEYS:
+        if key.group != group:
+            group = key.group
+            lines += [f"### {group.capitalize()}", ""]
+        lines += [f"`{key.name}`", f":   {key.help} Allowed: {key.parser.allowed}."]
+        lines += [f"    Default: {key.shown}.", ""]
+    return "\n".join(lines)
+
+
+def toml(value: object) -> str:
+    """A value as it is written in the file; none is the empty string."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(toml, value))}]"
+    if value is None or isinstance(value, str):
+        text = (value or "").replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text) + '"'
+    return str(value)
+
+
+def _unknown(name: str, value: object, names: tuple[str, ...]) -> str:
+    import difflib
+
+    if isinstance(value, dict):
+        return "unknown section; keys are written without sections"
+    near = difflib.get_close_matches(name, names, 1)
+    return f"unknown key; did you mean {near[0]}?" if near else "unknown key; see --explain"
+
+
+def _kind(value: object) -> str:
+    names = {bool: "a truth value", int: "a whole number", float: "a decimal number"}
+    names |= {str: "a string", list: "a list", dict: "a section"}
+    return names.get(type(value), "a date or time")
+
+
+def _printable(name: str) -> str:
+    return name if name.isprintable() else repr(name)

@@ -1,0 +1,150 @@
+"""The one door through which a plugin is called: timed, traced, bounded in time, and whatever it throws is caught here.
+
+Used by the daemon (row 2 of a launch), the stepd and the tasks; each has one Door. A hook fails by returning anything but 0 or None, by raising
+anything (SystemExit too), by overrunning its time, or by leaving a thread behind where a fork is still to come.
+"""
+
+import _signal
+import os
+
+from nodectl.plugin_api import PluginError
+from nodectl.trace import now
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TypeVar
+
+    from nodectl.board import Board
+    from nodectl.hooks import Hook
+    from nodectl.trace import Recorder
+
+    _T = TypeVar("_T")
+
+FAILED = -1
+_AGAIN = 1.0  # seconds until a hook that swallowed its time-out is interrupted once more
+
+
+class Overrun(BaseException):
+    """Raised inside a hook whose time is over. No Exception: a plugin's broad `except` should not swallow it."""
+
+
+class _Clock:
+    """Interrupts what runs under it with Overrun when `seconds` are over, and again every second after. 0: never."""
+
+    __slots__ = ("_seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        if self._seconds:
+            _signal.signal(_signal.SIGALRM, self._overrun)
+            _signal.setitimer(_signal.ITIMER_REAL, self._seconds, _AGAIN)
+
+    def __exit__(self, *_: object) -> None:
+        if self._seconds:
+            _signal.setitimer(_signal.ITIMER_REAL, 0)
+
+    def _overrun(self, *_: object) -> None:
+        raise Overrun(f"took longer than {self._seconds:g} s")
+
+
+class Outcome:
+    """What came of a call: rc 0 is success; `why` is one line that says what went wrong, "" after success."""
+
+    __slots__ = ("errno", "rc", "why")
+
+    def __init__(self, rc: int, why: str = "", errno: int = 0) -> None:
+        self.rc = rc
+        self.why = why
+        self.errno = errno
+
+    def __bool__(self) -> bool:
+        """True for success."""
+        return self.rc == 0
+
+
+class Door:
+    """Calls plugins for one process. `slot` is the process's place on the board."""
+
+    __slots__ = ("_board", "_recorder", "_single", "_slot", "_timeout")
+
+    def __init__(
+        self, recorder: "Recorder", board: "Board | None", slot: int, timeout: float, *, single_threaded: bool
+    ) -> None:
+        self._recorder = recorder
+        self._board = board
+        self._slot = slot
+        self._timeout = timeout
+        self._single = single_threaded
+
+    def call(  # noqa: PLR0913  # the five facts of a trace line and what to call
+        self,
+        hook: "Hook",
+        plugin: str,
+        function: "Callable[..., object]",
+        arguments: "Sequence[object]",
+        *,
+        task: "int | None" = None,
+        place: int = 0,
+    ) -> Outcome:
+        """Calls `function(*arguments)`. Never raises what the plugin raises."""
+        if self._board is not None:
+            self._board.enter(self._slot, hook, place)
+        started = now()
+        try:
+            outcome = self._guarded(function, arguments)
+        except Overrun as overrun:
+            outcome = Outcome(FAILED, str(overrun))
+        if self._single and outcome and os.stat("/proc/self/task").st_nlink > 3:  # noqa: PLR2004  # 2 + one thread
+            outcome = Outcome(FAILED, "left a thread running; nothing can be forked safely after it")
+        self._recorder.write(hook, started, plugin=plugin, task=task, rc=outcome.rc, note=outcome.why)
+        if outcome.why:
+            outcome.why = f"plugin {plugin}: {hook.call}: {outcome.why}"
+        return outcome
+
+    def silent(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> Outcome:
+        """As `call`, without a line in the trace: for a plugin's own init() and fini()."""
+        try:
+            return self._guarded(function, arguments)
+        except Overrun as overrun:
+            return Outcome(FAILED, str(overrun))
+
+    def within_time(self, function: "Callable[[], _T]") -> "_T":
+        """Runs `function` under the clock that hooks run under. Raises Overrun, and what `function` raises."""
+        with _Clock(self._timeout):
+            return function()
+
+    def _guarded(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> Outcome:
+        pid = os.getpid()
+        try:
+            with _Clock(self._timeout):
+                value = function(*arguments)
+        except Overrun:
+            raise
+        except PluginError as error:
+            return Outcome(FAILED, str(error), error.code)
+        except BaseException as error:  # noqa: BLE001  # the door: nothing a plugin throws passes
+            if os.getpid() != pid:
+                os._exit(1)  # a child the plugin forked ran out of its hook: it must not live on as a second stepd
+            return Outcome(FAILED, _describe(error))
+        if os.getpid() != pid:
+            os._exit(1)
+        if value is None:
+            return Outcome(0)
+        if not isinstance(value, int):
+            return Outcome(FAILED, f"returned {value!r}, not a number")
+        return Outcome(int(value), "" if value == 0 else f"returned {int(value)}")
+
+
+def _describe(error: BaseException) -> str:
+    """"ValueError: no such thing (at line 12)": the innermost line of the plugin's own file, where there is one."""
+    text = " ".join(str(error).split())[:300]
+    line = 0
+    trail = error.__traceback__
+    while trail is not None:
+        if not trail.tb_frame.f_code.co_filename.startswith("<"):
+            line = trail.tb_lineno
+        trail = trail.tb_next
+    return f"{type(error).__name__}: {text} (line {line})" if text else f"{type(error).__name__} (line {line})"

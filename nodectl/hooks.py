@@ -1,0 +1,102 @@
+"""The order of a launch: one table, from which calls, the manual and the check of a trace are made.
+
+A row is a place in the launch: a plugin hook or a step of nodectl's own. Rows stand in the order in which they happen. `process`
+and `identity` say where and as whom; `per` how often; `costs` what a failure costs. Where two rows run in different
+processes only the barriers order them: no `task_post_fork` before the last `fork`, no row after the `gate` in any task before the last
+`task_post_fork` has returned.
+
+Source of names and signatures: the Slurm plugin API documents; of order and cost: today's Slurm on one node, with the differences that
+HACKING.md lists.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SPANK_PREFIX = "slurm_spank_"
+
+
+class Hook:
+    """One row. `arity` is the number of parameters of a plugin's function (0 for rows that are not plugin hooks)."""
+
+    __slots__ = ("arity", "call", "costs", "identity", "kind", "per", "process")
+
+    def __init__(self, call: str, kind: str, process: str, identity: str, per: str, arity: int, costs: str) -> None:
+        self.call = call
+        self.kind = kind
+        self.process = process
+        self.identity = identity
+        self.per = per
+        self.arity = arity
+        self.costs = costs
+
+
+_STEP_ENDS = "the step fails, exit status 1"
+_TASK_ENDS = "this task ends with status 1, the others go on"
+_LOGGED = "logged, nothing else"
+
+HOOKS = (
+    # Binding is computed here: a bad mask is refused before any process exists.
+    Hook("task_p_slurmd_launch_request", "task", "daemon", "root", "step", 2, "the request is refused"),
+    Hook("proctrack_p_create", "proctrack", "stepd", "root", "step", 1, _STEP_ENDS),
+    Hook("slurm_spank_init", "spank", "stepd", "root", "step", 3, _STEP_ENDS),
+    Hook("option", "spank", "stepd", "root", "option", 3, _LOGGED),
+    Hook("slurm_spank_init_post_opt", "spank", "stepd", "root", "step", 3, _STEP_ENDS),
+    Hook("task_p_pre_setuid", "task", "stepd", "root", "step", 1, _STEP_ENDS),
+    # The one reversible drop: effective user and groups, regained when the last plugin has returned.
+    Hook("slurm_spank_user_init", "spank", "stepd", "effective user", "step", 3, _STEP_ENDS),
+    Hook("fork", "step", "stepd", "root", "task", 0, _STEP_ENDS),
+    Hook("proctrack_p_add", "proctrack", "stepd", "root", "task", 2, _STEP_ENDS),
+    # In the task, because binding must follow the task's arrival in its cgroup: a move resets the affinity.
+    Hook("task_p_pre_launch_priv", "task", "task", "root", "task", 1, _TASK_ENDS),
+    Hook("slurm_spank_task_init_privileged", "spank", "task", "root", "task", 3, _TASK_ENDS),
+    Hook("become_user", "step", "task", "user", "task", 0, _TASK_ENDS),
+    Hook("gate", "step", "task", "user", "task", 0, _TASK_ENDS),
+    # After *all* forks: no user code has run yet.
+    Hook("slurm_spank_task_post_fork", "spank", "stepd", "root", "task", 3, _STEP_ENDS),
+    Hook("open_gate", "step", "stepd", "root", "step", 0, _STEP_ENDS),
+    Hook("task_p_pre_launch", "task", "task", "user", "task", 1, _TASK_ENDS),
+    Hook("slurm_spank_task_init", "spank", "task", "user", "task", 3, _TASK_ENDS),
+    Hook("task_prolog", "step", "task", "user", "script", 0, "this task ends with the script's status"),
+    Hook("exec", "step", "task", "user", "task", 0, "this task ends with the errno as its status"),
+    Hook("task_epilog", "step", "task", "user", "script", 0, _LOGGED),
+    Hook("slurm_spank_task_exit", "spank", "stepd", "root", "task", 3, _LOGGED),
+    Hook("task_p_post_term", "task", "stepd", "root", "task", 2, "becomes the task's status where that was 0"),
+    Hook("proctrack_p_signal", "proctrack", "stepd", "root", "step", 2, "tried again until the step is empty"),
+    Hook("proctrack_p_wait", "proctrack", "stepd", "root", "step", 1, "reported as unkillable"),
+    Hook("task_p_post_step", "task", "stepd", "root", "step", 1, _LOGGED),
+    Hook("slurm_spank_exit", "spank", "stepd", "root", "step", 3, _LOGGED),
+    Hook("proctrack_p_destroy", "proctrack", "stepd", "root", "step", 1, _LOGGED),
+)
+
+ROWS: "Mapping[str, Hook]" = {hook.call: hook for hook in HOOKS}
+
+# SPANK hooks of the command that the user runs (local context), in its process, as the user.
+LOCAL_HOOKS = ("slurm_spank_init", "slurm_spank_init_post_opt", "slurm_spank_local_user_init", "slurm_spank_exit")
+
+# Functions of the documents that no launch of a single step calls: jobs, batch scripts and other contexts do.
+ELSEWHERE: "Mapping[str, Mapping[str, int]]" = {
+    "task": {
+        "task_p_slurmd_batch_request": 1,
+        "task_p_slurmd_reserve_resources": 2,
+        "task_p_slurmd_release_resources": 1,
+        "task_p_slurmd_suspend_job": 1,
+        "task_p_slurmd_resume_job": 1,
+        "task_p_add_pid": 1,
+        "task_p_update_mem_limit": 2,
+    },
+    "proctrack": {"proctrack_p_find": 1, "proctrack_p_has_pid": 2, "proctrack_p_get_pids": 1},
+    "spank": {
+        "slurm_spank_local_user_init": 3,
+        "slurm_spank_slurmd_init": 3,
+        "slurm_spank_slurmd_exit": 3,
+        "slurm_spank_job_prolog": 3,
+        "slurm_spank_job_epilog": 3,
+    },
+}
+
+
+def functions(kind: str) -> dict[str, int]:
+    """The functions that a plugin of this kind may define, each with its number of parameters."""
+    launch = {hook.call: hook.arity for hook in HOOKS if hook.kind == kind and hook.call != "option"}
+    return {**launch, **ELSEWHERE.get(kind, {})}

@@ -1,0 +1,79 @@
+"""JSON with the interpreter's own C scanner and encoder, without the `json` package around them.
+
+`import json` brings `re` and `enum` along: 8 ms, more than a bare interpreter's whole start, paid by every
+`nodectl run`. The C parts underneath are the same. Text is ASCII on the wire: bytes that are not UTF-8 (file names,
+environment values) travel as lone surrogates, as `os.fsdecode` makes them, and arrive unchanged.
+
+Used by every process; no state.
+"""
+
+from _json import encode_basestring_ascii, make_encoder, make_scanner  # type: ignore[import-not-found]  # C part of json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class BadJson(ValueError):
+    """The text is no JSON value; str() says what is wrong with it, in one line."""
+
+
+class _Settings:
+    """What `json.JSONDecoder` hands to the C scanner."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    memo: "dict[str, str]" = {}  # noqa: RUF012  # the scanner clears it after each value
+
+    @staticmethod
+    def parse_constant(name: str) -> object:
+        raise BadJson(f"{name} is not a JSON value")
+
+
+_scan = make_scanner(_Settings())
+_BLANK = " \t\r\n"
+
+
+def _refuse(value: object) -> object:
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+_encode = make_encoder(None, _refuse, encode_basestring_ascii, None, ":", ",", False, False, False)
+
+
+def dumps(value: object) -> str:
+    """One line of ASCII. Raises TypeError for what JSON cannot hold, ValueError for NaN."""
+    return "".join(_encode(value, 0))
+
+
+def loads(text: str) -> object:
+    """The value that `text` holds. Raises BadJson, also for values nested too deeply."""
+    stripped = text.strip(_BLANK)
+    try:
+        value, end = _scan(stripped, 0)
+    except StopIteration:
+        raise BadJson("no JSON value") from None
+    except RecursionError:
+        raise BadJson("nested too deeply") from None
+    except BadJson:
+        raise
+    except (SystemError, ValueError):
+        # The scanner builds its message with json.decoder, and fails with SystemError where that was never imported.
+        raise BadJson("malformed JSON") from None
+    if end != len(stripped):
+        raise BadJson(f"something follows the JSON value at character {end}")
+    return value  # type: ignore[no-any-return]  # checked by whoever knows the shape
+
+
+def load_object(data: bytes) -> "Mapping[str, object]":
+    """The JSON object in `data`, which must be UTF-8. Raises BadJson."""
+    try:
+        value = loads(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise BadJson(f"not UTF-8 at byte {error.start}") from None
+    if not isinstance(value, dict):
+        raise BadJson("not a JSON object")
+    return value

@@ -1,0 +1,360 @@
+"""Finding, compiling, loading and checking plugins that are Python files.
+
+Two steps, because two processes do them. `compile_plugin` reads and compiles and runs nothing of
+the plugin; the forkserver does it once. `load` executes the body and is called where the plugin's
+code may run: in a stepd for a step's plugins, in the daemon for its own. Whatever is wrong with a
+file is one `PluginRefused`, with file, line and reason, before any hook was called.
+
+The forkserver imports this module: `os`, `stat` and `types` only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+
+from nodectl import trust
+from nodectl.plugin_api import API_VERSION
+
+TYPE_CHECKING = False  # typing's own constant costs the import of typing
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import NoReturn
+
+BUILTIN_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plugins")
+"""The plugins that come with nodectl."""
+
+PREFIXES = {
+    "task": "task_p_",
+    "proctrack": "proctrack_p_",
+    "spank": "slurm_spank_",
+    "job_container": "container_p_",
+    "select": "select_p_",
+}
+"""What the names of a kind's functions start with."""
+
+REQUIRED = {
+    "proctrack": tuple(
+        "proctrack_p_" + name
+        for name in ("create", "add", "signal", "destroy", "wait", "get_pids", "has_pid", "find")
+    ),
+}
+"""Functions that have no harmless stub: without them a step could not be followed or killed."""
+
+_LIFE = {"init": 0, "fini": 0}
+_MAX_SOURCE = 4 << 20
+_NEAR = 2
+# Below this length two edits reach from one ordinary word to another ("find" and "fini").
+_NEAR_MIN_LENGTH = 8
+_VARARGS = 0x04
+_NO_PLAIN_CALL = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous generator
+
+
+class PluginRefused(Exception):
+    """A plugin that is not used. `str()` is one line, `file:line: reason`; `line` is None if
+    unknown."""
+
+    def __init__(self, path: str, line: int | None, reason: str) -> None:
+        reason = " ".join(reason.split())
+        super().__init__(f"{path}: {reason}" if line is None else f"{path}:{line}: {reason}")
+        self.path = path
+        self.line = line
+        self.reason = reason
+
+
+class Source:
+    """A plugin file that was read and compiled and of which nothing has run."""
+
+    __slots__ = ("code", "path", "text")
+
+    def __init__(self, path: str, text: bytes, code: types.CodeType) -> None:
+        self.path = path
+        self.text = text
+        self.code = code
+
+    def line_of(self, name: str) -> int | None:
+        """Line of the first assignment to the module attribute `name`, None if there is none."""
+        wanted = name.encode()
+        for number, line in enumerate(self.text.splitlines(), 1):
+            if line.startswith(wanted) and line[len(wanted) :].lstrip()[:1] in (b"=", b":"):
+                return number
+        return None
+
+
+class Plugin:
+    """A loaded plugin that passed every check; its `init` has not been called.
+
+    `hooks` holds the functions that are there, by name, `init` and `fini` among them.
+    """
+
+    __slots__ = ("hooks", "module", "name", "path", "type", "version")
+
+    def __init__(
+        self,
+        source: Source,
+        module: types.ModuleType,
+        version: tuple[int, int, int],
+        hooks: dict[str, types.FunctionType],
+    ) -> None:
+        self.path = source.path
+        self.module = module
+        self.type: str = module.plugin_type
+        self.name: str = module.plugin_name
+        self.version = version
+        self.hooks = hooks
+
+    def __repr__(self) -> str:
+        return f"Plugin({self.type!r}, {self.path!r})"
+
+
+def find(plugin_type: str, plugin_dirs: Iterable[str]) -> str:
+    """Path of the plugin of this type: `task/affinity` is the first `task/affinity.py` in
+    `plugin_dirs`.
+
+    Raises `PluginRefused` (with the type as its path) for a type that is not two plain words, and
+    for one that no directory has. Runs nothing.
+    """
+    words = plugin_type.split("/")
+    if len(words) != 2 or not all(_is_plain(word) for word in words):
+        raise PluginRefused(plugin_type, None, "no plugin type; one is written like task/affinity")
+    dirs = tuple(plugin_dirs)
+    for directory in dirs:
+        path = os.path.join(directory, words[0], words[1] + ".py")
+        if os.path.isfile(path):
+            return path
+    searched = ":".join(dirs) or "an empty plugin_dir"
+    raise PluginRefused(plugin_type, None, f"no file {plugin_type}.py in {searched}")
+
+
+def compile_plugin(path: str) -> Source:
+    """Read and compile the file at `path`; nothing of it is executed.
+
+    Raises `PluginRefused` for a file that cannot be read, that others than root could change
+    (checked when the effective user is root), or that is no Python.
+    """
+    try:
+        text = trust.read(path, _MAX_SOURCE)
+    except trust.Untrusted as error:
+        raise PluginRefused(path, None, f"not trusted: {error}") from error
+    except OSError as error:
+        raise PluginRefused(path, None, f"cannot be read: {error.strerror}") from error
+    try:
+        # dont_inherit: this module's own __future__ imports are not the plugin's.
+        code = compile(text, path, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise PluginRefused(path, error.lineno, f"syntax error: {error.msg}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise PluginRefused(path, None, f"cannot be compiled: {_words(error)}") from error
+    return Source(path, text, code)
+
+
+def load(source: Source, *, kind: str, hooks: Mapping[str, int]) -> Plugin:
+    """Execute the plugin's body, check it and return it; runs plugin code with the caller's
+    identity.
+
+    `kind` is the first word of the type ("task", "spank"); `hooks` maps each function of that kind
+    to the number of positional arguments it is called with. The type that is expected follows from
+    the place of the file, `<kind>/<file name>`; a SPANK plugin says `spank` or `spank/<any word>`.
+    Raises `PluginRefused`.
+    """
+    module = _execute(source, kind)
+    try:
+        _check_type(source, module, kind)
+        version = _check_version(source, module, kind)
+        found = _check_functions(source, module, kind, hooks)
+        _check_complete(source, module, kind, found)
+    except BaseException:
+        sys.modules.pop(module.__name__, None)
+        raise
+    return Plugin(source, module, version, found)
+
+
+def _execute(source: Source, kind: str) -> types.ModuleType:
+    name = f"nodectl_plugin_{kind}_{_stem(source.path)}"
+    while name in sys.modules:  # a SPANK plugin may be listed twice, with a state for each time
+        name += "_"
+    module = types.ModuleType(name)
+    module.__file__ = source.path
+    # Registered because enum, dataclasses and pickle look a class's module up by name.
+    sys.modules[name] = module
+    try:
+        exec(source.code, module.__dict__)  # noqa: S102 - what loading a plugin is
+    except BaseException as error:
+        # SystemExit and KeyboardInterrupt too: a plugin file must not be able to end its host by
+        # `exit()`.
+        sys.modules.pop(name, None)
+        reason = f"its body raised {type(error).__name__}: {_words(error)}"
+        raise PluginRefused(source.path, _line_in(source.path, error), reason) from error
+    return module
+
+
+def _check_type(source: Source, module: types.ModuleType, kind: str) -> None:
+    for attribute in ("plugin_type", "plugin_name"):
+        value = _attribute(source, module, attribute)
+        if type(value) is not str or not value or not value.isprintable():
+            _refuse(source, attribute, f"{attribute} is {value!r}; a string of one line is needed")
+    said = module.plugin_type
+    if kind == "spank":
+        major, slash, minor = said.partition("/")
+        if major != "spank" or bool(slash) != bool(minor):
+            _refuse(source, "plugin_type", f"plugin_type is {said!r}; 'spank' is needed")
+    elif said != f"{kind}/{_stem(source.path)}":
+        wanted = f"{kind}/{_stem(source.path)}"
+        _refuse(source, "plugin_type", f"plugin_type is {said!r}; {wanted!r} was asked for")
+
+
+def _check_version(source: Source, module: types.ModuleType, kind: str) -> tuple[int, int, int]:
+    value = _attribute(source, module, "plugin_version")
+    if not isinstance(value, tuple) or [type(number) for number in value] != [int, int, int]:
+        reason = f"plugin_version is {value!r}; three numbers like {API_VERSION} are needed"
+        _refuse(source, "plugin_version", reason)
+    # Bug-fix releases do not change what SPANK plugins see, so that these need not match in the
+    # third.
+    compared = 2 if kind == "spank" else 3
+    if value[:compared] != API_VERSION[:compared]:
+        said = ".".join(map(str, value))
+        wanted = ".".join(map(str, API_VERSION[:compared]))
+        _refuse(source, "plugin_version", f"written for version {said}; this is {wanted}")
+    return (value[0], value[1], value[2])
+
+
+def _check_functions(
+    source: Source, module: types.ModuleType, kind: str, hooks: Mapping[str, int]
+) -> dict[str, types.FunctionType]:
+    known = {**_LIFE, **hooks}
+    found: dict[str, types.FunctionType] = {}
+    for name, value in module.__dict__.items():
+        parameters = known.get(name)
+        if parameters is not None:
+            if type(value) is not types.FunctionType:
+                reason = f"{name} is a {type(value).__name__}; a plain function is needed"
+                _refuse(source, name, reason)
+            _check_parameters(source, value, name, parameters)
+            found[name] = value
+        elif callable(value):
+            _check_unknown(source, value, name, kind, hooks)
+    return found
+
+
+def _check_parameters(
+    source: Source, function: types.FunctionType, name: str, parameters: int
+) -> None:
+    code = function.__code__
+    line = _line_of_function(source, function)
+    if code.co_flags & _NO_PLAIN_CALL:
+        # Calling it would make an object and run nothing.
+        raise PluginRefused(source.path, line, f"{name} must not be async or contain yield")
+    keywords = set(code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount])
+    forced = keywords.difference(function.__kwdefaults__ or ())
+    if forced:
+        reason = f"{name} has the keyword-only parameter {min(forced)}, which nobody passes"
+        raise PluginRefused(source.path, line, reason)
+    most = code.co_argcount
+    least = most - len(function.__defaults__ or ())
+    if parameters < least or (parameters > most and not code.co_flags & _VARARGS):
+        reason = f"{name} takes {most} parameter(s); it is called with {parameters}"
+        raise PluginRefused(source.path, line, reason)
+
+
+def _check_unknown(
+    source: Source, value: object, name: str, kind: str, hooks: Mapping[str, int]
+) -> None:
+    """Refuse a callable that is no hook of this kind and looks as if it was meant to be one."""
+    for other, prefix in PREFIXES.items():
+        if not name.startswith(prefix):
+            continue
+        if other == kind:
+            reason = f"{name} is unknown; nearest is {_nearest(name, hooks)}"
+        else:
+            reason = f"{name} belongs into a {other} plugin; nothing calls it in a {kind} plugin"
+        raise PluginRefused(source.path, _line_of_function(source, value), reason)
+    if name.startswith("_") or type(value) is not types.FunctionType:
+        return
+    for hook in hooks:
+        if len(hook) >= _NEAR_MIN_LENGTH and edit_distance(name, hook, _NEAR) <= _NEAR:
+            reason = f"{name} looks like a misspelt {hook}; rename it"
+            raise PluginRefused(source.path, _line_of_function(source, value), reason)
+
+
+def _check_complete(
+    source: Source, module: types.ModuleType, kind: str, found: dict[str, types.FunctionType]
+) -> None:
+    absent = [name for name in REQUIRED.get(kind, ()) if name not in found]
+    if absent:
+        raise PluginRefused(source.path, None, f"{kind} plugin without {', '.join(absent)}")
+    if kind == "spank":
+        mode = getattr(module, "slurm_spank_init_failure_mode", 0)
+        if type(mode) is not int:
+            attribute = "slurm_spank_init_failure_mode"
+            _refuse(source, attribute, f"{attribute} is {mode!r}; a number is needed")
+        if not any(name not in _LIFE for name in found):
+            raise PluginRefused(source.path, None, "spank plugin without any slurm_spank function")
+
+
+def edit_distance(one: str, two: str, limit: int) -> int:
+    """Fewest insertions, deletions and replacements from `one` to `two`; `limit + 1` if more than
+    `limit`.
+
+    Stops at the first row beyond the limit: nearly every pair of names is far apart, and this runs
+    for each function of each plugin at each load.
+    """
+    if abs(len(one) - len(two)) > limit:
+        return limit + 1
+    row = list(range(len(two) + 1))
+    for i, left in enumerate(one, 1):
+        above, row = row, [i]
+        for j, right in enumerate(two):
+            row.append(min(above[j] + (left != right), above[j + 1] + 1, row[j] + 1))
+        if min(row) > limit:
+            return limit + 1
+    return min(row[-1], limit + 1)
+
+
+def _nearest(name: str, hooks: Mapping[str, int]) -> str:
+    far = len(name) + max(map(len, hooks), default=0)
+    return min(hooks, key=lambda hook: edit_distance(name, hook, far), default="none")
+
+
+def _attribute(source: Source, module: types.ModuleType, name: str) -> object:
+    try:
+        return module.__dict__[name]
+    except KeyError:
+        raise PluginRefused(source.path, None, f"{name} is missing") from None
+
+
+def _refuse(source: Source, attribute: str, reason: str) -> NoReturn:
+    raise PluginRefused(source.path, source.line_of(attribute), reason)
+
+
+def _line_of_function(source: Source, value: object) -> int | None:
+    code = getattr(value, "__code__", None)
+    if isinstance(code, types.CodeType) and code.co_filename == source.path:
+        return code.co_firstlineno
+    return None
+
+
+def _line_in(path: str, error: BaseException) -> int | None:
+    """The innermost line of the plugin's own file that the exception came through."""
+    line = None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == path:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error) or "no message"
+    except Exception:  # a plugin's exception class may raise here too
+        return "no message"
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[0]
+
+
+def _is_plain(word: str) -> bool:
+    return word.isascii() and word.replace("_", "").isalnum()

@@ -1,0 +1,59 @@
+"""What a plugin file imports from nodectl.
+
+A plugin is one Python file. It names itself with three module attributes and does its work in
+functions that carry the names of the plugin documents:
+
+    \"\"\"Nice every task of a step.\"\"\"
+
+    import os
+
+    from nodectl.plugin_api import SLURM_SUCCESS, PluginError
+
+    plugin_type = "task/nice"
+    plugin_name = "task niceness"
+    plugin_version = (22, 5, 8)
+
+    def task_p_pre_launch(step):
+        try:
+            os.nice(5)
+        except OSError as error:
+            raise PluginError(error.errno, "cannot be nice") from error
+        return SLURM_SUCCESS
+
+`init()` and `fini()` may be given and take no parameters. A function that is left out does nothing.
+A name that looks like a hook and is none is refused when the file is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+
+API_VERSION = (22, 5, 8)
+"""Major, minor and micro number a plugin's `plugin_version` is compared with. A plugin writes the
+numbers out: taking them from here would make the comparison say nothing."""
+
+SLURM_SUCCESS = 0
+"""What a function returns when all went well."""
+
+SLURM_ERROR = -1
+"""What the host reports for a function that raised `PluginError`; a function may return it
+itself."""
+
+
+class PluginError(Exception):
+    """Raised by a plugin's function to fail with a reason.
+
+    `code` is an errno (`errno.ENOMEM`) or a Slurm error number (3001); the host turns it into
+    SLURM_ERROR with this errno. `message` is one line for the user, in lower case without a full
+    stop; without one the words of the system for `code` are taken.
+    """
+
+    def __init__(self, code: int, message: str = "") -> None:
+        if type(code) is not int or code == SLURM_SUCCESS:
+            raise TypeError(f"the code of PluginError is an errno or a Slurm number, not {code!r}")
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message or os.strerror(self.code)

@@ -1,0 +1,192 @@
+"""plugstack.conf: which SPANK plugins run, in which order, with which arguments.
+
+A line is `required|optional PLUGIN [ARGUMENT]...` or `include PATTERN`. A `#` anywhere begins a
+comment; words are parted by spaces and tabs; nothing can be quoted. The stack is read anew for each
+step, by the forkserver or the stepd as root and by the client as its user. Only `os` and `stat` are
+imported here until an include has a pattern.
+"""
+
+from __future__ import annotations
+
+import os
+
+from nodectl import trust
+
+TYPE_CHECKING = False  # typing's own constant costs the import of typing
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MAX_BYTES = 1 << 20
+# Files including files that include files multiply; a real stack has a dozen.
+_MAX_FILES = 256
+_GLOB_CHARACTERS = "*?["
+
+
+class PlugstackError(Exception):
+    """The stack cannot be read at all; one line with the file, and the line if there is one."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(_printable(text))
+
+
+class Entry:
+    """One plugin of the stack.
+
+    `path` is absolute, or the bare word of the file if no plugin directory has it; `missing` says
+    that there is no file. `argv` are the words behind the plugin, undecodable bytes as surrogate
+    escapes. `origin` is `file:line`.
+    """
+
+    __slots__ = ("argv", "missing", "origin", "path", "required")
+
+    def __init__(
+        self, path: str, argv: tuple[str, ...], *, required: bool, origin: str, missing: bool
+    ) -> None:
+        self.path = path
+        self.argv = argv
+        self.required = required
+        self.origin = origin
+        self.missing = missing
+
+    def __repr__(self) -> str:
+        word = "required" if self.required else "optional"
+        return f"<{self.origin}: {word} {' '.join((self.path, *self.argv))}>"
+
+
+class Plugstack:
+    """The plugins in the order in which each of their hooks is called, and what was wrong with
+    lines.
+
+    `warnings` are lines `file:line: reason`. A plugin that is listed twice is there twice.
+    """
+
+    __slots__ = ("entries", "warnings")
+
+    def __init__(self, entries: tuple[Entry, ...], warnings: tuple[str, ...]) -> None:
+        self.entries = entries
+        self.warnings = warnings
+
+
+def read(path: str, plugin_dirs: Iterable[str]) -> Plugstack:
+    """Read the stack in `path`; a file that is not there is an empty stack.
+
+    A plugin without a leading `/` is looked for in each of `plugin_dirs` and its folder `spank`,
+    also with `.py` behind it if it has no suffix. A line that makes no sense is left out and
+    becomes a warning. Raises `PlugstackError` for a file that is there and cannot be read or (for
+    root) trusted, and for an include that comes back to a file that is being read.
+    """
+    reader = _Reader(tuple(plugin_dirs))
+    reader.file(os.path.join(os.getcwd(), path), "")
+    return Plugstack(tuple(reader.entries), tuple(reader.warnings))
+
+
+class _Reader:
+    """The walk through one file and what it includes."""
+
+    __slots__ = ("dirs", "entries", "files", "open", "warnings")
+
+    def __init__(self, dirs: tuple[str, ...]) -> None:
+        self.dirs = dirs
+        self.entries: list[Entry] = []
+        self.warnings: list[str] = []
+        self.open: list[str] = []
+        self.files = 0
+
+    def file(self, path: str, origin: str) -> None:
+        """Read one file; `origin` is the include that named it, empty for the first."""
+        try:
+            content = trust.read(path, _MAX_BYTES)
+        except FileNotFoundError:
+            return
+        except IsADirectoryError as error:
+            if not origin:
+                raise PlugstackError(f"{path}: {error.strerror}") from error
+            # A pattern like conf.d/* meets directories too.
+            self.warn(f"{origin}: {path} is a directory and is left out")
+            return
+        except OSError as error:
+            raise PlugstackError(_where(origin) + f"{path}: {error.strerror}") from error
+        except trust.Untrusted as error:
+            raise PlugstackError(_where(origin) + f"{path}: not trusted: {error}") from error
+        self.files += 1
+        if self.files > _MAX_FILES:
+            raise PlugstackError(_where(origin) + f"more than {_MAX_FILES} files are included")
+        identity = os.path.realpath(path)
+        if identity in self.open:
+            raise PlugstackError(_where(origin) + f"{path} includes itself")
+        self.open.append(identity)
+        for number, line in enumerate(os.fsdecode(content).split("\n"), 1):
+            self.line(line, path, f"{path}:{number}")
+        self.open.pop()
+
+    def warn(self, text: str) -> None:
+        """Keep a warning, in a form that every log and terminal takes."""
+        self.warnings.append(_printable(text))
+
+    def line(self, line: str, path: str, origin: str) -> None:
+        """Take one line; only spaces and tabs part words, other white space belongs to them."""
+        line = line.partition("#")[0]
+        if line.endswith("\r"):
+            self.warn(f"{origin}: line ends with a carriage return, which is dropped")
+            line = line.rstrip("\r")
+        words = [word for word in line.replace("\t", " ").split(" ") if word]
+        if not words:
+            return
+        keyword = words[0]
+        if "\0" in line:
+            self.warn(f"{origin}: line with a NUL byte is left out")
+        elif keyword not in ("required", "optional", "include"):
+            wanted = "required, optional or include"
+            self.warn(f"{origin}: line begins with {keyword!r} and not with {wanted}")
+        elif len(words) == 1:
+            what = "file" if keyword == "include" else "plugin"
+            self.warn(f"{origin}: no {what} after {keyword!r}")
+        elif keyword == "include":
+            if len(words) > 2:
+                self.warn(f"{origin}: words after {words[1]!r} are dropped")
+            self.include(words[1], path, origin)
+        else:
+            found = self.plugin(words[1])
+            entry = Entry(
+                found or words[1],
+                tuple(words[2:]),
+                required=keyword == "required",
+                origin=origin,
+                missing=found is None,
+            )
+            self.entries.append(entry)
+
+    def include(self, pattern: str, path: str, origin: str) -> None:
+        """Read every file that matches, relative to the directory of the file that includes."""
+        directory = os.path.dirname(path)
+        if not any(character in pattern for character in _GLOB_CHARACTERS):
+            self.file(os.path.join(directory, pattern), origin)
+            return
+        import glob  # brings re
+
+        # In the order of the bytes, which is collation in the C locale. The order of a security
+        # relevant stack must not hang on the language of whoever restarted the daemon.
+        for match in sorted(glob.glob(pattern, root_dir=directory), key=os.fsencode):
+            self.file(os.path.join(directory, match), origin)
+
+    def plugin(self, word: str) -> str | None:
+        """Absolute path of the plugin's file, None if there is none."""
+        if word.startswith("/"):
+            return word if os.path.isfile(word) else None
+        names = (word,) if os.path.splitext(word)[1] else (word, word + ".py")
+        for directory in self.dirs:
+            for folder in (directory, os.path.join(directory, "spank")):
+                for name in names:
+                    candidate = os.path.join(folder, name)
+                    if os.path.isfile(candidate):
+                        return candidate
+        return None
+
+
+def _where(origin: str) -> str:
+    return f"{origin}: " if origin else ""
+
+
+def _printable(text: str) -> str:
+    """Names of files may hold bytes that are no text, or control characters."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

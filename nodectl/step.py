@@ -1,0 +1,135 @@
+"""What a step is: the one record that the daemon makes, the forkserver hands over and every plugin is given.
+
+`Step` is the documents' launch_tasks_request_msg_t before the launch (the daemon fills it in, task plugins may change it in
+task_p_slurmd_launch_request) and their stepd_step_rec_t afterwards. It travels once, from daemon to stepd, as JSON in a
+root-owned file. `Task` is one task of it, in the stepd and in that task's own process.
+"""
+
+from nodectl.identity import Identity
+from nodectl.spank.plugstack import Entry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NO_TASK = -1
+
+
+class Step:
+    """One step. CPU masks are ints, bit n = machine CPU n; 0 means not bound. Times in seconds, `submitted` since the epoch."""
+
+    __slots__ = (
+        "allocation", "argv", "cgroup", "cpu_bind", "cpu_masks", "cpus_per_task", "cwd", "environment", "gid", "gids",
+        "hook_timeout", "job_id", "kill_on_bad_exit", "kill_wait", "label", "name", "node_name", "ntasks", "options",
+        "rlimits", "stack", "stderr", "stdin", "stdout", "step_id", "submitted", "task_epilogs", "task_prologs",
+        "time_limit", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
+    )  # fmt: skip
+
+    job_id: int
+    step_id: int
+    node_name: str
+    uid: int
+    gid: int
+    gids: list[int]
+    user_name: str
+    name: str
+    argv: list[str]
+    environment: dict[str, str]
+    cwd: str
+    umask: int
+    rlimits: dict[str, int]  # soft limits by their name without RLIMIT_, -1 for infinity
+    ntasks: int
+    cpus_per_task: int
+    allocation: int  # CPU mask of the job on this machine
+    cpu_bind: str  # as the user gave it, "" for nothing
+    cpu_masks: list[int]  # per task, filled in by task_p_slurmd_launch_request
+    stdin: str
+    stdout: str
+    stderr: str
+    label: bool
+    unbuffered: bool
+    verbose: int
+    kill_on_bad_exit: bool
+    time_limit: int  # 0: none
+    kill_wait: int
+    unkillable_timeout: int
+    hook_timeout: int
+    task_prologs: list[str]
+    task_epilogs: list[str]
+    stack: list[Entry]
+    options: list[list[str]]  # [plugin, option, value] of SPANK options the user gave
+    cgroup: str  # the step's directory below the cgroup2 mount, "" when cgroups are not used
+    submitted: float
+
+    def __init__(self, **fields: object) -> None:
+        for name in self.__slots__:
+            setattr(self, name, fields[name])
+
+    @property
+    def label_text(self) -> str:
+        """"42.0", as users name the step."""
+        return f"{self.job_id}.{self.step_id}"
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.uid, self.gid, self.gids)
+
+    @property
+    def cpus(self) -> int:
+        """How many CPUs the step may use here: S_JOB_NCPUS, SLURM_CPUS_ON_NODE."""
+        return self.allocation.bit_count()
+
+    def as_json(self) -> "dict[str, object]":
+        """Every field under its own name. CPU masks are hex: JSON numbers lose their top bits elsewhere."""
+        fields: dict[str, object] = {name: getattr(self, name) for name in self.__slots__}
+        fields["allocation"] = f"{self.allocation:x}"
+        fields["cpu_masks"] = [f"{mask:x}" for mask in self.cpu_masks]
+        fields["stack"] = [entry_as_list(entry) for entry in self.stack]
+        return fields
+
+    @classmethod
+    def from_json(cls, fields: "Mapping[str, object]") -> "Step":
+        """What `as_json` wrote. Raises KeyError, TypeError or ValueError: only our own daemon writes such files."""
+        values = dict(fields)
+        values["allocation"] = int(values["allocation"], 16)  # type: ignore[call-overload]
+        values["cpu_masks"] = [int(mask, 16) for mask in values["cpu_masks"]]  # type: ignore[attr-defined]
+        values["stack"] = [entry_from_list(row) for row in values["stack"]]  # type: ignore[attr-defined]
+        return cls(**values)
+
+
+def entry_from_list(row: list[object]) -> Entry:
+    """A line of plugstack.conf as it travels: path, argv, required, origin, missing."""
+    path, argv, required, origin, missing = row
+    return Entry(path, tuple(argv), required=required, origin=origin, missing=missing)  # type: ignore[arg-type]
+
+
+def entry_as_list(entry: Entry) -> list[object]:
+    """The inverse of `entry_from_list`."""
+    return [entry.path, list(entry.argv), entry.required, entry.origin, entry.missing]
+
+
+class Task:
+    """One task of a step: the documents' slurmd_task_p_info_t.
+
+    `environment` and `argv` are this task's own copies, final when task_p_pre_launch sees them but for what that and the
+    later hooks change. `status` is the wait status, None until the task has ended; `usage` user and system CPU
+    seconds and peak RSS in KiB, from wait4(2).
+    """
+
+    __slots__ = ("argv", "ended", "environment", "killed_by_command", "local_id", "mask", "pid", "status", "usage")
+
+    def __init__(self, local_id: int, mask: int) -> None:
+        self.local_id = local_id
+        self.mask = mask
+        self.pid = NO_TASK
+        self.status: int | None = None
+        self.usage: tuple[float, float, int] = (0.0, 0.0, 0)
+        self.ended = 0.0
+        self.killed_by_command = False
+        self.environment: dict[str, str] = {}
+        self.argv: list[str] = []
+
+    @property
+    def global_id(self) -> int:
+        """The same as the local id: a step has one node here."""
+        return self.local_id

@@ -1,0 +1,74 @@
+"""The flight recorder: one JSON object a line for every call of a launch, written as it happens.
+
+A file per step, opened before the first fork and appended to by the daemon, the stepd and the tasks; a line is one write(2) of less than
+PIPE_BUF bytes on a file opened with O_APPEND, so lines of several processes never mix and a killed process loses nothing it
+had finished. Times are CLOCK_MONOTONIC in nanoseconds, durations in microseconds.
+"""
+
+import os
+import time
+
+from nodectl import _kernel
+from nodectl.lean_json import dumps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.hooks import Hook
+
+FIELDS = (
+    "t", "call", "kind", "plugin", "process", "pid", "task",
+    "ruid", "euid", "rgid", "egid", "groups", "caps", "affinity", "cgroup", "rc", "us",
+)  # fmt: skip
+
+now = time.monotonic_ns
+
+
+class Recorder:
+    """Writes the lines of one process. `fd` is the step's trace file, or -1 where the trace is switched off."""
+
+    __slots__ = ("_cgroup", "_where", "fd", "process", "task")
+
+    def __init__(self, fd: int, process: str, *, cgroup: "str | None" = None, task: "int | None" = None) -> None:
+        self.fd = fd
+        self.process = process
+        self.task = task
+        self._cgroup = cgroup
+        self._where = ""
+
+    def moved(self) -> None:
+        """Forget the cgroup that was read: the process has been moved or forked since."""
+        self._where = ""
+
+    def write(
+        self, hook: "Hook", started: int, *, plugin: str = "", task: "int | None" = None, rc: int = 0, note: str = ""
+    ) -> None:
+        """Records that `hook` began at `started` (monotonic ns) and has just returned `rc`.
+
+        Identity, capabilities and affinity are the kernel's word at this moment, not what they were meant to be.
+        """
+        if self.fd < 0:
+            return
+        if not self._where:
+            cgroup = self._cgroup if self._cgroup is not None else own_cgroup()
+            self._where = f'"process":"{self.process}","pid":{os.getpid()},"cgroup":{dumps(cgroup)}'
+        if task is None:
+            task = self.task
+        line = (
+            f'{{"t":{started},"call":"{hook.call}","kind":"{hook.kind}","plugin":{dumps(plugin)},{self._where},'
+            f'"task":{"null" if task is None else task},{_kernel.identity()},'
+            f'"rc":{rc},"us":{(now() - started) // 1000}'
+        )
+        line += f',"note":{dumps(note[:512])}}}\n' if note else "}\n"
+        os.write(self.fd, line.encode("ascii"))
+
+
+def own_cgroup() -> str:
+    """The caller's place in the cgroup2 hierarchy: the "0::" line of /proc/self/cgroup, cgroups(7)."""
+    try:
+        with open("/proc/self/cgroup", "rb") as lines:
+            for line in lines:
+                if line.startswith(b"0::"):
+                    return os.fsdecode(line[3:].rstrip(b"\n"))
+    except OSError:
+        pass
+    return ""

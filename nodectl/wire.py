@@ -1,0 +1,135 @@
+"""Varlink framing over a local stream socket: JSON objects ended by a NUL byte, descriptors beside them.
+
+Used by every process. Knows bytes, lengths and descriptors; nothing of methods (`interface.py`) or shapes (`shape.py`).
+The length limit is checked before anything is decoded. Identity is what the kernel says of the peer, never a field.
+"""
+
+import _socket
+import os
+
+from nodectl import lean_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MAX_DESCRIPTORS = 16  # a launch carries four; more in one message is a mistake or an attack
+_CHUNK = 65536
+_INT = 4
+
+
+class BrokenWire(Exception):
+    """The peer sent what is no Varlink message, or too much of it; str() is one line. The connection is over."""
+
+
+class Peer:
+    """Who is at the other end, as the kernel recorded it when the connection was made: SO_PEERCRED, unix(7)."""
+
+    __slots__ = ("gid", "pid", "uid")
+
+    def __init__(self, sock: "_socket.socket") -> None:
+        raw = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 3 * _INT)
+        self.pid, self.uid, self.gid = memoryview(raw).cast("i").tolist()
+        self.uid &= 0xFFFFFFFF
+        self.gid &= 0xFFFFFFFF
+
+
+def encode(message: "Mapping[str, object]") -> bytes:
+    """The bytes of one message, NUL and all."""
+    return lean_json.dumps(message).encode("ascii") + b"\0"
+
+
+class Inbox:
+    """What has arrived on one connection and is not yet taken: bytes, and the descriptors that came with them.
+
+    Descriptors belong to whoever takes them with `take_descriptors`; `close` ends those nobody took.
+    """
+
+    __slots__ = ("_data", "_limit", "_searched", "descriptors")
+
+    def __init__(self, limit: int) -> None:
+        self._data = bytearray()
+        self._limit = limit
+        self._searched = 0
+        self.descriptors: list[int] = []
+
+    def receive(self, sock: "_socket.socket") -> bool:
+        """Reads once. False at the end of the stream. Raises BrokenWire, BlockingIOError, ConnectionError."""
+        room = _socket.CMSG_SPACE(MAX_DESCRIPTORS * _INT)
+        data, ancillary, flags, _ = sock.recvmsg(_CHUNK, room, _socket.MSG_CMSG_CLOEXEC)
+        for level, kind, raw in ancillary:
+            if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+                whole = len(raw) - len(raw) % _INT
+                self.descriptors += memoryview(raw[:whole]).cast("i").tolist()
+        if flags & _socket.MSG_CTRUNC or len(self.descriptors) > MAX_DESCRIPTORS:
+            raise BrokenWire(f"more than {MAX_DESCRIPTORS} descriptors in one message")
+        self._data += data
+        return bool(data)
+
+    def next(self) -> "Mapping[str, object] | None":
+        """The next whole message, or None until more bytes have come. Raises BrokenWire."""
+        end = self._data.find(0, self._searched)
+        if end < 0:
+            self._searched = len(self._data)
+            if self._searched > self._limit:
+                raise BrokenWire(f"message longer than {self._limit} bytes")
+            return None
+        if end > self._limit:
+            raise BrokenWire(f"message longer than {self._limit} bytes")
+        text = bytes(self._data[:end])
+        del self._data[: end + 1]
+        self._searched = 0
+        try:
+            return lean_json.load_object(text)
+        except lean_json.BadJson as error:
+            raise BrokenWire(f"message is {error}") from None
+
+    @property
+    def partial(self) -> bool:
+        """True when the stream stopped inside a message."""
+        return bool(self._data)
+
+    def take_descriptors(self) -> list[int]:
+        """Hands over the descriptors received so far; the caller closes them."""
+        taken, self.descriptors = self.descriptors, []
+        return taken
+
+    def close(self) -> None:
+        """Closes the descriptors that nobody took."""
+        for fd in self.take_descriptors():
+            os.close(fd)
+
+
+def send(sock: "_socket.socket", message: "Mapping[str, object]", fds: "Sequence[int]" = ()) -> None:
+    """Sends one whole message on a blocking socket, `fds` with its first byte. Raises ConnectionError, OSError."""
+    data = encode(message)
+    sent = 0
+    if fds:
+        rights = memoryview(bytearray(len(fds) * _INT)).cast("i")
+        for index, fd in enumerate(fds):
+            rights[index] = fd
+        ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights.tobytes())]
+        sent = sock.sendmsg([data], ancillary, _socket.MSG_NOSIGNAL)
+    if sent < len(data):
+        sock.sendall(data[sent:], _socket.MSG_NOSIGNAL)
+
+
+def receive(sock: "_socket.socket", inbox: Inbox) -> "Mapping[str, object] | None":
+    """The next message from a blocking socket; None at a clean end of the stream. Raises BrokenWire, OSError."""
+    while (message := inbox.next()) is None:
+        if not inbox.receive(sock):
+            if inbox.partial:
+                raise BrokenWire("the connection ended inside a message")
+            return None
+    return message
+
+
+def connect(path: str) -> "_socket.socket":
+    """A blocking connection to the socket at `path`. Raises OSError naming the path."""
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC, 0)
+    try:
+        sock.connect(path)
+    except OSError as error:
+        sock.close()
+        raise type(error)(error.errno, f"connect: {error.strerror}", path) from None
+    return sock
