@@ -1,0 +1,104 @@
+"""The units: systemd must accept them, and they must promise what the daemon and its steps rely on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from configparser import RawConfigParser
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.systemd
+
+UNITS = Path(__file__).resolve().parents[2] / "systemd"
+COMMAND = Path(sys.executable).with_name("nodectl")
+TASKS_INHERIT = (
+    "NoNewPrivileges",
+    "RestrictSUIDSGID",
+    "PrivateTmp",
+    "PrivateDevices",
+    "PrivateMounts",
+    "PrivateNetwork",
+    "PrivateUsers",
+    "ProtectHome",
+    "ProtectSystem",
+    "ProtectHostname",
+    "ProtectProc",
+    "ProtectControlGroups",
+    "ProtectKernelTunables",
+    "RestrictAddressFamilies",
+    "RestrictNamespaces",
+    "RestrictRealtime",
+    "LockPersonality",
+    "MemoryDenyWriteExecute",
+    "SystemCallFilter",
+    "SystemCallArchitectures",
+    "CapabilityBoundingSet",
+    "DevicePolicy",
+    "OOMScoreAdjust",
+)
+
+
+def run(*argv: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+
+
+def service() -> dict[str, str]:
+    parser = RawConfigParser(strict=True)
+    parser.optionxform = str  # type: ignore[assignment,method-assign] # keys keep their case
+    parser.read(UNITS / "nodectld.service")
+    return dict(parser["Service"])
+
+
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+    units = []
+    for pattern in ("*.service", "*.socket", "*.slice"):
+        for unit in UNITS.glob(pattern):
+            text = unit.read_text().replace("/usr/local/bin/nodectl", str(COMMAND))
+            units.append(tmp_path / unit.name)
+            units[-1].write_text(text)
+    assert len(units) == 3
+    result = run("systemd-analyze", "verify", "--man=no", *units)
+    assert (result.returncode, result.stdout + result.stderr) == (0, "")
+
+
+def test_service_leaves_running_steps_alone_when_it_stops() -> None:
+    unit = service()
+    assert unit["KillMode"] == "process"
+    assert unit["RuntimeDirectoryPreserve"] == "yes"
+    assert unit["OOMPolicy"] == "continue"
+    assert unit["Delegate"] == "yes"
+
+
+@pytest.mark.parametrize("setting", TASKS_INHERIT)
+def test_service_confines_nothing_that_a_task_would_inherit(setting: str) -> None:
+    assert setting not in service()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root: directories get their owners")
+def test_runtime_directories_belong_to_root_and_are_open_to_clients(tmp_path: Path) -> None:
+    result = run(
+        "systemd-tmpfiles", "--create", f"--root={tmp_path}", UNITS / "nodectl.tmpfiles.conf"
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    for directory in ("run/nodectl", "run/nodectl/steps"):
+        status = (tmp_path / directory).stat()
+        assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (0, 0, 0o755)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root: the group file is written")
+def test_admin_group_is_made(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    result = run("systemd-sysusers", f"--root={tmp_path}", UNITS / "nodectl.sysusers.conf")
+    assert result.returncode == 0, result.stderr
+    assert "nodectl:" in (tmp_path / "etc/group").read_text()
+
+
+@pytest.mark.parametrize("script", ["install", "uninstall"])
+def test_scripts_are_plain_shell(script: str) -> None:
+    assert os.access(UNITS / script, os.X_OK)
+    shell = shutil.which("dash") or "/bin/sh"
+    assert run(shell, "-n", UNITS / script).returncode == 0
