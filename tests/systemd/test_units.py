@@ -1,4 +1,4 @@
-"""The units: systemd must accept them, and they must promise what the daemon and its steps rely on."""
+"""The units: systemd accepts them, and they promise what the daemon and its steps rely on."""
 
 from __future__ import annotations
 

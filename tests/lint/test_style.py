@@ -1,0 +1,183 @@
+"""The sources as data: linters, and the rules of the architecture that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import nodectl
+
+pytestmark = pytest.mark.lint
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULE_LINES = 400
+FUNCTION_LINES = 60
+NOT_SOURCES = {".git", ".venv", "build", "dist", "__pycache__"}
+# Directories of one developer's machine; written in halves, as this file is examined too.
+FOREIGN_PATHS = re.compile(r"(?<![\w.*-])/" + r"(?:work|Users|home/runner|bash_jobs)/")
+CONFINED_MODULES: dict[str, tuple[str, ...]] = {
+    "ctypes": (),
+    "pickle": (),
+    "threading": (),
+    "asyncio": ("nodectl/daemon/*.py", "nodectl/daemon/**/*.py", "nodectl/cli/daemon*.py"),
+}
+
+
+def tool(*argv: str) -> None:
+    """Run a Python tool over the tree, and fail with what it printed."""
+    result = subprocess.run(
+        [sys.executable, "-P", "-m", *argv],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    if result.returncode != 0:
+        pytest.fail(f"{' '.join(argv)}:\n{result.stdout}{result.stderr}", pytrace=False)
+
+
+def walk() -> Iterator[Path]:
+    for directory, names, files in os.walk(ROOT):
+        names[:] = [name for name in names if name not in NOT_SOURCES]
+        yield from (Path(directory, name) for name in files)
+
+
+@cache
+def tracked_files() -> tuple[Path, ...]:
+    """What git holds; everything in a tree that came without git."""
+    if not (ROOT / ".git").exists():
+        return tuple(walk())
+    # The checkout may belong to another user than the root of these tests.
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others"]
+    try:
+        listing = subprocess.run(
+            [*command, "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return tuple(walk())
+    paths = (ROOT / name for name in listing.stdout.split("\0") if name)
+    return tuple(path for path in paths if path.is_file() and not path.is_symlink())
+
+
+def modules(*directories: str) -> list[Path]:
+    """Python files of the tree below the directories, plugins/ under its own name only."""
+    return [
+        path
+        for path in tracked_files()
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in directories
+    ]
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(path.read_text(), path)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name.partition(".")[0]) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.lineno, node.module.partition(".")[0]
+
+
+def where(path: Path, line: int) -> str:
+    return f"{path.relative_to(ROOT)}:{line}"
+
+
+def test_ruff_finds_nothing() -> None:
+    tool("ruff", "check", "--no-cache", "--output-format=concise", ".")
+
+
+def test_sources_are_formatted() -> None:
+    tool("ruff", "format", "--no-cache", "--check", ".")
+
+
+def test_mypy_finds_nothing() -> None:
+    tool("mypy")
+
+
+def test_tests_see_the_installed_package() -> None:
+    assert nodectl.__file__ is not None
+    assert not Path(nodectl.__file__).is_relative_to(ROOT / "nodectl"), (
+        "run ./dev test, or python -P -m pytest: the tree would hide what a wheel lacks"
+    )
+
+
+@pytest.mark.parametrize("module", CONFINED_MODULES)
+def test_module_is_imported_only_where_the_architecture_allows_it(module: str) -> None:
+    allowed = CONFINED_MODULES[module]
+    found = [
+        where(path, line)
+        for path in modules("nodectl", "plugins")
+        if not any(path.relative_to(ROOT).match(pattern) for pattern in allowed)
+        for line, name in imports(path)
+        if name == module
+    ]
+    assert not found
+
+
+def test_only_the_system_call_module_is_written_in_c() -> None:
+    found = {str(path.relative_to(ROOT)) for path in tracked_files() if path.suffix == ".c"}
+    in_package = {name for name in found if not name.startswith("tests/")}
+    assert in_package == {"nodectl/_kernel.c"}
+
+
+def test_no_module_is_longer_than_can_be_kept_in_mind() -> None:
+    long = {
+        where(path, count): count
+        for path in modules("nodectl", "plugins", "tests")
+        if (count := len(path.read_text().splitlines())) > MODULE_LINES
+    }
+    assert not long
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = [
+        f"{where(path, node.lineno)} {node.name}: {length} lines"
+        for path in modules("nodectl", "plugins", "tests")
+        for node in ast.walk(ast.parse(path.read_text(), path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES
+    ]
+    assert not long
+
+
+def test_every_directory_of_modules_is_a_package() -> None:
+    directories = {path.parent for path in modules("nodectl", "plugins")}
+    assert not [str(path) for path in directories if not (path / "__init__.py").exists()]
+
+
+def test_every_module_is_installed() -> None:
+    assert nodectl.__file__ is not None
+    installed = Path(nodectl.__file__).parent
+    names = [path.relative_to(ROOT).as_posix() for path in modules("nodectl", "plugins")]
+    missing = [name for name in names if not (installed / name.removeprefix("nodectl/")).exists()]
+    assert not missing
+
+
+def test_no_file_names_a_directory_of_its_author() -> None:
+    found = [
+        where(path, number)
+        for path in tracked_files()
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if FOREIGN_PATHS.search(line)
+    ]
+    assert not found
+
+
+def test_plugins_are_a_link_in_the_package() -> None:
+    link = ROOT / "nodectl/plugins"
+    assert link.is_symlink()
+    assert os.readlink(link) == "../plugins"
+
+
+@pytest.mark.parametrize("script", ["dev", ".ci/run", "nodectl/bin/nodectl"])
+def test_scripts_are_executable_plain_shell(script: str) -> None:
+    path = ROOT / script
+    assert os.access(path, os.X_OK)
+    assert path.read_text().startswith("#!/bin/sh\n")
