@@ -10,36 +10,33 @@ from __future__ import annotations
 import os
 
 from nodectl import trust
+from nodectl.config_values import (
+    NAME,
+    PATH,
+    PLUGIN_DIRS,
+    PROCTRACK,
+    SCRIPT,
+    SECONDS,
+    SOCKET,
+    SWITCH,
+    TASK_PLUGINS,
+    Parser,
+    number,
+)
 from nodectl.plugin import BUILTIN_DIR
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from typing import NoReturn
 
 DEFAULT_PATH = "/etc/nodectl/nodectl.toml"
 
 _MAX_BYTES = 1 << 20
-# sun_path of unix(7) has 108 bytes with the NUL that ends it.
-_MAX_SOCKET_PATH = 107
 
 
 class ConfigError(Exception):
     """A configuration that is not used; one line, `file: key: what is wrong, what is allowed`."""
-
-
-class Parser:
-    """What a key may hold.
-
-    `allowed` says it in words. `read` turns TOML's value into ours, or raises `ValueError` with
-    what is wrong, in words that stand after the key's name.
-    """
-
-    __slots__ = ("allowed", "read")
-
-    def __init__(self, allowed: str, read: Callable[[object], object]) -> None:
-        self.allowed = allowed
-        self.read = read
 
 
 class Key:
@@ -66,106 +63,15 @@ class Key:
         self.parser = parser
         self.default = default
         self.help = help
-        self.shown = shown or toml(default)
+        self.shown = shown
 
     def make_default(self, values: Mapping[str, object]) -> object:
         """The default, given the values of the keys above this one."""
         return self.default(values) if callable(self.default) else self.default
 
-
-def _string(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"is {_kind(value)}")
-    if "\0" in value:
-        raise ValueError("holds a NUL character")
-    return value
-
-
-def _absolute(value: object) -> str:
-    path = _string(value)
-    if not path.startswith("/"):
-        raise ValueError(f"is {path!r}, a relative path")
-    return path if path == "/" else path.rstrip("/")
-
-
-def _optional(value: object) -> str | None:
-    return None if value == "" else _absolute(value)
-
-
-def _socket(value: object) -> str:
-    path = _absolute(value)
-    if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
-        raise ValueError(f"has {len(os.fsencode(path))} bytes")
-    return path
-
-
-def _words(value: object, separator: str) -> list[str]:
-    """The words of a list of strings, or of one string with a separator."""
-    if isinstance(value, str):
-        return [word.strip() for word in value.split(separator) if word.strip()]
-    if isinstance(value, list):
-        return [_string(word) for word in value]
-    raise ValueError(f"is {_kind(value)}")
-
-
-def _plugin_dirs(value: object) -> tuple[str, ...]:
-    """The site's directories and then the built-in one, so that a site's plugin replaces a
-    built-in."""
-    dirs = [_absolute(word) for word in _words(value, ":")]
-    return (*(path for path in dict.fromkeys(dirs) if path != BUILTIN_DIR), BUILTIN_DIR)
-
-
-def _plugin_type(word: str, major: str) -> str:
-    start, _, minor = word.partition("/")
-    if start != major or not _plain(minor, "_"):
-        raise ValueError(f"has {word!r}")
-    return word
-
-
-def _task_plugins(value: object) -> tuple[str, ...]:
-    words = tuple(_plugin_type(word, "task") for word in _words(value, ","))
-    if len(set(words)) != len(words):
-        raise ValueError("names a plugin twice")
-    return words
-
-
-def _proctrack(value: object) -> str:
-    return _plugin_type(_string(value), "proctrack")
-
-
-def _name(value: object) -> str:
-    name = _string(value)
-    if not _plain(name, "_-.") or name.startswith("."):
-        raise ValueError(f"is {name!r}")
-    return name
-
-
-def _switch(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"is {_kind(value)}")
-    return value
-
-
-def _number(least: int, most: int, unit: str) -> Parser:
-    def read(value: object) -> int:
-        # TOML's true is a Python int too.
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(f"is {_kind(value)}")
-        if not least <= value <= most:
-            raise ValueError(f"is {value}")
-        return value
-
-    return Parser(f"a number of {unit} from {least} to {most}", read)
-
-
-def _plain(word: str, others: str) -> bool:
-    return bool(word) and all(c.isascii() and (c.isalnum() or c in others) for c in word)
-
-
-_PATH = Parser("an absolute path", _absolute)
-_SCRIPT = Parser('the absolute path of a program, or "" for none', _optional)
-_NAME = Parser("letters, digits, '-', '_' and '.', no '.' in front", _name)
-_SECONDS = _number(0, 1_000_000, "seconds")
+    def default_text(self) -> str:
+        """The default in the words of the manual."""
+        return self.shown or toml(self.default)
 
 
 def _host(values: Mapping[str, object]) -> str:
@@ -178,98 +84,90 @@ def _default_socket(values: Mapping[str, object]) -> str:
 
 KEYS: tuple[Key, ...] = (
     Key(
-        "node_name", "node", _NAME, _host,
+        "node_name", "node", NAME, _host,
         "Name of this node: SLURMD_NODENAME, SLURM_NODELIST and %N in file names.",
         shown="the host's name up to its first dot",
     ),
     Key(
-        "runtime_dir", "files", _PATH, "/run/nodectl",
+        "runtime_dir", "files", PATH, "/run/nodectl",
         "Directory of sockets and of what may be lost when the machine restarts.",
     ),
     Key(
-        "state_dir", "files", _PATH, "/var/lib/nodectl",
+        "state_dir", "files", PATH, "/var/lib/nodectl",
         "Directory of the history and of what must outlive a restart.",
     ),
     Key(
-        "socket", "files",
-        Parser(f"an absolute path of at most {_MAX_SOCKET_PATH} bytes", _socket), _default_socket,
+        "socket", "files", SOCKET, _default_socket,
         "Socket on which the daemon takes requests.",
         shown="nodectl.sock in runtime_dir",
     ),
     Key(
-        "plugin_dir", "plugins",
-        Parser("absolute paths, as a list or with ':' between them", _plugin_dirs), (BUILTIN_DIR,),
+        "plugin_dir", "plugins", PLUGIN_DIRS, (BUILTIN_DIR,),
         "Directories in which plugins are looked for, in this order; nodectl's own comes last.",
         shown="nodectl's own plugins only",
     ),
     Key(
-        "task_plugin", "plugins",
-        Parser(
-            "types that begin with 'task/', each once, as a list or with ',' between them",
-            _task_plugins,
-        ),
-        ("task/cgroup", "task/affinity"),
+        "task_plugin", "plugins", TASK_PLUGINS, ("task/cgroup", "task/affinity"),
         "Task plugins, in the order in which they are called.",
     ),
     Key(
-        "proctrack_type", "plugins",
-        Parser("one type that begins with 'proctrack/'", _proctrack), "proctrack/cgroup",
+        "proctrack_type", "plugins", PROCTRACK, "proctrack/cgroup",
         "Plugin that follows and kills the processes of a step.",
     ),
     Key(
-        "plugstack_config", "plugins", _PATH, "/etc/nodectl/plugstack.conf",
+        "plugstack_config", "plugins", PATH, "/etc/nodectl/plugstack.conf",
         "List of SPANK plugins. A file that is not there is an empty list.",
     ),
     Key(
-        "spank_hook_timeout", "plugins", _SECONDS, 60,
+        "spank_hook_timeout", "plugins", SECONDS, 60,
         "Seconds a function of a plugin may take before its process is ended.",
     ),
     Key(
-        "admin_group", "limits", _NAME, "nodectl",
+        "admin_group", "limits", NAME, "nodectl",
         "Group whose members may do what root may: see and end everybody's steps.",
     ),
     Key(
-        "max_tasks_per_node", "limits", _number(1, 65_533, "tasks"), 512,
+        "max_tasks_per_node", "limits", number(1, 65_533, "tasks"), 512,
         "Most tasks of one step.",
     ),
     Key(
-        "max_message_bytes", "limits", _number(65_536, 1 << 30, "bytes"), 8 << 20,
+        "max_message_bytes", "limits", number(65_536, 1 << 30, "bytes"), 8 << 20,
         "Longest request or answer; a longer one ends the connection.",
     ),
     Key(
-        "max_connections_per_user", "limits", _number(1, 65_536, "connections"), 128,
+        "max_connections_per_user", "limits", number(1, 65_536, "connections"), 128,
         "Most connections that one user may hold to the daemon.",
     ),
     Key(
-        "user_cache_seconds", "limits", _SECONDS, 30,
+        "user_cache_seconds", "limits", SECONDS, 30,
         "Seconds for which what was found out about a user and their groups is used again.",
     ),
     Key(
-        "kill_wait", "steps", _SECONDS, 30,
+        "kill_wait", "steps", SECONDS, 30,
         "Seconds between SIGTERM and SIGKILL.",
     ),
     Key(
-        "unkillable_step_timeout", "steps", _SECONDS, 60,
+        "unkillable_step_timeout", "steps", SECONDS, 60,
         "Seconds after SIGKILL until a step that is still there is reported as unkillable.",
     ),
     Key(
-        "cgroup_name", "steps", _NAME, "nodectl",
+        "cgroup_name", "steps", NAME, "nodectl",
         "Directory below the root of the cgroup tree that holds the steps.",
     ),
     Key(
-        "task_prolog", "steps", _SCRIPT, None,
+        "task_prolog", "steps", SCRIPT, None,
         "Program that runs as the user before each task.",
     ),
     Key(
-        "task_epilog", "steps", _SCRIPT, None,
+        "task_epilog", "steps", SCRIPT, None,
         "Program that runs as the user after each task.",
     ),
     Key(
-        "history_limit", "records", _number(0, 100_000_000, "steps"), 10_000,
+        "history_limit", "records", number(0, 100_000_000, "steps"), 10_000,
         "Ended steps that are kept in the history.",
     ),
     Key(
-        "trace", "records", Parser("true or false", _switch), True,
+        "trace", "records", SWITCH, True,
         "Whether each step records its calls.",
     ),
 )  # fmt: skip
@@ -372,32 +270,29 @@ def build(values: Mapping[str, object], where: str = "configuration") -> Config:
 
 
 def explain(config: Config | None = None) -> str:
-    """The text of `nodectl config --explain`: each key with its help, and its value if there is
-    one."""
-    lines = []
-    group = ""
+    """The text of `nodectl config --explain`, itself a file that can be read: each key with its
+    help.
+
+    Without a configuration the keys are commented out.
+    """
+    blocks = []
     for key in KEYS:
-        if key.group != group:
-            group = key.group
-            lines += [f"## {group}", ""]
-        lines += [f"# {key.help}", f"# Allowed: {key.parser.allowed}.", f"# Default: {key.shown}."]
-        if config is None:
-            lines += [f"#{key.name} =", ""]
-        else:
-            lines += [f"{key.name} = {toml(getattr(config, key.name))}", ""]
-    return "\n".join(lines)
+        value = "# " + key.name if config is None else key.name
+        value += f" = {toml(getattr(config, key.name))}" if config is not None else " ="
+        text = f"# {key.help}\n# Allowed: {key.parser.allowed}.\n# Default: {key.default_text()}.\n"
+        blocks.append(f"{text}{value}\n")
+    return "\n".join(blocks)
 
 
 def manual() -> str:
-    """The manual's chapter about the configuration, in Markdown."""
+    """The manual's chapter about the configuration, in Markdown: a section for each group of
+    keys."""
     lines = []
-    group = ""
-    for key in KEYS:
-        if key.group != group:
-            group = key.group
-            lines += [f"### {group.capitalize()}", ""]
+    for index, key in enumerate(KEYS):
+        if index == 0 or key.group != KEYS[index - 1].group:
+            lines += [f"### {key.group.capitalize()}", ""]
         lines += [f"`{key.name}`", f":   {key.help} Allowed: {key.parser.allowed}."]
-        lines += [f"    Default: {key.shown}.", ""]
+        lines += [f"    Default: {key.default_text()}.", ""]
     return "\n".join(lines)
 
 
@@ -407,10 +302,10 @@ def toml(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return f"[{', '.join(map(toml, value))}]"
-    if value is None or isinstance(value, str):
-        text = (value or "").replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text) + '"'
-    return str(value)
+    if isinstance(value, int):
+        return str(value)
+    text = str(value or "").replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text) + '"'
 
 
 def _unknown(name: str, value: object, names: tuple[str, ...]) -> str:
@@ -420,12 +315,6 @@ def _unknown(name: str, value: object, names: tuple[str, ...]) -> str:
         return "unknown section; keys are written without sections"
     near = difflib.get_close_matches(name, names, 1)
     return f"unknown key; did you mean {near[0]}?" if near else "unknown key; see --explain"
-
-
-def _kind(value: object) -> str:
-    names = {bool: "a truth value", int: "a whole number", float: "a decimal number"}
-    names |= {str: "a string", list: "a list", dict: "a section"}
-    return names.get(type(value), "a date or time")
 
 
 def _printable(name: str) -> str:

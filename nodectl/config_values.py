@@ -1,0 +1,141 @@
+"""What keys of the configuration may hold: TOML's values into ours, and words for what is wrong.
+
+Pure functions of values; imported where `nodectl.config` is.
+"""
+
+from __future__ import annotations
+
+import os
+
+from nodectl.plugin import BUILTIN_DIR
+
+TYPE_CHECKING = False  # typing's own constant costs the import of typing
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# sun_path of unix(7) has 108 bytes with the NUL that ends it.
+_MAX_SOCKET_PATH = 107
+
+
+class Parser:
+    """What a key may hold.
+
+    `allowed` says it in words. `read` turns TOML's value into ours, or raises `ValueError` with
+    what is wrong, in words that stand after the key's name.
+    """
+
+    __slots__ = ("allowed", "read")
+
+    def __init__(self, allowed: str, read: Callable[[object], object]) -> None:
+        self.allowed = allowed
+        self.read = read
+
+
+def _string(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"is {_kind(value)}")
+    if "\0" in value:
+        raise ValueError("holds a NUL character")
+    return value
+
+
+def _absolute(value: object) -> str:
+    path = _string(value)
+    if not path.startswith("/"):
+        raise ValueError(f"is {path!r}, a relative path")
+    return path if path == "/" else path.rstrip("/")
+
+
+def _optional(value: object) -> str | None:
+    return None if value == "" else _absolute(value)
+
+
+def _socket(value: object) -> str:
+    path = _absolute(value)
+    if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
+        raise ValueError(f"has {len(os.fsencode(path))} bytes")
+    return path
+
+
+def _words(value: object, separator: str) -> list[str]:
+    """The words of a list of strings, or of one string with a separator."""
+    if isinstance(value, str):
+        return [word.strip() for word in value.split(separator) if word.strip()]
+    if isinstance(value, list):
+        return [_string(word) for word in value]
+    raise ValueError(f"is {_kind(value)}")
+
+
+def _plugin_dirs(value: object) -> tuple[str, ...]:
+    """The site's directories and then the built-in one, so that a site's plugin replaces a
+    built-in."""
+    dirs = [_absolute(word) for word in _words(value, ":")]
+    return (*(path for path in dict.fromkeys(dirs) if path != BUILTIN_DIR), BUILTIN_DIR)
+
+
+def _plugin_type(word: str, major: str) -> str:
+    start, _, minor = word.partition("/")
+    if start != major or not _plain(minor, "_"):
+        raise ValueError(f"has {word!r}")
+    return word
+
+
+def _task_plugins(value: object) -> tuple[str, ...]:
+    words = tuple(_plugin_type(word, "task") for word in _words(value, ","))
+    if len(set(words)) != len(words):
+        raise ValueError("names a plugin twice")
+    return words
+
+
+def _proctrack(value: object) -> str:
+    return _plugin_type(_string(value), "proctrack")
+
+
+def _name(value: object) -> str:
+    name = _string(value)
+    if not _plain(name, "_-.") or name.startswith("."):
+        raise ValueError(f"is {name!r}")
+    return name
+
+
+def _switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"is {_kind(value)}")
+    return value
+
+
+def _plain(word: str, others: str) -> bool:
+    return bool(word) and all(c.isascii() and (c.isalnum() or c in others) for c in word)
+
+
+def _kind(value: object) -> str:
+    names = {bool: "a truth value", int: "a whole number", float: "a decimal number"}
+    names |= {str: "a string", list: "a list", dict: "a section"}
+    return names.get(type(value), "a date or time")
+
+
+def number(least: int, most: int, unit: str) -> Parser:
+    """A whole number between two bounds, both allowed."""
+
+    def read(value: object) -> int:
+        # TOML's true is a Python int too.
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"is {_kind(value)}")
+        if not least <= value <= most:
+            raise ValueError(f"is {value}")
+        return value
+
+    return Parser(f"a number of {unit} from {least} to {most}", read)
+
+
+PATH = Parser("an absolute path", _absolute)
+SCRIPT = Parser('the absolute path of a program, or "" for none', _optional)
+SOCKET = Parser(f"an absolute path of at most {_MAX_SOCKET_PATH} bytes", _socket)
+NAME = Parser("letters, digits, '-', '_' and '.', no '.' in front", _name)
+SWITCH = Parser("true or false", _switch)
+SECONDS = number(0, 1_000_000, "seconds")
+PLUGIN_DIRS = Parser("absolute paths, as a list or with ':' between them", _plugin_dirs)
+TASK_PLUGINS = Parser(
+    "types that begin with 'task/', each once, as a list or with ',' between them", _task_plugins
+)
+PROCTRACK = Parser("one type that begins with 'proctrack/'", _proctrack)

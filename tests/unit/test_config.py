@@ -1,0 +1,222 @@
+"""The configuration's table, its defaults and each refusal."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nodectl
+from nodectl import config
+from nodectl.plugin import BUILTIN_DIR
+
+
+def load(tmp_path: Path, text: str) -> config.Config:
+    path = tmp_path / "nodectl.toml"
+    path.write_text(text)
+    return config.load(str(path), must_exist=True)
+
+
+def refusal(tmp_path: Path, text: str) -> str:
+    with pytest.raises(config.ConfigError) as caught:
+        load(tmp_path, text)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.removeprefix(f"{tmp_path}/nodectl.toml: ")
+
+
+def test_table_and_typed_attributes_have_the_same_names() -> None:
+    names = [key.name for key in config.KEYS]
+    assert len(set(names)) == len(names)
+    assert set(config.Config.__annotations__) == set(names)
+
+
+def test_keys_of_a_group_stand_together() -> None:
+    groups = [key.group for key in config.KEYS]
+    changes = sum(one != two for one, two in itertools.pairwise(groups))
+    assert changes == len(set(groups)) - 1
+
+
+def test_every_default_passes_its_own_check() -> None:
+    defaults = config.build({})
+    for key in config.KEYS:
+        value = getattr(defaults, key.name)
+        given_value = list(value) if isinstance(value, tuple) else "" if value is None else value
+        assert key.parser.read(given_value) == value
+
+
+def test_missing_file_gives_the_defaults_unless_it_must_exist(tmp_path: Path) -> None:
+    absent = str(tmp_path / "absent.toml")
+    assert config.load(absent, must_exist=False) == config.build({})
+    with pytest.raises(config.ConfigError, match=r"absent\.toml: No such file"):
+        config.load(absent, must_exist=True)
+
+
+def test_defaults_of_paths_and_plugins() -> None:
+    made = config.build({"node_name": "n1"})
+    assert made.socket == "/run/nodectl/nodectl.sock"
+    assert made.plugin_dir == (BUILTIN_DIR,)
+    assert made.task_plugin == ("task/cgroup", "task/affinity")
+    assert (made.task_prolog, made.kill_wait, made.trace) == (None, 30, True)
+
+
+def test_node_name_is_the_hosts_name_up_to_its_first_dot() -> None:
+    assert config.build({}).node_name == os.uname().nodename.partition(".")[0]
+
+
+def test_values_of_the_file_are_taken(tmp_path: Path) -> None:
+    made = load(
+        tmp_path,
+        'runtime_dir = "/run/other/"\nplugin_dir = "/a:/b/:/a"\ntask_plugin = "task/x, task/y"\n'
+        'trace = false\nkill_wait = 0\ntask_prolog = "/p"\ntask_epilog = ""\n',
+    )
+    assert (made.runtime_dir, made.socket) == ("/run/other", "/run/other/nodectl.sock")
+    assert made.plugin_dir == ("/a", "/b", BUILTIN_DIR)
+    assert made.task_plugin == ("task/x", "task/y")
+    assert (made.trace, made.kill_wait) == (False, 0)
+    assert (made.task_prolog, made.task_epilog) == ("/p", None)
+
+
+def test_builtin_plugins_are_searched_last_wherever_they_are_listed() -> None:
+    made = config.build({"plugin_dir": [BUILTIN_DIR, "/site"]})
+    assert made.plugin_dir == ("/site", BUILTIN_DIR)
+
+
+def test_configuration_cannot_be_changed() -> None:
+    made = config.build({})
+    with pytest.raises(AttributeError, match="cannot be changed: trace"):
+        made.trace = False
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("kil_wait = 3", "kil_wait: unknown key; did you mean kill_wait?"),
+        ("zzzzzz = 3", "zzzzzz: unknown key; see --explain"),
+        ("[steps]\nkill_wait = 3", "steps: unknown section; keys are written without sections"),
+        ('"a\\nb" = 3', "'a\\nb': unknown key; see --explain"),
+    ],
+)
+def test_unknown_key_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    assert refusal(tmp_path, line) == message
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong", "allowed"),
+    [
+        ('kill_wait = "30"', "is a string", "a number of seconds from 0 to 1000000"),
+        ("kill_wait = true", "is a truth value", "a number of seconds from 0 to 1000000"),
+        ("kill_wait = 1.5", "is a decimal number", "a number of seconds from 0 to 1000000"),
+        ("kill_wait = -1", "is -1", "a number of seconds from 0 to 1000000"),
+        ("kill_wait = 1979-05-27", "is a date or time", "a number of seconds from 0 to 1000000"),
+        ("trace = 1", "is a whole number", "true or false"),
+        ('runtime_dir = "run"', "is 'run', a relative path", "an absolute path"),
+        ('runtime_dir = ""', "is '', a relative path", "an absolute path"),
+        ('state_dir = "/a\\u0000b"', "holds a NUL character", "an absolute path"),
+        ("state_dir = []", "is a list", "an absolute path"),
+        ('task_prolog = "p.sh"', "is 'p.sh', a relative path", "the absolute path of a program, "),
+        ('plugin_dir = "/a:b"', "is 'b', a relative path", "absolute paths, as a list or "),
+        ("plugin_dir = [1]", "is a whole number", "absolute paths, as a list or "),
+        ("task_plugin = {}", "is a section", "types that begin with 'task/'"),
+        ('task_plugin = "cgroup"', "has 'cgroup'", "types that begin with 'task/'"),
+        ('task_plugin = ["task/../x"]', "has 'task/../x'", "types that begin with 'task/'"),
+        ('task_plugin = "task/a,task/a"', "names a plugin twice", "types that begin with 'task/'"),
+        ('proctrack_type = "task/x"', "has 'task/x'", "one type that begins with 'proctrack/'"),
+        ('node_name = "a b"', "is 'a b'", "letters, digits, "),
+        ('cgroup_name = ".."', "is '..'", "letters, digits, "),
+        ('cgroup_name = "a/b"', "is 'a/b'", "letters, digits, "),
+        ('admin_group = ""', "is ''", "letters, digits, "),
+    ],
+)
+def test_value_that_is_not_allowed_is_refused(
+    tmp_path: Path, line: str, wrong: str, allowed: str
+) -> None:
+    name = line.partition(" ")[0]
+    assert refusal(tmp_path, line).startswith(f"{name}: {wrong}; allowed: {allowed}")
+
+
+def test_socket_that_the_kernel_could_not_bind_is_refused(tmp_path: Path) -> None:
+    message = refusal(tmp_path, f'runtime_dir = "/{"x" * 100}"')
+    assert message == "socket: has 114 bytes; allowed: an absolute path of at most 107 bytes"
+
+
+def test_file_that_is_no_toml_is_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "kill_wait 3\n").startswith("no TOML: ")
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    with pytest.raises(config.ConfigError, match="no TOML"):
+        config.load(str(tmp_path / "bytes"), must_exist=True)
+
+
+def test_file_that_cannot_be_read_is_refused_even_if_it_may_be_absent(tmp_path: Path) -> None:
+    with pytest.raises(config.ConfigError, match="Is a directory"):
+        config.load(str(tmp_path), must_exist=False)
+
+
+@pytest.mark.parametrize("what", ["nodectl.toml", "."])
+def test_root_refuses_a_file_or_directory_that_others_can_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    load(tmp_path, "")
+    (tmp_path / what).chmod(0o777)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "not trusted: " in refusal(tmp_path, "")
+
+
+def test_explanation_is_a_file_that_gives_the_same_configuration(tmp_path: Path) -> None:
+    made = config.build({"task_prolog": '/a "quoted" \\ \t path', "history_limit": 7})
+    assert config.build(tomllib.loads(config.explain(made))) == made
+    assert tomllib.loads(config.explain()) == {}
+
+
+@pytest.mark.parametrize("text", [config.explain(), config.manual()])
+def test_explanation_and_manual_name_every_key_with_its_default(text: str) -> None:
+    for key in config.KEYS:
+        assert key.name in text
+        assert key.help in text
+        assert key.default_text() in text
+
+
+def test_tomllib_is_imported_only_for_a_file(tmp_path: Path) -> None:
+    (tmp_path / "there.toml").write_text("")
+    root = os.path.dirname(os.path.dirname(nodectl.__file__))
+    program = (
+        f"import sys; sys.path.insert(0, {root!r}); from nodectl import config;"
+        "config.load(sys.argv[1], must_exist=False); print('tomllib' in sys.modules)"
+    )
+    answers = [
+        subprocess.run(
+            [sys.executable, "-I", "-S", "-c", program, str(tmp_path / name)],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+        for name in ("absent.toml", "there.toml")
+    ]
+    assert answers == ["False", "True"]
+
+
+SCALAR = st.one_of(st.booleans(), st.integers(), st.floats(), st.text(max_size=8))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from([key.name for key in config.KEYS]) | st.text(max_size=6),
+        SCALAR | st.lists(SCALAR, max_size=3),
+        max_size=2,
+    )
+)
+def test_any_values_are_a_configuration_or_a_clean_refusal(values: dict[str, object]) -> None:
+    refused = ""
+    try:
+        config.build(values)
+    except config.ConfigError as error:
+        refused = str(error)
+    assert not refused or refused.startswith("configuration: ")
