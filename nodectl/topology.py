@@ -133,18 +133,13 @@ def parse_cpulist(text: str) -> frozenset[int]:
 
 def format_cpulist(cpus: Iterable[int]) -> str:
     """Write numbers in the kernel's list format, ascending, runs joined: `0-3,8`."""
-    parts: list[str] = []
-    first = last = -1
+    runs: list[list[int]] = []
     for cpu in sorted(set(cpus)):
-        if first >= 0 and cpu == last + 1:
-            last = cpu
-            continue
-        if first >= 0:
-            parts.append(_range_text(first, last))
-        first = last = cpu
-    if first >= 0:
-        parts.append(_range_text(first, last))
-    return ",".join(parts)
+        if runs and cpu == runs[-1][1] + 1:
+            runs[-1][1] = cpu
+        else:
+            runs.append([cpu, cpu])
+    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs)
 
 
 def read(
@@ -198,10 +193,6 @@ def _ranges(text: str) -> Iterator[tuple[int, int]]:
         if last > MAX_CPU:
             raise ValueError(f"CPU list: {part.strip()!r} is above {MAX_CPU}")
         yield first, last
-
-
-def _range_text(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
 
 
 def _list_mask(text: str) -> int:
