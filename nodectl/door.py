@@ -8,7 +8,7 @@ import _signal
 import os
 
 from nodectl.plugin_api import PluginError
-from nodectl.trace import now
+from nodectl.recorder import now
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from nodectl.board import Board
     from nodectl.hooks import Hook
-    from nodectl.trace import Recorder
+    from nodectl.recorder import Recorder
 
     _T = TypeVar("_T")
 

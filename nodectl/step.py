@@ -18,12 +18,13 @@ NO_TASK = -1
 class Step:
     """One step. CPU masks are ints, bit n = machine CPU n; 0 means not bound. Times in seconds, `submitted` since the epoch."""
 
-    __slots__ = (
+    FIELDS = (
         "allocation", "argv", "cgroup", "cpu_bind", "cpu_masks", "cpus_per_task", "cwd", "environment", "gid", "gids",
         "hook_timeout", "job_id", "kill_on_bad_exit", "kill_wait", "label", "name", "node_name", "ntasks", "options",
         "rlimits", "stack", "stderr", "stdin", "stdout", "step_id", "submitted", "task_epilogs", "task_prologs",
         "time_limit", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
     )  # fmt: skip
+    __slots__ = (*FIELDS, "container_id", "helpers", "task")
 
     job_id: int
     step_id: int
@@ -54,20 +55,25 @@ class Step:
     kill_wait: int
     unkillable_timeout: int
     hook_timeout: int
-    task_prologs: list[str]
-    task_epilogs: list[str]
+    task_prologs: list[str]  # the site's before the user's
+    task_epilogs: list[tuple[str, float]]  # path, seconds it may take (0: no limit); the user's before the site's
     stack: list[Entry]
     options: list[list[str]]  # [plugin, option, value] of SPANK options the user gave
     cgroup: str  # the step's directory below the cgroup2 mount, "" when cgroups are not used
     submitted: float
+    task: "Task | None"  # in a task's own process: which one it is; None in the stepd
+    helpers: set[int]  # pids of the stepd's own helpers (pumps): no part of the user's step
+    container_id: int  # 64 bits, set by proctrack_p_create in the stepd; never travels
 
     def __init__(self, **fields: object) -> None:
-        for name in self.__slots__:
+        for name in self.FIELDS:
             setattr(self, name, fields[name])
+        self.container_id = 0
+        self.helpers = set()
+        self.task = None
 
-    @property
-    def label_text(self) -> str:
-        """"42.0", as users name the step."""
+    def __str__(self) -> str:
+        """The step as users name it: "42.0"."""
         return f"{self.job_id}.{self.step_id}"
 
     @property
@@ -81,7 +87,7 @@ class Step:
 
     def as_json(self) -> "dict[str, object]":
         """Every field under its own name. CPU masks are hex: JSON numbers lose their top bits elsewhere."""
-        fields: dict[str, object] = {name: getattr(self, name) for name in self.__slots__}
+        fields: dict[str, object] = {name: getattr(self, name) for name in self.FIELDS}
         fields["allocation"] = f"{self.allocation:x}"
         fields["cpu_masks"] = [f"{mask:x}" for mask in self.cpu_masks]
         fields["stack"] = [entry_as_list(entry) for entry in self.stack]

@@ -5,6 +5,7 @@ The length limit is checked before anything is decoded. Identity is what the ker
 """
 
 import _socket
+import errno
 import os
 
 from nodectl import lean_json
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 MAX_DESCRIPTORS = 16  # a launch carries four; more in one message is a mistake or an attack
 _CHUNK = 65536
 _INT = 4
+_SO_PEERGROUPS = 59  # not named by Python's socket module; the same on every architecture but parisc and sparc
+_MOST_GROUPS = 65536
 
 
 class BrokenWire(Exception):
@@ -25,13 +28,29 @@ class BrokenWire(Exception):
 class Peer:
     """Who is at the other end, as the kernel recorded it when the connection was made: SO_PEERCRED, unix(7)."""
 
-    __slots__ = ("gid", "pid", "uid")
+    __slots__ = ("_sock", "gid", "pid", "uid")
 
     def __init__(self, sock: "_socket.socket") -> None:
+        self._sock = sock
         raw = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 3 * _INT)
         self.pid, self.uid, self.gid = memoryview(raw).cast("i").tolist()
         self.uid &= 0xFFFFFFFF
         self.gid &= 0xFFFFFFFF
+
+    @property
+    def groups(self) -> "tuple[int, ...]":
+        """The peer's groups at that time, the primary one among them: SO_PEERGROUPS, Linux 4.13."""
+        size = 64
+        while size <= _MOST_GROUPS:
+            try:
+                raw = self._sock.getsockopt(_socket.SOL_SOCKET, _SO_PEERGROUPS, size * _INT)
+            except OSError as error:
+                if error.errno != errno.ERANGE:
+                    raise
+                size *= 4
+                continue
+            return (self.gid, *memoryview(raw).cast("I").tolist())
+        return (self.gid,)
 
 
 def encode(message: "Mapping[str, object]") -> bytes:

@@ -7,9 +7,9 @@ in file order. The first failure of a required plugin ends the walk; an optional
 
 from nodectl import messages
 from nodectl.door import Outcome, Overrun
-from nodectl.hooks import ROWS, SPANK_PREFIX, Hook, functions
+from nodectl.hooks import ROWS, Hook, functions
 from nodectl.plugin import PluginRefused, compile_plugin, load
-from nodectl.spank import SpankError, SpankOption
+from nodectl.spank import SpankOption
 from nodectl.spank.handle import Spank
 
 TYPE_CHECKING = False
@@ -82,6 +82,14 @@ class Stack:
         self.plugins.append(StackedPlugin(entry, plugin, place))
         return OK
 
+    def through(self, door: "Door") -> None:
+        """After a fork: calls of this process go through its own door."""
+        self._door = door
+
+    def name(self, place: int) -> str:
+        """Which plugin stands at this place of the stack."""
+        return next((stacked.plugin.name for stacked in self.plugins if stacked.place == place), "")
+
     def has(self, call: str) -> bool:
         """True when any plugin of the stack defines the hook."""
         return any(call in stacked.plugin.hooks for stacked in self.plugins)
@@ -149,6 +157,3 @@ class Stack:
 def local_row(call: str) -> Hook:
     """A row for a hook in the command's own process, as the user who runs it."""
     return Hook(call, "spank", "command", "user", "step", 3, "the command fails, exit status 1")
-
-
-__all__ = ["SPANK_PREFIX", "SpankError", "Stack", "StackedPlugin", "local_row"]

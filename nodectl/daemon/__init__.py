@@ -1,0 +1,1 @@
+"""The service: admits, remembers, sweeps. The only part of nodectl that uses asyncio."""

@@ -1,0 +1,130 @@
+"""One client's connection to the daemon: messages in, replies out, descriptors in between.
+
+The event loop calls; nothing here blocks. A client may send what it likes: too long, truncated, not JSON, not a call, faster than
+it reads. It gets one clear error where it can be told, and its connection ends where it cannot.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+
+from nodectl import wire
+from nodectl.interface import STANDARD, Call, Refused, Service, error_reply
+
+_MAX_BACKLOG = 32 << 20
+_MAX_QUEUED = 64
+
+
+class Connection:
+    """Serves one peer until it closes. `on_close(connection)` is called once."""
+
+    def __init__(
+        self, sock: socket.socket, service: Service, limit: int, on_close: Callable[["Connection"], None]
+    ) -> None:
+        sock.setblocking(False)
+        self.peer = wire.Peer(sock)
+        self._sock = sock
+        self._service = service
+        self._on_close = on_close
+        self._inbox = wire.Inbox(limit)
+        self._out = bytearray()
+        self._calls: list[Mapping[str, object]] = []
+        self._busy: asyncio.Task[None] | None = None
+        self._closed = False
+        asyncio.get_running_loop().add_reader(sock.fileno(), self._readable)
+
+    def _readable(self) -> None:
+        try:
+            alive = self._inbox.receive(self._sock)
+            while (message := self._inbox.next()) is not None:
+                self._calls.append(message)
+                if len(self._calls) > _MAX_QUEUED:
+                    raise wire.BrokenWire(f"more than {_MAX_QUEUED} calls without waiting for a reply")  # noqa: TRY301
+        except BlockingIOError:
+            return
+        except wire.BrokenWire as error:
+            self._reply(error_reply(Refused(f"{STANDARD}.InvalidParameter", str(error), parameter="message")))
+            self.close()
+            return
+        except OSError:
+            alive = False
+        if not alive:
+            self.close()
+        elif self._calls and self._busy is None:
+            self._next()
+
+    def _next(self) -> None:
+        """Serves the calls in the order they came; while one has to wait, those behind it wait too."""
+        while self._calls and self._busy is None and not self._closed:
+            self._begin(self._calls.pop(0))
+
+    def _begin(self, message: Mapping[str, object]) -> None:
+        fds = self._inbox.take_descriptors()
+        call = None
+        try:
+            call = Call(message, self.peer, fds)
+            result = self._service.find(call)(call)
+        except Exception as error:  # noqa: BLE001  # the daemon's door: one caller's trouble is nobody else's
+            self._finish(call, fds, _refusal(error))
+            return
+        if isinstance(result, Awaitable):
+            self._busy = asyncio.get_running_loop().create_task(self._wait_for(call, fds, result))
+        else:
+            self._finish(call, fds, {"parameters": result})
+
+    async def _wait_for(self, call: Call, fds: list[int], result: Awaitable[object]) -> None:
+        try:
+            answer: Mapping[str, object] = {"parameters": await result}
+        except Exception as error:  # noqa: BLE001  # as above
+            answer = _refusal(error)
+        self._busy = None
+        self._finish(call, fds, answer)
+        self._next()
+
+    def _finish(self, call: Call | None, fds: list[int], answer: Mapping[str, object]) -> None:
+        for fd in fds:
+            os.close(fd)
+        if call is None or not call.oneway:
+            self._reply(answer)
+
+    def _reply(self, message: Mapping[str, object]) -> None:
+        if self._closed:
+            return
+        self._out += wire.encode(message)
+        if len(self._out) > _MAX_BACKLOG:
+            self.close()
+            return
+        self._flush()
+
+    def _flush(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._out:
+                del self._out[: self._sock.send(self._out, socket.MSG_NOSIGNAL)]
+        except BlockingIOError:
+            loop.add_writer(self._sock.fileno(), self._flush)
+            return
+        except OSError:
+            self.close()
+            return
+        loop.remove_writer(self._sock.fileno())
+
+    def close(self) -> None:
+        """Ends the connection; a call that is under way goes on without anybody to tell."""
+        if self._closed:
+            return
+        self._closed = True
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._sock.fileno())
+        loop.remove_writer(self._sock.fileno())
+        self._inbox.close()
+        self._sock.close()
+        self._on_close(self)
+
+
+def _refusal(error: Exception) -> Mapping[str, object]:
+    if isinstance(error, Refused):
+        return error_reply(error)
+    asyncio.get_running_loop().call_exception_handler({"message": "a call failed", "exception": error})
+    return error_reply(Refused("InternalError", f"{type(error).__name__}: {error}"))

@@ -1,0 +1,136 @@
+"""The daemon's side of the forkserver: starts it, hands it steps, notices when it dies.
+
+The forkserver is executed, not forked: it shares nothing with the daemon but the channel. A forkserver that dies is started
+again with the next step; stepds do not mind.
+"""
+
+import asyncio
+import fcntl
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from nodectl import lean_json
+from nodectl.config import Config
+
+_READY_SECONDS = 20
+_CHANNEL, _LOCK = 3, 4
+_START = (
+    "import sys; sys.path[:0] = {path!r}; from nodectl import forkserver, lean_json; "
+    "forkserver.main(lean_json.loads({arguments!r}))"
+)
+
+
+class ForkserverDied(Exception):
+    """The forkserver could not be started; str() is one line."""
+
+
+class ForkChannel:
+    """`answered(message)` is called in the event loop for each answer, with {"step", "pid"} or {"step", "error"}."""
+
+    def __init__(self, config: Config, lock: int, answered: Callable[[Mapping[str, object]], None]) -> None:
+        self._config = config
+        self._lock = lock  # shared with the forkserver: the next daemon begins when both have let go
+        self._answered = answered
+        self._sock: socket.socket | None = None
+        self._waiting: list[tuple[bytes, list[int]]] = []
+        self.pid = 0
+
+    def start(self) -> None:
+        """Executes a forkserver and waits until it is ready. Raises ForkserverDied."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        arguments = lean_json.dumps({
+            "task_plugin": list(self._config.task_plugin),
+            "proctrack_type": self._config.proctrack_type,
+            "plugin_dir": list(self._config.plugin_dir),
+        })
+        code = _START.format(path=[p for p in sys.path if p], arguments=arguments)
+        # Out of the way first: dup2 onto 3 must not destroy what is to become 4.
+        channel, lock = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (theirs.fileno(), self._lock))
+        self.pid = os.posix_spawn(
+            sys.executable,
+            ["nodectl-forkserver", "-I", "-S", "-c", code],
+            {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, channel, _CHANNEL),
+                (os.POSIX_SPAWN_DUP2, lock, _LOCK),
+            ],
+        )
+        theirs.close()
+        _close([channel, lock])
+        ours.settimeout(_READY_SECONDS)
+        try:
+            answer = lean_json.load_object(ours.recv(65536) or b'{"error":"it ended at once; see the log"}')
+        except OSError as error:
+            answer = {"error": f"no answer: {error}"}
+        if not answer.get("ready"):
+            ours.close()
+            raise ForkserverDied(f"start the forkserver: {answer.get('error')}")
+        ours.setblocking(False)
+        self._sock = ours
+        asyncio.get_running_loop().add_reader(ours.fileno(), self._read)
+
+    def submit(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
+        """Asks for one stepd; closes `fds` when they are on their way. Raises ForkserverDied."""
+        if self._sock is None:
+            try:
+                self.start()
+            except ForkserverDied:
+                _close(fds)
+                raise
+        self._waiting.append((lean_json.dumps(request).encode("ascii"), list(fds)))
+        self._write()
+
+    def _write(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting and self._sock is not None:
+            data, fds = self._waiting[0]
+            try:
+                socket.send_fds(self._sock, [data], fds)
+            except BlockingIOError:
+                loop.add_writer(self._sock.fileno(), self._write)
+                return
+            except OSError:
+                self._lost()
+                return
+            del self._waiting[0]
+            _close(fds)
+        if self._sock is not None:
+            loop.remove_writer(self._sock.fileno())
+
+    def _read(self) -> None:
+        assert self._sock is not None  # noqa: S101  # the reader is removed with it
+        try:
+            data = self._sock.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lost()
+            return
+        self._answered(lean_json.load_object(data))
+
+    def _lost(self) -> None:
+        """The forkserver is gone: whatever it had not answered will never be started by it."""
+        self.close()
+        self._answered({"lost": True, "error": "the forkserver died"})
+
+    def close(self) -> None:
+        """Lets the forkserver end: it does when it reads the end of the channel."""
+        if self._sock is not None:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._sock.fileno())
+            loop.remove_writer(self._sock.fileno())
+            self._sock.close()
+            self._sock = None
+            for _, fds in self._waiting:
+                _close(fds)
+            self._waiting.clear()
+
+
+def _close(fds: Sequence[int]) -> None:
+    for fd in fds:
+        os.close(fd)

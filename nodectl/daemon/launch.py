@@ -1,0 +1,161 @@
+"""Admission: from what a client asks for to the Step that is run, or one line why not.
+
+Row 2 of a launch happens here: task_p_slurmd_launch_request computes the binding before any process exists. Runs in the daemon, as root;
+nothing here trusts the request: its shape was checked, its meaning is checked against the machine and the caller.
+"""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+
+from nodectl.config import Config
+from nodectl.daemon.users import UnknownUser, User, Users, group_id
+from nodectl.door import Door
+from nodectl.interface import Refused
+from nodectl.recorder import Recorder
+from nodectl.shape import Optional, array, boolean, integer, mapping, text
+from nodectl.spank.plugstack import Entry
+from nodectl.stepd.node_plugins import NodePlugins
+from nodectl.step import Step
+
+_WORD = text(131_072)  # MAX_ARG_STRLEN: what execve(2) takes
+_PATH = text(4096)
+_YEAR = 366 * 86_400
+_LIMIT = integer(-1, 2**63 - 1)
+
+REQUEST = {
+    "argv": array(_WORD, most=65_536),
+    "environment": mapping(text(2 << 20), most=65_536),
+    "cwd": _PATH,
+    "ntasks": integer(1, 2**31),
+    "cpus_per_task": Optional(integer(1, 2**31)),
+    "name": Optional(text(1024)),
+    "time_limit": Optional(integer(1, _YEAR)),
+    "cpu_bind": Optional(text(1 << 20)),
+    "stdin": Optional(_PATH),
+    "stdout": Optional(_PATH),
+    "stderr": Optional(_PATH),
+    "label": Optional(boolean),
+    "unbuffered": Optional(boolean),
+    "kill_on_bad_exit": Optional(boolean),
+    "verbose": Optional(integer(0, 10)),
+    "umask": Optional(integer(0, 0o777)),
+    "rlimits": Optional(mapping(_LIMIT, most=16)),
+    "options": Optional(array(array(text(65_536), most=3), most=256)),
+    "task_prolog": Optional(_PATH),
+    "task_epilog": Optional(_PATH),
+    "uid": Optional(text(256)),
+    "gid": Optional(text(256)),
+    "job": Optional(integer(1, 2**32 - 1)),
+}
+
+RLIMITS = frozenset({"CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS"})
+USER_EPILOG_SECONDS = 5.0
+
+
+def invalid(parameter: str, reason: str) -> Refused:
+    """The refusal of one parameter."""
+    return Refused("InvalidRequest", f"{parameter}: {reason}", parameter=parameter)
+
+
+async def who_runs(users: Users, request: Mapping[str, object], caller: int) -> User:
+    """The account that the step runs as: the caller's, or with --uid/--gid, from root, another. Raises Refused."""
+    wanted = request.get("uid")
+    try:
+        user = await users.get(str(wanted) if wanted is not None else caller)
+        if user.uid != caller and caller != 0:
+            raise Refused("NotPermitted", f"--uid={wanted}: only root may run steps as another user")
+        if request.get("gid") is None:
+            return user
+        gid = await group_id(str(request["gid"]))
+    except UnknownUser as error:
+        raise Refused("InvalidRequest", str(error), parameter="uid") from None
+    if caller != 0 and gid not in user.gids:
+        raise Refused("NotPermitted", f"--gid={request['gid']}: {user.name} is not in this group")
+    gids = (gid,) if caller == 0 and gid not in user.gids else user.gids
+    return User(user.uid, user.name, gid, tuple({gid, *gids}))
+
+
+def make_step(  # noqa: PLR0913  # everything a step is made from
+    request: Mapping[str, object],
+    user: User,
+    config: Config,
+    *,
+    job: int,
+    stack: Sequence[Entry],
+    cgroup: str,
+    allocation: int,
+) -> Step:
+    """The Step a request means. Raises Refused, naming the parameter."""
+    argv: list[str] = request["argv"]  # type: ignore[assignment]  # REQUEST says so
+    _check(request, argv, config, allocation)
+    return Step(
+        job_id=job,
+        step_id=0,
+        node_name=config.node_name,
+        uid=user.uid,
+        gid=user.gid,
+        gids=list(user.gids),
+        user_name=user.name,
+        name=request.get("name") or os.path.basename(argv[0]),
+        argv=argv,
+        environment=request["environment"],
+        cwd=request["cwd"],
+        umask=request.get("umask", 0o022),
+        rlimits=request.get("rlimits", {}),
+        ntasks=request["ntasks"],
+        cpus_per_task=request.get("cpus_per_task", 1),
+        allocation=allocation,
+        cpu_bind=request.get("cpu_bind", ""),
+        cpu_masks=[0] * int(str(request["ntasks"])),
+        stdin=request.get("stdin", ""),
+        stdout=request.get("stdout", ""),
+        stderr=request.get("stderr", ""),
+        label=request.get("label", False),
+        unbuffered=request.get("unbuffered", False),
+        verbose=request.get("verbose", 0),
+        kill_on_bad_exit=request.get("kill_on_bad_exit", False),
+        time_limit=request.get("time_limit", 0),
+        kill_wait=config.kill_wait,
+        unkillable_timeout=config.unkillable_step_timeout,
+        hook_timeout=config.spank_hook_timeout,
+        task_prologs=[path for path in (config.task_prolog, request.get("task_prolog")) if path],
+        task_epilogs=[
+            (path, seconds)
+            for path, seconds in ((request.get("task_epilog"), USER_EPILOG_SECONDS), (config.task_epilog, 0.0))
+            if path
+        ],
+        stack=list(stack),
+        options=request.get("options", []),
+        cgroup=cgroup,
+        submitted=time.time(),
+    )
+
+
+def _check(request: Mapping[str, object], argv: list[str], config: Config, allocation: int) -> None:
+    ntasks, cpus = int(str(request["ntasks"])), int(str(request.get("cpus_per_task", 1)))
+    if not argv or not argv[0]:
+        raise invalid("argv", "no program given")
+    if ntasks > config.max_tasks_per_node:
+        raise invalid("ntasks", f"{ntasks} is more than max_tasks_per_node = {config.max_tasks_per_node}")
+    if cpus > allocation.bit_count():
+        raise invalid("cpus_per_task", f"{cpus} is more than the {allocation.bit_count()} CPUs of this machine")
+    if not str(request["cwd"]).startswith("/"):
+        raise invalid("cwd", f"{request['cwd']!r} is not absolute")
+    for name in request.get("rlimits", {}):  # type: ignore[attr-defined]
+        if name not in RLIMITS:
+            raise invalid("rlimits", f"no limit called {name}")
+    for option in request.get("options", []):  # type: ignore[attr-defined]
+        if len(option) != 3:  # noqa: PLR2004  # plugin, option, value
+            raise invalid("options", "an option is plugin, name and value")
+    for key in ("task_prolog", "task_epilog"):
+        if not str(request.get(key, "/")).startswith("/"):
+            raise invalid(key, f"{request[key]!r} is not absolute")
+
+
+def call_launch_request(step: Step, node: NodePlugins, trace: int, timeout: float) -> None:
+    """Row 2: task_p_slurmd_launch_request in every task plugin. Raises Refused with the plugin's reason."""
+    door = Door(Recorder(trace, "daemon"), None, 0, timeout, single_threaded=False)
+    outcome = node.call_tasks(door, "task_p_slurmd_launch_request", (step, 0))
+    if not outcome:
+        raise Refused("LaunchRefused", f"step {step}: {outcome.why}", exit_status=1)

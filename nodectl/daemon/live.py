@@ -1,0 +1,220 @@
+"""A step that has begun and whose end the daemon has not recorded yet: its files, its connection, its cgroup.
+
+Files in the steps directory, all root's: `J.S.json` what the daemon decided, `.trace` the flight recorder (locked by the stepd as long as it lives),
+`.sock` its socket, `.record` what came of it. They are what a restarted daemon finds.
+"""
+
+import asyncio
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+
+from nodectl import board, cgroup, lean_json, wire
+from nodectl.interface import STEP
+from nodectl.step import Step
+
+SUFFIXES = (".sock", ".json", ".trace", ".record", ".record.part")
+_TRIES = 60
+_FIRST_PAUSE = 0.002
+_LONGEST_PAUSE = 0.5
+
+
+class Files:
+    """The paths of one step."""
+
+    __slots__ = ("stem",)
+
+    def __init__(self, directory: str, job: int, step: int) -> None:
+        self.stem = f"{directory}/{job}.{step}"
+
+    def write_spec(self, step: Step) -> str:
+        """Writes what the stepd will read. Returns the path."""
+        path = f"{self.stem}.json"
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(fd, "w", encoding="ascii") as file:
+            file.write(lean_json.dumps(step.as_json()))
+        return path
+
+    def open_trace(self) -> int:
+        """The trace, locked: the lock lives as long as anybody has this open file, which is the stepd."""
+        fd = os.open(f"{self.stem}.trace", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        return fd
+
+    def alive(self) -> bool:
+        """True while the stepd (or a task of it that has not become its program) lives."""
+        try:
+            fd = os.open(f"{self.stem}.trace", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            return False
+        finally:
+            os.close(fd)
+
+    def read(self, suffix: str) -> bytes | None:
+        """A file's content, None when it is not there."""
+        try:
+            with open(f"{self.stem}{suffix}", "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def record(self) -> Mapping[str, object] | None:
+        """The record the stepd left, None if it left none."""
+        data = self.read(".record")
+        return None if data is None else lean_json.load_object(data)
+
+    def remove(self) -> None:
+        """The step is in the history: its files go."""
+        for suffix in SUFFIXES:
+            try:
+                os.unlink(f"{self.stem}{suffix}")
+            except FileNotFoundError:
+                continue
+
+
+class LiveStep:
+    """One running step. `on_end(live)` is called once, in the event loop, when the stepd's end of the link has closed."""
+
+    def __init__(self, step: Step, files: Files, on_end: Callable[["LiveStep"], None]) -> None:
+        self.step = step
+        self.files = files
+        self.pid = 0
+        self.failure = ""
+        self.ended: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
+        self._on_end = on_end
+        self._link: socket.socket | None = None
+        self._inbox = wire.Inbox(8 << 20)
+        self._asked: list[asyncio.Future[Mapping[str, object]]] = []
+        self.board_fd = -1
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.step.job_id, self.step.step_id
+
+    def connect(self, link: socket.socket) -> None:
+        """From now on the step's end is noticed through this connection."""
+        link.setblocking(False)
+        self._link = link
+        asyncio.get_running_loop().add_reader(link.fileno(), self._read)
+
+    def fail(self, why: str) -> None:
+        """There is no stepd and there will be none."""
+        self.failure = why
+        self._finish()
+
+    def _read(self) -> None:
+        assert self._link is not None  # noqa: S101  # the reader is removed with it
+        try:
+            alive = self._inbox.receive(self._link)
+            while (message := self._inbox.next()) is not None:
+                if self._asked:
+                    self._asked.pop(0).set_result(message)
+        except BlockingIOError:
+            return
+        except (OSError, wire.BrokenWire):
+            alive = False
+        if not alive:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._link is not None:
+            asyncio.get_running_loop().remove_reader(self._link.fileno())
+            self._link.close()
+            self._link = None
+        for waiting in self._asked:
+            waiting.cancel()
+        self._on_end(self)
+
+    async def ask(self, method: str, parameters: Mapping[str, object]) -> Mapping[str, object] | None:
+        """Calls the stepd's interface; its reply message, or None when it has gone meanwhile."""
+        if self._link is None:
+            return None
+        answer: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
+        self._asked.append(answer)
+        message = wire.encode({"method": f"{STEP}.{method}", "parameters": parameters})
+        try:
+            await asyncio.get_running_loop().sock_sendall(self._link, message)
+            return await answer
+        except (OSError, asyncio.CancelledError):
+            return None
+
+    def where_it_died(self) -> str:
+        """What the stepd was doing when it died, from the board; "" when nobody knows."""
+        if self.board_fd < 0:
+            return ""
+        hook, place = board.Board(self.board_fd, self.step.ntasks).place(0)
+        if hook is None:
+            return ""
+        if hook.kind == "spank" and place < len(self.step.stack):
+            return f" in {hook.call} of plugin {os.path.basename(self.step.stack[place].path)}"
+        return f" in {hook.call}" + (f" of {hook.kind} plugin {place + 1}" if hook.kind in ("task", "proctrack") else "")
+
+    def death_record(self, why: str) -> dict[str, object]:
+        """The record of a step whose stepd could not write one."""
+        step = self.step
+        return {
+            "job": step.job_id,
+            "step": step.step_id,
+            "name": step.name,
+            "user": step.user_name,
+            "uid": step.uid,
+            "gid": step.gid,
+            "node": step.node_name,
+            "command": step.argv,
+            "cwd": step.cwd,
+            "ntasks": step.ntasks,
+            "cpus": f"{step.allocation:x}",
+            "state": "FAILED" if self.failure else "NODE_FAIL",
+            "reason": why,
+            "exit_status": 1,
+            "submitted": step.submitted,
+            "started": None,
+            "ended": time.time(),
+            "tasks": [],
+        }
+
+    def close(self) -> None:
+        """Lets go of what the daemon held for the step."""
+        if self.board_fd >= 0:
+            os.close(self.board_fd)
+            self.board_fd = -1
+        if self._link is not None:
+            asyncio.get_running_loop().remove_reader(self._link.fileno())
+            self._link.close()
+            self._link = None
+
+
+async def remove_groups(mount: str, path: str) -> bool:
+    """Kills what is left in a step's cgroup and removes it, and its job's if that is empty. True when all is gone.
+
+    A process leaves its cgroup a moment after its last descriptor closes, so the first tries may find it busy.
+    """
+    group = cgroup.Group(mount + path)
+    pause = _FIRST_PAUSE
+    for _ in range(_TRIES):
+        if remove_once(group):
+            return True
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE)
+        if group.populated():
+            group.kill_all()
+    return False
+
+
+def remove_once(group: cgroup.Group) -> bool:
+    """One try."""
+    if not group.exists():
+        return True
+    for directory, _, _ in os.walk(group.full_path, topdown=False):
+        if not cgroup.Group(directory).remove():
+            return False
+    cgroup.Group(os.path.dirname(group.full_path)).remove()  # the job's, if this was its last step
+    return True

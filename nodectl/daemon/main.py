@@ -1,0 +1,199 @@
+"""The service's life: sockets, signals, systemd, and the end.
+
+Started by systemd (socket activation, readiness and watchdog by sd_notify(3)), by hand, or by a client for the length of one command
+(a private node). SIGHUP reads configuration that may change while running; SIGTERM ends the daemon and leaves steps alone.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+
+from nodectl import cgroup
+from nodectl.config import Config
+from nodectl.daemon.connection import Connection
+from nodectl.daemon.forkchannel import ForkserverDied
+from nodectl.daemon.lock import Lock
+from nodectl.daemon.node import Node
+from nodectl.daemon.store import Store, StoreError
+from nodectl.daemon.sweep import remove_dead_private_nodes, sweep
+from nodectl.interface import Service
+from nodectl.plugin import PluginRefused
+from nodectl.recorder import own_cgroup
+from nodectl.stepd.node_plugins import load_node_plugins
+
+_FIRST_PASSED_FD = 3  # sd_listen_fds(3)
+_LOCK_SECONDS = 15
+_BACKLOG = 512
+
+
+class CannotStart(Exception):
+    """The daemon does not start; str() is one line for the log and the terminal."""
+
+
+def run(config: Config, *, private: bool = False) -> int:
+    """The daemon, until it is told to end. Returns the exit status. Must be root."""
+    if os.geteuid() != 0:
+        print("nodectl daemon: must be root: it starts other users' steps", file=sys.stderr)
+        return 1
+    try:
+        asyncio.run(_serve(config, private=private))
+    except (CannotStart, StoreError, PluginRefused, ForkserverDied) as error:
+        print(f"nodectl daemon: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(config: Config, *, private: bool) -> None:
+    os.umask(0o022)
+    os.chdir("/")
+    lock = _prepare(config)
+    mount, base = _cgroup_base(config)
+    store = Store(f"{config.state_dir}/history.db", config.history_limit)
+    plugins = load_node_plugins(config.task_plugin, config.proctrack_type, config.plugin_dir)
+    node = Node(config, store, plugins, lock=lock.fd, mount=mount, base=base)
+    if not private:
+        remove_dead_private_nodes(config.runtime_dir)
+    sweep(node)
+    await node.load_admins()
+    node.forkserver.start()
+    listener, inherited = _listen(config)
+    door = Listener(listener, node.service(), config)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, lambda: _reload(loop, node))
+    _notify("READY=1")
+    heart = loop.create_task(_heartbeat())
+    if private:
+        _stop_with_client(loop, stop)
+    await stop.wait()
+    _notify("STOPPING=1")
+    heart.cancel()
+    door.close()
+    if not inherited:
+        os.unlink(config.socket)
+    await node.settle()
+    node.forkserver.close()
+    store.close()
+    if base:
+        cgroup.Group(mount + base).remove()
+
+
+def _prepare(config: Config) -> Lock:
+    """The runtime directories, and the lock on them."""
+    try:
+        os.makedirs(config.runtime_dir, mode=0o755, exist_ok=True)
+        os.makedirs(f"{config.runtime_dir}/steps", mode=0o755, exist_ok=True)
+        status = os.stat(config.runtime_dir)
+        if status.st_uid != 0 or status.st_mode & 0o022:
+            raise CannotStart(f"{config.runtime_dir}: others than root may write there")
+        lock = Lock.take(config.runtime_dir, wait=_LOCK_SECONDS)
+    except OSError as error:
+        raise CannotStart(f"prepare {error.filename or config.runtime_dir}: {error.strerror}") from error
+    if lock is None:
+        raise CannotStart(f"another daemon serves {config.runtime_dir}")
+    return lock
+
+
+def _cgroup_base(config: Config) -> tuple[str, str]:
+    """(mount, path below it) where jobs' cgroups are made: below the daemon's own cgroup, which under systemd is delegated to it."""
+    wanted = config.proctrack_type == "proctrack/cgroup" or "task/cgroup" in config.task_plugin
+    mount = cgroup.find_mount()
+    if not wanted or not mount:
+        return mount, ""
+    base = f"{own_cgroup().rstrip('/')}/{config.cgroup_name}"
+    try:
+        cgroup.Group(mount + base).make()
+    except OSError as error:
+        raise CannotStart(f"make the cgroup {mount}{base}: {error.strerror}") from error
+    return mount, base
+
+
+def _listen(config: Config) -> tuple[socket.socket, bool]:
+    """The listening socket: systemd's, or our own. The second value tells whether it was inherited."""
+    if os.environ.get("LISTEN_PID") == str(os.getpid()) and int(os.environ.get("LISTEN_FDS", "0")) >= 1:
+        return socket.socket(fileno=_FIRST_PASSED_FD), True
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if os.path.exists(config.socket):
+            os.unlink(config.socket)  # ours: we hold the lock
+        listener.bind(config.socket)
+        os.chmod(config.socket, 0o666)  # noqa: S103  # who may do what is decided per call, by SO_PEERCRED
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        raise CannotStart(f"listen on {config.socket}: {error.strerror}") from error
+    return listener, False
+
+
+class Listener:
+    """Accepts connections and counts them by user, so that one user cannot keep everybody else out."""
+
+    def __init__(self, sock: socket.socket, service: Service, config: Config) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._service = service
+        self._config = config
+        self._open: dict[int, int] = {}
+        asyncio.get_running_loop().add_reader(sock.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_BACKLOG):
+            try:
+                sock, _ = self._sock.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                print(f"nodectl daemon: accept: {error.strerror}", file=sys.stderr)
+                return
+            connection = Connection(sock, self._service, self._config.max_message_bytes, self._closed)
+            uid = connection.peer.uid
+            self._open[uid] = self._open.get(uid, 0) + 1
+            if uid != 0 and self._open[uid] > self._config.max_connections_per_user:
+                connection.close()
+
+    def _closed(self, connection: Connection) -> None:
+        uid = connection.peer.uid
+        self._open[uid] -= 1
+        if not self._open[uid]:
+            del self._open[uid]
+
+    def close(self) -> None:
+        """Takes no more connections."""
+        asyncio.get_running_loop().remove_reader(self._sock.fileno())
+        self._sock.close()
+
+
+def _notify(state: str) -> None:
+    """sd_notify(3): a datagram to the manager, where there is one."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
+        except OSError as error:
+            print(f"nodectl daemon: notify the service manager: {error.strerror}", file=sys.stderr)
+
+
+async def _heartbeat() -> None:
+    """Tells the watchdog, twice within its time, that the event loop turns."""
+    usec = int(os.environ.get("WATCHDOG_USEC", "0"))
+    while usec:
+        _notify("WATCHDOG=1")
+        await asyncio.sleep(usec / 2e6)
+
+
+def _reload(loop: asyncio.AbstractEventLoop, node: Node) -> None:
+    """SIGHUP: accounts and the admin group are looked up anew. plugstack.conf is read at each launch anyway."""
+    _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+    task = loop.create_task(node.reload())
+    task.add_done_callback(lambda _: _notify("READY=1"))
+
+
+def _stop_with_client(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """A private node ends with the command that started it: its standard input is a pipe that nobody writes to."""
+    loop.add_reader(0, stop.set)

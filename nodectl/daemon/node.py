@@ -1,0 +1,341 @@
+"""The node: what it knows, and every method of org.nodectl.
+
+One object per daemon, touched only from the event loop. It owns the live steps, the history, the forkserver's channel and the batches in
+which ended steps are written down.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping
+
+from nodectl import __version__, board, lean_json, wire
+from nodectl.config import Config
+from nodectl.daemon import launch
+from nodectl.daemon.forkchannel import ForkChannel, ForkserverDied
+from nodectl.daemon.live import Files, LiveStep, remove_groups
+from nodectl.daemon.store import Ended, Store
+from nodectl.daemon.users import UnknownUser, Users, group_id
+from nodectl.interface import NODE, Call, Refused, Service
+from nodectl.shape import BadShape, Optional, check, integer
+from nodectl.spank import plugstack
+from nodectl.step import Step, entry_as_list
+from nodectl.stepd.node_plugins import NodePlugins
+
+_JOB = integer(1, 2**32 - 1)
+_STEP = integer(0, 2**32 - 1)
+_WHICH = {"job": _JOB, "step": _STEP}
+_BATCH_SECONDS = 0.2
+_CLIENT_FDS = 4
+_MOST_LISTED = 10_000
+
+
+def _any(value: object) -> str:
+    """Checked by a shape of its own."""
+    return "" if isinstance(value, dict) else "not an object"
+
+
+class Node:
+    """See the module. `mount` is the cgroup2 mount, `base` the path below it where jobs live, "" without cgroups."""
+
+    def __init__(  # noqa: PLR0913  # made once, of everything a node is
+        self, config: Config, store: Store, plugins: NodePlugins, *, lock: int, mount: str, base: str
+    ) -> None:
+        self.config = config
+        self.mount = mount
+        self.base = base
+        self.live: dict[tuple[int, int], LiveStep] = {}
+        self.steps_dir = f"{config.runtime_dir}/steps"
+        self._store = store
+        self._plugins = plugins
+        self._users = Users(config.user_cache_seconds)
+        self._reserved: dict[int, int] = {}
+        self._ended: list[tuple[Ended, LiveStep]] = []
+        self._flush_due = False
+        self._cleaning: set[asyncio.Task[bool]] = set()
+        self._admin_gid: int | None = None
+        self._allocation = sum(1 << cpu for cpu in os.sched_getaffinity(0))
+        self.forkserver = ForkChannel(config, lock, self._answered)
+
+    def service(self) -> Service:
+        """The table of methods."""
+        methods = {
+            "Hello": ({}, self._hello),
+            "Reserve": ({}, self._reserve),
+            "Launch": ({"request": _any}, self._launch),
+            "List": ({"ended": Optional(integer(0, _MOST_LISTED))}, self._list),
+            "Show": (_WHICH, self._show),
+            "Wait": (_WHICH, self._wait),
+            "Trace": (_WHICH, self._trace),
+            "Signal": ({**_WHICH, "signal": integer(1, 64)}, self._signal),
+            "Config": ({}, self._config),
+        }
+        return Service(__version__, {f"{NODE}.{name}": row for name, row in methods.items()})
+
+    async def load_admins(self) -> None:
+        """Looks up admin_group, whose members may see and signal every step. A group that does not exist has none."""
+        try:
+            self._admin_gid = await group_id(self.config.admin_group)
+        except UnknownUser:
+            self._admin_gid = None
+
+    async def reload(self) -> None:
+        """Forgets what it knows of accounts."""
+        self._users.forget()
+        await self.load_admins()
+
+    # Methods.
+
+    def _hello(self, call: Call) -> Mapping[str, object]:
+        del call
+        stack = self._stack()
+        return {
+            "version": __version__,
+            "node": self.config.node_name,
+            "stack": [
+                dict(zip(("path", "argv", "required", "origin", "missing"), entry_as_list(entry), strict=True))
+                for entry in stack.entries
+            ],
+            "warnings": list(stack.warnings),
+            "hook_timeout": self.config.spank_hook_timeout,
+        }
+
+    def _stack(self) -> plugstack.Plugstack:
+        """plugstack.conf as it is at this launch."""
+        try:
+            return plugstack.read(self.config.plugstack_config, self.config.plugin_dir)
+        except plugstack.PlugstackError as error:
+            raise Refused("LaunchRefused", str(error), exit_status=1) from None
+
+    def _reserve(self, call: Call) -> Mapping[str, object]:
+        job = self._store.next_job()
+        if len(self._reserved) > _MOST_LISTED:
+            self._reserved.clear()
+        self._reserved[job] = call.peer.uid
+        return {"job": job, "step": 0}
+
+    async def _launch(self, call: Call) -> Mapping[str, object]:
+        try:
+            request = check(call.parameters["request"], launch.REQUEST)  # type: ignore[index]
+        except BadShape as error:
+            raise launch.invalid(error.parameter, str(error).partition(": ")[2]) from None
+        if len(call.fds) not in (0, _CLIENT_FDS):
+            raise launch.invalid("request", f"comes with {len(call.fds)} descriptors instead of none or four")
+        if call.fds:
+            _check_control(call.fds[3], call.peer.uid)
+        user = await launch.who_runs(self._users, request, call.peer.uid)
+        job = self._take_job(request, call.peer.uid)
+        stack = self._stack().entries
+        group = f"{self.base}/job_{job}/step_0" if self.base else ""
+        step = launch.make_step(
+            request, user, self.config, job=job, stack=stack, cgroup=group, allocation=self._allocation
+        )
+        self._start(step, call.fds)
+        return {"job": step.job_id, "step": step.step_id}
+
+    def _take_job(self, request: Mapping[str, object], uid: int) -> int:
+        wanted = request.get("job")
+        if wanted is None:
+            return self._store.next_job()
+        if self._reserved.get(int(str(wanted))) != uid:
+            raise launch.invalid("job", f"{wanted} was not reserved by you")
+        del self._reserved[int(str(wanted))]
+        return int(str(wanted))
+
+    def _start(self, step: Step, client: list[int]) -> None:
+        """From an admitted step to the forkserver's queue. Undoes what it did when something fails."""
+        files = Files(self.steps_dir, step.job_id, step.step_id)
+        fds: list[int] = []
+        try:
+            fds.append(files.open_trace())
+            launch.call_launch_request(step, self._plugins, fds[0] if self.config.trace else -1, step.hook_timeout)
+            fds.append(board.make(step.ntasks))
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            fds.append(theirs.detach())
+            live = LiveStep(step, files, self.ended_step)
+            live.board_fd = os.dup(fds[1])
+            live.connect(ours)
+            self.live[live.key] = live
+            self.forkserver.submit(
+                {
+                    "step": str(step),
+                    "spec": files.write_spec(step),
+                    "cgroup": step.cgroup,
+                    "plugins": [entry.path for entry in step.stack if not entry.missing],
+                    "trace": self.config.trace,
+                },
+                [*(os.dup(fd) for fd in fds), *(os.dup(fd) for fd in client)],
+            )
+        except (OSError, ForkserverDied, Refused) as error:
+            failed = self.live.pop((step.job_id, step.step_id), None)
+            if failed is not None:
+                failed.close()
+            files.remove()
+            if isinstance(error, Refused):
+                raise
+            raise Refused("LaunchRefused", f"step {step}: {error}", exit_status=1) from error
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def _answered(self, message: Mapping[str, object]) -> None:
+        """The forkserver's answer to a step, or the news of its death."""
+        if message.get("lost"):
+            for live in list(self.live.values()):
+                if live.pid == 0 and not live.files.alive():
+                    live.fail(str(message["error"]))
+            return
+        job, _, number = str(message["step"]).partition(".")
+        found = self.live.get((int(job), int(number)))
+        if found is None:
+            return
+        if "pid" in message:
+            found.pid = int(str(message["pid"]))
+        else:
+            found.fail(str(message["error"]))
+
+    def _list(self, call: Call) -> Mapping[str, object]:
+        everyone = self._is_admin(call.peer)
+        steps: list[Mapping[str, object]] = [
+            _summary(live) for live in self.live.values() if everyone or live.step.uid == call.peer.uid
+        ]
+        most = int(str(call.parameters.get("ended", 0)))  # type: ignore[attr-defined]
+        if most:
+            self.flush()
+            steps += self._store.latest(None if everyone else call.peer.uid, most)
+        return {"steps": steps}
+
+    async def _show(self, call: Call) -> Mapping[str, object]:
+        live = self._find_live(call)
+        if live is None:
+            return {"record": self._find_ended(call)}
+        record = _summary(live)
+        answer = await live.ask("Status", {})
+        if answer is not None and "parameters" in answer:
+            status: Mapping[str, object] = answer["parameters"]["step"]  # type: ignore[index]
+            record = {**record, "state": status["state"], "tasks": status["tasks"], "pid": status["pid"]}
+        return {"record": record}
+
+    async def _wait(self, call: Call) -> Mapping[str, object]:
+        live = self._find_live(call)
+        return {"record": self._find_ended(call) if live is None else await asyncio.shield(live.ended)}
+
+    def _trace(self, call: Call) -> Mapping[str, object]:
+        live = self._find_live(call)
+        if live is not None:
+            raw = live.files.read(".trace") or b""
+        else:
+            self._find_ended(call)
+            raw = self._store.trace(*_which(call)) or b""
+        return {"trace": [lean_json.loads(line) for line in raw.decode("ascii", "replace").splitlines() if line]}
+
+    async def _signal(self, call: Call) -> Mapping[str, object]:
+        live = self._find_live(call)
+        if live is None:
+            record = self._find_ended(call)
+            raise Refused("NoSuchStep", f"step {record['job']}.{record['step']} has ended: {record['state']}")
+        number = call.parameters["signal"]  # type: ignore[index]
+        answer = await live.ask("Signal", {"signal": number})
+        if answer is None:
+            raise Refused("NoSuchStep", f"step {live.step} has just ended")
+        return {}
+
+    def _config(self, call: Call) -> Mapping[str, object]:
+        del call
+        return {"config": {name: list(v) if isinstance(v, tuple) else v for name, v in self.config}}
+
+    # Who may.
+
+    def _is_admin(self, peer: wire.Peer) -> bool:
+        return peer.uid == 0 or (self._admin_gid is not None and self._admin_gid in peer.groups)
+
+    def _find_live(self, call: Call) -> LiveStep | None:
+        live = self.live.get(_which(call))
+        if live is not None and live.step.uid != call.peer.uid and not self._is_admin(call.peer):
+            raise Refused("NotPermitted", f"step {live.step} belongs to {live.step.user_name}")
+        return live
+
+    def _find_ended(self, call: Call) -> Mapping[str, object]:
+        self.flush()
+        job, step = _which(call)
+        record = self._store.record(job, step)
+        if record is None:
+            raise Refused("NoSuchStep", f"no step {job}.{step} is running or in the history")
+        if record["uid"] != call.peer.uid and not self._is_admin(call.peer):
+            raise Refused("NotPermitted", f"step {job}.{step} belongs to {record['user']}")
+        return record
+
+    # Ends.
+
+    def ended_step(self, live: LiveStep) -> None:
+        """A stepd has gone: its record counts, or its death does."""
+        record = live.files.record()
+        if record is None:
+            why = live.failure or f"the step runner died{live.where_it_died()}"
+            record = live.death_record(why)
+        live.close()
+        self.live.pop(live.key, None)
+        live.ended.set_result(record)
+        self._ended.append((Ended(record, live.files.read(".trace") or b""), live))
+        self.clean_group(live.step.cgroup)
+        if not self._flush_due:
+            self._flush_due = True
+            asyncio.get_running_loop().call_later(_BATCH_SECONDS, self.flush)
+
+    def clean_group(self, path: str) -> None:
+        """Empties and removes a step's cgroup, in the background."""
+        if path:
+            task = asyncio.get_running_loop().create_task(remove_groups(self.mount, path))
+            self._cleaning.add(task)
+            task.add_done_callback(self._cleaning.discard)
+
+    def flush(self) -> None:
+        """Writes the steps that have ended into the history; only then do their files go."""
+        self._flush_due = False
+        batch, self._ended = self._ended, []
+        if batch:
+            self._store.add(ended for ended, _ in batch)
+            for _, live in batch:
+                live.files.remove()
+
+    async def settle(self) -> None:
+        """Before the daemon ends: what is known is written, what is being cleaned is clean."""
+        self.flush()
+        if self._cleaning:
+            await asyncio.wait(self._cleaning, timeout=10)
+
+
+def _which(call: Call) -> tuple[int, int]:
+    return call.parameters["job"], call.parameters["step"]  # type: ignore[index]
+
+
+def _summary(live: LiveStep) -> Mapping[str, object]:
+    step = live.step
+    return {
+        "job": step.job_id,
+        "step": step.step_id,
+        "name": step.name,
+        "user": step.user_name,
+        "uid": step.uid,
+        "node": step.node_name,
+        "command": step.argv,
+        "cwd": step.cwd,
+        "ntasks": step.ntasks,
+        "state": "RUNNING",
+        "reason": "",
+        "submitted": step.submitted,
+        "cpus": f"{step.allocation:x}",
+        "pid": live.pid,
+        "cgroup": step.cgroup,
+    }
+
+
+def _check_control(fd: int, uid: int) -> None:
+    """The fourth descriptor must be the caller's own end of a stream socket: events go there, orders come from there."""
+    try:
+        sock = socket.socket(fileno=os.dup(fd))
+    except OSError:
+        raise launch.invalid("request", "the fourth descriptor is no socket") from None
+    with sock:
+        if sock.family != socket.AF_UNIX or sock.type != socket.SOCK_STREAM or wire.Peer(sock).uid != uid:
+            raise launch.invalid("request", "the fourth descriptor is no local stream socket of yours")

@@ -1,0 +1,105 @@
+"""The history: one SQLite file (WAL) with every step that ended, its record and its trace, and the counter of job ids.
+
+Only the daemon writes it. Several nodes may share one file (private nodes of root do), so ids come from a transaction, not from
+memory. Ends of steps are written in batches: until then their files wait in the steps directory, which survives the daemon.
+"""
+
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS step (
+    job INTEGER NOT NULL, step INTEGER NOT NULL, uid INTEGER NOT NULL, ended REAL NOT NULL,
+    record TEXT NOT NULL, trace BLOB NOT NULL, PRIMARY KEY (job, step)
+);
+CREATE INDEX IF NOT EXISTS step_by_end ON step (ended);
+"""
+_VERSION = 1
+_PRUNE_EVERY = 256
+_LAST_JOB = 0xFFFFFF00
+
+
+class StoreError(Exception):
+    """The history cannot be used; str() names the file."""
+
+
+class Ended(NamedTuple):
+    """A step for the history: its record and the raw trace."""
+
+    record: Mapping[str, object]
+    trace: bytes
+
+
+class Store:
+    """The open file."""
+
+    def __init__(self, path: str, limit: int) -> None:
+        self._limit = limit
+        self._added = 0
+        try:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
+            os.chmod(path, 0o600)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if version not in (0, _VERSION):
+                raise StoreError(f"{path}: written by another version of nodectl (format {version})")
+            self._db.executescript(_SCHEMA)
+            self._db.execute(f"PRAGMA user_version={_VERSION}")
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"{path}: {error}") from error
+
+    def next_job(self) -> int:
+        """A job id that no other job of this history has or will have."""
+        row = self._db.execute(
+            "INSERT INTO counter VALUES ('job', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value"
+        ).fetchone()
+        return int(row[0]) % _LAST_JOB
+
+    def add(self, steps: Iterable[Ended]) -> None:
+        """Writes steps that have ended, in one transaction; one that is there already stays."""
+        rows = [
+            (s.record["job"], s.record["step"], s.record["uid"], s.record["ended"], json.dumps(s.record),
+             zlib.compress(s.trace, 1))
+            for s in steps
+        ]  # fmt: skip
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._db.executemany("INSERT OR IGNORE INTO step VALUES (?, ?, ?, ?, ?, ?)", rows)
+            self._added += len(rows)
+            if self._added >= _PRUNE_EVERY:
+                self._added = 0
+                self._db.execute(
+                    "DELETE FROM step WHERE ended < (SELECT ended FROM step ORDER BY ended DESC LIMIT 1 OFFSET ?)",
+                    (self._limit,),
+                )
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+
+    def record(self, job: int, step: int) -> Mapping[str, object] | None:
+        """A step's record, None for a step the history does not know."""
+        row = self._db.execute("SELECT record FROM step WHERE job = ? AND step = ?", (job, step)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def trace(self, job: int, step: int) -> bytes | None:
+        """A step's trace, line by line."""
+        row = self._db.execute("SELECT trace FROM step WHERE job = ? AND step = ?", (job, step)).fetchone()
+        return None if row is None else zlib.decompress(row[0])
+
+    def latest(self, uid: int | None, most: int) -> list[Mapping[str, object]]:
+        """Records of the steps that ended last, newest first; of one user, or of all (None)."""
+        where, values = ("WHERE uid = ?", [uid]) if uid is not None else ("", [])
+        rows = self._db.execute(f"SELECT record FROM step {where} ORDER BY ended DESC LIMIT ?", (*values, most))  # noqa: S608
+        return [json.loads(row[0]) for row in rows]
+
+    def close(self) -> None:
+        """Checkpoints and closes."""
+        self._db.close()

@@ -1,0 +1,151 @@
+"""What an earlier daemon left: steps that still run are taken over, steps that ended are recorded, and whatever belongs to nobody is removed.
+
+Runs once at the start of a daemon, before it listens. By then neither the earlier daemon nor its forkserver lives (both held the lock), so no new
+stepd can appear. Every step has a spec file from before its first fork until it is in the history: what has none is nobody's.
+"""
+
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+
+from cgroupspy.nodes import Node as CgroupNode
+
+from nodectl import cgroup, lean_json
+from nodectl.daemon.live import Files, LiveStep, remove_once
+from nodectl.daemon.lock import Lock
+from nodectl.daemon.node import Node
+from nodectl.step import Step
+
+_BIRTH_SECONDS = 5.0  # a stepd that was just forked has no socket yet
+_PAUSE = 0.01
+PRIVATE = "private."
+
+
+class Cgroup2Node(CgroupNode):  # type: ignore[misc]  # cgroupspy has no types
+    """A cgroupspy node of the v2 hierarchy: one tree, and every node has the core files."""
+
+    def _get_controller(self) -> cgroup.Core:
+        return cgroup.Core(self)
+
+    def grow(self) -> "Cgroup2Node":
+        """Reads the children below this node from the file system."""
+        try:
+            names = [entry.name for entry in os.scandir(self.full_path) if entry.is_dir(follow_symlinks=False)]
+        except FileNotFoundError:
+            names = []
+        self.children = [Cgroup2Node(name, parent=self).grow() for name in names]
+        return self
+
+
+def sweep(node: Node) -> None:
+    """Takes over, records, removes; see the module."""
+    for files in _specs(node.steps_dir):
+        _settle_step(node, files)
+    for name in os.listdir(node.steps_dir):
+        if not os.path.exists(f"{node.steps_dir}/{_stem(name)}.json"):
+            os.unlink(f"{node.steps_dir}/{name}")
+    if node.base:
+        _remove_strays(node)
+
+
+def _specs(directory: str) -> Iterator[Files]:
+    for name in sorted(os.listdir(directory)):
+        job, _, step = name.removesuffix(".json").partition(".")
+        if name.endswith(".json") and job.isdecimal() and step.isdecimal():
+            yield Files(directory, int(job), int(step))
+
+
+def _stem(name: str) -> str:
+    return ".".join(name.split(".")[:2])
+
+
+def _settle_step(node: Node, files: Files) -> None:
+    data = files.read(".json")
+    try:
+        step = Step.from_json(lean_json.load_object(data or b""))
+    except (lean_json.BadJson, KeyError, TypeError, ValueError):
+        files.remove()  # the daemon was killed while it wrote: nobody has been told of this step
+        return
+    live = LiveStep(step, files, node.ended_step)
+    node.live[live.key] = live
+    link = _connect(files)
+    if link is None:
+        live.fail("" if files.record() is not None else "the step runner died while the service was away")
+    else:
+        live.connect(link)
+
+
+def _connect(files: Files) -> socket.socket | None:
+    """A connection to the step's stepd; None when there is none any more."""
+    deadline = time.monotonic() + _BIRTH_SECONDS
+    while True:
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            link.connect(f"{files.stem}.sock")
+        except OSError:
+            link.close()
+        else:
+            return link
+        if files.record() is not None or not files.alive() or time.monotonic() > deadline:
+            return None
+        time.sleep(_PAUSE)
+
+
+def _remove_strays(node: Node) -> None:
+    """Cgroups of steps that no file speaks of: killed and removed."""
+    known = {live.step.cgroup for live in node.live.values()}
+    base = Cgroup2Node(node.mount + node.base).grow()
+    for job in base.children:
+        for step in job.children:
+            path = os.fsdecode(step.full_path)
+            if path.removeprefix(node.mount) not in known:
+                group = cgroup.Group(path)
+                group.kill_all()
+                if not remove_once(group):
+                    node.clean_group(path.removeprefix(node.mount))
+        job.delete_empty_children()
+        try:
+            os.rmdir(job.full_path)
+        except OSError:
+            continue  # a step that still runs, or is still being emptied
+
+
+def remove_dead_private_nodes(runtime_dir: str) -> None:
+    """Private nodes of clients that were killed: their directories, once nobody holds their lock."""
+    try:
+        names = [name for name in os.listdir(runtime_dir) if name.startswith(PRIVATE)]
+    except FileNotFoundError:
+        return
+    for name in names:
+        directory = f"{runtime_dir}/{name}"
+        lock = Lock.take(directory, wait=False)
+        if lock is None:
+            continue
+        steps = list(_specs(f"{directory}/steps")) if os.path.isdir(f"{directory}/steps") else []
+        if not any(files.alive() for files in steps):
+            _bury(steps)
+            shutil.rmtree(directory, ignore_errors=True)
+        lock.release()
+
+
+def _bury(steps: list[Files]) -> None:
+    """The cgroups of a dead private node's steps."""
+    mount = cgroup.find_mount()
+    bases = set()
+    for files in steps:
+        try:
+            path = Step.from_json(lean_json.load_object(files.read(".json") or b"")).cgroup
+        except (lean_json.BadJson, KeyError, TypeError, ValueError):
+            continue
+        if path and mount:
+            group = cgroup.Group(mount + path)
+            group.kill_all()
+            for _ in range(100):
+                if remove_once(group):
+                    break
+                time.sleep(_PAUSE)
+            bases.add(os.path.dirname(os.path.dirname(mount + path)))
+    for base in bases:
+        cgroup.Group(base).remove()

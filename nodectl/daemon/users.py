@@ -1,0 +1,71 @@
+"""Who a uid is: name, primary group and all groups, from the name service, looked up outside the event loop.
+
+A look-up may take seconds (LDAP), so it runs in a thread of the daemon, which never forks; answers are kept for `user_cache_seconds`.
+"""
+
+import asyncio
+import grp
+import os
+import pwd
+import time
+
+
+class UnknownUser(Exception):
+    """No such user or group; str() is one line."""
+
+
+class User:
+    """One account."""
+
+    __slots__ = ("gid", "gids", "name", "uid")
+
+    def __init__(self, uid: int, name: str, gid: int, gids: tuple[int, ...]) -> None:
+        self.uid = uid
+        self.name = name
+        self.gid = gid
+        self.gids = gids
+
+
+class Users:
+    """The cache."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._known: dict[int | str, tuple[float, User]] = {}
+
+    async def get(self, who: int | str) -> User:
+        """The account of a uid or name. Raises UnknownUser."""
+        known = self._known.get(who)
+        if known is not None and known[0] > time.monotonic():
+            return known[1]
+        user = await asyncio.to_thread(_look_up, who)
+        if len(self._known) > 4096:  # noqa: PLR2004  # no user list is that long; a scan of uids is
+            self._known.clear()
+        self._known[who] = (time.monotonic() + self._seconds, user)
+        return user
+
+    def forget(self) -> None:
+        """Ask anew from now on."""
+        self._known.clear()
+
+
+async def group_id(name: str) -> int:
+    """The gid of a group by name or number. Raises UnknownUser."""
+    if name.isdecimal():
+        return int(name)
+    try:
+        return (await asyncio.to_thread(grp.getgrnam, name)).gr_gid
+    except KeyError:
+        raise UnknownUser(f"no group {name!r}") from None
+
+
+def _look_up(who: int | str) -> User:
+    try:
+        if isinstance(who, int) or who.isdecimal():
+            entry = pwd.getpwuid(int(who))
+        else:
+            entry = pwd.getpwnam(who)
+    except (KeyError, OverflowError):
+        raise UnknownUser(f"no user {who!r}") from None
+    gids = os.getgrouplist(entry.pw_name, entry.pw_gid)
+    return User(entry.pw_uid, entry.pw_name, entry.pw_gid, tuple(gids))

@@ -1,0 +1,107 @@
+"""Answering Varlink calls: find the method, check its parameters, refuse in the protocol's own words.
+
+A Service is a table of methods under interface names, with `org.varlink.service` built in; the daemon and each stepd have one. A method gets
+the call and returns its reply's parameters; what it raises as Refused becomes a Varlink error. The interface descriptions are
+the files `*.varlink` beside this module.
+"""
+
+import os
+
+from nodectl.shape import BadShape, check, text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from nodectl.shape import Check, Optional
+    from nodectl.wire import Peer
+
+    Reply = Mapping[str, object]
+
+STANDARD = "org.varlink.service"
+NODE = "org.nodectl"
+STEP = "org.nodectl.step"
+URL = "https://nodectl.example/"
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Refused(Exception):
+    """A call that is not carried out: a Varlink error name and its parameters. str() is the reason, one line."""
+
+    def __init__(self, error: str, reason: str, **more: object) -> None:
+        super().__init__(reason)
+        self.error = error if error.startswith("org.") else f"{NODE}.{error}"
+        self.parameters = {"reason": reason, **more}
+
+
+class Call:
+    """One call: `more` asks for a stream of replies, `oneway` for none. `fds` belong to the method that takes them."""
+
+    __slots__ = ("fds", "method", "more", "oneway", "parameters", "peer")
+
+    def __init__(self, message: "Mapping[str, object]", peer: "Peer", fds: "list[int]") -> None:
+        for name in message:
+            if name not in ("method", "parameters", "more", "oneway", "upgrade"):
+                raise Refused(f"{STANDARD}.InvalidParameter", f"no such member of a call: {name[:64]}", parameter=name[:64])
+        method = message.get("method")
+        if not isinstance(method, str) or "." not in method:
+            raise Refused(f"{STANDARD}.InvalidParameter", "a call names its method as interface.Method", parameter="method")
+        self.method = method
+        self.parameters = message.get("parameters") or {}
+        self.more = message.get("more") is True
+        self.oneway = message.get("oneway") is True
+        self.peer = peer
+        self.fds = fds
+
+
+class Service:
+    """The methods of one socket. `methods`: full name to (shape of the parameters, function)."""
+
+    __slots__ = ("_interfaces", "_methods", "_version")
+
+    def __init__(
+        self, version: str, methods: "Mapping[str, tuple[Mapping[str, Check | Optional], Callable[..., object]]]"
+    ) -> None:
+        self._version = version
+        self._interfaces = sorted({STANDARD, *(name.rpartition(".")[0] for name in methods)})
+        self._methods = {
+            f"{STANDARD}.GetInfo": ({}, self._info),
+            f"{STANDARD}.GetInterfaceDescription": ({"interface": text(256)}, self._description),
+            **methods,
+        }
+
+    def find(self, call: Call) -> "Callable[..., object]":
+        """The function to call with (call, parameters); `call.parameters` are checked. Raises Refused."""
+        interface, _, name = call.method.rpartition(".")
+        if interface not in self._interfaces:
+            raise Refused(f"{STANDARD}.InterfaceNotFound", f"no interface {interface[:128]}", interface=interface[:128])
+        if call.method not in self._methods:
+            raise Refused(f"{STANDARD}.MethodNotFound", f"no method {name[:128]}", method=call.method[:256])
+        shape, function = self._methods[call.method]
+        try:
+            call.parameters = check(call.parameters, shape)
+        except BadShape as error:
+            raise Refused(f"{STANDARD}.InvalidParameter", str(error), parameter=error.parameter) from None
+        return function
+
+    def _info(self, call: Call) -> "Reply":
+        del call
+        return {
+            "vendor": "nodectl",
+            "product": "nodectl",
+            "version": self._version,
+            "url": URL,
+            "interfaces": self._interfaces,
+        }
+
+    def _description(self, call: Call) -> "Reply":
+        interface = call.parameters["interface"]  # type: ignore[index]  # checked by find()
+        if interface not in self._interfaces:
+            raise Refused(f"{STANDARD}.InterfaceNotFound", f"no interface {interface}", interface=interface)
+        with open(os.path.join(_HERE, f"{interface}.varlink"), encoding="ascii") as file:
+            return {"description": file.read()}
+
+
+def error_reply(refused: Refused) -> "Reply":
+    """The message that tells a caller why."""
+    return {"error": refused.error, "parameters": refused.parameters}

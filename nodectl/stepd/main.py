@@ -1,0 +1,222 @@
+"""The step runner, from the record it was handed to the record it leaves.
+
+One process per step, forked by the forkserver, root, one thread, its own session; it outlives the daemon. `run_step` is the launch from top
+to bottom; the rows are those of `nodectl.hooks.HOOKS`.
+"""
+
+import _signal
+import os
+import select
+import traceback
+
+import prctl
+
+from nodectl import _kernel, cgroup, lean_json, messages
+from nodectl.identity import effective_user
+from nodectl.stepd import environment, pump, record
+from nodectl.stepd.links import Links
+from nodectl.stepd.reaper import Reaper
+from nodectl.stepd.run import STEPD_SLOT, Descriptors, Run, StepFailed
+from nodectl.stepd.stdio import Streams
+from nodectl.stepd.task import IGNORED, Child, be_task
+from nodectl.step import Step, Task
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from nodectl.plugin import Source
+    from nodectl.stepd.node_plugins import NodePlugins
+
+_OOM_ADJUSTMENT = "-999"
+# What an old kernel, or a seccomp filter of a container, says to clone3 with CLONE_INTO_CGROUP.
+NO_BIRTH = (1, 7, 22, 38, 95)  # EPERM, E2BIG, EINVAL, ENOSYS, EOPNOTSUPP
+
+
+def main(
+    spec: str, fds: Descriptors, node: "NodePlugins", cgroup_mount: str, source_of: "Callable[[str], Source]"
+) -> "NoReturn":
+    """The whole life of a stepd. `spec` is the path of the step's file in the steps directory; never returns."""
+    status = 1
+    try:
+        _settle()
+        with open(spec, "rb") as file:
+            step = Step.from_json(lean_json.load_object(file.read()))
+        prctl.set_name(f"stepd {step}")
+        stem = spec.removesuffix(".json")
+        _serve(Run(step, fds, node, cgroup_mount), stem, source_of)
+        status = 0
+    except BaseException:  # noqa: BLE001  # the top of a process; the daemon records its death
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _settle() -> None:
+    """A process of its own: session, signals, orphans, and hard to kill when memory runs out."""
+    os.setsid()
+    os.chdir("/")
+    os.umask(0o022)
+    prctl.set_child_subreaper(1)
+    for number in IGNORED:
+        _signal.signal(number, _signal.SIG_IGN)
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as adjustment:
+            adjustment.write(_OOM_ADJUSTMENT)
+    except OSError:
+        pass  # needs CAP_SYS_RESOURCE, which a container's root may lack
+
+
+def _serve(run: Run, stem: str, source_of: "Callable[[str], Source]") -> None:
+    poll = select.poll()
+    reaper = Reaper(run, poll)
+    run.links = Links(f"{stem}.sock", poll, reaper.methods())
+    run.links.on_gone = reaper.launcher_gone
+    if run.fds.control >= 0:
+        run.links.adopt(run.fds.control, launcher=True)
+    run.links.adopt(run.fds.link)
+    messages.listen(
+        lambda line: run.links.broadcast({"event": "message", "text": line}),
+        level=run.step.verbose + messages.ERROR,
+    )
+    reaper.turn(0)  # the client's Attach is waiting already
+    try:
+        run_step(run, reaper, source_of)
+    except StepFailed as failed:
+        run.say(str(failed))
+        run.end_as("FAILED", str(failed))
+    finish(run, reaper)
+    result = record.compose(run)
+    record.save(f"{stem}.record", result)
+    run.board.done(STEPD_SLOT)
+    run.links.unlink()
+    run.links.broadcast({"event": "end", "record": result}, last=True)
+    run.links.drain()
+
+
+def run_step(run: Run, reaper: Reaper, source_of: "Callable[[str], Source]") -> None:
+    """The launch. Raises StepFailed where a row's failure ends the step; `finish` is called in any case."""
+    step = run.step
+    run.require(run.node.call_proctrack(run.door, "proctrack_p_create", (step,)))
+    run.require(run.spank.load(step.stack, source_of))
+    run.require(run.spank.call("slurm_spank_init"))
+    run.spank.process_options(step.options)
+    run.require(run.spank.call("slurm_spank_init_post_opt"))
+    step.environment.update(environment.for_step(step))
+    run.require(run.node.call_tasks(run.door, "task_p_pre_setuid", (step,)))
+    if run.spank.has("slurm_spank_user_init"):
+        with effective_user(step.identity):
+            outcome = run.spank.call("slurm_spank_user_init")
+        run.require(outcome)
+    reaper.turn(0)
+    if run.state != "RUNNING":
+        return
+    gate = fork_tasks(run, reaper)
+    try:
+        for task in run.tasks:
+            run.require(run.spank.call("slurm_spank_task_post_fork", task))
+        start_pumps(run)
+        reaper.turn(0)
+        if run.state == "RUNNING":
+            open_gate(run)
+    finally:
+        os.close(run.gate_writer)  # whoever still waits there reads the end of the pipe, and exits 1
+        os.close(gate)
+        run.streams.close()
+        reaper.wait()
+
+
+def fork_tasks(run: Run, reaper: Reaper) -> int:
+    """Forks every task into its cgroup, up to the gate. Returns the gate's reading end, which the caller closes."""
+    run.streams = Streams(run.step, run.fds)
+    gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
+    try:
+        for task in run.tasks:
+            task.environment = environment.for_task(run.step, task)
+            task.argv = list(run.step.argv)
+            _fork_task(run, reaper, task, gate)
+            reaper.expect(task)
+            run.require(run.node.call_proctrack(run.door, "proctrack_p_add", (run.step, task.pid), task.local_id))
+    except (OSError, StepFailed) as error:
+        os.close(run.gate_writer)
+        os.close(gate)
+        reaper.wait()
+        if isinstance(error, StepFailed):
+            raise
+        raise StepFailed(f"fork task {len([t for t in run.tasks if t.pid > 0])}: {error.strerror}") from error
+    return gate
+
+
+def _fork_task(run: Run, reaper: Reaper, task: Task, gate: int) -> None:
+    started = run.enter("fork")
+    place, place_in = -1, None
+    if run.group is not None:
+        own = run.group.child("user").child(f"task_{task.local_id}").make()
+        place, place_in = own.open(), own.full_path
+    try:
+        try:
+            task.pid = _kernel.fork_into(place) if place >= 0 else run.spawn()
+            if place >= 0:
+                place_in = None  # born there
+        except OSError as error:
+            if place < 0 or error.errno not in NO_BIRTH:
+                raise
+            task.pid = run.spawn()
+        if task.pid == 0:
+            be_task(Child(run, task, gate, reaper.report, place_in))
+    finally:
+        if place >= 0:
+            os.close(place)
+    try:
+        os.setpgid(task.pid, run.tasks[0].pid)
+    except (PermissionError, ProcessLookupError):
+        pass  # it has ended already
+    run.leave("fork", started, task=task.local_id)
+
+
+def start_pumps(run: Run) -> None:
+    """Forks the processes that copy streams, where there are streams to copy."""
+    for copies in (run.streams.inputs, run.streams.outputs):
+        if copies:
+            pid = run.spawn()
+            if pid == 0:
+                pump.main(copies, run.step.identity, run.step.umask)
+            run.step.helpers.add(pid)
+            run.pumps.append((pid, copies is run.streams.outputs))
+
+
+def open_gate(run: Run) -> None:
+    """One byte for each task: from here on the user's code runs."""
+    started = run.enter("open_gate")
+    os.write(run.gate_writer, b"\1" * run.step.ntasks)
+    run.leave("open_gate", started)
+    run.links.broadcast({"event": "start", "pids": [task.pid for task in run.tasks]})
+
+
+def finish(run: Run, reaper: Reaper) -> None:
+    """Row 14: nothing of the step is left alive, then the plugins' last words, then the cgroups go."""
+    step = run.step
+    if step.container_id:
+        run.log(run.node.call_proctrack(run.door, "proctrack_p_signal", (step.container_id, 9)))
+        run.log(run.node.call_proctrack(run.door, "proctrack_p_wait", (step.container_id,)))
+    for pid, awaited in run.pumps:
+        reaper.wait_for_pump(pid, awaited=awaited)
+    run.log(run.node.call_tasks(run.door, "task_p_post_step", (step,)))
+    run.log(run.spank.call("slurm_spank_exit"))
+    if step.container_id:
+        run.log(run.node.call_proctrack(run.door, "proctrack_p_destroy", (step.container_id,)))
+    if run.group is not None:
+        remove_groups(run.group)
+
+
+def remove_groups(group: cgroup.Group) -> None:
+    """The user's part of the step's cgroups; the stepd's own place goes when the stepd has gone (daemon/sweep.py)."""
+    user = group.child("user")
+    try:
+        names = [entry.name for entry in os.scandir(user.full_path) if entry.is_dir()]
+    except FileNotFoundError:
+        return
+    for name in names:
+        user.child(name).remove()
+    user.remove()

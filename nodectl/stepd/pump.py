@@ -1,0 +1,117 @@
+"""A pump: a process of the step that copies streams where copying cannot be avoided, as the user, never as root.
+
+One labels lines (-l) and empties the ptys of -u; it sits in the stepd's cgroup, so that killing the step's processes does not cut off what
+they had written, and ends when every stream it reads has ended. Another hands one stdin to several tasks and is killed with the step, because
+nobody knows when a terminal will say more.
+"""
+
+import os
+import select
+
+from nodectl.identity import become_user
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from nodectl.identity import Identity
+    from nodectl.stepd.stdio import Copy
+
+_CHUNK = 65536
+_LONGEST_LINE = 1 << 20
+
+
+class _Channel:
+    """One Copy at work: what was read of a line that is not finished yet."""
+
+    __slots__ = ("copy", "label", "rest")
+
+    def __init__(self, copy: "Copy") -> None:
+        self.copy = copy
+        self.label = None if copy.label is None else copy.label.encode()
+        self.rest = b""
+
+    def feed(self, data: bytes) -> None:
+        """Passes on what has come; with a label, whole lines only. At the end (b"") a partial line gets its newline."""
+        if self.label is None:
+            self.write(data)
+            return
+        lines = (self.rest + data).split(b"\n")
+        self.rest = lines.pop()
+        if self.rest and (not data or len(self.rest) > _LONGEST_LINE):
+            lines.append(self.rest)
+            self.rest = b""
+        if lines:
+            self.write(b"".join(self.label + line + b"\n" for line in lines))
+
+    def write(self, data: bytes) -> None:
+        """Blocking, to every sink: a slow reader slows the tasks down, as it would without a pump. A lost one is dropped."""
+        for sink in list(self.copy.sinks):
+            view = memoryview(data)
+            while view:
+                try:
+                    view = view[os.write(sink, view) :]
+                except OSError:
+                    self.copy.sinks.remove(sink)
+                    break
+
+    def finish(self) -> None:
+        """The source has ended: so do the pipes it fed, unless other channels write to them too."""
+        self.feed(b"")
+        if self.copy.ends_sinks:
+            for sink in self.copy.sinks:
+                os.close(sink)
+
+
+def main(copies: "list[Copy]", who: "Identity", umask: int) -> "NoReturn":
+    """The whole life of a pump, forked by the stepd when all tasks are forked and before the gate opens."""
+    status = 1
+    try:
+        become_user(who)
+        keep = sorted({fd for copy in copies for fd in (copy.source, *copy.sinks)})
+        _close_all_but(keep)
+        os.umask(umask)
+        _open_files(copies)
+        _run({copy.source: _Channel(copy) for copy in copies})
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _close_all_but(keep: list[int]) -> None:
+    """Nothing of the stepd's stays open: not the gate, not its connections, not the tasks' ends of the pipes."""
+    low = 3
+    for fd in keep:
+        if fd >= low:
+            os.closerange(low, fd)
+            low = fd + 1
+    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+
+
+def _open_files(copies: "list[Copy]") -> None:
+    opened: dict[str, int] = {}
+    for copy in copies:
+        if not copy.path:
+            continue
+        if copy.path not in opened:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY
+            opened[copy.path] = os.open(copy.path, flags, 0o666)
+        copy.sinks = [opened[copy.path]]
+
+
+def _run(channels: "dict[int, _Channel]") -> None:
+    poll = select.poll()
+    for source in channels:
+        poll.register(source, select.POLLIN)
+    while channels:
+        for source, _ in poll.poll():
+            try:
+                data = os.read(source, _CHUNK)
+            except OSError:
+                data = b""  # EIO: the last holder of a pty's slave is gone
+            channel = channels[source]
+            if data:
+                channel.feed(data)
+            if not data or (channel.copy.ends_sinks and not channel.copy.sinks):
+                poll.unregister(source)
+                channels.pop(source).finish()

@@ -1,0 +1,280 @@
+"""Waiting for a step: its children's ends, its connections, its time limit, and the ways of ending it early.
+
+One poll(2) over the connections, the tasks' report pipe and the SIGCHLD pipe. Runs in the stepd, as root, from the opened gate to
+the last task's end.
+"""
+
+import _signal
+import os
+import select
+import time
+
+from nodectl import wire
+from nodectl.hooks import ROWS
+from nodectl.interface import STEP, Refused
+from nodectl.shape import Optional, boolean, integer
+from nodectl.stepd import scripts
+from nodectl.recorder import now
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodectl.interface import Call
+    from nodectl.step import Task
+    from nodectl.stepd.run import Run
+
+TERM, KILL, CONT = 15, 9, 18
+_REPORT_LIMIT = 1 << 20
+_PUMP_LIMIT = 300.0  # seconds an output pump may take when nobody waits for the step
+
+
+class Reaper:
+    """The loop and what it knows: who has ended, what is to happen when."""
+
+    __slots__ = ("_children", "_deadlines", "_gone", "_inbox", "_poll", "_run", "_wakeup", "report")
+
+    def __init__(self, run: "Run", poll: "select.poll") -> None:
+        self._run = run
+        self._poll = poll
+        self._deadlines: dict[str, float] = {}
+        reader, self.report = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        os.set_blocking(self.report, True)  # a task may wait for us to read; we never wait for a task
+        self._inbox = _Reports(reader)
+        self._wakeup, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        _signal.signal(_signal.SIGCHLD, lambda *_: None)
+        _signal.signal(_signal.SIGTERM, lambda *_: self.end("CANCELLED", "the step runner was told to stop"))
+        _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        poll.register(self._wakeup, select.POLLIN)
+        poll.register(reader, select.POLLIN)
+        if run.step.time_limit:
+            self._deadlines["time limit"] = time.monotonic() + run.step.time_limit
+        self._children: dict[int, Task] = {}
+        self._gone: set[int] = set()  # children that are no tasks and have been collected
+
+    def expect(self, task: "Task") -> None:
+        """This task's end is to be waited for."""
+        self._children[task.pid] = task
+
+    def wait(self) -> None:
+        """Until every task has ended and its row of the launch is done."""
+        while self._children:
+            self.turn(self._patience())
+
+    def turn(self, patience: float | None) -> None:
+        """One round: sleeps at most `patience` seconds, then serves whatever has happened."""
+        for fd, mask in self._poll.poll(None if patience is None else patience * 1000):
+            if fd == self._wakeup:
+                os.read(self._wakeup, 4096)
+            elif fd == self._inbox.fd:
+                self._read_reports()
+            else:
+                self._run.links.handle(fd, mask)
+        self._act_on_time()
+        self._reap()
+
+    def wait_for_pump(self, pid: int, *, awaited: bool) -> None:
+        """Until an output pump has written what there was; an input pump is ended. As long as the client is there, and
+        not longer: it may be a pager."""
+        if not awaited:
+            self._kill_quietly(pid)
+        deadline = time.monotonic() + _PUMP_LIMIT
+        while pid not in self._gone:
+            self.turn(1.0)
+            if not self._run.links.has_launcher() and time.monotonic() > deadline:
+                self._kill_quietly(pid)
+
+    @staticmethod
+    def _kill_quietly(pid: int) -> None:
+        try:
+            os.kill(pid, KILL)
+        except ProcessLookupError:
+            pass
+
+    def _patience(self) -> float | None:
+        if not self._deadlines:
+            return None
+        return max(0.0, min(self._deadlines.values()) - time.monotonic())
+
+    def _reap(self) -> None:
+        """Collects every child that has ended: tasks, pumps, and orphans that fell to us as subreaper."""
+        ended: list[Task] = []
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            task = self._children.pop(pid, None)
+            if task is None:
+                self._gone.add(pid)
+            else:
+                task.status = status
+                task.ended = time.time()
+                task.usage = (usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
+                ended.append(task)
+        if ended:
+            self._read_reports()  # what they said before they ended
+        for task in ended:
+            self._end_of(task)
+        self._tell_exits(ended)
+
+    def _end_of(self, task: "Task") -> None:
+        """Row 13 of a launch."""
+        run = self._run
+        hook, place = run.board.place(task.local_id + 1)
+        if hook is not None and task.local_id not in run.failures and not task.killed_by_command:
+            self._explain(task, f"it ended inside {_named(run, hook.call, place)}")
+        self._epilogs(task)
+        run.log(run.spank.call("slurm_spank_task_exit", task))
+        outcome = run.node.call_tasks(run.door, "task_p_post_term", (run.step, task), task.local_id)
+        if not outcome:
+            run.say(f"task {task.local_id}: {outcome.why}")
+            if task.status == 0:
+                task.status = (outcome.errno & 0xFF or 1) << 8
+        if task.status and run.step.kill_on_bad_exit and run.state == "RUNNING":
+            self.end("FAILED", f"task {task.local_id} {said(task.status)} and --kill-on-bad-exit was given")
+
+    def _explain(self, task: "Task", why: str) -> None:
+        """A task that never became its program: the user learns why, and it does not count as success."""
+        self._run.say(f"task {task.local_id}: {why}")
+        self._run.failures.setdefault(task.local_id, why)
+        if task.status == 0:
+            task.status = 1 << 8
+
+    def _epilogs(self, task: "Task") -> None:
+        """The user's --task-epilog first, with a limit, then the site's TaskEpilog; as the user, in their own session."""
+        step = self._run.step
+        for path, limit in step.task_epilogs:
+            started = now()
+            environment = {**task.environment, "SLURM_SCRIPT_CONTEXT": "epilog_task"}
+            status, _ = scripts.run_as(step.identity, path, environment, step.cwd, timeout=limit or None)
+            self._run.recorder.write(ROWS["task_epilog"], started, task=task.local_id, rc=status, note=path)
+
+    def _tell_exits(self, ended: "list[Task]") -> None:
+        by_status: dict[int, list[int]] = {}
+        for task in ended:
+            by_status.setdefault(task.status or 0, []).append(task.local_id)
+        for status, tasks in by_status.items():
+            self._run.links.broadcast({"event": "exit", "tasks": tasks, "status": status})
+
+    def _read_reports(self) -> None:
+        for report in self._inbox.read():
+            if "say" in report:
+                self._run.links.broadcast({"event": "message", "text": str(report["say"])})
+            elif "failed" in report:
+                self._run.say(f"task {report['task']}: {report['failed']}")
+                self._run.failures.setdefault(int(str(report["task"])), str(report["failed"]))
+
+    # Ending a step before its tasks end it.
+
+    def signal(self, number: int) -> None:
+        """To every task that is still there, and with SIGKILL to everything they started."""
+        for task in self._run.tasks:
+            if task.pid > 0 and task.status is None:
+                task.killed_by_command |= number in (TERM, KILL)
+                try:
+                    os.kill(task.pid, number)
+                except ProcessLookupError:
+                    pass
+        if number == KILL:
+            self._run.kill()
+
+    def end(self, state: str, reason: str) -> None:
+        """CONT and TERM now, KILL after kill_wait: what a batch system does to a step that must go."""
+        if self._run.state != "RUNNING":
+            return
+        self._run.end_as(state, reason)
+        self.signal(CONT)
+        self.signal(TERM)
+        self._deadlines.pop("time limit", None)
+        self._deadlines["kill"] = time.monotonic() + self._run.step.kill_wait
+
+    def _act_on_time(self) -> None:
+        due = [name for name, at in self._deadlines.items() if at <= time.monotonic()]
+        for name in due:
+            del self._deadlines[name]
+            if name == "kill":
+                self.signal(KILL)
+            else:
+                self._run.announce_cancel("DUE TO TIME LIMIT")
+                self.end("TIMEOUT", f"time limit of {self._run.step.time_limit} s")
+
+    # What connections may ask for.
+
+    def methods(self) -> "Mapping[str, tuple[object, object]]":
+        """The step's interface."""
+        return {
+            f"{STEP}.Attach": ({}, self._attach),
+            f"{STEP}.Status": ({}, self._status),
+            f"{STEP}.Signal": ({"signal": integer(1, 64), "forwarded": Optional(boolean)}, self._signal),
+        }
+
+    def _allow(self, call: "Call") -> None:
+        if call.peer.uid not in (0, self._run.step.uid):
+            raise Refused("NotPermitted", f"step {self._run.step} belongs to {self._run.step.user_name}")
+
+    def _attach(self, call: "Call") -> "Mapping[str, object]":
+        self._allow(call)
+        return {}
+
+    def _status(self, call: "Call") -> "Mapping[str, object]":
+        self._allow(call)
+        return {"step": self._run.status()}
+
+    def _signal(self, call: "Call") -> "Mapping[str, object]":
+        self._allow(call)
+        number: int = call.parameters["signal"]  # type: ignore[index,assignment]  # checked by the shape
+        if number in (TERM, KILL) and not call.parameters.get("forwarded"):  # type: ignore[union-attr]
+            self._run.announce_cancel("")
+            self._run.end_as("CANCELLED", f"signal {number} by uid {call.peer.uid}")
+        self.signal(number)
+        return {}
+
+    def launcher_gone(self) -> None:
+        """The client that launched the step is no more: nobody waits for it."""
+        self.end("CANCELLED", "the client that ran it went away")
+
+
+class _Reports:
+    """What tasks say before they become their programs."""
+
+    __slots__ = ("_data", "fd")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._data = b""
+
+    def read(self) -> "list[Mapping[str, object]]":
+        while True:
+            try:
+                data = os.read(self.fd, 65536)
+            except BlockingIOError:
+                break
+            if not data:
+                break
+            self._data += data
+        whole, _, self._data = self._data.rpartition(b"\0")
+        found = []
+        for text in whole.split(b"\0") if whole else []:
+            try:
+                found.append(wire.lean_json.load_object(text))
+            except wire.lean_json.BadJson:
+                continue  # a plugin's child wrote into a pipe that was not its own
+        if len(self._data) > _REPORT_LIMIT:
+            self._data = b""
+        return found
+
+
+def said(status: int) -> str:
+    """A wait status in words."""
+    if os.WIFSIGNALED(status):
+        return f"was ended by signal {os.WTERMSIG(status)}"
+    return f"ended with exit code {os.WEXITSTATUS(status)}"
+
+
+def _named(run: "Run", call: str, place: int) -> str:
+    kind = ROWS[call].kind
+    plugin = run.node.name(kind, place) if kind != "spank" else run.spank.name(place)
+    return f"{call} of plugin {plugin}" if plugin else call

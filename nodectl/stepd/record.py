@@ -1,0 +1,91 @@
+"""What is known of a step when it is over: its state, its exit status, each task's end.
+
+Pure but for `save`. The exit status is srun's: any signal beats any exit code, among codes the highest counts, a signal is 128 + its number.
+"""
+
+import os
+import time
+
+from nodectl.lean_json import dumps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.stepd.run import Run
+
+_FAILED = 1
+
+
+def exit_status(statuses: "list[int]") -> int:
+    """One exit status for all tasks' wait statuses; 0 for none."""
+    signals = [os.WTERMSIG(status) for status in statuses if os.WIFSIGNALED(status)]
+    codes = [os.WEXITSTATUS(status) for status in statuses if os.WIFEXITED(status)]
+    return 128 + max(signals) if signals else max(codes, default=0)
+
+
+def compose(run: "Run") -> "dict[str, object]":
+    """The record of a step that is over. Times are seconds since the epoch, CPU times seconds, memory KiB."""
+    step = run.step
+    ended = [task.status for task in run.tasks if task.status is not None]
+    status = exit_status(ended)
+    if run.state == "RUNNING":
+        run.state = "COMPLETED" if status == 0 else "FAILED"
+        run.reason = _reason(run, status)
+    elif status == 0 and run.state == "FAILED":
+        status = _FAILED  # the step never ran, or ended for a reason that no task's status tells
+    return {
+        "job": step.job_id,
+        "step": step.step_id,
+        "name": step.name,
+        "user": step.user_name,
+        "uid": step.uid,
+        "gid": step.gid,
+        "node": step.node_name,
+        "command": step.argv,
+        "cwd": step.cwd,
+        "ntasks": step.ntasks,
+        "cpus": f"{step.allocation:x}",
+        "state": run.state,
+        "reason": run.reason,
+        "exit_status": status,
+        "submitted": step.submitted,
+        "started": run.started,
+        "ended": time.time(),
+        "tasks": [
+            {
+                "task": task.local_id,
+                "pid": task.pid,
+                "status": task.status,
+                "cpus": f"{task.mask:x}" if task.mask else "",
+                "user_seconds": round(task.usage[0], 6),
+                "system_seconds": round(task.usage[1], 6),
+                "max_rss_kib": task.usage[2],
+            }
+            for task in run.tasks
+            if task.pid > 0
+        ],
+    }
+
+
+def _reason(run: "Run", status: int) -> str:
+    if status == 0:
+        return ""
+    if run.failures:
+        task, why = min(run.failures.items())
+        return f"task {task}: {why}"
+    for task in run.tasks:
+        if task.status:
+            if os.WIFSIGNALED(task.status):
+                return f"task {task.local_id} was ended by signal {os.WTERMSIG(task.status)}"
+            return f"task {task.local_id} ended with exit code {os.WEXITSTATUS(task.status)}"
+    return ""
+
+
+def save(path: str, record: "dict[str, object]") -> None:
+    """Writes the record where the daemon, this one or the next, will find it: whole or not at all."""
+    partial = f"{path}.part"
+    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, dumps(record).encode("ascii"))
+    finally:
+        os.close(fd)
+    os.rename(partial, path)

@@ -1,0 +1,122 @@
+"""The step that this stepd runs: everything its parts share, and the failure that ends it early."""
+
+import os
+import time
+
+from nodectl import cgroup, messages
+from nodectl.board import Board
+from nodectl.door import Door
+from nodectl.hooks import ROWS
+from nodectl.spank import S_CTX_REMOTE
+from nodectl.spank.handle import Spank
+from nodectl.spank.stack import Stack
+from nodectl.step import Step, Task
+from nodectl.recorder import Recorder, now
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.door import Outcome
+    from nodectl.stepd.links import Links
+    from nodectl.stepd.node_plugins import NodePlugins
+    from nodectl.stepd.stdio import Streams
+
+STEPD_SLOT = 0
+
+
+class StepFailed(Exception):
+    """The step cannot go on; str() says what was tried, on what, for whom. Caught once, in `stepd.main`."""
+
+
+class Descriptors:
+    """What the daemon handed over with the step. `control` and `link` are connections; -1 where there is none."""
+
+    __slots__ = ("board", "control", "link", "stderr", "stdin", "stdout", "trace")
+
+    def __init__(self, trace: int, board: int, link: int, client: "list[int]") -> None:
+        self.trace = trace
+        self.board = board
+        self.link = link
+        self.stdin, self.stdout, self.stderr, self.control = client
+
+
+class Run:
+    """One step being run. State words are Slurm's: RUNNING, then COMPLETED, FAILED, CANCELLED, TIMEOUT."""
+
+    __slots__ = (
+        "board", "door", "failures", "fds", "gate_writer", "group", "links", "node", "pumps", "reason", "recorder", "spank",
+        "started", "state", "step", "streams", "tasks",
+    )  # fmt: skip
+
+    links: "Links"
+    streams: "Streams"
+
+    def __init__(self, step: Step, fds: Descriptors, node: "NodePlugins", cgroup_mount: str) -> None:
+        self.step = step
+        self.fds = fds
+        self.node = node
+        self.board = Board(fds.board, step.ntasks)
+        self.recorder = Recorder(fds.trace, "stepd")
+        self.door = Door(self.recorder, self.board, STEPD_SLOT, step.hook_timeout, single_threaded=True)
+        self.spank = Stack(self.door, Spank(S_CTX_REMOTE, step))
+        self.group = cgroup.Group(cgroup_mount + step.cgroup) if step.cgroup else None
+        self.tasks = [Task(rank, mask) for rank, mask in enumerate(step.cpu_masks)]
+        self.gate_writer = -1
+        self.pumps: list[tuple[int, bool]] = []  # pid, and whether it is waited for
+        self.failures: dict[int, str] = {}  # why a task never became its program
+        self.started = time.time()
+        self.state = "RUNNING"
+        self.reason = ""
+
+    def require(self, outcome: "Outcome") -> None:
+        """Raises StepFailed for a call that failed."""
+        if not outcome:
+            raise StepFailed(outcome.why)
+
+    def log(self, outcome: "Outcome") -> None:
+        """For the rows whose failure costs nothing but a line."""
+        if not outcome:
+            messages.error(f"step {self.step}: {outcome.why}")
+
+    def end_as(self, state: str, reason: str) -> None:
+        """The first reason stays: what follows from it is no news."""
+        if self.state == "RUNNING":
+            self.state, self.reason = state, reason
+
+    def enter(self, call: str) -> int:
+        """The stepd begins one of its own rows. Returns the time, for `leave`."""
+        self.board.enter(STEPD_SLOT, ROWS[call])
+        return now()
+
+    def leave(self, call: str, started: int, *, task: "int | None" = None, rc: int = 0, note: str = "") -> None:
+        """That row is over."""
+        self.recorder.write(ROWS[call], started, task=task, rc=rc, note=note)
+
+    def say(self, text: str) -> None:
+        """An error of this step, for who runs it."""
+        messages.error(f"step {self.step}: {text}")
+
+    def announce_cancel(self, why: str) -> None:
+        """The line that users of batch systems know; `why` is "DUE TO TIME LIMIT" and the like, or ""."""
+        at = time.strftime("%Y-%m-%dT%H:%M:%S")
+        messages.error(f"*** STEP {self.step} ON {self.step.node_name} CANCELLED AT {at} {why}".rstrip() + " ***")
+
+    def kill(self) -> None:
+        """SIGKILL to every process of the step, wherever it has hidden."""
+        if self.step.container_id:
+            self.log(self.node.call_proctrack(self.door, "proctrack_p_signal", (self.step.container_id, 9)))
+
+    def status(self) -> "dict[str, object]":
+        """What the step's owner may know of it while it runs."""
+        return {
+            "job": self.step.job_id,
+            "step": self.step.step_id,
+            "uid": self.step.uid,
+            "state": self.state,
+            "pid": os.getpid(),
+            "tasks": [{"task": task.local_id, "pid": task.pid, "status": task.status} for task in self.tasks],
+        }
+
+    def spawn(self) -> int:
+        """fork(2) with the counts right: only ever from one thread."""
+        assert os.stat("/proc/self/task").st_nlink == 3, "fork with threads"  # noqa: S101, PLR2004  # see door.py
+        return os.fork()

@@ -1,0 +1,108 @@
+"""TaskProlog and TaskEpilog: the site's and the user's scripts around a task, run as the user.
+
+A prolog speaks to its task through its standard output: `export NAME=VALUE`, `unset NAME`, `print TEXT`, each at the start of a line; other lines are
+ignored. Order: the site's first before a task, the user's first after it.
+"""
+
+import os
+import select
+
+from nodectl.identity import become_user
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodectl.identity import Identity
+
+_CHUNK = 65536
+_MOST = 1 << 20  # a prolog that says more than this says it to nobody
+_NO_PROGRAM = 127
+
+
+def run(path: str, environment: "Mapping[str, str]", *, timeout: float | None = None) -> tuple[int, bytes]:
+    """Runs a script in its own process group; (exit status, what it wrote). A signal counts as 1, a time-out too.
+
+    Reads until the output ends *and* the script has ended; whatever it left in its group is killed.
+    """
+    return _run(path, environment, timeout, who=None, cwd=None)
+
+
+def run_as(
+    who: "Identity", path: str, environment: "Mapping[str, str]", cwd: str, *, timeout: float | None = None
+) -> tuple[int, bytes]:
+    """As `run`, from root: the script becomes the user first."""
+    return _run(path, environment, timeout, who=who, cwd=cwd)
+
+
+def _run(
+    path: str, environment: "Mapping[str, str]", timeout: float | None, *, who: "Identity | None", cwd: str | None
+) -> tuple[int, bytes]:
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        _become_script(path, environment, writer, who, cwd)
+    os.close(writer)
+    pidfd = os.pidfd_open(pid)
+    output = _gather(reader, pidfd, timeout)
+    os.close(reader)
+    os.close(pidfd)
+    try:
+        os.killpg(pid, 9)
+    except ProcessLookupError:
+        pass
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return (code if code >= 0 else 1), output
+
+
+def _become_script(
+    path: str, environment: "Mapping[str, str]", writer: int, who: "Identity | None", cwd: str | None
+) -> None:
+    try:
+        os.setpgid(0, 0)
+        if who is not None:
+            become_user(who)
+        if cwd is not None and os.access(cwd, os.X_OK):
+            os.chdir(cwd)
+        os.dup2(writer, 1, inheritable=True)
+        os.dup2(writer, 2, inheritable=True)
+        os.execve(path, [path], environment)
+    finally:
+        os._exit(_NO_PROGRAM)
+
+
+def _gather(reader: int, pidfd: int, timeout: float | None) -> bytes:
+    """Everything written until the script is over or its time is; bounded, but read on so that it never blocks."""
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    poll.register(pidfd, select.POLLIN)
+    output = b""
+    while True:
+        ready = poll.poll(None if timeout is None else timeout * 1000)
+        if not ready:
+            return output
+        fds = {fd for fd, _ in ready}
+        data = os.read(reader, _CHUNK) if reader in fds else b""
+        if len(output) < _MOST:
+            output += data
+        if not data and pidfd in fds:
+            return output
+        if not data and reader in fds:
+            poll.unregister(reader)
+
+
+def obey(output: bytes, environment: dict[str, str]) -> bytes:
+    """Applies a prolog's lines to the task's environment; returns what it wants printed on the task's stdout."""
+    printed = b""
+    for line in output.split(b"\n"):
+        command, _, rest = line.partition(b" ")
+        if command == b"print":
+            printed += rest.lstrip() + b"\n"
+        elif command == b"export" and b"=" in rest:
+            name, _, value = rest.partition(b"=")
+            if name.strip() and b"\0" not in rest:
+                environment[os.fsdecode(name.strip())] = os.fsdecode(value)
+        elif command == b"unset":
+            environment.pop(os.fsdecode(rest.strip()), None)
+    return printed

@@ -1,0 +1,173 @@
+"""Where each task's three streams lead, decided before the fork; wired by the task itself, as the user.
+
+A stream leads straight into the client's descriptor, into a file that the task opens as the user, to /dev/null, or into a pipe (a pty
+with -u) whose other end is the pump's. Only labels, -u and a stdin shared by several tasks need the pump: nothing else is
+copied.
+"""
+
+import os
+import stat
+import termios
+
+from nodectl.stepd import filename
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nodectl.stepd.run import Descriptors
+    from nodectl.step import Step
+
+IN, OUT, ERR = 0, 1, 2
+NAMES = ("stdin", "stdout", "stderr")
+_NULL = (1, 3)  # device numbers of /dev/null, null(4)
+_READ = os.O_RDONLY
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+class Stream:
+    """One stream of one task: an open descriptor, or a path to be opened by the task."""
+
+    __slots__ = ("fd", "number", "path")
+
+    def __init__(self, number: int, *, fd: int = -1, path: str = "") -> None:
+        self.number = number
+        self.fd = fd
+        self.path = path
+
+    def wire(self, umask: int) -> None:
+        """In the task, as the user: makes this descriptor 0, 1 or 2. Raises OSError with the path."""
+        fd = self.fd
+        if fd < 0:
+            previous = os.umask(umask)
+            fd = os.open(self.path, (_READ if self.number == IN else _WRITE) | os.O_CLOEXEC | os.O_NOCTTY, 0o666)
+            os.umask(previous)
+        os.dup2(fd, self.number, inheritable=True)
+
+
+class Copy:
+    """Work for a pump: what it reads from `source` it writes to `sinks`, labelled line by line where `label` is not None."""
+
+    __slots__ = ("ends_sinks", "label", "path", "sinks", "source")
+
+    def __init__(
+        self,
+        source: int,
+        sinks: "Iterable[int]",
+        label: "str | None" = None,
+        path: str = "",
+        *,
+        ends_sinks: bool = False,
+    ) -> None:
+        self.source = source
+        self.sinks = list(sinks)
+        self.label = label
+        self.path = path  # a file the pump opens, as the user, instead of sinks
+        self.ends_sinks = ends_sinks
+
+
+class Streams:
+    """The streams of all tasks, and the pumps' work: `inputs` end with the step, `outputs` are waited for."""
+
+    __slots__ = ("_fds", "_step", "inputs", "outputs", "tasks")
+
+    def __init__(self, step: "Step", fds: "Descriptors") -> None:
+        self._step = step
+        self._fds = fds
+        self.inputs: list[Copy] = []
+        self.outputs: list[Copy] = []
+        self.tasks: list[list[Stream]] = [[] for _ in range(step.ntasks)]
+        self._input()
+        self._output(OUT, step.stdout, fds.stdout)
+        self._output(ERR, step.stderr, fds.stderr)
+
+    def _input(self) -> None:
+        pattern, ntasks = self._step.stdin, self._step.ntasks
+        chosen = _one_task(pattern, ntasks)
+        if pattern == "none" or self._fds.stdin < 0:
+            self._everyone(IN, path="/dev/null")
+        elif chosen is not None:
+            for rank, streams in enumerate(self.tasks):
+                streams.append(
+                    Stream(IN, fd=self._fds.stdin) if rank == chosen else Stream(IN, path="/dev/null")
+                )
+        elif pattern not in ("", "all", "-"):
+            for rank, streams in enumerate(self.tasks):
+                streams.append(Stream(IN, path=filename.expand(pattern, self._step, rank)))
+        elif ntasks == 1 or _is_null(self._fds.stdin):
+            self._everyone(IN, fd=self._fds.stdin)
+        else:
+            sinks = []
+            for streams in self.tasks:
+                reader, writer = os.pipe2(os.O_CLOEXEC)
+                streams.append(Stream(IN, fd=reader))
+                sinks.append(writer)
+            self.inputs.append(Copy(self._fds.stdin, sinks, ends_sinks=True))
+
+    def _everyone(self, number: int, *, fd: int = -1, path: str = "") -> None:
+        for streams in self.tasks:
+            streams.append(Stream(number, fd=fd, path=path))
+
+    def _output(self, number: int, pattern: str, client: int) -> None:
+        step = self._step
+        if number == ERR and pattern == "" and step.stdout not in ("", "all", "-"):
+            pattern = step.stdout  # the default of stderr is where stdout goes
+        chosen = _one_task(pattern, step.ntasks)
+        to_client = pattern in ("", "all", "-") or chosen is not None
+        width = len(str(step.ntasks - 1))
+        for rank, streams in enumerate(self.tasks):
+            if pattern == "none" or (chosen is not None and rank != chosen) or (to_client and client < 0):
+                streams.append(Stream(number, path="/dev/null"))
+                continue
+            if number == ERR and pattern == step.stdout and not to_client and not step.label:
+                streams.append(Stream(number, fd=OUT))  # one open file for both, so that neither truncates the other
+                continue
+            path = "" if to_client else filename.expand(pattern, step, rank)
+            unbuffered = step.unbuffered and number == OUT
+            if not step.label and not unbuffered:
+                streams.append(Stream(number, fd=client) if to_client else Stream(number, path=path))
+                continue
+            ours, theirs = _raw_pty(step.uid) if unbuffered else os.pipe2(os.O_CLOEXEC)
+            streams.append(Stream(number, fd=theirs))
+            label = f"{rank:>{width}}: " if step.label else None
+            self.outputs.append(Copy(ours, [client] if to_client else [], label, path))
+
+    def close(self) -> None:
+        """In the stepd, when every task and pump is forked: drops pipes, ptys and the client's streams."""
+        for fd in self._private():
+            os.close(fd)
+        for fd in (self._fds.stdin, self._fds.stdout, self._fds.stderr):
+            if fd >= 0:
+                os.close(fd)
+        self._fds.stdin = self._fds.stdout = self._fds.stderr = -1
+        self.inputs = []
+        self.outputs = []
+        self.tasks = []
+
+    def _private(self) -> set[int]:
+        """Descriptors that were made here."""
+        given = {self._fds.stdin, self._fds.stdout, self._fds.stderr, OUT, -1}
+        made = {stream.fd for streams in self.tasks for stream in streams}
+        for copy in (*self.inputs, *self.outputs):
+            made |= {copy.source, *copy.sinks}
+        return made - given
+
+
+def _one_task(pattern: str, ntasks: int) -> "int | None":
+    """The task that a bare number means: below the task count it is a task, above it a file name."""
+    return int(pattern) if pattern.isdecimal() and int(pattern) < ntasks else None
+
+
+def _is_null(fd: int) -> bool:
+    status = os.fstat(fd)
+    return stat.S_ISCHR(status.st_mode) and (os.major(status.st_rdev), os.minor(status.st_rdev)) == _NULL
+
+
+def _raw_pty(uid: int) -> tuple[int, int]:
+    """A pty whose slave a program takes for a terminal (so stdio flushes each line) and which changes no byte."""
+    ours, theirs = os.openpty()
+    settings = termios.tcgetattr(theirs)
+    settings[1] &= ~termios.OPOST
+    termios.tcsetattr(theirs, termios.TCSANOW, settings)
+    os.fchown(theirs, uid, -1)
+    return ours, theirs

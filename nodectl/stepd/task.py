@@ -1,0 +1,278 @@
+"""A task, from the fork to its program: one straight walk over SEQUENCE.
+
+Runs in the task's own process; root until `become_user`, the user from there on. Nothing is looked up or imported here: the step's
+user, environment, masks and streams were decided before the fork. A stage that fails ends the task: the reason goes to the stepd through the
+report pipe, the status is the stage's.
+"""
+
+import _signal
+import os
+import resource
+
+from nodectl import _kernel, messages, wire
+from nodectl.door import Door
+from nodectl.hooks import ROWS
+from nodectl.identity import become_user
+from nodectl.stepd import scripts
+from nodectl.recorder import Recorder, now
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from nodectl.door import Outcome
+    from nodectl.step import Task
+    from nodectl.stepd.run import Run
+
+# What a stepd does not die of: a terminal's signals, and what is meant for tasks.
+IGNORED = (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGTSTP)
+_LONGEST_REPORT = 3000  # below PIPE_BUF: reports of several tasks never mix
+_MISSING_ARGUMENTS = 2
+
+
+class TaskEnds(Exception):
+    """This task is over before its program began; `status` is its exit status, str() the reason ("" for none to tell)."""
+
+    def __init__(self, reason: str, status: int = 1) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Child:
+    """What the stages share."""
+
+    __slots__ = ("door", "gate", "place_in", "recorder", "report", "run", "slot", "task")
+
+    def __init__(self, run: "Run", task: "Task", gate: int, report: int, place_in: "str | None") -> None:
+        self.run = run
+        self.task = task
+        self.gate = gate
+        self.report = report
+        self.place_in = place_in
+        self.slot = task.local_id + 1
+        self.recorder = Recorder(run.fds.trace, "task", task=task.local_id)
+        # Threads that a hook leaves here harm nobody: exec ends them.
+        self.door = Door(self.recorder, run.board, self.slot, run.step.hook_timeout, single_threaded=False)
+
+    def row(self, call: str) -> int:
+        self.run.board.enter(self.slot, ROWS[call])
+        return now()
+
+    def wrote(self, call: str, started: int, rc: int = 0, note: str = "") -> None:
+        self.recorder.write(ROWS[call], started, rc=rc, note=note)
+
+    def require(self, outcome: "Outcome") -> None:
+        if not outcome:
+            raise TaskEnds(outcome.why)
+
+    def tell(self, key: str, text: str) -> None:
+        data = wire.encode({"task": self.task.local_id, key: text[: _LONGEST_REPORT // 6]})
+        try:
+            os.write(self.report, data)
+        except OSError:
+            pass  # the stepd is gone, and with it everybody who could listen
+
+
+def be_task(child: Child) -> "NoReturn":
+    """Everything a task does. Never returns, whatever happens."""
+    status = 1
+    try:
+        messages.listen(lambda line: child.tell("say", line), level=child.run.step.verbose + messages.ERROR)
+        for stage in SEQUENCE:
+            stage(child)
+    except TaskEnds as end:
+        status = end.status
+        if str(end):
+            child.tell("failed", str(end))
+    except OSError as error:
+        child.tell("failed", _words(child, error))
+    except BaseException as error:  # noqa: BLE001  # the top of a process
+        child.tell("failed", f"{type(error).__name__}: {error}")
+    finally:
+        os._exit(status)
+
+
+def _words(child: Child, error: OSError) -> str:
+    where = f" {error.filename!r}" if error.filename else ""
+    return f"{error.strerror}{where} (as {child.run.step.user_name})"
+
+
+def move(child: Child) -> None:
+    """Where the kernel could not give birth in the cgroup: the task's first act is to go there."""
+    if child.place_in is not None:
+        with open(f"{child.place_in}/cgroup.procs", "w", encoding="ascii") as procs:
+            procs.write("0")
+
+
+def awake(child: Child) -> None:
+    """From here on the step's record says whose process this is."""
+    child.task.pid = os.getpid()
+    child.run.step.task = child.task
+
+
+def shed(child: Child) -> None:
+    """The stepd's connections and its end of the gate: with a copy here nobody would notice the stepd's death."""
+    child.run.links.close_in_child()
+    os.close(child.run.gate_writer)
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as adjustment:
+            adjustment.write("0")
+    except OSError:
+        pass  # only root of the first user namespace may lower it; a task that keeps its parent's is as well off
+
+
+def pre_launch_priv(child: Child) -> None:
+    child.require(child.run.node.call_tasks(child.door, "task_p_pre_launch_priv", (child.run.step,)))
+
+
+def task_init_privileged(child: Child) -> None:
+    child.run.spank.through(child.door)
+    child.require(child.run.spank.call("slurm_spank_task_init_privileged", child.task))
+
+
+def become(child: Child) -> None:
+    started = child.row("become_user")
+    become_user(child.run.step.identity)
+    child.wrote("become_user", started)
+
+
+def wire_streams(child: Child) -> None:
+    for stream in child.run.streams.tasks[child.task.local_id]:
+        try:
+            stream.wire(child.run.step.umask)
+        except OSError as error:
+            name = ("input", "output", "error")[stream.number]
+            raise TaskEnds(
+                f"open {name} file {stream.path!r}: {error.strerror} (as {child.run.step.user_name})"
+            ) from None
+
+
+def enter_directory(child: Child) -> None:
+    """The step's directory; where the user cannot enter it, /tmp and a word, as with Slurm."""
+    os.umask(child.run.step.umask)
+    try:
+        os.chdir(child.run.step.cwd)
+    except OSError as error:
+        messages.error(
+            f"step {child.run.step} task {child.task.local_id}: enter working directory {child.run.step.cwd!r}: "
+            f"{error.strerror} (as {child.run.step.user_name}): going to /tmp instead"
+        )
+        os.chdir("/tmp")  # noqa: S108  # where Slurm goes
+
+
+def wait_at_gate(child: Child) -> None:
+    """Until every task of the step is forked, contained and announced. The end of the pipe: there will be no launch."""
+    started = child.row("gate")
+    if not os.read(child.gate, 1):
+        os._exit(1)
+    child.wrote("gate", started)
+
+
+def pre_launch(child: Child) -> None:
+    child.task.environment["SLURM_TASK_PID"] = str(os.getpid())
+    child.require(child.run.node.call_tasks(child.door, "task_p_pre_launch", (child.run.step,)))
+
+
+def task_init(child: Child) -> None:
+    child.require(child.run.spank.call("slurm_spank_task_init", child.task))
+
+
+def task_prologs(child: Child) -> None:
+    for path in child.run.step.task_prologs:
+        started = child.row("task_prolog")
+        environment = {**child.task.environment, "SLURM_SCRIPT_CONTEXT": "prolog_task"}
+        status, output = scripts.run(path, environment)
+        child.wrote("task_prolog", started, status, path)
+        os.write(1, scripts.obey(output, child.task.environment))
+        if status != 0:
+            raise TaskEnds(f"task prolog {path!r} ended with status {status}", status)
+
+
+def limits(child: Child) -> None:
+    """The user's soft limits, last, so that no hook or script runs under them. Hard limits stay root's business."""
+    for name, soft in child.run.step.rlimits.items():
+        number = getattr(resource, f"RLIMIT_{name}", None)
+        if number is None:
+            continue
+        hard = resource.getrlimit(number)[1]
+        wanted = resource.RLIM_INFINITY if soft < 0 else soft
+        if hard != resource.RLIM_INFINITY and (wanted == resource.RLIM_INFINITY or wanted > hard):
+            wanted = hard
+        try:
+            resource.setrlimit(number, (wanted, hard))
+        except (OSError, ValueError) as error:
+            messages.verbose(f"limit {name} to {soft}: {error}")
+
+
+def default_signals(_: Child) -> None:
+    """Nothing ignored, nothing blocked: a program starts as from a login shell. Handlers end with the exec."""
+    for number in (*IGNORED, _signal.SIGPIPE, _signal.SIGXFSZ):  # Python ignores the last two by itself
+        _signal.signal(number, _signal.SIG_DFL)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+
+
+def execute(child: Child) -> None:
+    """The program. Everything else that is open closes with the exec."""
+    argv, environment = child.task.argv, child.task.environment
+    if not argv:
+        raise TaskEnds("no program to execute", _MISSING_ARGUMENTS)
+    _kernel.cloexec_from(3)
+    started = child.row("exec")
+    child.wrote("exec", started)
+    child.run.board.done(child.slot)
+    error = _exec_along_path(argv, environment)
+    child.run.board.enter(child.slot, ROWS["exec"])
+    child.wrote("exec", started, error.errno or 1, str(error.strerror))
+    raise TaskEnds(
+        f"execute {argv[0]!r}: {_why(argv[0], error)} (as {child.run.step.user_name})", error.errno or 1
+    )
+
+
+def _exec_along_path(argv: list[str], environment: dict[str, str]) -> OSError:
+    """execvpe(3) by hand: returns the error that says most. A name with a slash is a path."""
+    name = argv[0]
+    if "/" in name:
+        candidates = [name]
+    else:
+        candidates = [f"{d or '.'}/{name}" for d in environment.get("PATH", "/usr/bin:/bin").split(":")]
+    best = FileNotFoundError(2, "No such file or directory")
+    for candidate in candidates:
+        try:
+            os.execve(candidate, argv, environment)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if os.path.exists(candidate):
+                return error
+        except PermissionError as error:
+            best = error  # type: ignore[assignment]  # goes on: a later directory may have it
+        except OSError as error:
+            return error
+        except ValueError as error:
+            return OSError(22, str(error))
+    return best
+
+
+def _why(name: str, error: OSError) -> str:
+    if isinstance(error, FileNotFoundError) and "/" in name and os.path.exists(name):
+        return f"{error.strerror}: its interpreter is missing"
+    if isinstance(error, PermissionError) and os.path.isdir(name):
+        return f"{error.strerror}: it is a directory"
+    return str(error.strerror)
+
+
+SEQUENCE = (
+    move,
+    awake,
+    shed,
+    pre_launch_priv,
+    task_init_privileged,
+    become,
+    wire_streams,
+    enter_directory,
+    wait_at_gate,
+    pre_launch,
+    task_init,
+    task_prologs,
+    limits,
+    default_signals,
+    execute,
+)

@@ -1,0 +1,122 @@
+"""proctrack/cgroup: a step's processes are those in its cgroup, however they daemonize.
+
+The container id is the cgroup's id, 64 bits (the inode number of its directory). Killing is cgroup.kill; nothing escapes, because only root can
+leave a cgroup.
+"""
+
+import errno
+import os
+import time
+
+from nodectl import cgroup
+from nodectl.plugin_api import PluginError
+from nodectl.step import Step
+
+plugin_type = "proctrack/cgroup"
+plugin_name = "process tracking by cgroup v2"
+plugin_version = (22, 5, 8)
+
+_FIRST_PAUSE = 0.0005
+_LONGEST_PAUSE = 0.5
+
+
+class _State:
+    """What this process knows: the mount, and the cgroups of the containers it made."""
+
+    mount = ""
+    groups: dict[int, cgroup.Group] = {}  # noqa: RUF012  # one per process, by design
+    patience: dict[int, float] = {}  # noqa: RUF012
+
+
+def init() -> int:
+    _State.mount = cgroup.find_mount()
+    if not _State.mount:
+        raise PluginError(errno.ENODEV, "no cgroup2 file system is mounted; mount one, or set proctrack_type = proctrack/linuxproc")
+    return 0
+
+
+def proctrack_p_create(step: Step) -> int:
+    group = cgroup.Group(f"{_State.mount}{step.cgroup}/user").make()
+    step.container_id = os.stat(group.full_path).st_ino
+    _State.groups[step.container_id] = group
+    _State.patience[step.container_id] = step.unkillable_timeout
+    return 0
+
+
+def proctrack_p_add(step: Step, pid: int) -> int:
+    """Tasks are born in the step's cgroup; one that was not is moved."""
+    if proctrack_p_find(pid) != step.container_id:
+        try:
+            _group(step.container_id).add(pid)
+        except ProcessLookupError:
+            return 0  # it has ended already
+    return 0
+
+
+def proctrack_p_signal(cont_id: int, signal: int) -> int:
+    group = _group(cont_id)
+    if signal == 9:  # noqa: PLR2004  # SIGKILL
+        if group.populated():
+            group.kill_all()
+        return 0
+    for pid in group.pids():
+        try:
+            os.kill(pid, signal)
+        except ProcessLookupError:
+            continue
+    return 0
+
+
+def proctrack_p_wait(cont_id: int) -> int:
+    """Until the container is empty; a process that cannot die (it hangs in the kernel) is given up with ETIMEDOUT."""
+    group = _group(cont_id)
+    deadline = time.monotonic() + _State.patience.get(cont_id, 60)
+    pause = _FIRST_PAUSE
+    while group.populated():
+        if time.monotonic() > deadline:
+            raise PluginError(errno.ETIMEDOUT, f"processes {group.pids()} do not die")
+        time.sleep(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE)
+        group.kill_all()
+    return 0
+
+
+def proctrack_p_destroy(cont_id: int) -> int:
+    _State.groups.pop(cont_id, None)
+    _State.patience.pop(cont_id, None)
+    return 0
+
+
+def proctrack_p_find(pid: int) -> int:
+    """The container a process is in, 0 for none of ours."""
+    place = _place_of(pid)
+    for cont_id, group in _State.groups.items():
+        inside = group.full_path.removeprefix(_State.mount)
+        if place == inside or place.startswith(f"{inside}/"):
+            return cont_id
+    return 0
+
+
+def proctrack_p_has_pid(cont_id: int, pid: int) -> int:
+    return int(proctrack_p_find(pid) == cont_id)
+
+
+def proctrack_p_get_pids(cont_id: int) -> list[int]:
+    return _group(cont_id).pids()
+
+
+def _group(cont_id: int) -> cgroup.Group:
+    if cont_id not in _State.groups:
+        raise PluginError(errno.ENOENT, f"no container {cont_id}")
+    return _State.groups[cont_id]
+
+
+def _place_of(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cgroup", "rb") as lines:
+            for line in lines:
+                if line.startswith(b"0::"):
+                    return os.fsdecode(line[3:].rstrip(b"\n"))
+    except OSError:
+        pass
+    return ""

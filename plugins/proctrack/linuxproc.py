@@ -1,0 +1,101 @@
+"""proctrack/linuxproc: a step's processes are the descendants of its stepd, found in /proc.
+
+For machines without cgroup v2. The container id is the stepd's pid. As the stepd is a subreaper (prctl(2), PR_SET_CHILD_SUBREAPER), a process
+that daemonizes becomes its child and is still found.
+"""
+
+import errno
+import os
+import time
+
+from nodectl.plugin_api import PluginError
+from nodectl.step import Step
+
+plugin_type = "proctrack/linuxproc"
+plugin_name = "process tracking by /proc"
+plugin_version = (22, 5, 8)
+
+_ROUNDS = 1000
+
+
+class _State:
+    helpers: set[int] = set()  # noqa: RUF012  # the step's own, looked at each time
+
+
+def proctrack_p_create(step: Step) -> int:
+    step.container_id = os.getpid()
+    _State.helpers = step.helpers
+    return 0
+
+
+def proctrack_p_add(step: Step, pid: int) -> int:
+    """Nothing to do: a task is the stepd's child."""
+    del step, pid
+    return 0
+
+
+def proctrack_p_signal(cont_id: int, signal: int) -> int:
+    """Signals every descendant, and with SIGKILL those that appear meanwhile."""
+    known: set[int] = set()
+    while True:
+        fresh = set(proctrack_p_get_pids(cont_id)) - known
+        for pid in fresh:
+            try:
+                os.kill(pid, signal)
+            except ProcessLookupError:
+                continue
+        known |= fresh
+        if not fresh or signal != 9:  # noqa: PLR2004  # SIGKILL
+            return 0
+
+
+def proctrack_p_wait(cont_id: int) -> int:
+    """Until no descendant lives."""
+    for round_ in range(_ROUNDS):
+        pids = proctrack_p_get_pids(cont_id)
+        if not pids:
+            return 0
+        proctrack_p_signal(cont_id, 9)
+        time.sleep(min(0.001 * 2**round_, 0.1))
+    raise PluginError(errno.ETIMEDOUT, f"processes {proctrack_p_get_pids(cont_id)} do not die")
+
+
+def proctrack_p_destroy(cont_id: int) -> int:
+    del cont_id
+    return 0
+
+
+def proctrack_p_find(pid: int) -> int:
+    """The stepd above a process: known only to that stepd."""
+    own = os.getpid()
+    return own if pid in proctrack_p_get_pids(own) else 0
+
+
+def proctrack_p_has_pid(cont_id: int, pid: int) -> int:
+    return int(pid in proctrack_p_get_pids(cont_id))
+
+
+def proctrack_p_get_pids(cont_id: int) -> list[int]:
+    """Every living descendant of the stepd but its own helpers: zombies do not count."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            parent, state = _parent_and_state(int(name))
+            if state not in "ZX":
+                children.setdefault(parent, []).append(int(name))
+    found: list[int] = []
+    waiting = [cont_id]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return [pid for pid in found if pid not in _State.helpers]
+
+
+def _parent_and_state(pid: int) -> tuple[int, str]:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b") ")[2].split()
+    except OSError:
+        return 0, "X"
+    return int(fields[1]), fields[0].decode()

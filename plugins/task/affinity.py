@@ -1,0 +1,78 @@
+"""task/affinity: binds each task to CPUs with sched_setaffinity(2).
+
+Where: the masks are computed in the daemon, before any process exists (`task_p_slurmd_launch_request`), so that a bad map or mask is refused with
+the allowed mask in the message. They are applied in the task, as root, once it is in its cgroup (`task_p_pre_launch_priv`), because moving a
+process resets its affinity; and read back.
+Options: --cpu-bind of `nodectl run`.
+"""
+
+import errno
+import os
+
+from nodectl import cpu_bind, messages, placement, topology
+from nodectl.plugin_api import PluginError
+from nodectl.step import Step
+
+plugin_type = "task/affinity"
+plugin_name = "task affinity by sched_setaffinity"
+plugin_version = (22, 5, 8)
+
+
+class _Machine:
+    """The hardware, read once: CPUs that come online later count from the daemon's next start."""
+
+    known: topology.Topology | None = None
+
+
+def init() -> int:
+    _Machine.known = topology.read(allowed=os.sched_getaffinity(0))
+    return 0
+
+
+def task_p_slurmd_launch_request(req: Step, node_id: int) -> int:
+    """Daemon, root: fills in `req.cpu_masks` and SLURM_CPU_BIND*; refuses what the machine cannot give."""
+    del node_id
+    machine = _Machine.known
+    assert machine is not None  # noqa: S101  # init() ran
+    try:
+        bind = cpu_bind.parse(req.cpu_bind) if req.cpu_bind else cpu_bind.CpuBind()
+        placed = placement.bind(machine, req.allocation, placement.Request(req.ntasks, req.cpus_per_task, bind))
+    except (cpu_bind.BadCpuBind, placement.NoFit) as error:
+        raise PluginError(errno.EINVAL, str(error)) from error
+    req.cpu_masks = list(placed.masks)
+    req.environment.update(cpu_bind.environment(bind, placed.masks, width=machine.width))
+    return 0
+
+
+def task_p_pre_launch_priv(step: Step) -> int:
+    """Task, root, in its cgroup: binds itself and checks that it took."""
+    task = step.task
+    assert task is not None  # noqa: S101  # called in a task
+    wanted = topology.cpus_of(task.mask)
+    if wanted:
+        try:
+            os.sched_setaffinity(0, wanted)
+        except OSError as error:
+            raise PluginError(error.errno or errno.EINVAL, f"bind to CPUs {topology.format_cpulist(wanted)}: {error.strerror}") from error
+    got = topology.mask_of(os.sched_getaffinity(0))
+    if step.cpu_bind:
+        _report(step, task.local_id, task.mask, got)
+    if wanted and got != task.mask:
+        raise PluginError(errno.EINVAL, f"bound to CPUs {topology.format_cpulist(topology.cpus_of(got))} instead of {topology.format_cpulist(wanted)}")
+    return 0
+
+
+def _report(step: Step, rank: int, wanted: int, got: int) -> None:
+    bind = cpu_bind.parse(step.cpu_bind)
+    if bind.verbose:
+        line = cpu_bind.report_line(
+            bind,
+            node=step.node_name,
+            task=rank,
+            local=rank,
+            pid=os.getpid(),
+            mask=wanted,
+            inherited=got,
+            failed=bool(wanted) and got != wanted,
+        )
+        messages.say(messages.PLAIN, line)
