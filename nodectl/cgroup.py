@@ -13,10 +13,28 @@ import os
 from cgroupspy.controllers import Controller
 from cgroupspy.interfaces import CommaDashSetFile, DictFile, FlagFile, IntegerFile, ListFile, MultiLineIntegerFile
 
+from nodectl import kernel_file
+
 MOUNTS = "/proc/self/mounts"
 
 
-class Core(Controller):  # type: ignore[misc]  # cgroupspy has no types
+class Files(Controller):  # type: ignore[misc]  # cgroupspy has no types
+    """Any set of v2 files: cgroupspy keeps file names as bytes, our paths are text."""
+
+    def filepath(self, filename: "str | bytes") -> str:
+        """The path of a file of this cgroup."""
+        return f"{os.fsdecode(self.node.full_path)}/{os.fsdecode(filename)}"
+
+    def get_property(self, filename: "str | bytes") -> str:
+        """A file's text. Raises OSError."""
+        return kernel_file.read(self.filepath(filename)).decode("ascii").strip()
+
+    def set_property(self, filename: "str | bytes", value: object) -> None:
+        """Writes a file in one write(2). Raises OSError."""
+        kernel_file.write(self.filepath(filename), str(value).encode("ascii"))
+
+
+class Core(Files):
     """Files that every v2 cgroup but the root has: cgroups(7), kernel cgroup-v2 "Core Interface Files"."""
 
     procs = MultiLineIntegerFile("cgroup.procs")
@@ -27,7 +45,7 @@ class Core(Controller):  # type: ignore[misc]  # cgroupspy has no types
     freeze = FlagFile("cgroup.freeze")
 
 
-class Cpuset(Controller):  # type: ignore[misc]
+class Cpuset(Files):
     """CPUs and memory nodes: kernel cgroup-v2, "Cpuset"."""
 
     cpus = CommaDashSetFile("cpuset.cpus")
@@ -35,7 +53,7 @@ class Cpuset(Controller):  # type: ignore[misc]
     mems = CommaDashSetFile("cpuset.mems")
 
 
-class Memory(Controller):  # type: ignore[misc]
+class Memory(Files):
     """Memory figures: kernel cgroup-v2, "Memory"."""
 
     current = IntegerFile("memory.current", readonly=True)

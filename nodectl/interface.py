@@ -7,6 +7,7 @@ the files `*.varlink` beside this module.
 
 import os
 
+from nodectl.interface_names import NODE, STEP
 from nodectl.shape import BadShape, check, text
 
 TYPE_CHECKING = False
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     Reply = Mapping[str, object]
 
 STANDARD = "org.varlink.service"
-NODE = "org.nodectl"
-STEP = "org.nodectl.step"
 URL = "https://nodectl.example/"
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -105,3 +104,6 @@ class Service:
 def error_reply(refused: Refused) -> "Reply":
     """The message that tells a caller why."""
     return {"error": refused.error, "parameters": refused.parameters}
+
+
+__all__ = ["NODE", "STANDARD", "STEP", "Call", "Refused", "Service", "error_reply"]

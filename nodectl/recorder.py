@@ -8,7 +8,7 @@ had finished. Times are CLOCK_MONOTONIC in nanoseconds, durations in microsecond
 import os
 import time
 
-from nodectl import _kernel
+from nodectl import _kernel, kernel_file
 from nodectl.lean_json import dumps
 
 TYPE_CHECKING = False
@@ -49,7 +49,7 @@ class Recorder:
         if self.fd < 0:
             return
         if not self._where:
-            cgroup = self._cgroup if self._cgroup is not None else own_cgroup()
+            cgroup = self._cgroup if self._cgroup is not None else cgroup_of()
             self._where = f'"process":"{self.process}","pid":{os.getpid()},"cgroup":{dumps(cgroup)}'
         if task is None:
             task = self.task
@@ -62,13 +62,10 @@ class Recorder:
         os.write(self.fd, line.encode("ascii"))
 
 
-def own_cgroup() -> str:
-    """The caller's place in the cgroup2 hierarchy: the "0::" line of /proc/self/cgroup, cgroups(7)."""
+def cgroup_of(pid: "int | str" = "self") -> str:
+    """A process's place in the cgroup2 hierarchy: the "0::" line of /proc/PID/cgroup, cgroups(7). "" when it has gone."""
     try:
-        with open("/proc/self/cgroup", "rb") as lines:
-            for line in lines:
-                if line.startswith(b"0::"):
-                    return os.fsdecode(line[3:].rstrip(b"\n"))
+        lines = kernel_file.read(f"/proc/{pid}/cgroup").splitlines()
     except OSError:
-        pass
-    return ""
+        return ""
+    return next((os.fsdecode(line[3:]) for line in lines if line.startswith(b"0::")), "")

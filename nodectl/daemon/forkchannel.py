@@ -50,7 +50,7 @@ class ForkChannel:
         channel, lock = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (theirs.fileno(), self._lock))
         self.pid = os.posix_spawn(
             sys.executable,
-            ["nodectl-forkserver", "-I", "-S", "-c", code],
+            [sys.executable, "-I", "-S", "-c", code],
             {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),

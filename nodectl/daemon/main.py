@@ -21,7 +21,7 @@ from nodectl.daemon.store import Store, StoreError
 from nodectl.daemon.sweep import remove_dead_private_nodes, sweep
 from nodectl.interface import Service
 from nodectl.plugin import PluginRefused
-from nodectl.recorder import own_cgroup
+from nodectl.recorder import cgroup_of
 from nodectl.stepd.node_plugins import load_node_plugins
 
 _FIRST_PASSED_FD = 3  # sd_listen_fds(3)
@@ -67,6 +67,7 @@ async def _serve(config: Config, *, private: bool) -> None:
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: _reload(loop, node))
     _notify("READY=1")
+    _tell_client()
     heart = loop.create_task(_heartbeat())
     if private:
         _stop_with_client(loop, stop)
@@ -76,7 +77,7 @@ async def _serve(config: Config, *, private: bool) -> None:
     door.close()
     if not inherited:
         os.unlink(config.socket)
-    await node.settle()
+    await node.settle(wait_for_steps=private)
     node.forkserver.close()
     store.close()
     if base:
@@ -105,7 +106,7 @@ def _cgroup_base(config: Config) -> tuple[str, str]:
     mount = cgroup.find_mount()
     if not wanted or not mount:
         return mount, ""
-    base = f"{own_cgroup().rstrip('/')}/{config.cgroup_name}"
+    base = f"{cgroup_of().rstrip('/')}/{config.cgroup_name}"
     try:
         cgroup.Group(mount + base).make()
     except OSError as error:
@@ -165,6 +166,14 @@ class Listener:
         """Takes no more connections."""
         asyncio.get_running_loop().remove_reader(self._sock.fileno())
         self._sock.close()
+
+
+def _tell_client() -> None:
+    """A private node is told which descriptor to say so on; sd_notify is the service's way."""
+    fd = os.environ.pop("NODECTL_READY_FD", "")
+    if fd:
+        os.write(int(fd), b"1")
+        os.close(int(fd))
 
 
 def _notify(state: str) -> None:

@@ -298,8 +298,13 @@ class Node:
             for _, live in batch:
                 live.files.remove()
 
-    async def settle(self) -> None:
-        """Before the daemon ends: what is known is written, what is being cleaned is clean."""
+    async def settle(self, *, wait_for_steps: bool) -> None:
+        """Before the daemon ends: what is known is written, what is being cleaned is clean.
+
+        A service leaves its steps running; a private node, whose client has gone, waits for them.
+        """
+        if wait_for_steps and self.live:
+            await asyncio.wait([live.ended for live in self.live.values()])
         self.flush()
         if self._cleaning:
             await asyncio.wait(self._cleaning, timeout=10)

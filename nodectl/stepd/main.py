@@ -11,7 +11,7 @@ import traceback
 
 import prctl
 
-from nodectl import _kernel, cgroup, lean_json, messages
+from nodectl import _kernel, cgroup, kernel_file, lean_json, messages
 from nodectl.identity import effective_user
 from nodectl.stepd import environment, pump, record
 from nodectl.stepd.links import Links
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nodectl.plugin import Source
     from nodectl.stepd.node_plugins import NodePlugins
 
-_OOM_ADJUSTMENT = "-999"
+_OOM_ADJUSTMENT = b"-999"
 # What an old kernel, or a seccomp filter of a container, says to clone3 with CLONE_INTO_CGROUP.
 NO_BIRTH = (1, 7, 22, 38, 95)  # EPERM, E2BIG, EINVAL, ENOSYS, EOPNOTSUPP
 
@@ -41,8 +41,7 @@ def main(
     status = 1
     try:
         _settle()
-        with open(spec, "rb") as file:
-            step = Step.from_json(lean_json.load_object(file.read()))
+        step = Step.from_json(lean_json.load_object(kernel_file.read(spec)))
         prctl.set_name(f"stepd {step}")
         stem = spec.removesuffix(".json")
         _serve(Run(step, fds, node, cgroup_mount), stem, source_of)
@@ -62,8 +61,7 @@ def _settle() -> None:
     for number in IGNORED:
         _signal.signal(number, _signal.SIG_IGN)
     try:
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as adjustment:
-            adjustment.write(_OOM_ADJUSTMENT)
+        kernel_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)
     except OSError:
         pass  # needs CAP_SYS_RESOURCE, which a container's root may lack
 

@@ -9,7 +9,7 @@ import _signal
 import os
 import resource
 
-from nodectl import _kernel, messages, wire
+from nodectl import _kernel, kernel_file, messages, wire
 from nodectl.door import Door
 from nodectl.hooks import ROWS
 from nodectl.identity import become_user
@@ -100,8 +100,7 @@ def _words(child: Child, error: OSError) -> str:
 def move(child: Child) -> None:
     """Where the kernel could not give birth in the cgroup: the task's first act is to go there."""
     if child.place_in is not None:
-        with open(f"{child.place_in}/cgroup.procs", "w", encoding="ascii") as procs:
-            procs.write("0")
+        kernel_file.write(f"{child.place_in}/cgroup.procs", b"0")
 
 
 def awake(child: Child) -> None:
@@ -115,8 +114,7 @@ def shed(child: Child) -> None:
     child.run.links.close_in_child()
     os.close(child.run.gate_writer)
     try:
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as adjustment:
-            adjustment.write("0")
+        kernel_file.write("/proc/self/oom_score_adj", b"0")
     except OSError:
         pass  # only root of the first user namespace may lower it; a task that keeps its parent's is as well off
 

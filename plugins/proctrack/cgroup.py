@@ -10,6 +10,7 @@ import time
 
 from nodectl import cgroup
 from nodectl.plugin_api import PluginError
+from nodectl.recorder import cgroup_of
 from nodectl.step import Step
 
 plugin_type = "proctrack/cgroup"
@@ -89,7 +90,7 @@ def proctrack_p_destroy(cont_id: int) -> int:
 
 def proctrack_p_find(pid: int) -> int:
     """The container a process is in, 0 for none of ours."""
-    place = _place_of(pid)
+    place = cgroup_of(pid)
     for cont_id, group in _State.groups.items():
         inside = group.full_path.removeprefix(_State.mount)
         if place == inside or place.startswith(f"{inside}/"):
@@ -109,14 +110,3 @@ def _group(cont_id: int) -> cgroup.Group:
     if cont_id not in _State.groups:
         raise PluginError(errno.ENOENT, f"no container {cont_id}")
     return _State.groups[cont_id]
-
-
-def _place_of(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/cgroup", "rb") as lines:
-            for line in lines:
-                if line.startswith(b"0::"):
-                    return os.fsdecode(line[3:].rstrip(b"\n"))
-    except OSError:
-        pass
-    return ""

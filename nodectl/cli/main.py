@@ -1,0 +1,122 @@
+"""`nodectl`: global options, then a command.
+
+`run` is the command that is paid for at every step: its path imports no argparse, no json, no enum. Every other command is a module with
+`add_arguments(parser)` and `main(arguments) -> int`, and argparse in front.
+"""
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = (
+    ("run", "run a step: tasks of a program, bound, contained, with the plugins' hooks"),
+    ("ps", "list running steps"),
+    ("show", "show one step, running or ended"),
+    ("signal", "send a signal to a step's tasks"),
+    ("trace", "print a step's flight recorder as a timeline"),
+    ("topo", "draw the machine: sockets, cores, threads, caches"),
+    ("plugins", "list the plugins; --hooks: the order of a launch"),
+    ("config", "print the configuration; --explain: every key"),
+    ("doctor", "check what this machine can and cannot do"),
+    ("daemon", "be the service"),
+)
+
+
+class Globals:
+    """What stands before the command. `config` and `socket` are None when not given."""
+
+    __slots__ = ("config", "socket")
+
+    def __init__(self) -> None:
+        self.config = os.environ.get("NODECTL_CONFIG") or None
+        self.socket = os.environ.get("NODECTL_SOCKET") or None
+
+
+def main(argv: "Sequence[str] | None" = None) -> int:
+    """The whole command. Returns the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    settings = Globals()
+    while words and words[0].startswith("-"):
+        word = words.pop(0)
+        name, equals, value = word.partition("=")
+        if word in ("-h", "--help"):
+            print(usage())
+            return 0
+        if word in ("-V", "--version"):
+            from nodectl import __version__  # noqa: PLC0415  # paid only where asked for
+
+            print(f"nodectl {__version__}")
+            return 0
+        if name not in ("--config", "--socket"):
+            return wrong(f"unknown option {word}")
+        if not equals:
+            if not words:
+                return wrong(f"{name} wants a value")
+            value = words.pop(0)
+        setattr(settings, name[2:], value)
+    if not words:
+        print(usage(), file=sys.stderr)
+        return 2
+    command = words.pop(0)
+    if command == "run":
+        from nodectl.cli import run  # noqa: PLC0415
+
+        return run.main(settings, words)
+    if command not in dict(COMMANDS):
+        return wrong(f"no command {command!r}")
+    return _other(settings, command, words)
+
+
+def _other(settings: Globals, command: str, words: list[str]) -> int:
+    import argparse  # noqa: PLC0415
+    import importlib  # noqa: PLC0415
+
+    module = importlib.import_module(f"nodectl.cli.{command}")
+    parser = argparse.ArgumentParser(prog=f"nodectl {command}", description=dict(COMMANDS)[command])
+    module.add_arguments(parser)
+    arguments = parser.parse_args(words)
+    arguments.settings = settings
+    try:
+        return int(module.main(arguments))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader has seen enough; python's own flush at exit too
+        return 141
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        from nodectl.cli.session import Failed  # noqa: PLC0415
+
+        if not isinstance(error, Failed):
+            raise
+        print(f"nodectl: error: {error}", file=sys.stderr)
+        return error.status
+
+
+def usage() -> str:
+    """The text of --help."""
+    width = max(len(name) for name, _ in COMMANDS)
+    lines = [
+        "Usage: nodectl [--config FILE] [--socket PATH] COMMAND ...",
+        "",
+        "The compute-node half of a batch system, alone on one machine.",
+        "",
+        "Commands:",
+        *(f"  {name:{width}}  {text}" for name, text in COMMANDS),
+        "",
+        "Options:",
+        "  --config FILE  configuration, instead of /etc/nodectl/nodectl.toml (also NODECTL_CONFIG)",
+        "  --socket PATH  the service's socket (also NODECTL_SOCKET)",
+        "  --version      print the version",
+        "",
+        "`nodectl COMMAND --help` says more. Without a service, root's commands start a private node.",
+    ]
+    return "\n".join(lines)
+
+
+def wrong(text: str) -> int:
+    """A command line that makes no sense."""
+    print(f"nodectl: {text}\nTry 'nodectl --help' for more information.", file=sys.stderr)
+    return 2

@@ -1,0 +1,223 @@
+"""The options of `nodectl run`: one table that makes the parser and the help.
+
+By hand instead of argparse, because argparse brings gettext and re: as long as a whole step. The manners are getopt_long(3)'s, as srun has them:
+`-n4`, `-n 4`, `--ntasks=4`, `--ntasks 4`, unique abbreviations, bundled switches; the first word that is no option begins the
+program.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
+
+
+class BadOption(Exception):
+    """The command line makes no sense; str() is one line, `status` srun's exit status."""
+
+    def __init__(self, reason: str, status: int = 1) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Option:
+    """One row. `take(value)` returns what is stored under `dest`, or raises ValueError with the reason."""
+
+    __slots__ = ("arginfo", "dest", "has_arg", "help", "long", "short", "take")
+
+    def __init__(  # noqa: PLR0913  # the columns of the table
+        self,
+        long: str,
+        short: str,
+        arginfo: str,
+        help: str,  # noqa: A002  # the column's name in every such table
+        take: "Callable[[str], object]",
+        *,
+        dest: str = "",
+        has_arg: int = ARGUMENT,
+    ) -> None:
+        self.long = long
+        self.short = short
+        self.arginfo = arginfo
+        self.help = help
+        self.take = take
+        self.dest = dest or long.replace("-", "_")
+        self.has_arg = has_arg
+
+
+def positive(text: str) -> int:
+    """A whole number from 1."""
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise ValueError(f'Invalid numeric value "{text}"')
+    return int(text)
+
+
+def seconds(text: str) -> int:
+    """A time limit in srun's notations, in seconds: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. 0 for none (INFINITE, UNLIMITED, 0)."""
+    if text.upper() in ("INFINITE", "UNLIMITED", "-1", "0"):
+        return 0
+    days, dash, clock = text.partition("-") if "-" in text else ("0", "", text)
+    parts = clock.split(":")
+    if not all(part.isascii() and part.isdecimal() for part in (days, *parts)):
+        raise ValueError(f"Invalid time specification {text!r}")
+    numbers = [int(part) for part in parts]
+    if dash and len(numbers) <= 3:  # noqa: PLR2004  # hours, minutes, seconds
+        hours, minutes, secs = (*numbers, 0, 0)[:3]
+    elif len(numbers) == 1:
+        hours, minutes, secs = 0, numbers[0], 0
+    elif len(numbers) == 2:  # noqa: PLR2004
+        hours, minutes, secs = 0, *numbers
+    elif len(numbers) == 3:  # noqa: PLR2004
+        hours, minutes, secs = numbers
+    else:
+        raise ValueError(f"Invalid time specification {text!r}")
+    return ((int(days) * 24 + hours) * 60 + minutes) * 60 + secs
+
+
+def _flag(text: str) -> bool:
+    return text not in ("0", "no")
+
+
+OPTIONS = (
+    Option("ntasks", "n", "N", "number of tasks (default 1)", positive),
+    Option("cpus-per-task", "c", "N", "CPUs for each task (default 1)", positive),
+    Option("chdir", "D", "DIR", "working directory of the tasks", str, dest="cwd"),
+    Option("job-name", "J", "NAME", "name of the job", str, dest="name"),
+    Option("time", "t", "TIME", "time limit: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S", seconds, dest="time_limit"),
+    Option("input", "i", "FILE", "stdin of the tasks: a file pattern, a task number, all (default) or none", str, dest="stdin"),
+    Option("output", "o", "FILE", "stdout of the tasks: a file pattern (%t task, %j job, ...), a task number, all or none", str, dest="stdout"),
+    Option("error", "e", "FILE", "stderr of the tasks, likewise", str, dest="stderr"),
+    Option("label", "l", "", "begin each line with its task's number", _flag, has_arg=NO_ARGUMENT),
+    Option("unbuffered", "u", "", "give tasks a terminal for stdout, so that they do not buffer", _flag, has_arg=NO_ARGUMENT),
+    Option("verbose", "v", "", "say more; twice for more still", _flag, has_arg=NO_ARGUMENT),
+    Option("kill-on-bad-exit", "K", "0|1", "end the step when a task fails", _flag, has_arg=MAYBE_ARGUMENT),
+    Option("cpu-bind", "", "BIND", "[quiet|verbose,]none|threads|cores|sockets|map_cpu:LIST|mask_cpu:LIST", str),
+    Option("export", "", "VARS", "environment of the tasks: ALL (default), NONE, or NAME,NAME=VALUE,...", str),
+    Option("task-prolog", "", "FILE", "script run as you before each task", str),
+    Option("task-epilog", "", "FILE", "script run as you after each task", str),
+    Option("uid", "", "USER", "run as this user (root only)", str),
+    Option("gid", "", "GROUP", "run with this primary group", str),
+    Option("trace", "", "FILE", "write the step's flight recorder to FILE too", str),
+    Option("help", "h", "", "this text", _flag, has_arg=NO_ARGUMENT),
+)  # fmt: skip
+
+
+class Parsed:
+    """What was given: `values` by dest, `extra` the plugins' options in order, `argv` the program."""
+
+    __slots__ = ("argv", "extra", "values", "verbose")
+
+    def __init__(self) -> None:
+        self.values: dict[str, object] = {}
+        self.extra: list[tuple[Option, str]] = []
+        self.argv: list[str] = []
+        self.verbose = 0
+
+
+class Parser:
+    """Reads words by the table and by the options that plugins added."""
+
+    def __init__(self, extra: "Iterable[Option]" = ()) -> None:
+        self._extra = list(extra)
+        self._long = {option.long: option for option in (*self._extra, *OPTIONS)}
+        self._short = {option.short: option for option in OPTIONS if option.short}
+
+    def parse(self, words: "Sequence[str]") -> Parsed:
+        """Raises BadOption."""
+        parsed = Parsed()
+        rest = list(words)
+        while rest and rest[0].startswith("-") and rest[0] != "-":
+            word = rest.pop(0)
+            if word == "--":
+                break
+            if word.startswith("--"):
+                self._take_long(parsed, word[2:], rest)
+            else:
+                self._take_short(parsed, word[1:], rest)
+        parsed.argv = rest
+        return parsed
+
+    def _take_long(self, parsed: Parsed, text: str, rest: list[str]) -> None:
+        name, equals, value = text.partition("=")
+        option = self._find(name)
+        if equals and option.has_arg == NO_ARGUMENT:
+            raise BadOption(f"option '--{option.long}' doesn't allow an argument", 2)
+        if not equals and option.has_arg == ARGUMENT:
+            if not rest:
+                raise BadOption(f"option '--{option.long}' requires an argument", 2)
+            value = rest.pop(0)
+        self._store(parsed, option, value)
+
+    def _find(self, name: str) -> Option:
+        if name in self._long:
+            return self._long[name]
+        found = sorted(long for long in self._long if long.startswith(name))
+        if len(found) == 1:
+            return self._long[found[0]]
+        if found:
+            raise BadOption(f"option '--{name}' is ambiguous; possibilities: {' '.join('--' + long for long in found)}", 2)
+        raise BadOption(f"unrecognized option '--{name}'", 2)
+
+    def _take_short(self, parsed: Parsed, text: str, rest: list[str]) -> None:
+        while text:
+            option = self._short.get(text[0])
+            if option is None:
+                raise BadOption(f"invalid option -- '{text[0]}'", 2)
+            text = text[1:]
+            if option.has_arg == NO_ARGUMENT:
+                self._store(parsed, option, "")
+                continue
+            if not text and option.has_arg == ARGUMENT:
+                if not rest:
+                    raise BadOption(f"option requires an argument -- '{option.short}'", 2)
+                text = rest.pop(0)
+            self._store(parsed, option, text)
+            return
+
+    def _store(self, parsed: Parsed, option: Option, value: str) -> None:
+        if option in self._extra:
+            parsed.extra.append((option, value))
+            option.take(value)
+        elif option.long == "verbose":
+            parsed.verbose += 1
+        else:
+            try:
+                parsed.values[option.dest] = option.take(value)
+            except ValueError as error:
+                raise BadOption(f"{error} for --{option.long}.") from None
+
+    def help(self, columns: int = 80) -> str:
+        """The text of `nodectl run --help`; plugins' options stand in a group of their own at the end."""
+        lines = ["Usage: nodectl run [OPTIONS] PROGRAM [ARGS...]", "", "Run tasks of a program as one step.", ""]
+        lines += _table(OPTIONS, columns)
+        if self._extra:
+            lines += ["", "Options provided by plugins:", *_table(self._extra, columns)]
+        return "\n".join(lines)
+
+
+def _table(options: "Iterable[Option]", columns: int) -> list[str]:
+    lines: list[str] = []
+    for option in options:
+        short = f"-{option.short}, " if option.short else "    "
+        argument = option.arginfo
+        if option.has_arg == MAYBE_ARGUMENT and not argument.startswith("["):
+            argument = f"[={argument}]"
+        elif argument:
+            argument = f"={argument}" if not argument.startswith("[=") else argument
+        head = f"  {short}--{option.long}{argument}"
+        text = _wrapped(option.help, max(columns - 32, 20))
+        if len(head) > 30:  # noqa: PLR2004  # the column of the texts
+            lines.append(head)
+            head = ""
+        lines += [f"{head:31} {text[0]}", *(f"{'':31} {line}" for line in text[1:])]
+    return lines
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}".strip()
+    return lines

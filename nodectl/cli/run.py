@@ -1,0 +1,318 @@
+"""`nodectl run`: ask for a step, pass signals on, tell what became of it, end as it ended.
+
+Lean: this is paid at every step. The step's streams are this process's own descriptors, so nothing of its output passes through here; what comes
+over the control connection are events. Exit status: as srun's, the highest exit code of the tasks, 128 + signal for a signal, 1 when the step
+could not be run.
+"""
+
+import _signal
+import _socket
+import os
+import select
+import sys
+import time
+
+from nodectl import wire
+from nodectl.cli.options import BadOption, Parsed, Parser
+from nodectl.cli.session import Failed, Session, complain
+from nodectl.interface_names import STEP
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodectl.cli.local_spank import LocalStack
+    from nodectl.cli.main import Globals
+
+FORWARDED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2)
+_RLIMITS = ("CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS")
+_QUICK = 1.0  # seconds between two SIGINTs that together mean: end it
+_UNRECORDED = "its step runner and the service have gone; what became of it will be recorded when the service starts"
+
+
+def main(settings: "Globals", words: list[str]) -> int:
+    """The whole command. Returns the exit status."""
+    _standard_descriptors()
+    session = None
+    try:
+        session = Session(settings)
+        status = _run(session, words)
+    except Failed as error:
+        complain(str(error))
+        status = error.status
+    except BadOption as error:
+        complain(str(error))
+        if error.status != 1:
+            print("Try 'nodectl run --help' for more information.", file=sys.stderr)
+        status = error.status
+    finally:
+        if session is not None:
+            session.close()
+    return status
+
+
+def _standard_descriptors() -> None:
+    """0, 1 and 2 must be something: they become the tasks' streams, and sockets opened later must not take their places."""
+    while (fd := os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)) <= 2:  # noqa: PLR2004
+        os.set_inheritable(fd, True)
+    os.close(fd)
+
+
+def _run(session: Session, words: list[str]) -> int:
+    hello = session.call("Hello")
+    local = _local_stack(hello, words)
+    try:
+        parsed = Parser(local.options() if local else ()).parse(words)
+        if parsed.values.pop("help", False):
+            print(Parser(local.options() if local else ()).help(int(os.environ.get("COLUMNS") or 80)))
+            return 0
+        if not parsed.argv:
+            raise BadOption("No command given to execute.")
+        if parsed.verbose:
+            for warning in hello["warnings"]:  # type: ignore[attr-defined]
+                complain(str(warning))
+        request = make_request(parsed)
+        trace = parsed.values.pop("trace", None)
+        if local:
+            _through_local_hooks(session, local, request)
+        job, step, events = _launch(session, request)
+        watch = Watch(events, f"{job}.{step}", str(hello["node"]), verbose=parsed.verbose)
+        record = watch.until_end() or _ask_for_end(session, job, step)
+        if isinstance(trace, str):
+            _write_trace(session, trace, job, step)
+        return int(record["exit_status"]) if record else 1  # type: ignore[call-overload,no-any-return]
+    finally:
+        if local:
+            local.close()
+
+
+def _local_stack(hello: "Mapping[str, object]", words: list[str]) -> "LocalStack | None":
+    """The SPANK plugins in this process; nothing of it is imported when there are none."""
+    if not hello["stack"]:
+        return None
+    from nodectl.cli.local_spank import LocalStack  # noqa: PLC0415
+
+    return LocalStack(hello, verbose=sum(word in ("-v", "--verbose") for word in words))
+
+
+def make_request(parsed: Parsed) -> dict[str, object]:
+    """What is sent to the service. Options, umask and limits; the environment by --export; the directory as the user sees it."""
+    values = dict(parsed.values)
+    values.pop("trace", None)
+    mask = os.umask(0)
+    os.umask(mask)
+    cwd = os.path.join(_here(), str(values.pop("cwd", "")) or ".")
+    request: dict[str, object] = {
+        "argv": parsed.argv,
+        "environment": exported(str(values.pop("export", "ALL"))),
+        "cwd": os.path.normpath(cwd),
+        "ntasks": values.pop("ntasks", 1),
+        "umask": mask,
+        "rlimits": _rlimits(),
+        "verbose": min(parsed.verbose, 10),
+    }
+    if not values.get("time_limit"):
+        values.pop("time_limit", None)
+    for script in ("task_prolog", "task_epilog"):
+        if script in values:
+            values[script] = os.path.join(_here(), str(values[script]))
+    request.update(values)
+    return request
+
+
+def _here() -> str:
+    """The directory by the name the user knows it by, where PWD still names it."""
+    try:
+        actual = os.getcwd()
+        named = os.environ.get("PWD", "")
+        if named.startswith("/") and os.path.samefile(named, actual):
+            return named
+    except OSError:
+        return os.environ.get("PWD") or "/"  # gone, or not readable: the task will say so
+    return actual
+
+
+def exported(choice: str) -> dict[str, str]:
+    """The tasks' environment by --export: ALL, NONE, or a list; SLURM_* and SPANK_* always go along."""
+    environment = dict(os.environ)
+    words = _split(choice)
+    always = {name: value for name, value in environment.items() if name.startswith(("SLURM_", "SPANK_"))}
+    if any(word.upper() == "ALL" for word in words):
+        chosen = environment
+    else:
+        chosen = {word: environment[word] for word in words if word in environment} | always
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals and name:
+            chosen[name] = value
+    return chosen
+
+
+def _split(choice: str) -> list[str]:
+    """Words between commas; a value in quotes may hold commas."""
+    words = [""]
+    quote = ""
+    for letter in choice:
+        if quote:
+            if letter == quote:
+                quote = ""
+            else:
+                words[-1] += letter
+        elif letter in "'\"":
+            quote = letter
+        elif letter == ",":
+            words.append("")
+        else:
+            words[-1] += letter
+    return words
+
+
+def _rlimits() -> dict[str, int]:
+    """The soft limits, -1 for none."""
+    import resource  # noqa: PLC0415  # next to where it is used; a C module, cheap
+
+    limits = {}
+    for name in _RLIMITS:
+        soft = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0]
+        limits[name] = -1 if soft == resource.RLIM_INFINITY else soft
+    return limits
+
+
+def _through_local_hooks(session: Session, local: "LocalStack", request: dict[str, object]) -> None:
+    """init_post_opt, then a job id, then local_user_init: the plugins' last chance to refuse before anything is launched."""
+    local.after_options()
+    reserved = session.call("Reserve")
+    request["job"] = reserved["job"]
+    request["options"] = local.given()
+    local.before_launch(request, reserved)
+
+
+def _launch(session: Session, request: "Mapping[str, object]") -> tuple[int, int, "_socket.socket"]:
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    wire.send(ours, {"method": f"{STEP}.Attach", "parameters": {}, "more": True})
+    answer = session.call("Launch", (0, 1, 2, theirs.fileno()), request=request)
+    theirs.close()
+    return int(str(answer["job"])), int(str(answer["step"])), ours
+
+
+def _ask_for_end(session: Session, job: int, step: int) -> "Mapping[str, object] | None":
+    """The step runner has gone without a word: the service knows, or will."""
+    try:
+        record: Mapping[str, object] = session.call("Wait", job=job, step=step)["record"]  # type: ignore[assignment]
+    except Failed:
+        complain(f"step {job}.{step}: {_UNRECORDED}")
+        return None
+    complain(f"step {job}.{step}: {record['reason']}")
+    return record
+
+
+def _write_trace(session: Session, path: str, job: int, step: int) -> None:
+    """--trace: one JSON object a line, as the flight recorder wrote them."""
+    session.call("Wait", job=job, step=step)
+    lines = session.call("Trace", job=job, step=step)["trace"]
+    try:
+        with open(path, "w", encoding="ascii") as file:
+            for line in lines:  # type: ignore[attr-defined]
+                file.write(wire.lean_json.dumps(line) + "\n")
+    except OSError as error:
+        complain(f"write the trace to {path!r}: {error.strerror}")
+
+
+class Watch:
+    """The step's events and this process's signals, until one of them is the end."""
+
+    def __init__(self, events: "_socket.socket", name: str, node: str, *, verbose: int) -> None:
+        self._events = events
+        self._name = name
+        self._node = node
+        self._verbose = verbose
+        self._inbox = wire.Inbox(16 << 20)
+        self._interrupted = -_QUICK
+        self._record: Mapping[str, object] | None = None
+        self._signals, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for number in FORWARDED:
+            if _signal.getsignal(number) != _signal.SIG_IGN:  # nohup's wish is ours
+                _signal.signal(number, lambda *_: None)
+
+    def until_end(self) -> "Mapping[str, object] | None":
+        """The step's record; None when the step runner went away without one."""
+        poll = select.poll()
+        poll.register(self._events, select.POLLIN)
+        poll.register(self._signals, select.POLLIN)
+        while self._record is None:
+            ready = {fd for fd, _ in poll.poll()}
+            if self._signals in ready:
+                for number in os.read(self._signals, 512):
+                    self._pass_on(number)
+            if self._events.fileno() in ready and not self._read():
+                break
+        return self._record
+
+    def _read(self) -> bool:
+        try:
+            alive = self._inbox.receive(self._events)
+            while (message := self._inbox.next()) is not None:
+                event = message.get("parameters", {}).get("event", {})  # type: ignore[attr-defined]
+                self._tell(event)
+        except (OSError, wire.BrokenWire):
+            return False
+        return alive
+
+    def _tell(self, event: "Mapping[str, object]") -> None:
+        kind = event.get("event")
+        if kind == "message":
+            _print(str(event["text"]))
+        elif kind == "exit" and event["status"]:
+            _print(f"nodectl: error: {self._node}: {_tasks(event['tasks'])}: {_ending(int(str(event['status'])))}")
+        elif kind == "start" and self._verbose:
+            _print(f"nodectl: step {self._name}: tasks running, pids {event['pids']}")
+        elif kind == "end":
+            self._record = event["record"]  # type: ignore[assignment]
+
+    def _pass_on(self, number: int) -> None:
+        if number == _signal.SIGINT:
+            now = time.monotonic()
+            if now - self._interrupted < _QUICK:
+                _print(f"nodectl: forcing termination of step {self._name}")
+                number = _signal.SIGKILL
+            else:
+                _print(f"nodectl: interrupt sent to step {self._name} (one more within 1 sec to end it)")
+            self._interrupted = now
+        if number not in (*FORWARDED, _signal.SIGKILL):
+            return
+        call = {"method": f"{STEP}.Signal", "parameters": {"signal": int(number), "forwarded": True}, "oneway": True}
+        try:
+            wire.send(self._events, call)
+        except OSError:
+            return  # it has ended: its last event is on the way
+
+
+def _print(line: str) -> None:
+    try:
+        os.write(2, line.encode("utf-8", "surrogateescape") + b"\n")
+    except OSError:
+        return  # nobody reads our errors; the step is not to suffer from it
+
+
+def _tasks(ranks: object) -> str:
+    """"task 3", "tasks 0-2,5"."""
+    numbers = sorted(ranks)  # type: ignore[call-overload]
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    text = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    return f"task{'s' if len(numbers) > 1 else ''} {text}"
+
+
+def _ending(status: int) -> str:
+    """srun's words for a wait status."""
+    if os.WIFSIGNALED(status):
+        core = " (core dumped)" if os.WCOREDUMP(status) else ""
+        return f"{_signal.strsignal(os.WTERMSIG(status))}{core}"
+    return f"Exited with exit code {os.WEXITSTATUS(status)}"
+
+

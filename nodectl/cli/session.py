@@ -1,0 +1,105 @@
+"""A command's connection to the node: the service's, or a private node for the length of the command.
+
+Lean: `nodectl run` imports it at every step. The configuration is read only when it is named, or when the service is not where it usually is.
+"""
+
+import os
+import sys
+
+from nodectl import wire
+from nodectl.interface_names import NODE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nodectl.cli.main import Globals
+    from nodectl.config import Config
+
+DEFAULT_SOCKET = "/run/nodectl/nodectl.sock"
+_LARGEST_REPLY = 64 << 20
+_PRIVATE_SECONDS = 20.0
+
+
+class Failed(Exception):
+    """The command cannot do what it was asked to; str() is one line, `status` the exit status, `name` the Varlink error."""
+
+    def __init__(self, reason: str, status: int = 1, name: str = "") -> None:
+        super().__init__(reason)
+        self.status = status
+        self.name = name
+
+
+class Session:
+    """An open connection; `close` ends the private node, if this command started one."""
+
+    __slots__ = ("_inbox", "_private", "_sock", "socket_path")
+
+    def __init__(self, settings: "Globals", *, start_private: bool = True) -> None:
+        self._private: tuple[int, int] | None = None
+        self._inbox = wire.Inbox(_LARGEST_REPLY)
+        self.socket_path = settings.socket or ("" if settings.config else DEFAULT_SOCKET)
+        try:
+            self._sock = wire.connect(self.socket_path or _configured(settings).socket)
+        except OSError as error:
+            if settings.socket:
+                raise Failed(f"no service at {settings.socket}: {error.strerror}") from None
+            self._connect_elsewhere(settings, start_private=start_private)
+
+    def _connect_elsewhere(self, settings: "Globals", *, start_private: bool) -> None:
+        config = _configured(settings)
+        if config.socket != self.socket_path:
+            try:
+                self._sock = wire.connect(config.socket)
+            except OSError:
+                pass
+            else:
+                return
+        if not start_private or os.geteuid() != 0:
+            raise Failed(
+                f"no service at {config.socket}: start it with `systemctl start nodectld`, "
+                "or run this command as root for a private node"
+            )
+        from nodectl.cli import private  # noqa: PLC0415  # only without a service
+
+        self._private, path = private.start(settings.config, config, _PRIVATE_SECONDS)
+        self._sock = wire.connect(path)
+
+    def call(self, method: str, fds: "Sequence[int]" = (), **parameters: object) -> "Mapping[str, object]":
+        """Calls a method of org.nodectl; the reply's parameters. Raises Failed with the service's reason."""
+        try:
+            wire.send(self._sock, {"method": f"{NODE}.{method}", "parameters": parameters}, fds)
+            reply = wire.receive(self._sock, self._inbox)
+        except (OSError, wire.BrokenWire) as error:
+            raise Failed(f"{method}: the connection to the service broke: {error}") from None
+        if reply is None:
+            raise Failed(f"{method}: the service went away before it answered")
+        found: Mapping[str, object] = reply.get("parameters") or {}  # type: ignore[assignment]
+        if "error" in reply:
+            status = found.get("exit_status")
+            reason = found.get("reason") or reply["error"]
+            raise Failed(str(reason), status if isinstance(status, int) else 1, str(reply["error"]))
+        return found
+
+    def close(self) -> None:
+        """Ends the connection and a private node, and waits for it to have cleaned up."""
+        self._sock.close()
+        if self._private is not None:
+            pid, pipe = self._private
+            os.close(pipe)
+            os.waitpid(pid, 0)
+            self._private = None
+
+
+def _configured(settings: "Globals") -> "Config":
+    from nodectl.config import DEFAULT_PATH, ConfigError, load  # noqa: PLC0415  # not paid where the service is in its usual place
+
+    try:
+        return load(settings.config or DEFAULT_PATH, must_exist=settings.config is not None)
+    except ConfigError as error:
+        raise Failed(str(error)) from None
+
+
+def complain(text: str) -> None:
+    """An error line, as srun writes them."""
+    print(f"nodectl: error: {text}", file=sys.stderr)
