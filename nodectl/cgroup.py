@@ -64,13 +64,22 @@ class Memory(Files):
 class Group:
     """One directory of the tree: the `node` that cgroupspy's controllers ask for their path."""
 
-    __slots__ = ("core", "cpuset", "full_path", "memory")
+    __slots__ = ("full_path",)
 
     def __init__(self, path: str) -> None:
         self.full_path = path
-        self.core = Core(self)
-        self.cpuset = Cpuset(self)
-        self.memory = Memory(self)
+
+    @property
+    def core(self) -> Core:
+        return Core(self)
+
+    @property
+    def cpuset(self) -> Cpuset:
+        return Cpuset(self)
+
+    @property
+    def memory(self) -> Memory:
+        return Memory(self)
 
     def child(self, name: str) -> "Group":
         return Group(f"{self.full_path}/{name}")
@@ -103,7 +112,7 @@ class Group:
     def populated(self) -> bool:
         """True while a live process is here or below; zombies do not count. False when the directory is gone."""
         try:
-            return bool(self.core.events["populated"])
+            return b"populated 1" in kernel_file.read(f"{self.full_path}/cgroup.events")
         except FileNotFoundError:
             return False
 

@@ -159,9 +159,9 @@ def _fork(  # noqa: PLR0913  # everything a stepd starts from
 
 def _make_groups(step: str) -> int:
     """job_J, step_S and stepd below the base; a descriptor of the last."""
-    cgroup.Group(os.path.dirname(step)).make()
-    cgroup.Group(step).make()
-    return cgroup.Group(f"{step}/stepd").make().open()
+    for directory in (step.rpartition("/")[0], step, f"{step}/stepd"):
+        cgroup.Group(directory).make()
+    return cgroup.Group(f"{step}/stepd").open()
 
 
 def _become_stepd(  # noqa: PLR0913  # as _fork

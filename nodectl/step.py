@@ -24,7 +24,7 @@ class Step:
         "rlimits", "stack", "stderr", "stdin", "stdout", "step_id", "submitted", "task_epilogs", "task_prologs",
         "time_limit", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
     )  # fmt: skip
-    __slots__ = (*FIELDS, "container_id", "helpers", "task")
+    __slots__ = (*FIELDS, "born_in_place", "container_id", "helpers", "task")
 
     job_id: int
     step_id: int
@@ -63,12 +63,14 @@ class Step:
     submitted: float
     task: "Task | None"  # in a task's own process: which one it is; None in the stepd
     helpers: set[int]  # pids of the stepd's own helpers (pumps): no part of the user's step
+    born_in_place: bool  # the kernel gave birth to the last forked task in its own cgroup: nothing is to be moved
     container_id: int  # 64 bits, set by proctrack_p_create in the stepd; never travels
 
     def __init__(self, **fields: object) -> None:
         for name in self.FIELDS:
             setattr(self, name, fields[name])
         self.container_id = 0
+        self.born_in_place = False
         self.helpers = set()
         self.task = None
 

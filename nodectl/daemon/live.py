@@ -33,8 +33,12 @@ class Files:
         """Writes what the stepd will read. Returns the path."""
         path = f"{self.stem}.json"
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(fd, "w", encoding="ascii") as file:
-            file.write(lean_json.dumps(step.as_json()))
+        try:
+            data = memoryview(lean_json.dumps(step.as_json()).encode("ascii"))
+            while data:
+                data = data[os.write(fd, data) :]
+        finally:
+            os.close(fd)
         return path
 
     def open_trace(self) -> int:

@@ -155,14 +155,14 @@ def _fork_task(run: Run, reaper: Reaper, task: Task, gate: int) -> None:
     try:
         try:
             task.pid = _kernel.fork_into(place) if place >= 0 else run.spawn()
-            if place >= 0:
-                place_in = None  # born there
+            run.step.born_in_place = place >= 0
         except OSError as error:
             if place < 0 or error.errno not in NO_BIRTH:
                 raise
+            run.step.born_in_place = False
             task.pid = run.spawn()
         if task.pid == 0:
-            be_task(Child(run, task, gate, reaper.report, place_in))
+            be_task(Child(run, task, gate, reaper.report, None if run.step.born_in_place else place_in))
     finally:
         if place >= 0:
             os.close(place)
@@ -205,16 +205,12 @@ def finish(run: Run, reaper: Reaper) -> None:
     if step.container_id:
         run.log(run.node.call_proctrack(run.door, "proctrack_p_destroy", (step.container_id,)))
     if run.group is not None:
-        remove_groups(run.group)
+        remove_groups(run.group, run.tasks)
 
 
-def remove_groups(group: cgroup.Group) -> None:
-    """The user's part of the step's cgroups; the stepd's own place goes when the stepd has gone (daemon/sweep.py)."""
+def remove_groups(group: cgroup.Group, tasks: "list[Task]") -> None:
+    """The user's part of the step's cgroups; the stepd's own place goes when the stepd has gone (daemon/live.py)."""
     user = group.child("user")
-    try:
-        names = [entry.name for entry in os.scandir(user.full_path) if entry.is_dir()]
-    except FileNotFoundError:
-        return
-    for name in names:
-        user.child(name).remove()
+    for task in tasks:
+        user.child(f"task_{task.local_id}").remove()
     user.remove()

@@ -46,7 +46,7 @@ def proctrack_p_create(step: Step) -> int:
 
 def proctrack_p_add(step: Step, pid: int) -> int:
     """Tasks are born in the step's cgroup; one that was not is moved."""
-    if proctrack_p_find(pid) != step.container_id:
+    if not step.born_in_place and proctrack_p_find(pid) != step.container_id:
         try:
             _group(step.container_id).add(pid)
         except ProcessLookupError:

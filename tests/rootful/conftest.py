@@ -1,0 +1,32 @@
+"""Fixtures of the rootful ring."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from rootful.node import Node, running
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything below this folder needs root; without it the whole ring is skipped, and says so."""
+    for item in items:
+        if "rootful" in item.path.parts:
+            item.add_marker(pytest.mark.rootful)
+            if os.geteuid() != 0:
+                item.add_marker(pytest.mark.skip(reason="needs root"))
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    """A node of the test's own; the test ends with a check that nothing of its steps is left."""
+    with running() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def shared_node() -> Iterator[Node]:
+    """One node for the tests of a module that change neither its configuration nor its plugins."""
+    with running() as started:
+        yield started

@@ -1,0 +1,270 @@
+"""A real node for a test: a daemon of its own in directories of its own, clients as root or as an ordinary user, and a check that nothing is left.
+
+Everything is real: root, cgroups, plugins in files, sockets. Runs beside any other node of the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from nodectl import cgroup, wire
+from nodectl.recorder import cgroup_of
+
+NOBODY = pwd.getpwnam("nobody")
+OTHER = pwd.getpwnam("daemon")  # a second ordinary account that every Linux has
+BOOT = (
+    "import sys; sys.path[:0] = {path!r}; from nodectl.cli.main import main; sys.exit(main())"
+)
+PATH = [sysconfig.get_paths()["purelib"]]
+
+
+class Node:
+    """One running daemon. `config` are keys of the configuration, `plugstack` the text of plugstack.conf."""
+
+    def __init__(self, **config: object) -> None:
+        # Below /run, because only root may write there: the configuration of root's daemon must be trusted.
+        self.dir = Path(tempfile.mkdtemp(prefix="nodectl-test-", dir="/run"))
+        self.dir.chmod(0o755)
+        self.cgroup_name = self.dir.name
+        self.scratch = self.dir / "scratch"  # where any user may write
+        self.scratch.mkdir()
+        self.scratch.chmod(0o1777)
+        self.plugins = self.dir / "plugins"
+        self.plugins.mkdir()
+        self.config_path = self.dir / "nodectl.toml"
+        self.values: dict[str, object] = {
+            "runtime_dir": str(self.dir / "run"),
+            "state_dir": str(self.dir / "state"),
+            "cgroup_name": self.cgroup_name,
+            "plugstack_config": str(self.dir / "plugstack.conf"),
+            "plugin_dir": [str(self.plugins)],
+            "kill_wait": 1,
+            **config,
+        }
+        self.daemon: subprocess.Popen[bytes] | None = None
+        self.mount = cgroup.find_mount()
+        self.base = f"{self.mount}{cgroup_of().rstrip('/')}/{self.cgroup_name}"
+        self.configure()
+
+    # Setting up.
+
+    def configure(self, **changes: object) -> None:
+        """Writes the configuration; takes effect at the next start of the daemon."""
+        self.values.update(changes)
+        lines = [f"{name} = {json.dumps(value)}" for name, value in self.values.items()]
+        self.config_path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def plugin(self, name: str, text: str, kind: str = "spank") -> Path:
+        """Writes a plugin file: `kind`/`name`.py in the node's own plugin directory. The head is made here."""
+        path = self.plugins / kind / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        plugin_type = "spank" if kind == "spank" else f"{kind}/{name}"
+        head = f'plugin_type = "{plugin_type}"\nplugin_name = "{name}"\nplugin_version = (22, 5, 8)\n'
+        path.write_text(head + text, encoding="utf-8")
+        return path
+
+    def plugstack(self, text: str) -> None:
+        """Writes plugstack.conf; it is read at each launch."""
+        (self.dir / "plugstack.conf").write_text(text, encoding="utf-8")
+
+    # The daemon.
+
+    def start(self) -> Node:
+        """Starts the daemon and waits until it listens."""
+        self.log = (self.dir / "daemon.log").open("ab")
+        self.daemon = subprocess.Popen(
+            self.command("daemon"), stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=self.environment()
+        )
+        wait_until(lambda: self.socket.exists() and self.answers(), "the daemon listens")
+        return self
+
+    def answers(self) -> bool:
+        assert self.daemon is not None
+        if self.daemon.poll() is not None:
+            raise AssertionError(f"the daemon ended with {self.daemon.returncode}: {self.logged()}")
+        return "version" in self.call("Hello")
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Ends the daemon with a signal and waits for its end."""
+        if self.daemon is not None:
+            self.daemon.send_signal(number)
+            self.daemon.wait(30)
+            self.daemon = None
+
+    def restart(self, number: int = signal.SIGTERM) -> None:
+        """Ends the daemon and starts another."""
+        self.stop(number)
+        self.start()
+
+    @property
+    def socket(self) -> Path:
+        return Path(str(self.values["runtime_dir"])) / "nodectl.sock"
+
+    @property
+    def steps(self) -> Path:
+        return Path(str(self.values["runtime_dir"])) / "steps"
+
+    def logged(self) -> str:
+        """What the daemon, the forkserver and stepds wrote on stderr."""
+        return (self.dir / "daemon.log").read_text(encoding="utf-8", errors="replace")
+
+    # Clients.
+
+    def command(self, *words: str) -> list[str]:
+        """The words that run nodectl with this node's configuration."""
+        boot = BOOT.format(path=PATH)
+        return [sys.executable, "-IS", "-c", boot, "--config", str(self.config_path), *words]
+
+    def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        return {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **(extra or {})}
+
+    def nodectl(
+        self,
+        *words: str,
+        user: pwd.struct_passwd | None = None,
+        stdin: str | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        timeout: float = 60,
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a nodectl command to its end, as root or as `user`."""
+        return subprocess.run(
+            self.command(*words),
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            check=False,
+            timeout=timeout,
+            env=self.environment(env),
+            cwd=cwd or str(self.scratch),
+            **_as(user),
+        )
+
+    def run(self, *words: str, **how: object) -> subprocess.CompletedProcess[str]:
+        """`nodectl run ...`."""
+        return self.nodectl("run", *words, **how)  # type: ignore[arg-type]
+
+    def call(self, method: str, **parameters: object) -> Mapping[str, object]:
+        """A call of org.nodectl as root, from this process: the reply's parameters, or the whole error reply."""
+        sock = wire.connect(str(self.socket))
+        try:
+            wire.send(sock, {"method": f"org.nodectl.{method}", "parameters": parameters})
+            reply = wire.receive(sock, wire.Inbox(64 << 20)) or {}
+        finally:
+            sock.close()
+        return reply if "error" in reply else reply["parameters"]  # type: ignore[return-value]
+
+    def popen(
+        self, *words: str, user: pwd.struct_passwd | None = None, **how: object
+    ) -> subprocess.Popen[str]:
+        """Starts `nodectl run ...` and returns at once."""
+        streams: dict[str, object] = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            **how,
+        }
+        return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
+            self.command("run", *words),
+            text=True,
+            env=self.environment(),
+            cwd=str(self.scratch),
+            **streams,
+            **_as(user),
+        )
+
+    def record(self, job: int, step: int = 0) -> dict[str, object]:
+        """The record of a step that has ended, from `nodectl show --json`."""
+        shown = self.nodectl("show", "--json", f"{job}.{step}")
+        assert shown.returncode == 0, shown.stderr
+        found: dict[str, object] = json.loads(shown.stdout)
+        return found
+
+    def last_job(self) -> int:
+        """The number of the job that ended last or is running now."""
+        steps = json.loads(self.nodectl("ps", "--json", "--ended", "1").stdout)["steps"]
+        return max(int(step["job"]) for step in steps)
+
+    def trace(self, job: int, step: int = 0) -> list[dict[str, object]]:
+        """The flight recorder's lines."""
+        shown = self.nodectl("trace", "--json", f"{job}.{step}")
+        assert shown.returncode == 0, shown.stderr
+        return [json.loads(line) for line in shown.stdout.splitlines()]
+
+    # Nothing is left.
+
+    def leftovers(self) -> list[str]:
+        """What is still there of steps: cgroups, processes in them, files, sockets, stepds."""
+        found = [str(path) for path in self.steps.iterdir()] if self.steps.exists() else []
+        for directory, names, _ in os.walk(self.base):
+            found += [f"{directory}/{name}" for name in names]
+        found += [f"process {pid} {name}" for pid, name in self.processes() if name.startswith("stepd")]
+        return found
+
+    def processes(self) -> list[tuple[int, str]]:
+        """Processes whose environment or cgroup names this node, but for the daemon and the forkserver."""
+        found = []
+        for name in filter(str.isdecimal, os.listdir("/proc")):
+            pid = int(name)
+            with contextlib.suppress(OSError):
+                if f"/{self.cgroup_name}/" in cgroup_of(pid):
+                    found.append((pid, Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()))
+        return found
+
+    def assert_clean(self, patience: float = 10) -> None:
+        """Within `patience` seconds nothing of any step is left."""
+        end = time.monotonic() + patience
+        while left := self.leftovers() + [str(process) for process in self.processes()]:
+            assert time.monotonic() < end, f"left behind: {left}; log: {self.logged()[-2000:]}"
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        """Ends the daemon and removes what is there, come what may."""
+        self.stop(signal.SIGTERM)
+        for pid, _ in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for directory, _, _ in os.walk(self.base, topdown=False):
+            wait_until(lambda directory=directory: cgroup.Group(directory).remove(), f"{directory} is empty")
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def running(**config: object) -> Iterator[Node]:
+    """A started node; at the end it must be clean."""
+    node = Node(**config)
+    try:
+        yield node.start()
+        if node.daemon is not None:
+            node.assert_clean()
+    finally:
+        node.close()
+
+
+def wait_until(condition: object, what: str, patience: float = 20) -> None:
+    """Polls a condition; fails with `what` when it does not come true in time."""
+    end = time.monotonic() + patience
+    while not condition():  # type: ignore[operator]
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {patience} s: {what}")
+        time.sleep(0.01)
+
+
+def _as(user: pwd.struct_passwd | None) -> dict[str, object]:
+    if user is None:
+        return {}
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
