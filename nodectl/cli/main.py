@@ -23,6 +23,8 @@ COMMANDS = (
     ("doctor", "check what this machine can and cannot do"),
     ("daemon", "be the service"),
 )
+# A module may not be called like one of the standard library.
+_MODULES = {"signal": "send_signal", "trace": "timeline"}
 
 
 class Globals:
@@ -46,7 +48,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
             print(usage())
             return 0
         if word in ("-V", "--version"):
-            from nodectl import __version__  # noqa: PLC0415  # paid only where asked for
+            from nodectl import __version__  # paid only where asked for
 
             print(f"nodectl {__version__}")
             return 0
@@ -62,7 +64,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         return 2
     command = words.pop(0)
     if command == "run":
-        from nodectl.cli import run  # noqa: PLC0415
+        from nodectl.cli import run
 
         return run.main(settings, words)
     if command not in dict(COMMANDS):
@@ -71,10 +73,10 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 
 def _other(settings: Globals, command: str, words: list[str]) -> int:
-    import argparse  # noqa: PLC0415
-    import importlib  # noqa: PLC0415
+    import argparse
+    import importlib
 
-    module = importlib.import_module(f"nodectl.cli.{command}")
+    module = importlib.import_module(f"nodectl.cli.{_MODULES.get(command, command)}")
     parser = argparse.ArgumentParser(prog=f"nodectl {command}", description=dict(COMMANDS)[command])
     module.add_arguments(parser)
     arguments = parser.parse_args(words)
@@ -87,7 +89,7 @@ def _other(settings: Globals, command: str, words: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        from nodectl.cli.session import Failed  # noqa: PLC0415
+        from nodectl.cli.session import Failed
 
         if not isinstance(error, Failed):
             raise

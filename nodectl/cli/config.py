@@ -1,0 +1,62 @@
+"""`nodectl config`: the configuration as the service would read it, from the file and the defaults.
+
+Reads the file itself, as the user who asks; needs no service. What it prints is a configuration again.
+"""
+
+import argparse
+import json
+
+from nodectl.cli.session import Failed
+from nodectl.cli.table import put
+from nodectl.config import DEFAULT_PATH, KEYS, Config, ConfigError, explain, load, toml
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nodectl config` to its parser."""
+    parser.add_argument(
+        "--explain", action="store_true", help="every key with what it does, what it may be, its default"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.epilog = (
+        "A running service keeps what it read when it was started: `nodectl doctor` tells where the two differ."
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the configuration; 0, or 1 if the file is not valid."""
+    config = configured(arguments.settings.config)
+    if arguments.json:
+        print(json.dumps(explained(config) if arguments.explain else as_json(config), indent=2))
+    elif arguments.explain:
+        put(explain(config).splitlines())
+    else:
+        put(f"{name} = {toml(value)}" for name, value in config)
+    return 0
+
+
+def configured(path: str | None) -> Config:
+    """The configuration at `path`, or in the usual place, where it need not be. Raises Failed."""
+    try:
+        return load(path or DEFAULT_PATH, must_exist=path is not None)
+    except ConfigError as error:
+        raise Failed(str(error)) from None
+
+
+def as_json(config: Config) -> dict[str, object]:
+    """Each key's value."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in config}
+
+
+def explained(config: Config) -> dict[str, object]:
+    """Each key with its value and what the table of keys says about it."""
+    values = as_json(config)
+    return {
+        key.name: {
+            "value": values[key.name],
+            "group": key.group,
+            "help": key.help,
+            "allowed": key.parser.allowed,
+            "default": key.default_text(),
+        }
+        for key in KEYS
+    }

@@ -1,0 +1,164 @@
+"""What a plugin file says of itself, read from its syntax tree: nothing of it is executed.
+
+The checks are those of `nodectl.plugin.load` as far as a look can make them, so that a file without problems here can
+still be refused when it is loaded (what its body does is unknown), but one with problems will be.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from nodectl.hooks import functions
+from nodectl.plugin import PREFIXES, REQUIRED, PluginRefused, compile_plugin
+from nodectl.plugin_api import API_VERSION
+
+_NAMES = ("plugin_type", "plugin_name", "plugin_version")
+_LIFE = {"init": 0, "fini": 0}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One plugin file. What could not be read is empty; `problems` are lines `file:line: reason`."""
+
+    path: str
+    type: str = ""
+    name: str = ""
+    version: tuple[int, ...] = ()
+    about: str = ""
+    hooks: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    problems: tuple[str, ...] = field(default=())
+
+
+def read(path: str, kind: str) -> Facts:
+    """Look at the plugin of this kind ("task", "spank") at `path`; a file that is refused has that as its problem."""
+    try:
+        source = compile_plugin(path)
+        tree = ast.parse(source.text, path)
+    except PluginRefused as refused:
+        return Facts(path, problems=(str(refused),))
+    except (ValueError, RecursionError, MemoryError) as error:
+        return Facts(path, problems=(f"{path}: cannot be parsed: {error}",))
+    values = dict(_assignments(tree))
+    defined = dict(_definitions(tree))
+    known = functions(kind)
+    version = _constant(values.get("plugin_version"))
+    return Facts(
+        path,
+        type=str(_constant(values.get("plugin_type")) or ""),
+        name=str(_constant(values.get("plugin_name")) or ""),
+        version=tuple(number for number in version if isinstance(number, int)) if isinstance(version, tuple) else (),
+        about=(ast.get_docstring(tree) or "").partition("\n")[0].strip(),
+        hooks=tuple(name for name in known if name in defined),
+        options=tuple(_options(values.get("spank_options"))) if kind == "spank" else (),
+        problems=tuple(_problems(path, kind, values, defined)),
+    )
+
+
+def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that run when the file is loaded, those below an `if`, `try` or `with` among them."""
+    for statement in body:
+        yield statement
+        for name in ("body", "orelse", "finalbody"):
+            if isinstance(statement, ast.If | ast.Try | ast.With):
+                yield from _top_level(getattr(statement, name, []))
+
+
+def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    for statement in _top_level(tree.body):
+        if isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, statement.value
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
+            yield statement.target.id, statement.value
+
+
+def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
+    """Names that may stand for functions: defined, assigned or imported."""
+    for statement in _top_level(tree.body):
+        if isinstance(statement, Function):
+            yield statement.name, statement
+        elif isinstance(statement, ast.Assign):
+            yield from ((target.id, statement) for target in statement.targets if isinstance(target, ast.Name))
+        elif isinstance(statement, ast.ImportFrom | ast.Import):
+            yield from ((alias.asname or alias.name, statement) for alias in statement.names)
+
+
+def _constant(value: ast.expr | None) -> object:
+    """A literal's value, None for anything that would have to be computed."""
+    try:
+        return None if value is None else ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _options(value: ast.expr | None) -> Iterator[str]:
+    """The names in a literal list of SpankOption(name, ...)."""
+    for element in value.elts if isinstance(value, ast.List | ast.Tuple) else ():
+        if isinstance(element, ast.Call):
+            first = element.args[0] if element.args else None
+            named = next((keyword.value for keyword in element.keywords if keyword.arg == "name"), first)
+            name = _constant(named)
+            if isinstance(name, str):
+                yield name
+
+
+def _problems(path: str, kind: str, values: Mapping[str, ast.expr], defined: Mapping[str, ast.stmt]) -> Iterator[str]:
+    for name in _NAMES:
+        if name not in defined and name not in values:
+            yield f"{path}: {name} is missing"
+    yield from (f"{path}:{line}: {reason}" for line, reason in _wrong_labels(path, kind, values))
+    yield from (f"{path}:{line}: {reason}" for line, reason in _wrong_functions(kind, defined))
+    absent = [name for name in REQUIRED.get(kind, ()) if name not in defined]
+    if absent:
+        yield f"{path}: {kind} plugin without {', '.join(absent)}"
+    if kind == "spank" and not any(name in functions(kind) for name in defined):
+        yield f"{path}: spank plugin without any slurm_spank function"
+
+
+def _wrong_labels(path: str, kind: str, values: Mapping[str, ast.expr]) -> Iterator[tuple[int, str]]:
+    """What the file calls itself, and the version it was written for."""
+    said = _constant(values.get("plugin_type"))
+    wanted = kind if kind == "spank" else f"{kind}/{path.rpartition('/')[2].removesuffix('.py')}"
+    if isinstance(said, str) and said != wanted and not (kind == "spank" and said.startswith("spank/")):
+        yield values["plugin_type"].lineno, f"plugin_type is {said!r}; {wanted!r} was asked for"
+    version = _constant(values.get("plugin_version"))
+    compared = 2 if kind == "spank" else 3
+    if version is not None and not isinstance(version, tuple):
+        yield (
+            values["plugin_version"].lineno,
+            f"plugin_version is {version!r}; three numbers like {API_VERSION} are needed",
+        )
+    elif isinstance(version, tuple) and version[:compared] != API_VERSION[:compared]:
+        spelt = ".".join(map(str, version))
+        ours = ".".join(map(str, API_VERSION[:compared]))
+        yield values["plugin_version"].lineno, f"written for version {spelt}; this is {ours}"
+
+
+def _wrong_functions(kind: str, defined: Mapping[str, ast.stmt]) -> Iterator[tuple[int, str]]:
+    known = {**_LIFE, **functions(kind)}
+    for name, statement in defined.items():
+        if not isinstance(statement, Function):
+            continue
+        if name in known:
+            if isinstance(statement, ast.AsyncFunctionDef):
+                yield statement.lineno, f"{name} must not be async"
+            # A decorator may return a function of any shape.
+            elif not statement.decorator_list and not _takes(statement.args, known[name]):
+                most = len(statement.args.posonlyargs) + len(statement.args.args)
+                yield statement.lineno, f"{name} takes {most} parameter(s); it is called with {known[name]}"
+            continue
+        owner = next((other for other, prefix in PREFIXES.items() if name.startswith(prefix)), None)
+        if owner == kind:
+            yield statement.lineno, f"{name} is unknown"
+        elif owner is not None:
+            yield statement.lineno, f"{name} belongs into a {owner} plugin; nothing calls it in a {kind} plugin"
+
+
+def _takes(arguments: ast.arguments, count: int) -> bool:
+    most = len(arguments.posonlyargs) + len(arguments.args)
+    least = most - len(arguments.defaults)
+    return least <= count and (count <= most or arguments.vararg is not None)

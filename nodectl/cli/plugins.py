@@ -1,0 +1,180 @@
+"""`nodectl plugins`: which plugins a launch calls, which others are there, and the order of the calls.
+
+Reads the configuration and the files itself: needs neither a service nor root, and executes nothing of any plugin.
+"""
+
+import argparse
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from nodectl.cli import plugin_facts
+from nodectl.cli.config import configured
+from nodectl.cli.plugin_facts import Facts
+from nodectl.cli.session import Failed
+from nodectl.cli.table import printable, put, table
+from nodectl.config import Config
+from nodectl.hooks import ELSEWHERE, HOOKS, LOCAL_HOOKS
+from nodectl.plugin import BUILTIN_DIR, PluginRefused, find
+from nodectl.spank import plugstack
+
+HOOK_HEADER = ("#", "CALL", "KIND", "PROCESS", "IDENTITY", "PER", "FAILURE COSTS")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One plugin. `role` is "configured", "available", or of SPANK plugins "required" or "optional"."""
+
+    kind: str
+    type: str
+    role: str
+    facts: Facts
+    origin: str = ""
+    argv: tuple[str, ...] = ()
+    missing: bool = False
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nodectl plugins` to its parser."""
+    parser.add_argument(
+        "--hooks", action="store_true", help="print the order of a launch instead: every call, where and as whom"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.epilog = "Plugins are read, not run. What is shown is what the next start of the service finds."
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the list; 0, or 1 if a plugin that is asked for cannot be used."""
+    if arguments.hooks:
+        if arguments.json:
+            print(json.dumps(hooks_as_json(), indent=2))
+        else:
+            put(hooks_table())
+        return 0
+    config = configured(arguments.settings.config)
+    try:
+        stack = plugstack.read(config.plugstack_config, config.plugin_dir)
+    except plugstack.PlugstackError as error:
+        raise Failed(str(error)) from None
+    listed = [*node_plugins(config), *spank_plugins(config, stack)]
+    if arguments.json:
+        print(json.dumps({"plugins": [asdict(one) for one in listed], "warnings": stack.warnings}, indent=2))
+    else:
+        put(listing(listed, config.plugstack_config, stack.warnings))
+    return int(any(unusable(one) for one in listed))
+
+
+def unusable(listed: Listed) -> bool:
+    """True for a plugin whose absence or faults stop a step: configured or required."""
+    return listed.role in ("configured", "required") and (listed.missing or bool(listed.facts.problems))
+
+
+def node_plugins(config: Config) -> Iterator[Listed]:
+    """The task and proctrack plugins: the configured ones in calling order, then what else is in the directories."""
+    for kind, wanted in (("task", config.task_plugin), ("proctrack", (config.proctrack_type,))):
+        for plugin_type in wanted:
+            try:
+                path = find(plugin_type, config.plugin_dir)
+            except PluginRefused as refused:
+                facts = Facts(plugin_type, problems=(str(refused),))
+                yield Listed(kind, plugin_type, "configured", facts, missing=True)
+                continue
+            yield Listed(kind, plugin_type, "configured", plugin_facts.read(path, kind))
+        for name, path in _files(config.plugin_dir, kind):
+            if f"{kind}/{name}" not in wanted:
+                yield Listed(kind, f"{kind}/{name}", "available", plugin_facts.read(path, kind))
+
+
+def spank_plugins(config: Config, stack: plugstack.Plugstack) -> Iterator[Listed]:
+    """The SPANK stack in calling order, then what else is in the directories' `spank` folders."""
+    for entry in stack.entries:
+        facts = Facts(entry.path) if entry.missing else plugin_facts.read(entry.path, "spank")
+        role = "required" if entry.required else "optional"
+        yield Listed("spank", "spank", role, facts, entry.origin, entry.argv, entry.missing)
+    stacked = {os.path.realpath(entry.path) for entry in stack.entries}
+    for _, path in _files(config.plugin_dir, "spank"):
+        if os.path.realpath(path) not in stacked:
+            yield Listed("spank", "spank", "available", plugin_facts.read(path, "spank"))
+
+
+def _files(directories: Iterable[str], folder: str) -> Iterator[tuple[str, str]]:
+    """Name and path of every plugin file, once for each name: the first directory wins, as when it is loaded."""
+    found: dict[str, str] = {}
+    for directory in directories:
+        try:
+            names = sorted(os.listdir(os.path.join(directory, folder)))
+        except OSError:
+            continue
+        for name in names:
+            stem, suffix = os.path.splitext(name)
+            if suffix == ".py" and not stem.startswith(("_", ".")):
+                found.setdefault(stem, os.path.join(directory, folder, name))
+    yield from found.items()
+
+
+def listing(listed: Sequence[Listed], plugstack_config: str, warnings: Sequence[str]) -> list[str]:
+    """The list for people."""
+    lines = []
+    for title, kind in (
+        ("task plugins, in calling order", "task"),
+        ("process tracking", "proctrack"),
+        (f"SPANK plugins, {plugstack_config}", "spank"),
+    ):
+        lines += [title + ":"]
+        ours = [one for one in listed if one.kind == kind]
+        for one in ours:
+            lines += [f"  {line}" for line in _described(one)]
+        if not any(one.role != "available" for one in ours):
+            lines.append("  none in use")
+        lines.append("")
+    lines += [f"warning: {printable(warning)}" for warning in warnings]
+    return lines if lines[-1] else lines[:-1]
+
+
+def _described(one: Listed) -> Iterator[str]:
+    facts = one.facts
+    name = one.type if one.kind != "spank" else facts.name or os.path.basename(facts.path)
+    version = ".".join(map(str, facts.version))
+    state = "MISSING" if one.missing else "REFUSED" if facts.problems else ""
+    head = [f"{one.role:10}", name, version, "built in" if facts.path.startswith(f"{BUILTIN_DIR}/") else "", state]
+    yield printable("  ".join(word for word in head if word))
+    if facts.about:
+        yield f"    {printable(facts.about.removeprefix(f'{name}: '))}"
+    if one.origin:
+        arguments = f": {' '.join(one.argv)}" if one.argv else ""
+        yield f"    {printable(one.origin + arguments)}"
+    if not one.missing:
+        yield f"    {printable(facts.path)}"
+        yield f"    hooks: {', '.join(facts.hooks) or 'none'}"
+    if facts.options:
+        yield f"    options: {printable(', '.join(f'--{option}' for option in facts.options))}"
+    for problem in facts.problems:
+        yield f"    problem: {printable(problem)}"
+
+
+def hooks_table() -> list[str]:
+    """The order of a launch, and what plugins may define that no launch calls."""
+    rows = [
+        (place, hook.call, hook.kind, hook.process, hook.identity, hook.per, hook.costs)
+        for place, hook in enumerate(HOOKS, 1)
+    ]
+    lines = table(HOOK_HEADER, rows, right=("#",))
+    lines += ["", "SPANK's local context: in the command's own process, as its user; a failure ends the command:"]
+    lines += [f"  {call}" for call in LOCAL_HOOKS]
+    lines += ["", "Accepted in plugins and not called by a launch:"]
+    for kind, calls in ELSEWHERE.items():
+        lines += [f"  {kind:9}  {call}" for call in calls if call not in LOCAL_HOOKS]
+    return lines
+
+
+def hooks_as_json() -> dict[str, object]:
+    """The same as values; `arity` is the number of a function's parameters, 0 for what is no plugin's."""
+    fields = ("call", "kind", "process", "identity", "per", "arity", "costs")
+    return {
+        "hooks": [
+            {"place": place, **{name: getattr(hook, name) for name in fields}} for place, hook in enumerate(HOOKS, 1)
+        ],
+        "local": list(LOCAL_HOOKS),
+        "elsewhere": {kind: dict(calls) for kind, calls in ELSEWHERE.items()},
+    }

@@ -1,0 +1,91 @@
+"""`nodectl ps`: running steps, and on request those that ended last.
+
+Users see their own steps, root and the admin group everybody's: the service decides.
+"""
+
+import argparse
+import json
+import shlex
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nodectl.cli.session import Session
+from nodectl.cli.table import duration, put, table, terminal_width
+from nodectl.topology import cpus_of, format_cpulist
+
+HEADER = ("STEP", "USER", "NAME", "STATE", "NTASKS", "TIME", "CPUS", "PID", "COMMAND")
+_RIGHT = ("NTASKS", "TIME", "PID")
+_USUAL = 20
+_MOST = 10_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nodectl ps` to its parser."""
+    parser.add_argument(
+        "-a",
+        "--all-ended",
+        "--ended",
+        dest="ended",
+        nargs="?",
+        type=_count,
+        const=_USUAL,
+        default=0,
+        metavar="N",
+        help=f"also the N steps that ended last, newest first ({_USUAL} without a number)",
+    )
+    parser.add_argument("--json", action="store_true", help='print one JSON object, {"steps": [...]}')
+    parser.epilog = (
+        "Users see their own steps; root and members of the admin group see all. TIME is what has passed since the "
+        "step began, PID is its runner's."
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the table; 0."""
+    session = Session(arguments.settings)
+    try:
+        reply: Mapping[str, Any] = session.call("List", **({"ended": arguments.ended} if arguments.ended else {}))
+    finally:
+        session.close()
+    if arguments.json:
+        print(json.dumps({"steps": reply["steps"]}, indent=2))
+        return 0
+    put(listing(reply["steps"], time.time(), terminal_width()))
+    return 0
+
+
+def listing(steps: Iterable[Mapping[str, Any]], now: float, width: int | None = None) -> list[str]:
+    """The table; `now` is seconds since the epoch."""
+    return table(HEADER, [_row(step, now) for step in steps], right=_RIGHT, width=width)
+
+
+def elapsed(step: Mapping[str, Any], now: float) -> float:
+    """Seconds from the step's beginning to its end, or to now; one that was refused has none."""
+    began = step.get("started") or (step["submitted"] if step.get("ended") is None else step["ended"])
+    return float((step.get("ended") or now) - began)
+
+
+def cpu_list(mask: str) -> str:
+    """A mask in hex digits as a CPU list; "-" for none."""
+    return format_cpulist(cpus_of(int(mask or "0", 16))) or "-"
+
+
+def _row(step: Mapping[str, Any], now: float) -> tuple[object, ...]:
+    return (
+        f"{step['job']}.{step['step']}",
+        step["user"],
+        step["name"],
+        step["state"],
+        step["ntasks"],
+        duration(elapsed(step, now)),
+        cpu_list(step["cpus"]),
+        step.get("pid") or "-",
+        shlex.join(step["command"]),
+    )
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {_MOST}")
+    return int(text)

@@ -1,0 +1,92 @@
+"""`nodectl signal`: sends a signal to the tasks of steps.
+
+Not called signal.py: a file of that name beside the other commands would hide the standard module from a script that is
+run from this directory.
+"""
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Iterable
+
+from nodectl.cli.session import Failed, Session
+from nodectl.cli.step_name import step_argument
+
+_HIGHEST = 64
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nodectl signal` to its parser."""
+    parser.add_argument(
+        "-s",
+        "--signal",
+        type=signal_argument,
+        default=signal.SIGTERM.value,
+        metavar="NAME|NUMBER",
+        help="the signal, with or without SIG in front: TERM (the default), SIGUSR1, RTMIN+2, 9",
+    )
+    parser.add_argument(
+        "steps",
+        nargs="+",
+        type=step_argument,
+        metavar="JOB[.STEP]",
+        help="the steps; a job alone means its step 0",
+    )
+    parser.epilog = (
+        "KILL reaches everything a step's tasks have started, other signals the tasks. The exit status is 1 if a step "
+        "could not be signalled; the others are."
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Signal every step; 0, or 1 with a line on stderr for each that failed."""
+    session = Session(arguments.settings)
+
+    def send(job: int, step: int) -> None:
+        session.call("Signal", job=job, step=step, signal=arguments.signal)
+
+    try:
+        return send_all(dict.fromkeys(arguments.steps), send)
+    finally:
+        session.close()
+
+
+def send_all(steps: Iterable[tuple[int, int]], send: Callable[[int, int], None]) -> int:
+    """Call `send` for every step, whatever becomes of the ones before; 1 if any failed."""
+    status = 0
+    for job, step in steps:
+        try:
+            send(job, step)
+        except Failed as failed:
+            print(f"nodectl: error: signal {job}.{step}: {failed}", file=sys.stderr)
+            status = 1
+    return status
+
+
+def signal_of(text: str) -> int:
+    """The number of a signal: `TERM`, `sigterm`, `15`, `RTMIN+2`. ValueError with what is wrong."""
+    if text.isascii() and text.isdecimal() and len(text) < 3:
+        if not 1 <= int(text) <= _HIGHEST:
+            raise ValueError(f"signals are numbered from 1 to {_HIGHEST}")
+        return int(text)
+    name = text.upper()
+    if not name.startswith("SIG"):
+        name = f"SIG{name}"
+    for base, sign in (("SIGRTMIN+", 1), ("SIGRTMAX-", -1)):
+        offset = name.removeprefix(base)
+        if offset != name and offset.isascii() and offset.isdecimal() and len(offset) < 3:
+            number = signal.Signals[base[:-1]].value + sign * int(offset)
+            if signal.SIGRTMIN <= number <= signal.SIGRTMAX:
+                return number
+    try:
+        return signal.Signals[name].value
+    except KeyError:
+        raise ValueError(f"no signal is called {text!r}") from None
+
+
+def signal_argument(text: str) -> int:
+    """As `signal_of`, for argparse."""
+    try:
+        return signal_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

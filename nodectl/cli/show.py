@@ -1,0 +1,123 @@
+"""`nodectl show`: all that is known of one step, running or ended."""
+
+import argparse
+import json
+import os
+import shlex
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nodectl.cli.ps import cpu_list, elapsed
+from nodectl.cli.session import Session
+from nodectl.cli.step_name import step_argument
+from nodectl.cli.table import duration, pairs, put, table
+
+TASK_HEADER = ("TASK", "PID", "STATUS", "CPUS", "USER", "SYSTEM", "MAXRSS")
+_RIGHT = ("TASK", "PID", "USER", "SYSTEM", "MAXRSS")
+_SIGNAL_BASE = 128
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nodectl show` to its parser."""
+    parser.add_argument("step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its step 0")
+    parser.add_argument("--json", action="store_true", help="print the record as one JSON object")
+    parser.epilog = "USER and SYSTEM are seconds of CPU time, MAXRSS the most memory a task's process had resident."
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the record; 0."""
+    job, step = arguments.step
+    session = Session(arguments.settings)
+    try:
+        reply: Mapping[str, Any] = session.call("Show", job=job, step=step)
+    finally:
+        session.close()
+    if arguments.json:
+        print(json.dumps(reply["record"], indent=2))
+    else:
+        put(text_of(reply["record"], time.time()))
+    return 0
+
+
+def text_of(record: Mapping[str, Any], now: float) -> list[str]:
+    """The record as lines; `now` is seconds since the epoch."""
+    lines = pairs(_facts(record, now))
+    tasks = record.get("tasks") or []
+    if tasks:
+        lines += ["", *table(TASK_HEADER, [_task_row(task) for task in tasks], right=_RIGHT)]
+    return lines
+
+
+def status_words(status: int | None) -> str:
+    """A wait status in words: `exit code 0`, `signal 15 (SIGTERM)`, `running` for none."""
+    if status is None:
+        return "running"
+    if os.WIFSIGNALED(status):
+        dumped = ", core dumped" if os.WCOREDUMP(status) else ""
+        return f"signal {_signal_words(os.WTERMSIG(status))}{dumped}"
+    return f"exit code {os.WEXITSTATUS(status)}"
+
+
+def _signal_words(number: int) -> str:
+    try:
+        return f"{number} ({signal.Signals(number).name})"
+    except ValueError:
+        return str(number)
+
+
+def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]]:
+    group = f", gid {record['gid']}" if "gid" in record else ""
+    yield "step", f"{record['job']}.{record['step']}"
+    yield "name", record["name"]
+    yield "user", f"{record['user']} (uid {record['uid']}{group})"
+    yield "node", record["node"]
+    yield "command", shlex.join(record["command"])
+    yield "directory", record["cwd"]
+    yield "state", record["state"]
+    if record.get("reason"):
+        yield "reason", record["reason"]
+    if record.get("exit_status") is not None:
+        yield "exit status", _exit_words(record["exit_status"])
+    for key in ("submitted", "started", "ended"):
+        if record.get(key) is not None:
+            yield key, _moment(record[key])
+    yield "elapsed", duration(elapsed(record, now))
+    yield "tasks", record["ntasks"]
+    yield "CPUs", cpu_list(record["cpus"])
+    if record.get("pid"):
+        yield "runner", f"pid {record['pid']}"
+    if record.get("cgroup"):
+        yield "cgroup", record["cgroup"]
+
+
+def _exit_words(status: int) -> str:
+    return f"{status} (signal {_signal_words(status - _SIGNAL_BASE)})" if status > _SIGNAL_BASE else str(status)
+
+
+def _moment(seconds: float) -> str:
+    """Local time with its offset, to the millisecond."""
+    at = time.localtime(seconds)
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', at)}.{int(seconds * 1000) % 1000:03d} {time.strftime('%z', at)}"
+
+
+def _task_row(task: Mapping[str, Any]) -> tuple[object, ...]:
+    """A running task has neither CPU times nor memory yet."""
+    has_started = task["pid"] > 0
+    return (
+        task["task"],
+        task["pid"] if has_started else "-",
+        status_words(task["status"]) if has_started else "not started",
+        cpu_list(task.get("cpus", "")),
+        f"{task['user_seconds']:.3f} s" if "user_seconds" in task else "-",
+        f"{task['system_seconds']:.3f} s" if "system_seconds" in task else "-",
+        _memory(task["max_rss_kib"]) if "max_rss_kib" in task else "-",
+    )
+
+
+def _memory(kib: int) -> str:
+    for shift, unit in ((20, "GiB"), (10, "MiB")):
+        if kib >> shift:
+            return f"{kib / (1 << shift):.1f} {unit}"
+    return f"{kib} KiB"

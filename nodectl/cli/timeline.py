@@ -1,0 +1,163 @@
+"""`nodectl trace`: the flight recorder of one step as a timeline for people, or its lines as they are.
+
+A line of the timeline is a call: when it began, as whom its process was when it returned, what was called, what came of
+it. Calls stand in the order of their beginnings; a heading stands where the process changes, and below it what changed
+there of its cgroup and CPUs.
+"""
+
+import argparse
+import json
+import os
+import pwd
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from nodectl.cli.ps import cpu_list
+from nodectl.cli.session import Session
+from nodectl.cli.step_name import step_argument
+from nodectl.cli.table import GAP, printable, put
+
+Line = Mapping[str, Any]
+# Select Graphic Rendition, ECMA-48 8.3.117.
+_COLOURS = {"heading": "1", "root": "31", "user": "32", "effective": "33", "failed": "1;31", "faint": "2"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nodectl trace` to its parser."""
+    parser.add_argument("step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its step 0")
+    parser.add_argument(
+        "--json", action="store_true", help="print the lines as they were recorded, one JSON object each"
+    )
+    parser.epilog = (
+        "Times are milliseconds since the first call. An identity is the process's when the call had returned; `as` "
+        "marks one that is only effective, and that root can leave again. On a terminal root is red, users are green; "
+        "NO_COLOR is honoured."
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the timeline; 0."""
+    job, step = arguments.step
+    session = Session(arguments.settings)
+    try:
+        reply: Mapping[str, Any] = session.call("Trace", job=job, step=step)
+    finally:
+        session.close()
+    lines: Sequence[Line] = reply["trace"]
+    if arguments.json:
+        put(json.dumps(line) for line in lines)
+    elif lines:
+        put(timeline(lines, user_name, colour=wants_colour()))
+    else:
+        print(f"nodectl: step {job}.{step} has no trace; see `trace` in the configuration", file=sys.stderr)
+    return 0
+
+
+def wants_colour() -> bool:
+    """True on a terminal that can, unless NO_COLOR (no-color.org) says not to."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def user_name(uid: int) -> str:
+    """The name of a user, `uid N` where there is none."""
+    if uid == 0:
+        return "root"
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return f"uid {uid}"
+
+
+def timeline(lines: Sequence[Line], name_of: Callable[[int], str], *, colour: bool = False) -> list[str]:
+    """The text of a trace of at least one line. `name_of` turns a uid into a name; it is asked once for each."""
+    ordered = sorted(lines, key=lambda line: line["t"])
+    first = ordered[0]["t"]
+    last = max(line["t"] + line["us"] * 1000 for line in ordered)
+    processes = {(line["process"], line["pid"]) for line in ordered}
+    names = {uid: printable(name_of(uid)) for line in ordered for uid in (line["ruid"], line["euid"])}
+    paint = _painter(colour)
+    title = f"{_count(len(ordered), 'call')} in {_count(len(processes), 'process', 'processes')}"
+    return [f"{title}, {(last - first) / 1e6:.3f} ms", *_body(ordered, first, names, paint)]
+
+
+def _body(
+    lines: Sequence[Line], first: int, names: Mapping[int, str], paint: Callable[[str, str], str]
+) -> Iterator[str]:
+    cells = [_cells(line, first, names) for line in lines]
+    widths = [max(len(row[column]) for row in cells) for column in range(5)]
+    seen: dict[int, tuple[str, str]] = {}
+    running: int | None = None
+    for line, row in zip(lines, cells, strict=True):
+        pid = line["pid"]
+        if pid != running:
+            yield ""
+            yield paint("heading", f"== {_whose(line)}, pid {pid} ==")
+            running = pid
+        place = (line["cgroup"], line["affinity"])
+        if seen.get(pid) != place:
+            yield paint("faint", " " * (widths[0] + len(GAP)) + _moved(seen.get(pid), place))
+            seen[pid] = place
+        at, who, call, plugin, spent = (
+            cell.rjust(wide) if column in (0, 4) else cell.ljust(wide)
+            for column, (cell, wide) in enumerate(zip(row, widths, strict=True))
+        )
+        yield GAP.join([at, paint(_kind_of_identity(line), who), call, plugin, spent, _result(line, paint)]).rstrip()
+
+
+def _cells(line: Line, first: int, names: Mapping[int, str]) -> tuple[str, str, str, str, str]:
+    who = names[line["ruid"]]
+    if line["euid"] != line["ruid"]:
+        who += f" as {names[line['euid']]}"
+    # Of what the step's runner does for one task, which one it is; in a task the heading says so.
+    whose = f" [{line['task']}]" if line["task"] is not None and line["process"] != "task" else ""
+    at = f"{(line['t'] - first) / 1e6:.3f}"
+    return at, who, printable(line["call"]) + whose, printable(line["plugin"]) or "-", spent_words(line["us"])
+
+
+def spent_words(microseconds: int) -> str:
+    """A duration in the unit that suits it."""
+    if microseconds < 1000:
+        return f"{microseconds} us"
+    if microseconds < 1_000_000:
+        return f"{microseconds / 1000:.2f} ms"
+    return f"{microseconds / 1e6:.2f} s"
+
+
+def _whose(line: Line) -> str:
+    process = printable(line["process"])
+    return f"{process} {line['task']}" if process == "task" and line["task"] is not None else process
+
+
+def _moved(before: tuple[str, str] | None, now: tuple[str, str]) -> str:
+    """What is new of a process's cgroup and CPUs; both, when it is seen for the first time."""
+    said = []
+    if before is None or before[0] != now[0]:
+        said.append(f"cgroup {printable(now[0]) or 'unknown'}")
+    if before is None or before[1] != now[1]:
+        said.append(f"CPUs {cpu_list(now[1])}")
+    return ", ".join(said) if before is None else f"now {', '.join(said)}"
+
+
+def _kind_of_identity(line: Line) -> str:
+    if line["euid"] != line["ruid"]:
+        return "effective"
+    return "root" if line["ruid"] == 0 else "user"
+
+
+def _result(line: Line, paint: Callable[[str, str], str]) -> str:
+    said = f"rc {line['rc']}" if line["rc"] else ""
+    note = printable(line.get("note", ""))
+    text = f"{said}: {note}" if said and note else said or note
+    return paint("failed", text) if said else text
+
+
+def _painter(colour: bool) -> Callable[[str, str], str]:
+    def paint(what: str, text: str) -> str:
+        return f"\x1b[{_COLOURS[what]}m{text}\x1b[0m" if colour and text else text
+
+    return paint
+
+
+def _count(number: int, noun: str, plural: str = "") -> str:
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

@@ -1,0 +1,398 @@
+"""The commands beside `run`: what they print, made from values; none of this needs a service or root."""
+
+from __future__ import annotations
+
+import json
+import signal
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl import config, hooks
+from nodectl.cli import (
+    check,
+    doctor,
+    machine_checks,
+    main,
+    plugin_facts,
+    plugins,
+    ps,
+    send_signal,
+    show,
+    table,
+    timeline,
+)
+from nodectl.cli.session import Failed
+from nodectl.cli.step_name import step_of
+from nodectl.spank import plugstack
+
+HEAD = 'plugin_type = "spank"\nplugin_name = "mark"\nplugin_version = (22, 5, 8)\n'
+RECORD: Mapping[str, Any] = {
+    "job": 42,
+    "step": 0,
+    "name": "solve",
+    "user": "alice",
+    "uid": 1001,
+    "gid": 100,
+    "node": "n1",
+    "command": ["./solve", "two words"],
+    "cwd": "/home/alice",
+    "ntasks": 2,
+    "cpus": "f0f",
+    "state": "FAILED",
+    "reason": "task 1 was ended by signal 9",
+    "exit_status": 137,
+    "submitted": 1000.0,
+    "started": 1001.5,
+    "ended": 1065.0,
+    "tasks": [
+        {
+            "task": 0,
+            "pid": 70,
+            "status": 0,
+            "cpus": "1",
+            "user_seconds": 1.5,
+            "system_seconds": 0.25,
+            "max_rss_kib": 2048,
+        },
+        {"task": 1, "pid": 71, "status": 9, "cpus": "", "user_seconds": 0, "system_seconds": 0, "max_rss_kib": 900},
+    ],
+}
+RUNNING: Mapping[str, Any] = {
+    **{key: value for key, value in RECORD.items() if key not in ("exit_status", "started", "ended", "gid")},
+    "state": "RUNNING",
+    "reason": "",
+    "pid": 69,
+    "cgroup": "/nodectl/job_42/step_0",
+    "tasks": [{"task": 0, "pid": 70, "status": None}, {"task": 1, "pid": -1, "status": None}],
+}
+
+
+def line(t: int, call: str, process: str, pid: int, **others: Any) -> dict[str, Any]:
+    made = {"t": t * 1000, "call": call, "process": process, "pid": pid, "kind": "step", "plugin": "", "task": None}
+    made |= {"ruid": 0, "euid": 0, "cgroup": "/a/stepd", "affinity": "3", "rc": 0, "us": 5}
+    return made | others
+
+
+TRACE: Sequence[Mapping[str, Any]] = (
+    line(1000, "task_p_slurmd_launch_request", "daemon", 10, plugin="task/affinity", cgroup="/"),
+    line(3000, "slurm_spank_user_init", "stepd", 20, plugin="mark", euid=1001, us=2500),
+    line(6000, "task_p_pre_launch_priv", "task", 30, plugin="task/affinity", task=0, cgroup="/a/task_0"),
+    line(6100, "become_user", "task", 30, task=0, ruid=1001, euid=1001, cgroup="/a/task_0", affinity="1"),
+    # Written when it was over, after what the child it made had begun.
+    line(5000, "fork", "stepd", 20, task=0, us=1_100),
+    line(7000, "slurm_spank_task_post_fork", "stepd", 20, plugin="mark", task=0, rc=-1, note="no\x1b[31m"),
+)
+
+
+def drawn(*, colour: bool = False) -> list[str]:
+    return timeline.timeline(TRACE, lambda uid: {0: "root"}.get(uid, f"user{uid}"), colour=colour)
+
+
+def write(tmp_path: Path, text: str, name: str = "spank/mark.py") -> str:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize(("text", "step"), [("42.3", (42, 3)), ("42", (42, 0)), ("4294967295.0", (4294967295, 0))])
+def test_step_is_read(text: str, step: tuple[int, int]) -> None:
+    assert step_of(text) == step
+
+
+@pytest.mark.parametrize(
+    "text", ["", ".", "1.", ".1", "0", "0.1", "-1", "1.2.3", "x", "1.x", " 1", "٤٢", "4294967296", "9" * 5000]
+)
+def test_what_is_no_step_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no step|numbered"):
+        step_of(text)
+
+
+def test_table_columns_stand_below_their_header() -> None:
+    assert table.table(("A", "LONG", "Z"), [("wide", 1, "x"), ("y", 22, "")], right=("LONG",)) == [
+        "A     LONG  Z",
+        "wide     1  x",
+        "y       22",
+    ]
+
+
+def test_table_is_cut_only_to_a_width() -> None:
+    assert table.table(("A", "B"), [("1234", "5678")], width=8) == ["A     B", "1234  5+"]
+    assert table.table(("A", "B"), [("1234", "5678")], width=10)[1] == "1234  5678"
+    assert table.table(("A",), []) == ["A"]
+
+
+def test_text_of_others_cannot_move_the_cursor() -> None:
+    assert table.printable("a\x1b[2J\nb\udcff") == "a\\x1b[2J\\nb\\udcff"
+    assert table.table(("A",), [("\r",)])[1] == "\\r"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "00:00:00"), (59.9, "00:00:59"), (3661, "01:01:01"), (90_061, "1-01:01:01")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert table.duration(seconds) == text
+
+
+def test_ps_shows_running_and_ended_steps() -> None:
+    header, running, ended = ps.listing([RUNNING, RECORD], now=1060.0)
+    assert header.split() == list(ps.HEADER)
+    assert running.split()[:8] == ["42.0", "alice", "solve", "RUNNING", "2", "00:01:00", "0-3,8-11", "69"]
+    assert ended.split()[3:8] == ["FAILED", "2", "00:01:03", "0-3,8-11", "-"]
+    assert ended.endswith("./solve 'two words'")
+
+
+def test_step_that_never_started_took_no_time() -> None:
+    assert ps.elapsed({**RECORD, "started": None}, now=5000.0) == 0
+
+
+def test_show_says_how_each_task_ended() -> None:
+    text = show.text_of(RECORD, now=2000.0)
+    assert "exit status:  137 (signal 9 (SIGKILL))" in text
+    assert "user:         alice (uid 1001, gid 100)" in text
+    assert [row.split() for row in text[-2:]] == [
+        ["0", "70", "exit", "code", "0", "0", "1.500", "s", "0.250", "s", "2.0", "MiB"],
+        ["1", "71", "signal", "9", "(SIGKILL)", "-", "0.000", "s", "0.000", "s", "900", "KiB"],
+    ]
+
+
+def test_show_of_a_running_step_has_no_end() -> None:
+    text = show.text_of(RUNNING, now=1060.0)
+    assert not [row for row in text if row.startswith(("ended", "exit status", "reason"))]
+    assert text[-2].split()[:3] == ["0", "70", "running"]
+    assert text[-1].split()[:4] == ["1", "-", "not", "started"]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("TERM", 15),
+        ("sigkill", 9),
+        ("9", 9),
+        ("64", 64),
+        ("RTMIN", signal.SIGRTMIN),
+        ("SIGRTMIN+2", signal.SIGRTMIN + 2),
+        ("rtmax-1", signal.SIGRTMAX - 1),
+    ],
+)
+def test_signals_are_read_by_name_and_number(text: str, number: int) -> None:
+    assert send_signal.signal_of(text) == number
+
+
+@pytest.mark.parametrize("text", ["0", "65", "", "SIG", "FOO", "SIGSIGTERM", "RTMIN+99", "-9", "SIG_IGN", "RTMIN+-1"])
+def test_what_is_no_signal_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="signal"):
+        send_signal.signal_of(text)
+
+
+def test_steps_after_one_that_failed_are_signalled(capsys: pytest.CaptureFixture[str]) -> None:
+    reached = []
+
+    def send(job: int, step: int) -> None:
+        if job == 1:
+            raise Failed("has ended")
+        reached.append((job, step))
+
+    assert send_signal.send_all([(1, 0), (2, 3)], send) == 1
+    assert reached == [(2, 3)]
+    assert capsys.readouterr().err == "nodectl: error: signal 1.0: has ended\n"
+    assert send_signal.send_all([(2, 3)], send) == 0
+
+
+def test_timeline_is_in_order_of_time_with_a_heading_for_each_change_of_process() -> None:
+    text = drawn()
+    assert text[0] == "6 calls in 3 processes, 6.005 ms"
+    assert [row for row in text if row.startswith("==")] == [
+        "== daemon, pid 10 ==",
+        "== stepd, pid 20 ==",
+        "== task 0, pid 30 ==",
+        "== stepd, pid 20 ==",
+    ]
+    assert [row.split()[0] for row in text if row[:1].isdigit()][1:] == [
+        "0.000",
+        "2.000",
+        "4.000",
+        "5.000",
+        "5.100",
+        "6.000",
+    ]
+
+
+def test_timeline_shows_identity_cgroup_and_cpus_where_they_change() -> None:
+    text = [" ".join(row.split()) for row in drawn()]
+    assert "2.000 root as user1001 slurm_spank_user_init mark 2.50 ms" in text
+    assert "5.100 user1001 become_user - 5 us" in text
+    assert "cgroup /a/task_0, CPUs 0-1" in text
+    assert "now CPUs 0" in text
+    assert text.count("cgroup /a/stepd, CPUs 0-1") == 1
+    assert "4.000 root fork [0] - 1.10 ms" in text
+
+
+def test_timeline_shows_failures_and_no_control_characters() -> None:
+    assert drawn()[-1].endswith("5 us  rc -1: no\\x1b[31m")
+    assert not [row for row in drawn() if not row.isprintable()]
+
+
+def test_timeline_in_colour_has_the_same_text() -> None:
+    bare = "\n".join(drawn(colour=True))
+    for code in (*timeline._COLOURS.values(), "0"):
+        bare = bare.replace(f"\x1b[{code}m", "")
+    assert [row.rstrip() for row in bare.split("\n")] == drawn()
+
+
+def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert timeline.wants_colour()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not timeline.wants_colour()
+
+
+def test_hooks_are_listed_in_the_order_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["plugins", "--hooks"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[1] for row in rows[1 : len(hooks.HOOKS) + 1]] == [hook.call for hook in hooks.HOOKS]
+    assert any("task_p_add_pid" in row for row in rows[len(hooks.HOOKS) :])
+    assert main.main(["plugins", "--hooks", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["place"] for row in found["hooks"]] == list(range(1, len(hooks.HOOKS) + 1))
+    assert found["elsewhere"] == hooks.ELSEWHERE
+
+
+def test_config_prints_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, "kill_wait = 7\n", "nodectl.toml")
+    for options in ([], ["--explain"]):
+        assert main.main(["--config", path, "config", *options]) == 0
+        values = tomllib.loads(capsys.readouterr().out)
+        assert values["kill_wait"] == 7
+        assert config.build(values) == config.load(path, must_exist=True)
+    assert main.main(["--config", path, "config", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kill_wait"] == 7
+    assert main.main(["--config", path, "config", "--json", "--explain"]) == 0
+    assert json.loads(capsys.readouterr().out)["kill_wait"]["default"] == "30"
+
+
+def test_config_that_is_not_valid_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, "kill_wait = -1\n", "nodectl.toml")
+    assert main.main(["--config", path, "config"]) == 1
+    assert capsys.readouterr().err.startswith(f"nodectl: error: {path}: kill_wait: is -1")
+
+
+def test_plugins_are_described_without_being_executed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trap = tmp_path / "executed"
+    body = f"open({str(trap)!r}, 'w')\ndef slurm_spank_init(sp, ac, av): pass\nspank_options = [SpankOption('mark')]\n"
+    write(tmp_path, f'"""mark: leaves a mark.\n\nMore."""\n{HEAD}{body}')
+    stack = write(tmp_path, "required mark a=1\noptional absent\nnonsense\n", "plugstack.conf")
+    path = write(tmp_path, f'plugin_dir = "{tmp_path}"\nplugstack_config = "{stack}"\n', "nodectl.toml")
+    assert main.main(["--config", path, "plugins"]) == 0
+    text = capsys.readouterr().out
+    assert "required    mark  22.5.8\n      leaves a mark.\n" in text
+    assert f"{stack}:1: a=1" in text
+    assert "hooks: slurm_spank_init\n      options: --mark" in text
+    assert "optional    absent  MISSING" in text
+    assert "available   renice" in text
+    assert f"warning: {stack}:3: line begins with 'nonsense'" in text
+    assert main.main(["--config", path, "plugins", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plugins"]
+    assert not trap.exists()
+
+
+def test_missing_configured_plugin_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, 'task_plugin = "task/absent"\n', "nodectl.toml")
+    assert main.main(["--config", path, "plugins"]) == 1
+    assert "configured  task/absent  MISSING" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("def slurm_spank_inti(*a): pass\ndef slurm_spank_exit(*a): pass\n", "4: slurm_spank_inti is unknown"),
+        ("def slurm_spank_exit(sp): pass\n", "4: slurm_spank_exit takes 1 parameter(s); it is called with 3"),
+        ("async def slurm_spank_exit(sp, ac, av): pass\n", "4: slurm_spank_exit must not be async"),
+        (
+            "def task_p_pre_launch(step): pass\ndef slurm_spank_exit(*a): pass\n",
+            "4: task_p_pre_launch belongs into a task",
+        ),
+        ("plugin_version = '22'\ndef slurm_spank_exit(*a): pass\n", "4: plugin_version is '22'"),
+        ("x = 1\n", " spank plugin without any slurm_spank function"),
+        ("def (\n", "4: syntax error"),
+        (
+            "plugin_version = (21, 8, 0)\ndef slurm_spank_exit(*a): pass\n",
+            "4: written for version 21.8.0; this is 22.5",
+        ),
+        ("plugin_type = 'task/x'\ndef slurm_spank_exit(*a): pass\n", "4: plugin_type is 'task/x'"),
+    ],
+)
+def test_problems_of_a_plugin_are_found_by_looking(tmp_path: Path, text: str, problem: str) -> None:
+    path = write(tmp_path, HEAD + text)
+    found = plugin_facts.read(path, "spank").problems
+    assert len(found) == 1
+    assert found[0].startswith(f"{path}:{problem}")
+
+
+def test_built_in_plugins_have_no_problems() -> None:
+    listed = [
+        *plugins.node_plugins(config.build({})),
+        *plugins.spank_plugins(config.build({}), plugstack.Plugstack((), ())),
+    ]
+    assert len(listed) > 5
+    assert not [problem for one in listed for problem in one.facts.problems]
+    assert all(one.facts.about for one in listed)
+
+
+@pytest.mark.parametrize(
+    ("release", "levels"),
+    [("6.1.0-9-amd64", ["ok"]), ("5.14", ["ok"]), ("5.10.0", ["fail", "warn"]), ("4.19+", ["warn", "fail", "warn"])],
+)
+def test_kernels_are_judged_by_what_they_lack(release: str, levels: list[str]) -> None:
+    assert [found.level for found in machine_checks.kernel(release)] == levels
+
+
+def test_controllers_that_v1_holds_are_named() -> None:
+    mounts = ["cgroup /c/cpu cgroup rw,cpu 0 0", "cgroup2 /c/unified cgroup2 rw 0 0", "cgroup /c/b cgroup rw,blkio 0 0"]
+    found = list(machine_checks.controllers(["cpuset", "memory", "pids"], machine_checks.v1_controllers(mounts)))
+    assert found[0].detail == "cpuset memory pids"
+    assert [one.detail.partition(",")[0] for one in found[1:]] == [
+        "cpu belongs to cgroup v1",
+        "io belongs to cgroup v1",
+    ]
+    assert not machine_checks.v1_controllers(mounts[1:2])
+
+
+def test_capabilities_that_root_lacks_are_named() -> None:
+    everything = (1 << 41) - 1
+    assert [one.level for one in machine_checks.capabilities(everything, 0)] == ["ok"]
+    (found,) = machine_checks.capabilities(everything & ~(1 << 24), 0)
+    assert "CAP_SYS_RESOURCE is missing: oom_score_adj cannot be lowered" in found.detail
+    assert "fail" in {one.level for one in machine_checks.capabilities(0, 0)}
+    assert not list(machine_checks.capabilities(0, 1001))
+
+
+def test_report_has_a_line_for_each_finding_and_their_number() -> None:
+    found = [check.Check("ok", "root", "yes"), check.Check("warn", "kernel", "old", "use a new one")]
+    assert doctor.report(found) == [
+        "ok    root    yes",
+        "warn  kernel  old -> use a new one",
+        "",
+        "1 ok, 1 warn, 0 fail",
+    ]
+
+
+def test_doctor_fails_for_a_required_plugin_that_is_missing(tmp_path: Path) -> None:
+    stack = write(tmp_path, "required absent\noptional gone\n", "plugstack.conf")
+    found = list(doctor.plugin_checks(config.build({"plugstack_config": stack})))
+    assert [(one.level, one.what) for one in found] == [("ok", "plugins"), ("fail", "plugins"), ("warn", "plugins")]
+    assert str(found[1]).startswith(f"{stack}:1: required plugin absent is missing")
+
+
+@pytest.mark.parametrize("command", [name for name, _ in main.COMMANDS if name != "run"])
+def test_every_command_has_a_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main([command, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: nodectl {command}" in capsys.readouterr().out
