@@ -135,7 +135,5 @@ NAME = Parser("letters, digits, '-', '_' and '.', no '.' in front", _name)
 SWITCH = Parser("true or false", _switch)
 SECONDS = number(0, 1_000_000, "seconds")
 PLUGIN_DIRS = Parser("absolute paths, as a list or with ':' between them", _plugin_dirs)
-TASK_PLUGINS = Parser(
-    "types that begin with 'task/', each once, as a list or with ',' between them", _task_plugins
-)
+TASK_PLUGINS = Parser("types that begin with 'task/', each once, as a list or with ',' between them", _task_plugins)
 PROCTRACK = Parser("one type that begins with 'proctrack/'", _proctrack)

@@ -257,7 +257,4 @@ def report_line(
         # The blank after MAP is Slurm's: scripts cut these lines by columns.
         kind, action = ("MAP " if bind.unit is Unit.MAP else "MASK"), " set"
     result = " FAILED" if failed else ""
-    return (
-        f"cpu-bind={kind} - {node}, task {task:2d} {local:2d} [{pid}]: "
-        f"mask {mask or inherited:#x}{action}{result}"
-    )
+    return f"cpu-bind={kind} - {node}, task {task:2d} {local:2d} [{pid}]: mask {mask or inherited:#x}{action}{result}"

@@ -79,7 +79,7 @@ class Door:
         self._timeout = timeout
         self._single = single_threaded
 
-    def call(  # noqa: PLR0913  # the five facts of a trace line and what to call
+    def call(  # the five facts of a trace line and what to call
         self,
         hook: "Hook",
         plugin: str,
@@ -97,7 +97,7 @@ class Door:
             outcome = self._guarded(function, arguments)
         except Overrun as overrun:
             outcome = Outcome(FAILED, str(overrun))
-        if self._single and outcome and os.stat("/proc/self/task").st_nlink > 3:  # noqa: PLR2004  # 2 + one thread
+        if self._single and outcome and os.stat("/proc/self/task").st_nlink > 3:  # 2 + one thread
             outcome = Outcome(FAILED, "left a thread running; nothing can be forked safely after it")
         self._recorder.write(hook, started, plugin=plugin, task=task, rc=outcome.rc, note=outcome.why)
         if outcome.why:
@@ -125,7 +125,7 @@ class Door:
             raise
         except PluginError as error:
             return Outcome(FAILED, str(error), error.code)
-        except BaseException as error:  # noqa: BLE001  # the door: nothing a plugin throws passes
+        except BaseException as error:  # the door: nothing a plugin throws passes
             if os.getpid() != pid:
                 os._exit(1)  # a child the plugin forked ran out of its hook: it must not live on as a second stepd
             return Outcome(FAILED, _describe(error))
@@ -139,7 +139,7 @@ class Door:
 
 
 def _describe(error: BaseException) -> str:
-    """"ValueError: no such thing (at line 12)": the innermost line of the plugin's own file, where there is one."""
+    """ "ValueError: no such thing (at line 12)": the innermost line of the plugin's own file, where there is one."""
     text = " ".join(str(error).split())[:300]
     line = 0
     trail = error.__traceback__

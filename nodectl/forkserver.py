@@ -75,7 +75,9 @@ class Sources:
 def main(arguments: "Mapping[str, object]") -> None:
     """Serves the channel until the daemon is gone. `arguments`: task_plugin, proctrack_type, plugin_dir, from the configuration."""
     prctl.set_name("nodectl-fork")
-    _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # nobody waits for stepds: the daemon hears of their ends elsewhere
+    _signal.signal(
+        _signal.SIGCHLD, _signal.SIG_IGN
+    )  # nobody waits for stepds: the daemon hears of their ends elsewhere
     for number in stepd.IGNORED:
         _signal.signal(number, _signal.SIG_IGN)
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, CHANNEL)
@@ -98,9 +100,7 @@ def main(arguments: "Mapping[str, object]") -> None:
     sources = Sources()
     mount = cgroup.find_mount()
     while True:
-        data, ancillary, _, _ = channel.recvmsg(
-            MAX_MESSAGE, _socket.CMSG_SPACE(16 * _INT), _socket.MSG_CMSG_CLOEXEC
-        )
+        data, ancillary, _, _ = channel.recvmsg(MAX_MESSAGE, _socket.CMSG_SPACE(16 * _INT), _socket.MSG_CMSG_CLOEXEC)
         if not data:
             return
         fds = [
@@ -120,7 +120,7 @@ def _answer(channel: "_socket.socket", message: "Mapping[str, object]") -> None:
     channel.send(lean_json.dumps(message).encode("ascii"), _socket.MSG_NOSIGNAL)
 
 
-def _fork(  # noqa: PLR0913  # everything a stepd starts from
+def _fork(  # everything a stepd starts from
     channel: "_socket.socket",
     request: "Mapping[str, object]",
     fds: "list[int]",
@@ -164,7 +164,7 @@ def _make_groups(step: str) -> int:
     return cgroup.Group(f"{step}/stepd").open()
 
 
-def _become_stepd(  # noqa: PLR0913  # as _fork
+def _become_stepd(  # as _fork
     spec: str, fds: "list[int]", node: "NodePlugins", mount: str, sources: Sources, *, traced: bool
 ) -> "NoReturn":
     lock, board, link = fds[:_FIXED]  # the trace file, whose lock says that this stepd lives

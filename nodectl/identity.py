@@ -65,8 +65,9 @@ def _prove(who: Identity) -> None:
     if who.uid == 0:
         return
     if any(_kernel.capabilities()):
-        raise StillPrivileged("capabilities are left: effective {:#x}, permitted {:#x}, inheritable {:#x}".format(
-            *_kernel.capabilities()))
+        raise StillPrivileged(
+            "capabilities are left: effective {:#x}, permitted {:#x}, inheritable {:#x}".format(*_kernel.capabilities())
+        )
     for regain in (os.setuid, os.setgid):
         if regain is os.setgid and 0 in who.gids:
             continue  # group 0 is the user's own: going back to it proves nothing

@@ -41,10 +41,14 @@ class Call:
     def __init__(self, message: "Mapping[str, object]", peer: "Peer", fds: "list[int]") -> None:
         for name in message:
             if name not in ("method", "parameters", "more", "oneway", "upgrade"):
-                raise Refused(f"{STANDARD}.InvalidParameter", f"no such member of a call: {name[:64]}", parameter=name[:64])
+                raise Refused(
+                    f"{STANDARD}.InvalidParameter", f"no such member of a call: {name[:64]}", parameter=name[:64]
+                )
         method = message.get("method")
         if not isinstance(method, str) or "." not in method:
-            raise Refused(f"{STANDARD}.InvalidParameter", "a call names its method as interface.Method", parameter="method")
+            raise Refused(
+                f"{STANDARD}.InvalidParameter", "a call names its method as interface.Method", parameter="method"
+            )
         self.method = method
         self.parameters = message.get("parameters") or {}
         self.more = message.get("more") is True

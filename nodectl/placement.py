@@ -106,10 +106,7 @@ def _listed(topology: Topology, available: int, request: Request) -> Placement:
         if outside:
             cpu = (outside & -outside).bit_length() - 1
             where = "not on this machine" if not topology.online >> cpu & 1 else "not allocated"
-            raise NoFit(
-                f"{word}: CPU {cpu} is {where}; "
-                f"allocated CPUs are: {format_mask(available, topology.width)}"
-            )
+            raise NoFit(f"{word}: CPU {cpu} is {where}; allocated CPUs are: {format_mask(available, topology.width)}")
     masks = tuple(wanted[task % len(wanted)] for task in range(request.ntasks))
     return Placement(masks, asked.unit, f"bound by the list of {asked.unit.value}, as asked")
 
@@ -192,9 +189,7 @@ class _Cursor:
         return None
 
 
-def _deal(
-    topology: Topology, available: int, ntasks: int, size: int, *, skip_core: bool
-) -> tuple[int, ...]:
+def _deal(topology: Topology, available: int, ntasks: int, size: int, *, skip_core: bool) -> tuple[int, ...]:
     """Deal tasks of `size` CPUs over the sockets in turn; `size` is at most what is available.
 
     A task fills up in its socket and overflows into the next. When every socket is used up, all

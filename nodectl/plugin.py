@@ -36,8 +36,7 @@ PREFIXES = {
 
 REQUIRED = {
     "proctrack": tuple(
-        "proctrack_p_" + name
-        for name in ("create", "add", "signal", "destroy", "wait", "get_pids", "has_pid", "find")
+        "proctrack_p_" + name for name in ("create", "add", "signal", "destroy", "wait", "get_pids", "has_pid", "find")
     ),
 }
 """Functions that have no harmless stub: without them a step could not be followed or killed."""
@@ -237,9 +236,7 @@ def _check_functions(
     return found
 
 
-def _check_parameters(
-    source: Source, function: types.FunctionType, name: str, parameters: int
-) -> None:
+def _check_parameters(source: Source, function: types.FunctionType, name: str, parameters: int) -> None:
     code = function.__code__
     line = _line_of_function(source, function)
     if code.co_flags & _NO_PLAIN_CALL:
@@ -257,9 +254,7 @@ def _check_parameters(
         raise PluginRefused(source.path, line, reason)
 
 
-def _check_unknown(
-    source: Source, value: object, name: str, kind: str, hooks: Mapping[str, int]
-) -> None:
+def _check_unknown(source: Source, value: object, name: str, kind: str, hooks: Mapping[str, int]) -> None:
     """Refuse a callable that is no hook of this kind and looks as if it was meant to be one."""
     for other, prefix in PREFIXES.items():
         if not name.startswith(prefix):
@@ -277,9 +272,7 @@ def _check_unknown(
             raise PluginRefused(source.path, _line_of_function(source, value), reason)
 
 
-def _check_complete(
-    source: Source, module: types.ModuleType, kind: str, found: dict[str, types.FunctionType]
-) -> None:
+def _check_complete(source: Source, module: types.ModuleType, kind: str, found: dict[str, types.FunctionType]) -> None:
     absent = [name for name in REQUIRED.get(kind, ()) if name not in found]
     if absent:
         raise PluginRefused(source.path, None, f"{kind} plugin without {', '.join(absent)}")

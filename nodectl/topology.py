@@ -142,9 +142,7 @@ def format_cpulist(cpus: Iterable[int]) -> str:
     return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs)
 
 
-def read(
-    root: str = "/", allowed: Collection[int] | None = None, *, every_cache: bool = False
-) -> Topology:
+def read(root: str = "/", allowed: Collection[int] | None = None, *, every_cache: bool = False) -> Topology:
     """Read the machine whose sysfs and proc are under `root`.
 
     `allowed`: the machine CPUs the caller may use (its affinity or cpuset), None for all that are
@@ -263,9 +261,7 @@ def _known_cpus(directory: str, allowed: Collection[int] | None) -> tuple[int, i
     return online, online | (_list_mask(present) if present else 0)
 
 
-def _groups(
-    directory: str, cpus: int, lists: Iterable[str], identity: str, *, alone: bool
-) -> list[int]:
+def _groups(directory: str, cpus: int, lists: Iterable[str], identity: str, *, alone: bool) -> list[int]:
     """Cut `cpus` into the groups that the kernel's lists name, lowest CPU first.
 
     One list is read for a group, not for a CPU. Without lists, CPUs with equal `identity` files
@@ -295,9 +291,7 @@ def _read_sockets(directory: str, online: int) -> tuple[Socket, ...]:
     packages = _groups(directory, online, _PACKAGE_LISTS, "physical_package_id", alone=False)
     for number, package_mask in enumerate(packages):
         masks = _groups(directory, package_mask, _CORE_LISTS, "core_id", alone=True)
-        cores = tuple(
-            Core(first_core + index, cpus_of(mask), mask) for index, mask in enumerate(masks)
-        )
+        cores = tuple(Core(first_core + index, cpus_of(mask), mask) for index, mask in enumerate(masks))
         first_core += len(cores)
         package = _file(f"{directory}/cpu{_lowest(package_mask)}/topology/physical_package_id")
         sockets.append(Socket(number, _integer(package, -1), package_mask, cores))
@@ -357,9 +351,7 @@ def _cache_order(cache: Cache) -> tuple[int, str, int]:
     return (-cache.level, cache.kind, _lowest(cache.mask))
 
 
-def _read_shared_caches(
-    directory: str, sockets: Iterable[Socket], online: int
-) -> tuple[Cache, ...]:
+def _read_shared_caches(directory: str, sockets: Iterable[Socket], online: int) -> tuple[Cache, ...]:
     """Read the caches of level 3 and above: one listing a socket, four files a cache.
 
     The first CPU of a socket tells which indices these are: usually the last one, and the same

@@ -11,7 +11,9 @@ from nodectl.daemon.sweep import remove_dead_private_nodes
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """No options of its own: everything is in the configuration."""
-    parser.epilog = "Run by systemd as nodectld.service; in the foreground when run by hand. SIGHUP reloads, SIGTERM ends it."
+    parser.epilog = (
+        "Run by systemd as nodectld.service; in the foreground when run by hand. SIGHUP reloads, SIGTERM ends it."
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -58,7 +58,7 @@ class LocalStack:
                         option.arginfo or "",
                         option.usage,
                         self._taker(stacked, option),
-                        has_arg=option.has_arg if 0 <= option.has_arg <= 2 else ARGUMENT,  # noqa: PLR2004
+                        has_arg=option.has_arg if 0 <= option.has_arg <= 2 else ARGUMENT,
                     ),
                 )
         return list(found.values())
@@ -78,17 +78,19 @@ class LocalStack:
     def before_launch(self, request: "Mapping[str, object]", reserved: "Mapping[str, object]") -> None:
         """local_user_init, with the job that is about to be launched."""
         blank: dict[str, object] = dict.fromkeys(Step.FIELDS)
-        self._stack.handle.step = Step(**{
-            **blank,
-            **{name: value for name, value in request.items() if name in Step.FIELDS},
-            "job_id": reserved["job"],
-            "step_id": reserved["step"],
-            "uid": os.getuid(),
-            "gid": os.getgid(),
-            "gids": os.getgroups(),
-            "allocation": 0,
-            "cpu_masks": [],
-        })
+        self._stack.handle.step = Step(
+            **{
+                **blank,
+                **{name: value for name, value in request.items() if name in Step.FIELDS},
+                "job_id": reserved["job"],
+                "step_id": reserved["step"],
+                "uid": os.getuid(),
+                "gid": os.getgid(),
+                "gids": os.getgroups(),
+                "allocation": 0,
+                "cpu_masks": [],
+            }
+        )
         self._call("slurm_spank_local_user_init")
 
     def given(self) -> list[list[str]]:

@@ -25,7 +25,7 @@ class Option:
 
     __slots__ = ("arginfo", "dest", "has_arg", "help", "long", "short", "take")
 
-    def __init__(  # noqa: PLR0913  # the columns of the table
+    def __init__(  # the columns of the table
         self,
         long: str,
         short: str,
@@ -61,13 +61,13 @@ def seconds(text: str) -> int:
     if not all(part.isascii() and part.isdecimal() for part in (days, *parts)):
         raise ValueError(f"Invalid time specification {text!r}")
     numbers = [int(part) for part in parts]
-    if dash and len(numbers) <= 3:  # noqa: PLR2004  # hours, minutes, seconds
+    if dash and len(numbers) <= 3:  # hours, minutes, seconds
         hours, minutes, secs = (*numbers, 0, 0)[:3]
     elif len(numbers) == 1:
         hours, minutes, secs = 0, numbers[0], 0
-    elif len(numbers) == 2:  # noqa: PLR2004
+    elif len(numbers) == 2:
         hours, minutes, secs = 0, *numbers
-    elif len(numbers) == 3:  # noqa: PLR2004
+    elif len(numbers) == 3:
         hours, minutes, secs = numbers
     else:
         raise ValueError(f"Invalid time specification {text!r}")
@@ -155,7 +155,9 @@ class Parser:
         if len(found) == 1:
             return self._long[found[0]]
         if found:
-            raise BadOption(f"option '--{name}' is ambiguous; possibilities: {' '.join('--' + long for long in found)}", 2)
+            raise BadOption(
+                f"option '--{name}' is ambiguous; possibilities: {' '.join('--' + long for long in found)}", 2
+            )
         raise BadOption(f"unrecognized option '--{name}'", 2)
 
     def _take_short(self, parsed: Parsed, text: str, rest: list[str]) -> None:
@@ -206,7 +208,7 @@ def _table(options: "Iterable[Option]", columns: int) -> list[str]:
             argument = f"={argument}" if not argument.startswith("[=") else argument
         head = f"  {short}--{option.long}{argument}"
         text = _wrapped(option.help, max(columns - 32, 20))
-        if len(head) > 30:  # noqa: PLR2004  # the column of the texts
+        if len(head) > 30:  # the column of the texts
             lines.append(head)
             head = ""
         lines += [f"{head:31} {text[0]}", *(f"{'':31} {line}" for line in text[1:])]

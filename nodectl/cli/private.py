@@ -15,7 +15,7 @@ _START = "import sys; sys.path[:0] = {path!r}; from nodectl.cli import daemon; s
 
 def start(config_path: str | None, config: Config, seconds: float) -> tuple[tuple[int, int], str]:
     """Starts it and waits until it listens. Returns ((pid, pipe to keep open), socket path). Raises Failed."""
-    from nodectl.cli.session import Failed  # noqa: PLC0415  # session imports this module
+    from nodectl.cli.session import Failed  # session imports this module
 
     directory = f"{config.runtime_dir}/private.{os.getpid()}"
     try:

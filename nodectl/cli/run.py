@@ -53,7 +53,7 @@ def main(settings: "Globals", words: list[str]) -> int:
 
 def _standard_descriptors() -> None:
     """0, 1 and 2 must be something: they become the tasks' streams, and sockets opened later must not take their places."""
-    while (fd := os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)) <= 2:  # noqa: PLR2004
+    while (fd := os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)) <= 2:
         os.set_inheritable(fd, True)
     os.close(fd)
 
@@ -90,7 +90,7 @@ def _local_stack(hello: "Mapping[str, object]", words: list[str]) -> "LocalStack
     """The SPANK plugins in this process; nothing of it is imported when there are none."""
     if not hello["stack"]:
         return None
-    from nodectl.cli.local_spank import LocalStack  # noqa: PLC0415
+    from nodectl.cli.local_spank import LocalStack
 
     return LocalStack(hello, verbose=sum(word in ("-v", "--verbose") for word in words))
 
@@ -169,7 +169,7 @@ def _split(choice: str) -> list[str]:
 
 def _rlimits() -> dict[str, int]:
     """The soft limits, -1 for none."""
-    import resource  # noqa: PLC0415  # next to where it is used; a C module, cheap
+    import resource  # next to where it is used; a C module, cheap
 
     limits = {}
     for name in _RLIMITS:
@@ -296,7 +296,7 @@ def _print(line: str) -> None:
 
 
 def _tasks(ranks: object) -> str:
-    """"task 3", "tasks 0-2,5"."""
+    """ "task 3", "tasks 0-2,5"."""
     numbers = sorted(ranks)  # type: ignore[call-overload]
     spans: list[list[int]] = []
     for number in numbers:
@@ -314,5 +314,3 @@ def _ending(status: int) -> str:
         core = " (core dumped)" if os.WCOREDUMP(status) else ""
         return f"{_signal.strsignal(os.WTERMSIG(status))}{core}"
     return f"Exited with exit code {os.WEXITSTATUS(status)}"
-
-

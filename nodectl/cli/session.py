@@ -60,7 +60,7 @@ class Session:
                 f"no service at {config.socket}: start it with `systemctl start nodectld`, "
                 "or run this command as root for a private node"
             )
-        from nodectl.cli import private  # noqa: PLC0415  # only without a service
+        from nodectl.cli import private  # only without a service
 
         self._private, path = private.start(settings.config, config, _PRIVATE_SECONDS)
         self._sock = wire.connect(path)
@@ -92,7 +92,7 @@ class Session:
 
 
 def _configured(settings: "Globals") -> "Config":
-    from nodectl.config import DEFAULT_PATH, ConfigError, load  # noqa: PLC0415  # not paid where the service is in its usual place
+    from nodectl.config import DEFAULT_PATH, ConfigError, load  # not paid where the service is in its usual place
 
     try:
         return load(settings.config or DEFAULT_PATH, must_exist=settings.config is not None)

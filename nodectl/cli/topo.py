@@ -62,10 +62,7 @@ def as_json(topology: Topology) -> dict[str, object]:
             }
             for socket in topology.sockets
         ],
-        "nodes": [
-            {"node": node.number, "cpus": _cpus(node.mask), "memory": node.memory}
-            for node in topology.nodes
-        ],
+        "nodes": [{"node": node.number, "cpus": _cpus(node.mask), "memory": node.memory} for node in topology.nodes],
         "caches": [
             {
                 "level": cache.level,
@@ -83,8 +80,7 @@ def draw(topology: Topology, width: int = WIDTH) -> list[str]:
     """Return the picture, line by line, none longer than `width` unless one core is."""
     lines = [_headline(topology), *_private_caches(topology)]
     boxes = [
-        (f"socket {socket.number}", list(_socket_lines(topology, socket, width - 4)))
-        for socket in topology.sockets
+        (f"socket {socket.number}", list(_socket_lines(topology, socket, width - 4))) for socket in topology.sockets
     ]
     wide = max(len(line) for _, inside in boxes for line in inside)
     for title, inside in boxes:
@@ -198,8 +194,7 @@ def _core_rows(topology: Topology, cores: Iterable[Core], width: int, indent: st
     row = ""
     for core in cores:
         names = [
-            f"{cpu:{digits}d}" + ("" if not marked else " " if topology.usable >> cpu & 1 else "*")
-            for cpu in core.cpus
+            f"{cpu:{digits}d}" + ("" if not marked else " " if topology.usable >> cpu & 1 else "*") for cpu in core.cpus
         ]
         cell = "[" + " ".join(names) + "]"
         if row and len(indent) + len(row) + 1 + len(cell) > width:

@@ -40,7 +40,7 @@ class Connection:
             while (message := self._inbox.next()) is not None:
                 self._calls.append(message)
                 if len(self._calls) > _MAX_QUEUED:
-                    raise wire.BrokenWire(f"more than {_MAX_QUEUED} calls without waiting for a reply")  # noqa: TRY301
+                    raise wire.BrokenWire(f"more than {_MAX_QUEUED} calls without waiting for a reply")
         except BlockingIOError:
             return
         except wire.BrokenWire as error:
@@ -65,7 +65,7 @@ class Connection:
         try:
             call = Call(message, self.peer, fds)
             result = self._service.find(call)(call)
-        except Exception as error:  # noqa: BLE001  # the daemon's door: one caller's trouble is nobody else's
+        except Exception as error:  # the daemon's door: one caller's trouble is nobody else's
             self._finish(call, fds, _refusal(error))
             return
         if isinstance(result, Awaitable):
@@ -76,7 +76,7 @@ class Connection:
     async def _wait_for(self, call: Call, fds: list[int], result: Awaitable[object]) -> None:
         try:
             answer: Mapping[str, object] = {"parameters": await result}
-        except Exception as error:  # noqa: BLE001  # as above
+        except Exception as error:  # as above
             answer = _refusal(error)
         self._busy = None
         self._finish(call, fds, answer)

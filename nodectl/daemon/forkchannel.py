@@ -40,11 +40,13 @@ class ForkChannel:
     def start(self) -> None:
         """Executes a forkserver and waits until it is ready. Raises ForkserverDied."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        arguments = lean_json.dumps({
-            "task_plugin": list(self._config.task_plugin),
-            "proctrack_type": self._config.proctrack_type,
-            "plugin_dir": list(self._config.plugin_dir),
-        })
+        arguments = lean_json.dumps(
+            {
+                "task_plugin": list(self._config.task_plugin),
+                "proctrack_type": self._config.proctrack_type,
+                "plugin_dir": list(self._config.plugin_dir),
+            }
+        )
         code = _START.format(path=[p for p in sys.path if p], arguments=arguments)
         # Out of the way first: dup2 onto 3 must not destroy what is to become 4.
         channel, lock = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (theirs.fileno(), self._lock))

@@ -15,8 +15,8 @@ from nodectl.interface import Refused
 from nodectl.recorder import Recorder
 from nodectl.shape import Optional, array, boolean, integer, mapping, text
 from nodectl.spank.plugstack import Entry
-from nodectl.stepd.node_plugins import NodePlugins
 from nodectl.step import Step
+from nodectl.stepd.node_plugins import NodePlugins
 
 _WORD = text(131_072)  # MAX_ARG_STRLEN: what execve(2) takes
 _PATH = text(4096)
@@ -76,7 +76,7 @@ async def who_runs(users: Users, request: Mapping[str, object], caller: int) -> 
     return User(user.uid, user.name, gid, tuple({gid, *gids}))
 
 
-def make_step(  # noqa: PLR0913  # everything a step is made from
+def make_step(  # everything a step is made from
     request: Mapping[str, object],
     user: User,
     config: Config,
@@ -146,7 +146,7 @@ def _check(request: Mapping[str, object], argv: list[str], config: Config, alloc
         if name not in RLIMITS:
             raise invalid("rlimits", f"no limit called {name}")
     for option in request.get("options", []):  # type: ignore[attr-defined]
-        if len(option) != 3:  # noqa: PLR2004  # plugin, option, value
+        if len(option) != 3:  # plugin, option, value
             raise invalid("options", "an option is plugin, name and value")
     for key in ("task_prolog", "task_epilog"):
         if not str(request.get(key, "/")).startswith("/"):

@@ -159,7 +159,9 @@ class LiveStep:
             return ""
         if hook.kind == "spank" and place < len(self.step.stack):
             return f" in {hook.call} of plugin {os.path.basename(self.step.stack[place].path)}"
-        return f" in {hook.call}" + (f" of {hook.kind} plugin {place + 1}" if hook.kind in ("task", "proctrack") else "")
+        return f" in {hook.call}" + (
+            f" of {hook.kind} plugin {place + 1}" if hook.kind in ("task", "proctrack") else ""
+        )
 
     def death_record(self, why: str) -> dict[str, object]:
         """The record of a step whose stepd could not write one."""

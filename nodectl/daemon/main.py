@@ -123,7 +123,7 @@ def _listen(config: Config) -> tuple[socket.socket, bool]:
         if os.path.exists(config.socket):
             os.unlink(config.socket)  # ours: we hold the lock
         listener.bind(config.socket)
-        os.chmod(config.socket, 0o666)  # noqa: S103  # who may do what is decided per call, by SO_PEERCRED
+        os.chmod(config.socket, 0o666)  # who may do what is decided per call, by SO_PEERCRED
         listener.listen(_BACKLOG)
     except OSError as error:
         raise CannotStart(f"listen on {config.socket}: {error.strerror}") from error

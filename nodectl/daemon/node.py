@@ -38,7 +38,7 @@ def _any(value: object) -> str:
 class Node:
     """See the module. `mount` is the cgroup2 mount, `base` the path below it where jobs live, "" without cgroups."""
 
-    def __init__(  # noqa: PLR0913  # made once, of everything a node is
+    def __init__(  # made once, of everything a node is
         self, config: Config, store: Store, plugins: NodePlugins, *, lock: int, mount: str, base: str
     ) -> None:
         self.config = config

@@ -39,7 +39,7 @@ class Users:
         if known is not None and known[0] > time.monotonic():
             return known[1]
         user = await asyncio.to_thread(_look_up, who)
-        if len(self._known) > 4096:  # noqa: PLR2004  # no user list is that long; a scan of uids is
+        if len(self._known) > 4096:  # no user list is that long; a scan of uids is
             self._known.clear()
         self._known[who] = (time.monotonic() + self._seconds, user)
         return user

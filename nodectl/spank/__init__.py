@@ -137,7 +137,7 @@ def spank_unsetenv(sp: "Spank", var: str) -> None:
 
 def spank_context() -> int:
     """The S_CTX_* this process loaded its plugins in."""
-    from nodectl.spank.handle import current_context  # noqa: PLC0415  # handle imports the names above
+    from nodectl.spank.handle import current_context  # handle imports the names above
 
     return current_context()
 
@@ -159,7 +159,7 @@ def spank_option_getopt(sp: "Spank", option: SpankOption) -> "str | None":
 
 def spank_symbol_supported(name: str) -> int:
     """1 when nodectl knows a hook of this name, 0 otherwise."""
-    from nodectl.hooks import functions  # noqa: PLC0415  # not needed by most plugins
+    from nodectl.hooks import functions  # not needed by most plugins
 
     return int(name in functions("spank"))
 

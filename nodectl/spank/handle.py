@@ -16,7 +16,13 @@ _NO_VALUE = 0xFFFFFFFE
 _GETOPT_HOOKS = frozenset(
     f"slurm_spank_{name}"
     for name in (
-        "local_user_init", "user_init", "task_init_privileged", "task_init", "task_exit", "job_prolog", "job_epilog",
+        "local_user_init",
+        "user_init",
+        "task_init_privileged",
+        "task_init",
+        "task_exit",
+        "job_prolog",
+        "job_epilog",
     )  # fmt: skip
 )
 _PID_HOOKS = frozenset({"slurm_spank_task_post_fork", "slurm_spank_task_exit", "slurm_spank_exit"})

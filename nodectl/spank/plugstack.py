@@ -39,9 +39,7 @@ class Entry:
 
     __slots__ = ("argv", "missing", "origin", "path", "required")
 
-    def __init__(
-        self, path: str, argv: tuple[str, ...], *, required: bool, origin: str, missing: bool
-    ) -> None:
+    def __init__(self, path: str, argv: tuple[str, ...], *, required: bool, origin: str, missing: bool) -> None:
         self.path = path
         self.argv = argv
         self.required = required

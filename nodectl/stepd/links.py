@@ -50,7 +50,7 @@ class Links:
         self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC, 0)
         self._listener.setblocking(False)
         self._listener.bind(path)
-        os.chmod(path, 0o666)  # noqa: S103  # who may do what is decided per call, by SO_PEERCRED
+        os.chmod(path, 0o666)  # who may do what is decided per call, by SO_PEERCRED
         self._listener.listen(16)
         poll.register(self._listener.fileno(), select.POLLIN)
 
@@ -82,7 +82,7 @@ class Links:
 
     def _accept(self) -> None:
         try:
-            fd, _ = self._listener._accept()  # noqa: SLF001  # what socket.accept calls, without importing socket
+            fd, _ = self._listener._accept()  # what socket.accept calls, without importing socket
         except OSError:
             return
         os.set_inheritable(fd, False)
@@ -107,7 +107,9 @@ class Links:
             call = Call(message, link.peer, [])
             if call.method == f"{STEP}.Attach":
                 if not call.more:
-                    raise Refused("org.varlink.service.InvalidParameter", "Attach is called with more", parameter="more")
+                    raise Refused(
+                        "org.varlink.service.InvalidParameter", "Attach is called with more", parameter="more"
+                    )
                 self._service.find(call)(call)
                 link.attached = True
                 return

@@ -13,13 +13,13 @@ import prctl
 
 from nodectl import _kernel, cgroup, kernel_file, lean_json, messages
 from nodectl.identity import effective_user
+from nodectl.step import Step, Task
 from nodectl.stepd import environment, pump, record
 from nodectl.stepd.links import Links
 from nodectl.stepd.reaper import Reaper
 from nodectl.stepd.run import STEPD_SLOT, Descriptors, Run, StepFailed
 from nodectl.stepd.stdio import Streams
 from nodectl.stepd.task import IGNORED, Child, be_task
-from nodectl.step import Step, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def main(
         stem = spec.removesuffix(".json")
         _serve(Run(step, fds, node, cgroup_mount), stem, source_of)
         status = 0
-    except BaseException:  # noqa: BLE001  # the top of a process; the daemon records its death
+    except BaseException:  # the top of a process; the daemon records its death
         traceback.print_exc()
     finally:
         os._exit(status)

@@ -67,7 +67,7 @@ def _load(plugin_type: str, dirs: "Sequence[str]") -> Plugin:
         return plugin
     try:
         rc = init()
-    except Exception as error:  # noqa: BLE001  # a door to plugin code: at load, before there is a recorder
+    except Exception as error:  # a door to plugin code: at load, before there is a recorder
         raise PluginRefused(plugin.path, None, f"init(): {error}") from error
     if rc not in (0, None):
         raise PluginRefused(plugin.path, None, f"init() returned {rc!r}")

@@ -12,9 +12,9 @@ import time
 from nodectl import wire
 from nodectl.hooks import ROWS
 from nodectl.interface import STEP, Refused
+from nodectl.recorder import now
 from nodectl.shape import Optional, boolean, integer
 from nodectl.stepd import scripts
-from nodectl.recorder import now
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

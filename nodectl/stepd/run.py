@@ -7,11 +7,11 @@ from nodectl import cgroup, messages
 from nodectl.board import Board
 from nodectl.door import Door
 from nodectl.hooks import ROWS
+from nodectl.recorder import Recorder, now
 from nodectl.spank import S_CTX_REMOTE
 from nodectl.spank.handle import Spank
 from nodectl.spank.stack import Stack
 from nodectl.step import Step, Task
-from nodectl.recorder import Recorder, now
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,5 +118,5 @@ class Run:
 
     def spawn(self) -> int:
         """fork(2) with the counts right: only ever from one thread."""
-        assert os.stat("/proc/self/task").st_nlink == 3, "fork with threads"  # noqa: S101, PLR2004  # see door.py
+        assert os.stat("/proc/self/task").st_nlink == 3, "fork with threads"  # noqa: S101  # see door.py
         return os.fork()

@@ -15,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from nodectl.stepd.run import Descriptors
     from nodectl.step import Step
+    from nodectl.stepd.run import Descriptors
 
 IN, OUT, ERR = 0, 1, 2
 NAMES = ("stdin", "stdout", "stderr")
@@ -88,9 +88,7 @@ class Streams:
             self._everyone(IN, path="/dev/null")
         elif chosen is not None:
             for rank, streams in enumerate(self.tasks):
-                streams.append(
-                    Stream(IN, fd=self._fds.stdin) if rank == chosen else Stream(IN, path="/dev/null")
-                )
+                streams.append(Stream(IN, fd=self._fds.stdin) if rank == chosen else Stream(IN, path="/dev/null"))
         elif pattern not in ("", "all", "-"):
             for rank, streams in enumerate(self.tasks):
                 streams.append(Stream(IN, path=filename.expand(pattern, self._step, rank)))

@@ -13,8 +13,8 @@ from nodectl import _kernel, kernel_file, messages, wire
 from nodectl.door import Door
 from nodectl.hooks import ROWS
 from nodectl.identity import become_user
-from nodectl.stepd import scripts
 from nodectl.recorder import Recorder, now
+from nodectl.stepd import scripts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def be_task(child: Child) -> "NoReturn":
             child.tell("failed", str(end))
     except OSError as error:
         child.tell("failed", _words(child, error))
-    except BaseException as error:  # noqa: BLE001  # the top of a process
+    except BaseException as error:  # the top of a process
         child.tell("failed", f"{type(error).__name__}: {error}")
     finally:
         os._exit(status)
@@ -155,7 +155,7 @@ def enter_directory(child: Child) -> None:
             f"step {child.run.step} task {child.task.local_id}: enter working directory {child.run.step.cwd!r}: "
             f"{error.strerror} (as {child.run.step.user_name}): going to /tmp instead"
         )
-        os.chdir("/tmp")  # noqa: S108  # where Slurm goes
+        os.chdir("/tmp")  # where Slurm goes
 
 
 def wait_at_gate(child: Child) -> None:
@@ -221,9 +221,7 @@ def execute(child: Child) -> None:
     error = _exec_along_path(argv, environment)
     child.run.board.enter(child.slot, ROWS["exec"])
     child.wrote("exec", started, error.errno or 1, str(error.strerror))
-    raise TaskEnds(
-        f"execute {argv[0]!r}: {_why(argv[0], error)} (as {child.run.step.user_name})", error.errno or 1
-    )
+    raise TaskEnds(f"execute {argv[0]!r}: {_why(argv[0], error)} (as {child.run.step.user_name})", error.errno or 1)
 
 
 def _exec_along_path(argv: list[str], environment: dict[str, str]) -> OSError:

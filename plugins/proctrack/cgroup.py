@@ -32,7 +32,9 @@ class _State:
 def init() -> int:
     _State.mount = cgroup.find_mount()
     if not _State.mount:
-        raise PluginError(errno.ENODEV, "no cgroup2 file system is mounted; mount one, or set proctrack_type = proctrack/linuxproc")
+        raise PluginError(
+            errno.ENODEV, "no cgroup2 file system is mounted; mount one, or set proctrack_type = proctrack/linuxproc"
+        )
     return 0
 
 
@@ -56,7 +58,7 @@ def proctrack_p_add(step: Step, pid: int) -> int:
 
 def proctrack_p_signal(cont_id: int, signal: int) -> int:
     group = _group(cont_id)
-    if signal == 9:  # noqa: PLR2004  # SIGKILL
+    if signal == 9:  # SIGKILL
         if group.populated():
             group.kill_all()
         return 0

@@ -45,7 +45,7 @@ def proctrack_p_signal(cont_id: int, signal: int) -> int:
             except ProcessLookupError:
                 continue
         known |= fresh
-        if not fresh or signal != 9:  # noqa: PLR2004  # SIGKILL
+        if not fresh or signal != 9:  # SIGKILL
             return 0
 
 

@@ -53,12 +53,17 @@ def task_p_pre_launch_priv(step: Step) -> int:
         try:
             os.sched_setaffinity(0, wanted)
         except OSError as error:
-            raise PluginError(error.errno or errno.EINVAL, f"bind to CPUs {topology.format_cpulist(wanted)}: {error.strerror}") from error
+            raise PluginError(
+                error.errno or errno.EINVAL, f"bind to CPUs {topology.format_cpulist(wanted)}: {error.strerror}"
+            ) from error
     got = topology.mask_of(os.sched_getaffinity(0))
     if step.cpu_bind:
         _report(step, task.local_id, task.mask, got)
     if wanted and got != task.mask:
-        raise PluginError(errno.EINVAL, f"bound to CPUs {topology.format_cpulist(topology.cpus_of(got))} instead of {topology.format_cpulist(wanted)}")
+        raise PluginError(
+            errno.EINVAL,
+            f"bound to CPUs {topology.format_cpulist(topology.cpus_of(got))} instead of {topology.format_cpulist(wanted)}",
+        )
     return 0
 
 

@@ -23,7 +23,9 @@ class _Where:
 def init() -> int:
     _Where.mount = cgroup.find_mount()
     if not _Where.mount:
-        raise PluginError(errno.ENODEV, "no cgroup2 file system is mounted; mount one, or leave task/cgroup out of task_plugin")
+        raise PluginError(
+            errno.ENODEV, "no cgroup2 file system is mounted; mount one, or leave task/cgroup out of task_plugin"
+        )
     return 0
 
 
@@ -34,5 +36,7 @@ def task_p_pre_setuid(step: Step) -> int:
     try:
         user.cpuset.cpus = set(topology.cpus_of(step.allocation))
     except OSError as error:
-        raise PluginError(error.errno or errno.EIO, f"write {error.filename or user.full_path}: {error.strerror}") from error
+        raise PluginError(
+            error.errno or errno.EIO, f"write {error.filename or user.full_path}: {error.strerror}"
+        ) from error
     return 0

@@ -205,7 +205,10 @@ def memory(node: Node, rows: list[Row]) -> None:
 
 def srun(rounds: int, rows: list[Row], step: float) -> None:
     """Slurm beside us, where it is installed and has a node that answers."""
-    if shutil.which("srun") is None or subprocess.run(["srun", "-n1", "true"], capture_output=True, check=False).returncode:
+    if (
+        shutil.which("srun") is None
+        or subprocess.run(["srun", "-n1", "true"], capture_output=True, check=False).returncode
+    ):
         print("srun: not installed here, or no node answers: not measured")
         return
     taken = in_turns(rounds, srun=spawn(shutil.which("srun") or "", "-n1", TRUE))
@@ -221,7 +224,11 @@ def measure(rounds: int, seconds: float) -> list[Row]:
         plain.start()
         one, other = Client(str(traced.socket)), Client(str(plain.socket))
         command = shutil.which("nodectl", path=str(Path(sys.executable).parent)) or ""
-        words = [command, "--socket", str(traced.socket), "run", TRUE] if command else [*traced.command()[:-2], "--socket", str(traced.socket), "run", TRUE]
+        words = (
+            [command, "--socket", str(traced.socket), "run", TRUE]
+            if command
+            else [*traced.command()[:-2], "--socket", str(traced.socket), "run", TRUE]
+        )
         python = str(Path(sys.executable).resolve())
         taken = in_turns(
             rounds,
@@ -238,7 +245,9 @@ def measure(rounds: int, seconds: float) -> list[Row]:
             Row("nodectl run /bin/true / python3 -I -S -c pass", taken["run"], taken["python"], "s", 2.5),
             Row("one task more / fork + exec of a lean Python", (many["many"] - many["step"]) / MANY, fork, "s", 3),
             Row("one step traced / not traced", taken["step"], taken["untraced"], "s", 1.05),
-            Row(f"steps a second, {CLIENTS} clients", throughput(str(traced.socket), seconds), 0, "1/s", 200, more=True),
+            Row(
+                f"steps a second, {CLIENTS} clients", throughput(str(traced.socket), seconds), 0, "1/s", 200, more=True
+            ),
         ]
         size = 512 << 20
         copy = ["dd", "if=/dev/zero", "bs=1M", f"count={size >> 20}", "status=none"]
@@ -279,7 +288,9 @@ def main() -> int:
     rows = measure(arguments.rounds, arguments.seconds)
     show(rows)
     Path(arguments.json).write_text(
-        json.dumps({"cpus": os.cpu_count(), "kernel": os.uname().release, "rows": [row.as_json() for row in rows]}, indent=1),
+        json.dumps(
+            {"cpus": os.cpu_count(), "kernel": os.uname().release, "rows": [row.as_json() for row in rows]}, indent=1
+        ),
         encoding="utf-8",
     )
     return 0

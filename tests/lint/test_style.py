@@ -59,9 +59,7 @@ def tracked_files() -> tuple[Path, ...]:
     # The checkout may belong to another user than the root of these tests.
     command = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others"]
     try:
-        listing = subprocess.run(
-            [*command, "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
-        )
+        listing = subprocess.run([*command, "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
     except (FileNotFoundError, subprocess.CalledProcessError):
         return tuple(walk())
     paths = (ROOT / name for name in listing.stdout.split("\0") if name)
@@ -70,11 +68,7 @@ def tracked_files() -> tuple[Path, ...]:
 
 def modules(*directories: str) -> list[Path]:
     """Python files of the tree below the directories, plugins/ under its own name only."""
-    return [
-        path
-        for path in tracked_files()
-        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in directories
-    ]
+    return [path for path in tracked_files() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in directories]
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:

@@ -24,9 +24,7 @@ from nodectl.recorder import cgroup_of
 
 NOBODY = pwd.getpwnam("nobody")
 OTHER = pwd.getpwnam("daemon")  # a second ordinary account that every Linux has
-BOOT = (
-    "import sys; sys.path[:0] = {path!r}; from nodectl.cli.main import main; sys.exit(main())"
-)
+BOOT = "import sys; sys.path[:0] = {path!r}; from nodectl.cli.main import main; sys.exit(main())"
 PATH = [sysconfig.get_paths()["purelib"]]
 
 
@@ -168,9 +166,7 @@ class Node:
             sock.close()
         return reply if "error" in reply else reply["parameters"]  # type: ignore[return-value]
 
-    def popen(
-        self, *words: str, user: pwd.struct_passwd | None = None, **how: object
-    ) -> subprocess.Popen[str]:
+    def popen(self, *words: str, user: pwd.struct_passwd | None = None, **how: object) -> subprocess.Popen[str]:
         """Starts `nodectl run ...` and returns at once."""
         streams: dict[str, object] = {
             "stdin": subprocess.DEVNULL,

@@ -80,9 +80,7 @@ def test_service_confines_nothing_that_a_task_would_inherit(setting: str) -> Non
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: directories get their owners")
 def test_runtime_directories_belong_to_root_and_are_open_to_clients(tmp_path: Path) -> None:
-    result = run(
-        "systemd-tmpfiles", "--create", f"--root={tmp_path}", UNITS / "nodectl.tmpfiles.conf"
-    )
+    result = run("systemd-tmpfiles", "--create", f"--root={tmp_path}", UNITS / "nodectl.tmpfiles.conf")
     assert (result.returncode, result.stderr) == (0, "")
     for directory in ("run/nodectl", "run/nodectl/steps"):
         status = (tmp_path / directory).stat()

@@ -34,9 +34,7 @@ def make_prefix(prefix: Path, packages: str) -> Path:
 
 def run(*argv: str | Path, cwd: Path) -> tuple[int, str]:
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(cwd), "PYTHONSTARTUP": "/nowhere"}
-    result = subprocess.run(
-        argv, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=60
-    )
+    result = subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=60)
     return result.returncode, result.stdout + result.stderr
 
 

@@ -135,9 +135,7 @@ def test_unknown_key_is_refused(tmp_path: Path, line: str, message: str) -> None
         ('admin_group = ""', "is ''", "letters, digits, "),
     ],
 )
-def test_value_that_is_not_allowed_is_refused(
-    tmp_path: Path, line: str, wrong: str, allowed: str
-) -> None:
+def test_value_that_is_not_allowed_is_refused(tmp_path: Path, line: str, wrong: str, allowed: str) -> None:
     name = line.partition(" ")[0]
     assert refusal(tmp_path, line).startswith(f"{name}: {wrong}; allowed: {allowed}")
 

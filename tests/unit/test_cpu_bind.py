@@ -184,7 +184,5 @@ def test_reading_the_language_does_not_import_re() -> None:
         f"import sys; sys.path.insert(0, {root!r}); import nodectl.cpu_bind; "
         "print(sorted({'re', 'dataclasses', 'typing', 'logging'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit.machines import Machine, topology_of
 
 from nodectl.cpu_bind import CpuBind, Unit, parse
 from nodectl.placement import NoFit, Placement, Request, bind
 from nodectl.topology import cpus_of, format_cpulist, mask_of, parse_cpulist
+from unit.machines import Machine, topology_of
 
 SMT = Machine("2s:4c:2t")
 SMT_LAST = Machine("2s:4c:2t", "last")
@@ -16,9 +16,7 @@ WIDE = Machine("1s:4c:4t")
 MACHINES = (SMT, SMT_LAST, PLAIN, WIDE, Machine("4s:2c:2t", "last"), Machine("3s:3c:1t"))
 
 
-def place(
-    machine: Machine, allocation: str, ntasks: int, cpus: int = 1, text: str = "quiet"
-) -> Placement:
+def place(machine: Machine, allocation: str, ntasks: int, cpus: int = 1, text: str = "quiet") -> Placement:
     request = Request(ntasks, cpus, parse(text))
     return bind(topology_of(machine), mask_of(parse_cpulist(allocation)), request)
 
@@ -88,9 +86,7 @@ def test_none_is_free_within_what_the_service_may_use() -> None:
         ("map_cpu:65535", "--cpu-bind=map_cpu: CPU 65535 is not on this machine"),
     ],
 )
-def test_list_outside_of_the_allocation_is_refused_even_where_no_task_gets_that_entry(
-    text: str, reason: str
-) -> None:
+def test_list_outside_of_the_allocation_is_refused_even_where_no_task_gets_that_entry(text: str, reason: str) -> None:
     with pytest.raises(NoFit) as refusal:
         place(SMT, "0-3", 1, text=text)
     assert refusal.value.reason.startswith(reason)

@@ -49,8 +49,7 @@ def refusal(tmp_path: Path, text: str, kind: str = "task") -> str:
 def test_good_plugin_gives_its_hooks_and_does_not_run_init(tmp_path: Path) -> None:
     loaded = load(
         tmp_path,
-        HEAD
-        + "ran = []\ndef init(): ran.append(1)\ndef task_p_pre_launch(step): return step + 1\n",
+        HEAD + "ran = []\ndef init(): ran.append(1)\ndef task_p_pre_launch(step): return step + 1\n",
     )
     assert (loaded.type, loaded.name, loaded.version) == ("task/nice", "niceness", (22, 5, 8))
     assert set(loaded.hooks) == {"init", "task_p_pre_launch"}
@@ -136,9 +135,7 @@ def test_future_imports_of_the_loader_are_not_the_plugins(tmp_path: Path) -> Non
     assert loaded.module.helper.__annotations__ == {"x": int}
 
 
-def test_file_that_others_can_write_is_refused_for_root(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_that_others_can_write_is_refused_for_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     path = write(tmp_path, HEAD)
     os.chmod(path, 0o666)
@@ -159,9 +156,7 @@ def test_file_that_others_can_write_is_refused_for_root(
         ("import json; json.loads('{')", "its body raised JSONDecodeError: "),
     ],
 )
-def test_body_that_raises_is_refused_with_its_line(
-    tmp_path: Path, statement: str, words: str
-) -> None:
+def test_body_that_raises_is_refused_with_its_line(tmp_path: Path, statement: str, words: str) -> None:
     assert refusal(tmp_path, HEAD + statement + "\n").startswith(f"nice.py:4: {words}")
 
 
@@ -244,9 +239,7 @@ def test_helpers_with_ordinary_names_are_left_alone(tmp_path: Path) -> None:
     assert load(tmp_path, HEAD + "from os.path import join\n" + body).hooks == {}
 
 
-@pytest.mark.parametrize(
-    ("parameters", "takes"), [("", 0), ("a, b", 2), ("a, b, *rest", 2), ("a, b, /, c=1", 3)]
-)
+@pytest.mark.parametrize(("parameters", "takes"), [("", 0), ("a, b", 2), ("a, b, *rest", 2), ("a, b, /, c=1", 3)])
 def test_wrong_number_of_parameters_is_refused(tmp_path: Path, parameters: str, takes: int) -> None:
     message = refusal(tmp_path, f"{HEAD}def task_p_pre_launch({parameters}): pass\n")
     wanted = f"task_p_pre_launch takes {takes} parameter(s); it is called with 1"

@@ -30,9 +30,7 @@ def warnings(tmp_path: Path, text: str | bytes) -> list[str]:
 
 def test_line_gives_plugin_arguments_and_where_it_stands(tmp_path: Path) -> None:
     (tmp_path / "renice.so").touch()
-    text = (
-        f"# first\n\n required\t{tmp_path}/renice.so  min_prio=-10\tverbose\noptional /absent.so\n"
-    )
+    text = f"# first\n\n required\t{tmp_path}/renice.so  min_prio=-10\tverbose\noptional /absent.so\n"
     first, second = read(tmp_path, text).entries
     assert (first.path, first.argv) == (f"{tmp_path}/renice.so", ("min_prio=-10", "verbose"))
     assert (first.required, first.missing) == (True, False)

@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
-from unit.machines import MIB, Machine, build, topology_of
 
 from nodectl.cli import topo
+from unit.machines import MIB, Machine, build, topology_of
 
 
 def run(*words: str) -> int:
@@ -16,9 +16,7 @@ def run(*words: str) -> int:
     return topo.main(parser.parse_args(words))
 
 
-def test_picture_shows_sockets_nodes_caches_and_cores(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_picture_shows_sockets_nodes_caches_and_cores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     build(tmp_path, Machine("2s:2c:2t", "last"))
     assert run("--root", str(tmp_path)) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -52,9 +50,7 @@ def test_every_cpu_is_drawn_once_within_100_columns(machine: Machine) -> None:
     lines = topo.draw(topology)
     assert max(map(len, lines)) <= 100
     cells = [line for line in lines if line.startswith("|") and "[" in line]
-    drawn = [
-        int(word) for line in cells for word in line.translate({91: 32, 93: 32, 124: 32}).split()
-    ]
+    drawn = [int(word) for line in cells for word in line.translate({91: 32, 93: 32, 124: 32}).split()]
     assert drawn == list(topology.machine_of)
 
 
@@ -87,9 +83,7 @@ def test_json_holds_the_whole_machine(tmp_path: Path, capsys: pytest.CaptureFixt
     }  # fmt: skip
 
 
-def test_unreadable_machine_is_one_line_and_a_failure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unreadable_machine_is_one_line_and_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--root", str(tmp_path)) == 1
     captured = capsys.readouterr()
     assert captured.out == ""

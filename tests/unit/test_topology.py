@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.machines import MIB, Machine, build, topology_of
 
 from nodectl.topology import cpus_of, format_cpulist, mask_of, parse_cpulist, read
+from unit.machines import MIB, Machine, build, topology_of
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,7 @@ def test_siblings_numbered_last_are_brought_together() -> None:
 
 
 def test_files_of_old_kernels_give_the_same_machine() -> None:
-    assert topology_of(Machine("2s:4c:2t", "last", old=True)) == topology_of(
-        Machine("2s:4c:2t", "last")
-    )
+    assert topology_of(Machine("2s:4c:2t", "last", old=True)) == topology_of(Machine("2s:4c:2t", "last"))
 
 
 def test_ids_group_cpus_where_the_kernel_gives_no_lists(tmp_path: Path) -> None:

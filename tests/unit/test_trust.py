@@ -183,10 +183,6 @@ HEAVY = {
 )
 def test_import_brings_nothing_heavy(module: str) -> None:
     root = os.path.dirname(os.path.dirname(nodectl.__file__))
-    program = (
-        f"import sys; sys.path.insert(0, {root!r}); import {module}; print(*sys.modules, sep='\\n')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program], check=True, capture_output=True, text=True
-    )
+    program = f"import sys; sys.path.insert(0, {root!r}); import {module}; print(*sys.modules, sep='\\n')"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True, capture_output=True, text=True)
     assert HEAVY.intersection(done.stdout.split()) == set()
