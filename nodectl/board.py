@@ -1,8 +1,8 @@
 """Where each process of a step is right now: two bytes a process in shared memory, written before a call, not after.
 
 The trace tells what has returned. The board tells what had not: a process that dies or leaves (`os._exit`) inside a
-plugin's hook has its hook's name on the board. The memory is a memfd of the daemon's, so it survives the stepd. Writing costs
-no system call.
+plugin's hook has its hook's name on the board. The memory is a memfd of the daemon's, so it survives the stepd.
+Writing costs no system call.
 """
 
 import mmap
@@ -37,7 +37,9 @@ class Board:
         self._memory[2 * slot] = DONE
 
     def place(self, slot: int) -> "tuple[Hook | None, int]":
-        """The call that the process of `slot` was in last and the plugin's place; (None, 0) before the first, after the last."""
+        """The call that the process of `slot` was in last and the plugin's place; (None, 0) before the first, after
+        the last.
+        """
         index = self._memory[2 * slot]
         if index in (NOWHERE, DONE) or index > len(HOOKS):
             return None, 0

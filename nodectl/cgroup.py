@@ -2,10 +2,10 @@
 
     <cgroup2 mount>/<base>/job_J/step_S/{stepd, user/task_T}
 
-`base` is `nodectl`, or below the service's own delegated cgroup under systemd. Limits are written on `user`; the stepd sits beside it, so that
-emptying `user` never touches the stepd. Typed access to the files is cgroupspy's: its controllers are for v1, the
-classes here name v2's files. Its `nodes` module imports logging, which doubles the price of every fork, and stays
-with the daemon (`daemon/sweep.py`).
+`base` is `nodectl`, or below the service's own delegated cgroup under systemd. Limits are written on `user`; the
+stepd sits beside it, so that emptying `user` never touches the stepd. Typed access to the files is cgroupspy's: its
+controllers are for v1, the classes here name v2's files. Its `nodes` module imports logging, which doubles the price
+of every fork, and stays with the daemon (`daemon/sweep.py`).
 """
 
 import os

@@ -1,7 +1,8 @@
 """The one door through which a plugin is called: timed, traced, bounded in time, and whatever it throws is caught here.
 
-Used by the daemon (row 2 of a launch), the stepd and the tasks; each has one Door. A hook fails by returning anything but 0 or None, by raising
-anything (SystemExit too), by overrunning its time, or by leaving a thread behind where a fork is still to come.
+Used by the daemon (row 2 of a launch), the stepd and the tasks; each has one Door. A hook fails by returning anything
+but 0 or None, by raising anything (SystemExit too), by overrunning its time, or by leaving a thread behind where a
+fork is still to come.
 """
 
 import _signal

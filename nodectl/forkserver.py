@@ -1,11 +1,13 @@
 """The forkserver: a lean Python, started once by the daemon, from which every stepd is forked.
 
-Starting an interpreter costs tens of milliseconds, forking this one half a millisecond. It imports everything a step can need before any
-step exists, has one thread, and runs no plugin code of a step: SPANK plugins are read and compiled here (once per change of the file)
-and executed in the stepd. It ends when the daemon's end of the channel closes; stepds do not.
+Starting an interpreter costs tens of milliseconds, forking this one half a millisecond. It imports everything a step
+can need before any step exists, has one thread, and runs no plugin code of a step: SPANK plugins are read and
+compiled here (once per change of the file) and executed in the stepd. It ends when the daemon's end of the channel
+closes; stepds do not.
 
-Channel: one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup": ..., "plugins": [...]} with the descriptors in the order of
-`Descriptors`. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ..., "errno": ...}.
+Channel: one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup": ..., "plugins": [...]} with the
+descriptors in the order of `Descriptors`. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ..., "errno":
+...}.
 """
 
 import _signal
@@ -73,7 +75,9 @@ class Sources:
 
 
 def main(arguments: "Mapping[str, object]") -> None:
-    """Serves the channel until the daemon is gone. `arguments`: task_plugin, proctrack_type, plugin_dir, from the configuration."""
+    """Serves the channel until the daemon is gone. `arguments`: task_plugin, proctrack_type, plugin_dir, from the
+    configuration.
+    """
     prctl.set_name("nodectl-fork")
     _signal.signal(
         _signal.SIGCHLD, _signal.SIG_IGN

@@ -1,12 +1,12 @@
 """The order of a launch: one table, from which calls, the manual and the check of a trace are made.
 
-A row is a place in the launch: a plugin hook or a step of nodectl's own. Rows stand in the order in which they happen. `process`
-and `identity` say where and as whom; `per` how often; `costs` what a failure costs. Where two rows run in different
-processes only the barriers order them: no `task_post_fork` before the last `fork`, no row after the `gate` in any task before the last
-`task_post_fork` has returned.
+A row is a place in the launch: a plugin hook or a step of nodectl's own. Rows stand in the order in which they
+happen. `process` and `identity` say where and as whom; `per` how often; `costs` what a failure costs. Where two rows
+run in different processes only the barriers order them: no `task_post_fork` before the last `fork`, no row after the
+`gate` in any task before the last `task_post_fork` has returned.
 
-Source of names and signatures: the Slurm plugin API documents; of order and cost: today's Slurm on one node, with the differences that
-HACKING.md lists.
+Source of names and signatures: the Slurm plugin API documents; of order and cost: today's Slurm on one node, with the
+differences that HACKING.md lists.
 """
 
 TYPE_CHECKING = False

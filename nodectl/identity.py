@@ -1,8 +1,8 @@
 """Who a process is, and the two ways of becoming somebody else.
 
 `become_user` is the irreversible one: a task calls it once, between its root hooks and anything the user can influence.
-`effective_user` is the one reversible drop (SPANK user_init, files opened on the user's behalf by the stepd). Both run in single-threaded
-processes only: set*id(2) of one thread would leave the others behind.
+`effective_user` is the one reversible drop (SPANK user_init, files opened on the user's behalf by the stepd). Both
+run in single-threaded processes only: set*id(2) of one thread would leave the others behind.
 """
 
 import os
@@ -39,9 +39,10 @@ class Identity:
 def become_user(who: Identity) -> None:
     """Gives up root for good and proves it. Raises OSError when a call fails, StillPrivileged when the proof does.
 
-    Order: groups while we may, then gids, then uids, saved ones included (setresuid(2)); the kernel then empties the permitted,
-    effective and ambient capabilities (capabilities(7), "Effect of user ID changes"). Inheritable capabilities and securebits survive
-    a change of uid, so they are cleared first. A step of root itself keeps root's capabilities.
+    Order: groups while we may, then gids, then uids, saved ones included (setresuid(2)); the kernel then empties the
+    permitted, effective and ambient capabilities (capabilities(7), "Effect of user ID changes"). Inheritable
+    capabilities and securebits survive a change of uid, so they are cleared first. A step of root itself keeps root's
+    capabilities.
     """
     if prctl.get_securebits() & ~SECBIT_KEEP_CAPS_LOCKED:
         prctl.set_securebits(0)
@@ -81,8 +82,8 @@ def _prove(who: Identity) -> None:
 class effective_user:  # noqa: N801  # a context manager, read as a verb phrase at its one place
     """`with effective_user(who):` acts as the user and regains root at the end, whatever happened inside.
 
-    Groups and egid first, euid last; back in reverse. Leaving raises StillPrivileged's opposite, plain OSError, if root could
-    not be regained: the caller (the stepd) must not go on half-dropped.
+    Groups and egid first, euid last; back in reverse. Leaving raises StillPrivileged's opposite, plain OSError, if
+    root could not be regained: the caller (the stepd) must not go on half-dropped.
     """
 
     __slots__ = ("_groups", "_who")

@@ -1,8 +1,8 @@
 """Answering Varlink calls: find the method, check its parameters, refuse in the protocol's own words.
 
-A Service is a table of methods under interface names, with `org.varlink.service` built in; the daemon and each stepd have one. A method gets
-the call and returns its reply's parameters; what it raises as Refused becomes a Varlink error. The interface descriptions are
-the files `*.varlink` beside this module.
+A Service is a table of methods under interface names, with `org.varlink.service` built in; the daemon and each stepd
+have one. A method gets the call and returns its reply's parameters; what it raises as Refused becomes a Varlink
+error. The interface descriptions are the files `*.varlink` beside this module.
 """
 
 import os

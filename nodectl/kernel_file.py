@@ -1,6 +1,8 @@
-"""Reading and writing files that the kernel makes up (/proc, /sys, cgroups) and other small ones: one open, one read or write.
+"""Reading and writing files that the kernel makes up (/proc, /sys, cgroups) and other small ones: one open, one read
+or write.
 
-Without Python's buffered and text layers: their first use after a fork copies some hundred pages, a millisecond in each stepd and task.
+Without Python's buffered and text layers: their first use after a fork copies some hundred pages, a millisecond in
+each stepd and task.
 """
 
 import os

@@ -1,7 +1,8 @@
 """What nodectl and its plugins say to the person who runs a step.
 
-Every process installs where its lines go (`listen`): the client prints them, the stepd sends them to the client, a task hands them to
-its stepd. Nothing here writes into a descriptor of the user's on root's behalf. Levels and names are Slurm's.
+Every process installs where its lines go (`listen`): the client prints them, the stepd sends them to the client, a
+task hands them to its stepd. Nothing here writes into a descriptor of the user's on root's behalf. Levels and names
+are Slurm's.
 """
 
 TYPE_CHECKING = False

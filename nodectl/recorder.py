@@ -1,8 +1,8 @@
 """The flight recorder: one JSON object a line for every call of a launch, written as it happens.
 
-A file per step, opened before the first fork and appended to by the daemon, the stepd and the tasks; a line is one write(2) of less than
-PIPE_BUF bytes on a file opened with O_APPEND, so lines of several processes never mix and a killed process loses nothing it
-had finished. Times are CLOCK_MONOTONIC in nanoseconds, durations in microseconds.
+A file per step, opened before the first fork and appended to by the daemon, the stepd and the tasks; a line is one
+write(2) of less than PIPE_BUF bytes on a file opened with O_APPEND, so lines of several processes never mix and a
+killed process loses nothing it had finished. Times are CLOCK_MONOTONIC in nanoseconds, durations in microseconds.
 """
 
 import os
@@ -63,7 +63,9 @@ class Recorder:
 
 
 def cgroup_of(pid: "int | str" = "self") -> str:
-    """A process's place in the cgroup2 hierarchy: the "0::" line of /proc/PID/cgroup, cgroups(7). "" when it has gone."""
+    """A process's place in the cgroup2 hierarchy: the "0::" line of /proc/PID/cgroup, cgroups(7). "" when it has
+    gone.
+    """
     try:
         lines = kernel_file.read(f"/proc/{pid}/cgroup").splitlines()
     except OSError:

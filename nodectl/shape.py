@@ -1,7 +1,7 @@
 """Strict decoding of what comes over a socket: first the shape, then the meaning.
 
-A shape is a mapping from parameter name to a check; an unknown parameter, a missing one and a wrong type are each an error with the
-parameter's name. Optional parameters are wrapped in `Optional`. Used by the daemon and the stepd; pure.
+A shape is a mapping from parameter name to a check; an unknown parameter, a missing one and a wrong type are each an
+error with the parameter's name. Optional parameters are wrapped in `Optional`. Used by the daemon and the stepd; pure.
 """
 
 TYPE_CHECKING = False
@@ -73,9 +73,20 @@ def text(limit: int) -> "Check":
             return "not a string"
         if "\0" in value:
             return "holds a NUL byte"
+        if not _is_bytes(value):
+            return "holds a character that is no byte and no Unicode"
         return "" if len(value) <= limit else f"longer than {limit} characters"
 
     return verify
+
+
+def _is_bytes(value: str) -> bool:
+    """False for surrogates other than those that stand for odd bytes: no file name and no environment can hold them."""
+    try:
+        value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def array(element: "Check", *, most: int) -> "Check":
@@ -104,7 +115,7 @@ def mapping(element: "Check", *, most: int) -> "Check":
         if len(value) > most:
             return f"more than {most} entries"
         for name, item in value.items():
-            if not name or "=" in name or "\0" in name:
+            if not name or "=" in name or "\0" in name or not _is_bytes(name):
                 return f"{name[:64]!r} is no name"
             wrong = element(item)
             if wrong:

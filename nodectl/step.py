@@ -1,8 +1,8 @@
 """What a step is: the one record that the daemon makes, the forkserver hands over and every plugin is given.
 
-`Step` is the documents' launch_tasks_request_msg_t before the launch (the daemon fills it in, task plugins may change it in
-task_p_slurmd_launch_request) and their stepd_step_rec_t afterwards. It travels once, from daemon to stepd, as JSON in a
-root-owned file. `Task` is one task of it, in the stepd and in that task's own process.
+`Step` is the documents' launch_tasks_request_msg_t before the launch (the daemon fills it in, task plugins may change
+it in task_p_slurmd_launch_request) and their stepd_step_rec_t afterwards. It travels once, from daemon to stepd, as
+JSON in a root-owned file. `Task` is one task of it, in the stepd and in that task's own process.
 """
 
 from nodectl.identity import Identity
@@ -16,7 +16,9 @@ NO_TASK = -1
 
 
 class Step:
-    """One step. CPU masks are ints, bit n = machine CPU n; 0 means not bound. Times in seconds, `submitted` since the epoch."""
+    """One step. CPU masks are ints, bit n = machine CPU n; 0 means not bound. Times in seconds, `submitted` since the
+    epoch.
+    """
 
     FIELDS = (
         "allocation", "argv", "cgroup", "cpu_bind", "cpu_masks", "cpus_per_task", "cwd", "environment", "gid", "gids",
@@ -119,8 +121,8 @@ def entry_as_list(entry: Entry) -> list[object]:
 class Task:
     """One task of a step: the documents' slurmd_task_p_info_t.
 
-    `environment` and `argv` are this task's own copies, final when task_p_pre_launch sees them but for what that and the
-    later hooks change. `status` is the wait status, None until the task has ended; `usage` user and system CPU
+    `environment` and `argv` are this task's own copies, final when task_p_pre_launch sees them but for what that and
+    the later hooks change. `status` is the wait status, None until the task has ended; `usage` user and system CPU
     seconds and peak RSS in KiB, from wait4(2).
     """
 

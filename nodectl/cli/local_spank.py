@@ -1,7 +1,7 @@
 """SPANK's local context: the plugins in the process of the command, as the user who runs it.
 
-Hooks: init, the callbacks of the options the user gave, init_post_opt, local_user_init (the job exists, nothing is launched), exit. A required
-plugin that fails here refuses the command.
+Hooks: init, the callbacks of the options the user gave, init_post_opt, local_user_init (the job exists, nothing is
+launched), exit. A required plugin that fails here refuses the command.
 """
 
 from nodectl import messages

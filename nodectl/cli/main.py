@@ -1,7 +1,7 @@
 """`nodectl`: global options, then a command.
 
-`run` is the command that is paid for at every step: its path imports no argparse, no json, no enum. Every other command is a module with
-`add_arguments(parser)` and `main(arguments) -> int`, and argparse in front.
+`run` is the command that is paid for at every step: its path imports no argparse, no json, no enum. Every other
+command is a module with `add_arguments(parser)` and `main(arguments) -> int`, and argparse in front.
 """
 
 import os

@@ -1,8 +1,8 @@
 """The options of `nodectl run`: one table that makes the parser and the help.
 
-By hand instead of argparse, because argparse brings gettext and re: as long as a whole step. The manners are getopt_long(3)'s, as srun has them:
-`-n4`, `-n 4`, `--ntasks=4`, `--ntasks 4`, unique abbreviations, bundled switches; the first word that is no option begins the
-program.
+By hand instead of argparse, because argparse brings gettext and re: as long as a whole step. The manners are
+getopt_long(3)'s, as srun has them: `-n4`, `-n 4`, `--ntasks=4`, `--ntasks 4`, unique abbreviations, bundled switches;
+the first word that is no option begins the program.
 """
 
 TYPE_CHECKING = False
@@ -53,7 +53,9 @@ def positive(text: str) -> int:
 
 
 def seconds(text: str) -> int:
-    """A time limit in srun's notations, in seconds: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. 0 for none (INFINITE, UNLIMITED, 0)."""
+    """A time limit in srun's notations, in seconds: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. 0 for none (INFINITE,
+    UNLIMITED, 0).
+    """
     if text.upper() in ("INFINITE", "UNLIMITED", "-1", "0"):
         return 0
     days, dash, clock = text.partition("-") if "-" in text else ("0", "", text)

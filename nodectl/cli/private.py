@@ -1,7 +1,7 @@
 """A private node: a daemon for the length of one command of root's, where no service runs.
 
-It has a runtime directory and a cgroup of its own, shares the history with the service to come, and ends when the command does: it
-reads the end of the pipe that only the command holds, however the command ends.
+It has a runtime directory and a cgroup of its own, shares the history with the service to come, and ends when the
+command does: it reads the end of the pipe that only the command holds, however the command ends.
 """
 
 import os

@@ -1,8 +1,8 @@
 """`nodectl run`: ask for a step, pass signals on, tell what became of it, end as it ended.
 
-Lean: this is paid at every step. The step's streams are this process's own descriptors, so nothing of its output passes through here; what comes
-over the control connection are events. Exit status: as srun's, the highest exit code of the tasks, 128 + signal for a signal, 1 when the step
-could not be run.
+Lean: this is paid at every step. The step's streams are this process's own descriptors, so nothing of its output
+passes through here; what comes over the control connection are events. Exit status: as srun's, the highest exit code
+of the tasks, 128 + signal for a signal, 1 when the step could not be run.
 """
 
 import _signal
@@ -52,7 +52,9 @@ def main(settings: "Globals", words: list[str]) -> int:
 
 
 def _standard_descriptors() -> None:
-    """0, 1 and 2 must be something: they become the tasks' streams, and sockets opened later must not take their places."""
+    """0, 1 and 2 must be something: they become the tasks' streams, and sockets opened later must not take their
+    places.
+    """
     while (fd := os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)) <= 2:
         os.set_inheritable(fd, True)
     os.close(fd)
@@ -96,7 +98,9 @@ def _local_stack(hello: "Mapping[str, object]", words: list[str]) -> "LocalStack
 
 
 def make_request(parsed: Parsed) -> dict[str, object]:
-    """What is sent to the service. Options, umask and limits; the environment by --export; the directory as the user sees it."""
+    """What is sent to the service. Options, umask and limits; the environment by --export; the directory as the user
+    sees it.
+    """
     values = dict(parsed.values)
     values.pop("trace", None)
     mask = os.umask(0)
@@ -179,7 +183,9 @@ def _rlimits() -> dict[str, int]:
 
 
 def _through_local_hooks(session: Session, local: "LocalStack", request: dict[str, object]) -> None:
-    """init_post_opt, then a job id, then local_user_init: the plugins' last chance to refuse before anything is launched."""
+    """init_post_opt, then a job id, then local_user_init: the plugins' last chance to refuse before anything is
+    launched.
+    """
     local.after_options()
     reserved = session.call("Reserve")
     request["job"] = reserved["job"]

@@ -1,6 +1,7 @@
 """A command's connection to the node: the service's, or a private node for the length of the command.
 
-Lean: `nodectl run` imports it at every step. The configuration is read only when it is named, or when the service is not where it usually is.
+Lean: `nodectl run` imports it at every step. The configuration is read only when it is named, or when the service is
+not where it usually is.
 """
 
 import os
@@ -22,7 +23,9 @@ _PRIVATE_SECONDS = 20.0
 
 
 class Failed(Exception):
-    """The command cannot do what it was asked to; str() is one line, `status` the exit status, `name` the Varlink error."""
+    """The command cannot do what it was asked to; str() is one line, `status` the exit status, `name` the Varlink
+    error.
+    """
 
     def __init__(self, reason: str, status: int = 1, name: str = "") -> None:
         super().__init__(reason)

@@ -1,7 +1,7 @@
 """One client's connection to the daemon: messages in, replies out, descriptors in between.
 
-The event loop calls; nothing here blocks. A client may send what it likes: too long, truncated, not JSON, not a call, faster than
-it reads. It gets one clear error where it can be told, and its connection ends where it cannot.
+The event loop calls; nothing here blocks. A client may send what it likes: too long, truncated, not JSON, not a call,
+faster than it reads. It gets one clear error where it can be told, and its connection ends where it cannot.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The daemon's side of the forkserver: starts it, hands it steps, notices when it dies.
 
-The forkserver is executed, not forked: it shares nothing with the daemon but the channel. A forkserver that dies is started
-again with the next step; stepds do not mind.
+The forkserver is executed, not forked: it shares nothing with the daemon but the channel. A forkserver that dies is
+started again with the next step; stepds do not mind.
 """
 
 import asyncio

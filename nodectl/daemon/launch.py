@@ -1,7 +1,8 @@
 """Admission: from what a client asks for to the Step that is run, or one line why not.
 
-Row 2 of a launch happens here: task_p_slurmd_launch_request computes the binding before any process exists. Runs in the daemon, as root;
-nothing here trusts the request: its shape was checked, its meaning is checked against the machine and the caller.
+Row 2 of a launch happens here: task_p_slurmd_launch_request computes the binding before any process exists. Runs in
+the daemon, as root; nothing here trusts the request: its shape was checked, its meaning is checked against the
+machine and the caller.
 """
 
 import os

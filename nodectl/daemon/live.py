@@ -1,7 +1,7 @@
 """A step that has begun and whose end the daemon has not recorded yet: its files, its connection, its cgroup.
 
-Files in the steps directory, all root's: `J.S.json` what the daemon decided, `.trace` the flight recorder (locked by the stepd as long as it lives),
-`.sock` its socket, `.record` what came of it. They are what a restarted daemon finds.
+Files in the steps directory, all root's: `J.S.json` what the daemon decided, `.trace` the flight recorder (locked by
+the stepd as long as it lives), `.sock` its socket, `.record` what came of it. They are what a restarted daemon finds.
 """
 
 import asyncio
@@ -85,7 +85,9 @@ class Files:
 
 
 class LiveStep:
-    """One running step. `on_end(live)` is called once, in the event loop, when the stepd's end of the link has closed."""
+    """One running step. `on_end(live)` is called once, in the event loop, when the stepd's end of the link has
+    closed.
+    """
 
     def __init__(self, step: Step, files: Files, on_end: Callable[["LiveStep"], None]) -> None:
         self.step = step

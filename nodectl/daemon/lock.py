@@ -1,7 +1,7 @@
 """One daemon per runtime directory: a lock that the daemon and its forkserver hold together.
 
-flock(2) on a file; the lock lives as long as the open file description, which the forkserver inherits, so the next daemon starts when both
-are gone.
+flock(2) on a file; the lock lives as long as the open file description, which the forkserver inherits, so the next
+daemon starts when both are gone.
 """
 
 import fcntl

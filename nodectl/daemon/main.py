@@ -1,7 +1,8 @@
 """The service's life: sockets, signals, systemd, and the end.
 
-Started by systemd (socket activation, readiness and watchdog by sd_notify(3)), by hand, or by a client for the length of one command
-(a private node). SIGHUP reads configuration that may change while running; SIGTERM ends the daemon and leaves steps alone.
+Started by systemd (socket activation, readiness and watchdog by sd_notify(3)), by hand, or by a client for the length
+of one command (a private node). SIGHUP reads configuration that may change while running; SIGTERM ends the daemon and
+leaves steps alone.
 """
 
 import asyncio
@@ -101,7 +102,9 @@ def _prepare(config: Config) -> Lock:
 
 
 def _cgroup_base(config: Config) -> tuple[str, str]:
-    """(mount, path below it) where jobs' cgroups are made: below the daemon's own cgroup, which under systemd is delegated to it."""
+    """(mount, path below it) where jobs' cgroups are made: below the daemon's own cgroup, which under systemd is
+    delegated to it.
+    """
     wanted = config.proctrack_type == "proctrack/cgroup" or "task/cgroup" in config.task_plugin
     mount = cgroup.find_mount()
     if not wanted or not mount:

@@ -1,7 +1,7 @@
 """The node: what it knows, and every method of org.nodectl.
 
-One object per daemon, touched only from the event loop. It owns the live steps, the history, the forkserver's channel and the batches in
-which ended steps are written down.
+One object per daemon, touched only from the event loop. It owns the live steps, the history, the forkserver's channel
+and the batches in which ended steps are written down.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """The history: one SQLite file (WAL) with every step that ended, its record and its trace, and the counter of job ids.
 
-Only the daemon writes it. Several nodes may share one file (private nodes of root do), so ids come from a transaction, not from
-memory. Ends of steps are written in batches: until then their files wait in the steps directory, which survives the daemon.
+Only the daemon writes it. Several nodes may share one file (private nodes of root do), so ids come from a
+transaction, not from memory. Ends of steps are written in batches: until then their files wait in the steps
+directory, which survives the daemon.
 """
 
 import json

@@ -1,7 +1,9 @@
-"""What an earlier daemon left: steps that still run are taken over, steps that ended are recorded, and whatever belongs to nobody is removed.
+"""What an earlier daemon left: steps that still run are taken over, steps that ended are recorded, and whatever
+belongs to nobody is removed.
 
-Runs once at the start of a daemon, before it listens. By then neither the earlier daemon nor its forkserver lives (both held the lock), so no new
-stepd can appear. Every step has a spec file from before its first fork until it is in the history: what has none is nobody's.
+Runs once at the start of a daemon, before it listens. By then neither the earlier daemon nor its forkserver lives
+(both held the lock), so no new stepd can appear. Every step has a spec file from before its first fork until it is in
+the history: what has none is nobody's.
 """
 
 import os

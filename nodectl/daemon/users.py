@@ -1,6 +1,7 @@
 """Who a uid is: name, primary group and all groups, from the name service, looked up outside the event loop.
 
-A look-up may take seconds (LDAP), so it runs in a thread of the daemon, which never forks; answers are kept for `user_cache_seconds`.
+A look-up may take seconds (LDAP), so it runs in a thread of the daemon, which never forks; answers are kept for
+`user_cache_seconds`.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """SPANK for plugins written in Python: the documented names, typed.
 
-A plugin is a file whose module-level functions are its hooks, each `hook(sp, ac, argv) -> int` as in C. It returns 0 (or None), or any
-other number for failure; an exception that it lets out counts as failure too.
+A plugin is a file whose module-level functions are its hooks, each `hook(sp, ac, argv) -> int` as in C. It returns 0
+(or None), or any other number for failure; an exception that it lets out counts as failure too.
 Where C fills in a pointer and returns a spank_err_t, Python returns the value and raises SpankError.
 
     from nodectl.spank import S_TASK_PID, Spank, slurm_info, spank_get_item
@@ -76,7 +76,8 @@ class SpankError(Exception):
 class SpankOption:
     """The documents' struct spank_option. `has_arg`: 0 none, 1 required, 2 optional.
 
-    `cb(val, optarg, remote) -> int`: in the command (remote 0) while it reads its options, in the stepd (remote 1) after init.
+    `cb(val, optarg, remote) -> int`: in the command (remote 0) while it reads its options, in the stepd (remote 1)
+    after init.
     """
 
     __slots__ = ("arginfo", "cb", "has_arg", "name", "usage", "val")
@@ -121,7 +122,9 @@ def spank_getenv(sp: "Spank", var: str) -> str:
 
 
 def spank_setenv(sp: "Spank", var: str, val: str, overwrite: int = 1) -> None:
-    """Sets a variable: before the fork for every task, in a task's own hooks for that task. Remote only. Raises SpankError."""
+    """Sets a variable: before the fork for every task, in a task's own hooks for that task. Remote only. Raises
+    SpankError.
+    """
     environment = sp.job_environment()
     if not var or "=" in var or "\0" in var + val:
         raise SpankError(ESPANK_BAD_ARG, repr(var))
@@ -153,7 +156,9 @@ def spank_option_register(sp: "Spank", option: SpankOption) -> None:
 
 
 def spank_option_getopt(sp: "Spank", option: SpankOption) -> "str | None":
-    """The argument the user gave ("" or None without one). Not in init, init_post_opt, task_post_fork, exit. Raises SpankError."""
+    """The argument the user gave ("" or None without one). Not in init, init_post_opt, task_post_fork, exit. Raises
+    SpankError.
+    """
     return sp.getopt(option)
 
 

@@ -1,7 +1,8 @@
 """The `sp` that every SPANK hook is given: what may be asked and changed here and now.
 
-One handle per context and process. The stack sets `hook`, `plugin` and `task` around each call, so that validity (which item
-exists in which hook) is decided in one place. Rules and error codes: reference of today's Slurm, with the node's one-step numbers.
+One handle per context and process. The stack sets `hook`, `plugin` and `task` around each call, so that validity
+(which item exists in which hook) is decided in one place. Rules and error codes: reference of today's Slurm, with the
+node's one-step numbers.
 """
 
 from nodectl import spank

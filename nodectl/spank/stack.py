@@ -1,7 +1,8 @@
 """A stack of SPANK plugins in one process: loading them, calling a hook through all of them, and what a failure means.
 
-The command that a user runs has one stack (local context), each stepd has one (remote), shared by its tasks after the fork. Hooks run
-in file order. The first failure of a required plugin ends the walk; an optional plugin's failure is noted in the trace and for who asked with
+The command that a user runs has one stack (local context), each stepd has one (remote), shared by its tasks after the
+fork. Hooks run in file order. The first failure of a required plugin ends the walk; an optional plugin's failure is
+noted in the trace and for who asked with
 -v, and costs nothing.
 """
 
@@ -53,7 +54,9 @@ class Stack:
         self.plugins: list[StackedPlugin] = []
 
     def load(self, entries: "Iterable[Entry]", source_of: "Callable[[str], Source]" = compile_plugin) -> Outcome:
-        """Loads every entry. A required plugin that cannot be used is the failure returned; an optional one is skipped."""
+        """Loads every entry. A required plugin that cannot be used is the failure returned; an optional one is
+        skipped.
+        """
         for place, entry in enumerate(entries):
             outcome = self._load(entry, place, source_of)
             if outcome:
@@ -95,7 +98,9 @@ class Stack:
         return any(call in stacked.plugin.hooks for stacked in self.plugins)
 
     def call(self, call: str, task: "Task | None" = None, row: "Hook | None" = None) -> Outcome:
-        """Calls the hook in every plugin that has it. The failure of a required plugin is returned, naming plugin and hook."""
+        """Calls the hook in every plugin that has it. The failure of a required plugin is returned, naming plugin and
+        hook.
+        """
         row = row or ROWS[call]
         for stacked in self.plugins:
             function = stacked.plugin.hooks.get(call)

@@ -1,7 +1,7 @@
 """The environment of a step and of each task: Slurm's variables, as far as they apply to one node.
 
-Pure functions over a Step. Base is what the client sent (it has applied --export); the step's variables overwrite it, the task's
-overwrite those. Names and formats are Slurm's.
+Pure functions over a Step. Base is what the client sent (it has applied --export); the step's variables overwrite it,
+the task's overwrite those. Names and formats are Slurm's.
 """
 
 TYPE_CHECKING = False

@@ -1,7 +1,7 @@
 """File name patterns of -i, -o and -e: `%t`, `%j` and the rest, expanded for one task.
 
-Pure. The rules are srun's: a backslash anywhere switches expansion off and is removed; a number between % and the letter pads
-numeric fields with zeros, up to ten digits; a letter without meaning stays as it is.
+Pure. The rules are srun's: a backslash anywhere switches expansion off and is removed; a number between % and the
+letter pads numeric fields with zeros, up to ten digits; a letter without meaning stays as it is.
 """
 
 TYPE_CHECKING = False

@@ -1,7 +1,7 @@
 """The stepd's connections: the launching client's, the daemon's, and whoever comes over the step's own socket.
 
-All speak the same interface, org.nodectl.step. The stepd has one thread and never waits for a peer: what cannot be sent at once is kept,
-up to a limit, and a peer that does not read is dropped.
+All speak the same interface, org.nodectl.step. The stepd has one thread and never waits for a peer: what cannot be
+sent at once is kept, up to a limit, and a peer that does not read is dropped.
 """
 
 import _socket

@@ -1,7 +1,7 @@
 """The step runner, from the record it was handed to the record it leaves.
 
-One process per step, forked by the forkserver, root, one thread, its own session; it outlives the daemon. `run_step` is the launch from top
-to bottom; the rows are those of `nodectl.hooks.HOOKS`.
+One process per step, forked by the forkserver, root, one thread, its own session; it outlives the daemon. `run_step`
+is the launch from top to bottom; the rows are those of `nodectl.hooks.HOOKS`.
 """
 
 import _signal

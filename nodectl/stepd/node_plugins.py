@@ -1,7 +1,7 @@
 """The plugins of the node that every step shares: the stack of task plugins and the one proctrack plugin.
 
-Loaded and initialised once, by the forkserver (and, for the daemon's row of the launch, by the daemon); a stepd and its tasks find them in their
-memory. Task plugins are called in configured order and stop at the first failure.
+Loaded and initialised once, by the forkserver (and, for the daemon's row of the launch, by the daemon); a stepd and
+its tasks find them in their memory. Task plugins are called in configured order and stop at the first failure.
 """
 
 from nodectl.door import Outcome

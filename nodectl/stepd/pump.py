@@ -1,8 +1,8 @@
 """A pump: a process of the step that copies streams where copying cannot be avoided, as the user, never as root.
 
-One labels lines (-l) and empties the ptys of -u; it sits in the stepd's cgroup, so that killing the step's processes does not cut off what
-they had written, and ends when every stream it reads has ended. Another hands one stdin to several tasks and is killed with the step, because
-nobody knows when a terminal will say more.
+One labels lines (-l) and empties the ptys of -u; it sits in the stepd's cgroup, so that killing the step's processes
+does not cut off what they had written, and ends when every stream it reads has ended. Another hands one stdin to
+several tasks and is killed with the step, because nobody knows when a terminal will say more.
 """
 
 import os
@@ -45,7 +45,9 @@ class _Channel:
             self.write(b"".join(self.label + line + b"\n" for line in lines))
 
     def write(self, data: bytes) -> None:
-        """Blocking, to every sink: a slow reader slows the tasks down, as it would without a pump. A lost one is dropped."""
+        """Blocking, to every sink: a slow reader slows the tasks down, as it would without a pump. A lost one is
+        dropped.
+        """
         for sink in list(self.copy.sinks):
             view = memoryview(data)
             while view:

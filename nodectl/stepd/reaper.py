@@ -1,7 +1,7 @@
 """Waiting for a step: its children's ends, its connections, its time limit, and the ways of ending it early.
 
-One poll(2) over the connections, the tasks' report pipe and the SIGCHLD pipe. Runs in the stepd, as root, from the opened gate to
-the last task's end.
+One poll(2) over the connections, the tasks' report pipe and the SIGCHLD pipe. Runs in the stepd, as root, from the
+opened gate to the last task's end.
 """
 
 import _signal
@@ -144,7 +144,9 @@ class Reaper:
             task.status = 1 << 8
 
     def _epilogs(self, task: "Task") -> None:
-        """The user's --task-epilog first, with a limit, then the site's TaskEpilog; as the user, in their own session."""
+        """The user's --task-epilog first, with a limit, then the site's TaskEpilog; as the user, in their own
+        session.
+        """
         step = self._run.step
         for path, limit in step.task_epilogs:
             started = now()

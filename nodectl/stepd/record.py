@@ -1,6 +1,7 @@
 """What is known of a step when it is over: its state, its exit status, each task's end.
 
-Pure but for `save`. The exit status is srun's: any signal beats any exit code, among codes the highest counts, a signal is 128 + its number.
+Pure but for `save`. The exit status is srun's: any signal beats any exit code, among codes the highest counts, a
+signal is 128 + its number.
 """
 
 import os

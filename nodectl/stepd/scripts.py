@@ -1,7 +1,7 @@
 """TaskProlog and TaskEpilog: the site's and the user's scripts around a task, run as the user.
 
-A prolog speaks to its task through its standard output: `export NAME=VALUE`, `unset NAME`, `print TEXT`, each at the start of a line; other lines are
-ignored. Order: the site's first before a task, the user's first after it.
+A prolog speaks to its task through its standard output: `export NAME=VALUE`, `unset NAME`, `print TEXT`, each at the
+start of a line; other lines are ignored. Order: the site's first before a task, the user's first after it.
 """
 
 import os

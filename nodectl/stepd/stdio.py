@@ -1,8 +1,8 @@
 """Where each task's three streams lead, decided before the fork; wired by the task itself, as the user.
 
-A stream leads straight into the client's descriptor, into a file that the task opens as the user, to /dev/null, or into a pipe (a pty
-with -u) whose other end is the pump's. Only labels, -u and a stdin shared by several tasks need the pump: nothing else is
-copied.
+A stream leads straight into the client's descriptor, into a file that the task opens as the user, to /dev/null, or
+into a pipe (a pty with -u) whose other end is the pump's. Only labels, -u and a stdin shared by several tasks need
+the pump: nothing else is copied.
 """
 
 import os
@@ -46,7 +46,9 @@ class Stream:
 
 
 class Copy:
-    """Work for a pump: what it reads from `source` it writes to `sinks`, labelled line by line where `label` is not None."""
+    """Work for a pump: what it reads from `source` it writes to `sinks`, labelled line by line where `label` is not
+    None.
+    """
 
     __slots__ = ("ends_sinks", "label", "path", "sinks", "source")
 

@@ -1,8 +1,8 @@
 """A task, from the fork to its program: one straight walk over SEQUENCE.
 
-Runs in the task's own process; root until `become_user`, the user from there on. Nothing is looked up or imported here: the step's
-user, environment, masks and streams were decided before the fork. A stage that fails ends the task: the reason goes to the stepd through the
-report pipe, the status is the stage's.
+Runs in the task's own process; root until `become_user`, the user from there on. Nothing is looked up or imported
+here: the step's user, environment, masks and streams were decided before the fork. A stage that fails ends the task:
+the reason goes to the stepd through the report pipe, the status is the stage's.
 """
 
 import _signal
@@ -31,7 +31,9 @@ _MISSING_ARGUMENTS = 2
 
 
 class TaskEnds(Exception):
-    """This task is over before its program began; `status` is its exit status, str() the reason ("" for none to tell)."""
+    """This task is over before its program began; `status` is its exit status, str() the reason ("" for none to
+    tell).
+    """
 
     def __init__(self, reason: str, status: int = 1) -> None:
         super().__init__(reason)

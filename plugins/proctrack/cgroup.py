@@ -1,7 +1,7 @@
 """proctrack/cgroup: a step's processes are those in its cgroup, however they daemonize.
 
-The container id is the cgroup's id, 64 bits (the inode number of its directory). Killing is cgroup.kill; nothing escapes, because only root can
-leave a cgroup.
+The container id is the cgroup's id, 64 bits (the inode number of its directory). Killing is cgroup.kill; nothing
+escapes, because only root can leave a cgroup.
 """
 
 import errno

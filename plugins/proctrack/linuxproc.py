@@ -1,7 +1,7 @@
 """proctrack/linuxproc: a step's processes are the descendants of its stepd, found in /proc.
 
-For machines without cgroup v2. The container id is the stepd's pid. As the stepd is a subreaper (prctl(2), PR_SET_CHILD_SUBREAPER), a process
-that daemonizes becomes its child and is still found.
+For machines without cgroup v2. The container id is the stepd's pid. As the stepd is a subreaper (prctl(2),
+PR_SET_CHILD_SUBREAPER), a process that daemonizes becomes its child and is still found.
 """
 
 import errno

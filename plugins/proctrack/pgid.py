@@ -1,7 +1,7 @@
 """proctrack/pgid: a step's processes are those of its tasks' process group.
 
-The simplest tracker, and a leaky one: a program that calls setsid(2) or setpgid(2) is no longer found. The container id is the
-process group of task 0.
+The simplest tracker, and a leaky one: a program that calls setsid(2) or setpgid(2) is no longer found. The container
+id is the process group of task 0.
 """
 
 import errno

@@ -1,7 +1,8 @@
 """renice: users choose the nice value of their tasks.
 
-Option: --renice[=PRIO], or SLURM_RENICE in the job's environment. In plugstack.conf: `optional renice min_prio=N` sets the lowest value allowed.
-Hooks: init (arguments), task_post_fork (setpriority(2) on each task, as root, before its program starts).
+Option: --renice[=PRIO], or SLURM_RENICE in the job's environment. In plugstack.conf: `optional renice min_prio=N`
+sets the lowest value allowed. Hooks: init (arguments), task_post_fork (setpriority(2) on each task, as root, before
+its program starts).
 """
 
 import os

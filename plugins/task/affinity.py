@@ -1,8 +1,8 @@
 """task/affinity: binds each task to CPUs with sched_setaffinity(2).
 
-Where: the masks are computed in the daemon, before any process exists (`task_p_slurmd_launch_request`), so that a bad map or mask is refused with
-the allowed mask in the message. They are applied in the task, as root, once it is in its cgroup (`task_p_pre_launch_priv`), because moving a
-process resets its affinity; and read back.
+Where: the masks are computed in the daemon, before any process exists (`task_p_slurmd_launch_request`), so that a bad
+map or mask is refused with the allowed mask in the message. They are applied in the task, as root, once it is in its
+cgroup (`task_p_pre_launch_priv`), because moving a process resets its affinity; and read back.
 Options: --cpu-bind of `nodectl run`.
 """
 

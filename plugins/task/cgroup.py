@@ -1,7 +1,8 @@
-"""task/cgroup: gives the step's processes a cgroup of their own and confines it to the job's CPUs where the kernel's cpuset controller is there.
+"""task/cgroup: gives the step's processes a cgroup of their own and confines it to the job's CPUs where the kernel's
+cpuset controller is there.
 
-Where: `task_p_pre_setuid`, in the stepd, as root, writes cpuset.cpus on the step's `user` cgroup. Without the controller (a machine whose
-controllers belong to cgroup v1) nothing is confined: `nodectl doctor` says so.
+Where: `task_p_pre_setuid`, in the stepd, as root, writes cpuset.cpus on the step's `user` cgroup. Without the
+controller (a machine whose controllers belong to cgroup v1) nothing is confined: `nodectl doctor` says so.
 """
 
 import errno

@@ -2,8 +2,8 @@
 
     sudo ./dev bench [--rounds N] [--json FILE]
 
-Prints a table and writes it as JSON. Ratios are what counts: absolute times are this machine's. Where Slurm is installed and answers, srun is
-measured in the same run.
+Prints a table and writes it as JSON. Ratios are what counts: absolute times are this machine's. Where Slurm is
+installed and answers, srun is measured in the same run.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class Row:
 
 
 def in_turns(rounds: int, **work: Callable[[], object]) -> dict[str, float]:
-    """Seconds each piece of work takes: the median over `rounds` in which each has its turn, after one that does not count.
+    """Seconds each piece of work takes: the median over `rounds` in which each has its turn, after one that does not
+    count.
 
     The order rotates, because whoever follows a heavy neighbour finds the caches cold.
     """

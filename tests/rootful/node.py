@@ -1,4 +1,5 @@
-"""A real node for a test: a daemon of its own in directories of its own, clients as root or as an ordinary user, and a check that nothing is left.
+"""A real node for a test: a daemon of its own in directories of its own, clients as root or as an ordinary user, and
+a check that nothing is left.
 
 Everything is real: root, cgroups, plugins in files, sockets. Runs beside any other node of the machine.
 """
