@@ -130,10 +130,9 @@ def service(settings: "Globals", config: Config) -> Iterator[Check]:
     try:
         session = Session(settings, start_private=False)
     except Failed as failed:
-        reason, _, advice = str(failed).partition(": ")
         # Without a service root's commands start a private node.
         level = WARN if os.geteuid() == 0 and not settings.socket else FAIL
-        yield Check(level, "service", reason, advice)
+        yield Check(level, "service", str(failed).partition(": start it")[0], "systemctl start nodectld")
         return
     finally:
         _socket.setdefaulttimeout(None)
