@@ -59,7 +59,8 @@ HOOKS = (
     Hook("slurm_spank_task_init", "spank", "task", "user", "task", 3, _TASK_ENDS),
     Hook("task_prolog", "step", "task", "user", "script", 0, "this task ends with the script's status"),
     Hook("exec", "step", "task", "user", "task", 0, "this task ends with the errno as its status"),
-    Hook("task_epilog", "step", "task", "user", "script", 0, _LOGGED),
+    # The task has ended: the stepd waits for the script, which runs in a child of its own that has become the user.
+    Hook("task_epilog", "step", "stepd", "root", "script", 0, _LOGGED),
     Hook("slurm_spank_task_exit", "spank", "stepd", "root", "task", 3, _LOGGED),
     Hook("task_p_post_term", "task", "stepd", "root", "task", 2, "becomes the task's status where that was 0"),
     Hook("proctrack_p_signal", "proctrack", "stepd", "root", "step", 2, "tried again until the step is empty"),
