@@ -46,6 +46,7 @@ class Board:
         return HOOKS[index - 1], self._memory[2 * slot + 1]
 
     def is_done(self, slot: int) -> bool:
+        """True when the process has come through."""
         return self._memory[2 * slot] == DONE
 
 

@@ -71,20 +71,25 @@ class Group:
 
     @property
     def core(self) -> Core:
+        """The files every cgroup has."""
         return Core(self)
 
     @property
     def cpuset(self) -> Cpuset:
+        """The cpuset controller's files."""
         return Cpuset(self)
 
     @property
     def memory(self) -> Memory:
+        """The memory controller's files."""
         return Memory(self)
 
     def child(self, name: str) -> "Group":
+        """The group below this one."""
         return Group(f"{self.full_path}/{name}")
 
     def exists(self) -> bool:
+        """True when the directory is there."""
         return os.path.isdir(self.full_path)
 
     def make(self) -> "Group":

@@ -23,6 +23,7 @@ from nodectl.plugin import PluginRefused, compile_plugin
 from nodectl.stepd import main as stepd
 from nodectl.stepd.node_plugins import load_node_plugins
 from nodectl.stepd.run import Descriptors
+from nodectl.stepd.task import IGNORED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def main(arguments: "Mapping[str, object]") -> None:
     _signal.signal(
         _signal.SIGCHLD, _signal.SIG_IGN
     )  # nobody waits for stepds: the daemon hears of their ends elsewhere
-    for number in stepd.IGNORED:
+    for number in IGNORED:
         _signal.signal(number, _signal.SIG_IGN)
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, CHANNEL)
     os.set_inheritable(CHANNEL, False)

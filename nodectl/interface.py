@@ -50,7 +50,11 @@ class Call:
                 f"{STANDARD}.InvalidParameter", "a call names its method as interface.Method", parameter="method"
             )
         self.method = method
-        self.parameters = message.get("parameters") or {}
+        parameters = message.get("parameters")
+        self.parameters: Any = {} if parameters is None else parameters  # shaped by Service.find
+        for name in ("more", "oneway", "upgrade"):
+            if not isinstance(message.get(name), bool | None):
+                raise Refused(f"{STANDARD}.InvalidParameter", f"{name}: not true or false", parameter=name)
         self.more = message.get("more") is True
         self.oneway = message.get("oneway") is True
         self.peer = peer
@@ -98,7 +102,7 @@ class Service:
         }
 
     def _description(self, call: Call) -> "Reply":
-        interface = call.parameters["interface"]  # type: ignore[index]  # checked by find()
+        interface = call.parameters["interface"]
         if interface not in self._interfaces:
             raise Refused(f"{STANDARD}.InterfaceNotFound", f"no interface {interface}", interface=interface)
         with open(os.path.join(_HERE, f"{interface}.varlink"), encoding="ascii") as file:

@@ -7,7 +7,7 @@ environment values) travel as lone surrogates, as `os.fsdecode` makes them, and 
 Used by every process; no state.
 """
 
-from _json import encode_basestring_ascii, make_encoder, make_scanner  # type: ignore[import-not-found]  # C part of json
+from _json import encode_basestring_ascii, make_encoder, make_scanner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class _Settings:
         raise BadJson(f"{name} is not a JSON value")
 
 
-_scan = make_scanner(_Settings())
+_scan = make_scanner(_Settings())  # type: ignore[arg-type]  # duck-typed in C; typeshed says otherwise
 _BLANK = " \t\r\n"
 
 
@@ -65,7 +65,7 @@ def loads(text: str) -> object:
         raise BadJson("malformed JSON") from None
     if end != len(stripped):
         raise BadJson(f"something follows the JSON value at character {end}")
-    return value  # type: ignore[no-any-return]  # checked by whoever knows the shape
+    return value
 
 
 def load_object(data: bytes) -> "Mapping[str, object]":

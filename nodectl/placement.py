@@ -95,12 +95,9 @@ def _listed(topology: Topology, available: int, request: Request) -> Placement:
     """Hand out an explicit list in turn; all of it must be allocated, also what no task gets."""
     asked = request.bind
     word = f"--cpu-bind={asked.unit.value}"
-    wanted: Sequence[int]
-    if asked.unit is Unit.MAP:
-        wanted = [1 << cpu for cpu in asked.ids]
-    else:
-        # An empty mask cannot be set; Slurm reads it as the allocation.
-        wanted = [mask or available for mask in asked.masks]
+    # An empty mask cannot be set; Slurm reads it as the allocation.
+    masks = [1 << cpu for cpu in asked.ids] if asked.unit is Unit.MAP else asked.masks
+    wanted: Sequence[int] = [mask or available for mask in masks]
     for mask in wanted:
         outside = mask & ~available
         if outside:

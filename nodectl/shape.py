@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     Check = Callable[[object], str]  # "" when the value is of the shape, else what is wrong with it
+    Shape = Mapping[str, "Check | Optional"]
 
 
 class BadShape(ValueError):

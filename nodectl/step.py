@@ -82,6 +82,7 @@ class Step:
 
     @property
     def identity(self) -> Identity:
+        """Who its tasks run as."""
         return Identity(self.uid, self.gid, self.gids)
 
     @property

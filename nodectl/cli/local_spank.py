@@ -4,6 +4,9 @@ Hooks: init, the callbacks of the options the user gave, init_post_opt, local_us
 launched), exit. A required plugin that fails here refuses the command.
 """
 
+import os
+import sys
+
 from nodectl import messages
 from nodectl.cli.options import ARGUMENT, BadOption, Option
 from nodectl.cli.session import Failed
@@ -19,9 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nodectl.spank import SpankOption
-
-import os
-import sys
 
 
 class LocalStack:

@@ -10,7 +10,10 @@ import sys
 
 from nodectl.config import Config
 
-_START = "import sys; sys.path[:0] = {path!r}; from nodectl.cli import daemon; sys.exit(daemon.private({directory!r}, {config!r}))"
+_START = (
+    "import sys; sys.path[:0] = {path!r}; from nodectl.cli import daemon; "
+    "sys.exit(daemon.private({directory!r}, {config!r}))"
+)
 
 
 def start(config_path: str | None, config: Config, seconds: float) -> tuple[tuple[int, int], str]:

@@ -12,7 +12,7 @@ import select
 import sys
 import time
 
-from nodectl import wire
+from nodectl import lean_json, wire
 from nodectl.cli.options import BadOption, Parsed, Parser
 from nodectl.cli.session import Failed, Session, complain
 from nodectl.interface_names import STEP
@@ -82,7 +82,7 @@ def _run(session: Session, words: list[str]) -> int:
         record = watch.until_end() or _ask_for_end(session, job, step)
         if isinstance(trace, str):
             _write_trace(session, trace, job, step)
-        return int(record["exit_status"]) if record else 1  # type: ignore[call-overload,no-any-return]
+        return int(record["exit_status"]) if record else 1  # type: ignore[call-overload]
     finally:
         if local:
             local.close()
@@ -219,7 +219,7 @@ def _write_trace(session: Session, path: str, job: int, step: int) -> None:
     try:
         with open(path, "w", encoding="ascii") as file:
             for line in lines:  # type: ignore[attr-defined]
-                file.write(wire.lean_json.dumps(line) + "\n")
+                file.write(lean_json.dumps(line) + "\n")
     except OSError as error:
         complain(f"write the trace to {path!r}: {error.strerror}")
 

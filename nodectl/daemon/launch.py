@@ -8,6 +8,7 @@ machine and the caller.
 import os
 import time
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from nodectl.config import Config
 from nodectl.daemon.users import UnknownUser, User, Users, group_id
@@ -19,12 +20,15 @@ from nodectl.spank.plugstack import Entry
 from nodectl.step import Step
 from nodectl.stepd.node_plugins import NodePlugins
 
+if TYPE_CHECKING:
+    from nodectl.shape import Shape
+
 _WORD = text(131_072)  # MAX_ARG_STRLEN: what execve(2) takes
 _PATH = text(4096)
 _YEAR = 366 * 86_400
 _LIMIT = integer(-1, 2**63 - 1)
 
-REQUEST = {
+REQUEST: "Shape" = {
     "argv": array(_WORD, most=65_536),
     "environment": mapping(text(2 << 20), most=65_536),
     "cwd": _PATH,
@@ -64,7 +68,7 @@ async def who_runs(users: Users, request: Mapping[str, object], caller: int) -> 
     wanted = request.get("uid")
     try:
         user = await users.get(str(wanted) if wanted is not None else caller)
-        if user.uid != caller and caller != 0:
+        if caller not in (0, user.uid):
             raise Refused("NotPermitted", f"--uid={wanted}: only root may run steps as another user")
         if request.get("gid") is None:
             return user

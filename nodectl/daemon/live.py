@@ -103,6 +103,7 @@ class LiveStep:
 
     @property
     def key(self) -> tuple[int, int]:
+        """(job, step)."""
         return self.step.job_id, self.step.step_id
 
     def connect(self, link: socket.socket) -> None:

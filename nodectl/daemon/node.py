@@ -7,7 +7,8 @@ and the batches in which ended steps are written down.
 import asyncio
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from nodectl import __version__, board, lean_json, wire
 from nodectl.config import Config
@@ -21,6 +22,9 @@ from nodectl.shape import BadShape, Optional, check, integer
 from nodectl.spank import plugstack
 from nodectl.step import Step, entry_as_list
 from nodectl.stepd.node_plugins import NodePlugins
+
+if TYPE_CHECKING:
+    from nodectl.shape import Shape
 
 _JOB = integer(1, 2**32 - 1)
 _STEP = integer(0, 2**32 - 1)
@@ -59,7 +63,7 @@ class Node:
 
     def service(self) -> Service:
         """The table of methods."""
-        methods = {
+        methods: dict[str, tuple[Shape, Callable[[Call], object]]] = {
             "Hello": ({}, self._hello),
             "Reserve": ({}, self._reserve),
             "Launch": ({"request": _any}, self._launch),
@@ -116,7 +120,7 @@ class Node:
 
     async def _launch(self, call: Call) -> Mapping[str, object]:
         try:
-            request = check(call.parameters["request"], launch.REQUEST)  # type: ignore[index]
+            request = check(call.parameters["request"], launch.REQUEST)
         except BadShape as error:
             raise launch.invalid(error.parameter, str(error).partition(": ")[2]) from None
         if len(call.fds) not in (0, _CLIENT_FDS):
@@ -199,7 +203,7 @@ class Node:
         steps: list[Mapping[str, object]] = [
             _summary(live) for live in self.live.values() if everyone or live.step.uid == call.peer.uid
         ]
-        most = int(str(call.parameters.get("ended", 0)))  # type: ignore[attr-defined]
+        most = int(str(call.parameters.get("ended", 0)))
         if most:
             self.flush()
             steps += self._store.latest(None if everyone else call.peer.uid, most)
@@ -234,7 +238,7 @@ class Node:
         if live is None:
             record = self._find_ended(call)
             raise Refused("NoSuchStep", f"step {record['job']}.{record['step']} has ended: {record['state']}")
-        number = call.parameters["signal"]  # type: ignore[index]
+        number = call.parameters["signal"]
         answer = await live.ask("Signal", {"signal": number})
         if answer is None:
             raise Refused("NoSuchStep", f"step {live.step} has just ended")
@@ -311,7 +315,7 @@ class Node:
 
 
 def _which(call: Call) -> tuple[int, int]:
-    return call.parameters["job"], call.parameters["step"]  # type: ignore[index]
+    return call.parameters["job"], call.parameters["step"]
 
 
 def _summary(live: LiveStep) -> Mapping[str, object]:
@@ -336,7 +340,7 @@ def _summary(live: LiveStep) -> Mapping[str, object]:
 
 
 def _check_control(fd: int, uid: int) -> None:
-    """The fourth descriptor must be the caller's own end of a stream socket: events go there, orders come from there."""
+    """The fourth descriptor must be the caller's own end of a stream socket: events go there, orders come from it."""
     try:
         sock = socket.socket(fileno=os.dup(fd))
     except OSError:

@@ -62,10 +62,8 @@ async def group_id(name: str) -> int:
 
 def _look_up(who: int | str) -> User:
     try:
-        if isinstance(who, int) or who.isdecimal():
-            entry = pwd.getpwuid(int(who))
-        else:
-            entry = pwd.getpwnam(who)
+        by_number = isinstance(who, int) or who.isdecimal()
+        entry = pwd.getpwuid(int(who)) if by_number else pwd.getpwnam(str(who))
     except (KeyError, OverflowError):
         raise UnknownUser(f"no user {who!r}") from None
     gids = os.getgrouplist(entry.pw_name, entry.pw_gid)

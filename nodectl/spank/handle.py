@@ -24,7 +24,7 @@ _GETOPT_HOOKS = frozenset(
         "task_exit",
         "job_prolog",
         "job_epilog",
-    )  # fmt: skip
+    )
 )
 _PID_HOOKS = frozenset({"slurm_spank_task_post_fork", "slurm_spank_task_exit", "slurm_spank_exit"})
 _LOCAL_ITEMS = frozenset({
@@ -70,6 +70,7 @@ class Spank:
         return self.hook in ("slurm_spank_task_init_privileged", "slurm_spank_task_init")
 
     def register(self, option: SpankOption) -> None:
+        """spank_option_register."""
         if self.hook != "slurm_spank_init" or self.plugin is None or not option.name or not option.usage:
             raise SpankError(spank.ESPANK_BAD_ARG, "spank_option_register")
         if len(option.name) > spank.SPANK_OPTION_MAXLEN:
@@ -77,6 +78,7 @@ class Spank:
         self.plugin.options[option.name] = option
 
     def getopt(self, option: SpankOption) -> "str | None":
+        """spank_option_getopt."""
         if self.hook not in _GETOPT_HOOKS or self.plugin is None:
             raise SpankError(spank.ESPANK_NOT_AVAIL, "spank_option_getopt")
         if option.name not in self.plugin.given:
@@ -84,6 +86,7 @@ class Spank:
         return self.plugin.given[option.name]
 
     def get_item(self, item: int, argument: "int | None") -> object:
+        """spank_get_item."""
         if item in _VERSION_ITEMS:
             return _VERSION_ITEMS[item].format(*spank.SLURM_VERSION)
         if not 0 <= item <= spank.S_JOB_ARRAY_TASK_ID:

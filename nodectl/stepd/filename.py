@@ -13,10 +13,7 @@ _MOST_DIGITS = 10
 
 def expand(pattern: str, step: "Step", rank: int) -> str:
     """The absolute path of `pattern` for the task; relative names stand in the step's directory."""
-    if "\\" in pattern:
-        name = pattern.replace("\\", "")
-    else:
-        name = _expand(pattern, step, rank)
+    name = pattern.replace("\\", "") if "\\" in pattern else _expand(pattern, step, rank)
     return name if name.startswith("/") else f"{step.cwd}/{name}"
 
 

@@ -82,7 +82,7 @@ class Links:
 
     def _accept(self) -> None:
         try:
-            fd, _ = self._listener._accept()  # what socket.accept calls, without importing socket
+            fd, _ = self._listener._accept()  # type: ignore[attr-defined]  # what socket.accept calls, without importing socket
         except OSError:
             return
         os.set_inheritable(fd, False)
@@ -116,7 +116,7 @@ class Links:
             reply = {"parameters": self._service.find(call)(call)}
         except Refused as refused:
             reply = dict(error_reply(refused))
-            call = None  # type: ignore[assignment]
+            call = None
         if call is None or not call.oneway:
             self._send(link, reply)
 

@@ -9,7 +9,7 @@ import os
 import select
 import time
 
-from nodectl import wire
+from nodectl import lean_json
 from nodectl.hooks import ROWS
 from nodectl.interface import STEP, Refused
 from nodectl.recorder import now
@@ -227,8 +227,8 @@ class Reaper:
 
     def _signal(self, call: "Call") -> "Mapping[str, object]":
         self._allow(call)
-        number: int = call.parameters["signal"]  # type: ignore[index,assignment]  # checked by the shape
-        if number in (TERM, KILL) and not call.parameters.get("forwarded"):  # type: ignore[union-attr]
+        number: int = call.parameters["signal"]
+        if number in (TERM, KILL) and not call.parameters.get("forwarded"):
             self._run.announce_cancel("")
             self._run.end_as("CANCELLED", f"signal {number} by uid {call.peer.uid}")
         self.signal(number)
@@ -261,8 +261,8 @@ class _Reports:
         found = []
         for text in whole.split(b"\0") if whole else []:
             try:
-                found.append(wire.lean_json.load_object(text))
-            except wire.lean_json.BadJson:
+                found.append(lean_json.load_object(text))
+            except lean_json.BadJson:
                 continue  # a plugin's child wrote into a pipe that was not its own
         if len(self._data) > _REPORT_LIMIT:
             self._data = b""

@@ -71,8 +71,8 @@ def _reason(run: "Run", status: int) -> str:
     if status == 0:
         return ""
     if run.failures:
-        task, why = min(run.failures.items())
-        return f"task {task}: {why}"
+        rank, why = min(run.failures.items())
+        return f"task {rank}: {why}"
     for task in run.tasks:
         if task.status:
             if os.WIFSIGNALED(task.status):

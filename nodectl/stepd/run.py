@@ -43,8 +43,8 @@ class Run:
     """One step being run. State words are Slurm's: RUNNING, then COMPLETED, FAILED, CANCELLED, TIMEOUT."""
 
     __slots__ = (
-        "board", "door", "failures", "fds", "gate_writer", "group", "links", "node", "pumps", "reason", "recorder", "spank",
-        "started", "state", "step", "streams", "tasks",
+        "board", "door", "failures", "fds", "gate_writer", "group", "links", "node", "pumps", "reason", "recorder",
+        "spank", "started", "state", "step", "streams", "tasks",
     )  # fmt: skip
 
     links: "Links"

@@ -57,17 +57,21 @@ class Child:
         self.door = Door(self.recorder, run.board, self.slot, run.step.hook_timeout, single_threaded=False)
 
     def row(self, call: str) -> int:
+        """The task begins one of nodectl's own rows. Returns the time, for `wrote`."""
         self.run.board.enter(self.slot, ROWS[call])
         return now()
 
     def wrote(self, call: str, started: int, rc: int = 0, note: str = "") -> None:
+        """That row is over."""
         self.recorder.write(ROWS[call], started, rc=rc, note=note)
 
     def require(self, outcome: "Outcome") -> None:
+        """Raises TaskEnds for a call that failed."""
         if not outcome:
             raise TaskEnds(outcome.why)
 
     def tell(self, key: str, text: str) -> None:
+        """A report to the stepd: `key` is "say" or "failed"."""
         data = wire.encode({"task": self.task.local_id, key: text[: _LONGEST_REPORT // 6]})
         try:
             os.write(self.report, data)
@@ -122,21 +126,25 @@ def shed(child: Child) -> None:
 
 
 def pre_launch_priv(child: Child) -> None:
+    """Task plugins, as root: binding."""
     child.require(child.run.node.call_tasks(child.door, "task_p_pre_launch_priv", (child.run.step,)))
 
 
 def task_init_privileged(child: Child) -> None:
+    """SPANK plugins, as root."""
     child.run.spank.through(child.door)
     child.require(child.run.spank.call("slurm_spank_task_init_privileged", child.task))
 
 
 def become(child: Child) -> None:
+    """The last act of root in this process."""
     started = child.row("become_user")
     become_user(child.run.step.identity)
     child.wrote("become_user", started)
 
 
 def wire_streams(child: Child) -> None:
+    """0, 1 and 2, opened as the user where they are files."""
     for stream in child.run.streams.tasks[child.task.local_id]:
         try:
             stream.wire(child.run.step.umask)
@@ -169,15 +177,18 @@ def wait_at_gate(child: Child) -> None:
 
 
 def pre_launch(child: Child) -> None:
+    """Task plugins, as the user."""
     child.task.environment["SLURM_TASK_PID"] = str(os.getpid())
     child.require(child.run.node.call_tasks(child.door, "task_p_pre_launch", (child.run.step,)))
 
 
 def task_init(child: Child) -> None:
+    """SPANK plugins, as the user."""
     child.require(child.run.spank.call("slurm_spank_task_init", child.task))
 
 
 def task_prologs(child: Child) -> None:
+    """The site's script, then the user's; what they export is the task's."""
     for path in child.run.step.task_prologs:
         started = child.row("task_prolog")
         environment = {**child.task.environment, "SLURM_SCRIPT_CONTEXT": "prolog_task"}

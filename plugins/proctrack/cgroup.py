@@ -30,6 +30,7 @@ class _State:
 
 
 def init() -> int:
+    """Finds the cgroup2 mount; without one the plugin is refused."""
     _State.mount = cgroup.find_mount()
     if not _State.mount:
         raise PluginError(
@@ -39,6 +40,7 @@ def init() -> int:
 
 
 def proctrack_p_create(step: Step) -> int:
+    """Makes the step's `user` cgroup; its inode number is the container id."""
     group = cgroup.Group(f"{_State.mount}{step.cgroup}/user").make()
     step.container_id = os.stat(group.full_path).st_ino
     _State.groups[step.container_id] = group
@@ -57,6 +59,7 @@ def proctrack_p_add(step: Step, pid: int) -> int:
 
 
 def proctrack_p_signal(cont_id: int, signal: int) -> int:
+    """SIGKILL by cgroup.kill, any other signal process by process."""
     group = _group(cont_id)
     if signal == 9:  # SIGKILL
         if group.populated():
@@ -85,6 +88,7 @@ def proctrack_p_wait(cont_id: int) -> int:
 
 
 def proctrack_p_destroy(cont_id: int) -> int:
+    """Forgets the container; its directories are removed by the stepd and the daemon."""
     _State.groups.pop(cont_id, None)
     _State.patience.pop(cont_id, None)
     return 0
@@ -101,10 +105,12 @@ def proctrack_p_find(pid: int) -> int:
 
 
 def proctrack_p_has_pid(cont_id: int, pid: int) -> int:
+    """1 when the process is in the container."""
     return int(proctrack_p_find(pid) == cont_id)
 
 
 def proctrack_p_get_pids(cont_id: int) -> list[int]:
+    """Every process of the container."""
     return _group(cont_id).pids()
 
 

@@ -23,6 +23,7 @@ class _State:
 
 
 def proctrack_p_create(step: Step) -> int:
+    """The stepd's pid is the container id."""
     step.container_id = os.getpid()
     _State.helpers = step.helpers
     return 0
@@ -61,6 +62,7 @@ def proctrack_p_wait(cont_id: int) -> int:
 
 
 def proctrack_p_destroy(cont_id: int) -> int:
+    """Nothing to undo."""
     del cont_id
     return 0
 
@@ -72,6 +74,7 @@ def proctrack_p_find(pid: int) -> int:
 
 
 def proctrack_p_has_pid(cont_id: int, pid: int) -> int:
+    """1 when the process descends from the stepd."""
     return int(pid in proctrack_p_get_pids(cont_id))
 
 

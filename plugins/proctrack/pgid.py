@@ -29,6 +29,7 @@ def proctrack_p_create(step: Step) -> int:
 
 
 def proctrack_p_add(step: Step, pid: int) -> int:
+    """The first task's process group becomes the container."""
     if not _State.group:
         _State.group = pid
         step.container_id = pid
@@ -36,6 +37,7 @@ def proctrack_p_add(step: Step, pid: int) -> int:
 
 
 def proctrack_p_signal(cont_id: int, signal: int) -> int:
+    """killpg(2)."""
     if cont_id == os.getpid():
         return 0  # no task was ever forked
     try:
@@ -46,6 +48,7 @@ def proctrack_p_signal(cont_id: int, signal: int) -> int:
 
 
 def proctrack_p_wait(cont_id: int) -> int:
+    """Until the group is empty."""
     for round_ in range(_ROUNDS):
         if not proctrack_p_get_pids(cont_id):
             return 0
@@ -55,12 +58,14 @@ def proctrack_p_wait(cont_id: int) -> int:
 
 
 def proctrack_p_destroy(cont_id: int) -> int:
+    """Forgets the group."""
     del cont_id
     _State.group = 0
     return 0
 
 
 def proctrack_p_find(pid: int) -> int:
+    """The group if the process is in it, else 0."""
     try:
         return _State.group if os.getpgid(pid) == _State.group else 0
     except ProcessLookupError:
@@ -68,10 +73,12 @@ def proctrack_p_find(pid: int) -> int:
 
 
 def proctrack_p_has_pid(cont_id: int, pid: int) -> int:
+    """1 when the process is in the group."""
     return int(cont_id != 0 and proctrack_p_find(pid) == cont_id)
 
 
 def proctrack_p_get_pids(cont_id: int) -> list[int]:
+    """Living members of the group, zombies left out."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdecimal():

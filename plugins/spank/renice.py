@@ -60,6 +60,7 @@ spank_options = [SpankOption("renice", "[prio]", "Re-nice job tasks to priority 
 
 
 def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
+    """Reads min_prio= from plugstack.conf."""
     del ac
     for word in argv:
         name, _, value = word.partition("=")
@@ -76,6 +77,7 @@ def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
 
 
 def slurm_spank_task_post_fork(sp: Spank, ac: int, argv: list[str]) -> int:
+    """Stepd, root: sets the task's nice value before its program starts."""
     del ac, argv
     prio = _State.prio
     if prio is None:

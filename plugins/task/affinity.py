@@ -25,6 +25,7 @@ class _Machine:
 
 
 def init() -> int:
+    """Reads the machine."""
     _Machine.known = topology.read(allowed=os.sched_getaffinity(0))
     return 0
 
@@ -60,10 +61,8 @@ def task_p_pre_launch_priv(step: Step) -> int:
     if step.cpu_bind:
         _report(step, task.local_id, task.mask, got)
     if wanted and got != task.mask:
-        raise PluginError(
-            errno.EINVAL,
-            f"bound to CPUs {topology.format_cpulist(topology.cpus_of(got))} instead of {topology.format_cpulist(wanted)}",
-        )
+        cpus = topology.format_cpulist(topology.cpus_of(got))
+        raise PluginError(errno.EINVAL, f"bound to CPUs {cpus} instead of {topology.format_cpulist(wanted)}")
     return 0
 
 

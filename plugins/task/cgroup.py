@@ -22,6 +22,7 @@ class _Where:
 
 
 def init() -> int:
+    """Finds the cgroup2 mount; without one the plugin is refused."""
     _Where.mount = cgroup.find_mount()
     if not _Where.mount:
         raise PluginError(
@@ -31,6 +32,7 @@ def init() -> int:
 
 
 def task_p_pre_setuid(step: Step) -> int:
+    """Stepd, root: confines the step to its CPUs, where the controller is there."""
     user = cgroup.Group(f"{_Where.mount}{step.cgroup}/user").make()
     if not os.path.exists(f"{user.full_path}/cpuset.cpus"):
         return 0

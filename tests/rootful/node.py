@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from nodectl import cgroup, wire
 from nodectl.recorder import cgroup_of
@@ -261,7 +262,7 @@ def wait_until(condition: object, what: str, patience: float = 20) -> None:
         time.sleep(0.01)
 
 
-def _as(user: pwd.struct_passwd | None) -> dict[str, object]:
+def _as(user: pwd.struct_passwd | None) -> dict[str, Any]:
     if user is None:
         return {}
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
