@@ -215,7 +215,7 @@ class Reaper:
 
     def _allow(self, call: "Call") -> None:
         if call.peer.uid not in (0, self._run.step.uid):
-            raise Refused("NotPermitted", f"step {self._run.step} belongs to {self._run.step.user_name}")
+            raise Refused(f"{STEP}.NotPermitted", f"step {self._run.step} belongs to {self._run.step.user_name}")
 
     def _attach(self, call: "Call") -> "Mapping[str, object]":
         self._allow(call)
