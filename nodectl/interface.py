@@ -13,6 +13,7 @@ from nodectl.shape import BadShape, check, text
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any
 
     from nodectl.shape import Check, Optional
     from nodectl.wire import Peer

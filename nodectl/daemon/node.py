@@ -7,7 +7,7 @@ and the batches in which ended steps are written down.
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nodectl import __version__, board, lean_json, wire
@@ -231,7 +231,7 @@ class Node:
         else:
             self._find_ended(call)
             raw = self._store.trace(*_which(call)) or b""
-        return {"trace": [lean_json.loads(line) for line in raw.decode("ascii", "replace").splitlines() if line]}
+        return {"trace": list(_lines(raw))}
 
     async def _signal(self, call: Call) -> Mapping[str, object]:
         live = self._find_live(call)
@@ -239,7 +239,7 @@ class Node:
             record = self._find_ended(call)
             raise Refused("NoSuchStep", f"step {record['job']}.{record['step']} has ended: {record['state']}")
         number = call.parameters["signal"]
-        answer = await live.ask("Signal", {"signal": number})
+        answer = await live.ask("Signal", {"signal": number, "by": call.peer.uid})
         if answer is None:
             raise Refused("NoSuchStep", f"step {live.step} has just ended")
         return {}
@@ -312,6 +312,15 @@ class Node:
         self.flush()
         if self._cleaning:
             await asyncio.wait(self._cleaning, timeout=10)
+
+
+def _lines(raw: bytes) -> Iterator[object]:
+    """The whole lines of a trace; one that a full disk cut off says nothing."""
+    for line in raw.splitlines():
+        try:
+            yield lean_json.load_object(line)
+        except lean_json.BadJson:
+            continue
 
 
 def _which(call: Call) -> tuple[int, int]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nodectl.stepd.run import Run
 
 TERM, KILL, CONT = 15, 9, 18
+_UID = integer(0, 2**32 - 1)
 _REPORT_LIMIT = 1 << 20
 _PUMP_LIMIT = 300.0  # seconds an output pump may take when nobody waits for the step
 
@@ -210,7 +211,10 @@ class Reaper:
         return {
             f"{STEP}.Attach": ({}, self._attach),
             f"{STEP}.Status": ({}, self._status),
-            f"{STEP}.Signal": ({"signal": integer(1, 64), "forwarded": Optional(boolean)}, self._signal),
+            f"{STEP}.Signal": (
+                {"signal": integer(1, 64), "forwarded": Optional(boolean), "by": Optional(_UID)},
+                self._signal,
+            ),
         }
 
     def _allow(self, call: "Call") -> None:
@@ -230,7 +234,9 @@ class Reaper:
         number: int = call.parameters["signal"]
         if number in (TERM, KILL) and not call.parameters.get("forwarded"):
             self._run.announce_cancel("")
-            self._run.end_as("CANCELLED", f"signal {number} by uid {call.peer.uid}")
+            # The daemon, which is root, says on whose behalf it calls; of nobody else is that believed.
+            uid = call.parameters.get("by", 0) if call.peer.uid == 0 else call.peer.uid
+            self._run.end_as("CANCELLED", f"signal {number} by uid {uid}")
         self.signal(number)
         return {}
 
