@@ -12,11 +12,12 @@ thread, without holes. Sockets, cores and threads are ordered by their lowest ma
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from nodectl.cpu_list import cpus_of, mask_of, mask_of_list
+
 # Far above what Linux can be built for (8,192), low enough that a mask is no burden.
-MAX_CPU = 65_535
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _PACKAGE_LISTS = ("package_cpus_list", "core_siblings_list")
@@ -105,43 +106,6 @@ class Topology:
         return mask_of(self.abstract_of[cpu] for cpu in cpus_of(machine & self.online))
 
 
-def mask_of(cpus: Iterable[int]) -> int:
-    """Return the mask with the bits of `cpus`; ValueError for a negative number."""
-    mask = 0
-    for cpu in cpus:
-        mask |= 1 << cpu
-    return mask
-
-
-def cpus_of(mask: int) -> tuple[int, ...]:
-    """Return the numbers of the bits of `mask`, ascending."""
-    cpus = []
-    while mask:
-        low = mask & -mask
-        cpus.append(low.bit_length() - 1)
-        mask ^= low
-    return tuple(cpus)
-
-
-def parse_cpulist(text: str) -> frozenset[int]:
-    """Read the kernel's list format, as `0-3,8`; blank is the empty set.
-
-    ValueError names the part that is no number or range, runs backwards, or is above MAX_CPU.
-    """
-    return frozenset(cpu for first, last in _ranges(text) for cpu in range(first, last + 1))
-
-
-def format_cpulist(cpus: Iterable[int]) -> str:
-    """Write numbers in the kernel's list format, ascending, runs joined: `0-3,8`."""
-    runs: list[list[int]] = []
-    for cpu in sorted(set(cpus)):
-        if runs and cpu == runs[-1][1] + 1:
-            runs[-1][1] = cpu
-        else:
-            runs.append([cpu, cpu])
-    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs)
-
-
 def read(root: str = "/", allowed: Collection[int] | None = None, *, every_cache: bool = False) -> Topology:
     """Read the machine whose sysfs and proc are under `root`.
 
@@ -171,33 +135,6 @@ def read(root: str = "/", allowed: Collection[int] | None = None, *, every_cache
         machine_of=machine_of,
         abstract_of=tuple(abstract_of),
     )
-
-
-def _ranges(text: str) -> Iterator[tuple[int, int]]:
-    for part in text.strip().split(","):
-        if not part.strip():
-            if text.strip():
-                raise ValueError(f"CPU list {text.strip()!r}: empty part between commas")
-            return
-        low, dash, high = part.strip().partition("-")
-        # isdecimal alone lets other scripts' digits through
-        if not (low.isascii() and low.isdecimal() and len(low) < 10) or (
-            dash and not (high.isascii() and high.isdecimal() and len(high) < 10)
-        ):
-            raise ValueError(f"CPU list: {part.strip()!r} is not a number or a range")
-        first, last = int(low), int(high or low)
-        if last < first:
-            raise ValueError(f"CPU list: {part.strip()!r} runs backwards")
-        if last > MAX_CPU:
-            raise ValueError(f"CPU list: {part.strip()!r} is above {MAX_CPU}")
-        yield first, last
-
-
-def _list_mask(text: str) -> int:
-    mask = 0
-    for first, last in _ranges(text):
-        mask |= (1 << (last + 1)) - (1 << first)
-    return mask
 
 
 def _lowest(mask: int) -> int:
@@ -249,16 +186,16 @@ def _known_cpus(directory: str, allowed: Collection[int] | None) -> tuple[int, i
     text = _file(directory + "/online")
     present = _file(directory + "/present")
     if text:
-        online = _list_mask(text)
+        online = mask_of_list(text)
     else:
-        online = mask_of(_entries(directory, "cpu")) or (_list_mask(present) if present else 0)
+        online = mask_of(_entries(directory, "cpu")) or (mask_of_list(present) if present else 0)
     if not online and allowed:
         online = mask_of(allowed)
     if not online:
         path = directory + "/online"
         raise FileNotFoundError(2, "list the machine's CPUs: no such file and no CPU named", path)
     # "possible" counts empty sockets for hot-plug: of no interest where "present" can be had.
-    return online, online | (_list_mask(present) if present else 0)
+    return online, online | (mask_of_list(present) if present else 0)
 
 
 def _groups(directory: str, cpus: int, lists: Iterable[str], identity: str, *, alone: bool) -> list[int]:
@@ -275,7 +212,7 @@ def _groups(directory: str, cpus: int, lists: Iterable[str], identity: str, *, a
         topology = f"{directory}/cpu{cpu}/topology"
         text = _first_file(topology, lists)
         if text:
-            group = (_list_mask(text) & left) | 1 << cpu
+            group = (mask_of_list(text) & left) | 1 << cpu
             groups.append(group)
         else:
             group = 1 << cpu
@@ -313,7 +250,7 @@ def _read_nodes(root: str, online: int) -> tuple[Node, ...]:
         if cpus is None:
             continue
         memory = _memory(_file(f"{directory}/node{number}/meminfo"))
-        nodes.append(Node(number, _list_mask(cpus) & online, memory))
+        nodes.append(Node(number, mask_of_list(cpus) & online, memory))
     if not any(node.mask for node in nodes):
         return (Node(0, online, _memory(_file(os.path.join(root, "proc/meminfo")))),)
     return tuple(nodes)
@@ -343,7 +280,7 @@ def _cache(directory: str, cpu: int, index: int, online: int) -> Cache | None:
     if level <= 0:
         return None
     shared = _file(place + "/shared_cpu_list")
-    mask = (_list_mask(shared) & online if shared else 0) | 1 << cpu
+    mask = (mask_of_list(shared) & online if shared else 0) | 1 << cpu
     return Cache(level, _file(place + "/type") or "Unified", _size(_file(place + "/size")), mask)
 
 

@@ -15,8 +15,9 @@ from nodectl import _kernel
 from nodectl.cgroup import MOUNTS, Group, find_mount
 from nodectl.cli.check import FAIL, OK, WARN, Check
 from nodectl.config import Config
+from nodectl.cpu_list import format_cpulist
 from nodectl.recorder import cgroup_of
-from nodectl.topology import format_cpulist, read
+from nodectl.topology import read
 
 # What each version brought, and what is done without it.
 _KERNELS = (

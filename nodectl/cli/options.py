@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
+USAGE = 255  # srun's exit status where getopt_long(3) refuses a word
+_DIGITS = 18  # numbers of more digits are a mistake
 
 
 class BadOption(Exception):
@@ -47,6 +49,8 @@ class Option:
 
 def positive(text: str) -> int:
     """A whole number from 1."""
+    if len(text) > _DIGITS:
+        raise ValueError(f'Invalid numeric value "{text[:20]}..."')
     if not (text.isascii() and text.isdecimal()) or int(text) < 1:
         raise ValueError(f'Invalid numeric value "{text}"')
     return int(text)
@@ -60,7 +64,7 @@ def seconds(text: str) -> int:
         return 0
     days, dash, clock = text.partition("-") if "-" in text else ("0", "", text)
     parts = clock.split(":")
-    if not all(part.isascii() and part.isdecimal() for part in (days, *parts)):
+    if not all(part.isascii() and part.isdecimal() and len(part) <= _DIGITS for part in (days, *parts)):
         raise ValueError(f"Invalid time specification {text!r}")
     numbers = [int(part) for part in parts]
     if dash and len(numbers) <= 3:  # hours, minutes, seconds
@@ -77,7 +81,9 @@ def seconds(text: str) -> int:
 
 
 def _flag(text: str) -> bool:
-    return text not in ("0", "no")
+    if text not in ("", "0", "1"):
+        raise ValueError(f'Invalid value "{text}", only 0 and 1 are allowed')
+    return text != "0"
 
 
 OPTIONS = (
@@ -143,10 +149,10 @@ class Parser:
         name, equals, value = text.partition("=")
         option = self._find(name)
         if equals and option.has_arg == NO_ARGUMENT:
-            raise BadOption(f"option '--{option.long}' doesn't allow an argument", 2)
+            raise BadOption(f"option '--{option.long}' doesn't allow an argument", USAGE)
         if not equals and option.has_arg == ARGUMENT:
             if not rest:
-                raise BadOption(f"option '--{option.long}' requires an argument", 2)
+                raise BadOption(f"option '--{option.long}' requires an argument", USAGE)
             value = rest.pop(0)
         self._store(parsed, option, value)
 
@@ -160,20 +166,20 @@ class Parser:
             raise BadOption(
                 f"option '--{name}' is ambiguous; possibilities: {' '.join('--' + long for long in found)}", 2
             )
-        raise BadOption(f"unrecognized option '--{name}'", 2)
+        raise BadOption(f"unrecognized option '--{name}'", USAGE)
 
     def _take_short(self, parsed: Parsed, text: str, rest: list[str]) -> None:
         while text:
             option = self._short.get(text[0])
             if option is None:
-                raise BadOption(f"invalid option -- '{text[0]}'", 2)
+                raise BadOption(f"invalid option -- '{text[0]}'", USAGE)
             text = text[1:]
             if option.has_arg == NO_ARGUMENT:
                 self._store(parsed, option, "")
                 continue
             if not text and option.has_arg == ARGUMENT:
                 if not rest:
-                    raise BadOption(f"option requires an argument -- '{option.short}'", 2)
+                    raise BadOption(f"option requires an argument -- '{option.short}'", USAGE)
                 text = rest.pop(0)
             self._store(parsed, option, text)
             return

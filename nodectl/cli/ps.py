@@ -12,7 +12,7 @@ from typing import Any
 
 from nodectl.cli.session import Session
 from nodectl.cli.table import duration, put, table, terminal_width
-from nodectl.topology import cpus_of, format_cpulist
+from nodectl.cpu_list import cpus_of, format_cpulist
 
 HEADER = ("STEP", "USER", "NAME", "STATE", "NTASKS", "TIME", "CPUS", "PID", "COMMAND")
 _RIGHT = ("NTASKS", "TIME", "PID")

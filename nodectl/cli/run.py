@@ -144,7 +144,8 @@ def exported(choice: str) -> dict[str, str]:
     if any(word.upper() == "ALL" for word in words):
         chosen = environment
     else:
-        chosen = {word: environment[word] for word in words if word in environment} | always
+        named = [] if choice.upper() in ("NONE", "NIL") else words
+        chosen = {word: environment[word] for word in named if word in environment} | always
     for word in words:
         name, equals, value = word.partition("=")
         if equals and name:

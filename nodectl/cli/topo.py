@@ -12,7 +12,8 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodectl.topology import Cache, Core, Node, Socket, Topology, cpus_of, format_cpulist, read
+from nodectl.cpu_list import cpus_of, format_cpulist
+from nodectl.topology import Cache, Core, Node, Socket, Topology, read
 
 WIDTH = 100
 _KIND = {"Data": "d", "Instruction": "i"}

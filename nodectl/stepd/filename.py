@@ -32,10 +32,13 @@ def _fields(pattern: str) -> list[tuple[str, str, str]]:
             at += 1
             continue
         end = at + 1
-        while end < len(pattern) and pattern[end].isdigit():
+        while end < len(pattern) and pattern[end] in "0123456789":
             end += 1
         letter = pattern[end : end + 1]
-        found.append((text, letter or "%", pattern[at + 1 : end]))
+        if not letter:
+            text += pattern[at:]
+            break
+        found.append((text, letter, pattern[at + 1 : end]))
         text, at = "", end + 1
     found.append((text, "", ""))
     return found

@@ -7,7 +7,7 @@ is the launch from top to bottom; the rows are those of `nodectl.hooks.HOOKS`.
 import _signal
 import os
 import select
-import traceback
+import sys
 
 import prctl
 
@@ -47,7 +47,7 @@ def main(
         _serve(Run(step, fds, node, cgroup_mount), stem, source_of)
         status = 0
     except BaseException:  # the top of a process; the daemon records its death
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
     finally:
         os._exit(status)
 
@@ -81,9 +81,8 @@ def _serve(run: Run, stem: str, source_of: "Callable[[str], Source]") -> None:
     reaper.turn(0)  # the client's Attach is waiting already
     try:
         run_step(run, reaper, source_of)
-    except StepFailed as failed:
-        run.say(str(failed))
-        run.end_as("FAILED", str(failed))
+    except StepFailed:
+        pass  # told where it happened
     finish(run, reaper)
     result = record.compose(run)
     record.save(f"{stem}.record", result)
@@ -142,7 +141,7 @@ def fork_tasks(run: Run, reaper: Reaper) -> int:
         reaper.wait()
         if isinstance(error, StepFailed):
             raise
-        raise StepFailed(f"fork task {len([t for t in run.tasks if t.pid > 0])}: {error.strerror}") from error
+        raise run.failed(f"fork task {len([t for t in run.tasks if t.pid > 0])}: {error.strerror}") from error
     return gate
 
 

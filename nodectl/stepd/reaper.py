@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nodectl.stepd.run import Run
 
 TERM, KILL, CONT = 15, 9, 18
+_NOT_LET_IN = 1 << 8  # the wait status of a task that read the end of the gate: why there is no launch is told elsewhere
 _UID = integer(0, 2**32 - 1)
 _REPORT_LIMIT = 1 << 20
 _PUMP_LIMIT = 300.0  # seconds an output pump may take when nobody waits for the step
@@ -125,7 +126,8 @@ class Reaper:
         """Row 13 of a launch."""
         run = self._run
         hook, place = run.board.place(task.local_id + 1)
-        if hook is not None and task.local_id not in run.failures and not task.killed_by_command:
+        kept_waiting = hook is ROWS["gate"] and task.status == _NOT_LET_IN
+        if hook is not None and not kept_waiting and task.local_id not in run.failures and not task.killed_by_command:
             self._explain(task, f"it ended inside {_named(run, hook.call, place)}")
         self._epilogs(task)
         run.log(run.spank.call("slurm_spank_task_exit", task))
@@ -133,6 +135,7 @@ class Reaper:
         if not outcome:
             run.say(f"task {task.local_id}: {outcome.why}")
             if task.status == 0:
+                run.failures.setdefault(task.local_id, outcome.why)
                 task.status = (outcome.errno & 0xFF or 1) << 8
         if task.status and run.step.kill_on_bad_exit and run.state == "RUNNING":
             self.end("FAILED", f"task {task.local_id} {said(task.status)} and --kill-on-bad-exit was given")

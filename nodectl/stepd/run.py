@@ -70,7 +70,13 @@ class Run:
     def require(self, outcome: "Outcome") -> None:
         """Raises StepFailed for a call that failed."""
         if not outcome:
-            raise StepFailed(outcome.why)
+            raise self.failed(outcome.why)
+
+    def failed(self, why: str) -> StepFailed:
+        """The step cannot go on. Told at once: the ends of tasks that wait at the gate follow from it, not it from them."""
+        self.say(why)
+        self.end_as("FAILED", why)
+        return StepFailed(why)
 
     def log(self, outcome: "Outcome") -> None:
         """For the rows whose failure costs nothing but a line."""

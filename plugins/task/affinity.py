@@ -9,9 +9,14 @@ Options: --cpu-bind of `nodectl run`.
 import errno
 import os
 
-from nodectl import cpu_bind, messages, placement, topology
+from nodectl import cpu_bind, messages
+from nodectl.cpu_list import cpus_of, format_cpulist, mask_of
 from nodectl.plugin_api import PluginError
 from nodectl.step import Step
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.topology import Topology
 
 plugin_type = "task/affinity"
 plugin_name = "task affinity by sched_setaffinity"
@@ -19,22 +24,18 @@ plugin_version = (22, 5, 8)
 
 
 class _Machine:
-    """The hardware, read once: CPUs that come online later count from the daemon's next start."""
+    """The hardware, read at the first launch: CPUs that come online later count from the daemon's next start."""
 
-    known: topology.Topology | None = None
-
-
-def init() -> int:
-    """Reads the machine."""
-    _Machine.known = topology.read(allowed=os.sched_getaffinity(0))
-    return 0
+    known: "Topology | None" = None
 
 
 def task_p_slurmd_launch_request(req: Step, node_id: int) -> int:
     """Daemon, root: fills in `req.cpu_masks` and SLURM_CPU_BIND*; refuses what the machine cannot give."""
     del node_id
-    machine = _Machine.known
-    assert machine is not None  # noqa: S101  # init() ran
+    # Only the daemon computes: the forkserver, which loads this file too, is spared what these import.
+    from nodectl import placement, topology
+
+    machine = _Machine.known = _Machine.known or topology.read(allowed=os.sched_getaffinity(0))
     try:
         bind = cpu_bind.parse(req.cpu_bind) if req.cpu_bind else cpu_bind.CpuBind()
         placed = placement.bind(machine, req.allocation, placement.Request(req.ntasks, req.cpus_per_task, bind))
@@ -49,20 +50,20 @@ def task_p_pre_launch_priv(step: Step) -> int:
     """Task, root, in its cgroup: binds itself and checks that it took."""
     task = step.task
     assert task is not None  # noqa: S101  # called in a task
-    wanted = topology.cpus_of(task.mask)
+    wanted = cpus_of(task.mask)
     if wanted:
         try:
             os.sched_setaffinity(0, wanted)
         except OSError as error:
             raise PluginError(
-                error.errno or errno.EINVAL, f"bind to CPUs {topology.format_cpulist(wanted)}: {error.strerror}"
+                error.errno or errno.EINVAL, f"bind to CPUs {format_cpulist(wanted)}: {error.strerror}"
             ) from error
-    got = topology.mask_of(os.sched_getaffinity(0))
+    got = mask_of(os.sched_getaffinity(0))
     if step.cpu_bind:
         _report(step, task.local_id, task.mask, got)
     if wanted and got != task.mask:
-        cpus = topology.format_cpulist(topology.cpus_of(got))
-        raise PluginError(errno.EINVAL, f"bound to CPUs {cpus} instead of {topology.format_cpulist(wanted)}")
+        cpus = format_cpulist(cpus_of(got))
+        raise PluginError(errno.EINVAL, f"bound to CPUs {cpus} instead of {format_cpulist(wanted)}")
     return 0
 
 

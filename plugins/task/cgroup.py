@@ -8,7 +8,8 @@ controller (a machine whose controllers belong to cgroup v1) nothing is confined
 import errno
 import os
 
-from nodectl import cgroup, topology
+from nodectl import cgroup
+from nodectl.cpu_list import cpus_of
 from nodectl.plugin_api import PluginError
 from nodectl.step import Step
 
@@ -37,7 +38,7 @@ def task_p_pre_setuid(step: Step) -> int:
     if not os.path.exists(f"{user.full_path}/cpuset.cpus"):
         return 0
     try:
-        user.cpuset.cpus = set(topology.cpus_of(step.allocation))
+        user.cpuset.cpus = set(cpus_of(step.allocation))
     except OSError as error:
         raise PluginError(
             error.errno or errno.EIO, f"write {error.filename or user.full_path}: {error.strerror}"

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodectl.topology import Topology, format_cpulist, read
+from nodectl.cpu_list import format_cpulist
+from nodectl.topology import Topology, read
 
 MIB = 1 << 20
 

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.cpu_bind import CpuBind, Unit, parse
+from nodectl.cpu_list import cpus_of, format_cpulist, mask_of, parse_cpulist
 from nodectl.placement import NoFit, Placement, Request, bind
-from nodectl.topology import cpus_of, format_cpulist, mask_of, parse_cpulist
 from unit.machines import Machine, topology_of
 
 SMT = Machine("2s:4c:2t")

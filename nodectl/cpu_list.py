@@ -1,0 +1,75 @@
+"""CPU masks and CPU lists: an int whose bit n is machine CPU n, and the kernel's notation `0-3,8`.
+
+Pure. Apart from `topology`, because the tasks' processes use these and must not pay for dataclasses.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MAX_CPU = 65_535
+
+
+def mask_of(cpus: "Iterable[int]") -> int:
+    """Return the mask with the bits of `cpus`; ValueError for a negative number."""
+    mask = 0
+    for cpu in cpus:
+        mask |= 1 << cpu
+    return mask
+
+
+def cpus_of(mask: int) -> tuple[int, ...]:
+    """Return the numbers of the bits of `mask`, ascending."""
+    cpus = []
+    while mask:
+        low = mask & -mask
+        cpus.append(low.bit_length() - 1)
+        mask ^= low
+    return tuple(cpus)
+
+
+def parse_cpulist(text: str) -> frozenset[int]:
+    """Read the kernel's list format, as `0-3,8`; blank is the empty set.
+
+    ValueError names the part that is no number or range, runs backwards, or is above MAX_CPU.
+    """
+    return frozenset(cpu for first, last in _ranges(text) for cpu in range(first, last + 1))
+
+
+def format_cpulist(cpus: "Iterable[int]") -> str:
+    """Write numbers in the kernel's list format, ascending, runs joined: `0-3,8`."""
+    runs: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if runs and cpu == runs[-1][1] + 1:
+            runs[-1][1] = cpu
+        else:
+            runs.append([cpu, cpu])
+    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def mask_of_list(text: str) -> int:
+    """The mask of a list in the kernel's notation, without making a set of it."""
+    mask = 0
+    for first, last in _ranges(text):
+        mask |= (1 << (last + 1)) - (1 << first)
+    return mask
+
+
+def _ranges(text: str) -> "Iterator[tuple[int, int]]":
+    for part in text.strip().split(","):
+        if not part.strip():
+            if text.strip():
+                raise ValueError(f"CPU list {text.strip()!r}: empty part between commas")
+            return
+        low, dash, high = part.strip().partition("-")
+        # isdecimal alone lets other scripts' digits through
+        if not (low.isascii() and low.isdecimal() and len(low) < 10) or (
+            dash and not (high.isascii() and high.isdecimal() and len(high) < 10)
+        ):
+            raise ValueError(f"CPU list: {part.strip()!r} is not a number or a range")
+        first, last = int(low), int(high or low)
+        if last < first:
+            raise ValueError(f"CPU list: {part.strip()!r} runs backwards")
+        if last > MAX_CPU:
+            raise ValueError(f"CPU list: {part.strip()!r} is above {MAX_CPU}")
+        yield first, last
