@@ -164,7 +164,7 @@ class Parser:
             return self._long[found[0]]
         if found:
             raise BadOption(
-                f"option '--{name}' is ambiguous; possibilities: {' '.join('--' + long for long in found)}", 2
+                f"option '--{name}' is ambiguous; possibilities: {' '.join('--' + long for long in found)}", USAGE
             )
         raise BadOption(f"unrecognized option '--{name}'", USAGE)
 

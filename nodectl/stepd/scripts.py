@@ -4,8 +4,10 @@ A prolog speaks to its task through its standard output: `export NAME=VALUE`, `u
 start of a line; other lines are ignored. Order: the site's first before a task, the user's first after it.
 """
 
+import _signal
 import os
 import select
+import time
 
 from nodectl.identity import become_user
 
@@ -61,6 +63,9 @@ def _become_script(
 ) -> None:
     try:
         os.setpgid(0, 0)
+        for number in range(1, _signal.NSIG):
+            if _signal.getsignal(number) == _signal.SIG_IGN:  # the stepd's and the task's wishes are not the script's
+                _signal.signal(number, _signal.SIG_DFL)
         if who is not None:
             become_user(who)
         if cwd is not None and os.access(cwd, os.X_OK):
@@ -78,9 +83,10 @@ def _gather(reader: int, pidfd: int, timeout: float | None) -> bytes:
     poll.register(reader, select.POLLIN)
     poll.register(pidfd, select.POLLIN)
     output = b""
+    deadline = None if timeout is None else time.monotonic() + timeout
     while True:
-        ready = poll.poll(None if timeout is None else timeout * 1000)
-        if not ready:
+        ready = poll.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000)
+        if not ready or (deadline is not None and time.monotonic() >= deadline):
             return output
         fds = {fd for fd, _ in ready}
         data = os.read(reader, _CHUNK) if reader in fds else b""

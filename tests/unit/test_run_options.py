@@ -1,0 +1,150 @@
+"""The command line of `nodectl run`, with srun's manners, words and exit statuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodectl.cli.options import ARGUMENT, MAYBE_ARGUMENT, OPTIONS, BadOption, Option, Parser, seconds
+
+GETOPT_STATUS = 255  # srun's, where getopt_long(3) refuses
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        (["-n4"], {"ntasks": 4}),
+        (["-n", "4"], {"ntasks": 4}),
+        (["--ntasks=4"], {"ntasks": 4}),
+        (["--ntasks", "4"], {"ntasks": 4}),
+        (["--nt=4"], {"ntasks": 4}),
+        (["-n4", "--ntasks=2"], {"ntasks": 2}),
+        (["-c2"], {"cpus_per_task": 2}),
+        (["--cpus=2"], {"cpus_per_task": 2}),
+        (["-D", "/x"], {"cwd": "/x"}),
+        (["--chdir="], {"cwd": ""}),
+        (["-J", "-x"], {"name": "-x"}),  # an argument is an argument, whatever it looks like
+        (["-i", "none"], {"stdin": "none"}),
+        (["-oout"], {"stdout": "out"}),
+        (["-e", "err"], {"stderr": "err"}),
+        (["-l"], {"label": True}),
+        (["-lu"], {"label": True, "unbuffered": True}),
+        (["-ln", "3"], {"label": True, "ntasks": 3}),
+        (["-ln3"], {"label": True, "ntasks": 3}),
+        (["-K"], {"kill_on_bad_exit": True}),
+        (["-K0"], {"kill_on_bad_exit": False}),
+        (["-K1"], {"kill_on_bad_exit": True}),
+        (["--kill-on-bad-exit"], {"kill_on_bad_exit": True}),
+        (["--kill-on-bad-exit=0"], {"kill_on_bad_exit": False}),
+        (["--kill"], {"kill_on_bad_exit": True}),
+        (["--cpu-bind=verbose,cores"], {"cpu_bind": "verbose,cores"}),
+        (["--cpu-b", "none"], {"cpu_bind": "none"}),
+        (["--export=NONE"], {"export": "NONE"}),
+        (["--task-p=/p"], {"task_prolog": "/p"}),
+        (["--task-epilog=/e"], {"task_epilog": "/e"}),
+        (["--uid=alice", "--gid", "peers"], {"uid": "alice", "gid": "peers"}),
+        (["--trace=f"], {"trace": "f"}),
+        (["-h"], {"help": True}),
+        (["--help"], {"help": True}),
+        (["-t1"], {"time_limit": 60}),
+        ([], {}),
+    ],
+)  # fmt: skip
+def test_an_option_is_read_in_each_of_its_forms(words: list[str], values: dict[str, object]) -> None:
+    parsed = Parser().parse([*words, "program", "-n9"] if "-h" not in words else words)
+    assert parsed.values == values
+    assert parsed.argv in ([], ["program", "-n9"])
+
+
+@pytest.mark.parametrize(
+    ("words", "argv"),
+    [
+        (["-l", "prog", "-l", "--", "x"], ["prog", "-l", "--", "x"]),
+        (["-l", "--", "-prog"], ["-prog"]),
+        (["--", "--"], ["--"]),
+        (["-"], ["-"]),
+        (["-K", "1"], ["1"]),  # an argument that may be absent is never the next word
+        ([], []),
+    ],
+)
+def test_the_program_begins_at_the_first_word_that_is_no_option(words: list[str], argv: list[str]) -> None:
+    assert Parser().parse(words).argv == argv
+
+
+def test_verbosity_counts() -> None:
+    assert [Parser().parse(words).verbose for words in ([], ["-v"], ["-vv"], ["-v", "--verbose"])] == [0, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "reason"),
+    [
+        (["-n0"], 1, 'Invalid numeric value "0" for --ntasks.'),
+        (["-n", "-1"], 1, 'Invalid numeric value "-1" for --ntasks.'),
+        (["-nx"], 1, 'Invalid numeric value "x" for --ntasks.'),
+        (["-n", ""], 1, 'Invalid numeric value "" for --ntasks.'),
+        (["-n1.5"], 1, 'Invalid numeric value "1.5" for --ntasks.'),
+        (["-n", "٣"], 1, 'Invalid numeric value "٣" for --ntasks.'),
+        (["-n", "9" * 5000], 1, f'Invalid numeric value "{"9" * 20}..." for --ntasks.'),
+        (["-c0"], 1, 'Invalid numeric value "0" for --cpus-per-task.'),
+        (["-t", "soon"], 1, "Invalid time specification 'soon' for --time."),
+        (["-K2"], 1, 'Invalid value "2", only 0 and 1 are allowed for --kill-on-bad-exit.'),
+        (["--bad"], GETOPT_STATUS, "unrecognized option '--bad'"),
+        (["--bad=3"], GETOPT_STATUS, "unrecognized option '--bad'"),
+        (["-Z"], GETOPT_STATUS, "invalid option -- 'Z'"),
+        (["-lZ"], GETOPT_STATUS, "invalid option -- 'Z'"),
+        (["-n"], GETOPT_STATUS, "option requires an argument -- 'n'"),
+        (["--ntasks"], GETOPT_STATUS, "option '--ntasks' requires an argument"),
+        (["--label=yes"], GETOPT_STATUS, "option '--label' doesn't allow an argument"),
+        (["--e"], GETOPT_STATUS, "option '--e' is ambiguous; possibilities: --error --export"),
+        (["--task"], GETOPT_STATUS, "option '--task' is ambiguous; possibilities: --task-epilog --task-prolog"),
+    ],
+)  # fmt: skip
+def test_a_wrong_option_is_refused_as_srun_does(words: list[str], status: int, reason: str) -> None:
+    with pytest.raises(BadOption) as caught:
+        Parser().parse([*words])
+    assert (str(caught.value), caught.value.status) == (reason, status)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1", 60), ("90", 5400), ("0:05", 5), ("1:30", 90), ("1:00:00", 3600), ("0:0:7", 7), ("1-0", 86_400), ("1-2", 93_600),
+        ("1-2:3", 93_780), ("1-2:3:4", 93_784), ("0", 0), ("infinite", 0), ("UNLIMITED", 0), ("-1", 0), ("0:00", 0),
+    ],
+)  # fmt: skip
+def test_time_limits_in_every_notation(text: str, expected: int) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", ":", "1:", ":1", "1-", "-", "1-2-3", "1:2:3:4", "1-1:2:3:4", "1.5", "1 ", "x", "1h", "--1", "٣"])
+def test_what_is_no_time_limit_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="Invalid time specification"):
+        seconds(text)
+
+
+def plugin_option(name: str, taken: list[str], has_arg: int = ARGUMENT) -> Option:
+    return Option(name, "", "x", "help", taken.append, has_arg=has_arg)
+
+
+def test_options_of_plugins_are_read_kept_in_order_and_found_by_abbreviation() -> None:
+    taken: list[str] = []
+    first, second = plugin_option("renice", taken, MAYBE_ARGUMENT), plugin_option("other", taken)
+    parsed = Parser([first, second]).parse(["--other=a", "--reni=7", "--oth", "b", "--renice", "prog"])
+    assert parsed.extra == [(second, "a"), (first, "7"), (second, "b"), (first, "")]
+    assert taken == ["a", "7", "b", ""]
+    assert (parsed.values, parsed.argv) == ({}, ["prog"])
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_help_names_every_option_and_keeps_to_the_width(columns: int) -> None:
+    text = Parser([plugin_option("renice", [])]).help(columns)
+    for option in OPTIONS:
+        assert f"--{option.long}" in text
+    assert text.index("Options provided by plugins:") < text.index("--renice")
+    # A word that is longer than the room for it stays whole.
+    assert all(len(line) <= max(columns, 52) or " " not in line[32:] for line in text.splitlines())
+
+
+def test_long_names_and_letters_are_unique() -> None:
+    assert len({option.long for option in OPTIONS}) == len(OPTIONS)
+    letters = [option.short for option in OPTIONS if option.short]
+    assert len(set(letters)) == len(letters)
