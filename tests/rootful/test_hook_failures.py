@@ -1,0 +1,253 @@
+"""A hook that fails costs what the table of hooks says, and is told in one line that names plugin and hook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodectl.hooks import HOOKS, ROWS
+from rootful.node import NOBODY
+from rootful.stage import Stage, staged
+
+FAULTS = {
+    "returns -1": ("rc = -1", "returned -1"),
+    "returns 1": ("rc = 1", "returned 1"),
+    "raises": ("raise ValueError('broken')", "ValueError: broken"),
+    "exits": ("sys.exit(0)", "SystemExit"),
+    "PluginError": ("raise PluginError(5, 'no luck')", "no luck"),
+}
+SPANK_ROWS = [row.call for row in HOOKS if row.kind == "spank" and row.call != "option"]
+TASK_ROWS = [row.call for row in HOOKS if row.kind == "task" and row.process != "daemon"]
+PROGRAM = ("sh", "-c", "echo ran $SLURM_PROCID")
+EVERYBODY = ["ran 0", "ran 1"]
+# What the words in the table's column `costs` mean for a step of two tasks whose hook fails in task 1.
+COSTS = {
+    "the step fails, exit status 1": (1, "FAILED", []),
+    "this task ends with status 1, the others go on": (1, "FAILED", ["ran 0"]),
+    "becomes the task's status where that was 0": (1, "FAILED", EVERYBODY),
+    "logged, nothing else": (0, "COMPLETED", EVERYBODY),
+}
+
+
+@pytest.fixture(scope="module")
+def module_stage() -> Iterator[Stage]:
+    with staged() as started:
+        yield started
+
+
+@pytest.fixture
+def stage(module_stage: Stage) -> Stage:
+    module_stage.reset()
+    return module_stage
+
+
+def in_task_one(call: str, code: str) -> str:
+    """The fault, in the hooks of a task only in task 1."""
+    return f"if rank in (None, 1): {code}" if ROWS[call].per == "task" else code
+
+
+def check(stage: Stage, call: str, plugin: str, words: str, status: int | None = None) -> None:
+    """Runs the step and compares exit status, record, output and messages with the row."""
+    exit_status, state, ran = COSTS[ROWS[call].costs]
+    exit_status = exit_status if status is None else status
+    done = stage.node.run("-n2", *PROGRAM, user=NOBODY)
+    record = stage.last()
+    assert sorted(done.stdout.split("\n"))[1:] == ran, done.stderr
+    assert (done.returncode, record["exit_status"], record["state"]) == (exit_status, exit_status, state), done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "Exited with exit code" not in line]
+    assert all(word in line for word in (plugin, call, words)), line
+    if state == "FAILED":
+        assert all(word in str(record["reason"]) for word in (plugin, call, words)), record["reason"]
+    else:
+        assert record["reason"] == ""
+    assert "Traceback" not in done.stderr + stage.node.logged()
+    stage.node.assert_clean()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("call", SPANK_ROWS)
+def test_failure_of_a_required_spank_plugin_costs_what_the_table_says(stage: Stage, call: str, fault: str) -> None:
+    code, words = FAULTS[fault]
+    stage.order(f"first.{call}", in_task_one(call, code))
+    stage.order(f"second.{call}", in_task_one(call, "open(SCRATCH + '/second', 'w').close()"))
+    check(stage, call, "plugin first", words)
+    assert not (stage.node.scratch / "second").exists()  # the walk ended with the failure
+
+
+@pytest.mark.parametrize("call", SPANK_ROWS)
+def test_failure_of_an_optional_spank_plugin_costs_nothing(stage: Stage, call: str) -> None:
+    stage.stack("optional", "required")
+    stage.order(f"first.{call}", "raise ValueError('broken')")
+    stage.order(f"second.{call}", "open(SCRATCH + '/second', 'w').close()")
+    done = stage.node.run("-n2", *PROGRAM, user=NOBODY)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.split("\n"))[1:] == EVERYBODY
+    assert stage.last()["state"] == "COMPLETED"
+    assert (stage.node.scratch / "second").exists()
+    failed = [line for line in stage.node.trace(stage.last_job()) if line["rc"] != 0]
+    assert {(line["call"], line["plugin"]) for line in failed} == {(call, "first")}
+    told = stage.node.run("-vv", "-n1", *PROGRAM, user=NOBODY).stderr
+    assert f"optional plugin first: {call}: ValueError: broken" in told
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("call", TASK_ROWS)
+def test_failure_of_a_task_plugin_costs_what_the_table_says(stage: Stage, call: str, fault: str) -> None:
+    code, words = FAULTS[fault]
+    stage.order(f"task.{call}", in_task_one(call, code))
+    # A PluginError's errno becomes the task's status.
+    status = 5 if (call, fault) == ("task_p_post_term", "PluginError") else None
+    check(stage, call, "task/puppet", words, status)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_failure_in_the_daemon_refuses_the_request(stage: Stage, fault: str) -> None:
+    code, words = FAULTS[fault]
+    before = stage.last_job()
+    stage.order("task.task_p_slurmd_launch_request", code)
+    done = stage.node.run(*PROGRAM, user=NOBODY)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert f"plugin task/puppet: task_p_slurmd_launch_request: {words}" in line
+    assert stage.last_job() == before
+    stage.node.assert_clean()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("call", ["proctrack_p_create", "proctrack_p_add"])
+def test_failure_of_the_tracking_of_processes_fails_the_step(stage: Stage, call: str, fault: str) -> None:
+    code, words = FAULTS[fault]
+    stage.order(f"proctrack.{call}", code)
+    check(stage, call, "proctrack/puppet", words)
+
+
+@pytest.mark.parametrize("call", ["proctrack_p_signal", "proctrack_p_wait", "proctrack_p_destroy"])
+def test_processes_of_a_step_are_ended_even_when_the_tracking_fails(stage: Stage, call: str) -> None:
+    stage.order(f"proctrack.{call}", "raise ValueError('broken')")
+    done = stage.node.run("sh", "-c", "sleep 1000 >/dev/null 2>&1 & exit 0", user=NOBODY)
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert f"plugin proctrack/puppet: {call}: ValueError: broken" in line
+    stage.node.assert_clean()
+
+
+def test_failing_option_callback_of_a_step_is_logged_only(stage: Stage) -> None:
+    stage.order("first.option", "raise ValueError('broken')")
+    done = stage.node.run("--first=x", *PROGRAM, user=NOBODY)
+    assert (done.returncode, done.stdout) == (0, "ran 0\n")
+    (line,) = done.stderr.splitlines()
+    assert "plugin first: option: ValueError: broken" in line
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "call", ["slurm_spank_init", "slurm_spank_init_post_opt", "slurm_spank_local_user_init", "option"]
+)
+def test_required_plugin_that_fails_in_the_command_refuses_it(stage: Stage, call: str, fault: str) -> None:
+    before = stage.last_job()
+    stage.order(f"first.local.{call}", FAULTS[fault][0])
+    done = stage.node.run("--first=x", *PROGRAM, user=NOBODY)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    wanted = ["first", call, FAULTS[fault][1]] if call != "option" else ["--first", "x"]
+    assert all(word in line for word in wanted), line
+    assert stage.last_job() == before
+
+
+def test_failing_exit_in_the_command_is_logged_only(stage: Stage) -> None:
+    stage.order("first.local.slurm_spank_exit", "raise ValueError('broken')")
+    done = stage.node.run(*PROGRAM, user=NOBODY)
+    assert (done.returncode, done.stdout) == (0, "ran 0\n")
+    (line,) = done.stderr.splitlines()
+    assert "plugin first: slurm_spank_exit: ValueError: broken" in line
+
+
+def test_optional_plugin_that_fails_in_the_command_costs_nothing(stage: Stage) -> None:
+    stage.stack("optional", "required")
+    for call in ("init", "init_post_opt", "local_user_init", "exit"):
+        stage.order(f"first.local.slurm_spank_{call}", "sys.exit(3)")
+    done = stage.node.run(*PROGRAM, user=NOBODY)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran 0\n", "")
+
+
+def test_hooks_of_the_command_run_as_the_user(stage: Stage) -> None:
+    calls = ["init", "init_post_opt", "local_user_init", "exit"]
+    for call in calls:
+        stage.order(
+            f"first.local.slurm_spank_{call}",
+            f"open(SCRATCH + '/{call}', 'w').write(repr((os.getresuid(), os.getresgid())))",
+        )
+    assert stage.node.run("true", user=NOBODY).returncode == 0
+    uid, gid = NOBODY.pw_uid, NOBODY.pw_gid
+    for call in calls:
+        assert (stage.node.scratch / call).read_text(encoding="ascii") == repr(((uid,) * 3, (gid,) * 3))
+
+
+HEAD = 'plugin_type = "spank"\nplugin_name = "bad"\nplugin_version = (22, 5, 8)\n'
+HOOK = "def slurm_spank_init(sp, ac, argv): return 0\n"
+UNUSABLE = {
+    "missing": (None, "no such file"),
+    "syntax error": (HEAD + "def (:\n", "syntax error"),
+    "body raises": (HEAD + "raise ValueError('broken')\n", "ValueError: broken"),
+    "body exits": (HEAD + "import sys; sys.exit(0)\n", "SystemExit"),
+    "wrong version": (HEAD.replace("22, 5", "21, 8") + HOOK, "21.8.8"),
+    "wrong type": (HEAD.replace('"spank"', '"task/bad"') + HOOK, "plugin_type"),
+    "misspelt hook": (HEAD + "def slurm_spank_task_inti(sp, ac, argv): return 0\n", "slurm_spank_task_init"),
+    "no hook": (HEAD, "without any"),
+    "init() fails": (HEAD + HOOK + "def init(): return 7\n", "returned 7"),
+}
+
+
+def bad_plugin(stage: Stage, text: str | None) -> Path:
+    path = stage.node.plugins / "spank" / "bad.py"
+    path.unlink(missing_ok=True)
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_required_plugin_that_cannot_be_loaded_refuses_the_command_and_an_optional_one_is_skipped(
+    stage: Stage, case: str
+) -> None:
+    text, words = UNUSABLE[case]
+    bad_plugin(stage, text)
+    stage.node.plugstack("optional first\nrequired bad\n")
+    done = stage.node.run(*PROGRAM, user=NOBODY)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert all(word in line for word in ("plugstack.conf:2", "bad", words)), line
+    stage.node.plugstack("optional bad\n")
+    done = stage.node.run(*PROGRAM, user=NOBODY)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran 0\n", "")
+    told = stage.node.run("-v", *PROGRAM, user=NOBODY)
+    assert told.returncode == 0
+    assert words in told.stderr
+    assert "skipped" in told.stderr
+
+
+def test_plugin_that_others_may_write_is_no_plugin_for_root(stage: Stage) -> None:
+    path = bad_plugin(stage, HEAD + HOOK)
+    path.chmod(0o666)
+    stage.node.plugstack("required bad\n")
+    done = stage.node.run(*PROGRAM, user=NOBODY)  # its own process may read what it likes; the stepd refuses
+    assert (done.returncode, done.stdout) == (1, "")
+    about = [line for line in done.stderr.splitlines() if "plugstack.conf:1" in line]
+    assert len(about) == 1
+    assert "not trusted" in about[0]
+    assert stage.last()["state"] == "FAILED"
+    assert "bad.py: not trusted" in str(stage.last()["reason"])
+    stage.node.plugstack("optional bad\n")
+    assert stage.node.run(*PROGRAM, user=NOBODY).returncode == 0
+    path.chmod(0o644)
+    stage.node.plugstack("required bad\n")
+    assert stage.node.run(*PROGRAM, user=NOBODY).returncode == 0
+
+
+def test_plugin_that_was_changed_is_read_again(stage: Stage) -> None:
+    stage.node.plugstack("required bad\n")
+    for status, text in ((0, HOOK), (1, "def slurm_spank_user_init(sp, ac, argv): return 1\n"), (0, HOOK)):
+        bad_plugin(stage, HEAD + text)
+        assert stage.node.run(*PROGRAM, user=NOBODY).returncode == status
