@@ -53,6 +53,8 @@ class _Channel:
             while view:
                 try:
                     view = view[os.write(sink, view) :]
+                except BlockingIOError:
+                    _wait_until_writable(sink)  # the client's own setting, which is not ours to change
                 except OSError:
                     self.copy.sinks.remove(sink)
                     break
@@ -63,6 +65,12 @@ class _Channel:
         if self.copy.ends_sinks:
             for sink in self.copy.sinks:
                 os.close(sink)
+
+
+def _wait_until_writable(fd: int) -> None:
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    poll.poll()
 
 
 def main(copies: "list[Copy]", who: "Identity", umask: int) -> "NoReturn":
@@ -97,7 +105,10 @@ def _open_files(copies: "list[Copy]") -> None:
             continue
         if copy.path not in opened:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY
-            opened[copy.path] = os.open(copy.path, flags, 0o666)
+            try:
+                opened[copy.path] = os.open(copy.path, flags, 0o666)
+            except OSError:
+                continue  # its task has found that out too, and said so
         copy.sinks = [opened[copy.path]]
 
 
@@ -109,11 +120,14 @@ def _run(channels: "dict[int, _Channel]") -> None:
         for source, _ in poll.poll():
             try:
                 data = os.read(source, _CHUNK)
+            except BlockingIOError:
+                continue
             except OSError:
                 data = b""  # EIO: the last holder of a pty's slave is gone
             channel = channels[source]
             if data:
                 channel.feed(data)
-            if not data or (channel.copy.ends_sinks and not channel.copy.sinks):
+            if not data or not channel.copy.sinks:
                 poll.unregister(source)
                 channels.pop(source).finish()
+                os.close(source)  # who still writes there learns that nobody reads, as without a pump

@@ -9,6 +9,7 @@ import os
 import stat
 import termios
 
+from nodectl.identity import effective_user
 from nodectl.stepd import filename
 
 TYPE_CHECKING = False
@@ -22,26 +23,33 @@ IN, OUT, ERR = 0, 1, 2
 NAMES = ("stdin", "stdout", "stderr")
 _NULL = (1, 3)  # device numbers of /dev/null, null(4)
 _READ = os.O_RDONLY
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class Stream:
-    """One stream of one task: an open descriptor, or a path to be opened by the task."""
+    """One stream of one task: an open descriptor, or a path to be opened by the task, or both where a pump writes the file:
+    then the task only tries whether it may. A shared file was emptied before the fork, lest a late task empties it again."""
 
-    __slots__ = ("fd", "number", "path")
+    __slots__ = ("fd", "number", "path", "shared")
 
-    def __init__(self, number: int, *, fd: int = -1, path: str = "") -> None:
+    def __init__(self, number: int, *, fd: int = -1, path: str = "", shared: bool = False) -> None:
         self.number = number
         self.fd = fd
         self.path = path
+        self.shared = shared
 
     def wire(self, umask: int) -> None:
         """In the task, as the user: makes this descriptor 0, 1 or 2. Raises OSError with the path."""
         fd = self.fd
-        if fd < 0:
+        if self.path:
+            flags = _READ if self.number == IN else _WRITE | (0 if self.shared else os.O_TRUNC)
             previous = os.umask(umask)
-            fd = os.open(self.path, (_READ if self.number == IN else _WRITE) | os.O_CLOEXEC | os.O_NOCTTY, 0o666)
+            opened = os.open(self.path, flags | os.O_CLOEXEC | os.O_NOCTTY, 0o666)
             os.umask(previous)
+            if fd < 0:
+                fd = opened
+            else:
+                os.close(opened)
         os.dup2(fd, self.number, inheritable=True)
 
 
@@ -86,12 +94,13 @@ class Streams:
     def _input(self) -> None:
         pattern, ntasks = self._step.stdin, self._step.ntasks
         chosen = _one_task(pattern, ntasks)
-        if pattern == "none" or self._fds.stdin < 0:
+        from_client = pattern in ("", "all", "-") or chosen is not None
+        if pattern == "none" or (from_client and self._fds.stdin < 0):
             self._everyone(IN, path="/dev/null")
         elif chosen is not None:
             for rank, streams in enumerate(self.tasks):
                 streams.append(Stream(IN, fd=self._fds.stdin) if rank == chosen else Stream(IN, path="/dev/null"))
-        elif pattern not in ("", "all", "-"):
+        elif not from_client:
             for rank, streams in enumerate(self.tasks):
                 streams.append(Stream(IN, path=filename.expand(pattern, self._step, rank)))
         elif ntasks == 1 or _is_null(self._fds.stdin):
@@ -114,6 +123,9 @@ class Streams:
             pattern = step.stdout  # the default of stderr is where stdout goes
         chosen = _one_task(pattern, step.ntasks)
         to_client = pattern in ("", "all", "-") or chosen is not None
+        shared = not to_client and pattern != "none" and step.ntasks > 1 and not filename.per_task(pattern)
+        if shared and not step.label:
+            _empty(filename.expand(pattern, step, 0), step)
         width = len(str(step.ntasks - 1))
         for rank, streams in enumerate(self.tasks):
             if pattern == "none" or (chosen is not None and rank != chosen) or (to_client and client < 0):
@@ -125,10 +137,10 @@ class Streams:
             path = "" if to_client else filename.expand(pattern, step, rank)
             unbuffered = step.unbuffered and number == OUT
             if not step.label and not unbuffered:
-                streams.append(Stream(number, fd=client) if to_client else Stream(number, path=path))
+                streams.append(Stream(number, fd=client) if to_client else Stream(number, path=path, shared=shared))
                 continue
             ours, theirs = _raw_pty(step.uid) if unbuffered else os.pipe2(os.O_CLOEXEC)
-            streams.append(Stream(number, fd=theirs))
+            streams.append(Stream(number, fd=theirs, path=path, shared=True))
             label = f"{rank:>{width}}: " if step.label else None
             self.outputs.append(Copy(ours, [client] if to_client else [], label, path))
 
@@ -156,6 +168,15 @@ class Streams:
 def _one_task(pattern: str, ntasks: int) -> "int | None":
     """The task that a bare number means: below the task count it is a task, above it a file name."""
     return int(pattern) if pattern.isdecimal() and int(pattern) < ntasks else None
+
+
+def _empty(path: str, step: "Step") -> None:
+    """Truncates a file of several tasks, as the user; what is wrong with it each task will say when it opens it."""
+    with effective_user(step.identity):
+        try:
+            os.truncate(path, 0)  # unlike open(2), never waits for the other end of a FIFO
+        except OSError:
+            pass
 
 
 def _is_null(fd: int) -> bool:
