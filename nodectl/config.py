@@ -139,6 +139,10 @@ KEYS: tuple[Key, ...] = (
         "Most connections that one user may hold to the daemon.",
     ),
     Key(
+        "max_steps_per_user", "limits", number(1, 1_000_000, "steps"), 512,
+        "Most steps that one user, root excepted, may have running at a time.",
+    ),
+    Key(
         "user_cache_seconds", "limits", SECONDS, 30,
         "Seconds for which what was found out about a user and their groups is used again.",
     ),
@@ -192,6 +196,7 @@ class Config:
     max_tasks_per_node: int
     max_message_bytes: int
     max_connections_per_user: int
+    max_steps_per_user: int
     user_cache_seconds: int
     kill_wait: int
     unkillable_step_timeout: int

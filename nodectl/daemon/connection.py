@@ -29,7 +29,7 @@ class Connection:
         self._on_close = on_close
         self._inbox = wire.Inbox(limit)
         self._out = bytearray()
-        self._calls: list[Mapping[str, object]] = []
+        self._calls: list[tuple[Mapping[str, object], list[int]]] = []
         self._busy: asyncio.Task[None] | None = None
         self._closed = False
         asyncio.get_running_loop().add_reader(sock.fileno(), self._readable)
@@ -38,7 +38,9 @@ class Connection:
         try:
             alive = self._inbox.receive(self._sock)
             while (message := self._inbox.next()) is not None:
-                self._calls.append(message)
+                # A read ends with the message that brought descriptors: they are the last one's.
+                last = not self._inbox.partial
+                self._calls.append((message, self._inbox.take_descriptors() if last else []))
                 if len(self._calls) > _MAX_QUEUED:
                     raise wire.BrokenWire(f"more than {_MAX_QUEUED} calls without waiting for a reply")
         except BlockingIOError:
@@ -57,10 +59,9 @@ class Connection:
     def _next(self) -> None:
         """Serves the calls in the order they came; while one has to wait, those behind it wait too."""
         while self._calls and self._busy is None and not self._closed:
-            self._begin(self._calls.pop(0))
+            self._begin(*self._calls.pop(0))
 
-    def _begin(self, message: Mapping[str, object]) -> None:
-        fds = self._inbox.take_descriptors()
+    def _begin(self, message: Mapping[str, object], fds: list[int]) -> None:
         call = None
         try:
             call = Call(message, self.peer, fds)
@@ -83,8 +84,7 @@ class Connection:
         self._next()
 
     def _finish(self, call: Call | None, fds: list[int], answer: Mapping[str, object]) -> None:
-        for fd in fds:
-            os.close(fd)
+        _close(fds)
         if call is None or not call.oneway:
             self._reply(answer)
 
@@ -119,8 +119,16 @@ class Connection:
         loop.remove_reader(self._sock.fileno())
         loop.remove_writer(self._sock.fileno())
         self._inbox.close()
+        for _, fds in self._calls:
+            _close(fds)
+        self._calls.clear()
         self._sock.close()
         self._on_close(self)
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def _refusal(error: Exception) -> Mapping[str, object]:

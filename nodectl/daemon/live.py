@@ -70,6 +70,16 @@ class Files:
         except FileNotFoundError:
             return None
 
+    def connect(self) -> socket.socket | None:
+        """A connection to the stepd's socket, None when nobody listens there."""
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            link.connect(f"{self.stem}.sock")
+        except OSError:
+            link.close()
+            return None
+        return link
+
     def record(self) -> Mapping[str, object] | None:
         """The record the stepd left, None if it left none."""
         data = self.read(".record")

@@ -128,6 +128,7 @@ class Node:
         if call.fds:
             _check_control(call.fds[3], call.peer.uid)
         user = await launch.who_runs(self._users, request, call.peer.uid)
+        self._check_room(user.uid)
         job = self._take_job(request, call.peer.uid)
         stack = self._stack().entries
         group = f"{self.base}/job_{job}/step_0" if self.base else ""
@@ -136,6 +137,13 @@ class Node:
         )
         self._start(step, call.fds)
         return {"job": step.job_id, "step": step.step_id}
+
+    def _check_room(self, uid: int) -> None:
+        """One user's steps must not exhaust the machine's processes and memory for the others."""
+        running = sum(live.step.uid == uid for live in self.live.values())
+        if uid != 0 and running >= self.config.max_steps_per_user:
+            most = f"max_steps_per_user = {self.config.max_steps_per_user}"
+            raise Refused("LaunchRefused", f"{running} steps of yours are running: {most}", exit_status=1)
 
     def _take_job(self, request: Mapping[str, object], uid: int) -> int:
         wanted = request.get("job")
@@ -276,6 +284,11 @@ class Node:
     def ended_step(self, live: LiveStep) -> None:
         """A stepd has gone: its record counts, or its death does."""
         record = live.files.record()
+        if record is None and not live.failure and live.files.alive():
+            link = live.files.connect()
+            if link is not None:
+                live.connect(link)  # it only dropped us: we were too slow for it
+                return
         if record is None:
             why = live.failure or f"the step runner died{live.where_it_died()}"
             record = live.death_record(why)

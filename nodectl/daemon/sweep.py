@@ -83,12 +83,8 @@ def _connect(files: Files) -> socket.socket | None:
     """A connection to the step's stepd; None when there is none any more."""
     deadline = time.monotonic() + _BIRTH_SECONDS
     while True:
-        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            link.connect(f"{files.stem}.sock")
-        except OSError:
-            link.close()
-        else:
+        link = files.connect()
+        if link is not None:
             return link
         if files.record() is not None or not files.alive() or time.monotonic() > deadline:
             return None

@@ -11,6 +11,9 @@ import pwd
 import time
 
 
+_NO_ID = 2**32 - 1  # what setresgid(2) takes for "leave it"
+
+
 class UnknownUser(Exception):
     """No such user or group; str() is one line."""
 
@@ -53,6 +56,8 @@ class Users:
 async def group_id(name: str) -> int:
     """The gid of a group by name or number. Raises UnknownUser."""
     if name.isdecimal():
+        if int(name) >= _NO_ID:
+            raise UnknownUser(f"no group {name!r}")
         return int(name)
     try:
         return (await asyncio.to_thread(grp.getgrnam, name)).gr_gid

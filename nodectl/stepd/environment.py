@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.step import Step, Task
 
-# A value longer than this cannot be passed to a program: MAX_ARG_STRLEN, execve(2).
+# NAME=VALUE and its NUL must not be longer to be passed to a program: MAX_ARG_STRLEN, execve(2).
 LONGEST = 128 * 1024
 
 
@@ -47,4 +47,8 @@ def for_task(step: "Step", task: "Task") -> dict[str, str]:
     """The whole environment of one task; SLURM_TASK_PID is added by the task itself, which alone knows its pid."""
     rank = str(task.global_id)
     environment = {**step.environment, "SLURM_PROCID": rank, "SLURM_LOCALID": str(task.local_id)}
-    return {name: value for name, value in environment.items() if len(value) < LONGEST}
+    return {name: value for name, value in environment.items() if _bytes(name) + _bytes(value) + 2 <= LONGEST}
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))

@@ -39,9 +39,12 @@ class Link:
 class Links:
     """Every connection of the step. `on_gone` is called when the launching client has left."""
 
-    __slots__ = ("_by_fd", "_listener", "_path", "_poll", "_service", "on_gone")
+    __slots__ = ("_by_fd", "_listener", "_owner", "_path", "_poll", "_service", "on_gone")
 
-    def __init__(self, path: str, poll: "select.poll", methods: "Mapping[str, tuple[object, object]]") -> None:
+    def __init__(
+        self, path: str, owner: int, poll: "select.poll", methods: "Mapping[str, tuple[object, object]]"
+    ) -> None:
+        self._owner = owner
         self._by_fd: dict[int, Link] = {}
         self._poll = poll
         self._path = path
@@ -86,10 +89,22 @@ class Links:
         except OSError:
             return
         os.set_inheritable(fd, False)
-        if len(self._by_fd) >= _MAX_LINKS:
-            os.close(fd)
-            return
-        self.adopt(fd)
+        link = Link(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd))
+        # Others are shown out at once, and the owner's connections are counted: root must always find room.
+        if link.peer.uid not in (0, self._owner):
+            self._refuse(link, "this step belongs to another user")
+        elif link.peer.uid != 0 and len(self._by_fd) >= _MAX_LINKS:
+            self._refuse(link, f"this step has {_MAX_LINKS} connections already")
+        else:
+            self._add(link)
+
+    @staticmethod
+    def _refuse(link: Link, why: str) -> None:
+        try:
+            link.sock.send(wire.encode(error_reply(Refused("NotPermitted", why))), _socket.MSG_NOSIGNAL)
+        except OSError:
+            pass  # gone already
+        link.sock.close()
 
     def _read(self, link: Link) -> None:
         try:

@@ -69,7 +69,7 @@ def _settle() -> None:
 def _serve(run: Run, stem: str, source_of: "Callable[[str], Source]") -> None:
     poll = select.poll()
     reaper = Reaper(run, poll)
-    run.links = Links(f"{stem}.sock", poll, reaper.methods())
+    run.links = Links(f"{stem}.sock", run.step.uid, poll, reaper.methods())
     run.links.on_gone = reaper.launcher_gone
     if run.fds.control >= 0:
         run.links.adopt(run.fds.control, launcher=True)

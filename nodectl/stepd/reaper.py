@@ -25,27 +25,45 @@ if TYPE_CHECKING:
     from nodectl.stepd.run import Run
 
 TERM, KILL, CONT = 15, 9, 18
-_NOT_LET_IN = 1 << 8  # the wait status of a task that read the end of the gate: why there is no launch is told elsewhere
+_NOT_LET_IN = (
+    1 << 8
+)  # the wait status of a task that read the end of the gate: why there is no launch is told elsewhere
 _UID = integer(0, 2**32 - 1)
 _REPORT_LIMIT = 1 << 20
+_LOOK_AGAIN = 0.005
 _PUMP_LIMIT = 300.0  # seconds an output pump may take when nobody waits for the step
 
 
 class Reaper:
     """The loop and what it knows: who has ended, what is to happen when."""
 
-    __slots__ = ("_children", "_deadlines", "_gone", "_inbox", "_poll", "_run", "_wakeup", "report")
+    __slots__ = (
+        "_children",
+        "_deadlines",
+        "_gone",
+        "_held",
+        "_inbox",
+        "_pid",
+        "_poll",
+        "_run",
+        "_stop",
+        "_wakeup",
+        "report",
+    )
 
     def __init__(self, run: "Run", poll: "select.poll") -> None:
         self._run = run
         self._poll = poll
+        self._pid = os.getpid()
+        self._held: list[int] = []  # signals that came before the tasks' programs began
         self._deadlines: dict[str, float] = {}
+        self._stop = False
         reader, self.report = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(self.report, True)  # a task may wait for us to read; we never wait for a task
         self._inbox = _Reports(reader)
         self._wakeup, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
-        _signal.signal(_signal.SIGTERM, lambda *_: self.end("CANCELLED", "the step runner was told to stop"))
+        _signal.signal(_signal.SIGTERM, lambda *_: self._told_to_stop())
         _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         poll.register(self._wakeup, select.POLLIN)
         poll.register(reader, select.POLLIN)
@@ -72,8 +90,12 @@ class Reaper:
                 self._read_reports()
             else:
                 self._run.links.handle(fd, mask)
+        if self._stop:
+            self._stop = False
+            self.end("CANCELLED", "the step runner was told to stop")
         self._act_on_time()
         self._reap()
+        self._deliver_held()
 
     def wait_for_pump(self, pid: int, *, awaited: bool) -> None:
         """Until an output pump has written what there was; an input pump is ended. As long as the client is there, and
@@ -94,6 +116,8 @@ class Reaper:
             pass
 
     def _patience(self) -> float | None:
+        if self._held:
+            return _LOOK_AGAIN  # nobody tells when a program has begun
         if not self._deadlines:
             return None
         return max(0.0, min(self._deadlines.values()) - time.monotonic())
@@ -176,7 +200,13 @@ class Reaper:
     # Ending a step before its tasks end it.
 
     def signal(self, number: int) -> None:
-        """To every task that is still there, and with SIGKILL to everything they started."""
+        """To every task that is still there, and with SIGKILL to everything they started.
+
+        Until a task has become its program it ignores most signals, and before its fork it gets none: they are held back.
+        """
+        if number != KILL and not all(self._takes(task, number) for task in self._run.tasks):
+            self._held.append(number)
+            return
         for task in self._run.tasks:
             if task.pid > 0 and task.status is None:
                 task.killed_by_command |= number in (TERM, KILL)
@@ -186,6 +216,22 @@ class Reaper:
                     pass
         if number == KILL:
             self._run.kill()
+
+    def _takes(self, task: "Task", number: int) -> bool:
+        if task.pid <= 0 or task.status is not None:
+            return task.pid > 0
+        return number in (TERM, CONT) or self._run.board.is_done(task.local_id + 1)
+
+    def _deliver_held(self) -> None:
+        held, self._held = self._held, []
+        for number in held:
+            self.signal(number)
+
+    def _told_to_stop(self) -> None:
+        """SIGTERM to the stepd itself, or to a task that has not become its program and still has our handler."""
+        if os.getpid() != self._pid:
+            os._exit(128 + TERM)
+        self._stop = True  # acted upon in turn(), where nothing is half done
 
     def end(self, state: str, reason: str) -> None:
         """CONT and TERM now, KILL after kill_wait: what a batch system does to a step that must go."""

@@ -31,7 +31,7 @@ def compose(run: "Run") -> "dict[str, object]":
     if run.state == "RUNNING":
         run.state = "COMPLETED" if status == 0 else "FAILED"
         run.reason = _reason(run, status)
-    elif status == 0 and run.state == "FAILED":
+    elif status == 0 and (run.state == "FAILED" or not ended):
         status = _FAILED  # the step never ran, or ended for a reason that no task's status tells
     return {
         "job": step.job_id,

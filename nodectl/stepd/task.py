@@ -9,6 +9,8 @@ import _signal
 import os
 import resource
 
+import prctl
+
 from nodectl import _kernel, kernel_file, messages, wire
 from nodectl.door import Door
 from nodectl.hooks import ROWS
@@ -43,13 +45,14 @@ class TaskEnds(Exception):
 class Child:
     """What the stages share."""
 
-    __slots__ = ("door", "gate", "place_in", "recorder", "report", "run", "slot", "task")
+    __slots__ = ("door", "gate", "place_in", "recorder", "report", "run", "slot", "stepd", "task")
 
     def __init__(self, run: "Run", task: "Task", gate: int, report: int, place_in: "str | None") -> None:
         self.run = run
         self.task = task
         self.gate = gate
         self.report = report
+        self.stepd = os.getppid()
         self.place_in = place_in
         self.slot = task.local_id + 1
         self.recorder = Recorder(run.fds.trace, "task", task=task.local_id)
@@ -143,6 +146,15 @@ def become(child: Child) -> None:
     child.wrote("become_user", started)
 
 
+def die_with_stepd(child: Child) -> None:
+    """Where no cgroup tells whose the step's processes are, a task must not outlive its stepd: PR_SET_PDEATHSIG, which a
+    change of user id clears, so only now."""
+    if child.run.group is None:
+        prctl.set_pdeathsig(_signal.SIGKILL)
+        if os.getppid() != child.stepd:
+            os._exit(1)
+
+
 def wire_streams(child: Child) -> None:
     """0, 1 and 2, opened as the user where they are files."""
     for stream in child.run.streams.tasks[child.task.local_id]:
@@ -217,7 +229,8 @@ def limits(child: Child) -> None:
 
 def default_signals(_: Child) -> None:
     """Nothing ignored, nothing blocked: a program starts as from a login shell. Handlers end with the exec."""
-    for number in (*IGNORED, _signal.SIGPIPE, _signal.SIGXFSZ):  # Python ignores the last two by itself
+    # Python ignores SIGPIPE and SIGXFSZ by itself; SIGTERM and SIGCHLD are the stepd's.
+    for number in (*IGNORED, _signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGTERM, _signal.SIGCHLD):
         _signal.signal(number, _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
@@ -275,6 +288,7 @@ SEQUENCE = (
     pre_launch_priv,
     task_init_privileged,
     become,
+    die_with_stepd,
     wire_streams,
     enter_directory,
     wait_at_gate,
