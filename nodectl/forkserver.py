@@ -38,7 +38,7 @@ LOCK = 4
 MAX_MESSAGE = 1 << 17
 _MAX_SOURCES = 512
 _INT = 4
-_FIXED = 3  # trace, board, link; after them the client's four, where there is a client
+_FIXED = 4  # trace, board, listener, link; after them the client's four, where there is a client
 
 
 class Sources:
@@ -140,7 +140,7 @@ def _fork(  # everything a stepd starts from
     place = -1
     try:
         if group:
-            place = _make_groups(mount + group)
+            place = cgroup.Group(f"{mount}{group}/stepd").open()
         try:
             pid = _kernel.fork_into(place) if place >= 0 else os.fork()
         except OSError as error:
@@ -162,20 +162,13 @@ def _fork(  # everything a stepd starts from
     return {"step": request["step"], "pid": pid}
 
 
-def _make_groups(step: str) -> int:
-    """job_J, step_S and stepd below the base; a descriptor of the last."""
-    for directory in (step.rpartition("/")[0], step, f"{step}/stepd"):
-        cgroup.Group(directory).make()
-    return cgroup.Group(f"{step}/stepd").open()
-
-
 def _become_stepd(  # as _fork
     spec: str, fds: "list[int]", node: "NodePlugins", mount: str, sources: Sources, *, traced: bool
 ) -> "NoReturn":
-    lock, board, link = fds[:_FIXED]  # the trace file, whose lock says that this stepd lives
+    lock, board, listener, link = fds[:_FIXED]  # the trace file, whose lock says that this stepd lives
     client = fds[_FIXED:] or [-1, -1, -1, -1]
     trace = lock if traced else -1
-    stepd.main(spec, Descriptors(trace, board, link, client), node, mount, sources.__getitem__)
+    stepd.main(spec, Descriptors(trace, board, listener, link, client), node, mount, sources.__getitem__)
 
 
 def _one_thread() -> None:

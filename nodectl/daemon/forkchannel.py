@@ -7,6 +7,7 @@ started again with the next step; stepds do not mind.
 import asyncio
 import fcntl
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -118,6 +119,8 @@ class ForkChannel:
     def _lost(self) -> None:
         """The forkserver is gone: whatever it had not answered will never be started by it."""
         self.close()
+        os.kill(self.pid, signal.SIGKILL)  # ours until it is waited for, so that nobody else has its number
+        os.waitpid(self.pid, 0)
         self._answered({"lost": True, "error": "the forkserver died"})
 
     def close(self) -> None:

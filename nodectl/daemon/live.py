@@ -7,6 +7,7 @@ the stepd as long as it lives), `.sock` its socket, `.record` what came of it. T
 import asyncio
 import fcntl
 import os
+import select
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -14,9 +15,11 @@ from collections.abc import Callable, Mapping
 from nodectl import board, cgroup, lean_json, wire
 from nodectl.interface import STEP
 from nodectl.step import Step
+from nodectl.stepd.node_plugins import NodePlugins
 
 SUFFIXES = (".sock", ".json", ".trace", ".record", ".record.part")
 _TRIES = 60
+_BACKLOG = 16
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.5
 
@@ -47,6 +50,14 @@ class Files:
         fcntl.flock(fd, fcntl.LOCK_EX)
         return fd
 
+    def listen(self) -> int:
+        """The step's socket, listening from now on, so that whoever looks for the step finds it; the stepd will answer."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.bind(f"{self.stem}.sock")
+        os.chmod(f"{self.stem}.sock", 0o666)  # who may do what is decided per call, by SO_PEERCRED
+        sock.listen(_BACKLOG)
+        return sock.detach()
+
     def alive(self) -> bool:
         """True while the stepd (or a task of it that has not become its program) lives."""
         try:
@@ -71,11 +82,14 @@ class Files:
             return None
 
     def connect(self) -> socket.socket | None:
-        """A connection to the stepd's socket, None when nobody listens there."""
+        """A connection to the stepd's socket, None when it does not live: its children may hold the socket still."""
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             link.connect(f"{self.stem}.sock")
         except OSError:
+            link.close()
+            return None
+        if not _runs(wire.Peer(link).pid):
             link.close()
             return None
         return link
@@ -94,6 +108,18 @@ class Files:
                 continue
 
 
+def _runs(pid: int) -> bool:
+    """True while the process has not ended, waited for or not."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        return not select.select([fd], [], [], 0)[0]
+    finally:
+        os.close(fd)
+
+
 class LiveStep:
     """One running step. `on_end(live)` is called once, in the event loop, when the stepd's end of the link has
     closed.
@@ -110,6 +136,8 @@ class LiveStep:
         self._inbox = wire.Inbox(8 << 20)
         self._asked: list[asyncio.Future[Mapping[str, object]]] = []
         self.board_fd = -1
+        self._pidfd = -1
+        self._state = "NODE_FAIL"  # of a step whose stepd leaves no record
 
     @property
     def key(self) -> tuple[int, int]:
@@ -122,9 +150,20 @@ class LiveStep:
         self._link = link
         asyncio.get_running_loop().add_reader(link.fileno(), self._read)
 
-    def fail(self, why: str) -> None:
+    def watch(self, pid: int) -> None:
+        """The stepd's pid: its end is noticed too where a plugin's child holds the connection."""
+        self.pid = pid
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            asyncio.get_running_loop().call_soon(self._finish)
+            return
+        asyncio.get_running_loop().add_reader(self._pidfd, self._finish)
+
+    def fail(self, why: str, state: str = "FAILED") -> None:
         """There is no stepd and there will be none."""
         self.failure = why
+        self._state = state
         self._finish()
 
     def _read(self) -> None:
@@ -132,8 +171,8 @@ class LiveStep:
         try:
             alive = self._inbox.receive(self._link)
             while (message := self._inbox.next()) is not None:
-                if self._asked:
-                    self._asked.pop(0).set_result(message)
+                if self._asked and not (asked := self._asked.pop(0)).done():
+                    asked.set_result(message)
         except BlockingIOError:
             return
         except (OSError, wire.BrokenWire):
@@ -142,16 +181,24 @@ class LiveStep:
             self._finish()
 
     def _finish(self) -> None:
+        if self.ended.done():
+            return
         if self._link is not None:
             asyncio.get_running_loop().remove_reader(self._link.fileno())
             self._link.close()
             self._link = None
         for waiting in self._asked:
             waiting.cancel()
+        self._asked.clear()
         self._on_end(self)
 
-    async def ask(self, method: str, parameters: Mapping[str, object]) -> Mapping[str, object] | None:
-        """Calls the stepd's interface; its reply message, or None when it has gone meanwhile."""
+    async def ask(
+        self, method: str, parameters: Mapping[str, object], patience: float | None = None
+    ) -> Mapping[str, object] | None:
+        """Calls the stepd's interface; its reply message, or None when it has gone meanwhile.
+
+        In a plugin's hook a stepd does not answer: after `patience` seconds None is returned for that too.
+        """
         if self._link is None:
             return None
         answer: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
@@ -159,22 +206,23 @@ class LiveStep:
         message = wire.encode({"method": f"{STEP}.{method}", "parameters": parameters})
         try:
             await asyncio.get_running_loop().sock_sendall(self._link, message)
-            return await answer
+            return await asyncio.wait_for(answer, patience)
         except (OSError, asyncio.CancelledError):
             return None
 
-    def where_it_died(self) -> str:
+    def where_it_died(self, plugins: NodePlugins) -> str:
         """What the stepd was doing when it died, from the board; "" when nobody knows."""
         if self.board_fd < 0:
             return ""
         hook, place = board.Board(self.board_fd, self.step.ntasks).place(0)
         if hook is None:
             return ""
+        if hook.process == "task":
+            return " while its tasks ran"
+        plugin = plugins.name(hook.kind, place)
         if hook.kind == "spank" and place < len(self.step.stack):
-            return f" in {hook.call} of plugin {os.path.basename(self.step.stack[place].path)}"
-        return f" in {hook.call}" + (
-            f" of {hook.kind} plugin {place + 1}" if hook.kind in ("task", "proctrack") else ""
-        )
+            plugin = os.path.basename(self.step.stack[place].path).removesuffix(".py")
+        return f" in {hook.call}" + (f" of plugin {plugin}" if plugin else "")
 
     def death_record(self, why: str) -> dict[str, object]:
         """The record of a step whose stepd could not write one."""
@@ -191,7 +239,7 @@ class LiveStep:
             "cwd": step.cwd,
             "ntasks": step.ntasks,
             "cpus": f"{step.allocation:x}",
-            "state": "FAILED" if self.failure else "NODE_FAIL",
+            "state": self._state,
             "reason": why,
             "exit_status": 1,
             "submitted": step.submitted,
@@ -202,6 +250,10 @@ class LiveStep:
 
     def close(self) -> None:
         """Lets go of what the daemon held for the step."""
+        if self._pidfd >= 0:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
         if self.board_fd >= 0:
             os.close(self.board_fd)
             self.board_fd = -1
@@ -209,6 +261,13 @@ class LiveStep:
             asyncio.get_running_loop().remove_reader(self._link.fileno())
             self._link.close()
             self._link = None
+
+
+def make_groups(mount: str, path: str) -> None:
+    """job_J, step_S and stepd, where the stepd is born; nothing for a step without cgroups. Raises OSError."""
+    if path:
+        for directory in (os.path.dirname(path), path, f"{path}/stepd"):
+            cgroup.Group(mount + directory).make()
 
 
 async def remove_groups(mount: str, path: str) -> bool:

@@ -93,12 +93,21 @@ def _prepare(config: Config) -> Lock:
         status = os.stat(config.runtime_dir)
         if status.st_uid != 0 or status.st_mode & 0o022:
             raise CannotStart(f"{config.runtime_dir}: others than root may write there")
-        lock = Lock.take(config.runtime_dir, wait=_LOCK_SECONDS)
+        # One that is ending has closed its socket; its forkserver may need a moment longer.
+        lock = Lock.take(config.runtime_dir, wait=0 if _is_served(config) else _LOCK_SECONDS)
     except OSError as error:
         raise CannotStart(f"prepare {error.filename or config.runtime_dir}: {error.strerror}") from error
     if lock is None:
         raise CannotStart(f"another daemon serves {config.runtime_dir}")
     return lock
+
+
+def _is_served(config: Config) -> bool:
+    """True when a daemon listens already; a socket of systemd's says nothing about that."""
+    if "LISTEN_FDS" in os.environ:
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        return sock.connect_ex(config.socket) == 0
 
 
 def _cgroup_base(config: Config) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from nodectl import __version__, board, lean_json, wire
 from nodectl.config import Config
 from nodectl.daemon import launch
 from nodectl.daemon.forkchannel import ForkChannel, ForkserverDied
-from nodectl.daemon.live import Files, LiveStep, remove_groups
+from nodectl.daemon.live import Files, LiveStep, make_groups, remove_groups
 from nodectl.daemon.store import Ended, Store
 from nodectl.daemon.users import UnknownUser, Users, group_id
 from nodectl.interface import NODE, Call, Refused, Service
@@ -30,6 +30,7 @@ _JOB = integer(1, 2**32 - 1)
 _STEP = integer(0, 2**32 - 1)
 _WHICH = {"job": _JOB, "step": _STEP}
 _BATCH_SECONDS = 0.2
+_STATUS_SECONDS = 1.0
 _CLIENT_FDS = 4
 _MOST_LISTED = 10_000
 
@@ -162,6 +163,8 @@ class Node:
             fds.append(files.open_trace())
             launch.call_launch_request(step, self._plugins, fds[0] if self.config.trace else -1, step.hook_timeout)
             fds.append(board.make(step.ntasks))
+            fds.append(files.listen())
+            make_groups(self.mount, step.cgroup)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             fds.append(theirs.detach())
             live = LiveStep(step, files, self.ended_step)
@@ -183,6 +186,7 @@ class Node:
             if failed is not None:
                 failed.close()
             files.remove()
+            self.clean_group(step.cgroup)
             if isinstance(error, Refused):
                 raise
             raise Refused("LaunchRefused", f"step {step}: {error}", exit_status=1) from error
@@ -202,7 +206,7 @@ class Node:
         if found is None:
             return
         if "pid" in message:
-            found.pid = int(str(message["pid"]))
+            found.watch(int(str(message["pid"])))
         else:
             found.fail(str(message["error"]))
 
@@ -224,7 +228,7 @@ class Node:
         if live.files.record() is not None:  # its client may know of the end before we do
             return {"record": await asyncio.shield(live.ended)}
         record = _summary(live)
-        answer = await live.ask("Status", {})
+        answer = await live.ask("Status", {}, _STATUS_SECONDS)
         if answer is not None and "parameters" in answer:
             status: Mapping[str, object] = answer["parameters"]["step"]  # type: ignore[index]
             record = {**record, "state": status["state"], "tasks": status["tasks"], "pid": status["pid"]}
@@ -290,7 +294,7 @@ class Node:
                 live.connect(link)  # it only dropped us: we were too slow for it
                 return
         if record is None:
-            why = live.failure or f"the step runner died{live.where_it_died()}"
+            why = live.failure or f"the step runner died{live.where_it_died(self._plugins)}"
             record = live.death_record(why)
         live.close()
         self.live.pop(live.key, None)

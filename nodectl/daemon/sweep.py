@@ -8,19 +8,17 @@ the history: what has none is nobody's.
 
 import os
 import shutil
-import socket
 import time
 from collections.abc import Iterator
 
 from cgroupspy.nodes import Node as CgroupNode
 
-from nodectl import cgroup, lean_json
+from nodectl import cgroup, lean_json, wire
 from nodectl.daemon.live import Files, LiveStep, remove_once
 from nodectl.daemon.lock import Lock
 from nodectl.daemon.node import Node
 from nodectl.step import Step
 
-_BIRTH_SECONDS = 5.0  # a stepd that was just forked has no socket yet
 _PAUSE = 0.01
 PRIVATE = "private."
 
@@ -72,23 +70,12 @@ def _settle_step(node: Node, files: Files) -> None:
         return
     live = LiveStep(step, files, node.ended_step)
     node.live[live.key] = live
-    link = _connect(files)
+    link = files.connect()
     if link is None:
-        live.fail("" if files.record() is not None else "the step runner died while the service was away")
+        live.fail("the step runner died while the service was away", "NODE_FAIL")
     else:
         live.connect(link)
-
-
-def _connect(files: Files) -> socket.socket | None:
-    """A connection to the step's stepd; None when there is none any more."""
-    deadline = time.monotonic() + _BIRTH_SECONDS
-    while True:
-        link = files.connect()
-        if link is not None:
-            return link
-        if files.record() is not None or not files.alive() or time.monotonic() > deadline:
-            return None
-        time.sleep(_PAUSE)
+        live.watch(wire.Peer(link).pid)
 
 
 def _remove_strays(node: Node) -> None:

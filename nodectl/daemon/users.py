@@ -10,7 +10,6 @@ import os
 import pwd
 import time
 
-
 _NO_ID = 2**32 - 1  # what setresgid(2) takes for "leave it"
 
 

@@ -42,19 +42,17 @@ class Links:
     __slots__ = ("_by_fd", "_listener", "_owner", "_path", "_poll", "_service", "on_gone")
 
     def __init__(
-        self, path: str, owner: int, poll: "select.poll", methods: "Mapping[str, tuple[object, object]]"
+        self, path: str, fd: int, owner: int, poll: "select.poll", methods: "Mapping[str, tuple[object, object]]"
     ) -> None:
+        """`fd`: the socket at `path`, on which the daemon listens for the stepd until it is there."""
         self._owner = owner
         self._by_fd: dict[int, Link] = {}
         self._poll = poll
         self._path = path
         self._service = Service(__version__, methods)  # type: ignore[arg-type]  # the table says what it holds
         self.on_gone: Callable[[], None] = lambda: None
-        self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC, 0)
+        self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
         self._listener.setblocking(False)
-        self._listener.bind(path)
-        os.chmod(path, 0o666)  # who may do what is decided per call, by SO_PEERCRED
-        self._listener.listen(16)
         poll.register(self._listener.fileno(), select.POLLIN)
 
     def adopt(self, fd: int, *, launcher: bool = False) -> None:

@@ -19,7 +19,7 @@ from nodectl.stepd.links import Links
 from nodectl.stepd.reaper import Reaper
 from nodectl.stepd.run import STEPD_SLOT, Descriptors, Run, StepFailed
 from nodectl.stepd.stdio import Streams
-from nodectl.stepd.task import IGNORED, Child, be_task
+from nodectl.stepd.task import CAP_SYS_RESOURCE, IGNORED, Child, be_task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,16 +60,14 @@ def _settle() -> None:
     prctl.set_child_subreaper(1)
     for number in IGNORED:
         _signal.signal(number, _signal.SIG_IGN)
-    try:
+    if _kernel.capabilities()[0] & CAP_SYS_RESOURCE:  # which a container's root may lack
         kernel_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)
-    except OSError:
-        pass  # needs CAP_SYS_RESOURCE, which a container's root may lack
 
 
 def _serve(run: Run, stem: str, source_of: "Callable[[str], Source]") -> None:
     poll = select.poll()
     reaper = Reaper(run, poll)
-    run.links = Links(f"{stem}.sock", run.step.uid, poll, reaper.methods())
+    run.links = Links(f"{stem}.sock", run.fds.listener, run.step.uid, poll, reaper.methods())
     run.links.on_gone = reaper.launcher_gone
     if run.fds.control >= 0:
         run.links.adopt(run.fds.control, launcher=True)
@@ -87,8 +85,8 @@ def _serve(run: Run, stem: str, source_of: "Callable[[str], Source]") -> None:
     result = record.compose(run)
     record.save(f"{stem}.record", result)
     run.board.done(STEPD_SLOT)
-    run.links.unlink()
     run.links.broadcast({"event": "end", "record": result}, last=True)
+    run.links.unlink()
     run.links.drain()
 
 

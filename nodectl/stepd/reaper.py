@@ -12,7 +12,6 @@ import time
 from nodectl import lean_json
 from nodectl.hooks import ROWS
 from nodectl.interface import STEP, Refused
-from nodectl.recorder import now
 from nodectl.shape import Optional, boolean, integer
 from nodectl.stepd import scripts
 
@@ -79,6 +78,7 @@ class Reaper:
     def wait(self) -> None:
         """Until every task has ended and its row of the launch is done."""
         while self._children:
+            self._run.enter("exec")  # for who asks later where we were: waiting for them
             self.turn(self._patience())
 
     def turn(self, patience: float | None) -> None:
@@ -177,7 +177,7 @@ class Reaper:
         """
         step = self._run.step
         for path, limit in step.task_epilogs:
-            started = now()
+            started = self._run.enter("task_epilog")
             environment = {**task.environment, "SLURM_SCRIPT_CONTEXT": "epilog_task"}
             status, _ = scripts.run_as(step.identity, path, environment, step.cwd, timeout=limit or None)
             self._run.recorder.write(ROWS["task_epilog"], started, task=task.local_id, rc=status, note=path)
@@ -290,8 +290,9 @@ class Reaper:
         return {}
 
     def launcher_gone(self) -> None:
-        """The client that launched the step is no more: nobody waits for it."""
-        self.end("CANCELLED", "the client that ran it went away")
+        """The client that launched the step is no more: nobody waits for it. One whose tasks have ended ends as it would."""
+        if any(task.status is None for task in self._run.tasks):
+            self.end("CANCELLED", "the client that ran it went away")
 
 
 class _Reports:

@@ -30,11 +30,12 @@ class StepFailed(Exception):
 class Descriptors:
     """What the daemon handed over with the step. `control` and `link` are connections; -1 where there is none."""
 
-    __slots__ = ("board", "control", "link", "stderr", "stdin", "stdout", "trace")
+    __slots__ = ("board", "control", "link", "listener", "stderr", "stdin", "stdout", "trace")
 
-    def __init__(self, trace: int, board: int, link: int, client: "list[int]") -> None:
+    def __init__(self, trace: int, board: int, listener: int, link: int, client: "list[int]") -> None:
         self.trace = trace
         self.board = board
+        self.listener = listener
         self.link = link
         self.stdin, self.stdout, self.stderr, self.control = client
 

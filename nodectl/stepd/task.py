@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # What a stepd does not die of: a terminal's signals, and what is meant for tasks.
 IGNORED = (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGTSTP)
+CAP_SYS_RESOURCE = 1 << 24  # capability.h
 _LONGEST_REPORT = 3000  # below PIPE_BUF: reports of several tasks never mix
 _MISSING_ARGUMENTS = 2
 
@@ -113,8 +114,13 @@ def move(child: Child) -> None:
 
 
 def awake(child: Child) -> None:
-    """From here on the step's record says whose process this is."""
+    """From here on the step's record says whose process this is, and signals to its group no longer reach the stepd."""
     child.task.pid = os.getpid()
+    leader = child.run.tasks[0].pid
+    try:
+        os.setpgid(0, leader)
+    except OSError:
+        os.setpgid(0, 0)  # task 0 has ended, and its group with it
     child.run.step.task = child.task
 
 
@@ -122,10 +128,8 @@ def shed(child: Child) -> None:
     """The stepd's connections and its end of the gate: with a copy here nobody would notice the stepd's death."""
     child.run.links.close_in_child()
     os.close(child.run.gate_writer)
-    try:
+    if _kernel.capabilities()[0] & CAP_SYS_RESOURCE:  # without it the stepd has not lowered its own
         kernel_file.write("/proc/self/oom_score_adj", b"0")
-    except OSError:
-        pass  # only root of the first user namespace may lower it; a task that keeps its parent's is as well off
 
 
 def pre_launch_priv(child: Child) -> None:
@@ -262,7 +266,7 @@ def _exec_along_path(argv: list[str], environment: dict[str, str]) -> OSError:
         try:
             os.execve(candidate, argv, environment)
         except (FileNotFoundError, NotADirectoryError) as error:
-            if os.path.exists(candidate):
+            if "/" in name or os.path.exists(candidate):
                 return error
         except PermissionError as error:
             best = error  # type: ignore[assignment]  # goes on: a later directory may have it

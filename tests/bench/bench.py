@@ -179,27 +179,20 @@ def pss(pid: int) -> float:
     return 0.0
 
 
-def children_named(name: str) -> list[int]:
-    """Processes of this name."""
-    found = []
-    for entry in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            if Path(f"/proc/{entry}/comm").read_text(encoding="utf-8").startswith(name):
-                found.append(int(entry))
-        except OSError:
-            continue
-    return found
+def children_of(pid: int) -> list[int]:
+    """Child processes."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
 
 
 def memory(node: Node, rows: list[Row]) -> None:
-    """PSS of the idle service and of one stepd."""
+    """PSS of the idle service and of one stepd that waits for its task."""
+    assert node.daemon is not None
+    service = [node.daemon.pid, *children_of(node.daemon.pid)]
+    rows.append(Row("idle daemon and forkserver, PSS", sum(map(pss, service)), 0, "MiB", 45))
     waiting = node.popen("sleep", "5")
     time.sleep(1)
-    stepds = children_named("stepd ")
-    idle = pss(node.daemon.pid if node.daemon else 0) + sum(pss(pid) for pid in children_named("nodectl-fork"))
-    rows.append(Row("idle daemon and forkserver, PSS", idle, 0, "MiB", 45))
-    if stepds:
-        rows.append(Row("one stepd, PSS", max(map(pss, stepds)), 0, "MiB", 6))
+    stepds = [pid for pid, name in node.processes() if name.startswith("stepd")]
+    rows.append(Row("one stepd, PSS", max(map(pss, stepds)), 0, "MiB", 6))
     waiting.terminate()
     waiting.wait()
 
