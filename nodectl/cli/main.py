@@ -10,6 +10,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
 
 COMMANDS = (
     ("run", "run a step: tasks of a program, bound, contained, with the plugins' hooks"),
@@ -35,6 +36,23 @@ class Globals:
     def __init__(self) -> None:
         self.config = os.environ.get("NODECTL_CONFIG") or None
         self.socket = os.environ.get("NODECTL_SOCKET") or None
+
+
+def command() -> "NoReturn":
+    """The process of the command: `main`, and an end that does not take the interpreter apart first, a millisecond."""
+    status = 1
+    try:
+        status = main()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        status = 141
+    except SystemExit as end:  # argparse's
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        sys.stdout.flush()
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    os._exit(status)
 
 
 def main(argv: "Sequence[str] | None" = None) -> int:
