@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _MAX_MESSAGE = 65536
 _MAX_BACKLOG = 4 << 20
+_BACKLOG = 16
 _MAX_LINKS = 64
 
 
@@ -52,6 +53,7 @@ class Links:
         self._service = Service(__version__, methods)  # type: ignore[arg-type]  # the table says what it holds
         self.on_gone: Callable[[], None] = lambda: None
         self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
+        self._listener.listen(_BACKLOG)  # again: who connects is told whose socket it is, SO_PEERCRED, and that is ours now
         self._listener.setblocking(False)
         poll.register(self._listener.fileno(), select.POLLIN)
 
@@ -99,7 +101,7 @@ class Links:
     @staticmethod
     def _refuse(link: Link, why: str) -> None:
         try:
-            link.sock.send(wire.encode(error_reply(Refused("NotPermitted", why))), _socket.MSG_NOSIGNAL)
+            link.sock.send(wire.encode(error_reply(Refused(f"{STEP}.NotPermitted", why))), _socket.MSG_NOSIGNAL)
         except OSError:
             pass  # gone already
         link.sock.close()
