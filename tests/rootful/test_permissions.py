@@ -1,0 +1,207 @@
+"""Who may see, signal, trace and await which step, and who may read what the node keeps of it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from rootful.node import NOBODY, OTHER, Node, running
+
+from nodectl import lean_json, wire
+
+GAMES = pwd.getpwnam("games")  # whom the node's configuration makes an administrator
+# Calls a method as somebody else: socket, method and parameters from the command line, the reply on stdout.
+ASK = """
+import sys; sys.path[:0] = {path!r}
+from nodectl import lean_json, wire
+sock = wire.connect(sys.argv[1])
+try:
+    wire.send(sock, {{"method": sys.argv[2], "parameters": lean_json.loads(sys.argv[3]), "more": sys.argv[2].endswith("Attach")}})
+except BrokenPipeError:
+    pass  # shown out before a word was said; the reason can still be read
+print(lean_json.dumps(wire.receive(sock, wire.Inbox(1 << 24)) or {{"error": "closed"}}))
+"""
+WHO = {"owner": NOBODY, "other": OTHER, "administrator": GAMES, "root": pwd.getpwnam("root")}
+
+
+@pytest.fixture(scope="module")
+def busy() -> Iterator[tuple[Node, dict[str, int]]]:
+    """A node with one running and one ended step of nobody's."""
+    with running(admin_group="games") as node:
+        assert node.run("true", user=NOBODY, env={"SECRET": "ended-secret"}).returncode == 0
+        ended = node.last_job()
+        client = node.popen("sh", "-c", "echo ready; exec sleep 300", user=NOBODY)
+        assert client.stdout is not None
+        client.stdout.readline()
+        try:
+            yield node, {"ended": ended, "running": ended + 1}
+        finally:
+            client.kill()
+            client.communicate()
+
+
+def ask(path: Path, who: pwd.struct_passwd, method: str, parameters: str) -> Mapping[str, object]:
+    done = subprocess.run(
+        [sys.executable, "-IS", "-c", ASK.format(path=sys.path), str(path), method, parameters],
+        capture_output=True, text=True, check=True, timeout=30, user=who.pw_uid, group=who.pw_gid, extra_groups=[],
+    )  # fmt: skip
+    return lean_json.load_object(done.stdout.strip().encode("ascii"))
+
+
+@pytest.mark.parametrize("name", WHO)
+@pytest.mark.parametrize("method", ["Show", "Trace", "Signal", "Wait"])
+@pytest.mark.parametrize("which", ["running", "ended"])
+def test_a_step_is_its_owners_and_the_administrators_business(
+    busy: tuple[Node, dict[str, int]], name: str, method: str, which: str
+) -> None:
+    node, jobs = busy
+    if (method, which) == ("Wait", "running") and name != "other":
+        pytest.skip("would wait for the step's end")
+    signal = ', "signal": 18' if method == "Signal" else ""
+    reply = ask(node.socket, WHO[name], f"org.nodectl.{method}", f'{{"job": {jobs[which]}, "step": 0{signal}}}')
+    if name == "other":
+        assert reply["error"] == "org.nodectl.NotPermitted"
+        assert "belongs to nobody" in str(reply["parameters"])
+    elif (method, which) == ("Signal", "ended"):
+        assert reply["error"] == "org.nodectl.NoSuchStep"
+    else:
+        assert "error" not in reply
+
+
+@pytest.mark.parametrize(("name", "sees"), [("owner", True), ("other", False), ("administrator", True), ("root", True)])
+def test_a_list_shows_what_its_reader_may_see(busy: tuple[Node, dict[str, int]], name: str, sees: bool) -> None:  # noqa: FBT001
+    node, jobs = busy
+    reply = ask(node.socket, WHO[name], "org.nodectl.List", '{"ended": 100}')
+    found = {step["job"] for step in reply["parameters"]["steps"]}  # type: ignore[index]
+    assert (jobs["running"] in found, jobs["ended"] in found) == (sees, sees)
+
+
+@pytest.mark.parametrize("command", ["show", "trace", "signal"])
+def test_the_commands_say_whose_step_it_is(busy: tuple[Node, dict[str, int]], command: str) -> None:
+    node, jobs = busy
+    done = node.nodectl(command, f"{jobs['running']}.0", user=OTHER)
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith(f"step {jobs['running']}.0 belongs to nobody")
+
+
+@pytest.mark.parametrize("method", ["Status", "Signal", "Attach"])
+@pytest.mark.parametrize(("name", "may"), [("owner", True), ("root", True), ("other", False), ("administrator", False)])
+def test_a_steps_own_socket_answers_its_user_and_root(
+    busy: tuple[Node, dict[str, int]], method: str, name: str, may: bool  # noqa: FBT001
+) -> None:
+    node, jobs = busy
+    if method == "Attach" and may:
+        pytest.skip("would wait for an event")
+    parameters = '{"signal": 18}' if method == "Signal" else "{}"
+    reply = ask(node.steps / f"{jobs['running']}.0.sock", WHO[name], f"org.nodectl.step.{method}", parameters)
+    assert ("error" not in reply) is may
+    if not may:
+        assert reply["error"] == "org.nodectl.step.NotPermitted"
+
+
+def test_strangers_cannot_keep_the_daemon_from_a_step(busy: tuple[Node, dict[str, int]]) -> None:
+    node, jobs = busy
+    path = str(node.steps / f"{jobs['running']}.0.sock")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgid(OTHER.pw_gid)
+            os.setuid(OTHER.pw_uid)
+            held = [wire.connect(path) for _ in range(80)]
+            os.kill(os.getpid(), 19)
+            del held
+        finally:
+            os._exit(0)
+    try:
+        os.waitpid(pid, os.WUNTRACED)
+        sock = wire.connect(path)
+        wire.send(sock, {"method": "org.nodectl.step.Status"})
+        assert "parameters" in (wire.receive(sock, wire.Inbox(1 << 20)) or {})
+        sock.close()
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+
+
+def test_identity_is_the_kernels_word_and_no_field(busy: tuple[Node, dict[str, int]]) -> None:
+    node, jobs = busy
+    reply = ask(node.socket, OTHER, "org.nodectl.Show", f'{{"job": {jobs["running"]}, "step": 0, "uid": 0}}')
+    assert "no such parameter" in str(reply["parameters"])
+    request = '{"request": {"argv": ["id"], "environment": {}, "cwd": "/", "ntasks": 1, "uid": "0"}}'
+    assert ask(node.socket, OTHER, "org.nodectl.Launch", request)["error"] == "org.nodectl.NotPermitted"
+    assert node.run("id", "-u", user=OTHER).stdout.strip() == str(OTHER.pw_uid)
+
+
+def test_a_reserved_job_is_for_who_reserved_it(busy: tuple[Node, dict[str, int]]) -> None:
+    node, _ = busy
+    job = node.call("Reserve")["job"]
+    request = f'{{"request": {{"argv": ["true"], "environment": {{}}, "cwd": "/", "ntasks": 1, "job": {job}}}}}'
+    assert "was not reserved by you" in str(ask(node.socket, OTHER, "org.nodectl.Launch", request)["parameters"])
+    assert "error" not in ask(node.socket, WHO["root"], "org.nodectl.Launch", request)
+    assert "was not reserved by you" in str(ask(node.socket, WHO["root"], "org.nodectl.Launch", request)["parameters"])
+
+
+def test_the_fourth_descriptor_must_be_the_callers_own(busy: tuple[Node, dict[str, int]]) -> None:
+    node, _ = busy
+    listener = socket.socket(socket.AF_UNIX)
+    path = str(node.scratch / "control.sock")
+    listener.bind(path)
+    os.chmod(path, 0o666)
+    listener.listen(1)
+    pid = os.fork()
+    if pid == 0:  # somebody else makes the connection whose end root then hands over
+        try:
+            os.setuid(OTHER.pw_uid)
+            held = wire.connect(path)
+            held.recv(1)
+        finally:
+            os._exit(0)
+    theirs, _ = listener.accept()
+    request = {"argv": ["true"], "environment": {}, "cwd": "/", "ntasks": 1}
+    sock = wire.connect(str(node.socket))
+    wire.send(sock, {"method": "org.nodectl.Launch", "parameters": {"request": request}}, [0, 1, 2, theirs.fileno()])
+    reply = wire.receive(sock, wire.Inbox(1 << 20)) or {}
+    assert "no local stream socket of yours" in str(reply["parameters"])
+    theirs.close()
+    sock.close()
+    listener.close()
+    os.waitpid(pid, 0)
+
+
+def mode(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_uid, stat.S_IMODE(status.st_mode)
+
+
+def test_runtime_files_are_roots_and_only_sockets_are_everybodys(busy: tuple[Node, dict[str, int]]) -> None:
+    node, jobs = busy
+    stem = node.steps / f"{jobs['running']}.0"
+    assert mode(node.steps) == (0, 0o755)
+    assert mode(node.steps.parent) == (0, 0o755)
+    assert mode(node.socket) == (0, 0o666)
+    assert mode(stem.with_name(stem.name + ".sock")) == (0, 0o666)
+    assert mode(stem.with_name(stem.name + ".json")) == (0, 0o600)
+    assert mode(stem.with_name(stem.name + ".trace")) == (0, 0o600)
+    for path in Path(str(node.values["state_dir"])).rglob("*"):
+        assert mode(path)[0] == 0
+        assert mode(path)[1] & 0o077 == 0, path
+    assert mode(Path(str(node.values["state_dir"]))) == (0, 0o700)
+
+
+def test_others_can_read_neither_the_specification_nor_the_environment(busy: tuple[Node, dict[str, int]]) -> None:
+    node, jobs = busy
+    spec = node.steps / f"{jobs['running']}.0.json"
+    pids = [pid for pid, name in node.processes() if name.startswith(("stepd", "sleep"))]
+    assert len(pids) == 2
+    for path in (str(spec), *(f"/proc/{pid}/environ" for pid in pids)):
+        done = subprocess.run(["cat", path], capture_output=True, text=True, check=False, user=OTHER.pw_uid, group=OTHER.pw_gid)
+        assert "Permission denied" in done.stderr, path
+    record = ask(node.socket, NOBODY, "org.nodectl.Show", f'{{"job": {jobs["ended"]}, "step": 0}}')
+    assert "ended-secret" not in str(record)

@@ -1,0 +1,215 @@
+"""Signals, ends and exit statuses, and the state in which a program starts."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import time
+
+import pytest
+from rootful.node import NOBODY, OTHER, Node
+
+FORWARDED = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")
+
+
+def started(node: Node, *words: str, **how: object) -> subprocess.Popen[str]:
+    """A client whose tasks say "ready"; returns when the first has."""
+    client = node.popen(*words, user=NOBODY, **how)  # type: ignore[arg-type]
+    assert client.stdout is not None
+    assert client.stdout.readline().endswith("ready\n")
+    return client
+
+
+@pytest.mark.parametrize("name", FORWARDED)
+def test_a_signal_is_passed_on_and_the_client_ends_as_the_tasks_do(shared_node: Node, name: str) -> None:
+    number = signal.Signals[f"SIG{name}"]
+    client = started(shared_node, "sh", "-c", "ulimit -c 0; echo ready; exec sleep 300")
+    client.send_signal(number)
+    _, errors = client.communicate(timeout=30)
+    assert client.returncode == 128 + number, errors
+    assert f"task 0: {signal.strsignal(number)}" in errors
+    shared_node.assert_clean()
+
+
+@pytest.mark.parametrize("name", FORWARDED)
+def test_a_task_that_handles_a_signal_decides_itself(shared_node: Node, name: str) -> None:
+    script = f"trap 'echo got; exit 5' {name}; echo ready; while :; do sleep 0.05; done"
+    client = started(shared_node, "sh", "-c", script)
+    client.send_signal(signal.Signals[f"SIG{name}"])
+    output, _ = client.communicate(timeout=30)
+    assert (client.returncode, output) == (5, "got\n")
+
+
+@pytest.mark.parametrize("name", FORWARDED)
+def test_no_signal_is_lost_however_early_it_comes(shared_node: Node, name: str) -> None:
+    number = signal.Signals[f"SIG{name}"]
+    for delay in (0.0, 0.02, 0.03, 0.035, 0.04, 0.045, 0.05):
+        client = shared_node.popen("sleep", "300", user=NOBODY)
+        time.sleep(delay)
+        client.send_signal(number)
+        _, errors = client.communicate(timeout=20)
+        # Before the client listens the signal ends the client itself.
+        assert client.returncode in (128 + number, -number, 130), errors
+        assert "Traceback" not in errors or client.returncode == -number
+    shared_node.assert_clean()
+
+
+def test_two_quick_interrupts_end_what_ignores_the_first(shared_node: Node) -> None:
+    client = started(shared_node, "-n2", "sh", "-c", "trap '' INT TERM; echo ready; sleep 300; sleep 300")
+    client.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    assert client.poll() is None
+    client.send_signal(signal.SIGINT)
+    _, errors = client.communicate(timeout=20)
+    assert client.returncode == 137
+    assert "interrupt sent to step" in errors
+    assert "forcing termination of step" in errors
+    shared_node.assert_clean()
+
+
+def test_a_hangup_that_the_client_ignores_reaches_nobody(shared_node: Node) -> None:
+    client = started(
+        shared_node, "sh", "-c", "trap 'echo hup' HUP; echo ready; sleep 0.5; echo end",
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )  # fmt: skip
+    client.send_signal(signal.SIGHUP)
+    output, _ = client.communicate(timeout=20)
+    assert (client.returncode, output) == (0, "end\n")
+
+
+@pytest.mark.parametrize(("word", "number"), [("USR1", 10), ("10", 10), ("SIGTERM", 15), ("KILL", 9)])
+def test_another_shell_may_signal_the_step(shared_node: Node, word: str, number: int) -> None:
+    client = started(shared_node, "-n2", "sh", "-c", "echo ready; exec sleep 300")
+    job = shared_node.last_job()
+    refused = shared_node.nodectl("signal", "-s", word, f"{job}.0", user=OTHER)
+    assert refused.returncode != 0
+    sent = shared_node.nodectl("signal", "-s", word, f"{job}.0", user=NOBODY)
+    assert sent.returncode == 0, sent.stderr
+    _, errors = client.communicate(timeout=20)
+    assert client.returncode == 128 + number
+    if number in (9, 15):
+        assert f"*** STEP {job}.0 ON " in errors
+        assert "CANCELLED AT " in errors
+        assert shared_node.record(job)["state"] == "CANCELLED"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "ends"),
+    [
+        (("-n1", "sh", "-c", "exit 3"), 3, ["task 0: Exited with exit code 3"]),
+        (("-n1", "sh", "-c", "exit 137"), 137, ["task 0: Exited with exit code 137"]),
+        (("-n1", "true"), 0, []),
+        (("-n4", "sh", "-c", "exit $SLURM_PROCID"), 3, [f"task {n}: Exited with exit code {n}" for n in (1, 2, 3)]),
+        (("-n1", "sh", "-c", "kill -9 $$"), 137, ["task 0: Killed"]),
+        (("-n1", "sh", "-c", "ulimit -c 0; kill -SEGV $$"), 139, ["task 0: Segmentation fault"]),
+        (
+            ("-n3", "sh", "-c", "[ $SLURM_PROCID = 1 ] && kill -9 $$; exit $((SLURM_PROCID*5))"),
+            137,
+            ["task 1: Killed", "task 2: Exited with exit code 10"],
+        ),
+        (("-n2", "sh", "-c", "[ $SLURM_PROCID = 0 ] && kill -9 $$; kill -TERM $$"), 143, ["task 0: Killed", "task 1: Terminated"]),
+    ],
+)
+def test_the_exit_status_is_the_tasks_worst(shared_node: Node, words: tuple[str, ...], status: int, ends: list[str]) -> None:
+    done = shared_node.run(*words, user=NOBODY)
+    assert done.returncode == status
+    assert sorted(line.partition(": ")[2].partition(": ")[2].partition(": ")[2] for line in done.stderr.splitlines()) == ends
+    record = shared_node.record(shared_node.last_job())
+    assert (record["exit_status"], record["state"]) == (status, "FAILED" if status else "COMPLETED")
+
+
+@pytest.mark.parametrize(("option", "status", "survivors"), [("-K", 143, 0), ("-K1", 143, 0), ("-K0", 3, 3), (None, 3, 3)])
+def test_a_failed_task_ends_the_others_only_where_asked(shared_node: Node, option: str | None, status: int, survivors: int) -> None:
+    script = "[ $SLURM_PROCID = 2 ] && exit 3; sleep 1; echo survived"
+    done = shared_node.run("-n4", *([option] if option else []), "sh", "-c", script, user=NOBODY)
+    assert (done.returncode, done.stdout.count("survived")) == (status, survivors), done.stderr
+    assert "task 2: Exited with exit code 3" in done.stderr
+
+
+def test_the_time_limit_ends_the_step_with_the_line_users_know(shared_node: Node) -> None:
+    begun = time.monotonic()
+    done = shared_node.run("-n2", "-t", "0:01", "sleep", "300", user=NOBODY)
+    assert done.returncode == 143
+    assert 0.9 < time.monotonic() - begun < 10
+    job = shared_node.last_job()
+    assert f"*** STEP {job}.0 ON " in done.stderr
+    assert done.stderr.count("DUE TO TIME LIMIT ***") == 1
+    assert shared_node.record(job)["state"] == "TIMEOUT"
+
+
+def test_a_time_limit_that_is_not_reached_does_nothing(shared_node: Node) -> None:
+    assert shared_node.run("-t", "0:05", "true", user=NOBODY).returncode == 0
+
+
+@pytest.mark.parametrize("program", ["trap '' TERM; sleep 300; sleep 300", "kill -STOP $$; sleep 300"])
+def test_what_ignores_the_request_to_end_is_killed_after_kill_wait(shared_node: Node, program: str) -> None:
+    begun = time.monotonic()
+    done = shared_node.run("-t", "0:01", "sh", "-c", program, user=NOBODY)
+    assert done.returncode == (137 if "trap" in program else 143)
+    assert time.monotonic() - begun < 15
+    assert shared_node.record(shared_node.last_job())["state"] == "TIMEOUT"
+    shared_node.assert_clean()
+
+
+def test_children_of_a_task_go_with_it_wherever_they_hide(shared_node: Node) -> None:
+    hidden = "setsid sh -c 'trap \"\" TERM INT HUP; sleep 300' >/dev/null 2>&1 & (sleep 300 >/dev/null 2>&1 & ) ; echo ready; exec sleep 300"
+    client = started(shared_node, "-n2", "sh", "-c", hidden)
+    client.send_signal(signal.SIGTERM)
+    client.communicate(timeout=20)
+    assert client.returncode == 143
+    shared_node.assert_clean()
+
+
+# How a program starts.
+
+
+def test_every_signal_has_its_default_and_none_is_blocked(shared_node: Node) -> None:
+    for words in ((), ("-l",), ("-u",), ("-n2",)):
+        done = shared_node.run(*words, "grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status", user=NOBODY)
+        # But for the C library's own two, 32 and 33, which posix_spawn(3) leaves ignored and no program can use.
+        assert {int(line.split()[-1], 16) & ~0x180000000 for line in done.stdout.splitlines()} == {0}
+
+
+def test_only_the_three_streams_are_open(shared_node: Node) -> None:
+    for words in ((), ("-l",), ("-u",), ("-n2",), ("-n2", "-l")):
+        done = shared_node.run(*words, "sh", "-c", "ls -m /proc/$$/fd; true", user=NOBODY)
+        assert {line.rpartition(": ")[2] for line in done.stdout.splitlines()} == {"0, 1, 2"}, (words, done.stdout)
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077, 0o777])
+def test_the_umask_is_the_clients(shared_node: Node, mask: int) -> None:
+    client = shared_node.popen("sh", "-c", "umask", user=NOBODY, umask=mask)
+    assert int(client.communicate(timeout=20)[0], 8) == mask
+
+
+def test_soft_limits_are_the_clients_and_hard_ones_the_nodes(shared_node: Node) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    client = shared_node.popen(
+        "sh", "-c", "ulimit -Sn; ulimit -Sc; ulimit -Hn", user=NOBODY,
+        preexec_fn=lambda: (resource.setrlimit(resource.RLIMIT_NOFILE, (77, 99)), resource.setrlimit(resource.RLIMIT_CORE, (0, 0))),
+    )  # fmt: skip
+    soft, core, found_hard = client.communicate(timeout=20)[0].split()
+    assert (soft, core, found_hard) == ("77", "0", str(hard))
+
+
+def test_the_directory_is_the_clients_by_the_users_name_for_it(shared_node: Node) -> None:
+    real = shared_node.scratch / "real"
+    real.mkdir()
+    link = shared_node.scratch / "link"
+    link.symlink_to(real)
+    done = shared_node.run("sh", "-c", "pwd; pwd -P", cwd=str(link), env={"PWD": str(link)}, user=NOBODY)
+    assert done.stdout.split() == [str(link), str(real)]
+    done = shared_node.run("-D", "..", "pwd", cwd=str(real), user=NOBODY)
+    assert done.stdout == f"{shared_node.scratch}\n"
+
+
+def test_niceness_identity_and_session_are_the_nodes(shared_node: Node) -> None:
+    client = shared_node.popen("sh", "-c", "nice; id -u; id -G; cat /proc/self/oom_score_adj", user=NOBODY, preexec_fn=lambda: os.nice(5))
+    assert client.communicate(timeout=20)[0].split() == ["0", str(NOBODY.pw_uid), str(NOBODY.pw_gid), "0"]
+
+
+def test_no_task_has_privileges(shared_node: Node) -> None:
+    done = shared_node.run("grep", "^Cap[IPEA]", "/proc/self/status", user=NOBODY)
+    assert {line.split()[1] for line in done.stdout.splitlines()} == {"0000000000000000"}
