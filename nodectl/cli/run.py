@@ -105,11 +105,15 @@ def make_request(parsed: Parsed) -> dict[str, object]:
     values.pop("trace", None)
     mask = os.umask(0)
     os.umask(mask)
-    cwd = os.path.join(_here(), str(values.pop("cwd", "")) or ".")
+    here, wanted = _here(), str(values.pop("cwd", ""))
+    environment = exported(str(values.pop("export", "ALL")))
+    environment.update(SLURM_SUBMIT_DIR=here, SLURM_SUBMIT_HOST=os.uname().nodename)
+    if "cpus_per_task" in values:
+        environment["SLURM_CPUS_PER_TASK"] = str(values["cpus_per_task"])
     request: dict[str, object] = {
         "argv": parsed.argv,
-        "environment": exported(str(values.pop("export", "ALL"))),
-        "cwd": os.path.normpath(cwd),
+        "environment": environment,
+        "cwd": os.path.join(here, wanted) if wanted else here,
         "ntasks": values.pop("ntasks", 1),
         "umask": mask,
         "rlimits": _rlimits(),
@@ -119,7 +123,7 @@ def make_request(parsed: Parsed) -> dict[str, object]:
         values.pop("time_limit", None)
     for script in ("task_prolog", "task_epilog"):
         if script in values:
-            values[script] = os.path.join(_here(), str(values[script]))
+            values[script] = os.path.join(here, str(values[script]))
     request.update(values)
     return request
 

@@ -70,6 +70,7 @@ def _become_script(
             become_user(who)
         if cwd is not None and os.access(cwd, os.X_OK):
             os.chdir(cwd)
+        os.dup2(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), 0, inheritable=True)  # the task's input is the task's
         os.dup2(writer, 1, inheritable=True)
         os.dup2(writer, 2, inheritable=True)
         os.execve(path, [path], environment)

@@ -201,8 +201,13 @@ def test_the_directory_is_the_clients_by_the_users_name_for_it(shared_node: Node
     link.symlink_to(real)
     done = shared_node.run("sh", "-c", "pwd; pwd -P", cwd=str(link), env={"PWD": str(link)}, user=NOBODY)
     assert done.stdout.split() == [str(link), str(real)]
-    done = shared_node.run("-D", "..", "pwd", cwd=str(real), user=NOBODY)
+    done = shared_node.run("-D", "..", "pwd", "-P", cwd=str(real), user=NOBODY)
     assert done.stdout == f"{shared_node.scratch}\n"
+    (real / "below").mkdir()
+    (shared_node.scratch / "down").symlink_to(real / "below")
+    down = str(shared_node.scratch / "down")
+    done = shared_node.run("-D", "..", "pwd", "-P", cwd=down, env={"PWD": down}, user=NOBODY)
+    assert done.stdout == f"{real}\n"  # the kernel's way up, as cd -P
 
 
 def test_niceness_identity_and_session_are_the_nodes(shared_node: Node) -> None:
