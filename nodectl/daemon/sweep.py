@@ -90,7 +90,6 @@ def _remove_strays(node: Node) -> None:
                 group.kill_all()
                 if not remove_once(group):
                     node.clean_group(path.removeprefix(node.mount))
-        job.delete_empty_children()
         try:
             os.rmdir(job.full_path)
         except OSError:

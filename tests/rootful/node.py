@@ -94,7 +94,10 @@ class Node:
         assert self.daemon is not None
         if self.daemon.poll() is not None:
             raise AssertionError(f"the daemon ended with {self.daemon.returncode}: {self.logged()}")
-        return "version" in self.call("Hello")
+        try:
+            return "version" in self.call("Hello")
+        except ConnectionRefusedError:  # the socket of a daemon that was killed
+            return False
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Ends the daemon with a signal and waits for its end."""
@@ -214,12 +217,12 @@ class Node:
         return found
 
     def processes(self) -> list[tuple[int, str]]:
-        """Processes whose environment or cgroup names this node, but for the daemon and the forkserver."""
+        """Processes whose cgroup is a step's of this node, zombies too unless they are init's to collect."""
         found = []
         for name in filter(str.isdecimal, os.listdir("/proc")):
             pid = int(name)
             with contextlib.suppress(OSError):
-                if f"/{self.cgroup_name}/" in cgroup_of(pid):
+                if f"/{self.cgroup_name}/" in cgroup_of(pid) and not _left_to_init(pid):
                     found.append((pid, Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()))
         return found
 
@@ -260,6 +263,11 @@ def wait_until(condition: object, what: str, patience: float = 20) -> None:
         if time.monotonic() > end:
             raise AssertionError(f"not within {patience} s: {what}")
         time.sleep(0.01)
+
+
+def _left_to_init(pid: int) -> bool:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(") ")[2].split()
+    return fields[:2] == ["Z", "1"]
 
 
 def _as(user: pwd.struct_passwd | None) -> dict[str, Any]:

@@ -89,10 +89,12 @@ class Stage:
         (self.orders / name).write_text(code + "\n", encoding="utf-8")
 
     def reset(self) -> None:
-        """Takes back every order, and empties the scratch directory."""
+        """Takes back every order, empties the scratch directory, and starts a daemon where a test left none."""
         for path in (*self.orders.iterdir(), *self.node.scratch.iterdir()):
             path.unlink()
         self.stack("required", "required")
+        if self.node.daemon is None:
+            self.node.start()
 
     def last(self) -> Mapping[str, object]:
         """The record of the step with the highest number."""

@@ -1,0 +1,219 @@
+"""Whatever is killed, at whichever row of a launch: the step's end is known afterwards, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodectl.hooks import HOOKS, ROWS
+from rootful.node import NOBODY, wait_until
+from rootful.stage import Stage, ended, finished, staged
+
+# Where a test can stop a row that is no hook: in the hook beside it, or in a script or program of the test's own.
+BESIDE = {
+    "fork": "proctrack.proctrack_p_add",
+    "become_user": "first.slurm_spank_task_init_privileged",
+    "gate": "second.slurm_spank_task_init_privileged",
+    "open_gate": "second.slurm_spank_task_post_fork",
+    "option": "first.option",
+}
+SCRIPTS = ("task_prolog", "exec", "task_epilog")
+PREFIX = {"spank": "first", "task": "task", "proctrack": "proctrack"}
+CALLS = [row.call for row in HOOKS]
+STEPD_CALLS = [row.call for row in HOOKS if row.process == "stepd"]
+IN_DAEMON = [row.call for row in HOOKS if row.process == "daemon"]
+OF_A_STEP = [call for call in CALLS if call not in IN_DAEMON]
+AFTER_THE_TASKS = CALLS[CALLS.index("task_epilog") :]
+
+
+@pytest.fixture(scope="module")
+def module_stage() -> Iterator[Stage]:
+    with staged() as started:
+        yield started
+
+
+@pytest.fixture
+def stage(module_stage: Stage) -> Stage:
+    module_stage.reset()
+    return module_stage
+
+
+def stopped_at(call: str) -> str:
+    """The order that stops a launch in this row."""
+    return BESIDE.get(call) or f"{PREFIX[ROWS[call].kind]}.{call}"
+
+
+def launch(stage: Stage, call: str, ntasks: int = 2) -> subprocess.Popen[str]:
+    """A step, stopped in the row."""
+    words = [f"-n{ntasks}", "--first=x"]
+    program = ["sh", "-c", "echo ran"]
+    if call in SCRIPTS:
+        script = str(stage.script(call))
+        if call == "exec":
+            program = ["sh", "-c", f"{script}; echo ran"]
+        else:
+            words.append(f"--{call.replace('_', '-')}={script}")
+    else:
+        stage.block(stopped_at(call))
+    client = stage.node.popen(*words, *program, user=NOBODY)
+    stage.wait_there(client)
+    return client
+
+
+def zombies(stage: Stage) -> list[str]:
+    """Processes that have ended and that nobody has collected: the daemon's children and the step's."""
+    found = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            fields = (
+                Path(f"/proc/{name}/stat").read_text(encoding="utf-8", errors="replace").rpartition(") ")[2].split()
+            )
+        except OSError:
+            continue
+        if fields[0] == "Z" and stage.node.daemon is not None and int(fields[1]) == stage.node.daemon.pid:
+            found.append(name)
+    return found
+
+
+def nothing_left(stage: Stage) -> None:
+    stage.node.assert_clean()
+    wait_until(lambda: not zombies(stage), "no zombie is left", 5)
+
+
+@pytest.mark.parametrize("call", OF_A_STEP)
+def test_step_outlives_its_daemon(stage: Stage, call: str) -> None:
+    client = launch(stage, call)
+    stage.node.restart(signal.SIGKILL)
+    stage.release()
+    status, out, err = finished(client)
+    assert err == ""
+    assert (status, out) == (0, "ran\nran\n")
+    record = ended(stage, stage.last_job())
+    assert (record["state"], record["exit_status"], record["reason"]) == ("COMPLETED", 0, "")
+    nothing_left(stage)
+
+
+@pytest.mark.parametrize("call", ["proctrack_p_create", "slurm_spank_task_post_fork", "exec", "slurm_spank_exit"])
+def test_step_that_ends_while_there_is_no_daemon_is_recorded_by_the_next(stage: Stage, call: str) -> None:
+    job = stage.last_job() + 1
+    client = launch(stage, call)
+    stage.node.stop(signal.SIGKILL)
+    stage.release()
+    assert finished(client) == (0, "ran\nran\n", "")
+    stage.node.start()
+    record = ended(stage, job)
+    assert (record["state"], record["exit_status"]) == ("COMPLETED", 0)
+    calls = [line["call"] for line in stage.node.trace(job)]
+    assert calls[-1] == "proctrack_p_destroy"
+    nothing_left(stage)
+
+
+@pytest.mark.parametrize("call", IN_DAEMON)
+def test_request_dies_with_its_daemon(stage: Stage, call: str) -> None:
+    before = stage.last_job()
+    client = launch(stage, call)
+    stage.node.stop(signal.SIGKILL)
+    status, out, err = finished(client)
+    assert (status, out) == (1, "")
+    assert len(err.splitlines()) == 1
+    stage.reset()
+    assert stage.last_job() == before
+    nothing_left(stage)
+
+
+@pytest.mark.parametrize("call", OF_A_STEP)
+def test_death_of_the_step_runner_is_recorded_with_its_place(stage: Stage, call: str) -> None:
+    client = launch(stage, call)
+    os.kill(stage.stepd(), signal.SIGKILL)
+    status, _, err = finished(client)
+    record = ended(stage, stage.last_job())
+    assert (status, record["state"], record["exit_status"]) == (1, "NODE_FAIL", 1)
+    place = stopped_at(call).partition(".")[2] if call not in SCRIPTS else call
+    if ROWS[place].process == "stepd":
+        assert f"in {place}" in str(record["reason"])
+    else:
+        assert "while its tasks ran" in str(record["reason"])
+    plugin = stopped_at(call).partition(".")[0] if call not in SCRIPTS else ""
+    if plugin and ROWS[place].process == "stepd":
+        assert f"of plugin {'first' if plugin == 'first' else plugin}" in str(record["reason"])
+    (line,) = err.splitlines()
+    assert str(record["reason"]) in line
+    nothing_left(stage)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_step_of_a_client_that_dies_is_cancelled(stage: Stage, call: str) -> None:
+    # After its end a task is no reason to cancel a step: with one task there is no other.
+    client = launch(stage, call, 1 if call in AFTER_THE_TASKS else 2)
+    client.kill()
+    client.wait()
+    stage.release()
+    nothing_left(stage)
+    record = ended(stage, stage.last_job())
+    if call in AFTER_THE_TASKS:
+        assert (record["state"], record["exit_status"]) == ("COMPLETED", 0)
+    else:
+        assert (record["state"], record["reason"]) == ("CANCELLED", "the client that ran it went away")
+    if ROWS[call].process != "task" and call not in AFTER_THE_TASKS:
+        assert "exec" not in [line["call"] for line in stage.node.trace(stage.last_job())]
+
+
+@pytest.mark.parametrize(
+    "call", ["slurm_spank_init", "task_p_pre_launch_priv", "exec", "task_epilog", "slurm_spank_exit"]
+)
+def test_daemon_and_step_runner_both_die(stage: Stage, call: str) -> None:
+    client = launch(stage, call)
+    job, stepd = stage.last_job(), stage.stepd()
+    stage.node.stop(signal.SIGKILL)
+    os.kill(stepd, signal.SIGKILL)
+    assert client.wait(20) == 1
+    stage.node.start()
+    _, _, err = finished(client)  # when the tasks, which have its streams, are gone too
+    assert len(err.splitlines()) == 1
+    record = ended(stage, job)
+    assert (record["state"], record["exit_status"]) == ("NODE_FAIL", 1)
+    assert "the step runner died while the service was away" in str(record["reason"])
+    nothing_left(stage)
+
+
+def test_step_runner_dies_after_the_daemon_was_replaced(stage: Stage) -> None:
+    client = launch(stage, "exec")
+    job, stepd = stage.last_job(), stage.stepd()
+    stage.node.restart(signal.SIGKILL)
+    os.kill(stepd, signal.SIGKILL)
+    assert finished(client)[0] == 1
+    record = ended(stage, job)
+    assert (record["state"], record["exit_status"]) == ("NODE_FAIL", 1)
+    nothing_left(stage)
+
+
+def forkserver(stage: Stage) -> int:
+    assert stage.node.daemon is not None
+    children = Path(f"/proc/{stage.node.daemon.pid}/task/{stage.node.daemon.pid}/children").read_text(encoding="ascii")
+    names = {int(pid): Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() for pid in children.split()}
+    (found,) = [pid for pid, name in names.items() if name == "nodectl-fork"]
+    return found
+
+
+def test_forkserver_killed_between_steps_is_replaced(stage: Stage) -> None:
+    for _ in range(2):
+        os.kill(forkserver(stage), signal.SIGKILL)
+        done = stage.node.run("echo", "ran", user=NOBODY)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
+    nothing_left(stage)
+
+
+@pytest.mark.parametrize("call", ["slurm_spank_init", "exec", "slurm_spank_exit"])
+def test_step_outlives_its_forkserver(stage: Stage, call: str) -> None:
+    client = launch(stage, call)
+    os.kill(forkserver(stage), signal.SIGKILL)
+    other = stage.node.run("-n1", "--chdir=/", "pwd") if call == "exec" else None
+    stage.release()
+    assert finished(client) == (0, "ran\nran\n", "")
+    assert other is None or other.stdout == "/\n"
+    nothing_left(stage)

@@ -1,0 +1,155 @@
+"""The daemon comes and goes; steps do not notice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from rootful.node import NOBODY, Node, running, wait_until
+from rootful.stage import finished
+
+ENDINGS = [signal.SIGTERM, signal.SIGINT, signal.SIGKILL]
+
+
+@pytest.fixture(scope="module")
+def module_node() -> Iterator[Node]:
+    with running() as started:
+        yield started
+
+
+@pytest.fixture
+def node(module_node: Node) -> Node:
+    for path in module_node.scratch.iterdir():
+        path.unlink()
+    return module_node
+
+
+def sleeper(node: Node, *, status: int = 0) -> subprocess.Popen[str]:
+    """A step that has begun and ends when the file `go` appears, or in the usual ways."""
+    go, there = node.scratch / "go", node.scratch / "there"
+    script = (
+        f"trap 'echo told; exit 4' USR1; : >{there}; while ! [ -e {go} ]; do sleep 0.02; done; echo ran; exit {status}"
+    )
+    client = node.popen("-J", "sleeper", "sh", "-c", script, user=NOBODY)
+    wait_until(there.exists, "the step has begun")
+    return client
+
+
+def running_steps(node: Node) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(node.nodectl("ps", "--json").stdout)["steps"]
+    return found
+
+
+def recorded(node: Node, job: int) -> dict[str, object]:
+    wait_until(lambda: "exit_status" in node.record(job), f"step {job}.0 is recorded")
+    return node.record(job)
+
+
+@pytest.mark.parametrize("number", ENDINGS)
+@pytest.mark.parametrize("status", [0, 3])
+def test_step_ends_as_if_its_daemon_had_not_been_replaced(node: Node, number: int, status: int) -> None:
+    client = sleeper(node, status=status)
+    (before,) = running_steps(node)
+    node.restart(number)
+    (after,) = running_steps(node)
+    assert after == before
+    assert after["name"] == "sleeper"
+    job = int(str(after["job"]))
+    shown = node.record(job)
+    assert shown["state"] == "RUNNING"
+    assert [task["status"] for task in shown["tasks"]] == [None]  # type: ignore[attr-defined]
+    (node.scratch / "go").touch()
+    assert finished(client)[:2] == (status, "ran\n")
+    record = recorded(node, job)
+    assert record["exit_status"] == status
+    assert record["state"] == ("FAILED" if status else "COMPLETED")
+    assert running_steps(node) == []
+    node.assert_clean()
+
+
+@pytest.mark.parametrize("number", ENDINGS)
+def test_step_that_ends_between_two_daemons_is_shown_by_the_second(node: Node, number: int) -> None:
+    client = sleeper(node, status=3)
+    (step,) = running_steps(node)
+    node.stop(number)
+    (node.scratch / "go").touch()
+    assert finished(client)[:2] == (3, "ran\n")
+    node.start()
+    record = recorded(node, int(str(step["job"])))
+    assert (record["state"], record["exit_status"]) == ("FAILED", 3)
+    assert record["reason"] == "task 0 ended with exit code 3"
+    node.assert_clean()
+
+
+@pytest.mark.parametrize("number", ENDINGS)
+def test_signals_reach_a_step_that_an_earlier_daemon_began(node: Node, number: int) -> None:
+    client = sleeper(node)
+    (step,) = running_steps(node)
+    node.restart(number)
+    done = node.nodectl("signal", "-s", "USR1", str(step["job"]), user=NOBODY)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert finished(client)[:2] == (4, "told\n")
+    node.assert_clean()
+
+
+def test_step_that_an_earlier_daemon_began_can_be_cancelled(node: Node) -> None:
+    client = sleeper(node)
+    (step,) = running_steps(node)
+    node.restart(signal.SIGKILL)
+    assert node.nodectl("signal", str(step["job"])).returncode == 0
+    assert finished(client)[0] == 128 + signal.SIGTERM
+    assert recorded(node, int(str(step["job"])))["state"] == "CANCELLED"
+    node.assert_clean()
+
+
+def test_sighup_keeps_steps_and_service(node: Node) -> None:
+    client = sleeper(node)
+    before = running_steps(node)
+    assert node.daemon is not None
+    for _ in range(3):
+        node.daemon.send_signal(signal.SIGHUP)
+    assert running_steps(node) == before
+    assert node.run("true", user=NOBODY).returncode == 0
+    assert node.daemon.poll() is None
+    (node.scratch / "go").touch()
+    assert finished(client) == (0, "ran\n", "")
+    node.assert_clean()
+
+
+def test_job_numbers_go_on_after_a_restart(node: Node) -> None:
+    numbers = []
+    for number in ENDINGS:
+        done = node.run("sh", "-c", "echo $SLURM_JOB_ID", user=NOBODY)
+        numbers.append(int(done.stdout))
+        node.restart(number)
+    assert numbers == sorted(set(numbers))
+    assert [node.record(number)["state"] for number in numbers] == ["COMPLETED"] * len(numbers)
+
+
+def test_second_daemon_on_one_runtime_directory_refuses(node: Node) -> None:
+    client = sleeper(node)
+    began = time.monotonic()
+    second = subprocess.run(
+        node.command("daemon"), capture_output=True, text=True, check=False, timeout=60, env=node.environment()
+    )
+    assert second.returncode == 1
+    (line,) = second.stderr.splitlines()
+    assert f"another daemon serves {node.values['runtime_dir']}" in line
+    assert time.monotonic() - began < 5
+    assert len(running_steps(node)) == 1  # the first one has not noticed
+    (node.scratch / "go").touch()
+    assert finished(client) == (0, "ran\n", "")
+    node.assert_clean()
+
+
+def test_daemon_starts_at_once_after_one_that_was_killed(node: Node) -> None:
+    began = time.monotonic()
+    node.restart(signal.SIGKILL)
+    assert time.monotonic() - began < 5
+    assert os.path.exists(node.socket)
