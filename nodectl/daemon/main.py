@@ -51,9 +51,9 @@ async def _serve(config: Config, *, private: bool) -> None:
     os.umask(0o022)
     os.chdir("/")
     lock = _prepare(config)
-    mount, base = _cgroup_base(config)
     store = Store(f"{config.state_dir}/history.db", config.history_limit)
     plugins = load_node_plugins(config.task_plugin, config.proctrack_type, config.plugin_dir)
+    mount, base = _cgroup_base(config)  # after what may refuse: nobody would remove it
     node = Node(config, store, plugins, lock=lock.fd, mount=mount, base=base)
     if not private:
         remove_dead_private_nodes(config.runtime_dir)

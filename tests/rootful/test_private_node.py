@@ -1,0 +1,179 @@
+"""Without a service root's commands have a node of their own, and nothing of it stays behind, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rootful.node import NOBODY, Node, wait_until
+
+from nodectl.recorder import cgroup_of
+
+
+@pytest.fixture
+def alone() -> Iterator[Node]:
+    """A configuration that no daemon serves."""
+    node = Node()
+    try:
+        yield node
+    finally:
+        for pid, _ in processes(node):
+            os.kill(pid, signal.SIGKILL)
+        node.close()
+
+
+def processes(node: Node) -> list[tuple[int, str]]:
+    """Whoever was started for this node: its directory is in their command line, or its cgroup is theirs."""
+    found = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            line = Path(f"/proc/{name}/cmdline").read_bytes().decode("utf-8", "replace")
+            if int(name) != os.getpid() and (str(node.dir) in line or node.cgroup_name in cgroup_of(int(name))):
+                found.append((int(name), line.replace("\0", " ")[-200:]))
+        except OSError:
+            continue
+    return found
+
+
+def leftovers(node: Node) -> list[str]:
+    runtime = node.dir / "run"
+    found = [str(path) for path in runtime.iterdir()] if runtime.exists() else []
+    found += [f"process {pid}: {line}" for pid, line in processes(node)]
+    directory, _, name = node.base.rpartition("/")
+    return found + [str(path) for path in Path(directory).glob(f"{name}*")]
+
+
+def assert_nothing_left(node: Node, patience: float = 10) -> None:
+    end = time.monotonic() + patience
+    while left := leftovers(node):
+        assert time.monotonic() < end, left
+        time.sleep(0.02)
+
+
+def begun(node: Node) -> tuple[subprocess.Popen[str], int]:
+    """A client whose task runs, and the pid of its daemon."""
+    client = node.popen("sh", "-c", "echo ready; trap '' TERM; sleep 300; sleep 300")
+    assert client.stdout is not None
+    assert client.stdout.readline() == "ready\n"
+    daemons = [pid for pid, line in processes(node) if "daemon.private(" in line]
+    assert len(daemons) == 1
+    return client, daemons[0]
+
+
+def test_a_step_runs_and_nothing_is_left_when_the_command_has_ended(alone: Node) -> None:
+    done = alone.run("-n2", "-l", "sh", "-c", "echo $SLURM_PROCID; cat; exit 3", stdin="in\n")
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (3, ["0: 0", "0: in", "1: 1", "1: in"]), done.stderr
+    assert leftovers(alone) == []  # not "after a while"
+
+
+@pytest.mark.parametrize("words", [("--uid=nobody", "true"), ("nosuch",), ("-n0", "true"), ("-n100000", "true"), ("--help",)])
+def test_however_a_command_ends_nothing_is_left(alone: Node, words: tuple[str, ...]) -> None:
+    alone.run(*words)
+    assert leftovers(alone) == []
+
+
+def test_the_history_is_shared_by_the_nodes_of_one_machine(alone: Node) -> None:
+    jobs = []
+    for _ in range(2):
+        assert alone.run("true").returncode == 0
+        jobs.append(alone.last_job())
+    assert jobs == [1, 2]
+    assert alone.record(1)["state"] == "COMPLETED"
+    assert alone.nodectl("trace", "2.0").returncode == 0
+    alone.start()
+    assert alone.run("true").returncode == 0
+    assert alone.last_job() == 3
+
+
+def test_two_private_nodes_do_not_disturb_each_other(alone: Node) -> None:
+    client, _ = begun(alone)
+    assert alone.run("echo", "second").stdout == "second\n"
+    assert client.poll() is None
+    client.send_signal(signal.SIGKILL)
+    client.communicate()
+    assert_nothing_left(alone, 15)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_reach_the_step_and_the_node_cleans_up(alone: Node, number: int) -> None:
+    client = alone.popen("sh", "-c", "echo ready; exec sleep 300")
+    assert client.stdout is not None
+    client.stdout.readline()
+    client.send_signal(number)
+    client.communicate(timeout=20)
+    assert client.returncode == 128 + number
+    assert leftovers(alone) == []
+
+
+def test_a_killed_client_leaves_nothing(alone: Node) -> None:
+    client, _ = begun(alone)
+    client.kill()
+    client.communicate()
+    assert_nothing_left(alone, 15)
+
+
+def test_a_killed_daemon_leaves_nothing_after_the_next_command(alone: Node) -> None:
+    client, daemon = begun(alone)
+    os.kill(daemon, signal.SIGKILL)
+    time.sleep(0.2)
+    client.send_signal(signal.SIGINT)
+    client.send_signal(signal.SIGKILL)
+    client.communicate(timeout=20)
+    wait_until(lambda: not any("sleep 300" in line for _, line in processes(alone)), "the step has ended with its client", 15)
+    assert alone.run("echo", "next").stdout == "next\n"
+    assert_nothing_left(alone)
+
+
+def test_a_step_goes_on_to_its_end_without_its_daemon(alone: Node) -> None:
+    client = alone.popen("sh", "-c", "echo ready; sleep 1; exit 5")
+    assert client.stdout is not None
+    client.stdout.readline()
+    (daemon,) = [pid for pid, line in processes(alone) if "daemon.private(" in line]
+    os.kill(daemon, signal.SIGKILL)
+    _, errors = client.communicate(timeout=20)
+    assert client.returncode == 5, errors
+    assert alone.run("true").returncode == 0
+    assert_nothing_left(alone)
+
+
+def test_client_and_daemon_killed_together_leave_nothing_after_the_next_command(alone: Node) -> None:
+    client, daemon = begun(alone)
+    os.kill(daemon, signal.SIGKILL)
+    client.kill()
+    client.communicate()
+    assert alone.run("true").returncode == 0
+    wait_until(lambda: not any("sleep 300" in line for _, line in processes(alone)), "the step has ended with its client", 15)
+    assert alone.run("true").returncode == 0
+    assert_nothing_left(alone)
+
+
+@pytest.mark.parametrize("command", ["run", "ps"])
+def test_an_ordinary_user_gets_a_clear_line(alone: Node, command: str) -> None:
+    done = alone.nodectl(command, *(["true"] if command == "run" else []), user=NOBODY)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line == (
+        f"nodectl: error: no service at {alone.socket}: start it with `systemctl start nodectld`, "
+        "or run this command as root for a private node"
+    )
+    assert leftovers(alone) == []
+
+
+def test_a_socket_that_was_named_is_not_replaced_by_a_private_node(alone: Node) -> None:
+    command = alone.command("--socket", "/no/such.sock", "run", "true")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone.environment())
+    assert (done.returncode, done.stderr) == (1, "nodectl: error: no service at /no/such.sock: connect: No such file or directory\n")
+
+
+def test_a_private_node_that_cannot_start_says_why(alone: Node) -> None:
+    alone.configure(task_plugin=["task/nosuch"])
+    done = alone.run("true")
+    assert done.returncode == 1
+    assert "task/nosuch" in done.stderr
+    assert "start a private node: it did not come up" in done.stderr
+    assert leftovers(alone) == []
