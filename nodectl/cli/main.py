@@ -82,9 +82,12 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         return 2
     command = words.pop(0)
     if command == "run":
-        from nodectl.cli import run
+        try:
+            from nodectl.cli import run
 
-        return run.main(settings, words)
+            return run.main(settings, words)
+        except KeyboardInterrupt:  # before the step had begun to take signals
+            return 130
     if command not in dict(COMMANDS):
         return wrong(f"no command {command!r}")
     return _other(settings, command, words)

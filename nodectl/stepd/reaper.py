@@ -202,7 +202,7 @@ class Reaper:
     def signal(self, number: int) -> None:
         """To every task that is still there, and with SIGKILL to everything they started.
 
-        Until a task has become its program it ignores most signals, and before its fork it gets none: they are held back.
+        Until a task has become its program it ignores most signals, and before its fork it gets none: those are held.
         """
         if number != KILL and not all(self._takes(task, number) for task in self._run.tasks):
             self._held.append(number)

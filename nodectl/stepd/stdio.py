@@ -27,8 +27,9 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class Stream:
-    """One stream of one task: an open descriptor, or a path to be opened by the task, or both where a pump writes the file:
-    then the task only tries whether it may. A shared file was emptied before the fork, lest a late task empties it again."""
+    """One stream of one task: an open descriptor, or a path to be opened by the task, or both where a pump writes the
+    file: then the task only tries whether it may. A shared file was emptied before the fork, lest a late task does it.
+    """
 
     __slots__ = ("fd", "number", "path", "shared")
 

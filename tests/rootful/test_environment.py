@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from rootful.node import NOBODY, Node, running
 
 
@@ -17,7 +18,13 @@ def environment(node: Node, *words: str, env: dict[str, str] | None = None, **ho
     assert done.returncode == 0, done.stderr
     found = []
     for path in sorted(node.scratch.glob("env_*")):
-        found.append(dict(line.split("=", 1) for line in path.read_text(encoding="utf-8", errors="surrogateescape").split("\0") if line))
+        found.append(
+            dict(
+                line.split("=", 1)
+                for line in path.read_text(encoding="utf-8", errors="surrogateescape").split("\0")
+                if line
+            )
+        )
         path.unlink()
     return found
 
@@ -31,14 +38,36 @@ def test_every_variable_of_a_step_on_one_node(shared_node: Node) -> None:
     assert len(tasks) == 3
     for rank, found in enumerate(tasks):
         expected = {
-            "SLURM_JOB_ID": str(job), "SLURM_JOBID": str(job), "SLURM_STEP_ID": "0", "SLURM_STEPID": "0", "SLURM_PROCID": str(rank),
-            "SLURM_LOCALID": str(rank), "SLURM_NODEID": "0", "SLURM_GTIDS": "0,1,2", "SLURM_CPUS_ON_NODE": cpus, "SLURM_NTASKS": "3",
-            "SLURM_NPROCS": "3", "SLURM_STEP_NUM_TASKS": "3", "SLURM_NNODES": "1", "SLURM_STEP_NUM_NODES": "1", "SLURM_JOB_NUM_NODES": "1",
-            "SLURM_NODELIST": name, "SLURM_JOB_NODELIST": name, "SLURM_STEP_NODELIST": name, "SLURM_TASKS_PER_NODE": "3",
-            "SLURM_STEP_TASKS_PER_NODE": "3", "SLURM_JOB_NAME": "my job", "SLURM_JOB_CPUS_PER_NODE": cpus, "SLURM_UMASK": "0022",
-            "SLURM_JOB_UID": str(NOBODY.pw_uid), "SLURM_JOB_GID": str(NOBODY.pw_gid), "SLURM_JOB_USER": "nobody", "SLURMD_NODENAME": name,
-            "SLURM_SUBMIT_DIR": str(shared_node.scratch), "SLURM_SUBMIT_HOST": os.uname().nodename,
-        }  # fmt: skip
+            "SLURM_JOB_ID": str(job),
+            "SLURM_JOBID": str(job),
+            "SLURM_STEP_ID": "0",
+            "SLURM_STEPID": "0",
+            "SLURM_PROCID": str(rank),
+            "SLURM_LOCALID": str(rank),
+            "SLURM_NODEID": "0",
+            "SLURM_GTIDS": "0,1,2",
+            "SLURM_CPUS_ON_NODE": cpus,
+            "SLURM_NTASKS": "3",
+            "SLURM_NPROCS": "3",
+            "SLURM_STEP_NUM_TASKS": "3",
+            "SLURM_NNODES": "1",
+            "SLURM_STEP_NUM_NODES": "1",
+            "SLURM_JOB_NUM_NODES": "1",
+            "SLURM_NODELIST": name,
+            "SLURM_JOB_NODELIST": name,
+            "SLURM_STEP_NODELIST": name,
+            "SLURM_TASKS_PER_NODE": "3",
+            "SLURM_STEP_TASKS_PER_NODE": "3",
+            "SLURM_JOB_NAME": "my job",
+            "SLURM_JOB_CPUS_PER_NODE": cpus,
+            "SLURM_UMASK": "0022",
+            "SLURM_JOB_UID": str(NOBODY.pw_uid),
+            "SLURM_JOB_GID": str(NOBODY.pw_gid),
+            "SLURM_JOB_USER": "nobody",
+            "SLURMD_NODENAME": name,
+            "SLURM_SUBMIT_DIR": str(shared_node.scratch),
+            "SLURM_SUBMIT_HOST": os.uname().nodename,
+        }
         assert {key: found.get(key) for key in expected} == expected
         start = int(found["SLURM_JOB_START_TIME"])
         assert before <= start <= time.time()
@@ -46,7 +75,9 @@ def test_every_variable_of_a_step_on_one_node(shared_node: Node) -> None:
         assert int(found["SLURM_TASK_PID"]) > 1
         assert found["SLURM_CPU_BIND"].startswith("quiet")
         assert found["SLURM_CPU_BIND"] == ",".join(
-            part for part in (found["SLURM_CPU_BIND_VERBOSE"], found["SLURM_CPU_BIND_TYPE"] + found["SLURM_CPU_BIND_LIST"]) if part
+            part
+            for part in (found["SLURM_CPU_BIND_VERBOSE"], found["SLURM_CPU_BIND_TYPE"] + found["SLURM_CPU_BIND_LIST"])
+            if part
         )
         assert "SLURM_SCRIPT_CONTEXT" not in found
         assert "SLURM_CPUS_PER_TASK" not in found
@@ -86,7 +117,9 @@ USERS = {"A": "one", "B": "two words", "EMPTY": "", "SPANK_X": "p", "ODD": "\udc
         ("ALL,Q='a,b',A=z", {**USERS, "Q": "a,b", "A": "z"}, ()),
     ],
 )
-def test_export_chooses_what_goes_along(shared_node: Node, choice: str | None, there: dict[str, str], gone: tuple[str, ...]) -> None:
+def test_export_chooses_what_goes_along(
+    shared_node: Node, choice: str | None, there: dict[str, str], gone: tuple[str, ...]
+) -> None:
     words = [f"--export={choice}"] if choice else []
     (found,) = environment(shared_node, *words, user=NOBODY, env=USERS)
     assert {name: found.get(name) for name in there} == there
@@ -97,9 +130,17 @@ def test_export_chooses_what_goes_along(shared_node: Node, choice: str | None, t
 def test_a_variable_too_long_for_a_program_is_left_out_and_the_rest_goes_along(shared_node: Node) -> None:
     limit = 128 * 1024
     request = {
-        "argv": ["sh", "-c", "echo ${#FITS} ${LONG+set} ${WIDE+set}"], "cwd": str(shared_node.scratch), "ntasks": 1, "stdout": "long.out",
-        "environment": {"PATH": "/usr/bin:/bin", "FITS": "x" * (limit - 6), "LONG": "x" * (limit - 5), "WIDE": "ä" * (limit // 2)},
-    }  # fmt: skip
+        "argv": ["sh", "-c", "echo ${#FITS} ${LONG+set} ${WIDE+set}"],
+        "cwd": str(shared_node.scratch),
+        "ntasks": 1,
+        "stdout": "long.out",
+        "environment": {
+            "PATH": "/usr/bin:/bin",
+            "FITS": "x" * (limit - 6),
+            "LONG": "x" * (limit - 5),
+            "WIDE": "ä" * (limit // 2),
+        },
+    }
     record = shared_node.call("Wait", **shared_node.call("Launch", request=request))["record"]
     assert record["exit_status"] == 0, record  # type: ignore[index]
     assert (shared_node.scratch / "long.out").read_text(encoding="ascii") == f"{limit - 6}\n"
@@ -119,10 +160,16 @@ def scripted() -> Iterator[Node]:
     """A node with the site's scripts: each writes who and where it is into `log`."""
     with running() as node:
         log = node.scratch / "log"
-        line = 'echo "{} $(id -u) $SLURM_SCRIPT_CONTEXT task $SLURM_PROCID pid ${{SLURM_TASK_PID:+set}} $(pwd) $(umask)" >> ' + str(log)
-        script(node.dir / "site_prolog", line.format("site_prolog") + '; echo print from site; echo "export BY=site"; echo unset A')
+        line = 'echo "{} $(id -u) $SLURM_SCRIPT_CONTEXT task $SLURM_PROCID $(pwd) $(umask)" >> ' + str(log)
+        script(
+            node.dir / "site_prolog",
+            line.format("site_prolog") + '; echo print from site; echo "export BY=site"; echo unset A',
+        )
         script(node.dir / "site_epilog", line.format("site_epilog"))
-        script(node.scratch / "prolog", line.format("user_prolog") + '; echo "print from user $BY"; echo "export BY=user"; echo noise')
+        script(
+            node.scratch / "prolog",
+            line.format("user_prolog") + '; echo "print from user $BY"; echo "export BY=user"; echo noise',
+        )
         script(node.scratch / "epilog", line.format("user_epilog") + "; echo nobody hears this")
         node.stop()
         node.configure(task_prolog=str(node.dir / "site_prolog"), task_epilog=str(node.dir / "site_epilog"))
@@ -138,14 +185,21 @@ def log_of(node: Node) -> list[str]:
 
 def test_scripts_run_in_order_as_the_user_around_the_task(scripted: Node) -> None:
     done = scripted.run(
-        "--task-prolog=prolog", f"--task-epilog={scripted.scratch}/epilog", "sh", "-c", f'echo "task BY=$BY A=$A"; echo task >> {scripted.scratch}/log',
-        user=NOBODY, env={"A": "x"},
-    )  # fmt: skip
+        "--task-prolog=prolog",
+        f"--task-epilog={scripted.scratch}/epilog",
+        "sh",
+        "-c",
+        f'echo "task BY=$BY A=$A"; echo task >> {scripted.scratch}/log',
+        user=NOBODY,
+        env={"A": "x"},
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "from site\nfrom user site\ntask BY=user A=\n", "")
     lines = log_of(scripted)
     assert [line.split()[0] for line in lines] == ["site_prolog", "user_prolog", "task", "user_epilog", "site_epilog"]
     where = f"{scripted.scratch} 0022"
-    for line, context in zip((lines[0], lines[1], lines[3], lines[4]), ("prolog_task",) * 2 + ("epilog_task",) * 2, strict=True):
+    for line, context in zip(
+        (lines[0], lines[1], lines[3], lines[4]), ("prolog_task",) * 2 + ("epilog_task",) * 2, strict=True
+    ):
         assert line.split(" ", 1)[1].startswith(f"{NOBODY.pw_uid} {context} task 0"), line
         assert line.endswith(where), line
 

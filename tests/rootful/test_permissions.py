@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from rootful.node import NOBODY, OTHER, Node, running
 
 from nodectl import lean_json, wire
+from rootful.node import NOBODY, OTHER, Node, running
 
 GAMES = pwd.getpwnam("games")  # whom the node's configuration makes an administrator
 # Calls a method as somebody else: socket, method and parameters from the command line, the reply on stdout.
@@ -23,7 +23,8 @@ import sys; sys.path[:0] = {path!r}
 from nodectl import lean_json, wire
 sock = wire.connect(sys.argv[1])
 try:
-    wire.send(sock, {{"method": sys.argv[2], "parameters": lean_json.loads(sys.argv[3]), "more": sys.argv[2].endswith("Attach")}})
+    method, parameters = sys.argv[2], lean_json.loads(sys.argv[3])
+    wire.send(sock, {{"method": method, "parameters": parameters, "more": method.endswith("Attach")}})
 except BrokenPipeError:
     pass  # shown out before a word was said; the reason can still be read
 print(lean_json.dumps(wire.receive(sock, wire.Inbox(1 << 24)) or {{"error": "closed"}}))
@@ -50,8 +51,14 @@ def busy() -> Iterator[tuple[Node, dict[str, int]]]:
 def ask(path: Path, who: pwd.struct_passwd, method: str, parameters: str) -> Mapping[str, object]:
     done = subprocess.run(
         [sys.executable, "-IS", "-c", ASK.format(path=sys.path), str(path), method, parameters],
-        capture_output=True, text=True, check=True, timeout=30, user=who.pw_uid, group=who.pw_gid, extra_groups=[],
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+        user=who.pw_uid,
+        group=who.pw_gid,
+        extra_groups=[],
+    )
     return lean_json.load_object(done.stdout.strip().encode("ascii"))
 
 
@@ -76,7 +83,7 @@ def test_a_step_is_its_owners_and_the_administrators_business(
 
 
 @pytest.mark.parametrize(("name", "sees"), [("owner", True), ("other", False), ("administrator", True), ("root", True)])
-def test_a_list_shows_what_its_reader_may_see(busy: tuple[Node, dict[str, int]], name: str, sees: bool) -> None:  # noqa: FBT001
+def test_a_list_shows_what_its_reader_may_see(busy: tuple[Node, dict[str, int]], name: str, sees: bool) -> None:
     node, jobs = busy
     reply = ask(node.socket, WHO[name], "org.nodectl.List", '{"ended": 100}')
     found = {step["job"] for step in reply["parameters"]["steps"]}  # type: ignore[index]
@@ -94,7 +101,7 @@ def test_the_commands_say_whose_step_it_is(busy: tuple[Node, dict[str, int]], co
 @pytest.mark.parametrize("method", ["Status", "Signal", "Attach"])
 @pytest.mark.parametrize(("name", "may"), [("owner", True), ("root", True), ("other", False), ("administrator", False)])
 def test_a_steps_own_socket_answers_its_user_and_root(
-    busy: tuple[Node, dict[str, int]], method: str, name: str, may: bool  # noqa: FBT001
+    busy: tuple[Node, dict[str, int]], method: str, name: str, may: bool
 ) -> None:
     node, jobs = busy
     if method == "Attach" and may:
@@ -201,7 +208,9 @@ def test_others_can_read_neither_the_specification_nor_the_environment(busy: tup
     pids = [pid for pid, name in node.processes() if name.startswith(("stepd", "sleep"))]
     assert len(pids) == 2
     for path in (str(spec), *(f"/proc/{pid}/environ" for pid in pids)):
-        done = subprocess.run(["cat", path], capture_output=True, text=True, check=False, user=OTHER.pw_uid, group=OTHER.pw_gid)
+        done = subprocess.run(
+            ["cat", path], capture_output=True, text=True, check=False, user=OTHER.pw_uid, group=OTHER.pw_gid
+        )
         assert "Permission denied" in done.stderr, path
     record = ask(node.socket, NOBODY, "org.nodectl.Show", f'{{"job": {jobs["ended"]}, "step": 0}}')
     assert "ended-secret" not in str(record)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rootful.node import NOBODY, Node, wait_until
 
 from nodectl.recorder import cgroup_of
+from rootful.node import NOBODY, Node, wait_until
 
 
 @pytest.fixture
@@ -71,7 +71,9 @@ def test_a_step_runs_and_nothing_is_left_when_the_command_has_ended(alone: Node)
     assert leftovers(alone) == []  # not "after a while"
 
 
-@pytest.mark.parametrize("words", [("--uid=nobody", "true"), ("nosuch",), ("-n0", "true"), ("-n100000", "true"), ("--help",)])
+@pytest.mark.parametrize(
+    "words", [("--uid=nobody", "true"), ("nosuch",), ("-n0", "true"), ("-n100000", "true"), ("--help",)]
+)
 def test_however_a_command_ends_nothing_is_left(alone: Node, words: tuple[str, ...]) -> None:
     alone.run(*words)
     assert leftovers(alone) == []
@@ -124,7 +126,9 @@ def test_a_killed_daemon_leaves_nothing_after_the_next_command(alone: Node) -> N
     client.send_signal(signal.SIGINT)
     client.send_signal(signal.SIGKILL)
     client.communicate(timeout=20)
-    wait_until(lambda: not any("sleep 300" in line for _, line in processes(alone)), "the step has ended with its client", 15)
+    wait_until(
+        lambda: not any("sleep 300" in line for _, line in processes(alone)), "the step has ended with its client", 15
+    )
     assert alone.run("echo", "next").stdout == "next\n"
     assert_nothing_left(alone)
 
@@ -147,7 +151,9 @@ def test_client_and_daemon_killed_together_leave_nothing_after_the_next_command(
     client.kill()
     client.communicate()
     assert alone.run("true").returncode == 0
-    wait_until(lambda: not any("sleep 300" in line for _, line in processes(alone)), "the step has ended with its client", 15)
+    wait_until(
+        lambda: not any("sleep 300" in line for _, line in processes(alone)), "the step has ended with its client", 15
+    )
     assert alone.run("true").returncode == 0
     assert_nothing_left(alone)
 
@@ -167,7 +173,10 @@ def test_an_ordinary_user_gets_a_clear_line(alone: Node, command: str) -> None:
 def test_a_socket_that_was_named_is_not_replaced_by_a_private_node(alone: Node) -> None:
     command = alone.command("--socket", "/no/such.sock", "run", "true")
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone.environment())
-    assert (done.returncode, done.stderr) == (1, "nodectl: error: no service at /no/such.sock: connect: No such file or directory\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "nodectl: error: no service at /no/such.sock: connect: No such file or directory\n",
+    )
 
 
 def test_a_private_node_that_cannot_start_says_why(alone: Node) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rootful.node import NOBODY, Node, running
 
 import nodectl.plugins
+from rootful.node import NOBODY, Node, running
 
 RENICE = Path(nodectl.plugins.__path__[0]).resolve() / "spank" / "renice.py"
 
@@ -34,7 +34,9 @@ def node() -> Iterator[Node]:
         ((), {"SLURM_RENICE": "-15"}, "-5", "-15 is below the lowest allowed value, -5 is used"),
     ],
 )
-def test_tasks_get_the_nice_value(node: Node, words: tuple[str, ...], env: dict[str, str], prio: str, message: str) -> None:
+def test_tasks_get_the_nice_value(
+    node: Node, words: tuple[str, ...], env: dict[str, str], prio: str, message: str
+) -> None:
     done = node.run("-n2", *words, "--", "nice", user=NOBODY, env=env)
     assert (done.returncode, done.stdout.split()) == (0, [prio, prio]), done.stderr
     assert message in done.stderr
@@ -53,7 +55,9 @@ def test_tasks_get_the_nice_value(node: Node, words: tuple[str, ...], env: dict[
         ((), {"SLURM_RENICE": "foo"}, "SLURM_RENICE=foo: not a number from -20 to 20"),
     ],
 )
-def test_what_is_no_nice_value_refuses_the_step(node: Node, words: tuple[str, ...], env: dict[str, str], message: str) -> None:
+def test_what_is_no_nice_value_refuses_the_step(
+    node: Node, words: tuple[str, ...], env: dict[str, str], message: str
+) -> None:
     done = node.run(*words, "--", "echo", "ran", user=NOBODY, env=env)
     assert done.returncode != 0
     assert done.stdout == ""

@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import pytest
+
 from rootful.node import NOBODY, OTHER, Node
 
 FORWARDED = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")
@@ -16,7 +17,7 @@ FORWARDED = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")
 
 def started(node: Node, *words: str, **how: object) -> subprocess.Popen[str]:
     """A client whose tasks say "ready"; returns when the first has."""
-    client = node.popen(*words, user=NOBODY, **how)  # type: ignore[arg-type]
+    client = node.popen(*words, user=NOBODY, **how)
     assert client.stdout is not None
     assert client.stdout.readline().endswith("ready\n")
     return client
@@ -50,9 +51,9 @@ def test_no_signal_is_lost_however_early_it_comes(shared_node: Node, name: str) 
         time.sleep(delay)
         client.send_signal(number)
         _, errors = client.communicate(timeout=20)
-        # Before the client listens the signal ends the client itself.
-        assert client.returncode in (128 + number, -number, 130), errors
-        assert "Traceback" not in errors or client.returncode == -number
+        # Before the client has begun to listen the signal is its own.
+        assert client.returncode in (128 + number, -number), errors
+        assert "Traceback" not in errors or (delay == 0 and number == signal.SIGINT)  # Python was still starting
     shared_node.assert_clean()
 
 
@@ -71,9 +72,12 @@ def test_two_quick_interrupts_end_what_ignores_the_first(shared_node: Node) -> N
 
 def test_a_hangup_that_the_client_ignores_reaches_nobody(shared_node: Node) -> None:
     client = started(
-        shared_node, "sh", "-c", "trap 'echo hup' HUP; echo ready; sleep 0.5; echo end",
+        shared_node,
+        "sh",
+        "-c",
+        "trap 'echo hup' HUP; echo ready; sleep 0.5; echo end",
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
-    )  # fmt: skip
+    )
     client.send_signal(signal.SIGHUP)
     output, _ = client.communicate(timeout=20)
     assert (client.returncode, output) == (0, "end\n")
@@ -109,19 +113,32 @@ def test_another_shell_may_signal_the_step(shared_node: Node, word: str, number:
             137,
             ["task 1: Killed", "task 2: Exited with exit code 10"],
         ),
-        (("-n2", "sh", "-c", "[ $SLURM_PROCID = 0 ] && kill -9 $$; kill -TERM $$"), 143, ["task 0: Killed", "task 1: Terminated"]),
+        (
+            ("-n2", "sh", "-c", "[ $SLURM_PROCID = 0 ] && kill -9 $$; kill -TERM $$"),
+            143,
+            ["task 0: Killed", "task 1: Terminated"],
+        ),
     ],
 )
-def test_the_exit_status_is_the_tasks_worst(shared_node: Node, words: tuple[str, ...], status: int, ends: list[str]) -> None:
+def test_the_exit_status_is_the_tasks_worst(
+    shared_node: Node, words: tuple[str, ...], status: int, ends: list[str]
+) -> None:
     done = shared_node.run(*words, user=NOBODY)
     assert done.returncode == status
-    assert sorted(line.partition(": ")[2].partition(": ")[2].partition(": ")[2] for line in done.stderr.splitlines()) == ends
+    assert (
+        sorted(line.partition(": ")[2].partition(": ")[2].partition(": ")[2] for line in done.stderr.splitlines())
+        == ends
+    )
     record = shared_node.record(shared_node.last_job())
     assert (record["exit_status"], record["state"]) == (status, "FAILED" if status else "COMPLETED")
 
 
-@pytest.mark.parametrize(("option", "status", "survivors"), [("-K", 143, 0), ("-K1", 143, 0), ("-K0", 3, 3), (None, 3, 3)])
-def test_a_failed_task_ends_the_others_only_where_asked(shared_node: Node, option: str | None, status: int, survivors: int) -> None:
+@pytest.mark.parametrize(
+    ("option", "status", "survivors"), [("-K", 143, 0), ("-K1", 143, 0), ("-K0", 3, 3), (None, 3, 3)]
+)
+def test_a_failed_task_ends_the_others_only_where_asked(
+    shared_node: Node, option: str | None, status: int, survivors: int
+) -> None:
     script = "[ $SLURM_PROCID = 2 ] && exit 3; sleep 1; echo survived"
     done = shared_node.run("-n4", *([option] if option else []), "sh", "-c", script, user=NOBODY)
     assert (done.returncode, done.stdout.count("survived")) == (status, survivors), done.stderr
@@ -154,7 +171,8 @@ def test_what_ignores_the_request_to_end_is_killed_after_kill_wait(shared_node: 
 
 
 def test_children_of_a_task_go_with_it_wherever_they_hide(shared_node: Node) -> None:
-    hidden = "setsid sh -c 'trap \"\" TERM INT HUP; sleep 300' >/dev/null 2>&1 & (sleep 300 >/dev/null 2>&1 & ) ; echo ready; exec sleep 300"
+    hidden = "setsid sh -c 'trap \"\" TERM INT HUP; sleep 300' >/dev/null 2>&1 & "
+    hidden += "(sleep 300 >/dev/null 2>&1 &); echo ready; exec sleep 300"
     client = started(shared_node, "-n2", "sh", "-c", hidden)
     client.send_signal(signal.SIGTERM)
     client.communicate(timeout=20)
@@ -185,11 +203,18 @@ def test_the_umask_is_the_clients(shared_node: Node, mask: int) -> None:
 
 
 def test_soft_limits_are_the_clients_and_hard_ones_the_nodes(shared_node: Node) -> None:
+    def limit_itself() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (77, 99))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     client = shared_node.popen(
-        "sh", "-c", "ulimit -Sn; ulimit -Sc; ulimit -Hn", user=NOBODY,
-        preexec_fn=lambda: (resource.setrlimit(resource.RLIMIT_NOFILE, (77, 99)), resource.setrlimit(resource.RLIMIT_CORE, (0, 0))),
-    )  # fmt: skip
+        "sh",
+        "-c",
+        "ulimit -Sn; ulimit -Sc; ulimit -Hn",
+        user=NOBODY,
+        preexec_fn=limit_itself,
+    )
     soft, core, found_hard = client.communicate(timeout=20)[0].split()
     assert (soft, core, found_hard) == ("77", "0", str(hard))
 
@@ -211,7 +236,9 @@ def test_the_directory_is_the_clients_by_the_users_name_for_it(shared_node: Node
 
 
 def test_niceness_identity_and_session_are_the_nodes(shared_node: Node) -> None:
-    client = shared_node.popen("sh", "-c", "nice; id -u; id -G; cat /proc/self/oom_score_adj", user=NOBODY, preexec_fn=lambda: os.nice(5))
+    client = shared_node.popen(
+        "sh", "-c", "nice; id -u; id -G; cat /proc/self/oom_score_adj", user=NOBODY, preexec_fn=lambda: os.nice(5)
+    )
     assert client.communicate(timeout=20)[0].split() == ["0", str(NOBODY.pw_uid), str(NOBODY.pw_gid), "0"]
 
 

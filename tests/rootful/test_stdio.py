@@ -1,4 +1,4 @@
-"""Where the tasks' streams lead: the very files of the client where that is possible, whole lines where it is not, and nothing lost."""
+"""Where the tasks' streams lead: the client's own files where possible, else whole lines, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from rootful.node import NOBODY, Node, wait_until
 
 BIG = 10 << 20
@@ -19,7 +20,7 @@ BIG = 10 << 20
 @pytest.fixture
 def place(shared_node: Node, request: pytest.FixtureRequest) -> Path:
     """A directory where the user may write, of this test's own."""
-    path = shared_node.scratch / request.node.name.replace("/", "_")
+    path: Path = shared_node.scratch / request.node.name.replace("/", "_")
     path.mkdir()
     path.chmod(0o777)
     return path
@@ -155,7 +156,7 @@ PATTERNS = [
     ("-l -oout", {"out": "0: o0\n1: o1\n"}, "", ""),
     ("-l -oout_%t -eerr", {"out_0": "0: o0\n", "out_1": "1: o1\n", "err": "0: e0\n1: e1\n"}, "", ""),
     ("-u -oout_%t -enone", {"out_0": "o0\n", "out_1": "o1\n"}, "", ""),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("words", "files", "stdout", "stderr"), PATTERNS, ids=[row[0] for row in PATTERNS])
@@ -299,9 +300,18 @@ def test_a_client_with_closed_streams_runs_its_step(shared_node: Node, place: Pa
     redirections = " ".join(f"{fd}>&-" for fd in closed)
     script = f'exec "$@" {redirections}'
     done = subprocess.run(
-        ["/bin/sh", "-c", script, "sh", *shared_node.command("run", "sh", "-c", f"readlink /proc/$$/fd/{closed[0]} > {place}/it; exit 3")],
-        env=shared_node.environment(), check=False, timeout=30, capture_output=True,
-    )  # fmt: skip
+        [
+            "/bin/sh",
+            "-c",
+            script,
+            "sh",
+            *shared_node.command("run", "sh", "-c", f"readlink /proc/$$/fd/{closed[0]} > {place}/it; exit 3"),
+        ],
+        env=shared_node.environment(),
+        check=False,
+        timeout=30,
+        capture_output=True,
+    )
     assert done.returncode == 3
     assert (place / "it").read_text(encoding="ascii") == "/dev/null\n"
 
@@ -320,9 +330,14 @@ def test_a_terminal_is_handed_to_the_task_as_it_is(shared_node: Node) -> None:
 def test_a_launch_without_descriptors_reads_and_writes_files(shared_node: Node, place: Path) -> None:
     (place / "in").write_text("from a file\n", encoding="ascii")
     request = {
-        "argv": ["sh", "-c", "cat; echo x >&2; readlink /proc/self/fd/2"], "environment": {"PATH": "/usr/bin:/bin"}, "cwd": str(place),
-        "ntasks": 1, "stdin": "in", "stdout": "out", "stderr": "all",
-    }  # fmt: skip
+        "argv": ["sh", "-c", "cat; echo x >&2; readlink /proc/self/fd/2"],
+        "environment": {"PATH": "/usr/bin:/bin"},
+        "cwd": str(place),
+        "ntasks": 1,
+        "stdin": "in",
+        "stdout": "out",
+        "stderr": "all",
+    }
     answer = shared_node.call("Launch", request=request)
     record = shared_node.call("Wait", **answer)["record"]
     assert record["exit_status"] == 0  # type: ignore[index]

@@ -7,14 +7,22 @@ import subprocess
 import sys
 
 import pytest
+
 from rootful.node import NOBODY, Node, _as
 
 
-def varlink(node: Node, command: str, target: str, *words: str, user: object = None) -> subprocess.CompletedProcess[str]:
+def varlink(
+    node: Node, command: str, target: str, *words: str, user: object = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "varlink.cli", command, f"unix:{node.socket}{target}", *words],
-        capture_output=True, text=True, check=False, timeout=60, cwd="/", **_as(user),  # type: ignore[arg-type]
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd="/",
+        **_as(user),  # type: ignore[arg-type]
+    )
 
 
 def call(node: Node, method: str, parameters: object, user: object = None) -> dict[str, object]:
@@ -32,7 +40,9 @@ def test_info_tells_the_interfaces(shared_node: Node) -> None:
     assert any(line.strip() == "org.nodectl" for line in done.stdout.splitlines())
 
 
-@pytest.mark.parametrize(("interface", "words"), [("org.nodectl", "method Launch("), ("org.varlink.service", "method GetInfo()")])
+@pytest.mark.parametrize(
+    ("interface", "words"), [("org.nodectl", "method Launch("), ("org.varlink.service", "method GetInfo()")]
+)
 def test_help_prints_the_description(shared_node: Node, interface: str, words: str) -> None:
     done = varlink(shared_node, "help", f"/{interface}")
     assert done.returncode == 0, done.stderr
@@ -42,9 +52,12 @@ def test_help_prints_the_description(shared_node: Node, interface: str, words: s
 def test_a_step_is_launched_awaited_listed_and_shown(shared_node: Node) -> None:
     out = shared_node.scratch / "varlink.out"
     request = {
-        "argv": ["sh", "-c", "echo hello; exit 3"], "environment": {"PATH": "/usr/bin:/bin"}, "cwd": str(shared_node.scratch),
-        "ntasks": 2, "stdout": out.name + "_%t",
-    }  # fmt: skip
+        "argv": ["sh", "-c", "echo hello; exit 3"],
+        "environment": {"PATH": "/usr/bin:/bin"},
+        "cwd": str(shared_node.scratch),
+        "ntasks": 2,
+        "stdout": out.name + "_%t",
+    }
     which = call(shared_node, "org.nodectl.Launch", {"request": request}, NOBODY)
     assert set(which) == {"job", "step"}
     record = call(shared_node, "org.nodectl.Wait", which, NOBODY)["record"]

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from nodectl.cli import run
 
-USERS = {"PATH": "/bin", "A": "one", "B": "two words", "EMPTY": "", "SLURM_MINE": "s", "SPANK_X": "p", "NONE": "n", "NIL": "l"}
+USERS = {
+    "PATH": "/bin",
+    "A": "one",
+    "B": "two words",
+    "EMPTY": "",
+    "SLURM_MINE": "s",
+    "SPANK_X": "p",
+    "NONE": "n",
+    "NIL": "l",
+}
 ALWAYS = {"SLURM_MINE": "s", "SPANK_X": "p"}
 
 
@@ -33,5 +44,5 @@ ALWAYS = {"SLURM_MINE": "s", "SPANK_X": "p"}
     ],
 )
 def test_the_chosen_variables_go_along(monkeypatch: pytest.MonkeyPatch, choice: str, expected: dict[str, str]) -> None:
-    monkeypatch.setattr(run.os, "environ", dict(USERS))
+    monkeypatch.setattr(os, "environ", dict(USERS))
     assert run.exported(choice) == expected

@@ -8,7 +8,17 @@ from nodectl.step import Step
 from nodectl.stepd import filename
 
 DEFAULTS: dict[str, object] = dict.fromkeys(Step.FIELDS)
-STEP = Step(**{**DEFAULTS, "job_id": 42, "step_id": 7, "node_name": "n1", "user_name": "alice", "name": "my job", "cwd": "/home/a"})
+STEP = Step(
+    **{
+        **DEFAULTS,
+        "job_id": 42,
+        "step_id": 7,
+        "node_name": "n1",
+        "user_name": "alice",
+        "name": "my job",
+        "cwd": "/home/a",
+    }
+)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +65,17 @@ def test_a_pattern_becomes_the_tasks_file(pattern: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "differs"),
-    [("out", False), ("%j", False), ("%t", True), ("%5t", True), ("%%t", False), ("\\%t", False), ("%%%t", True), ("%", False), ("", False)],
+    [
+        ("out", False),
+        ("%j", False),
+        ("%t", True),
+        ("%5t", True),
+        ("%%t", False),
+        ("\\%t", False),
+        ("%%%t", True),
+        ("%", False),
+        ("", False),
+    ],
 )
 def test_which_patterns_give_each_task_a_file_of_its_own(pattern: str, differs: bool) -> None:
     assert filename.per_task(pattern) is differs

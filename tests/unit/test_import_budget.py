@@ -8,12 +8,28 @@ import sysconfig
 
 import pytest
 
-COSTLY = {"re", "json", "argparse", "logging", "threading", "asyncio", "ctypes", "typing", "dataclasses", "socket", "subprocess", "pathlib"}
+COSTLY = {
+    "re",
+    "json",
+    "argparse",
+    "logging",
+    "threading",
+    "asyncio",
+    "ctypes",
+    "typing",
+    "dataclasses",
+    "socket",
+    "subprocess",
+    "pathlib",
+}
 BOOT = f"import sys; sys.path[:0] = [{sysconfig.get_paths()['purelib']!r}]; "
 ENTRIES = {
     # A step on a machine whose service is missing: everything the client imports before it connects.
     "client": ("from nodectl.cli.main import main; main(['--socket', '/nonexistent', 'run', 'true'])", {"enum"}),
-    "client's options": ("from nodectl.cli.options import Parser; Parser().parse(['-n2', 'true']); import nodectl.cli.run", {"enum"}),
+    "client's options": (
+        "from nodectl.cli.options import Parser; Parser().parse(['-n2', 'true']); import nodectl.cli.run",
+        {"enum"},
+    ),
     "forkserver": ("import nodectl.forkserver", set()),
     "task": ("import nodectl.stepd.task, nodectl.stepd.main, nodectl.stepd.scripts", set()),
 }
@@ -21,7 +37,10 @@ ENTRIES = {
 
 def imported(code: str) -> set[str]:
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", f"{BOOT}{code}; print(*sys.modules)"], capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-S", "-c", f"{BOOT}{code}; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return set(done.stdout.split())
 

@@ -80,7 +80,10 @@ def test_parameters_have_the_described_names_types_and_may_be_absent_as_describe
 
 
 def test_every_error_that_the_code_raises_is_described() -> None:
-    for directory, name, pattern in (("daemon", "org.nodectl", r'"(\w+)"'), ("stepd", "org.nodectl.step", r'f"\{STEP\}\.(\w+)"')):
+    for directory, name, pattern in (
+        ("daemon", "org.nodectl", r'"(\w+)"'),
+        ("stepd", "org.nodectl.step", r'f"\{STEP\}\.(\w+)"'),
+    ):
         raised = set()
         for path in (PACKAGE / directory).glob("*.py"):
             raised |= set(re.findall(rf"Refused\(\s*{pattern}", path.read_text(encoding="utf-8")))

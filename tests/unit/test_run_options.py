@@ -48,7 +48,7 @@ GETOPT_STATUS = 255  # srun's, where getopt_long(3) refuses
         (["-t1"], {"time_limit": 60}),
         ([], {}),
     ],
-)  # fmt: skip
+)
 def test_an_option_is_read_in_each_of_its_forms(words: list[str], values: dict[str, object]) -> None:
     parsed = Parser().parse([*words, "program", "-n9"] if "-h" not in words else words)
     assert parsed.values == values
@@ -97,7 +97,7 @@ def test_verbosity_counts() -> None:
         (["--e"], GETOPT_STATUS, "option '--e' is ambiguous; possibilities: --error --export"),
         (["--task"], GETOPT_STATUS, "option '--task' is ambiguous; possibilities: --task-epilog --task-prolog"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_option_is_refused_as_srun_does(words: list[str], status: int, reason: str) -> None:
     with pytest.raises(BadOption) as caught:
         Parser().parse([*words])
@@ -107,15 +107,30 @@ def test_a_wrong_option_is_refused_as_srun_does(words: list[str], status: int, r
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("1", 60), ("90", 5400), ("0:05", 5), ("1:30", 90), ("1:00:00", 3600), ("0:0:7", 7), ("1-0", 86_400), ("1-2", 93_600),
-        ("1-2:3", 93_780), ("1-2:3:4", 93_784), ("0", 0), ("infinite", 0), ("UNLIMITED", 0), ("-1", 0), ("0:00", 0),
+        ("1", 60),
+        ("90", 5400),
+        ("0:05", 5),
+        ("1:30", 90),
+        ("1:00:00", 3600),
+        ("0:0:7", 7),
+        ("1-0", 86_400),
+        ("1-2", 93_600),
+        ("1-2:3", 93_780),
+        ("1-2:3:4", 93_784),
+        ("0", 0),
+        ("infinite", 0),
+        ("UNLIMITED", 0),
+        ("-1", 0),
+        ("0:00", 0),
     ],
-)  # fmt: skip
+)
 def test_time_limits_in_every_notation(text: str, expected: int) -> None:
     assert seconds(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", ":", "1:", ":1", "1-", "-", "1-2-3", "1:2:3:4", "1-1:2:3:4", "1.5", "1 ", "x", "1h", "--1", "٣"])
+@pytest.mark.parametrize(
+    "text", ["", ":", "1:", ":1", "1-", "-", "1-2-3", "1:2:3:4", "1-1:2:3:4", "1.5", "1 ", "x", "1h", "--1", "٣"]
+)
 def test_what_is_no_time_limit_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="Invalid time specification"):
         seconds(text)

@@ -35,7 +35,7 @@ TABLE = mapping(text(3), most=2)
         (text(3), "abcd", "longer than 3 characters"),
         (text(3), "a\0", "holds a NUL byte"),
         (text(3), "\ud800", "holds a character that is no byte and no Unicode"),
-        (text(3), "\udc7f", "holds a character that is no byte and no Unicode"),
+        (text(3), "a\udbff", "holds a character that is no byte and no Unicode"),
         (text(3), 1, "not a string"),
         (text(3), ["a"], "not a string"),
         (WORDS, [], ""),

@@ -71,7 +71,9 @@ def test_a_script_gives_its_status_and_output(tmp_path: Path, text: str, status:
     assert len(found[1]) < 2 << 20
 
 
-@pytest.mark.parametrize("text", ["sleep 60", "while :; do echo chatter; done", "sleep 60 & wait", "trap '' TERM; sleep 60"])
+@pytest.mark.parametrize(
+    "text", ["sleep 60", "while :; do echo chatter; done", "sleep 60 & wait", "trap '' TERM; sleep 60"]
+)
 def test_a_script_ends_when_its_time_is_over_whatever_it_does(tmp_path: Path, text: str) -> None:
     started = time.monotonic()
     status, _ = scripts.run(script(tmp_path, text), PATH, timeout=0.3)
