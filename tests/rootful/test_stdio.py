@@ -305,7 +305,9 @@ def test_a_client_with_closed_streams_runs_its_step(shared_node: Node, place: Pa
             "-c",
             script,
             "sh",
-            *shared_node.command("run", "sh", "-c", f"readlink /proc/$$/fd/{closed[0]} > {place}/it; exit 3"),
+            *shared_node.command(
+                "run", "sh", "-c", f"it=$(readlink /proc/$$/fd/{closed[0]}); echo $it > {place}/it; exit 3"
+            ),
         ],
         env=shared_node.environment(),
         check=False,
