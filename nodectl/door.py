@@ -7,6 +7,7 @@ fork is still to come.
 
 import _signal
 import os
+import time
 
 from nodectl.plugin_api import PluginError
 from nodectl.recorder import now
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 FAILED = -1
 _AGAIN = 1.0  # seconds until a hook that swallowed its time-out is interrupted once more
+_INTERRUPTS = 3
+_UNTIL_GONE = (0.0, 0.001, 0.01, 0.1, 0.0)
+LEFT_THREAD = "left a thread running; nothing can be forked safely after it"
 
 
 class Overrun(BaseException):
@@ -31,12 +35,17 @@ class Overrun(BaseException):
 
 
 class _Clock:
-    """Interrupts what runs under it with Overrun when `seconds` are over, and again every second after. 0: never."""
+    """Interrupts what runs under it with Overrun when `seconds` are over, and again every second after. 0: never.
 
-    __slots__ = ("_seconds",)
+    `ends`: what swallows that too is ended with its process; the board tells where.
+    """
 
-    def __init__(self, seconds: float) -> None:
+    __slots__ = ("_ends", "_late", "_seconds")
+
+    def __init__(self, seconds: float, *, ends: bool) -> None:
         self._seconds = seconds
+        self._ends = ends
+        self._late = 0
 
     def __enter__(self) -> None:
         if self._seconds:
@@ -48,18 +57,22 @@ class _Clock:
             _signal.setitimer(_signal.ITIMER_REAL, 0)
 
     def _overrun(self, *_: object) -> None:
+        self._late += 1
+        if self._ends and self._late > _INTERRUPTS:
+            os._exit(1)
         raise Overrun(f"took longer than {self._seconds:g} s")
 
 
 class Outcome:
     """What came of a call: rc 0 is success; `why` is one line that says what went wrong, "" after success."""
 
-    __slots__ = ("errno", "rc", "why")
+    __slots__ = ("errno", "fatal", "rc", "why")
 
-    def __init__(self, rc: int, why: str = "", errno: int = 0) -> None:
+    def __init__(self, rc: int, why: str = "", errno: int = 0, *, fatal: bool = False) -> None:
         self.rc = rc
         self.why = why
         self.errno = errno
+        self.fatal = fatal  # an optional plugin's failure counts too: the process is not what it was
 
     def __bool__(self) -> bool:
         """True for success."""
@@ -98,8 +111,8 @@ class Door:
             outcome = self._guarded(function, arguments)
         except Overrun as overrun:
             outcome = Outcome(FAILED, str(overrun))
-        if self._single and outcome and os.stat("/proc/self/task").st_nlink > 3:  # 2 + one thread
-            outcome = Outcome(FAILED, "left a thread running; nothing can be forked safely after it")
+        if self.left_thread():
+            outcome = Outcome(FAILED, LEFT_THREAD, fatal=True)
         self._recorder.write(hook, started, plugin=plugin, task=task, rc=outcome.rc, note=outcome.why)
         if outcome.why:
             outcome.why = f"plugin {plugin}: {hook.call}: {outcome.why}"
@@ -114,18 +127,34 @@ class Door:
 
     def within_time(self, function: "Callable[[], _T]") -> "_T":
         """Runs `function` under the clock that hooks run under. Raises Overrun, and what `function` raises."""
-        with _Clock(self._timeout):
-            return function()
+        pid = os.getpid()
+        try:
+            with _Clock(self._timeout, ends=self._board is not None):
+                return function()
+        finally:
+            if os.getpid() != pid:
+                os._exit(1)  # as in _guarded
+
+    def left_thread(self) -> bool:
+        """True when a plugin left a thread where a fork is to come. One that was joined may take a moment to go."""
+        if not self._single:
+            return False
+        for pause in _UNTIL_GONE:
+            if os.stat("/proc/self/task").st_nlink == 3:  # 2 + one thread
+                return False
+            time.sleep(pause)
+        self._single = False  # told once: the plugins that are called after this one have no part in it
+        return True
 
     def _guarded(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> Outcome:
         pid = os.getpid()
         try:
-            with _Clock(self._timeout):
+            with _Clock(self._timeout, ends=self._board is not None):
                 value = function(*arguments)
         except Overrun:
             raise
         except PluginError as error:
-            return Outcome(FAILED, str(error), error.code)
+            return Outcome(FAILED, _words(error), error.code)
         except BaseException as error:  # the door: nothing a plugin throws passes
             if os.getpid() != pid:
                 os._exit(1)  # a child the plugin forked ran out of its hook: it must not live on as a second stepd
@@ -139,9 +168,17 @@ class Door:
         return Outcome(int(value), "" if value == 0 else f"returned {int(value)}")
 
 
+def _words(error: BaseException) -> str:
+    """The exception's text as one line; a plugin's own class may fail to give one."""
+    try:
+        return " ".join(str(error).split())[:300]
+    except Exception:  # the door, once more
+        return ""
+
+
 def _describe(error: BaseException) -> str:
     """ "ValueError: no such thing (at line 12)": the innermost line of the plugin's own file, where there is one."""
-    text = " ".join(str(error).split())[:300]
+    text = _words(error)
     line = 0
     trail = error.__traceback__
     while trail is not None:

@@ -7,7 +7,7 @@ noted in the trace and for who asked with
 """
 
 from nodectl import messages
-from nodectl.door import Outcome, Overrun
+from nodectl.door import LEFT_THREAD, Outcome, Overrun
 from nodectl.hooks import ROWS, Hook, functions
 from nodectl.plugin import PluginRefused, compile_plugin, load
 from nodectl.spank import SpankOption
@@ -62,7 +62,7 @@ class Stack:
             if outcome:
                 continue
             outcome.why = f"{entry.origin}: {'required' if entry.required else 'optional'} plugin {outcome.why}"
-            if entry.required:
+            if entry.required or outcome.fatal:
                 return outcome
             messages.verbose(f"{outcome.why}; skipped")
         return OK
@@ -82,6 +82,8 @@ class Stack:
             outcome = self._door.silent(started, ())
             if not outcome:
                 return Outcome(outcome.rc, f"{plugin.path}: init(): {outcome.why}")
+        if self._door.left_thread():
+            return Outcome(-1, f"{plugin.path}: {LEFT_THREAD}", fatal=True)
         self.plugins.append(StackedPlugin(entry, plugin, place))
         return OK
 
@@ -110,7 +112,7 @@ class Stack:
             outcome = self._enter(stacked, row, function, (self.handle, len(argv), argv), task)
             if outcome:
                 continue
-            if stacked.entry.required:
+            if stacked.entry.required or outcome.fatal:
                 return outcome
             messages.verbose(f"optional {outcome.why}")
         return OK

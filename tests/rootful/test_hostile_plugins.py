@@ -1,0 +1,202 @@
+"""Plugins that do what no plugin should: a step fails with one clear line or is unharmed, and the node lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rootful.node import NOBODY
+from rootful.stage import Stage, ended, finished, staged
+
+IN_STEPD = [
+    "proctrack.proctrack_p_create",
+    "first.slurm_spank_init",
+    "task.task_p_pre_setuid",
+    "first.slurm_spank_user_init",
+    "first.slurm_spank_task_post_fork",
+]
+IN_TASK = [
+    "task.task_p_pre_launch_priv",
+    "first.slurm_spank_task_init_privileged",
+    "task.task_p_pre_launch",
+    "first.slurm_spank_task_init",
+]
+NAMES = {"first": "first", "task": "task/puppet", "proctrack": "proctrack/puppet"}
+HANG = "time.sleep(60)"
+SWALLOW = """
+while True:
+    try:
+        time.sleep(60)
+    except BaseException:
+        pass
+"""
+THREAD = "import threading; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
+JOINED = "import threading; t = threading.Thread(target=int); t.start(); t.join()"
+FORK = "os.fork()"
+LINGERING = "if os.fork() == 0: time.sleep(1000)"
+CLOSE = "os.closerange(0, 1000)"
+KILL_GROUP = "os.killpg(0, signal.SIGKILL)"
+UNPRINTABLE = """
+class Rude(Exception):
+    def __str__(self): raise ValueError
+raise Rude
+"""
+
+
+@pytest.fixture(scope="module")
+def module_stage() -> Iterator[Stage]:
+    with staged(spank_hook_timeout=1) as started:
+        yield started
+
+
+@pytest.fixture
+def stage(module_stage: Stage) -> Iterator[Stage]:
+    module_stage.reset()
+    assert module_stage.node.daemon is not None
+    pid = module_stage.node.daemon.pid
+    yield module_stage
+    module_stage.reset()
+    module_stage.node.assert_clean()
+    assert module_stage.node.daemon.poll() is None
+    assert module_stage.node.daemon.pid == pid
+    done = module_stage.node.run("echo", "alive", user=NOBODY)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "alive\n", "")
+
+
+def fails(stage: Stage, order: str, *words: str, status: int = 1, ran: str = "", state: str = "FAILED") -> None:
+    """A step of one task: its exit status, its state, and one line beside the task's end that says plugin and hook."""
+    client = stage.node.popen("-n1", "echo", "ran", user=NOBODY)
+    code, out, err = finished(client)
+    assert (code, out) == (status, ran), err
+    (line,) = [line for line in err.splitlines() if ": task 0: " not in line or "step " in line]
+    plugin, call = order.split(".")
+    record = ended(stage, stage.last_job())
+    assert (record["state"], record["exit_status"]) == (state, status)
+    for word in (call, NAMES[plugin], *words):
+        assert word in line
+        assert word in str(record["reason"])
+    assert "Traceback" not in err
+
+
+def unharmed(stage: Stage) -> None:
+    done = stage.node.run("-n2", "-l", "sh", "-c", "pwd; umask", user=NOBODY)
+    assert (done.returncode, done.stderr) == (0, "")
+    where = str(stage.node.scratch)
+    assert sorted(done.stdout.splitlines()) == [f"0: {where}", "0: 0022", f"1: {where}", "1: 0022"]
+
+
+@pytest.mark.parametrize("order", IN_STEPD + IN_TASK)
+def test_hook_that_hangs_is_interrupted(stage: Stage, order: str) -> None:
+    stage.order(order, HANG)
+    fails(stage, order, "took longer than 1 s")
+
+
+@pytest.mark.parametrize("order", ["task.task_p_slurmd_launch_request"])
+def test_hook_that_hangs_in_the_daemon_is_interrupted(stage: Stage, order: str) -> None:
+    stage.order(order, HANG)
+    done = stage.node.run("true", user=NOBODY)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "plugin task/puppet: task_p_slurmd_launch_request: took longer than 1 s" in line
+
+
+@pytest.mark.parametrize("order", ["first.slurm_spank_task_exit", "first.slurm_spank_exit", "task.task_p_post_step"])
+def test_hook_that_hangs_after_the_tasks_costs_its_time_only(stage: Stage, order: str) -> None:
+    stage.order(order, HANG)
+    done = stage.node.run("echo", "ran", user=NOBODY)
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    (line,) = done.stderr.splitlines()
+    assert order.partition(".")[2] in line
+    assert "took longer than 1 s" in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["first.slurm_spank_init", "first.slurm_spank_task_init"])
+def test_hook_that_swallows_its_interruption_is_ended_with_its_process(stage: Stage, order: str) -> None:
+    stage.order(order, SWALLOW)
+    fails(stage, order, state="NODE_FAIL" if order in IN_STEPD else "FAILED")
+
+
+@pytest.mark.parametrize("order", IN_STEPD)
+def test_exit_of_the_step_runner_in_a_hook_is_no_success(stage: Stage, order: str) -> None:
+    stage.order(order, "os._exit(0)")
+    fails(stage, order, "the step runner died in", state="NODE_FAIL")
+
+
+@pytest.mark.parametrize("order", IN_TASK)
+def test_exit_of_a_task_in_a_hook_is_no_success(stage: Stage, order: str) -> None:
+    stage.order(order, "os._exit(0)")
+    fails(stage, order, "it ended inside")
+
+
+@pytest.mark.parametrize("required", ["required", "optional"])
+@pytest.mark.parametrize("order", IN_STEPD)
+def test_thread_left_in_the_step_runner_fails_the_step(stage: Stage, order: str, required: str) -> None:
+    stage.stack(required, required)
+    stage.order(order, THREAD)
+    fails(stage, order, "left a thread running")
+
+
+@pytest.mark.parametrize("order", IN_TASK)
+def test_thread_left_in_a_task_ends_with_the_exec(stage: Stage, order: str) -> None:
+    stage.order(order, THREAD)
+    unharmed(stage)
+
+
+@pytest.mark.parametrize("code", [JOINED, "for _ in range(30):\n    " + JOINED.replace("; ", "\n    ")])
+@pytest.mark.parametrize("order", IN_STEPD)
+def test_thread_that_was_joined_is_nobodys_business(stage: Stage, order: str, code: str) -> None:
+    stage.order(order, code)
+    unharmed(stage)
+
+
+@pytest.mark.parametrize("order", IN_STEPD + IN_TASK)
+def test_child_that_returns_from_a_hook_does_not_go_on_as_a_second_launch(stage: Stage, order: str) -> None:
+    stage.order(order, FORK)
+    unharmed(stage)
+
+
+@pytest.mark.parametrize("order", IN_STEPD + IN_TASK)
+def test_child_that_stays_is_ended_with_the_step(stage: Stage, order: str) -> None:
+    stage.order(order, LINGERING)
+    done = stage.node.popen("-n1", "-o", "none", "-e", "none", "true", user=NOBODY)
+    assert finished(done) == (0, "", "")
+    assert ended(stage, stage.last_job())["state"] == "COMPLETED"
+
+
+@pytest.mark.parametrize("order", IN_STEPD)
+def test_step_runner_without_descriptors_is_a_dead_one(stage: Stage, order: str) -> None:
+    stage.order(order, CLOSE)
+    fails(stage, order, "the step runner died in", state="NODE_FAIL")
+
+
+@pytest.mark.parametrize("order", IN_TASK)
+def test_task_without_descriptors_ends(stage: Stage, order: str) -> None:
+    stage.order(order, CLOSE)
+    fails(stage, order, "it ended inside")
+
+
+@pytest.mark.parametrize("order", [*IN_STEPD, *IN_TASK[:2]])
+def test_directory_and_umask_of_a_hook_are_not_the_programs(stage: Stage, order: str) -> None:
+    stage.order(order, "os.chdir('/proc'); os.umask(0o777)")
+    unharmed(stage)
+
+
+@pytest.mark.parametrize("order", IN_STEPD + IN_TASK)
+@pytest.mark.parametrize(("code", "word"), [("raise KeyboardInterrupt", "KeyboardInterrupt"), (UNPRINTABLE, "Rude")])
+def test_whatever_a_hook_raises_is_told_in_one_line(stage: Stage, order: str, code: str, word: str) -> None:
+    stage.order(order, code)
+    fails(stage, order, word)
+
+
+@pytest.mark.parametrize("order", IN_TASK)
+def test_task_that_kills_its_group_takes_tasks_with_it_and_not_the_step_runner(stage: Stage, order: str) -> None:
+    stage.order(order, KILL_GROUP)
+    fails(stage, order, "it ended inside", status=128 + 9)
+    stage.order(order, f"if rank == 1: {KILL_GROUP}")
+    done = stage.node.run("-n4", "sleep", "0.3", user=NOBODY)
+    assert done.returncode == 128 + 9
+    record = ended(stage, stage.last_job())
+    assert (record["state"], record["exit_status"]) == ("FAILED", 128 + 9)
+    assert "task 1: it ended inside" in done.stderr
