@@ -28,6 +28,7 @@ from nodectl.stepd.node_plugins import load_node_plugins
 _FIRST_PASSED_FD = 3  # sd_listen_fds(3)
 _LOCK_SECONDS = 15
 _BACKLOG = 512
+_ACCEPT_PAUSE = 0.2  # seconds
 
 
 class CannotStart(Exception):
@@ -161,12 +162,20 @@ class Listener:
                 return
             except OSError as error:
                 print(f"nodectl daemon: accept: {error.strerror}", file=sys.stderr)
+                # No descriptors left, most likely; the socket stays readable, and asking at once would be a busy loop.
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(self._sock.fileno())
+                loop.call_later(_ACCEPT_PAUSE, self._resume)
                 return
             connection = Connection(sock, self._service, self._config.max_message_bytes, self._closed)
             uid = connection.peer.uid
             self._open[uid] = self._open.get(uid, 0) + 1
             if uid != 0 and self._open[uid] > self._config.max_connections_per_user:
                 connection.close()
+
+    def _resume(self) -> None:
+        if self._sock.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self._sock.fileno(), self._accept)
 
     def _closed(self, connection: Connection) -> None:
         uid = connection.peer.uid

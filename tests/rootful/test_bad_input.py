@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import time
@@ -461,6 +462,23 @@ def test_thousands_of_half_open_connections_keep_nobody_out(served: Node) -> Non
         assert time.monotonic() - started < 20
     finally:
         os.waitpid(pid, 0)
+
+
+def test_a_daemon_without_descriptors_left_waits_for_some(node: Node) -> None:
+    assert node.daemon is not None
+    resource.prlimit(node.daemon.pid, resource.RLIMIT_NOFILE, (40, 40))
+    held = [connect(node) for _ in range(60)]
+    before = cpu_ticks(node.daemon.pid)
+    time.sleep(1)
+    assert cpu_ticks(node.daemon.pid) - before < 30
+    assert 0 < node.logged().count("accept: Too many open files") < 20
+    for sock in held:
+        sock.close()
+    assert node.run("echo", "served").stdout == "served\n"
+
+
+def cpu_ticks(pid: int) -> int:
+    return sum(map(int, Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:13]))
 
 
 def test_replies_that_nobody_reads_end_the_connection_not_the_daemon(served: Node) -> None:
