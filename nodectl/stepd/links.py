@@ -53,7 +53,7 @@ class Links:
         self._service = Service(__version__, methods)  # type: ignore[arg-type]  # the table says what it holds
         self.on_gone: Callable[[], None] = lambda: None
         self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
-        self._listener.listen(_BACKLOG)  # again: who connects is told whose socket it is, SO_PEERCRED, and that is ours now
+        self._listener.listen(_BACKLOG)  # again: SO_PEERCRED names who listened last, and that is us now
         self._listener.setblocking(False)
         poll.register(self._listener.fileno(), select.POLLIN)
 

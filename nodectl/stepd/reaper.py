@@ -290,7 +290,7 @@ class Reaper:
         return {}
 
     def launcher_gone(self) -> None:
-        """The client that launched the step is no more: nobody waits for it. One whose tasks have ended ends as it would."""
+        """The client that launched the step is no more: nobody waits for it. What has ended already ended well."""
         if any(task.status is None for task in self._run.tasks):
             self.end("CANCELLED", "the client that ran it went away")
 

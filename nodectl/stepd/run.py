@@ -74,7 +74,7 @@ class Run:
             raise self.failed(outcome.why)
 
     def failed(self, why: str) -> StepFailed:
-        """The step cannot go on. Told at once: the ends of tasks that wait at the gate follow from it, not it from them."""
+        """The step cannot go on. Told at once: the ends of tasks that wait at the gate follow from it."""
         self.say(why)
         self.end_as("FAILED", why)
         return StepFailed(why)

@@ -114,7 +114,7 @@ def move(child: Child) -> None:
 
 
 def awake(child: Child) -> None:
-    """From here on the step's record says whose process this is, and signals to its group no longer reach the stepd."""
+    """From here on the step says whose process this is, and signals to its group do not reach the stepd."""
     child.task.pid = os.getpid()
     leader = child.run.tasks[0].pid
     try:

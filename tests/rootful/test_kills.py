@@ -192,6 +192,29 @@ def test_step_runner_dies_after_the_daemon_was_replaced(stage: Stage) -> None:
     nothing_left(stage)
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_death_of_the_step_runner_is_noticed_though_a_child_of_a_plugin_holds_its_sockets(
+    stage: Stage, replaced: bool
+) -> None:
+    stage.order("first.slurm_spank_init", "if os.fork() == 0: time.sleep(1000)")
+    client = launch(stage, "exec")
+    job, stepd = stage.last_job(), stage.stepd()
+    if replaced:
+        stage.node.restart(signal.SIGKILL)
+    os.kill(stepd, signal.SIGKILL)
+    assert ended(stage, job)["state"] == "NODE_FAIL"
+    assert finished(client)[0] == 1
+    nothing_left(stage)
+
+
+def test_step_whose_runner_is_busy_in_a_hook_can_be_shown(stage: Stage) -> None:
+    client = launch(stage, "slurm_spank_init")
+    assert stage.last()["state"] == "RUNNING"
+    stage.release()
+    assert finished(client) == (0, "ran\nran\n", "")
+    nothing_left(stage)
+
+
 def forkserver(stage: Stage) -> int:
     assert stage.node.daemon is not None
     children = Path(f"/proc/{stage.node.daemon.pid}/task/{stage.node.daemon.pid}/children").read_text(encoding="ascii")
