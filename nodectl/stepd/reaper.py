@@ -99,13 +99,15 @@ class Reaper:
 
     def wait_for_pump(self, pid: int, *, awaited: bool) -> None:
         """Until an output pump has written what there was; an input pump is ended. As long as the client is there, and
-        not longer: it may be a pager."""
+        not longer: it may be a pager. A step that was ended early does not wait for a reader beyond kill_wait.
+        """
         if not awaited:
             self._kill_quietly(pid)
-        deadline = time.monotonic() + _PUMP_LIMIT
+        ended_early = self._run.state != "RUNNING"
+        deadline = time.monotonic() + (self._run.step.kill_wait if ended_early else _PUMP_LIMIT)
         while pid not in self._gone:
             self.turn(1.0)
-            if not self._run.links.has_launcher() and time.monotonic() > deadline:
+            if time.monotonic() > deadline and (ended_early or not self._run.links.has_launcher()):
                 self._kill_quietly(pid)
 
     @staticmethod

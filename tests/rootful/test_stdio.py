@@ -115,6 +115,23 @@ def test_a_reader_that_has_seen_enough_ends_the_writer(shared_node: Node, words:
     shared_node.assert_clean()
 
 
+@pytest.mark.parametrize("words", [(), ("-l",), ("-u",)])
+def test_a_reader_that_does_not_read_cannot_keep_a_step_beyond_its_time(
+    shared_node: Node, words: tuple[str, ...]
+) -> None:
+    client = shared_node.popen(*words, "-t", "0:01", "yes", user=NOBODY)
+    assert client.wait(20) == 143  # nobody has read a byte
+    client.communicate()
+
+
+def test_a_pipe_that_nobody_opens_cannot_keep_a_step_beyond_its_time(shared_node: Node, place: Path) -> None:
+    os.mkfifo(place / "fifo")
+    (place / "fifo").chmod(0o666)
+    for words in ((), ("-l",)):
+        done = shared_node.run(*words, "-t", "0:01", "-o", "fifo", "true", user=NOBODY, cwd=str(place))
+        assert done.returncode == 143
+
+
 def test_unbuffered_gives_a_terminal_that_changes_no_byte(shared_node: Node) -> None:
     data = bytes(range(256)) * 4
     (shared_node.scratch / "bytes").write_bytes(data)
