@@ -77,8 +77,7 @@ async def who_runs(users: Users, request: Mapping[str, object], caller: int) -> 
         raise Refused("InvalidRequest", str(error), parameter="uid") from None
     if caller != 0 and gid not in user.gids:
         raise Refused("NotPermitted", f"--gid={request['gid']}: {user.name} is not in this group")
-    gids = (gid,) if caller == 0 and gid not in user.gids else user.gids
-    return User(user.uid, user.name, gid, tuple({gid, *gids}))
+    return User(user.uid, user.name, gid, tuple({gid, *user.gids}))
 
 
 def make_step(  # everything a step is made from

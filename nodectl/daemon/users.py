@@ -38,14 +38,19 @@ class Users:
 
     async def get(self, who: int | str) -> User:
         """The account of a uid or name. Raises UnknownUser."""
-        known = self._known.get(who)
-        if known is not None and known[0] > time.monotonic():
-            return known[1]
+        known = self.known(who)
+        if known is not None:
+            return known
         user = await asyncio.to_thread(_look_up, who)
         if len(self._known) > 4096:  # no user list is that long; a scan of uids is
             self._known.clear()
         self._known[who] = (time.monotonic() + self._seconds, user)
         return user
+
+    def known(self, who: int | str) -> User | None:
+        """The account if it was looked up lately, without waiting for anything."""
+        found = self._known.get(who)
+        return found[1] if found is not None and found[0] > time.monotonic() else None
 
     def forget(self) -> None:
         """Ask anew from now on."""

@@ -7,6 +7,7 @@ Options: --cpu-bind of `nodectl run`.
 """
 
 import errno
+import functools
 import os
 
 from nodectl import cpu_bind, messages
@@ -23,26 +24,34 @@ plugin_name = "task affinity by sched_setaffinity"
 plugin_version = (22, 5, 8)
 
 
-class _Machine:
+@functools.cache
+def _machine() -> "Topology":
     """The hardware, read at the first launch: CPUs that come online later count from the daemon's next start."""
+    # Only the daemon computes: the forkserver, which loads this file too, is spared what these import.
+    from nodectl import topology
 
-    known: "Topology | None" = None
+    return topology.read(allowed=os.sched_getaffinity(0))
+
+
+@functools.lru_cache(maxsize=256)
+def _place(text: str, allocation: int, ntasks: int, cpus_per_task: int) -> tuple[tuple[int, ...], dict[str, str]]:
+    """Masks and variables of a request; the same question is asked a thousand times where steps are short."""
+    from nodectl import placement
+
+    try:
+        bind = cpu_bind.parse(text) if text else cpu_bind.CpuBind()
+        placed = placement.bind(_machine(), allocation, placement.Request(ntasks, cpus_per_task, bind))
+    except (cpu_bind.BadCpuBind, placement.NoFit) as error:
+        raise PluginError(errno.EINVAL, str(error)) from error
+    return placed.masks, cpu_bind.environment(bind, placed.masks, width=_machine().width)
 
 
 def task_p_slurmd_launch_request(req: Step, node_id: int) -> int:
     """Daemon, root: fills in `req.cpu_masks` and SLURM_CPU_BIND*; refuses what the machine cannot give."""
     del node_id
-    # Only the daemon computes: the forkserver, which loads this file too, is spared what these import.
-    from nodectl import placement, topology
-
-    machine = _Machine.known = _Machine.known or topology.read(allowed=os.sched_getaffinity(0))
-    try:
-        bind = cpu_bind.parse(req.cpu_bind) if req.cpu_bind else cpu_bind.CpuBind()
-        placed = placement.bind(machine, req.allocation, placement.Request(req.ntasks, req.cpus_per_task, bind))
-    except (cpu_bind.BadCpuBind, placement.NoFit) as error:
-        raise PluginError(errno.EINVAL, str(error)) from error
-    req.cpu_masks = list(placed.masks)
-    req.environment.update(cpu_bind.environment(bind, placed.masks, width=machine.width))
+    masks, variables = _place(req.cpu_bind, req.allocation, req.ntasks, req.cpus_per_task)
+    req.cpu_masks = list(masks)
+    req.environment.update(variables)
     return 0
 
 
