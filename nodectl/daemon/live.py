@@ -51,7 +51,7 @@ class Files:
         return fd
 
     def listen(self) -> int:
-        """The step's socket, listening from now on, so that whoever looks for the step finds it; the stepd will answer."""
+        """The step's socket, listening from now on: whoever looks for the step finds it, and the stepd will answer."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.bind(f"{self.stem}.sock")
         os.chmod(f"{self.stem}.sock", 0o666)  # who may do what is decided per call, by SO_PEERCRED

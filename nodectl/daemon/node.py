@@ -120,7 +120,7 @@ class Node:
         return {"job": job, "step": 0}
 
     def _launch(self, call: Call) -> Mapping[str, object] | Awaitable[Mapping[str, object]]:
-        """At once for who runs steps as themselves and is known, so that thousands of short steps do not wait in line."""
+        """At once for a known user's own step, so that thousands of short steps do not wait in line."""
         try:
             request = check(call.parameters["request"], launch.REQUEST)
         except BadShape as error:

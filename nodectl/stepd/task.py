@@ -151,8 +151,10 @@ def become(child: Child) -> None:
 
 
 def die_with_stepd(child: Child) -> None:
-    """Where no cgroup tells whose the step's processes are, a task must not outlive its stepd: PR_SET_PDEATHSIG, which a
-    change of user id clears, so only now."""
+    """Where no cgroup tells whose the step's processes are, a task must not outlive its stepd.
+
+    PR_SET_PDEATHSIG is cleared by a change of user id, so only now.
+    """
     if child.run.group is None:
         prctl.set_pdeathsig(_signal.SIGKILL)
         if os.getppid() != child.stepd:

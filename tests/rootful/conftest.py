@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rootful.node import Node, running
+from rootful.node import NOBODY, Node, running
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,3 +31,13 @@ def shared_node() -> Iterator[Node]:
     """One node for the tests of a module that change neither its configuration nor its plugins."""
     with running() as started:
         yield started
+
+
+@pytest.fixture
+def served(shared_node: Node) -> Iterator[Node]:
+    """The module's node, which must still serve when the test is over, and be clean."""
+    yield shared_node
+    done = shared_node.run("echo", "served", user=NOBODY)
+    assert (done.returncode, done.stdout) == (0, "served\n"), done.stderr
+    shared_node.assert_clean()
+    assert "Traceback" not in shared_node.logged()

@@ -14,10 +14,10 @@ SCRIPT = Path(__file__).resolve().parents[2] / "nodectl/bin/nodectl"
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 MAIN = """
 import sys
-def main():
+def command():
     heavy = [name for name in ("re", "site", "sysconfig") if name in sys.modules]
     print(__file__, sys.flags.isolated, sys.flags.no_site, heavy, sys.argv[1:])
-    return 7
+    sys.exit(7)
 """
 
 

@@ -1,0 +1,110 @@
+"""Clients that vanish, stop, come by the thousand or never read hinder nobody."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import time
+from pathlib import Path
+
+from rootful.node import NOBODY, Node, wait_until
+from rootful.raw import call, connect, launch
+
+
+def test_a_client_that_vanishes_at_any_moment_leaves_nothing(served: Node) -> None:
+    for data in (
+        b"",
+        b'{"met',
+        call("org.nodectl.Hello"),
+        call("org.nodectl.Hello")[:-1],
+        launch(argv=["sleep", "0.2"]),
+    ):
+        for linger in (False, True):
+            with connect(served) as sock:
+                if linger:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                sock.sendall(data)
+
+
+def test_a_client_killed_during_the_step_takes_the_step_along(served: Node) -> None:
+    client = served.popen("sleep", "300", user=NOBODY)
+    wait_until(lambda: any("sleep" in name for _, name in served.processes()), "the task runs")
+    client.kill()
+    client.communicate()
+    served.assert_clean()
+    steps = served.call("List", ended=1)["steps"]
+    assert steps[0]["state"] == "CANCELLED"  # type: ignore[index]
+    assert "the client that ran it went away" in steps[0]["reason"]  # type: ignore[index]
+
+
+def test_a_stopped_client_hinders_nobody(served: Node) -> None:
+    client = served.popen("-n4", "-l", "sh", "-c", "seq 20000; exit 3", user=NOBODY)
+    client.send_signal(signal.SIGSTOP)
+    assert served.run("true", user=NOBODY).returncode == 0
+    client.send_signal(signal.SIGCONT)
+    output, _ = client.communicate(timeout=30)
+    assert client.returncode == 3
+    assert output.count("\n") == 80_000
+
+
+def test_thousands_of_half_open_connections_keep_nobody_out(served: Node) -> None:
+    pid = os.fork()
+    if pid == 0:  # as an ordinary user
+        try:
+            os.setgid(NOBODY.pw_gid)
+            os.setuid(NOBODY.pw_uid)
+            held = []
+            for _ in range(3000):
+                sock = socket.socket(socket.AF_UNIX)
+                try:
+                    sock.connect(str(served.socket))
+                    sock.send(b'{"half')
+                except OSError:
+                    sock.close()
+                    continue
+                held.append(sock)
+                if len(held) > 500:
+                    held.pop(0).close()
+            time.sleep(1)
+        finally:
+            os._exit(0)
+    try:
+        assert served.run("true").returncode == 0
+    finally:
+        os.waitpid(pid, 0)
+
+
+def test_a_daemon_without_descriptors_left_waits_for_some(node: Node) -> None:
+    assert node.daemon is not None
+    resource.prlimit(node.daemon.pid, resource.RLIMIT_NOFILE, (40, 40))
+    held = [connect(node) for _ in range(60)]
+    before = cpu_ticks(node.daemon.pid)
+    time.sleep(1)
+    assert cpu_ticks(node.daemon.pid) - before < 30
+    assert 0 < node.logged().count("accept: Too many open files") < 20
+    for sock in held:
+        sock.close()
+    assert node.run("echo", "served").stdout == "served\n"
+
+
+def cpu_ticks(pid: int) -> int:
+    return sum(map(int, Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:13]))
+
+
+def test_replies_that_nobody_reads_end_the_connection_not_the_daemon(served: Node) -> None:
+    with connect(served) as sock:
+        sock.setblocking(False)
+        data = call("org.varlink.service.GetInterfaceDescription", parameters={"interface": "org.nodectl"}) * 8
+        end = time.monotonic() + 5
+        sent = 0
+        while time.monotonic() < end and sent < 64 << 20:
+            try:
+                sent += sock.send(data)
+            except BlockingIOError:
+                time.sleep(0.01)
+                if sent > 1 << 20:
+                    break
+            except (BrokenPipeError, ConnectionResetError):
+                break

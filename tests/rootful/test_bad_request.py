@@ -1,0 +1,113 @@
+"""What is wrong is refused in one clear line with the right exit status, and the next request is served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rootful.node import NOBODY, Node
+
+
+@pytest.fixture
+def programs(shared_node: Node) -> Path:
+    directory = shared_node.scratch / "programs"
+    if not directory.exists():
+        directory.mkdir()
+        for name, text, mode in (
+            ("notexec", "#!/bin/sh\n", 0o644),
+            ("noshebang", "echo hello\n", 0o755),
+            ("badinterp", "#!/no/such/interpreter\n", 0o755),
+            ("binary", "\x7fELF rubbish", 0o755),
+        ):
+            (directory / name).write_text(text, encoding="utf-8")
+            (directory / name).chmod(mode)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "words"),
+    [
+        ("/no/such/program", 2, "execute '/no/such/program': No such file or directory (as nobody)"),
+        ("nosuchprogram", 2, "execute 'nosuchprogram': No such file or directory (as nobody)"),
+        ("{}/notexec", 13, "Permission denied (as nobody)"),
+        ("{}/noshebang", 8, "Exec format error (as nobody)"),
+        ("{}/binary", 8, "Exec format error (as nobody)"),
+        ("{}/badinterp", 2, "its interpreter is missing (as nobody)"),
+        ("{}", 13, "it is a directory (as nobody)"),
+        ("/etc/passwd/x", 20, "Not a directory (as nobody)"),
+        ("\n\x1b[31m", 2, "execute '\\n\\x1b[31m': No such file or directory (as nobody)"),
+        ("\udcff", 2, "No such file or directory (as nobody)"),
+    ],
+)
+def test_a_program_that_cannot_run(served: Node, programs: Path, program: str, status: int, words: str) -> None:
+    done = served.run("-n2", "--", program.format(programs), "argument", user=NOBODY)
+    assert done.returncode == status, done.stderr
+    lines = done.stderr.splitlines()
+    assert len([line for line in lines if words in line]) == 2, done.stderr
+    # One line for both tasks, or two where they did not end together.
+    assert len([line for line in lines if f"Exited with exit code {status}" in line]) == len(lines) - 2 in (1, 2)
+
+
+def test_a_missing_directory_is_a_line_and_tmp(served: Node) -> None:
+    done = served.run("-D", "/no/such/dir", "pwd", user=NOBODY)
+    assert (done.returncode, done.stdout) == (0, "/tmp\n")
+    assert (
+        "enter working directory '/no/such/dir': No such file or directory (as nobody): going to /tmp instead"
+        in done.stderr
+    )
+
+
+def test_a_forbidden_directory_is_a_line_and_tmp(served: Node) -> None:
+    closed = served.scratch / "closed"
+    closed.mkdir(mode=0o700, exist_ok=True)
+    done = served.run("-D", str(closed), "pwd", user=NOBODY)
+    assert (done.returncode, done.stdout) == (0, "/tmp\n")
+    assert "Permission denied (as nobody)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "user", "status", "reason"),
+    [
+        (("-n0", "true"), NOBODY, 1, 'Invalid numeric value "0" for --ntasks.'),
+        (("-n100000", "true"), NOBODY, 1, "ntasks: 100000 is more than max_tasks_per_node = 512"),
+        (("-n9999999999", "true"), NOBODY, 1, "ntasks: 9999999999 is not from 1 to"),
+        (("-c9999", "true"), NOBODY, 1, "cpus_per_task: 9999 is more than the"),
+        ((), NOBODY, 1, "No command given to execute."),
+        (("",), NOBODY, 1, "argv: no program given"),
+        (("--bad", "true"), NOBODY, 255, "unrecognized option '--bad'"),
+        (("--uid=0", "true"), NOBODY, 1, "only root may run steps as another user"),
+        (("--uid=daemon", "true"), NOBODY, 1, "only root may run steps as another user"),
+        (("--gid=root", "true"), NOBODY, 1, "nobody is not in this group"),
+        (("--uid=nosuchuser", "true"), NOBODY, 1, "no user 'nosuchuser'"),
+        (("--uid=nosuchuser", "true"), None, 1, "no user 'nosuchuser'"),
+        (("--uid=4294967295", "true"), None, 1, "no user '4294967295'"),
+        (("--uid=99999999999999999999", "true"), None, 1, "no user '99999999999999999999'"),
+        (("--uid=", "true"), None, 1, "no user ''"),
+        (("--gid=nosuchgroup", "true"), None, 1, "no group 'nosuchgroup'"),
+        (("--gid=4294967295", "true"), None, 1, "no group '4294967295'"),
+        (("--gid=99999999999", "true"), None, 1, "no group '99999999999'"),
+        (("--cpu-bind=map_cpu:x", "true"), NOBODY, 1, "map_cpu"),
+        (("--cpu-bind=map_cpu:", "true"), NOBODY, 1, "map_cpu"),
+        (("--cpu-bind=mask_cpu:zz", "true"), NOBODY, 1, "mask_cpu"),
+        (("--cpu-bind=map_cpu:4000", "true"), NOBODY, 1, "4000"),
+        (("--cpu-bind=mask_cpu:0x" + "f" * 400, "true"), NOBODY, 1, "mask_cpu"),
+        (("--cpu-bind=sideways", "true"), NOBODY, 1, "sideways"),
+        (("-t", "500-0", "true"), NOBODY, 1, "time_limit"),
+        (("-D", "/" + "d" * 5000, "true"), NOBODY, 1, "cwd: longer than 4096 characters"),
+    ],
+)
+def test_a_request_that_makes_no_sense(
+    served: Node, words: tuple[str, ...], user: object, status: int, reason: str
+) -> None:
+    done = served.run(*words, user=user)
+    assert done.returncode == status, done.stderr
+    lines = done.stderr.splitlines()
+    assert reason in lines[0]
+    assert lines[0].startswith("nodectl: ")
+    assert len(lines) == 1 or lines[1].startswith("Try 'nodectl run --help'")
+
+
+def test_names_with_odd_bytes_arrive_unchanged(served: Node) -> None:
+    done = served.run("-J", "n\udcffm", "printf", "%s", "a\udcff\n\ud7ff", user=NOBODY, env={"ODD": "\udcfe"})
+    assert (done.returncode, done.stdout) == (0, "a\udcff\n\ud7ff"), done.stderr
