@@ -13,8 +13,8 @@ TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# sun_path of unix(7) has 108 bytes with the NUL that ends it.
-_MAX_SOCKET_PATH = 107
+# sun_path of unix(7) has 108 bytes with the NUL that ends it; ".new" is its name until it listens.
+_MAX_SOCKET_PATH = 103
 
 
 class Parser:

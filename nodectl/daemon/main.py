@@ -133,11 +133,13 @@ def _listen(config: Config) -> tuple[socket.socket, bool]:
         return socket.socket(fileno=_FIRST_PASSED_FD), True
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        if os.path.exists(config.socket):
-            os.unlink(config.socket)  # ours: we hold the lock
-        listener.bind(config.socket)
-        os.chmod(config.socket, 0o666)  # who may do what is decided per call, by SO_PEERCRED
+        new = f"{config.socket}.new"
+        if os.path.exists(new):
+            os.unlink(new)  # ours: we hold the lock
+        listener.bind(new)
+        os.chmod(new, 0o666)  # who may do what is decided per call, by SO_PEERCRED
         listener.listen(_BACKLOG)
+        os.rename(new, config.socket)  # whoever finds a socket after a crash finds the old one or one that listens
     except OSError as error:
         raise CannotStart(f"listen on {config.socket}: {error.strerror}") from error
     return listener, False

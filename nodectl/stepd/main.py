@@ -124,8 +124,11 @@ def run_step(run: Run, reaper: Reaper, source_of: "Callable[[str], Source]") -> 
 
 def fork_tasks(run: Run, reaper: Reaper) -> int:
     """Forks every task into its cgroup, up to the gate. Returns the gate's reading end, which the caller closes."""
-    run.streams = Streams(run.step, run.fds)
-    gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
+    try:
+        gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
+        run.streams = Streams(run.step, run.fds)
+    except OSError as error:
+        raise run.failed(f"open the streams of {run.step.ntasks} tasks: {error.strerror}") from error
     try:
         for task in run.tasks:
             task.environment = environment.for_task(run.step, task)
@@ -195,6 +198,7 @@ def finish(run: Run, reaper: Reaper) -> None:
     if step.container_id:
         run.log(run.node.call_proctrack(run.door, "proctrack_p_signal", (step.container_id, 9)))
         run.log(run.node.call_proctrack(run.door, "proctrack_p_wait", (step.container_id,)))
+    reaper.collect()  # the orphans among what was killed are ours
     for pid, awaited in run.pumps:
         reaper.wait_for_pump(pid, awaited=awaited)
     run.log(run.node.call_tasks(run.door, "task_p_post_step", (step,)))

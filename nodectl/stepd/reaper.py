@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from nodectl.stepd.run import Run
 
 TERM, KILL, CONT = 15, 9, 18
-_NOT_LET_IN = (
-    1 << 8
-)  # the wait status of a task that read the end of the gate: why there is no launch is told elsewhere
+# The wait status of a task that read the end of the gate: why there is no launch is told elsewhere.
+_NOT_LET_IN = 1 << 8
 _UID = integer(0, 2**32 - 1)
 _REPORT_LIMIT = 1 << 20
 _LOOK_AGAIN = 0.005
@@ -94,7 +93,7 @@ class Reaper:
             self._stop = False
             self.end("CANCELLED", "the step runner was told to stop")
         self._act_on_time()
-        self._reap()
+        self.collect()
         self._deliver_held()
 
     def wait_for_pump(self, pid: int, *, awaited: bool) -> None:
@@ -124,7 +123,7 @@ class Reaper:
             return None
         return max(0.0, min(self._deadlines.values()) - time.monotonic())
 
-    def _reap(self) -> None:
+    def collect(self) -> None:
         """Collects every child that has ended: tasks, pumps, and orphans that fell to us as subreaper."""
         ended: list[Task] = []
         while True:
