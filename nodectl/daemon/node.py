@@ -156,6 +156,7 @@ class Node:
     def _take_job(self, request: Mapping[str, object], uid: int) -> int:
         wanted = request.get("job")
         if wanted is None:
+            asyncio.get_running_loop().call_soon(self._store.look_ahead)
             return self._store.next_job()
         if self._reserved.get(int(str(wanted))) != uid:
             raise launch.invalid("job", f"{wanted} was not reserved by you")

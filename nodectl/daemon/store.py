@@ -42,6 +42,7 @@ class Store:
     def __init__(self, path: str, limit: int) -> None:
         self._limit = limit
         self._added = 0
+        self._ahead = 0  # a job id drawn and not given out yet
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
@@ -58,6 +59,14 @@ class Store:
 
     def next_job(self) -> int:
         """A job id that no other job of this history has or will have."""
+        job, self._ahead = self._ahead or self._draw(), 0
+        return job
+
+    def look_ahead(self) -> None:
+        """Draws the next job id when there is time, so that a launch need not wait for a transaction."""
+        self._ahead = self._ahead or self._draw()
+
+    def _draw(self) -> int:
         row = self._db.execute(
             "INSERT INTO counter VALUES ('job', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value"
         ).fetchone()
@@ -102,5 +111,7 @@ class Store:
         return [json.loads(row[0]) for row in rows]
 
     def close(self) -> None:
-        """Checkpoints and closes."""
+        """Gives back the id that nobody got, unless another node has drawn since; checkpoints and closes."""
+        if self._ahead:
+            self._db.execute("UPDATE counter SET value = value - 1 WHERE name = 'job' AND value = ?", (self._ahead,))
         self._db.close()

@@ -4,14 +4,13 @@ One process per step, forked by the forkserver, root, one thread, its own sessio
 is the launch from top to bottom; the rows are those of `nodectl.hooks.HOOKS`.
 """
 
-import _signal
 import os
 import select
 import sys
 
 import prctl
 
-from nodectl import _kernel, cgroup, kernel_file, lean_json, messages
+from nodectl import _kernel, cgroup, kernel_file, messages
 from nodectl.identity import effective_user
 from nodectl.step import Step, Task
 from nodectl.stepd import environment, pump, record
@@ -19,7 +18,7 @@ from nodectl.stepd.links import Links
 from nodectl.stepd.reaper import Reaper
 from nodectl.stepd.run import STEPD_SLOT, Descriptors, Run, StepFailed
 from nodectl.stepd.stdio import Streams
-from nodectl.stepd.task import CAP_SYS_RESOURCE, IGNORED, Child, be_task
+from nodectl.stepd.task import CAP_SYS_RESOURCE, Child, be_task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,15 +34,18 @@ NO_BIRTH = (1, 7, 22, 38, 95)  # EPERM, E2BIG, EINVAL, ENOSYS, EOPNOTSUPP
 
 
 def main(
-    spec: str, fds: Descriptors, node: "NodePlugins", cgroup_mount: str, source_of: "Callable[[str], Source]"
+    step: Step,
+    stem: str,
+    fds: Descriptors,
+    node: "NodePlugins",
+    cgroup_mount: str,
+    source_of: "Callable[[str], Source]",
 ) -> "NoReturn":
-    """The whole life of a stepd. `spec` is the path of the step's file in the steps directory; never returns."""
+    """The whole life of a stepd. `stem` is the path of the step's files without their suffixes; never returns."""
     status = 1
     try:
         _settle()
-        step = Step.from_json(lean_json.load_object(kernel_file.read(spec)))
         prctl.set_name(f"stepd {step}")
-        stem = spec.removesuffix(".json")
         _serve(Run(step, fds, node, cgroup_mount), stem, source_of)
         status = 0
     except BaseException:  # the top of a process; the daemon records its death
@@ -53,13 +55,12 @@ def main(
 
 
 def _settle() -> None:
-    """A process of its own: session, signals, orphans, and hard to kill when memory runs out."""
+    """A process of its own: session, orphans, and hard to kill when memory runs out.
+
+    Directory, umask and ignored signals are the forkserver's.
+    """
     os.setsid()
-    os.chdir("/")
-    os.umask(0o022)
     prctl.set_child_subreaper(1)
-    for number in IGNORED:
-        _signal.signal(number, _signal.SIG_IGN)
     if _kernel.capabilities()[0] & CAP_SYS_RESOURCE:  # which a container's root may lack
         kernel_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)
 

@@ -15,6 +15,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -137,6 +138,14 @@ class Client:
             raise RuntimeError(event["record"]["reason"])
 
 
+def in_memory() -> str:
+    """Where a service's files of running steps lie: /run, which every systemd machine has in memory; some containers
+    do not.
+    """
+    tmpfs = {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if line.split()[2] == "tmpfs"}
+    return "/run" if "/run" in tmpfs or "/dev/shm" not in tmpfs else "/dev/shm"
+
+
 def throughput(socket_path: str, seconds: float) -> float:
     """Steps a second from several clients, each in a process of its own."""
     end = time.monotonic() + seconds
@@ -213,6 +222,10 @@ def measure(rounds: int, seconds: float) -> list[Row]:
     """The whole table."""
     rows: list[Row] = []
     traced, plain = Node(), Node(trace=False)
+    memory_dir = Path(tempfile.mkdtemp(prefix="nodectl-bench-", dir=in_memory()))
+    memory_dir.chmod(0o755)
+    traced.configure(runtime_dir=str(memory_dir / "traced"))
+    plain.configure(runtime_dir=str(memory_dir / "plain"))
     try:
         traced.start()
         plain.start()
@@ -252,6 +265,7 @@ def measure(rounds: int, seconds: float) -> list[Row]:
     finally:
         traced.close()
         plain.close()
+        shutil.rmtree(memory_dir)
     return rows
 
 
