@@ -65,6 +65,17 @@ def launch(stage: Stage, call: str, ntasks: int = 2) -> subprocess.Popen[str]:
     return client
 
 
+def wait_for_the_runner_to_wait(stage: Stage) -> None:
+    """A task is stopped; the stepd, which runs beside it, goes on until it has nothing to do but wait for its tasks."""
+
+    def opened() -> bool:
+        trace = stage.node.call("Trace", job=stage.last_job(), step=0)["trace"]
+        return any(row["call"] == "open_gate" for row in trace)  # type: ignore[attr-defined]
+
+    wait_until(opened, "the gate is open")
+    stage.node.call("Show", job=stage.last_job(), step=0)  # it answers only while it waits
+
+
 def zombies(stage: Stage) -> list[str]:
     """Processes that have ended and that nobody has collected: the daemon's children and the step's."""
     found = []
@@ -129,11 +140,13 @@ def test_request_dies_with_its_daemon(stage: Stage, call: str) -> None:
 @pytest.mark.parametrize("call", OF_A_STEP)
 def test_death_of_the_step_runner_is_recorded_with_its_place(stage: Stage, call: str) -> None:
     client = launch(stage, call)
+    place = stopped_at(call).partition(".")[2] if call not in SCRIPTS else call
+    if ROWS[place].process == "task":
+        wait_for_the_runner_to_wait(stage)
     os.kill(stage.stepd(), signal.SIGKILL)
     status, _, err = finished(client)
     record = ended(stage, stage.last_job())
     assert (status, record["state"], record["exit_status"]) == (1, "NODE_FAIL", 1)
-    place = stopped_at(call).partition(".")[2] if call not in SCRIPTS else call
     if ROWS[place].process == "stepd":
         assert f"in {place}" in str(record["reason"])
     else:
