@@ -20,6 +20,7 @@ import prctl
 
 from nodectl import _kernel, cgroup, kernel_file, lean_json
 from nodectl.plugin import PluginRefused, compile_plugin
+from nodectl.spank.stack import witness_if_tried
 from nodectl.step import Step
 from nodectl.stepd import main as stepd
 from nodectl.stepd.node_plugins import load_node_plugins
@@ -89,6 +90,7 @@ def main(arguments: "Mapping[str, object]") -> None:
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, CHANNEL)
     os.set_inheritable(CHANNEL, False)
     os.set_inheritable(LOCK, False)
+    witness_if_tried()
     try:
         node = load_node_plugins(
             arguments["task_plugin"],  # type: ignore[arg-type]  # our own daemon's words

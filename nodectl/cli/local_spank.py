@@ -14,7 +14,7 @@ from nodectl.door import Door, Outcome
 from nodectl.recorder import Recorder
 from nodectl.spank import S_CTX_LOCAL
 from nodectl.spank.handle import Spank
-from nodectl.spank.stack import Stack, StackedPlugin, local_row
+from nodectl.spank.stack import TRIAL, Stack, StackedPlugin, local_row, witness_if_tried
 from nodectl.step import Step, entry_from_list
 
 TYPE_CHECKING = False
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 class LocalStack:
     """The stack that `hello` describes, loaded and initialised. Raises Failed when a required plugin refuses."""
 
-    def __init__(self, hello: "Mapping[str, object]", *, verbose: int) -> None:
+    def __init__(self, hello: "Mapping[str, object]", *, verbose: int, context: int = S_CTX_LOCAL) -> None:
+        witness_if_tried()
+        os.environ.pop(TRIAL, None)  # no business of the tasks'
         messages.listen(lambda line: print(line, file=sys.stderr), level=messages.INFO + min(verbose, 4))
         door = Door(Recorder(-1, "command"), None, 0, float(str(hello["hook_timeout"])), single_threaded=False)
-        self._stack = Stack(door, Spank(S_CTX_LOCAL))
+        self._stack = Stack(door, Spank(context))
         entries = [
             entry_from_list([row[name] for name in ("path", "argv", "required", "origin", "missing")])
             for row in hello["stack"]  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ import select
 import sys
 
 from nodectl.config import Config
+from nodectl.spank.stack import tried
 
 _START = (
     "import sys; sys.path[:0] = {path!r}; from nodectl.cli import daemon; "
@@ -31,7 +32,7 @@ def start(config_path: str | None, config: Config, seconds: float) -> tuple[tupl
     pid = os.posix_spawn(
         sys.executable,
         [sys.executable, "-I", "-S", "-c", code],
-        {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "NODECTL_READY_FD": "3"},
+        {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "NODECTL_READY_FD": "3", **tried()},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, reader, 0),
             (os.POSIX_SPAWN_DUP2, told, 3),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nodectl import lean_json
 from nodectl.config import Config
+from nodectl.spank.stack import tried
 
 _READY_SECONDS = 20
 _CHANNEL, _LOCK = 3, 4
@@ -54,7 +55,7 @@ class ForkChannel:
         self.pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-S", "-c", code],
-            {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **tried()},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, channel, _CHANNEL),

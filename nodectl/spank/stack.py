@@ -6,6 +6,8 @@ noted in the trace and for who asked with
 -v, and costs nothing.
 """
 
+import os
+
 from nodectl import messages
 from nodectl.door import LEFT_THREAD, Outcome, Overrun
 from nodectl.hooks import ROWS, Hook, functions
@@ -20,9 +22,11 @@ if TYPE_CHECKING:
     from nodectl.door import Door
     from nodectl.plugin import Plugin, Source
     from nodectl.spank.plugstack import Entry
+    from nodectl.spank.witness import Witness
     from nodectl.step import Task
 
 OK = Outcome(0)
+TRIAL = "_NODECTL_TRIAL"  # in the environment of the processes of a trial: the path of its description
 
 
 class StackedPlugin:
@@ -48,6 +52,8 @@ class Stack:
 
     __slots__ = ("_door", "handle", "plugins")
 
+    witness: "Witness | None" = None  # of every stack of a process that is part of a trial
+
     def __init__(self, door: "Door", handle: Spank) -> None:
         self._door = door
         self.handle = handle
@@ -58,7 +64,11 @@ class Stack:
         skipped.
         """
         for place, entry in enumerate(entries):
+            if self.witness is not None:
+                self.witness.enter("load", entry.path, self.handle, None)
             outcome = self._load(entry, place, source_of)
+            if self.witness is not None:
+                self.witness.leave(outcome)
             if outcome:
                 continue
             outcome.why = f"{entry.origin}: {'required' if entry.required else 'optional'} plugin {outcome.why}"
@@ -123,8 +133,9 @@ class Stack:
     ) -> Outcome:  # fmt: skip
         handle = self.handle
         handle.hook, handle.plugin, handle.task = row.call, stacked, task
+        door = self._door if self.witness is None else self.witness.beside(self._door, handle)
         try:
-            return self._door.call(
+            return door.call(
                 row,
                 stacked.plugin.name,
                 function,
@@ -164,3 +175,16 @@ class Stack:
 def local_row(call: str) -> Hook:
     """A row for a hook in the command's own process, as the user who runs it."""
     return Hook(call, "spank", "command", "user", "step", 3, "the command fails, exit status 1")
+
+
+def witness_if_tried() -> None:
+    """In a process of `nodectl spank try`, before any plugin is loaded: what plugins do is written down from now on."""
+    if path := os.environ.get(TRIAL):
+        from nodectl.spank import witness  # only for trials
+
+        witness.start(path)
+
+
+def tried() -> dict[str, str]:
+    """What a process of a trial puts into the environment of the next one."""
+    return {TRIAL: os.environ[TRIAL]} if TRIAL in os.environ else {}
