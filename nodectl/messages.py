@@ -53,3 +53,13 @@ def verbose(text: str) -> None:
 def debug(text: str) -> None:
     """For who looks for a fault, with -vv."""
     say(DEBUG, text)
+
+
+def debug2(text: str) -> None:
+    """More of it, with -vvv."""
+    say(DEBUG2, text)
+
+
+def debug3(text: str) -> None:
+    """All of it, with -vvvv."""
+    say(DEBUG3, text)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import NoReturn
 
+    from nodectl.spank import SpankOption
+
 BUILTIN_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plugins")
 """The plugins that come with nodectl."""
 
@@ -85,10 +87,12 @@ class Source:
 class Plugin:
     """A loaded plugin that passed every check; its `init` has not been called.
 
-    `hooks` holds the functions that are there, by name, `init` and `fini` among them.
+    `hooks` holds the functions that are there, by name, `init` and `fini` among them. `options` is a SPANK plugin's
+    table `spank_options`; `init_failure_mode` what its slurm_spank_init is said to have returned when it failed, 0
+    for what it did return.
     """
 
-    __slots__ = ("hooks", "module", "name", "path", "type", "version")
+    __slots__ = ("hooks", "init_failure_mode", "module", "name", "options", "path", "type", "version")
 
     def __init__(
         self,
@@ -103,6 +107,8 @@ class Plugin:
         self.name: str = module.plugin_name
         self.version = version
         self.hooks = hooks
+        self.init_failure_mode: int = getattr(module, "slurm_spank_init_failure_mode", 0)
+        self.options: list[SpankOption] = list(getattr(module, "spank_options", ()))
 
     def __repr__(self) -> str:
         return f"Plugin({self.type!r}, {self.path!r})"
@@ -282,6 +288,11 @@ def _check_complete(source: Source, module: types.ModuleType, kind: str, found: 
         if type(mode) is not int:
             attribute = "slurm_spank_init_failure_mode"
             _refuse(source, attribute, f"{attribute} is {mode!r}; a number is needed")
+        from nodectl.spank import SpankOption  # the daemon's own plugins need none of it
+
+        table = getattr(module, "spank_options", ())
+        if not isinstance(table, list | tuple) or not all(isinstance(option, SpankOption) for option in table):
+            _refuse(source, "spank_options", "spank_options is no list of SpankOption")
         if not any(name not in _LIFE for name in found):
             raise PluginRefused(source.path, None, "spank plugin without any slurm_spank function")
 

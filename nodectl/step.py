@@ -21,10 +21,10 @@ class Step:
     """
 
     FIELDS = (
-        "allocation", "argv", "cgroup", "cpu_bind", "cpu_masks", "cpus_per_task", "cwd", "environment", "gid", "gids",
-        "hook_timeout", "job_id", "kill_on_bad_exit", "kill_wait", "label", "name", "node_name", "ntasks", "options",
-        "rlimits", "stack", "stderr", "stdin", "stdout", "step_id", "submitted", "task_epilogs", "task_prologs",
-        "time_limit", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
+        "allocation", "argv", "cgroup", "cores", "cpu_bind", "cpu_masks", "cpus_per_task", "cwd", "environment", "gid",
+        "gids", "hook_timeout", "job_id", "kill_on_bad_exit", "kill_wait", "label", "name", "node_name", "ntasks",
+        "options", "rlimits", "stack", "stderr", "stdin", "stdout", "step_id", "submitted", "task_epilogs",
+        "task_prologs", "time_limit", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
     )  # fmt: skip
     __slots__ = (*FIELDS, "born_in_place", "container_id", "helpers", "task")
 
@@ -44,6 +44,7 @@ class Step:
     ntasks: int
     cpus_per_task: int
     allocation: int  # CPU mask of the job on this machine
+    cores: str  # of the job, numbered as placement.py does, socket by socket: "0-3,8"
     cpu_bind: str  # as the user gave it, "" for nothing
     cpu_masks: list[int]  # per task, filled in by task_p_slurmd_launch_request
     stdin: str

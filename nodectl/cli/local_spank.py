@@ -1,19 +1,20 @@
 """SPANK's local context: the plugins in the process of the command, as the user who runs it.
 
 Hooks: init, the callbacks of the options the user gave, init_post_opt, local_user_init (the job exists, nothing is
-launched), exit. A required plugin that fails here refuses the command.
+launched), exit. A required plugin that fails here refuses the command; as with srun, exit is not called then unless
+all options had been read.
 """
 
 import os
 import sys
 
 from nodectl import messages
-from nodectl.cli.options import ARGUMENT, BadOption, Option
+from nodectl.cli.options import OPTIONS, USAGE, BadOption, PluginOption
 from nodectl.cli.session import Failed
 from nodectl.door import Door, Outcome
 from nodectl.recorder import Recorder
 from nodectl.spank import S_CTX_LOCAL
-from nodectl.spank.handle import Spank
+from nodectl.spank.handle import Spank, forwarding_name
 from nodectl.spank.stack import TRIAL, Stack, StackedPlugin, local_row, witness_if_tried
 from nodectl.step import Step, entry_from_list
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nodectl.spank import SpankOption
+
+_PRESET = "SLURM_SPANK_"
 
 
 class LocalStack:
@@ -33,12 +36,14 @@ class LocalStack:
         messages.listen(lambda line: print(line, file=sys.stderr), level=messages.INFO + min(verbose, 4))
         door = Door(Recorder(-1, "command"), None, 0, float(str(hello["hook_timeout"])), single_threaded=False)
         self._stack = Stack(door, Spank(context))
+        self._ready = False
         entries = [
             entry_from_list([row[name] for name in ("path", "argv", "required", "origin", "missing")])
             for row in hello["stack"]  # type: ignore[attr-defined]
         ]
         self._require(self._stack.load(entries))
         self._call("slurm_spank_init")
+        self._offers = self._merged()
 
     def _require(self, outcome: Outcome) -> None:
         if not outcome:
@@ -47,35 +52,48 @@ class LocalStack:
     def _call(self, hook: str) -> None:
         self._require(self._stack.call(hook, row=local_row(hook)))
 
-    def options(self) -> list[Option]:
-        """What the plugins offer, for the parser and the help. A name that two plugins offer is the first one's."""
-        found: dict[str, Option] = {}
-        for stacked in self._stack.plugins:
-            for option in stacked.options.values():
-                found.setdefault(
-                    option.name,
-                    Option(
-                        option.name,
-                        "",
-                        option.arginfo or "",
-                        option.usage,
-                        self._taker(stacked, option),
-                        has_arg=option.has_arg if 0 <= option.has_arg <= 2 else ARGUMENT,
-                    ),
-                )
-        return list(found.values())
+    def options(self) -> list[PluginOption]:
+        """What the plugins offer, for the parser and the help."""
+        return self._offers
 
-    def _taker(self, stacked: StackedPlugin, option: "SpankOption") -> "Callable[[str], object]":
-        def take(value: str) -> None:
-            outcome = self._stack.process_option(stacked, option, value, remote=False)
+    def _merged(self) -> list[PluginOption]:
+        """The options of all plugins. A name that two plugins offer is the first one's, and
+        nodectl's own names are nodectl's.
+        """
+        own = {option.long for option in OPTIONS}
+        found: dict[str, tuple[str, PluginOption]] = {}
+        for stacked, option in self._stack.offered():
+            plugin = stacked.plugin.name
+            if option.name in own:
+                messages.error(f'option "{option.name}" of plugin {plugin} is disabled: nodectl run has one of its own')
+            elif option.name in found:
+                messages.info(f'option "{option.name}" provided by both {found[option.name][0]} and {plugin}')
+            else:
+                preset = _PRESET + forwarding_name(plugin, option.name)
+                found[option.name] = plugin, PluginOption(option, self._taker(stacked, option), preset)
+        return [offer for _, offer in found.values()]
+
+    def _taker(self, stacked: StackedPlugin, option: "SpankOption") -> "Callable[[str | None], object]":
+        def take(argument: str | None) -> None:
+            outcome = self._stack.process_option(stacked, option, argument, remote=False)
             if not outcome:
-                raise BadOption(f"Invalid --{option.name} argument: {value}")
+                shown = "" if argument is None else f" argument: {argument}"
+                raise BadOption(f"Invalid --{option.name}{shown} ({outcome.why})", USAGE)
 
         return take
 
+    def presets(self) -> None:
+        """The options that the user has set in the environment, before those of the command line. Raises BadOption."""
+        for option in self._offers:
+            value = os.environ.get(option.preset)
+            if value is not None:
+                option.take_argument(value if option.has_arg else None)
+
     def after_options(self) -> None:
         """init_post_opt."""
+        self._stack.publish()
         self._call("slurm_spank_init_post_opt")
+        self._ready = True
 
     def before_launch(self, request: "Mapping[str, object]", reserved: "Mapping[str, object]") -> None:
         """local_user_init, with the job that is about to be launched."""
@@ -93,18 +111,23 @@ class LocalStack:
                 "cpu_masks": [],
             }
         )
-        self._call("slurm_spank_local_user_init")
+        try:
+            self._call("slurm_spank_local_user_init")
+        finally:
+            self._stack.handle.step = None
 
     def given(self) -> list[list[str]]:
-        """The options the user gave, for the step: plugin, option, value."""
-        return [
-            [stacked.plugin.name, name, value or ""]
-            for stacked in self._stack.plugins
-            for name, value in stacked.given.items()
-        ]
+        """The options the user gave, for the step."""
+        return self._stack.given()
+
+    def job_control(self) -> dict[str, str]:
+        """What the plugins set for prolog and epilog, under the names they gave it."""
+        return self._stack.handle.job_control
 
     def close(self) -> None:
         """exit: a failure is told, and costs nothing."""
+        if not self._ready:
+            return
         outcome = self._stack.call("slurm_spank_exit", row=local_row("slurm_spank_exit"))
         if not outcome:
             messages.error(outcome.why)

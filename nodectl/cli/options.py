@@ -9,6 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from nodectl.spank import SpankOption
+
 NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
 USAGE = 255  # srun's exit status where getopt_long(3) refuses a word
 _DIGITS = 18  # numbers of more digits are a mistake
@@ -20,6 +22,13 @@ class BadOption(Exception):
     def __init__(self, reason: str, status: int = 1) -> None:
         super().__init__(reason)
         self.status = status
+
+
+class BadUsage(BadOption):
+    """What getopt_long(3) would refuse: the help helps."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, USAGE)
 
 
 class Option:
@@ -45,6 +54,20 @@ class Option:
         self.take = take
         self.dest = dest or long.replace("-", "_")
         self.has_arg = has_arg
+
+
+class PluginOption(Option):
+    """A SPANK plugin's option. `take_argument(None)` when it is given without an argument; it raises BadOption.
+
+    `preset` is the variable by which a user gives it without the command line.
+    """
+
+    __slots__ = ("preset", "take_argument")
+
+    def __init__(self, option: "SpankOption", take: "Callable[[str | None], object]", preset: str) -> None:
+        super().__init__(option.name, "", option.arginfo or "", option.usage, take, has_arg=option.has_arg)
+        self.take_argument = take
+        self.preset = preset
 
 
 def positive(text: str) -> int:
@@ -111,13 +134,12 @@ OPTIONS = (
 
 
 class Parsed:
-    """What was given: `values` by dest, `extra` the plugins' options in order, `argv` the program."""
+    """What was given: `values` by dest, `argv` the program. Plugins have their options already."""
 
-    __slots__ = ("argv", "extra", "values", "verbose")
+    __slots__ = ("argv", "values", "verbose")
 
     def __init__(self) -> None:
         self.values: dict[str, object] = {}
-        self.extra: list[tuple[Option, str]] = []
         self.argv: list[str] = []
         self.verbose = 0
 
@@ -125,7 +147,7 @@ class Parsed:
 class Parser:
     """Reads words by the table and by the options that plugins added."""
 
-    def __init__(self, extra: "Iterable[Option]" = ()) -> None:
+    def __init__(self, extra: "Iterable[PluginOption]" = ()) -> None:
         self._extra = list(extra)
         self._long = {option.long: option for option in (*self._extra, *OPTIONS)}
         self._short = {option.short: option for option in OPTIONS if option.short}
@@ -149,12 +171,15 @@ class Parser:
         name, equals, value = text.partition("=")
         option = self._find(name)
         if equals and option.has_arg == NO_ARGUMENT:
-            raise BadOption(f"option '--{option.long}' doesn't allow an argument", USAGE)
+            raise BadUsage(f"option '--{option.long}' doesn't allow an argument")
         if not equals and option.has_arg == ARGUMENT:
             if not rest:
-                raise BadOption(f"option '--{option.long}' requires an argument", USAGE)
-            value = rest.pop(0)
-        self._store(parsed, option, value)
+                raise BadUsage(f"option '--{option.long}' requires an argument")
+            equals, value = "=", rest.pop(0)
+        if isinstance(option, PluginOption):
+            option.take_argument(value if equals else None)
+        else:
+            self._store(parsed, option, value)
 
     def _find(self, name: str) -> Option:
         if name in self._long:
@@ -163,32 +188,27 @@ class Parser:
         if len(found) == 1:
             return self._long[found[0]]
         if found:
-            raise BadOption(
-                f"option '--{name}' is ambiguous; possibilities: {' '.join('--' + long for long in found)}", USAGE
-            )
-        raise BadOption(f"unrecognized option '--{name}'", USAGE)
+            raise BadUsage(f"option '--{name}' is ambiguous; possibilities: {' '.join('--' + long for long in found)}")
+        raise BadUsage(f"unrecognized option '--{name}'")
 
     def _take_short(self, parsed: Parsed, text: str, rest: list[str]) -> None:
         while text:
             option = self._short.get(text[0])
             if option is None:
-                raise BadOption(f"invalid option -- '{text[0]}'", USAGE)
+                raise BadUsage(f"invalid option -- '{text[0]}'")
             text = text[1:]
             if option.has_arg == NO_ARGUMENT:
                 self._store(parsed, option, "")
                 continue
             if not text and option.has_arg == ARGUMENT:
                 if not rest:
-                    raise BadOption(f"option requires an argument -- '{option.short}'", USAGE)
+                    raise BadUsage(f"option requires an argument -- '{option.short}'")
                 text = rest.pop(0)
             self._store(parsed, option, text)
             return
 
     def _store(self, parsed: Parsed, option: Option, value: str) -> None:
-        if option in self._extra:
-            parsed.extra.append((option, value))
-            option.take(value)
-        elif option.long == "verbose":
+        if option.long == "verbose":
             parsed.verbose += 1
         else:
             try:

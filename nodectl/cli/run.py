@@ -13,7 +13,7 @@ import sys
 import time
 
 from nodectl import lean_json, wire
-from nodectl.cli.options import BadOption, Parsed, Parser
+from nodectl.cli.options import BadOption, BadUsage, Parsed, Parser
 from nodectl.cli.session import Failed, Session, complain
 from nodectl.interface_names import STEP
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 FORWARDED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2)
 _RLIMITS = ("CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS")
+_DIGITS = 6
 _QUICK = 1.0  # seconds between two SIGINTs that together mean: end it
 _UNRECORDED = "its step runner and the service have gone; what became of it will be recorded when the service starts"
 
@@ -42,7 +43,7 @@ def main(settings: "Globals", words: list[str]) -> int:
         status = error.status
     except BadOption as error:
         complain(str(error))
-        if error.status != 1:
+        if isinstance(error, BadUsage):
             print("Try 'nodectl run --help' for more information.", file=sys.stderr)
         status = error.status
     finally:
@@ -64,9 +65,12 @@ def _run(session: Session, words: list[str]) -> int:
     hello = session.call("Hello")
     local = _local_stack(hello, words)
     try:
-        parsed = Parser(local.options() if local else ()).parse(words)
+        if local:
+            local.presets()
+        parser = Parser(local.options() if local else ())
+        parsed = parser.parse(words)
         if parsed.values.pop("help", False):
-            print(Parser(local.options() if local else ()).help(int(os.environ.get("COLUMNS") or 80)))
+            print(parser.help(_columns()))
             return 0
         if not parsed.argv:
             raise BadOption("No command given to execute.")
@@ -77,6 +81,7 @@ def _run(session: Session, words: list[str]) -> int:
         trace = parsed.values.pop("trace", None)
         if local:
             _through_local_hooks(session, local, request)
+        request["environment"] = job_environment(parsed)
         job, step, events = _launch(session, request)
         watch = Watch(events, f"{job}.{step}", str(hello["node"]), verbose=parsed.verbose)
         record = watch.until_end() or _ask_for_end(session, job, step)
@@ -94,25 +99,32 @@ def _local_stack(hello: "Mapping[str, object]", words: list[str]) -> "LocalStack
         return None
     from nodectl.cli.local_spank import LocalStack
 
-    return LocalStack(hello, verbose=sum(word in ("-v", "--verbose") for word in words))
+    return LocalStack(hello, verbose=sum(_loudness(word) for word in words))
+
+
+def _loudness(word: str) -> int:
+    """How often a word says -v; the plugins are there before the options are read."""
+    return word.count("v") if word.strip("v") == "-" else int(word == "--verbose")
+
+
+def _columns() -> int:
+    """The width of help texts, as other commands take it."""
+    text = os.environ.get("COLUMNS", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS else 80
 
 
 def make_request(parsed: Parsed) -> dict[str, object]:
-    """What is sent to the service. Options, umask and limits; the environment by --export; the directory as the user
-    sees it.
+    """What is sent to the service, but for the environment: options, umask and limits; the directory as the user sees
+    it.
     """
     values = dict(parsed.values)
     values.pop("trace", None)
+    values.pop("export", None)
     mask = os.umask(0)
     os.umask(mask)
     here, wanted = _here(), str(values.pop("cwd", ""))
-    environment = exported(str(values.pop("export", "ALL")))
-    environment.update(SLURM_SUBMIT_DIR=here, SLURM_SUBMIT_HOST=os.uname().nodename)
-    if "cpus_per_task" in values:
-        environment["SLURM_CPUS_PER_TASK"] = str(values["cpus_per_task"])
     request: dict[str, object] = {
         "argv": parsed.argv,
-        "environment": environment,
         "cwd": os.path.join(here, wanted) if wanted else here,
         "ntasks": values.pop("ntasks", 1),
         "umask": mask,
@@ -128,6 +140,21 @@ def make_request(parsed: Parsed) -> dict[str, object]:
     return request
 
 
+def job_environment(parsed: Parsed) -> dict[str, str]:
+    """The tasks' environment by --export, after the plugins' local hooks have changed this process's own."""
+    environment = exported(str(parsed.values.get("export", "ALL")), _own_environment())
+    environment.update(SLURM_SUBMIT_DIR=_here(), SLURM_SUBMIT_HOST=os.uname().nodename)
+    if "cpus_per_task" in parsed.values:
+        environment["SLURM_CPUS_PER_TASK"] = str(parsed.values["cpus_per_task"])
+    return environment
+
+
+def _own_environment() -> dict[str, str]:
+    """This process's environment, as native plugins have it, where there are any: setenv(3) is not seen by Python."""
+    host = sys.modules.get("nodectl._spank_host")
+    return dict(os.environ) if host is None else host.environ()
+
+
 def _here() -> str:
     """The directory by the name the user knows it by, where PWD still names it."""
     try:
@@ -140,13 +167,12 @@ def _here() -> str:
     return actual
 
 
-def exported(choice: str) -> dict[str, str]:
-    """The tasks' environment by --export: ALL, NONE, or a list; SLURM_* and SPANK_* always go along."""
-    environment = dict(os.environ)
+def exported(choice: str, environment: "Mapping[str, str]") -> dict[str, str]:
+    """What of `environment` the tasks get by --export: ALL, NONE, or a list; SLURM_* and SPANK_* always go along."""
     words = _split(choice)
     always = {name: value for name, value in environment.items() if name.startswith(("SLURM_", "SPANK_"))}
     if any(word.upper() == "ALL" for word in words):
-        chosen = environment
+        chosen = dict(environment)
     else:
         named = [] if choice.upper() in ("NONE", "NIL") else words
         chosen = {word: environment[word] for word in named if word in environment} | always
@@ -196,6 +222,8 @@ def _through_local_hooks(session: Session, local: "LocalStack", request: dict[st
     request["job"] = reserved["job"]
     request["options"] = local.given()
     local.before_launch(request, reserved)
+    if local.job_control():
+        request["job_control"] = local.job_control()
 
 
 def _launch(session: Session, request: "Mapping[str, object]") -> tuple[int, int, "_socket.socket"]:

@@ -47,6 +47,7 @@ REQUEST: "Shape" = {
     "umask": Optional(integer(0, 0o777)),
     "rlimits": Optional(mapping(_LIMIT, most=16)),
     "options": Optional(array(array(text(65_536), most=3), most=256)),
+    "job_control": Optional(mapping(text(65_536), most=4096)),
     "task_prolog": Optional(_PATH),
     "task_epilog": Optional(_PATH),
     "uid": Optional(text(256)),
@@ -89,6 +90,7 @@ def make_step(  # everything a step is made from
     stack: Sequence[Entry],
     cgroup: str,
     allocation: int,
+    cores: str,
 ) -> Step:
     """The Step a request means. Raises Refused, naming the parameter."""
     argv: list[str] = request["argv"]  # type: ignore[assignment]  # REQUEST says so
@@ -110,6 +112,7 @@ def make_step(  # everything a step is made from
         ntasks=request["ntasks"],
         cpus_per_task=request.get("cpus_per_task", 1),
         allocation=allocation,
+        cores=cores,
         cpu_bind=request.get("cpu_bind", ""),
         cpu_masks=[0] * int(str(request["ntasks"])),
         stdin=request.get("stdin", ""),
@@ -150,8 +153,8 @@ def _check(request: Mapping[str, object], argv: list[str], config: Config, alloc
         if name not in RLIMITS:
             raise invalid("rlimits", f"no limit called {name}")
     for option in request.get("options", []):  # type: ignore[attr-defined]
-        if len(option) != 3:  # plugin, option, value
-            raise invalid("options", "an option is plugin, name and value")
+        if len(option) not in (2, 3):
+            raise invalid("options", "an option is plugin, name and, where it has one, its argument")
     for key in ("task_prolog", "task_epilog"):
         if not str(request.get(key, "/")).startswith("/"):
             raise invalid(key, f"{request[key]!r} is not absolute")

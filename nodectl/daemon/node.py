@@ -10,8 +10,9 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from nodectl import __version__, board, lean_json, wire
+from nodectl import __version__, board, lean_json, topology, wire
 from nodectl.config import Config
+from nodectl.cpu_list import format_cpulist
 from nodectl.daemon import launch
 from nodectl.daemon.forkchannel import ForkChannel, ForkserverDied
 from nodectl.daemon.live import Files, LiveStep, make_groups, remove_groups
@@ -60,6 +61,9 @@ class Node:
         self._cleaning: set[asyncio.Task[bool]] = set()
         self._admin_gid: int | None = None
         self._allocation = sum(1 << cpu for cpu in os.sched_getaffinity(0))
+        self._cores = format_cpulist(
+            core.number for core in topology.read(allowed=os.sched_getaffinity(0)).cores if core.mask & self._allocation
+        )
         self.forkserver = ForkChannel(config, lock, self._answered)
 
     def service(self) -> Service:
@@ -141,7 +145,14 @@ class Node:
         stack = self._stack().entries
         group = f"{self.base}/job_{job}/step_0" if self.base else ""
         step = launch.make_step(
-            request, user, self.config, job=job, stack=stack, cgroup=group, allocation=self._allocation
+            request,
+            user,
+            self.config,
+            job=job,
+            stack=stack,
+            cgroup=group,
+            allocation=self._allocation,
+            cores=self._cores,
         )
         self._start(step, call.fds)
         return {"job": step.job_id, "step": step.step_id}

@@ -2,35 +2,55 @@
 
 The command that a user runs has one stack (local context), each stepd has one (remote), shared by its tasks after the
 fork. Hooks run in file order. The first failure of a required plugin ends the walk; an optional plugin's failure is
-noted in the trace and for who asked with
--v, and costs nothing.
+noted in the trace and for who asked with -v, and costs nothing.
 """
 
 import os
 
-from nodectl import messages
+from nodectl import messages, spank
 from nodectl.door import LEFT_THREAD, Outcome, Overrun
 from nodectl.hooks import ROWS, Hook, functions
-from nodectl.plugin import PluginRefused, compile_plugin, load
-from nodectl.spank import SpankOption
-from nodectl.spank.handle import Spank
+from nodectl.plugin import PluginRefused, Source, compile_plugin, load
+from nodectl.spank import SpankError, SpankOption
+from nodectl.spank.handle import FORWARDED, Spank, forwarding_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from nodectl.door import Door
-    from nodectl.plugin import Plugin, Source
+    from nodectl.plugin import Plugin
+    from nodectl.spank.native import NativeSource
     from nodectl.spank.plugstack import Entry
     from nodectl.spank.witness import Witness
     from nodectl.step import Task
 
 OK = Outcome(0)
 TRIAL = "_NODECTL_TRIAL"  # in the environment of the processes of a trial: the path of its description
+_HAS_ARG = (0, 1, 2)
+
+
+def source_of(path: str) -> "Source | NativeSource":
+    """The plugin's file, compiled or opened: Python is what is called *.py. Raises PluginRefused."""
+    if path.endswith(".py"):
+        return compile_plugin(path)
+    from nodectl.spank.native import open_native  # only where a native plugin is stacked
+
+    return open_native(path)
+
+
+def load_spank(source: "Source | NativeSource") -> "Plugin":
+    """Executes a plugin's body, or reads a library's symbols, and checks what is found. Raises PluginRefused."""
+    if isinstance(source, Source):
+        return load(source, kind="spank", hooks=functions("spank"))
+    from nodectl.spank.native import load_native  # whoever opened it has imported it
+
+    plugin: Plugin = load_native(source)
+    return plugin
 
 
 class StackedPlugin:
-    """A loaded plugin in its place: the plugstack line, the options it offers, the ones the user gave."""
+    """A loaded plugin in its place: the plugstack line, the options it offers in their order, the arguments given."""
 
     __slots__ = ("entry", "given", "options", "place", "plugin")
 
@@ -40,11 +60,24 @@ class StackedPlugin:
         self.place = place
         self.options: dict[str, SpankOption] = {}
         self.given: dict[str, str | None] = {}
-        table = getattr(plugin.module, "spank_options", ())
-        if isinstance(table, list | tuple):
-            for option in table:
-                if isinstance(option, SpankOption) and option.name:
-                    self.options[option.name] = option
+
+    def offer(self, option: SpankOption) -> None:
+        """Takes an option up. Raises SpankError for one that cannot be offered."""
+        if not option.name or not option.usage or option.has_arg not in _HAS_ARG:
+            raise SpankError(spank.ESPANK_BAD_ARG, f"option {option.name!r}")
+        if len(option.name) > spank.SPANK_OPTION_MAXLEN:
+            raise SpankError(spank.ESPANK_NOSPACE, option.name)
+        if option.name in self.options:
+            messages.info(f'option "{option.name}" provided twice by plugin {self.plugin.name}')
+        self.options.setdefault(option.name, option)
+
+    def offer_table(self) -> None:
+        """Takes up the options of the plugin's table; one that cannot be offered is told and left out."""
+        for option in self.plugin.options:
+            try:
+                self.offer(option)
+            except SpankError as error:
+                messages.error(f"plugin {self.plugin.name}: spank_options: {error}")
 
 
 class Stack:
@@ -59,7 +92,9 @@ class Stack:
         self.handle = handle
         self.plugins: list[StackedPlugin] = []
 
-    def load(self, entries: "Iterable[Entry]", source_of: "Callable[[str], Source]" = compile_plugin) -> Outcome:
+    def load(
+        self, entries: "Iterable[Entry]", source_of: "Callable[[str], Source | NativeSource]" = source_of
+    ) -> Outcome:
         """Loads every entry. A required plugin that cannot be used is the failure returned; an optional one is
         skipped.
         """
@@ -77,12 +112,12 @@ class Stack:
             messages.verbose(f"{outcome.why}; skipped")
         return OK
 
-    def _load(self, entry: "Entry", place: int, source_of: "Callable[[str], Source]") -> Outcome:
+    def _load(self, entry: "Entry", place: int, source_of: "Callable[[str], Source | NativeSource]") -> Outcome:
         if entry.missing:
             return Outcome(-1, f"{entry.path}: no such file in plugin_dir")
         try:
             source = source_of(entry.path)
-            plugin = self._door.within_time(lambda: load(source, kind="spank", hooks=functions("spank")))
+            plugin = self._door.within_time(lambda: load_spank(source))
         except PluginRefused as refused:
             return Outcome(-1, str(refused))
         except Overrun as overrun:
@@ -94,7 +129,11 @@ class Stack:
                 return Outcome(outcome.rc, f"{plugin.path}: init(): {outcome.why}")
         if self._door.left_thread():
             return Outcome(-1, f"{plugin.path}: {LEFT_THREAD}", fatal=True)
-        self.plugins.append(StackedPlugin(entry, plugin, place))
+        stacked = StackedPlugin(entry, plugin, place)
+        # The manual: a table is not supported in the allocator's commands.
+        if self.handle.context != spank.S_CTX_ALLOCATOR:
+            stacked.offer_table()
+        self.plugins.append(stacked)
         return OK
 
     def through(self, door: "Door") -> None:
@@ -122,6 +161,9 @@ class Stack:
             outcome = self._enter(stacked, row, function, (self.handle, len(argv), argv), task)
             if outcome:
                 continue
+            if call == "slurm_spank_init" and stacked.plugin.init_failure_mode:
+                outcome.rc = stacked.plugin.init_failure_mode
+                outcome.why += f", which this plugin wants taken for {outcome.rc}"
             if stacked.entry.required or outcome.fatal:
                 return outcome
             messages.verbose(f"optional {outcome.why}")
@@ -147,29 +189,64 @@ class Stack:
             handle.hook, handle.plugin, handle.task = "", None, None
 
     def process_options(self, given: "Iterable[list[str]]") -> None:
-        """Remote side: hands each option the user gave to its plugin's callback. Unknown ones are ignored with a word.
+        """Remote side: hands each option the user gave to its plugin's callback, once. First those that came with the
+        step, as [plugin, option] or [plugin, option, argument], then what the job's environment holds of others; the
+        variables that carry options do not reach the tasks. Unknown options are ignored with a word.
 
         A callback that fails is logged only: the command has checked the value already, where it could be refused.
         """
-        for plugin_name, option_name, value in given:
-            for stacked in self.plugins:
-                if stacked.plugin.name == plugin_name and option_name in stacked.options:
-                    outcome = self.process_option(stacked, stacked.options[option_name], value, remote=True)
-                    if not outcome:
-                        messages.error(outcome.why)
+        for plugin_name, option_name, *argument in given:
+            for stacked, option in self.offered():
+                if (stacked.plugin.name, option.name) == (plugin_name, option_name):
+                    self._process_remote(stacked, option, argument[0] if argument else None)
                     break
             else:
                 messages.verbose(f"option {option_name} of plugin {plugin_name} is unknown here")
+        environment = self.handle.job_environment()
+        for stacked, option in self.offered():
+            value = environment.get(forwarding_name(stacked.plugin.name, option.name))
+            if value is not None and option.name not in stacked.given:
+                self._process_remote(stacked, option, value)
+        for name in [name for name in environment if name.removeprefix("SPANK_").startswith(FORWARDED)]:
+            del environment[name]
+
+    def _process_remote(self, stacked: StackedPlugin, option: SpankOption, argument: "str | None") -> None:
+        outcome = self.process_option(stacked, option, argument, remote=True)
+        if not outcome:
+            messages.error(outcome.why)
 
     def process_option(
-        self, stacked: StackedPlugin, option: SpankOption, value: "str | None", *, remote: bool
+        self, stacked: StackedPlugin, option: SpankOption, argument: "str | None", *, remote: bool
     ) -> Outcome:
-        """Notes the value and calls the option's callback with it."""
-        stacked.given[option.name] = value
+        """Notes the argument, None without one, and calls the option's callback with it."""
+        stacked.given[option.name] = argument
         if option.cb is None:
             return OK
-        argument = None if option.has_arg == 0 or value == "" else value
         return self._enter(stacked, ROWS["option"], option.cb, (option.val, argument, int(remote)), None)
+
+    def offered(self) -> "Iterator[tuple[StackedPlugin, SpankOption]]":
+        """Every option of every plugin, in the order of the stack."""
+        for stacked in self.plugins:
+            for option in stacked.options.values():
+                yield stacked, option
+
+    def given(self) -> list[list[str]]:
+        """The options that were given, as they travel to the step: [plugin, option] or [plugin, option, argument]."""
+        found = []
+        for stacked, option in self.offered():
+            if option.name in stacked.given:
+                argument = stacked.given[option.name]
+                found.append([stacked.plugin.name, option.name, *([] if argument is None else [argument])])
+        return found
+
+    def publish(self) -> None:
+        """Local side, before init_post_opt: the options that were given, for commands started from here, in the
+        environment, and for prolog and epilog in the job-control environment.
+        """
+        for plugin_name, option_name, *argument in self.given():
+            name = forwarding_name(plugin_name, option_name)
+            value = argument[0] if argument else ""
+            os.environ[name] = self.handle.job_control[name] = value
 
 
 def local_row(call: str) -> Hook:

@@ -61,6 +61,7 @@ class Run:
         self.spank = Stack(self.door, Spank(S_CTX_REMOTE, step))
         self.group = cgroup.Group(cgroup_mount + step.cgroup) if step.cgroup else None
         self.tasks = [Task(rank, mask) for rank, mask in enumerate(step.cpu_masks)]
+        self.spank.handle.tasks = self.tasks
         self.gate_writer = -1
         self.pumps: list[tuple[int, bool]] = []  # pid, and whether it is waited for
         self.failures: dict[int, str] = {}  # why a task never became its program

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from nodectl.cli import run
@@ -43,6 +41,5 @@ ALWAYS = {"SLURM_MINE": "s", "SPANK_X": "p"}
         ("SLURM_MINE=mine", {**ALWAYS, "SLURM_MINE": "mine"}),
     ],
 )
-def test_the_chosen_variables_go_along(monkeypatch: pytest.MonkeyPatch, choice: str, expected: dict[str, str]) -> None:
-    monkeypatch.setattr(os, "environ", dict(USERS))
-    assert run.exported(choice) == expected
+def test_the_chosen_variables_go_along(choice: str, expected: dict[str, str]) -> None:
+    assert run.exported(choice, USERS) == expected

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.cli.options import ARGUMENT, MAYBE_ARGUMENT, OPTIONS, BadOption, Option, Parser, seconds
+from nodectl.cli.options import ARGUMENT, MAYBE_ARGUMENT, OPTIONS, BadOption, Parser, PluginOption, seconds
+from nodectl.spank import SpankOption
 
 GETOPT_STATUS = 255  # srun's, where getopt_long(3) refuses
 
@@ -136,16 +137,16 @@ def test_what_is_no_time_limit_is_refused(text: str) -> None:
         seconds(text)
 
 
-def plugin_option(name: str, taken: list[str], has_arg: int = ARGUMENT) -> Option:
-    return Option(name, "", "x", "help", taken.append, has_arg=has_arg)
+def plugin_option(name: str, taken: list[str | None], has_arg: int = ARGUMENT) -> PluginOption:
+    return PluginOption(SpankOption(name, "x", "help", has_arg, 0, None), taken.append, "")
 
 
-def test_options_of_plugins_are_read_kept_in_order_and_found_by_abbreviation() -> None:
-    taken: list[str] = []
+def test_options_of_plugins_are_taken_in_order_and_found_by_abbreviation() -> None:
+    taken: list[str | None] = []
     first, second = plugin_option("renice", taken, MAYBE_ARGUMENT), plugin_option("other", taken)
-    parsed = Parser([first, second]).parse(["--other=a", "--reni=7", "--oth", "b", "--renice", "prog"])
-    assert parsed.extra == [(second, "a"), (first, "7"), (second, "b"), (first, "")]
-    assert taken == ["a", "7", "b", ""]
+    words = ["--other=a", "--reni=7", "--oth", "b", "--other=", "--renice=", "--renice", "prog"]
+    parsed = Parser([first, second]).parse(words)
+    assert taken == ["a", "7", "b", "", "", None]  # an empty argument is one
     assert (parsed.values, parsed.argv) == ({}, ["prog"])
 
 
