@@ -1,11 +1,43 @@
-"""The C extension of nodectl; everything else stands in pyproject.toml.
+"""The C extensions of nodectl; everything else stands in pyproject.toml.
 
-The extension keeps to CPython's stable ABI, so that one wheel serves every version from 3.11 on.
+They keep to CPython's stable ABI, so that one wheel serves every version from 3.11 on.
 """
 
+import os
+import tempfile
+
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 STABLE_ABI_OF_3_11 = "0x030B0000"
+WARNINGS = ["-std=gnu11", "-Wall", "-Wextra"]
+SPANK_HOST = ["host", "api", "guard", "link", "memory", "slurm"]
+# The releases of libslurm that plugins are linked with: Slurm 20.11 to 25.05.
+LIBSLURM_RELEASES = range(36, 44)
+
+
+class BuildWithStandIns(build_ext):
+    """The extensions, and libslurm/libslurm.so.N: libraries with nothing but that name, for plugins linked with one
+    that is not installed.
+    """
+
+    def run(self) -> None:
+        """Everything into the place where the extensions are built."""
+        super().run()
+        package = os.path.dirname(self.get_ext_fullpath("nodectl._spank_host"))
+        os.makedirs(os.path.join(package, "libslurm"), exist_ok=True)
+        with tempfile.TemporaryDirectory() as scratch:
+            source = os.path.join(scratch, "empty.c")
+            with open(source, "w", encoding="ascii") as file:
+                file.write("typedef int nothing;\n")
+            objects = self.compiler.compile([source], output_dir=scratch, extra_postargs=["-fPIC"])
+            for release in LIBSLURM_RELEASES:
+                name = f"libslurm.so.{release}"
+                arguments = ["-nostdlib", f"-Wl,-soname,{name}"]
+                self.compiler.link_shared_object(
+                    objects, os.path.join(package, "libslurm", name), extra_postargs=arguments
+                )
+
 
 setup(
     ext_modules=[
@@ -13,9 +45,21 @@ setup(
             "nodectl._kernel",
             sources=["nodectl/_kernel.c"],
             define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
-            extra_compile_args=["-std=gnu11", "-Wall", "-Wextra"],
+            extra_compile_args=WARNINGS,
             py_limited_api=True,
-        )
+        ),
+        Extension(
+            "nodectl._spank_host",
+            sources=[f"nodectl/_spank_{part}.c" for part in SPANK_HOST],
+            depends=["nodectl/_spank_host.h"],
+            include_dirs=["nodectl/include"],
+            define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
+            extra_compile_args=[*WARNINGS, "-fvisibility=hidden"],
+            # It is preloaded: Python's functions must not be asked for before they are called.
+            extra_link_args=["-Wl,-z,lazy"],
+            py_limited_api=True,
+        ),
     ],
+    cmdclass={"build_ext": BuildWithStandIns},
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

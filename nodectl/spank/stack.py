@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from nodectl.door import Door
     from nodectl.plugin import Plugin
-    from nodectl.spank.native import NativeSource
+    from nodectl.spank.native import NativePlugin, NativeSource
     from nodectl.spank.plugstack import Entry
     from nodectl.spank.witness import Witness
     from nodectl.step import Task
@@ -39,14 +39,13 @@ def source_of(path: str) -> "Source | NativeSource":
     return open_native(path)
 
 
-def load_spank(source: "Source | NativeSource") -> "Plugin":
+def load_spank(source: "Source | NativeSource") -> "Plugin | NativePlugin":
     """Executes a plugin's body, or reads a library's symbols, and checks what is found. Raises PluginRefused."""
     if isinstance(source, Source):
         return load(source, kind="spank", hooks=functions("spank"))
     from nodectl.spank.native import load_native  # whoever opened it has imported it
 
-    plugin: Plugin = load_native(source)
-    return plugin
+    return load_native(source)
 
 
 class StackedPlugin:
@@ -54,7 +53,7 @@ class StackedPlugin:
 
     __slots__ = ("entry", "given", "options", "place", "plugin")
 
-    def __init__(self, entry: "Entry", plugin: "Plugin", place: int) -> None:
+    def __init__(self, entry: "Entry", plugin: "Plugin | NativePlugin", place: int) -> None:
         self.entry = entry
         self.plugin = plugin
         self.place = place

@@ -115,10 +115,11 @@ def test_module_is_imported_only_where_the_architecture_allows_it(module: str) -
     assert not found
 
 
-def test_only_the_system_call_module_is_written_in_c() -> None:
+def test_only_system_calls_and_the_host_of_compiled_plugins_are_written_in_c() -> None:
     found = {str(path.relative_to(ROOT)) for path in tracked_files() if path.suffix == ".c"}
     in_package = {name for name in found if not name.startswith("tests/")}
-    assert in_package == {"nodectl/_kernel.c"}
+    host = {f"nodectl/_spank_{part}.c" for part in ("host", "api", "guard", "link", "memory", "slurm")}
+    assert in_package == {"nodectl/_kernel.c", *host}
 
 
 def test_no_module_is_longer_than_can_be_kept_in_mind() -> None:

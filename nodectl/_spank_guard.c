@@ -1,0 +1,267 @@
+/* One call into a plugin, and the ways out of it: it returns, it runs out of time, it calls what does not exist, it
+ * dies.
+ *
+ * The Door arms ITIMER_REAL before a hook, and Python's handler would raise in it; while C code runs, it cannot. So
+ * for the length of a call SIGALRM is ours, and leaves the call by siglongjmp(3), over the plugin's frames only:
+ * while the plugin is inside Python (a visit), the jump waits for the visit's end.
+ */
+#include "_spank_host.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum state { IN_PLUGIN, IN_PYTHON, LANDED };
+enum { RETURNED, LATE, LEFT }; /* what sigsetjmp says */
+enum { INTERRUPTS = 3 };       /* as many as the Door grants to a Python hook that swallows them */
+
+struct frame {
+    struct frame *outer;
+    const struct call *call;
+    pthread_t thread;
+    pid_t pid;
+    sigjmp_buf landing;
+    volatile sig_atomic_t state;
+    volatile sig_atomic_t late;
+    char why[256];
+    PyObject *exception[3];
+};
+
+static struct frame *current;
+
+static const int deadly[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+static const char *const deadly_names[] = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT"};
+enum { DEADLY = sizeof deadly / sizeof deadly[0] };
+
+static bool is_mine(const struct frame *frame)
+{
+    return frame != NULL && pthread_equal(pthread_self(), frame->thread);
+}
+
+/* Safe in a signal handler. In stepd and tasks nothing is written: the board tells, and 2 may be the user's. */
+static void tell(const struct call *call, const char *what, const char *name)
+{
+    if (call->context == S_CTX_REMOTE)
+        return;
+    const char *parts[] = {"nodectl: error: plugin ", call->plugin, ": ", call->hook, ": ", what, name, "\n"};
+    struct iovec line[sizeof parts / sizeof parts[0]];
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        line[i] = (struct iovec){(void *)parts[i], strlen(parts[i])};
+    if (writev(STDERR_FILENO, line, sizeof parts / sizeof parts[0]) < 0)
+        return;
+}
+
+static void end_process(const struct frame *frame)
+{
+    tell(frame->call, "ran over its time and could not be interrupted", "");
+    _exit(1);
+}
+
+static void on_alarm(int number)
+{
+    int saved = errno;
+    struct frame *frame = current;
+    if (frame == NULL)
+        return;
+    if (!is_mine(frame)) { /* a thread of the plugin's got it */
+        pthread_kill(frame->thread, number);
+        errno = saved;
+        return;
+    }
+    frame->late++;
+    if (frame->state == IN_PLUGIN) {
+        frame->state = LANDED;
+        siglongjmp(frame->landing, LATE);
+    }
+    if ((frame->state == LANDED && frame->late > 1) || frame->late > INTERRUPTS)
+        end_process(frame); /* a lock that the jump left behind, or a Python function that hangs */
+    errno = saved;
+}
+
+static void on_death(int number)
+{
+    struct frame *frame = current;
+    if (frame != NULL && frame->pid == getpid()) /* a child that the plugin forked dies on its own account */
+        for (int i = 0; i < DEADLY; i++)
+            if (deadly[i] == number)
+                tell(frame->call, "died by ", deadly_names[i]);
+    raise(number); /* SA_RESETHAND and SA_NODEFER: it takes effect here */
+}
+
+/* --- the signals of a call ----------------------------------------------------------------------------- */
+
+static void watch_deaths(struct sigaction before[DEADLY])
+{
+    static char stack[1 << 16]; /* for a plugin that has used up its own; untouched memory costs nothing */
+    stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
+    sigaltstack(&alternate, NULL);
+    struct sigaction action = {.sa_handler = on_death, .sa_flags = SA_ONSTACK | SA_RESETHAND | SA_NODEFER};
+    for (int i = 0; i < DEADLY; i++)
+        sigaction(deadly[i], &action, &before[i]);
+}
+
+static void forget_deaths(const struct sigaction before[DEADLY])
+{
+    for (int i = 0; i < DEADLY; i++) {
+        struct sigaction now;
+        sigaction(deadly[i], &before[i], &now);
+        if (now.sa_handler != on_death)
+            sigaction(deadly[i], &now, NULL); /* the plugin has put its own there */
+    }
+}
+
+/* Returns false where nobody limits this call. */
+static bool watch_clock(struct sigaction *before)
+{
+    struct sigaction action = {.sa_handler = on_alarm};
+    sigaction(SIGALRM, &action, before);
+    if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN)
+        return true;
+    sigaction(SIGALRM, before, NULL);
+    return false;
+}
+
+/* An interval timer would outlive an exec, and kill the program that the plugin has put in the task's place; a POSIX
+ * timer ends with it. The Door's clock, which is over with this call, goes on as one. */
+static bool replace_timer(timer_t *timer)
+{
+    struct itimerval none = {0}, rest;
+    if (timer_create(CLOCK_MONOTONIC, &(struct sigevent){.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM}, timer))
+        return false;
+    setitimer(ITIMER_REAL, &none, &rest);
+    struct itimerspec spec = {
+        {rest.it_interval.tv_sec, rest.it_interval.tv_usec * 1000},
+        {rest.it_value.tv_sec, rest.it_value.tv_usec * 1000},
+    };
+    timer_settime(*timer, 0, &spec, NULL);
+    return true;
+}
+
+/* A jump may have come out of malloc with its lock held; it is better to hang here, under the running clock, than at
+ * the next allocation. Sized between the thread's cache, which takes no lock, and mmap, which uses another way. */
+static void prove_malloc(void)
+{
+    void *volatile block = malloc(16 << 10);
+    free(block);
+}
+
+/* --- the call --------------------------------------------------------------------------------------------- */
+
+static int raise_late(void)
+{
+    /* The Door's own handler runs, and words it. */
+    PyErr_SetInterruptEx(SIGALRM);
+    if (PyErr_CheckSignals() == 0)
+        PyErr_SetString(PyExc_RuntimeError, "took longer than it may");
+    return -1;
+}
+
+static int outcome(struct frame *frame, int how)
+{
+    if (how == LATE) {
+        for (int i = 0; i < 3; i++)
+            Py_CLEAR(frame->exception[i]);
+        return raise_late();
+    }
+    if (frame->exception[0] != NULL) {
+        PyErr_Restore(frame->exception[0], frame->exception[1], frame->exception[2]);
+        return -1;
+    }
+    if (how == LEFT) {
+        PyErr_SetString(PyExc_RuntimeError, frame->why);
+        return -1;
+    }
+    return 0;
+}
+
+int guard(struct call *call, int *rc)
+{
+    struct frame frame = {.outer = current, .call = call, .thread = pthread_self(), .state = LANDED};
+    struct sigaction clock_before, deaths_before[DEADLY];
+    timer_t timer;
+    const bool tells = call->context != S_CTX_REMOTE;
+    volatile const bool clocked = watch_clock(&clock_before);
+    const bool replaced = clocked && call->may_exec && replace_timer(&timer);
+    if (tells) {
+        frame.pid = getpid();
+        watch_deaths(deaths_before);
+    }
+    PyThreadState *python = PyEval_SaveThread(); /* a thread of the plugin's may log */
+    current = &frame;
+    int how = sigsetjmp(frame.landing, 1);
+    if (how == RETURNED) {
+        frame.state = IN_PLUGIN;
+        *rc = call->enter(call);
+        fflush(NULL); /* lest a fork doubles what is buffered */
+        frame.state = LANDED;
+    } else {
+        frame.state = LANDED;
+        prove_malloc();
+    }
+    current = frame.outer;
+    if (replaced)
+        timer_delete(timer);
+    if (clocked)
+        sigaction(SIGALRM, &clock_before, NULL);
+    if (tells)
+        forget_deaths(deaths_before);
+    PyEval_RestoreThread(python);
+    return outcome(&frame, how);
+}
+
+void guard_leave(const char *text)
+{
+    struct frame *frame = current;
+    if (!is_mine(frame) || frame->state != IN_PLUGIN) { /* a thread, a destructor: nowhere to return to */
+        fprintf(stderr, "nodectl: error: a plugin %s\n", text);
+        _exit(127);
+    }
+    snprintf(frame->why, sizeof frame->why, "%s", text);
+    siglongjmp(frame->landing, LEFT);
+}
+
+const char *guard_plugin(void)
+{
+    return is_mine(current) ? current->call->plugin : "";
+}
+
+void guard_keep_exception(void)
+{
+    struct frame *frame = current;
+    if (is_mine(frame) && frame->exception[0] == NULL)
+        PyErr_Fetch(&frame->exception[0], &frame->exception[1], &frame->exception[2]);
+    else
+        PyErr_Clear();
+}
+
+void visit_begin(struct visit *visit)
+{
+    visit->saved_errno = errno;
+    visit->of_call = is_mine(current) && current->state == IN_PLUGIN;
+    if (visit->of_call)
+        current->state = IN_PYTHON;
+    visit->gil = PyGILState_Ensure();
+    errno = visit->saved_errno;
+}
+
+void visit_end(struct visit *visit)
+{
+    PyGILState_Release(visit->gil);
+    errno = visit->saved_errno;
+    if (!visit->of_call)
+        return;
+    struct frame *frame = current;
+    frame->state = IN_PLUGIN;
+    if (frame->late) {
+        frame->state = LANDED;
+        siglongjmp(frame->landing, LATE);
+    }
+}

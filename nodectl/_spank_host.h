@@ -1,0 +1,86 @@
+/* What the files of nodectl._spank_host share. Nothing here is seen by plugins; that is include/slurm/spank.h. */
+#ifndef NODECTL_SPANK_HOST_H
+#define NODECTL_SPANK_HOST_H
+
+#define _GNU_SOURCE
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <slurm/spank.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The module is preloaded, and a program that is no Python must survive that: functions are bound when they are
+ * called, data is needed at once. */
+#pragma weak _Py_NoneStruct
+#pragma weak PyExc_OSError
+#pragma weak PyExc_RuntimeError
+#pragma weak PyExc_TypeError
+
+#define EXPORTED __attribute__((visibility("default")))
+#define HIDDEN __attribute__((visibility("hidden")))
+
+/* --- _spank_guard.c: one call into a plugin, and the ways out of it ---------------------------------- */
+
+struct call {
+    const char *plugin, *hook;
+    int (*enter)(struct call *); /* calls the plugin's function, within a larger struct */
+    int context;                 /* S_CTX_* of this process */
+    bool may_exec;               /* the hook may turn the process into another program */
+};
+
+/* Runs call->enter with the GIL released. Returns 0 with *rc, or -1 with a Python exception. */
+HIDDEN int guard(struct call *call, int *rc);
+
+/* Leaves the call that runs in this thread: the call raises RuntimeError(text); text is copied. */
+HIDDEN void guard_leave(const char *text) __attribute__((noreturn));
+
+/* Whose call runs in this thread, "" for nobody's. */
+HIDDEN const char *guard_plugin(void);
+
+/* Around each use of Python by a plugin's call; errno passes through both. */
+struct visit {
+    PyGILState_STATE gil;
+    int saved_errno;
+    bool of_call;
+};
+HIDDEN void visit_begin(struct visit *visit);
+HIDDEN void visit_end(struct visit *visit); /* does not return when the call's time is over */
+
+/* Takes the current exception; the call that is running raises it in the end. */
+HIDDEN void guard_keep_exception(void);
+
+/* --- _spank_link.c: what ld.so has left to be bound ---------------------------------------------------- */
+
+/* Binds what only we know how to bind in the library of a dlopen handle. Returns a new list of the names of
+ * functions that nobody provides; NULL with an exception. */
+HIDDEN PyObject *link_plugin(void *handle);
+HIDDEN void *link_global(const char *name); /* what every plugin finds under this name */
+
+/* --- _spank_memory.c: memory that plugins keep pointers to: it lives as long as the process ------------ */
+
+HIDDEN const char *keep(const char *text); /* the same pointer for the same text; NULL without memory */
+
+struct live_vector { /* a NULL-terminated char ** that follows a Python list or dict */
+    char **strings;
+    size_t room;
+};
+/* `words`: list of str, or dict of str (as "K=V"). Returns 0, or -1 with an exception. */
+HIDDEN int live_update(struct live_vector *vector, PyObject *words);
+
+/* --- _spank_api.c: the exported functions ---------------------------------------------------------------- */
+
+HIDDEN int api_begin(void); /* at import; -1 with an exception */
+HIDDEN void api_use(PyObject *sp);
+HIDDEN int api_context(void); /* S_CTX_*, -1 with an exception */
+HIDDEN spank_t api_handle(void);
+
+HIDDEN void plain_fatal(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+
+/* --- _spank_host.c ------------------------------------------------------------------------------------------ */
+
+/* The Python callable for an option's callback; NULL with an exception. */
+HIDDEN PyObject *callback_of(const char *plugin, spank_opt_cb_f function);
+
+#endif

@@ -1,0 +1,17 @@
+from collections.abc import Callable
+from typing import NamedTuple
+
+class Library(NamedTuple):
+    path: str
+    name: str | None
+    type: str | None
+    version: int | None
+    spank_version: int | None
+    init_failure_mode: int | None
+    hooks: dict[str, Callable[..., int]]
+    options: list[tuple[str, str | None, str | None, int, int, Callable[[int, str | None, int], int] | None]]
+    missing: list[str]
+
+def preloaded() -> bool: ...
+def open(path: str, /) -> Library: ...  # noqa: A001  # called as _spank_host.open
+def environ() -> dict[str, str]: ...

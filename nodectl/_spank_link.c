@@ -1,0 +1,213 @@
+/* What ld.so has left to be bound in a plugin, bound by writing into its global offset table.
+ *
+ * - Functions that nobody provides: lazily bound, ld.so would end the process at the first call. Their slots get a
+ *   function that only ends the hook.
+ * - error(), info(), debug() and so on, as plugins of Slurm's own tree call them. libc has an error(3) of another
+ *   signature, and any library may have a variable called debug: exported by us, in front of all others, these names
+ *   would break them. So they are no symbols of ours; the plugin that calls them, and nothing else, is bound to ours.
+ * - A plugin that brings libslurm and takes more of it than we have would hand our host lists to libslurm's
+ *   functions; it gets libslurm's for all of them.
+ *
+ * The tables are read where ld.so has mapped them; relocation types, the machine's own business, do not matter: in
+ * DT_JMPREL every function is a slot, elsewhere a slot is known by what stands in it.
+ */
+#include "_spank_host.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#if __ELF_NATIVE_CLASS == 64
+#define R_SYMBOL(info) ELF64_R_SYM(info)
+#define SYMBOL_TYPE(info) ELF64_ST_TYPE(info)
+#define SYMBOL_BINDING(info) ELF64_ST_BIND(info)
+#else
+#define R_SYMBOL(info) ELF32_R_SYM(info)
+#define SYMBOL_TYPE(info) ELF32_ST_TYPE(info)
+#define SYMBOL_BINDING(info) ELF32_ST_BIND(info)
+#endif
+
+/* --- what a missing function's slot is given ------------------------------------------------------------- */
+
+enum { TRAMPOLINES = 64 };
+static const char *missing_names[TRAMPOLINES];
+
+static void leave_missing(int number)
+{
+    char text[200];
+    snprintf(text, sizeof text, "calls %s, which nodectl does not provide", missing_names[number]);
+    guard_leave(text);
+}
+
+/* One function per name, numbered in octal: a slot can carry nothing but an address. */
+#define TRAMPOLINE(number) static void missing_##number(void) { leave_missing(0##number); }
+#define ADDRESS(number) missing_##number,
+#define EIGHT(what, n) what(n##0) what(n##1) what(n##2) what(n##3) what(n##4) what(n##5) what(n##6) what(n##7)
+#define ALL(what) EIGHT(what, 0) EIGHT(what, 1) EIGHT(what, 2) EIGHT(what, 3) \
+    EIGHT(what, 4) EIGHT(what, 5) EIGHT(what, 6) EIGHT(what, 7)
+ALL(TRAMPOLINE)
+static void (*const trampolines[TRAMPOLINES])(void) = {ALL(ADDRESS)};
+
+static uintptr_t trampoline_for(const char *name)
+{
+    int number = 0;
+    while (number < TRAMPOLINES - 1 && missing_names[number] != NULL && strcmp(missing_names[number], name) != 0)
+        number++;
+    if (missing_names[number] == NULL)
+        missing_names[number] = number < TRAMPOLINES - 1 ? keep(name) : "one of many functions";
+    return (uintptr_t)trampolines[number];
+}
+
+/* --- what other names are bound to -------------------------------------------------------------------------- */
+
+static const struct plain_name {
+    const char *name;
+    void (*function)(const char *format, ...);
+} plain_names[] = {
+    {"error", slurm_error},   {"info", slurm_info},     {"verbose", slurm_verbose}, {"debug", slurm_debug},
+    {"debug2", slurm_debug2}, {"debug3", slurm_debug3}, {"fatal", plain_fatal},     {"slurm_fatal", plain_fatal},
+};
+
+/* Where the name is to lead from a plugin of this handle; 0: as ld.so does it. */
+static uintptr_t ours(void *handle, const char *name)
+{
+    for (size_t i = 0; i < sizeof plain_names / sizeof plain_names[0]; i++)
+        if (strcmp(plain_names[i].name, name) == 0)
+            return (uintptr_t)plain_names[i].function;
+    if (strncmp(name, "slurm_hostlist_", strlen("slurm_hostlist_")) == 0)
+        return (uintptr_t)dlsym(handle, name);
+    return 0;
+}
+
+/* Not RTLD_DEFAULT, which is what this library finds: where it was not preloaded, plugins do not find it. */
+void *link_global(const char *name)
+{
+    static void *program;
+    if (program == NULL)
+        program = dlopen(NULL, RTLD_LAZY);
+    return program == NULL ? NULL : dlsym(program, name);
+}
+
+/* --- the tables -------------------------------------------------------------------------------------------- */
+
+struct object {
+    void *handle;
+    const struct link_map *map;
+    const char *strings;
+    const ElfW(Sym) *symbols;
+    uintptr_t relro, relro_end; /* read-only since relocation */
+};
+
+static int find_relro(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    struct object *object = data;
+    if (info->dlpi_addr != object->map->l_addr || strcmp(info->dlpi_name, object->map->l_name) != 0)
+        return 0;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        if (header->p_type == PT_GNU_RELRO) {
+            object->relro = (info->dlpi_addr + header->p_vaddr) & ~(page - 1);
+            object->relro_end = (info->dlpi_addr + header->p_vaddr + header->p_memsz) & ~(page - 1);
+        }
+    }
+    return 1;
+}
+
+static void set_slot(const struct object *object, uintptr_t *slot, uintptr_t value)
+{
+    uintptr_t address = (uintptr_t)slot;
+    if (address < object->relro || address >= object->relro_end) {
+        *slot = value;
+        return;
+    }
+    size_t size = object->relro_end - object->relro;
+    if (mprotect((void *)object->relro, size, PROT_READ | PROT_WRITE) == 0) {
+        *slot = value;
+        mprotect((void *)object->relro, size, PROT_READ);
+    }
+}
+
+/* The name of an undefined function that must exist, NULL for every other symbol. */
+static const char *wanted(const struct object *object, size_t index)
+{
+    const ElfW(Sym) *symbol = &object->symbols[index];
+    int type = SYMBOL_TYPE(symbol->st_info);
+    if (index == 0 || symbol->st_shndx != SHN_UNDEF || SYMBOL_BINDING(symbol->st_info) == STB_WEAK)
+        return NULL;
+    return type == STT_NOTYPE || type == STT_FUNC ? object->strings + symbol->st_name : NULL;
+}
+
+static int bind_slot(const struct object *object, size_t index, uintptr_t offset, bool lazy, PyObject *missing)
+{
+    const char *name = wanted(object, index);
+    if (name == NULL)
+        return 0;
+    uintptr_t *slot = (uintptr_t *)(object->map->l_addr + offset);
+    uintptr_t instead = ours(object->handle, name);
+    uintptr_t usual = (uintptr_t)link_global(name);
+    if (instead != 0) {
+        if (lazy || *slot == usual)
+            set_slot(object, slot, instead);
+        return 0;
+    }
+    if (!lazy || usual != 0 || dlsym(object->handle, name) != NULL)
+        return 0;
+    set_slot(object, slot, trampoline_for(name));
+    PyObject *text = PyUnicode_DecodeFSDefault(name);
+    int rc = text == NULL ? -1 : PyList_Append(missing, text);
+    Py_XDECREF(text);
+    return rc;
+}
+
+static int bind_table(
+    const struct object *object, const void *table, size_t size, bool with_addend, bool lazy, PyObject *missing)
+{
+    size_t each = with_addend ? sizeof(ElfW(Rela)) : sizeof(ElfW(Rel));
+    for (size_t at = 0; table != NULL && at + each <= size; at += each) {
+        const ElfW(Rel) *entry = (const void *)((const char *)table + at); /* a Rela begins as a Rel does */
+        if (bind_slot(object, R_SYMBOL(entry->r_info), entry->r_offset, lazy, missing) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+PyObject *link_plugin(void *handle)
+{
+    struct object object = {.handle = handle};
+    const void *jump = NULL, *rela = NULL, *rel = NULL;
+    size_t jump_size = 0, rela_size = 0, rel_size = 0;
+    bool jump_addend = false;
+    PyObject *missing = PyList_New(0);
+    if (missing == NULL || dlinfo(handle, RTLD_DI_LINKMAP, &object.map) != 0)
+        return missing;
+    for (const ElfW(Dyn) *entry = object.map->l_ld; entry->d_tag != DT_NULL; entry++) {
+        /* On most machines ld.so has made the pointers of this table absolute; on a few it is read-only. */
+        uintptr_t value = entry->d_un.d_ptr;
+        const void *place = (const void *)(value < object.map->l_addr ? value + object.map->l_addr : value);
+        switch (entry->d_tag) {
+        case DT_STRTAB: object.strings = place; break;
+        case DT_SYMTAB: object.symbols = place; break;
+        case DT_JMPREL: jump = place; break;
+        case DT_RELA: rela = place; break;
+        case DT_REL: rel = place; break;
+        case DT_PLTRELSZ: jump_size = value; break;
+        case DT_RELASZ: rela_size = value; break;
+        case DT_RELSZ: rel_size = value; break;
+        case DT_PLTREL: jump_addend = value == DT_RELA; break;
+        }
+    }
+    dl_iterate_phdr(find_relro, &object);
+    if (bind_table(&object, jump, jump_size, jump_addend, true, missing) != 0 ||
+        bind_table(&object, rela, rela_size, true, false, missing) != 0 ||
+        bind_table(&object, rel, rel_size, false, false, missing) != 0)
+        Py_CLEAR(missing);
+    return missing;
+}

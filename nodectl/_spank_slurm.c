@@ -1,0 +1,122 @@
+/* What plugins use of libslurm besides SPANK: host lists, and one question to a controller that is not there. */
+#include "_spank_host.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_HOSTS = 1 << 16, LONGEST_NAME = 256 };
+
+struct hostlist {
+    char **names;
+    size_t count, first; /* what stands before `first` was shifted off */
+};
+
+static int append(struct hostlist *list, const char *name)
+{
+    if (list->count == MOST_HOSTS)
+        return -1;
+    if ((list->count & (list->count - 1)) == 0) { /* full at each power of two */
+        char **more = realloc(list->names, (list->count ? 2 * list->count : 1) * sizeof *more);
+        if (more == NULL)
+            return -1;
+        list->names = more;
+    }
+    if ((list->names[list->count] = strdup(name)) == NULL)
+        return -1;
+    list->count++;
+    return 0;
+}
+
+/* One number of a range, at most nine digits; its end, or NULL. */
+static const char *read_number(const char *text, unsigned long *number)
+{
+    char *end;
+    if (!isdigit((unsigned char)*text))
+        return NULL;
+    *number = strtoul(text, &end, 10);
+    return end - text <= 9 ? end : NULL;
+}
+
+/* `head`, then every way to read `pattern`, up to `end`: text with any number of "[1-3,07]", one after the other. */
+static int expand(struct hostlist *list, const char *head, const char *pattern, const char *end)
+{
+    char name[LONGEST_NAME];
+    const char *open = memchr(pattern, '[', (size_t)(end - pattern));
+    const char *plain_end = open == NULL ? end : open;
+    int length = snprintf(name, sizeof name, "%s%.*s", head, (int)(plain_end - pattern), pattern);
+    if (length >= (int)sizeof name || memchr(pattern, ']', (size_t)(plain_end - pattern)) != NULL)
+        return -1;
+    if (open == NULL)
+        return append(list, name);
+    const char *close = memchr(open, ']', (size_t)(end - open));
+    if (close == NULL)
+        return -1;
+    for (const char *at = open;;) {
+        unsigned long from, to;
+        const char *first = at + 1;
+        at = read_number(first, &from);
+        int width = at == NULL ? 0 : (int)(at - first); /* leading zeros are part of the name */
+        to = from;
+        if (at != NULL && *at == '-')
+            at = read_number(at + 1, &to);
+        if (at == NULL || from > to || (*at != ',' && at != close))
+            return -1;
+        for (unsigned long number = from; number <= to; number++) {
+            snprintf(name + length, sizeof name - (size_t)length, "%0*lu", width, number);
+            if (expand(list, name, close + 1, end) != 0)
+                return -1;
+        }
+        if (at == close)
+            return 0;
+    }
+}
+
+EXPORTED hostlist_t slurm_hostlist_create(const char *names)
+{
+    struct hostlist *list = calloc(1, sizeof *list);
+    for (const char *at = names; list != NULL && at != NULL && *at != '\0';) {
+        const char *end = at;
+        for (bool inside = false; *end != '\0' && (inside || (*end != ',' && !isspace((unsigned char)*end))); end++)
+            inside = *end == '[' || (inside && *end != ']');
+        if (end > at && expand(list, "", at, end) != 0) {
+            slurm_hostlist_destroy(list);
+            errno = EINVAL;
+            return NULL;
+        }
+        at = *end == '\0' ? end : end + 1;
+    }
+    return list;
+}
+
+EXPORTED char *slurm_hostlist_shift(hostlist_t list)
+{
+    return list == NULL || list->first == list->count ? NULL : list->names[list->first++];
+}
+
+EXPORTED void slurm_hostlist_destroy(hostlist_t list)
+{
+    if (list == NULL)
+        return;
+    for (size_t i = list->first; i < list->count; i++)
+        free(list->names[i]);
+    free(list->names);
+    free(list);
+}
+
+EXPORTED int slurm_load_job(job_info_msg_t **answer, uint32_t job_id, uint16_t flags)
+{
+    (void)job_id;
+    (void)flags;
+    if (answer != NULL)
+        *answer = NULL;
+    errno = ENOTCONN;
+    return SLURM_ERROR;
+}
+
+EXPORTED void slurm_free_job_info_msg(job_info_msg_t *answer)
+{
+    (void)answer; /* there never is one */
+}
