@@ -90,20 +90,36 @@ class Group:
 
     def exists(self) -> bool:
         """True when the directory is there."""
-        return os.path.isdir(self.full_path)
+        return self.has(".")
+
+    def has(self, file: str) -> bool:
+        """True when the cgroup has this file: its controller is enabled here."""
+        name, directory = kernel_file.at(f"{self.full_path}/{file}")
+        try:
+            os.stat(name, dir_fd=directory)
+        except OSError:
+            return False
+        return True
+
+    def number(self) -> int:
+        """The cgroup's id, 64 bits: the inode number of its directory. Raises OSError."""
+        name, directory = kernel_file.at(self.full_path)
+        return os.stat(name, dir_fd=directory).st_ino
 
     def make(self) -> "Group":
         """mkdir(2); an existing directory is as good."""
+        name, directory = kernel_file.at(self.full_path)
         try:
-            os.mkdir(self.full_path, 0o755)
+            os.mkdir(name, 0o755, dir_fd=directory)
         except FileExistsError:
             pass
         return self
 
     def remove(self) -> bool:
         """rmdir(2). True when it is gone; False while processes or children are in it."""
+        name, directory = kernel_file.at(self.full_path)
         try:
-            os.rmdir(self.full_path)
+            os.rmdir(name, dir_fd=directory)
         except FileNotFoundError:
             return True
         except OSError:
@@ -139,16 +155,18 @@ class Group:
     def pids(self) -> list[int]:
         """Every process here and below."""
         found: list[int] = []
-        for directory, _, _ in os.walk(self.full_path):
-            try:
-                found += Group(directory).core.procs
-            except (FileNotFoundError, OSError):
-                continue
+        top, start = kernel_file.at(self.full_path)
+        try:
+            for directory, _, _, _ in os.fwalk(top, dir_fd=start):
+                below = directory.removeprefix(top)
+                found += Group(self.full_path + below).core.procs
+        except OSError:
+            pass  # directories go while we look
         return found
 
     def open(self) -> int:
         """A descriptor that stands for this cgroup, for `_kernel.fork_into`. The caller closes it."""
-        return os.open(self.full_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return kernel_file.open_at(self.full_path, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def find_mount(mounts: str = MOUNTS) -> str:

@@ -82,7 +82,7 @@ class Outcome:
 class Door:
     """Calls plugins for one process. `slot` is the process's place on the board."""
 
-    __slots__ = ("_board", "_recorder", "_single", "_slot", "_timeout")
+    __slots__ = ("_board", "_recorder", "_slot", "_threads", "_timeout")
 
     def __init__(
         self, recorder: "Recorder", board: "Board | None", slot: int, timeout: float, *, single_threaded: bool
@@ -91,7 +91,8 @@ class Door:
         self._board = board
         self._slot = slot
         self._timeout = timeout
-        self._single = single_threaded
+        # Open, because a plugin may give the process another root, without a /proc.
+        self._threads = os.open("/proc/self/task", os.O_PATH | os.O_CLOEXEC) if single_threaded else -1
 
     def call(  # the five facts of a trace line and what to call
         self,
@@ -137,14 +138,19 @@ class Door:
 
     def left_thread(self) -> bool:
         """True when a plugin left a thread where a fork is to come. One that was joined may take a moment to go."""
-        if not self._single:
+        if self._threads < 0:
             return False
         for pause in _UNTIL_GONE:
-            if os.stat("/proc/self/task").st_nlink == 3:  # 2 + one thread
+            if self.one_thread():
                 return False
             time.sleep(pause)
-        self._single = False  # told once: the plugins that are called after this one have no part in it
+        os.close(self._threads)
+        self._threads = -1  # told once: the plugins that are called after this one have no part in it
         return True
+
+    def one_thread(self) -> bool:
+        """True when the process has one thread, and where nobody watches: proc(5), a directory for each."""
+        return self._threads < 0 or os.stat(self._threads).st_nlink == 3  # 2 + one thread
 
     def _guarded(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> Outcome:
         pid = os.getpid()

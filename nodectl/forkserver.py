@@ -1,9 +1,9 @@
 """The forkserver: a lean Python, started once by the daemon, from which every stepd is forked.
 
 Starting an interpreter costs tens of milliseconds, forking this one half a millisecond. It imports everything a step
-can need before any step exists, has one thread, and runs no plugin code of a step: SPANK plugins are read and
-compiled here (once per change of the file) and executed in the stepd. It ends when the daemon's end of the channel
-closes; stepds do not.
+can need before any step exists, has one thread, and calls no hook of a SPANK plugin: Python ones are compiled here
+(once per change of the file) and executed in the stepd, native ones are opened here. It ends when the daemon's end of
+the channel closes; stepds do not.
 
 Channel: one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup": ..., "plugins": [...]} with the
 descriptors in the order of `Descriptors`. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ..., "errno":
@@ -19,7 +19,9 @@ import sys
 import prctl
 
 from nodectl import _kernel, cgroup, kernel_file, lean_json
-from nodectl.plugin import PluginRefused, compile_plugin
+from nodectl.plugin import PluginRefused
+from nodectl.spank import preload
+from nodectl.spank.sources import Sources
 from nodectl.spank.stack import witness_if_tried
 from nodectl.step import Step
 from nodectl.stepd import main as stepd
@@ -32,49 +34,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import NoReturn
 
-    from nodectl.plugin import Source
     from nodectl.stepd.node_plugins import NodePlugins
+
+    Order = tuple[bytes, list[int]]  # a message and the descriptors that came with it
 
 CHANNEL = 3  # the descriptors that the daemon leaves open for us
 LOCK = 4
 MAX_MESSAGE = 1 << 17
-_MAX_SOURCES = 512
 _INT = 4
+_OWN_WORDS = 5  # python -I -S -c CODE
 _FIXED = 4  # trace, board, listener, link; after them the client's four, where there is a client
-
-
-class Sources:
-    """Compiled SPANK plugins by path, looked at again when size, time or file have changed."""
-
-    __slots__ = ("_known",)
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[tuple[int, ...], Source | PluginRefused]] = {}
-
-    def refresh(self, path: str) -> None:
-        """Compiles `path` if it is new or has changed. What is wrong with it is kept for the stepd to report."""
-        try:
-            status = os.stat(path)
-        except OSError:
-            self._known.pop(path, None)
-            return
-        stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_uid, status.st_mode)
-        known = self._known.get(path)
-        if known is not None and known[0] == stamp:
-            return
-        if len(self._known) >= _MAX_SOURCES:
-            self._known.clear()
-        try:
-            self._known[path] = (stamp, compile_plugin(path))
-        except PluginRefused as refused:
-            self._known[path] = (stamp, refused)
-
-    def __getitem__(self, path: str) -> "Source":
-        known = self._known.get(path)
-        source = compile_plugin(path) if known is None else known[1]
-        if isinstance(source, PluginRefused):
-            raise source
-        return source
 
 
 def main(arguments: "Mapping[str, object]") -> None:
@@ -90,6 +59,8 @@ def main(arguments: "Mapping[str, object]") -> None:
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, CHANNEL)
     os.set_inheritable(CHANNEL, False)
     os.set_inheritable(LOCK, False)
+    preload.remove()
+    handed_over = _handed_over()
     witness_if_tried()
     try:
         node = load_node_plugins(
@@ -98,30 +69,69 @@ def main(arguments: "Mapping[str, object]") -> None:
             arguments["plugin_dir"],  # type: ignore[arg-type]
         )
     except PluginRefused as refused:
-        _answer(channel, {"ready": False, "error": str(refused)})
+        if handed_over is None:
+            _answer(channel, {"ready": False, "error": str(refused)})
         return
     _one_thread()
     gc.collect()
     gc.freeze()
     gc.disable()  # a short-lived stepd gains nothing from collecting, and every collection would copy pages
-    _answer(channel, {"ready": True})
+    if handed_over is None:
+        _answer(channel, {"ready": True})
+    _serve(channel, node, handed_over)
+
+
+def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order | None") -> None:
     sources = Sources()
     mount = cgroup.find_mount()
+    if mount:
+        kernel_file.hold(mount)
     while True:
-        data, ancillary, _, _ = channel.recvmsg(MAX_MESSAGE, _socket.CMSG_SPACE(16 * _INT), _socket.MSG_CMSG_CLOEXEC)
+        data, fds = handed_over or _receive(channel)
+        handed_over = None
         if not data:
             return
-        fds = [
-            fd
-            for level, kind, raw in ancillary
-            if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS
-            for fd in memoryview(raw).cast("i").tolist()
-        ]
+        request = lean_json.load_object(data)
+        if not sources.refresh(request["plugins"]):  # type: ignore[arg-type]
+            _begin_anew(data, fds)
         try:
-            _answer(channel, _fork(channel, lean_json.load_object(data), fds, node, mount, sources))
+            _answer(channel, _fork(channel, request, fds, node, mount, sources))
         finally:
             for fd in fds:
                 os.close(fd)
+
+
+def _receive(channel: "_socket.socket") -> "Order":
+    data, ancillary, _, _ = channel.recvmsg(MAX_MESSAGE, _socket.CMSG_SPACE(16 * _INT), _socket.MSG_CMSG_CLOEXEC)
+    fds = [
+        fd
+        for level, kind, raw in ancillary
+        if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS
+        for fd in memoryview(raw).cast("i").tolist()
+    ]
+    return data, fds
+
+
+def _begin_anew(data: bytes, fds: "list[int]") -> "NoReturn":
+    """Executes this program again, with the order that it could not serve: a library cannot be exchanged."""
+    memory = os.memfd_create("nodectl-order", 0)
+    os.write(memory, data)
+    for fd in (CHANNEL, LOCK, *fds):
+        os.set_inheritable(fd, True)
+    preload.add(os.environ)
+    os.execv(sys.executable, [*sys.orig_argv[:_OWN_WORDS], *map(str, (memory, *fds))])
+
+
+def _handed_over() -> "Order | None":
+    """The order that this process had when it began anew."""
+    if len(sys.argv) == 1:
+        return None
+    memory, *fds = map(int, sys.argv[1:])
+    data = os.pread(memory, MAX_MESSAGE, 0)
+    os.close(memory)
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    return data, fds
 
 
 def _answer(channel: "_socket.socket", message: "Mapping[str, object]") -> None:
@@ -137,8 +147,6 @@ def _fork(  # everything a stepd starts from
     sources: Sources,
 ) -> "Mapping[str, object]":
     """One stepd, born in its own cgroup. Returns the answer to the daemon; in the child it does not return."""
-    for path in request["plugins"]:  # type: ignore[attr-defined]
-        sources.refresh(path)
     group = str(request["cgroup"])
     spec = str(request["spec"])
     place = -1

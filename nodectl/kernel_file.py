@@ -10,9 +10,40 @@ import os
 _CHUNK = 65536
 
 
+class _Held:
+    prefix = "\0"  # of no path
+    fd: int | None = None
+
+
+def hold(directory: str) -> None:
+    """From now on this process and its children reach everything below `directory` through a descriptor.
+
+    A plugin may give the process another root, in which the directory is not to be found. Raises OSError.
+    """
+    _Held.fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    _Held.prefix = f"{directory}/"
+
+
+def at(path: str) -> tuple[str, int | None]:
+    """How to name `path` to a system call: (path, dir_fd)."""
+    if path.startswith(_Held.prefix):
+        return path[len(_Held.prefix) :], _Held.fd
+    return path, None
+
+
+def open_at(path: str, flags: int) -> int:
+    """open(2) of something that exists, closed at an exec. Raises OSError with the path."""
+    name, directory = at(path)
+    try:
+        return os.open(name, flags | os.O_CLOEXEC, dir_fd=directory)
+    except OSError as error:
+        error.filename = path
+        raise
+
+
 def read(path: str) -> bytes:
     """The whole file. Raises OSError with the path."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = open_at(path, os.O_RDONLY)
     try:
         data = os.read(fd, _CHUNK)
         if len(data) < _CHUNK:
@@ -26,7 +57,7 @@ def read(path: str) -> bytes:
 
 def write(path: str, data: bytes) -> None:
     """One write(2), as the kernel's files want it; the file must exist. Raises OSError with the path."""
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    fd = open_at(path, os.O_WRONLY)
     try:
         os.write(fd, data)
     except OSError as error:

@@ -26,7 +26,7 @@ now = time.monotonic_ns
 class Recorder:
     """Writes the lines of one process. `fd` is the step's trace file, or -1 where the trace is switched off."""
 
-    __slots__ = ("_cgroup", "_where", "fd", "process", "task")
+    __slots__ = ("_cgroup", "_quoted", "_where", "fd", "process", "task")
 
     def __init__(self, fd: int, process: str, *, cgroup: "str | None" = None, task: "int | None" = None) -> None:
         self.fd = fd
@@ -34,6 +34,7 @@ class Recorder:
         self.task = task
         self._cgroup = cgroup
         self._where = ""
+        self._quoted: dict[str, str] = {}
 
     def moved(self) -> None:
         """Forget the cgroup that was read: the process has been moved or forked since."""
@@ -53,13 +54,11 @@ class Recorder:
             self._where = f'"process":"{self.process}","pid":{os.getpid()},"cgroup":{dumps(cgroup)}'
         if task is None:
             task = self.task
-        line = (
-            f'{{"t":{started},"call":"{hook.call}","kind":"{hook.kind}","plugin":{dumps(plugin)},{self._where},'
-            f'"task":{"null" if task is None else task},{_kernel.identity()},'
-            f'"rc":{rc},"us":{(now() - started) // 1000}'
-        )
-        line += f',"note":{dumps(note[:512])}}}\n' if note else "}\n"
-        os.write(self.fd, line.encode("ascii"))
+        quoted = self._quoted.get(plugin) or self._quoted.setdefault(plugin, dumps(plugin))
+        rank = "null" if task is None else task
+        facts = f'"call":"{hook.call}","kind":"{hook.kind}","plugin":{quoted},{self._where},"task":{rank}'
+        # A disk that is full costs the trace its lines, not the step its life.
+        _kernel.write_row(self.fd, started, facts, str(rc), f'"note":{dumps(note[:512])}' if note else "")
 
 
 def cgroup_of(pid: "int | str" = "self") -> str:

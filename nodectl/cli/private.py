@@ -8,6 +8,7 @@ import os
 import select
 import sys
 
+from nodectl.cli.session import Failed, PrivateNode
 from nodectl.config import Config
 from nodectl.spank.stack import tried
 
@@ -17,10 +18,8 @@ _START = (
 )
 
 
-def start(config_path: str | None, config: Config, seconds: float) -> tuple[tuple[int, int], str]:
-    """Starts it and waits until it listens. Returns ((pid, pipe to keep open), socket path). Raises Failed."""
-    from nodectl.cli.session import Failed  # session imports this module
-
+def start(config_path: str | None, config: Config, seconds: float) -> PrivateNode:
+    """Starts it and waits until it listens. Raises Failed."""
     directory = f"{config.runtime_dir}/private.{os.getpid()}"
     try:
         os.makedirs(config.runtime_dir, mode=0o755, exist_ok=True)
@@ -50,4 +49,4 @@ def start(config_path: str | None, config: Config, seconds: float) -> tuple[tupl
         os.close(writer)
         os.waitpid(pid, 0)
         raise Failed("start a private node: it did not come up (its own message is above)")
-    return (pid, writer), f"{directory}/nodectl.sock"
+    return PrivateNode(pid, writer, f"{directory}/nodectl.sock")

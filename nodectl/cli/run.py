@@ -14,7 +14,7 @@ import time
 
 from nodectl import lean_json, wire
 from nodectl.cli.options import BadOption, BadUsage, Parsed, Parser
-from nodectl.cli.session import Failed, Session, complain
+from nodectl.cli.session import AGAIN, Failed, Session, complain
 from nodectl.interface_names import STEP
 
 TYPE_CHECKING = False
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from nodectl.cli.local_spank import LocalStack
     from nodectl.cli.main import Globals
+    from nodectl.cli.session import PrivateNode
 
 FORWARDED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2)
 _RLIMITS = ("CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS")
@@ -36,7 +37,7 @@ def main(settings: "Globals", words: list[str]) -> int:
     _standard_descriptors()
     session = None
     try:
-        session = Session(settings)
+        session = Session(settings, private=_begun_again())
         status = _run(session, words)
     except Failed as error:
         complain(str(error))
@@ -52,6 +53,16 @@ def main(settings: "Globals", words: list[str]) -> int:
     return status
 
 
+def _begun_again() -> "PrivateNode | None":
+    """What a first run left, where this is the second one."""
+    words = os.environ.pop(AGAIN, None)
+    if words is None:
+        return None
+    from nodectl.cli import again  # only where native plugins are stacked
+
+    return again.begun(words)
+
+
 def _standard_descriptors() -> None:
     """0, 1 and 2 must be something: they become the tasks' streams, and sockets opened later must not take their
     places.
@@ -63,7 +74,7 @@ def _standard_descriptors() -> None:
 
 def _run(session: Session, words: list[str]) -> int:
     hello = session.call("Hello")
-    local = _local_stack(hello, words)
+    local = _local_stack(session, hello, words)
     try:
         if local:
             local.presets()
@@ -93,12 +104,17 @@ def _run(session: Session, words: list[str]) -> int:
             local.close()
 
 
-def _local_stack(hello: "Mapping[str, object]", words: list[str]) -> "LocalStack | None":
+def _local_stack(session: Session, hello: "Mapping[str, object]", words: list[str]) -> "LocalStack | None":
     """The SPANK plugins in this process; nothing of it is imported when there are none."""
     if not hello["stack"]:
         return None
     from nodectl.cli.local_spank import LocalStack
+    from nodectl.spank.sources import is_native
 
+    if any(is_native(row["path"]) and not row["missing"] for row in hello["stack"]):  # type: ignore[attr-defined]
+        from nodectl.cli import again
+
+        again.unless_hosted(session.private)
     return LocalStack(hello, verbose=sum(_loudness(word) for word in words))
 
 

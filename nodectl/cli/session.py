@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nodectl.cli.main import Globals
     from nodectl.config import Config
 
+AGAIN = "_NODECTL_AGAIN"  # in the environment of a command that was executed a second time, see again.py
 DEFAULT_SOCKET = "/run/nodectl/nodectl.sock"
 _LARGEST_REPLY = 64 << 20
 _PRIVATE_SECONDS = 20.0
@@ -33,15 +34,31 @@ class Failed(Exception):
         self.name = name
 
 
+class PrivateNode:
+    """A daemon of this command's own: its pid, the pipe whose end ends it, its socket."""
+
+    __slots__ = ("path", "pid", "pipe")
+
+    def __init__(self, pid: int, pipe: int, path: str) -> None:
+        self.pid = pid
+        self.pipe = pipe
+        self.path = path
+
+
 class Session:
     """An open connection; `close` ends the private node, if this command started one."""
 
-    __slots__ = ("_inbox", "_private", "_sock", "socket_path")
+    __slots__ = ("_inbox", "_sock", "private", "socket_path")
 
-    def __init__(self, settings: "Globals", *, start_private: bool = True) -> None:
-        self._private: tuple[int, int] | None = None
+    def __init__(
+        self, settings: "Globals", *, start_private: bool = True, private: "PrivateNode | None" = None
+    ) -> None:
+        self.private = private
         self._inbox = wire.Inbox(_LARGEST_REPLY)
         self.socket_path = settings.socket or ("" if settings.config else DEFAULT_SOCKET)
+        if private is not None:
+            self._sock = wire.connect(private.path)
+            return
         try:
             self._sock = wire.connect(self.socket_path or _configured(settings).socket)
         except OSError as error:
@@ -65,8 +82,8 @@ class Session:
             )
         from nodectl.cli import private  # only without a service
 
-        self._private, path = private.start(settings.config, config, _PRIVATE_SECONDS)
-        self._sock = wire.connect(path)
+        self.private = private.start(settings.config, config, _PRIVATE_SECONDS)
+        self._sock = wire.connect(self.private.path)
 
     def call(self, method: str, fds: "Sequence[int]" = (), **parameters: object) -> "Mapping[str, object]":
         """Calls a method of org.nodectl; the reply's parameters. Raises Failed with the service's reason."""
@@ -87,11 +104,10 @@ class Session:
     def close(self) -> None:
         """Ends the connection and a private node, and waits for it to have cleaned up."""
         self._sock.close()
-        if self._private is not None:
-            pid, pipe = self._private
-            os.close(pipe)
-            os.waitpid(pid, 0)
-            self._private = None
+        if self.private is not None:
+            os.close(self.private.pipe)
+            os.waitpid(self.private.pid, 0)
+            self.private = None
 
 
 def _configured(settings: "Globals") -> "Config":

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nodectl import lean_json
 from nodectl.config import Config
+from nodectl.spank import preload
 from nodectl.spank.stack import tried
 
 _READY_SECONDS = 20
@@ -52,10 +53,12 @@ class ForkChannel:
         code = _START.format(path=[p for p in sys.path if p], arguments=arguments)
         # Out of the way first: dup2 onto 3 must not destroy what is to become 4.
         channel, lock = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (theirs.fileno(), self._lock))
+        environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **tried()}
+        preload.add(environment)
         self.pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-S", "-c", code],
-            {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **tried()},
+            environment,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, channel, _CHANNEL),

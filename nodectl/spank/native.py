@@ -5,7 +5,7 @@ checks what it says about itself; the forkserver does it once, before any step. 
 a stack holds, in the process whose hooks are called; it costs next to nothing. `init` is called by the stack.
 
 A library stays loaded for the life of its process and has one state there, also where two lines of plugstack.conf
-name it, as in Slurm. Whoever opens one must have been executed with `HOST` in LD_PRELOAD.
+name it, as in Slurm. Whoever opens one must have been executed with the host preloaded (`preload.py`).
 """
 
 from nodectl import _spank_host, trust
@@ -16,9 +16,6 @@ from nodectl.spank import SLURM_VERSION, SpankOption
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-HOST = _spank_host.__file__
-"""The library to preload."""
 
 
 class NativeSource:

@@ -13,6 +13,7 @@ from nodectl.hooks import ROWS, Hook, functions
 from nodectl.plugin import PluginRefused, Source, compile_plugin, load
 from nodectl.spank import SpankError, SpankOption
 from nodectl.spank.handle import FORWARDED, Spank, forwarding_name
+from nodectl.spank.sources import is_native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ _HAS_ARG = (0, 1, 2)
 
 
 def source_of(path: str) -> "Source | NativeSource":
-    """The plugin's file, compiled or opened: Python is what is called *.py. Raises PluginRefused."""
-    if path.endswith(".py"):
+    """The plugin's file, compiled or opened. Raises PluginRefused."""
+    if not is_native(path):
         return compile_plugin(path)
     from nodectl.spank.native import open_native  # only where a native plugin is stacked
 

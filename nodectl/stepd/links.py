@@ -5,7 +5,6 @@ sent at once is kept, up to a limit, and a peer that does not read is dropped.
 """
 
 import _socket
-import errno
 import os
 import select
 
@@ -40,16 +39,15 @@ class Link:
 class Links:
     """Every connection of the step. `on_gone` is called when the launching client has left."""
 
-    __slots__ = ("_by_fd", "_listener", "_owner", "_path", "_poll", "_service", "on_gone")
+    __slots__ = ("_by_fd", "_listener", "_owner", "_poll", "_service", "on_gone")
 
     def __init__(
-        self, path: str, fd: int, owner: int, poll: "select.poll", methods: "Mapping[str, tuple[object, object]]"
+        self, fd: int, owner: int, poll: "select.poll", methods: "Mapping[str, tuple[object, object]]"
     ) -> None:
-        """`fd`: the socket at `path`, on which the daemon listens for the stepd until it is there."""
+        """`fd`: the step's socket, on which the daemon listens for the stepd until it is there."""
         self._owner = owner
         self._by_fd: dict[int, Link] = {}
         self._poll = poll
-        self._path = path
         self._service = Service(__version__, methods)  # type: ignore[arg-type]  # the table says what it holds
         self.on_gone: Callable[[], None] = lambda: None
         self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
@@ -181,14 +179,6 @@ class Links:
         self._listener.close()
         for link in self._by_fd.values():
             link.sock.close()
-
-    def unlink(self) -> None:
-        """The step can no longer be found."""
-        try:
-            os.unlink(self._path)
-        except OSError as error:
-            if error.errno != errno.ENOENT:
-                raise
 
     def drain(self) -> None:
         """At the very end: give what is still unsent a moment, then let go."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from nodectl.plugin import Source
+    from nodectl.spank.native import NativeSource
     from nodectl.stepd.node_plugins import NodePlugins
 
 _OOM_ADJUSTMENT = b"-999"
@@ -39,7 +40,7 @@ def main(
     fds: Descriptors,
     node: "NodePlugins",
     cgroup_mount: str,
-    source_of: "Callable[[str], Source]",
+    source_of: "Callable[[str], Source | NativeSource]",
 ) -> "NoReturn":
     """The whole life of a stepd. `stem` is the path of the step's files without their suffixes; never returns."""
     status = 1
@@ -65,10 +66,12 @@ def _settle() -> None:
         kernel_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)
 
 
-def _serve(run: Run, stem: str, source_of: "Callable[[str], Source]") -> None:
+def _serve(run: Run, stem: str, source_of: "Callable[[str], Source | NativeSource]") -> None:
     poll = select.poll()
     reaper = Reaper(run, poll)
-    run.links = Links(f"{stem}.sock", run.fds.listener, run.step.uid, poll, reaper.methods())
+    run.links = Links(run.fds.listener, run.step.uid, poll, reaper.methods())
+    directory = os.open(os.path.dirname(stem), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    name = os.path.basename(stem)
     run.links.on_gone = reaper.launcher_gone
     if run.fds.control >= 0:
         run.links.adopt(run.fds.control, launcher=True)
@@ -84,14 +87,17 @@ def _serve(run: Run, stem: str, source_of: "Callable[[str], Source]") -> None:
         pass  # told where it happened
     finish(run, reaper)
     result = record.compose(run)
-    record.save(f"{stem}.record", result)
+    record.save(directory, f"{name}.record", result)
     run.board.done(STEPD_SLOT)
     run.links.broadcast({"event": "end", "record": result}, last=True)
-    run.links.unlink()
+    try:
+        os.unlink(f"{name}.sock", dir_fd=directory)
+    except FileNotFoundError:
+        pass  # a daemon that took us for dead has cleaned up
     run.links.drain()
 
 
-def run_step(run: Run, reaper: Reaper, source_of: "Callable[[str], Source]") -> None:
+def run_step(run: Run, reaper: Reaper, source_of: "Callable[[str], Source | NativeSource]") -> None:
     """The launch. Raises StepFailed where a row's failure ends the step; `finish` is called in any case."""
     step = run.step
     run.require(run.node.call_proctrack(run.door, "proctrack_p_create", (step,)))

@@ -9,7 +9,7 @@ import os
 import select
 import time
 
-from nodectl import lean_json
+from nodectl import kernel_file, lean_json
 from nodectl.hooks import ROWS
 from nodectl.interface import STEP, Refused
 from nodectl.shape import Optional, boolean, integer
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 TERM, KILL, CONT = 15, 9, 18
 # The wait status of a task that read the end of the gate: why there is no launch is told elsewhere.
 _NOT_LET_IN = 1 << 8
+_FLAGS = 6  # of the fields behind the name in /proc/PID/stat
+_FORKED_AND_NOT_EXECUTED = 0x40  # PF_FORKNOEXEC
 _UID = integer(0, 2**32 - 1)
 _REPORT_LIMIT = 1 << 20
 _LOOK_AGAIN = 0.005
@@ -126,14 +128,11 @@ class Reaper:
     def collect(self) -> None:
         """Collects every child that has ended: tasks, pumps, and orphans that fell to us as subreaper."""
         ended: list[Task] = []
-        while True:
-            try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
+        while (pid := _next_to_collect()) is not None:
             task = self._children.pop(pid, None)
+            if task is not None:
+                self._has_begun(task)  # of a process that is gone nobody could tell
+            _, status, usage = os.wait4(pid, 0)
             if task is None:
                 self._gone.add(pid)
             else:
@@ -221,7 +220,17 @@ class Reaper:
     def _takes(self, task: "Task", number: int) -> bool:
         if task.pid <= 0 or task.status is not None:
             return task.pid > 0
-        return number in (TERM, CONT) or self._run.board.is_done(task.local_id + 1)
+        return number in (TERM, CONT) or self._has_begun(task)
+
+    def _has_begun(self, task: "Task") -> bool:
+        """True when the task has become a program: its own, or one that a plugin executed from inside a hook."""
+        slot = task.local_id + 1
+        if not self._run.board.is_done(slot):
+            hook, _ = self._run.board.place(slot)
+            if hook is None or hook.identity != "user" or not _has_executed(task.pid):
+                return False
+            self._run.board.done(slot)
+        return True
 
     def _deliver_held(self) -> None:
         held, self._held = self._held, []
@@ -324,6 +333,24 @@ class _Reports:
         if len(self._data) > _REPORT_LIMIT:
             self._data = b""
         return found
+
+
+def _next_to_collect() -> int | None:
+    """A child that has ended and is not collected yet, None for none: waitid(2) with WNOWAIT."""
+    try:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return None if ended is None else ended.si_pid
+
+
+def _has_executed(pid: int) -> bool:
+    """True when the process, living or not yet collected, has called execve(2) since its fork: flags of proc(5)."""
+    try:
+        fields = kernel_file.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
+    except OSError:
+        return False
+    return not int(fields[_FLAGS]) & _FORKED_AND_NOT_EXECUTED
 
 
 def said(status: int) -> str:

@@ -81,12 +81,18 @@ def _reason(run: "Run", status: int) -> str:
     return ""
 
 
-def save(path: str, record: "dict[str, object]") -> None:
-    """Writes the record where the daemon, this one or the next, will find it: whole or not at all."""
-    partial = f"{path}.part"
-    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+def save(directory: int, name: str, record: "dict[str, object]") -> None:
+    """Writes the record where the daemon, this one or the next, will find it: whole or not at all.
+
+    `directory` is a descriptor: a plugin may have given the stepd another root.
+    """
+    partial = f"{name}.part"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    fd = os.open(partial, flags, 0o600, dir_fd=directory)
     try:
-        os.write(fd, dumps(record).encode("ascii"))
+        data = memoryview(dumps(record).encode("ascii"))
+        while data:
+            data = data[os.write(fd, data) :]
     finally:
         os.close(fd)
-    os.rename(partial, path)
+    os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)

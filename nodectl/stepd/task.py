@@ -194,6 +194,17 @@ def wait_at_gate(child: Child) -> None:
     child.wrote("gate", started)
 
 
+def default_signals(_: Child) -> None:
+    """Nothing ignored, nothing blocked: a program starts as from a login shell.
+
+    Before the user's hooks, because a plugin may execute a program of its own from there.
+    """
+    # Python ignores SIGPIPE and SIGXFSZ by itself; SIGTERM and SIGCHLD are the stepd's.
+    for number in (*IGNORED, _signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGTERM, _signal.SIGCHLD):
+        _signal.signal(number, _signal.SIG_DFL)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+
+
 def pre_launch(child: Child) -> None:
     """Task plugins, as the user."""
     child.task.environment["SLURM_TASK_PID"] = str(os.getpid())
@@ -231,14 +242,6 @@ def limits(child: Child) -> None:
             resource.setrlimit(number, (wanted, hard))
         except (OSError, ValueError) as error:
             messages.verbose(f"limit {name} to {soft}: {error}")
-
-
-def default_signals(_: Child) -> None:
-    """Nothing ignored, nothing blocked: a program starts as from a login shell. Handlers end with the exec."""
-    # Python ignores SIGPIPE and SIGXFSZ by itself; SIGTERM and SIGCHLD are the stepd's.
-    for number in (*IGNORED, _signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGTERM, _signal.SIGCHLD):
-        _signal.signal(number, _signal.SIG_DFL)
-    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
 def execute(child: Child) -> None:
@@ -298,10 +301,10 @@ SEQUENCE = (
     wire_streams,
     enter_directory,
     wait_at_gate,
+    default_signals,
     pre_launch,
     task_init,
     task_prologs,
     limits,
-    default_signals,
     execute,
 )

@@ -42,7 +42,7 @@ def init() -> int:
 def proctrack_p_create(step: Step) -> int:
     """Makes the step's `user` cgroup; its inode number is the container id."""
     group = cgroup.Group(f"{_State.mount}{step.cgroup}/user").make()
-    step.container_id = os.stat(group.full_path).st_ino
+    step.container_id = group.number()
     _State.groups[step.container_id] = group
     _State.patience[step.container_id] = step.unkillable_timeout
     return 0

@@ -6,7 +6,6 @@ controller (a machine whose controllers belong to cgroup v1) nothing is confined
 """
 
 import errno
-import os
 
 from nodectl import cgroup
 from nodectl.cpu_list import cpus_of
@@ -35,7 +34,7 @@ def init() -> int:
 def task_p_pre_setuid(step: Step) -> int:
     """Stepd, root: confines the step to its CPUs, where the controller is there."""
     user = cgroup.Group(f"{_Where.mount}{step.cgroup}/user").make()
-    if not os.path.exists(f"{user.full_path}/cpuset.cpus"):
+    if not user.has("cpuset.cpus"):
         return 0
     try:
         user.cpuset.cpus = set(cpus_of(step.allocation))
