@@ -1,0 +1,297 @@
+"""tmpdir: a temporary directory of its own for each step, named by TMPDIR and removed when the step ends.
+
+In plugstack.conf, with what holds without the argument:
+
+    required tmpdir base=/tmp mode=0700 when=always
+
+`base`, given without links, must belong to root and every directory above it too; others may write there only if it is
+sticky, as /tmp is. `mode` is the directory's. With `when=asked` only steps run with the option --tmpdir have one.
+
+The directory is BASE/nodectl-tmpdir.JOB.STEP.RANDOM/tmp. The outer one is root's, so that the user can neither rename
+nor replace the inner one, which is the user's. All tasks of the step share it.
+
+Hooks: init (arguments; a wrong one fails), init_post_opt (stepd, root: makes it, sets TMPDIR), exit (stepd, root:
+removes it, however the step ended, with everything below; neither links nor mounts are followed). A removal that is
+not done after 50 s says so. What a killed stepd or such a removal leaves is known by its lock, which nobody holds any
+more: the exit of the next step with this plugin and base removes it, and so does a start of the daemon. To find it
+they read at most 4096 names of `base`: on a machine with a full /tmp give the plugin a base of its own.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+import time
+
+from nodectl.spank import (
+    S_CTX_SLURMD,
+    S_JOB_GID,
+    S_JOB_ID,
+    S_JOB_STEPID,
+    S_JOB_UID,
+    SpankOption,
+    slurm_error,
+    slurm_verbose,
+    spank_context,
+    spank_get_item,
+    spank_remote,
+    spank_setenv,
+)
+from nodectl.spank.handle import Spank
+
+plugin_type = "spank"
+plugin_name = "tmpdir"
+plugin_version = (22, 5, 8)
+
+_PREFIX = "nodectl-tmpdir."
+_INNER = "tmp"
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_PATIENCE = 50.0  # seconds for the step's own directory: less than a hook may take
+_SWEEP_PATIENCE = 2.0  # for those of dead steps, which another step's end must wait for
+_MOST_NAMES = 4096
+
+
+class _State:
+    base = "/tmp"
+    mode = 0o700
+    always = True
+    asked = False
+    name = ""
+    base_fd = -1
+    outer_fd = -1  # its lock tells that the step lives
+
+
+def _option(val: int, optarg: str | None, remote: int) -> int:
+    """--tmpdir."""
+    del val, optarg, remote
+    _State.asked = True
+    return 0
+
+
+spank_options = [SpankOption("tmpdir", None, "Have a private temporary directory, named by TMPDIR.", 0, 0, _option)]
+
+
+def _argument(word: str) -> None:
+    """One word of plugstack.conf. Raises ValueError with what is wrong."""
+    name, _, value = word.partition("=")
+    if name == "base":
+        if not value.startswith("/"):
+            raise ValueError("is no absolute path")
+        _State.base = value.rstrip("/") or "/"
+    elif name == "mode":
+        mode = int(value, 8) if value.isdigit() and not set(value) - set("01234567") else -1
+        if mode & ~0o1777 or mode & 0o700 != 0o700:
+            raise ValueError("is not a mode from 0700 to 1777")
+        _State.mode = mode
+    elif word in ("when=always", "when=asked"):
+        _State.always = value == "always"
+    else:
+        raise ValueError("is unknown")
+
+
+def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
+    """Reads the arguments. In the daemon, as root: removes what dead steps have left."""
+    del sp, ac
+    good = True
+    for word in argv:
+        try:
+            _argument(word)
+        except ValueError as error:
+            slurm_error(f"tmpdir: {word!r} in plugstack.conf {error}")
+            good = False
+    if good and spank_context() == S_CTX_SLURMD:
+        try:
+            base = _open_base()
+        except OSError as error:
+            slurm_error(f"tmpdir: {_State.base}: {error.strerror}")
+            return -1
+        _sweep(base)
+        os.close(base)
+    return 0 if good else -1
+
+
+def slurm_spank_init_post_opt(sp: Spank, ac: int, argv: list[str]) -> int:
+    """Stepd, root: makes the directory and tells the tasks where it is."""
+    del ac, argv
+    if not spank_remote(sp) or not (_State.always or _State.asked):
+        return 0
+    uid, gid = spank_get_item(sp, S_JOB_UID), spank_get_item(sp, S_JOB_GID)
+    assert isinstance(uid, int)  # noqa: S101  # of these items always
+    assert isinstance(gid, int)  # noqa: S101
+    try:
+        _State.base_fd = _open_base()
+        _make_outer(f"{_PREFIX}{spank_get_item(sp, S_JOB_ID)}.{spank_get_item(sp, S_JOB_STEPID)}")
+        os.mkdir(_INNER, 0o700, dir_fd=_State.outer_fd)
+        inner = os.open(_INNER, _DIRECTORY, dir_fd=_State.outer_fd)
+        try:
+            os.fchown(inner, uid, gid)
+            os.fchmod(inner, _State.mode)
+        finally:
+            os.close(inner)
+    except OSError as error:
+        slurm_error(f"tmpdir: make a directory in {_State.base}: {error.strerror}")
+        return -1
+    spank_setenv(sp, "TMPDIR", f"{_State.base.rstrip('/')}/{_State.name}/{_INNER}")
+    return 0
+
+
+def slurm_spank_exit(sp: Spank, ac: int, argv: list[str]) -> int:
+    """Stepd, root: removes the directory, then what dead steps have left."""
+    del ac, argv
+    if not spank_remote(sp) or _State.base_fd < 0:
+        return 0
+    why = ""
+    if _State.outer_fd >= 0:
+        why = _remove(_State.base_fd, _State.outer_fd, _State.name, time.monotonic() + _PATIENCE)
+        os.close(_State.outer_fd)
+        if why:
+            slurm_error(f"tmpdir: remove {_State.base}/{_State.name}: {why}")
+    _sweep(_State.base_fd)
+    os.close(_State.base_fd)
+    return -1 if why else 0
+
+
+def _open_base() -> int:
+    """A descriptor of `base`, on a way that nobody but root can change. Raises OSError."""
+    fd = os.open("/", _DIRECTORY)
+    names = [name for name in _State.base.split("/") if name]
+    try:
+        for name in names:
+            below = os.open(name, _DIRECTORY, dir_fd=fd)
+            os.close(fd)
+            fd = below
+            status = os.fstat(fd)
+            if status.st_uid != 0:
+                raise OSError(errno.EPERM, f"{name!r} on the way belongs to uid {status.st_uid} and not to root")
+            if status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
+                raise OSError(errno.EPERM, f"{name!r} on the way is writable by others, and not sticky")
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _make_outer(stem: str) -> None:
+    """Makes and locks the outer directory, under a name that nobody can have taken before. Raises OSError."""
+    while _State.outer_fd < 0:
+        _State.name = f"{stem}.{os.urandom(6).hex()}"
+        os.mkdir(_State.name, 0o711, dir_fd=_State.base_fd)
+        try:
+            fd = os.open(_State.name, _DIRECTORY, dir_fd=_State.base_fd)
+        except FileNotFoundError:
+            continue  # a sweep of another step came between
+        if _lock(fd):
+            _State.outer_fd = fd
+        else:
+            os.close(fd)
+
+
+def _lock(fd: int) -> bool:
+    """False when a living stepd or a sweep has it, or when it is no longer there."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return os.fstat(fd).st_nlink > 0
+
+
+def _sweep(base: int) -> None:
+    """Removes directories of steps whose stepd has gone, for a short while."""
+    end = time.monotonic() + _SWEEP_PATIENCE
+    with os.scandir(base) as entries:
+        names = [entry.name for entry, _ in zip(entries, range(_MOST_NAMES), strict=False)]
+    for name in names:
+        if not name.startswith(_PREFIX):
+            continue
+        try:
+            fd = os.open(name, _DIRECTORY, dir_fd=base)
+        except OSError:
+            continue  # it has just gone, or is somebody's trick
+        status = os.fstat(fd)
+        if status.st_uid == 0 and not status.st_mode & _OTHERS_WRITE and _lock(fd):
+            why = _remove(base, fd, name, end)
+            slurm_verbose(f"tmpdir: remove {_State.base}/{name} of a dead step: {why or 'done'}")
+        os.close(fd)
+
+
+def _remove(base: int, outer: int, name: str, end: float) -> str:
+    """Removes everything in `outer`, then `outer` itself. Returns "" or, in one line, why something is left."""
+    removal = _Removal(outer, end)
+    while removal.walk():
+        pass
+    try:
+        os.rmdir(name, dir_fd=base)
+    except OSError as error:
+        return removal.why or str(error.strerror)
+    return ""
+
+
+class _Removal:
+    """The removal of what is in the directory `outer`, which only root may change.
+
+    Every directory found below is first moved up into `outer` and then emptied there. So no path of the user's making
+    is walked: at any depth one descriptor suffices, nothing can be swung in between, and a mount, which the kernel
+    does not move, is never entered.
+    """
+
+    def __init__(self, outer: int, end: float) -> None:
+        self.outer = outer
+        self.end = end
+        self.why = ""
+        self._device = os.fstat(outer).st_dev
+        self._mark = os.urandom(6).hex()
+        self._moved = 0
+
+    def walk(self) -> bool:
+        """Once over the directories in `outer`. False when there is nothing more to do, or time is up."""
+        worked = False
+        with os.scandir(self.outer) as tops:
+            for top in tops:
+                name = top.name
+                try:
+                    if not name.startswith(self._mark):
+                        name = self._move_up(self.outer, name)
+                    worked |= self._empty(name)
+                    os.rmdir(name, dir_fd=self.outer)
+                    worked = True
+                except OSError as error:
+                    self.why = self.why or str(error.strerror)
+                if self._late():
+                    return False
+        return worked
+
+    def _move_up(self, directory: int, name: str) -> str:
+        self._moved += 1
+        new = f"{self._mark}.{self._moved}"
+        os.rename(name, new, src_dir_fd=directory, dst_dir_fd=self.outer)
+        return new
+
+    def _empty(self, name: str) -> bool:
+        """Removes the files of a directory in `outer` and moves its directories up. True when there were any."""
+        worked = False
+        directory = os.open(name, _DIRECTORY, dir_fd=self.outer)
+        try:
+            if os.fstat(directory).st_dev != self._device:
+                raise OSError(errno.EXDEV, "a file system is mounted in it")
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    try:
+                        try:
+                            os.unlink(entry.name, dir_fd=directory)
+                        except IsADirectoryError:
+                            self._move_up(directory, entry.name)
+                        worked = True
+                    except OSError as error:
+                        self.why = f"{entry.name!r}: {error.strerror}"
+                    if self._late():
+                        break
+        finally:
+            os.close(directory)
+        return worked
+
+    def _late(self) -> bool:
+        if time.monotonic() < self.end:
+            return False
+        self.why = "it takes too long; the rest is left to the end of another step"
+        return True
