@@ -12,7 +12,16 @@ from nodectl.hooks import HOOKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from nodectl.hooks import Hook
+
+    class Whereabouts(Protocol):
+        """What a door tells its process's place to: a board, or a pipe (`nodectl/spank/teller.py`)."""
+
+        def enter(self, slot: int, hook: Hook, plugin: int = 0) -> None:
+            """The process is about to make the call."""
+
 
 NOWHERE, DONE = 0, 255
 _INDEX = {hook.call: index + 1 for index, hook in enumerate(HOOKS)}

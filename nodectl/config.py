@@ -167,6 +167,18 @@ KEYS: tuple[Key, ...] = (
         "Program that runs as the user after each task.",
     ),
     Key(
+        "prolog", "steps", SCRIPT, None,
+        "Program that runs as root before the first step of each job; the job is refused if it fails.",
+    ),
+    Key(
+        "epilog", "steps", SCRIPT, None,
+        "Program that runs as root after the end of each job.",
+    ),
+    Key(
+        "prolog_epilog_timeout", "steps", SECONDS, 0,
+        "Seconds after which such a program is killed and counts as failed; 0 for never.",
+    ),
+    Key(
         "history_limit", "records", number(0, 100_000_000, "steps"), 10_000,
         "Ended steps that are kept in the history.",
     ),
@@ -203,6 +215,9 @@ class Config:
     cgroup_name: str
     task_prolog: str | None
     task_epilog: str | None
+    prolog: str | None
+    epilog: str | None
+    prolog_epilog_timeout: int
     history_limit: int
     trace: bool
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeVar
 
-    from nodectl.board import Board
+    from nodectl.board import Whereabouts
     from nodectl.hooks import Hook
     from nodectl.recorder import Recorder
 
@@ -85,7 +85,7 @@ class Door:
     __slots__ = ("_board", "_recorder", "_slot", "_threads", "_timeout")
 
     def __init__(
-        self, recorder: "Recorder", board: "Board | None", slot: int, timeout: float, *, single_threaded: bool
+        self, recorder: "Recorder", board: "Whereabouts | None", slot: int, timeout: float, *, single_threaded: bool
     ) -> None:
         self._recorder = recorder
         self._board = board

@@ -34,10 +34,15 @@ class Hook:
 _STEP_ENDS = "the step fails, exit status 1"
 _TASK_ENDS = "this task ends with status 1, the others go on"
 _LOGGED = "logged, nothing else"
+_REFUSED = "the job is refused, exit status 1; its epilog runs"
+_NOTED = "logged, and a note in the step's record"
 
 HOOKS = (
     # Binding is computed here: a bad mask is refused before any process exists.
     Hook("task_p_slurmd_launch_request", "task", "daemon", "root", "step", 2, "the request is refused"),
+    # Executed for the job, before its step: nothing of these processes is shared with the daemon or with the step.
+    Hook("slurm_spank_job_prolog", "spank", "job script", "root", "job", 3, _REFUSED),
+    Hook("prolog", "step", "daemon", "root", "job", 0, _REFUSED),
     Hook("proctrack_p_create", "proctrack", "stepd", "root", "step", 1, _STEP_ENDS),
     Hook("slurm_spank_init", "spank", "stepd", "root", "step", 3, _STEP_ENDS),
     Hook("option", "spank", "stepd", "root", "option", 3, _LOGGED),
@@ -68,12 +73,19 @@ HOOKS = (
     Hook("task_p_post_step", "task", "stepd", "root", "step", 1, _LOGGED),
     Hook("slurm_spank_exit", "spank", "stepd", "root", "step", 3, _LOGGED),
     Hook("proctrack_p_destroy", "proctrack", "stepd", "root", "step", 1, _LOGGED),
+    # The step is over, its client may have gone; also after a prolog that failed.
+    Hook("slurm_spank_job_epilog", "spank", "job script", "root", "job", 3, _NOTED),
+    Hook("epilog", "step", "daemon", "root", "job", 0, _NOTED),
 )
 
 ROWS: "Mapping[str, Hook]" = {hook.call: hook for hook in HOOKS}
 
 # SPANK hooks of the command that the user runs (local context), in its process, as the user.
 LOCAL_HOOKS = ("slurm_spank_init", "slurm_spank_init_post_opt", "slurm_spank_local_user_init", "slurm_spank_exit")
+
+# SPANK hooks of the daemon's own life (slurmd context), in a process of its own, as root. A plugin's slurmd_init is
+# called as its init, where it has none.
+SLURMD_HOOKS = ("slurm_spank_init", "slurm_spank_slurmd_init", "slurm_spank_slurmd_exit")
 
 # Functions of the documents that no launch of a single step calls: jobs, batch scripts and other contexts do.
 ELSEWHERE: "Mapping[str, Mapping[str, int]]" = {
@@ -91,8 +103,6 @@ ELSEWHERE: "Mapping[str, Mapping[str, int]]" = {
         "slurm_spank_local_user_init": 3,
         "slurm_spank_slurmd_init": 3,
         "slurm_spank_slurmd_exit": 3,
-        "slurm_spank_job_prolog": 3,
-        "slurm_spank_job_epilog": 3,
     },
 }
 

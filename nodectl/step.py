@@ -21,10 +21,11 @@ class Step:
     """
 
     FIELDS = (
-        "allocation", "argv", "cgroup", "cores", "cpu_bind", "cpu_masks", "cpus_per_task", "cwd", "environment", "gid",
-        "gids", "hook_timeout", "job_id", "kill_on_bad_exit", "kill_wait", "label", "name", "node_name", "ntasks",
-        "options", "rlimits", "stack", "stderr", "stdin", "stdout", "step_id", "submitted", "task_epilogs",
-        "task_prologs", "time_limit", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
+        "allocation", "argv", "cgroup", "cores", "cpu_bind", "cpu_masks", "cpus_per_task", "cwd", "environment",
+        "gid", "gids", "hook_timeout", "job_control", "job_id", "kill_on_bad_exit", "kill_wait", "label",
+        "name", "node_name", "ntasks", "options", "rlimits", "stack", "stderr", "stdin", "stdout", "step_id",
+        "submitted", "task_epilogs", "task_prologs", "time_limit", "uid", "umask", "unbuffered",
+        "unkillable_timeout", "user_name", "verbose",
     )  # fmt: skip
     __slots__ = (*FIELDS, "born_in_place", "container_id", "helpers", "task")
 
@@ -62,6 +63,7 @@ class Step:
     task_epilogs: list[tuple[str, float]]  # path, seconds it may take (0: no limit); the user's before the site's
     stack: list[Entry]
     options: list[list[str]]  # [plugin, option, value] of SPANK options the user gave
+    job_control: dict[str, str]  # variables of the job's prologs and epilogs, SPANK_ in front of every name
     cgroup: str  # the step's directory below the cgroup2 mount, "" when cgroups are not used
     submitted: float
     task: "Task | None"  # in a task's own process: which one it is; None in the stepd

@@ -15,7 +15,7 @@ from nodectl.cli.plugin_facts import Facts
 from nodectl.cli.session import Failed
 from nodectl.cli.table import printable, put, table
 from nodectl.config import Config
-from nodectl.hooks import ELSEWHERE, HOOKS, LOCAL_HOOKS
+from nodectl.hooks import ELSEWHERE, HOOKS, LOCAL_HOOKS, SLURMD_HOOKS
 from nodectl.plugin import BUILTIN_DIR, PluginRefused, find
 from nodectl.spank import plugstack
 
@@ -162,9 +162,11 @@ def hooks_table() -> list[str]:
     lines = table(HOOK_HEADER, rows, right=("#",))
     lines += ["", "SPANK's local context: in the command's own process, as its user; a failure ends the command:"]
     lines += [f"  {call}" for call in LOCAL_HOOKS]
+    lines += ["", "SPANK's slurmd context: in a process beside the service, as root; a failure at its start ends it:"]
+    lines += [f"  {call}" for call in SLURMD_HOOKS]
     lines += ["", "Accepted in plugins and not called by a launch:"]
     for kind, calls in ELSEWHERE.items():
-        lines += [f"  {kind:9}  {call}" for call in calls if call not in LOCAL_HOOKS]
+        lines += [f"  {kind:9}  {call}" for call in calls if call not in LOCAL_HOOKS + SLURMD_HOOKS]
     return lines
 
 
@@ -176,5 +178,6 @@ def hooks_as_json() -> dict[str, object]:
             {"place": place, **{name: getattr(hook, name) for name in fields}} for place, hook in enumerate(HOOKS, 1)
         ],
         "local": list(LOCAL_HOOKS),
+        "slurmd": list(SLURMD_HOOKS),
         "elsewhere": {kind: dict(calls) for kind, calls in ELSEWHERE.items()},
     }

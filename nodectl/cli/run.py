@@ -263,7 +263,7 @@ def _ask_for_end(session: Session, job: int, step: int) -> "Mapping[str, object]
 
 def _write_trace(session: Session, path: str, job: int, step: int) -> None:
     """--trace: one JSON object a line, as the flight recorder wrote them."""
-    session.call("Wait", job=job, step=step)
+    session.call("Wait", job=job, step=step, epilog=True)
     lines = session.call("Trace", job=job, step=step)["trace"]
     try:
         with open(path, "w", encoding="ascii") as file:

@@ -6,10 +6,12 @@ machine and the caller.
 """
 
 import os
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from nodectl import wire
 from nodectl.config import Config
 from nodectl.daemon.users import UnknownUser, User, Users, group_id
 from nodectl.door import Door
@@ -47,7 +49,7 @@ REQUEST: "Shape" = {
     "umask": Optional(integer(0, 0o777)),
     "rlimits": Optional(mapping(_LIMIT, most=16)),
     "options": Optional(array(array(text(65_536), most=3), most=256)),
-    "job_control": Optional(mapping(text(65_536), most=4096)),
+    "job_control": Optional(mapping(_WORD, most=4096)),
     "task_prolog": Optional(_PATH),
     "task_epilog": Optional(_PATH),
     "uid": Optional(text(256)),
@@ -55,8 +57,22 @@ REQUEST: "Shape" = {
     "job": Optional(integer(1, 2**32 - 1)),
 }
 
+_SPANK = "SPANK_"  # what root's scripts would obey (PATH, LD_PRELOAD, BASH_ENV) has no such beginning
+_LONGEST_VARIABLE = 128 * 1024  # MAX_ARG_STRLEN, with '=' and NUL
+_MOST_VARIABLES = 1 << 20  # bytes
 RLIMITS = frozenset({"CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS"})
 USER_EPILOG_SECONDS = 5.0
+
+
+def check_control(fd: int, uid: int) -> None:
+    """The fourth descriptor must be the caller's own end of a stream socket: events go there, orders come from it."""
+    try:
+        sock = socket.socket(fileno=os.dup(fd))
+    except OSError:
+        raise invalid("request", "the fourth descriptor is no socket") from None
+    with sock:
+        if sock.family != socket.AF_UNIX or sock.type != socket.SOCK_STREAM or wire.Peer(sock).uid != uid:
+            raise invalid("request", "the fourth descriptor is no local stream socket of yours")
 
 
 def invalid(parameter: str, reason: str) -> Refused:
@@ -134,6 +150,7 @@ def make_step(  # everything a step is made from
         ],
         stack=list(stack),
         options=request.get("options", []),
+        job_control=_job_control(request.get("job_control", {})),  # type: ignore[arg-type]  # REQUEST says so
         cgroup=cgroup,
         submitted=time.time(),
     )
@@ -158,6 +175,22 @@ def _check(request: Mapping[str, object], argv: list[str], config: Config, alloc
     for key in ("task_prolog", "task_epilog"):
         if not str(request.get(key, "/")).startswith("/"):
             raise invalid(key, f"{request[key]!r} is not absolute")
+
+
+def _job_control(given: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the job's prologs and epilogs, which run as root: every name is a plain word behind SPANK_."""
+    variables = {}
+    total = 0
+    for name, value in given.items():
+        if not name.isascii() or not name.replace("_", "a").isalnum():
+            raise invalid("job_control", f"{name[:64]!r} is no name of letters, digits and '_'")
+        whole = name if name.startswith(_SPANK) else _SPANK + name
+        size = len(whole) + len(value.encode("utf-8", "surrogateescape")) + 2
+        total += size
+        if size > _LONGEST_VARIABLE or total > _MOST_VARIABLES:
+            raise invalid("job_control", f"{name[:64]}: too long for an environment")
+        variables[whole] = value
+    return variables
 
 
 def call_launch_request(step: Step, node: NodePlugins, trace: int, timeout: float) -> None:

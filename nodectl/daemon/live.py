@@ -1,7 +1,8 @@
 """A step that has begun and whose end the daemon has not recorded yet: its files, its connection, its cgroup.
 
 Files in the steps directory, all root's: `J.S.json` what the daemon decided, `.trace` the flight recorder (locked by
-the stepd as long as it lives), `.sock` its socket, `.record` what came of it. They are what a restarted daemon finds.
+the stepd as long as it lives), `.sock` its socket, `.record` what came of it, `.prolog` that a prolog is under way,
+`.epilog` that an epilog is owed. They are what a restarted daemon finds.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from nodectl.interface import STEP
 from nodectl.step import Step
 from nodectl.stepd.node_plugins import NodePlugins
 
-SUFFIXES = (".sock", ".json", ".trace", ".record", ".record.part")
+SUFFIXES = (".sock", ".json", ".trace", ".record", ".record.part", ".prolog", ".epilog")
 _TRIES = 60
 _BACKLOG = 16
 _FIRST_PAUSE = 0.002
@@ -32,23 +33,24 @@ class Files:
     def __init__(self, directory: str, job: int, step: int) -> None:
         self.stem = f"{directory}/{job}.{step}"
 
-    def write_spec(self, step: Step) -> str:
-        """Writes what the stepd will read. Returns the path."""
-        path = f"{self.stem}.json"
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            data = memoryview(lean_json.dumps(step.as_json()).encode("ascii"))
-            while data:
-                data = data[os.write(fd, data) :]
-        finally:
-            os.close(fd)
-        return path
+    @property
+    def spec(self) -> str:
+        """The path of what the stepd will read."""
+        return f"{self.stem}.json"
+
+    def write_spec(self, step: Step) -> None:
+        """Writes what the stepd will read."""
+        _write(self.spec, step.as_json(), os.O_EXCL)
 
     def open_trace(self) -> int:
         """The trace, locked: the lock lives as long as anybody has this open file, which is the stepd."""
         fd = os.open(f"{self.stem}.trace", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX)
         return fd
+
+    def append_trace(self) -> int:
+        """The trace once more, for another process's lines; nothing is locked."""
+        return os.open(f"{self.stem}.trace", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def listen(self) -> int:
         """The step's socket, listening from now on: whoever looks for the step finds it, and the stepd will answer."""
@@ -99,13 +101,51 @@ class Files:
         data = self.read(".record")
         return None if data is None else lean_json.load_object(data)
 
+    def write_record(self, record: Mapping[str, object]) -> None:
+        """In the stepd's place, or with more than it knew: for the daemon that comes after an early end of this one."""
+        _write(f"{self.stem}.record.part", record, os.O_TRUNC)
+        os.rename(f"{self.stem}.record.part", f"{self.stem}.record")
+
+    def begin_prolog(self) -> None:
+        """From now on the job is owed an epilog."""
+        os.close(os.open(f"{self.stem}.prolog", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def in_prolog(self) -> bool:
+        """True until its end."""
+        return os.path.exists(f"{self.stem}.prolog")
+
+    def end_prolog(self) -> None:
+        """The step may begin."""
+        os.rename(f"{self.stem}.prolog", f"{self.stem}.epilog")
+
+    def owes_epilog(self) -> bool:
+        """True from the begin of a prolog to the end of the epilog."""
+        return os.path.exists(f"{self.stem}.epilog") or self.in_prolog()
+
+    def end_epilog(self) -> None:
+        """Nothing is owed."""
+        self._remove((".prolog", ".epilog"))
+
     def remove(self) -> None:
         """The step is in the history: its files go."""
-        for suffix in SUFFIXES:
+        self._remove(SUFFIXES)
+
+    def _remove(self, suffixes: tuple[str, ...]) -> None:
+        for suffix in suffixes:
             try:
                 os.unlink(f"{self.stem}{suffix}")
             except FileNotFoundError:
                 continue
+
+
+def _write(path: str, value: Mapping[str, object], flag: int) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flag, 0o600)
+    try:
+        data = memoryview(lean_json.dumps(value).encode("ascii"))
+        while data:
+            data = data[os.write(fd, data) :]
+    finally:
+        os.close(fd)
 
 
 def _runs(pid: int) -> bool:
@@ -136,6 +176,9 @@ class LiveStep:
         self._inbox = wire.Inbox(8 << 20)
         self._asked: list[asyncio.Future[Mapping[str, object]]] = []
         self.board_fd = -1
+        self.in_prolog = False
+        self.owes_epilog = False
+        self.cancelled = ""  # in its prolog: how; it will not begin
         self._pidfd = -1
         self._state = "NODE_FAIL"  # of a step whose stepd leaves no record
 
@@ -209,6 +252,27 @@ class LiveStep:
             return await asyncio.wait_for(answer, patience)
         except (OSError, asyncio.CancelledError):
             return None
+
+    def summary(self) -> dict[str, object]:
+        """What is known of it while it runs, without asking it."""
+        step = self.step
+        return {
+            "job": step.job_id,
+            "step": step.step_id,
+            "name": step.name,
+            "user": step.user_name,
+            "uid": step.uid,
+            "node": step.node_name,
+            "command": step.argv,
+            "cwd": step.cwd,
+            "ntasks": step.ntasks,
+            "state": "CONFIGURING" if self.in_prolog else "RUNNING",
+            "reason": "",
+            "submitted": step.submitted,
+            "cpus": f"{step.allocation:x}",
+            "pid": self.pid,
+            "cgroup": step.cgroup,
+        }
 
     def where_it_died(self, plugins: NodePlugins) -> str:
         """What the stepd was doing when it died, from the board; "" when nobody knows."""

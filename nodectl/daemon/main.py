@@ -18,6 +18,7 @@ from nodectl.daemon.connection import Connection
 from nodectl.daemon.forkchannel import ForkserverDied
 from nodectl.daemon.lock import Lock
 from nodectl.daemon.node import Node
+from nodectl.daemon.slurmd import SlurmdContext, SlurmdRefused
 from nodectl.daemon.store import Store, StoreError
 from nodectl.daemon.sweep import remove_dead_private_nodes, sweep
 from nodectl.interface import Service
@@ -42,7 +43,7 @@ def run(config: Config, *, private: bool = False) -> int:
         return 1
     try:
         asyncio.run(_serve(config, private=private))
-    except (CannotStart, StoreError, PluginRefused, ForkserverDied) as error:
+    except (CannotStart, StoreError, PluginRefused, ForkserverDied, SlurmdRefused) as error:
         print(f"nodectl daemon: {error}", file=sys.stderr)
         return 1
     return 0
@@ -52,8 +53,11 @@ async def _serve(config: Config, *, private: bool) -> None:
     os.umask(0o022)
     os.chdir("/")
     lock = _prepare(config)
+    slurmd = SlurmdContext(config)
+    slurmd.begin()  # beside the other preparations
     store = Store(f"{config.state_dir}/history.db", config.history_limit)
     plugins = load_node_plugins(config.task_plugin, config.proctrack_type, config.plugin_dir)
+    await slurmd.ready()
     mount, base = _cgroup_base(config)  # after what may refuse: nobody would remove it
     node = Node(config, store, plugins, lock=lock.fd, mount=mount, base=base)
     if not private:
@@ -80,6 +84,7 @@ async def _serve(config: Config, *, private: bool) -> None:
     if not inherited:
         os.unlink(config.socket)
     await node.settle(wait_for_steps=private)
+    await slurmd.end()
     node.forkserver.close()
     store.close()
     if base:

@@ -6,22 +6,24 @@ and the batches in which ended steps are written down.
 
 import asyncio
 import os
-import socket
+import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from nodectl import __version__, board, lean_json, topology, wire
+from nodectl import __version__, lean_json, topology, wire
 from nodectl.config import Config
 from nodectl.cpu_list import format_cpulist
 from nodectl.daemon import launch
-from nodectl.daemon.forkchannel import ForkChannel, ForkserverDied
-from nodectl.daemon.live import Files, LiveStep, make_groups, remove_groups
+from nodectl.daemon.forkchannel import ForkChannel
+from nodectl.daemon.jobs import Jobs
+from nodectl.daemon.live import LiveStep, remove_groups
+from nodectl.daemon.start import Starter
 from nodectl.daemon.store import Ended, Store
 from nodectl.daemon.users import UnknownUser, User, Users, group_id
 from nodectl.interface import NODE, Call, Refused, Service
-from nodectl.shape import BadShape, Optional, check, integer
+from nodectl.shape import BadShape, Optional, boolean, check, integer
 from nodectl.spank import plugstack
-from nodectl.step import Step, entry_as_list
+from nodectl.step import entry_as_list
 from nodectl.stepd.node_plugins import NodePlugins
 
 if TYPE_CHECKING:
@@ -64,7 +66,9 @@ class Node:
         self._cores = format_cpulist(
             core.number for core in topology.read(allowed=os.sched_getaffinity(0)).cores if core.mask & self._allocation
         )
+        self.jobs = Jobs(config, mount, self._write_down)
         self.forkserver = ForkChannel(config, lock, self._answered)
+        self._starter = Starter(self, plugins)
 
     def service(self) -> Service:
         """The table of methods."""
@@ -74,7 +78,7 @@ class Node:
             "Launch": ({"request": _any}, self._launch),
             "List": ({"ended": Optional(integer(0, _MOST_LISTED))}, self._list),
             "Show": (_WHICH, self._show),
-            "Wait": (_WHICH, self._wait),
+            "Wait": ({**_WHICH, "epilog": Optional(boolean)}, self._wait),
             "Trace": (_WHICH, self._trace),
             "Signal": ({**_WHICH, "signal": integer(1, 64)}, self._signal),
             "Config": ({}, self._config),
@@ -132,14 +136,17 @@ class Node:
         if len(call.fds) not in (0, _CLIENT_FDS):
             raise launch.invalid("request", f"comes with {len(call.fds)} descriptors instead of none or four")
         if call.fds:
-            _check_control(call.fds[3], call.peer.uid)
+            launch.check_control(call.fds[3], call.peer.uid)
         known = None if "uid" in request or "gid" in request else self._users.known(call.peer.uid)
         return self._look_up_and_admit(call, request) if known is None else self._admit(call, request, known)
 
     async def _look_up_and_admit(self, call: Call, request: Mapping[str, object]) -> Mapping[str, object]:
-        return self._admit(call, request, await launch.who_runs(self._users, request, call.peer.uid))
+        answer = self._admit(call, request, await launch.who_runs(self._users, request, call.peer.uid))
+        return await answer if isinstance(answer, Awaitable) else answer
 
-    def _admit(self, call: Call, request: Mapping[str, object], user: User) -> Mapping[str, object]:
+    def _admit(
+        self, call: Call, request: Mapping[str, object], user: User
+    ) -> Mapping[str, object] | Awaitable[Mapping[str, object]]:
         self._check_room(user.uid)
         job = self._take_job(request, call.peer.uid)
         stack = self._stack().entries
@@ -154,12 +161,12 @@ class Node:
             allocation=self._allocation,
             cores=self._cores,
         )
-        self._start(step, call.fds)
-        return {"job": step.job_id, "step": step.step_id}
+        return self._starter.begin(step, call.fds)
 
     def _check_room(self, uid: int) -> None:
         """One user's steps must not exhaust the machine's processes and memory for the others."""
         running = sum(live.step.uid == uid for live in self.live.values())
+        running += sum(ending.live.step.uid == uid for ending in self.jobs.ending.values())
         if uid != 0 and running >= self.config.max_steps_per_user:
             most = f"max_steps_per_user = {self.config.max_steps_per_user}"
             raise Refused("LaunchRefused", f"{running} steps of yours are running: {most}", exit_status=1)
@@ -174,50 +181,11 @@ class Node:
         del self._reserved[int(str(wanted))]
         return int(str(wanted))
 
-    def _start(self, step: Step, client: list[int]) -> None:
-        """From an admitted step to the forkserver's queue. Undoes what it did when something fails."""
-        files = Files(self.steps_dir, step.job_id, step.step_id)
-        fds: list[int] = []
-        try:
-            fds.append(files.open_trace())
-            launch.call_launch_request(step, self._plugins, fds[0] if self.config.trace else -1, step.hook_timeout)
-            fds.append(board.make(step.ntasks))
-            fds.append(files.listen())
-            make_groups(self.mount, step.cgroup)
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-            fds.append(theirs.detach())
-            live = LiveStep(step, files, self.ended_step)
-            live.board_fd = os.dup(fds[1])
-            live.connect(ours)
-            self.live[live.key] = live
-            self.forkserver.submit(
-                {
-                    "step": str(step),
-                    "spec": files.write_spec(step),
-                    "cgroup": step.cgroup,
-                    "plugins": [entry.path for entry in step.stack if not entry.missing],
-                    "trace": self.config.trace,
-                },
-                [*(os.dup(fd) for fd in fds), *(os.dup(fd) for fd in client)],
-            )
-        except (OSError, ForkserverDied, Refused) as error:
-            failed = self.live.pop((step.job_id, step.step_id), None)
-            if failed is not None:
-                failed.close()
-            files.remove()
-            self.clean_group(step.cgroup)
-            if isinstance(error, Refused):
-                raise
-            raise Refused("LaunchRefused", f"step {step}: {error}", exit_status=1) from error
-        finally:
-            for fd in fds:
-                os.close(fd)
-
     def _answered(self, message: Mapping[str, object]) -> None:
         """The forkserver's answer to a step, or the news of its death."""
         if message.get("lost"):
             for live in list(self.live.values()):
-                if live.pid == 0 and not live.files.alive():
+                if live.pid == 0 and not live.in_prolog and not live.files.alive():
                     live.fail(str(message["error"]))
             return
         job, _, number = str(message["step"]).partition(".")
@@ -232,12 +200,13 @@ class Node:
     def _list(self, call: Call) -> Mapping[str, object]:
         everyone = self._is_admin(call.peer)
         steps: list[Mapping[str, object]] = [
-            _summary(live) for live in self.live.values() if everyone or live.step.uid == call.peer.uid
+            live.summary() for live in self.live.values() if everyone or live.step.uid == call.peer.uid
         ]
         most = int(str(call.parameters.get("ended", 0)))
         if most:
             self.flush()
-            steps += self._store.latest(None if everyone else call.peer.uid, most)
+            ending = [e.record for e in self.jobs.ending.values() if everyone or e.record["uid"] == call.peer.uid]
+            steps += (ending[::-1] + self._store.latest(None if everyone else call.peer.uid, most))[:most]
         return {"steps": steps}
 
     async def _show(self, call: Call) -> Mapping[str, object]:
@@ -246,7 +215,7 @@ class Node:
             return {"record": self._find_ended(call)}
         if live.files.record() is not None:  # its client may know of the end before we do
             return {"record": await asyncio.shield(live.ended)}
-        record = _summary(live)
+        record = live.summary()
         answer = await live.ask("Status", {}, _STATUS_SECONDS)
         if answer is not None and "parameters" in answer:
             status: Mapping[str, object] = answer["parameters"]["step"]  # type: ignore[index]
@@ -255,15 +224,19 @@ class Node:
 
     async def _wait(self, call: Call) -> Mapping[str, object]:
         live = self._find_live(call)
-        return {"record": self._find_ended(call) if live is None else await asyncio.shield(live.ended)}
+        record = self._find_ended(call) if live is None else await asyncio.shield(live.ended)
+        ending = self.jobs.ending.get(_which(call))
+        if ending is not None and call.parameters.get("epilog"):
+            record = await asyncio.shield(ending.final)
+        return {"record": record}
 
     def _trace(self, call: Call) -> Mapping[str, object]:
         live = self._find_live(call)
-        if live is not None:
-            raw = live.files.read(".trace") or b""
-        else:
+        if live is None:
             self._find_ended(call)
-            raw = self._store.trace(*_which(call)) or b""
+            ending = self.jobs.ending.get(_which(call))
+            live = None if ending is None else ending.live
+        raw = (self._store.trace(*_which(call)) if live is None else live.files.read(".trace")) or b""
         return {"trace": list(_lines(raw))}
 
     async def _signal(self, call: Call) -> Mapping[str, object]:
@@ -272,6 +245,11 @@ class Node:
             record = self._find_ended(call)
             raise Refused("NoSuchStep", f"step {record['job']}.{record['step']} has ended: {record['state']}")
         number = call.parameters["signal"]
+        if live.in_prolog:
+            if number not in (signal.SIGTERM, signal.SIGKILL):
+                raise Refused("NoSuchStep", f"step {live.step} has no task yet: its prolog is running")
+            live.cancelled = f"step {live.step} was cancelled in its prolog"
+            return {}
         answer = await live.ask("Signal", {"signal": number, "by": call.peer.uid})
         if answer is None:
             raise Refused("NoSuchStep", f"step {live.step} has just ended")
@@ -295,7 +273,8 @@ class Node:
     def _find_ended(self, call: Call) -> Mapping[str, object]:
         self.flush()
         job, step = _which(call)
-        record = self._store.record(job, step)
+        ending = self.jobs.ending.get((job, step))
+        record = self._store.record(job, step) if ending is None else ending.record
         if record is None:
             raise Refused("NoSuchStep", f"no step {job}.{step} is running or in the history")
         if record["uid"] != call.peer.uid and not self._is_admin(call.peer):
@@ -317,9 +296,16 @@ class Node:
             record = live.death_record(why)
         live.close()
         self.live.pop(live.key, None)
+        if live.owes_epilog:
+            self.jobs.end(live, record)
+        else:
+            self.clean_group(live.step.cgroup)
+            self._write_down(live, record)
         live.ended.set_result(record)
+
+    def _write_down(self, live: LiveStep, record: Mapping[str, object]) -> None:
+        """Into the next batch for the history."""
         self._ended.append((Ended(record, live.files.read(".trace") or b""), live))
-        self.clean_group(live.step.cgroup)
         if not self._flush_due:
             self._flush_due = True
             asyncio.get_running_loop().call_later(_BATCH_SECONDS, self.flush)
@@ -343,10 +329,11 @@ class Node:
     async def settle(self, *, wait_for_steps: bool) -> None:
         """Before the daemon ends: what is known is written, what is being cleaned is clean.
 
-        A service leaves its steps running; a private node, whose client has gone, waits for them.
+        A service leaves its steps running; a private node, whose client has gone, waits for them and their epilogs.
         """
         if wait_for_steps and self.live:
             await asyncio.wait([live.ended for live in self.live.values()])
+        await self.jobs.settle(patiently=wait_for_steps)
         self.flush()
         if self._cleaning:
             await asyncio.wait(self._cleaning, timeout=10)
@@ -363,35 +350,3 @@ def _lines(raw: bytes) -> Iterator[object]:
 
 def _which(call: Call) -> tuple[int, int]:
     return call.parameters["job"], call.parameters["step"]
-
-
-def _summary(live: LiveStep) -> Mapping[str, object]:
-    step = live.step
-    return {
-        "job": step.job_id,
-        "step": step.step_id,
-        "name": step.name,
-        "user": step.user_name,
-        "uid": step.uid,
-        "node": step.node_name,
-        "command": step.argv,
-        "cwd": step.cwd,
-        "ntasks": step.ntasks,
-        "state": "RUNNING",
-        "reason": "",
-        "submitted": step.submitted,
-        "cpus": f"{step.allocation:x}",
-        "pid": live.pid,
-        "cgroup": step.cgroup,
-    }
-
-
-def _check_control(fd: int, uid: int) -> None:
-    """The fourth descriptor must be the caller's own end of a stream socket: events go there, orders come from it."""
-    try:
-        sock = socket.socket(fileno=os.dup(fd))
-    except OSError:
-        raise launch.invalid("request", "the fourth descriptor is no socket") from None
-    with sock:
-        if sock.family != socket.AF_UNIX or sock.type != socket.SOCK_STREAM or wire.Peer(sock).uid != uid:
-            raise launch.invalid("request", "the fourth descriptor is no local stream socket of yours")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from cgroupspy.nodes import Node as CgroupNode
 
 from nodectl import cgroup, lean_json, wire
+from nodectl.daemon.jobs import PROLOG
 from nodectl.daemon.live import Files, LiveStep, remove_once
 from nodectl.daemon.lock import Lock
 from nodectl.daemon.node import Node
@@ -69,9 +70,12 @@ def _settle_step(node: Node, files: Files) -> None:
         files.remove()  # the daemon was killed while it wrote: nobody has been told of this step
         return
     live = LiveStep(step, files, node.ended_step)
+    live.owes_epilog = files.owes_epilog()
     node.live[live.key] = live
     link = files.connect()
-    if link is None:
+    if files.in_prolog():
+        live.fail("the service ended while the job's prolog ran")
+    elif link is None:
         live.fail("the step runner died while the service was away", "NODE_FAIL")
     else:
         live.connect(link)
@@ -81,6 +85,7 @@ def _settle_step(node: Node, files: Files) -> None:
 def _remove_strays(node: Node) -> None:
     """Cgroups of steps that no file speaks of: killed and removed."""
     known = {live.step.cgroup for live in node.live.values()}
+    known |= {f"{os.path.dirname(path)}/{PROLOG.name}" for path in known}  # what a job's prolog started lives as long
     base = Cgroup2Node(node.mount + node.base).grow()
     for job in base.children:
         for step in job.children:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nodectl.hooks import HOOKS, LOCAL_HOOKS, functions
+from nodectl.hooks import HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, functions
 from rootful.node import Node, wait_until
 
 SPANK_PLUGINS = ("first", "second")
@@ -38,9 +38,12 @@ def _obey(call, rank=None):
 _SPANK = """
 from nodectl.spank import *
 
+_CONTEXT = {{S_CTX_LOCAL: "local.", S_CTX_SLURMD: "slurmd."}}
+
 def _call(sp, call):
     rank = None if sp.task is None else sp.task.local_id
-    return _obey({name!r} + "." + ("" if spank_remote(sp) else "local.") + call, rank)
+    globals()["sp"] = sp
+    return _obey({name!r} + "." + _CONTEXT.get(spank_context(), "") + call, rank)
 
 def _option(val, optarg, remote):
     return _obey({name!r} + "." + ("" if remote else "local.") + "option")
@@ -66,16 +69,17 @@ class Stage:
     """The node, and the orders for its plugins.
 
     An order's name is `plugin.hook`; the plugins are `first` and `second` (SPANK, with `local.` behind it in the user's
-    command), `task` and `proctrack`.
+    command and `slurmd.` beside the daemon), `task` and `proctrack`. Only with `jobs` do the SPANK plugins have the
+    hooks around a job, which cost each job two processes, and those of the daemon's end.
     """
 
-    def __init__(self, **config: object) -> None:
+    def __init__(self, *, jobs: bool = False, **config: object) -> None:
         self.node = Node(task_plugin=list(TASK_PLUGINS), proctrack_type=PROCTRACK, **config)
         self.orders = self.node.dir / "orders"
         self.orders.mkdir()
         common = _COMMON.format(orders=str(self.orders), scratch=str(self.node.scratch))
         for name in SPANK_PLUGINS:
-            self.node.plugin(name, common + _SPANK.format(name=name) + _spank_hooks())
+            self.node.plugin(name, common + _SPANK.format(name=name) + _spank_hooks(jobs=jobs))
         self.node.plugin("puppet", common + _TASK + _task_hooks(), kind="task")
         self.node.plugin("puppet", common + _PROCTRACK + _proctrack_hooks(), kind="proctrack")
         self.stack("required", "required")
@@ -146,9 +150,9 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(**config: object) -> Iterator[Stage]:
+def staged(*, jobs: bool = False, **config: object) -> Iterator[Stage]:
     """A stage with its node started; at the end nothing is left."""
-    stage = Stage(**config)
+    stage = Stage(jobs=jobs, **config)
     try:
         stage.node.start()
         yield stage
@@ -175,9 +179,10 @@ def ended(stage: Stage, job: int, patience: float = 10) -> Mapping[str, object]:
         time.sleep(0.02)
 
 
-def _spank_hooks() -> str:
-    names = [hook.call for hook in HOOKS if hook.kind == "spank" and hook.call != "option"]
-    names += [name for name in LOCAL_HOOKS if name not in names]
+def _spank_hooks(*, jobs: bool) -> str:
+    rows = [hook for hook in HOOKS if hook.kind == "spank" and hook.call != "option"]
+    names = [hook.call for hook in rows if jobs or hook.process != "job script"]
+    names += [name for name in (*LOCAL_HOOKS, *(SLURMD_HOOKS if jobs else ())) if name not in names]
     return "".join(f"\ndef {name}(sp, ac, argv):\n    return _call(sp, {name!r})\n" for name in names)
 
 

@@ -18,7 +18,7 @@ FAULTS = {
     "exits": ("sys.exit(0)", "SystemExit"),
     "PluginError": ("raise PluginError(5, 'no luck')", "no luck"),
 }
-SPANK_ROWS = [row.call for row in HOOKS if row.kind == "spank" and row.call != "option"]
+SPANK_ROWS = [row.call for row in HOOKS if row.kind == "spank" and row.call != "option" and row.process != "job script"]
 TASK_ROWS = [row.call for row in HOOKS if row.kind == "task" and row.process != "daemon"]
 PROGRAM = ("sh", "-c", "echo ran $SLURM_PROCID")
 EVERYBODY = ["ran 0", "ran 1"]

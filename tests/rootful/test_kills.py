@@ -24,9 +24,10 @@ BESIDE = {
 }
 SCRIPTS = ("task_prolog", "exec", "task_epilog")
 PREFIX = {"spank": "first", "task": "task", "proctrack": "proctrack"}
-CALLS = [row.call for row in HOOKS]
+AROUND_THE_JOB = ("slurm_spank_job_prolog", "prolog", "slurm_spank_job_epilog", "epilog")  # test_job_kills.py
+CALLS = [row.call for row in HOOKS if row.call not in AROUND_THE_JOB]
 STEPD_CALLS = [row.call for row in HOOKS if row.process == "stepd"]
-IN_DAEMON = [row.call for row in HOOKS if row.process == "daemon"]
+IN_DAEMON = [call for call in CALLS if ROWS[call].process == "daemon"]
 OF_A_STEP = [call for call in CALLS if call not in IN_DAEMON]
 AFTER_THE_TASKS = CALLS[CALLS.index("task_epilog") :]
 

@@ -23,7 +23,12 @@ TASK_HOOKS_OF = {
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    with staged() as started:
+    with staged(jobs=True) as started:
+        script = started.node.dir / "around"
+        script.write_text("#!/bin/sh\n", encoding="utf-8")
+        script.chmod(0o755)
+        started.node.configure(prolog=str(script), epilog=str(script))
+        started.node.restart()
         yield started
 
 
@@ -36,7 +41,14 @@ def traced(stage: Stage, ntasks: int) -> list[Line]:
     done = stage.node.run(*words, "--cpu-bind=map_cpu:0", "true", user=NOBODY)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    return stage.node.trace(stage.last_job())
+    return whole_trace(stage)
+
+
+def whole_trace(stage: Stage) -> list[Line]:
+    """The lines of the step that ran last, when its job's epilog is over."""
+    job = stage.last_job()
+    stage.node.call("Wait", job=job, step=0, epilog=True)
+    return stage.node.trace(job)
 
 
 def plugins_of(row: Hook) -> tuple[str, ...]:
@@ -69,9 +81,9 @@ def of(lines: list[Line], call: str) -> list[Line]:
 @pytest.mark.parametrize("ntasks", [1, 4, 32])
 def test_every_process_goes_through_its_rows_in_the_order_of_the_table(stage: Stage, ntasks: int) -> None:
     lines = traced(stage, ntasks)
-    for process in ("daemon", "stepd"):
+    for process, processes in (("daemon", 1), ("stepd", 1), ("job script", 2)):
         ours = [line for line in lines if line["process"] == process]
-        assert len({line["pid"] for line in ours}) == 1
+        assert len({line["pid"] for line in ours}) == processes
         for rank in range(ntasks):  # what concerns other tasks may come between
             seen = [(line["call"], line["plugin"]) for line in ours if line["task"] in (None, rank)]
             assert seen == expected(process)
@@ -83,7 +95,12 @@ def test_every_process_goes_through_its_rows_in_the_order_of_the_table(stage: St
     for pid in {line["pid"] for line in lines}:
         for before, after in pairwise([line for line in lines if line["pid"] == pid]):
             assert end(before) <= start(after) + SLACK
-    assert {line["process"] for line in lines} == {"daemon", "stepd", "task"}
+    assert {line["process"] for line in lines} == {"daemon", "stepd", "task", "job script"}
+    # The job is around the step, and each script behind the hooks of its moment.
+    ours = [line for line in lines if line["process"] != "task"]
+    assert [line["call"] for line in ours if line["kind"] != "task"][:3] == ["slurm_spank_job_prolog"] * 2 + ["prolog"]
+    assert [line["call"] for line in ours][-3:] == ["slurm_spank_job_epilog"] * 2 + ["epilog"]
+    assert [start(line) for line in ours] == sorted(start(line) for line in ours)
 
 
 @pytest.mark.parametrize("ntasks", [1, 4, 32])
@@ -124,6 +141,8 @@ def test_every_line_tells_as_whom_where_and_what_came_of_it(stage: Stage, ntasks
         assert 0 <= int(str(line["us"])) < 10_000_000
         if row.process == "task":
             assert str(line["cgroup"]).endswith(f"/step_0/user/task_{line['task']}"), line
+        elif row.process == "job script":
+            assert str(line["cgroup"]).endswith(f"/job_{stage.last_job()}/{row.call.rpartition('_')[2]}"), line
         elif row.process == "stepd":
             assert str(line["cgroup"]).endswith("/step_0/stepd"), line
     starts = [start(line) for line in lines]
@@ -145,3 +164,4 @@ def test_trace_option_of_run_writes_what_the_trace_command_prints(stage: Stage) 
     written = [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
     assert written == stage.node.trace(stage.last_job())
     assert [line["call"] for line in written if line["process"] == "stepd"][-1] == "proctrack_p_destroy"
+    assert written[-1]["call"] == "epilog"

@@ -1,0 +1,200 @@
+"""Around a job: the SPANK hooks and the site's script before its step begins and after its step has ended.
+
+A moment (prolog, epilog) is first the hooks of the plugins that have one, in a process of their own, then the script
+of the configuration, in another; both root's, in the job's own cgroup. What went wrong is one line; a script's word
+counts before the hooks'. A job whose prolog has begun is owed an epilog, by this daemon or the next: its step's files
+stay until then, and one of them says so (`Files.begin_prolog`).
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping
+
+from nodectl import cgroup, job_environment, trust
+from nodectl.config import Config
+from nodectl.daemon.helper import FIRST_EXTRA, GRACE, Helper
+from nodectl.daemon.live import LiveStep, remove_groups
+from nodectl.daemon.mentions import Mentions
+from nodectl.hooks import ROWS
+from nodectl.job_process import NO_PROGRAM
+from nodectl.recorder import Recorder, now
+from nodectl.spank.stack import tried
+from nodectl.step import Step, entry_as_list
+
+_MODULE = "nodectl.job_process"
+_STOP_SECONDS = 10
+
+
+class Moment:
+    """`name` is the script's row in the table of hooks, its key in the configuration and its cgroup's name."""
+
+    __slots__ = ("call", "context", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.call = f"slurm_spank_job_{name}"
+        self.context = f"{name}_slurmd"  # SLURM_SCRIPT_CONTEXT
+
+
+PROLOG, EPILOG = Moment("prolog"), Moment("epilog")
+
+
+class Ending:
+    """A job whose step has ended and whose epilog has not: the step's record, and what it will be."""
+
+    __slots__ = ("final", "live", "record")
+
+    def __init__(self, live: LiveStep, record: Mapping[str, object]) -> None:
+        self.live = live
+        self.record = record
+        self.final: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
+
+
+class Jobs:
+    """The prologs and epilogs of one node. `mount` as in `Node`; `done(live, record)` is called at the end of an
+    epilog, with the record for the history.
+    """
+
+    def __init__(self, config: Config, mount: str, done: Callable[[LiveStep, Mapping[str, object]], None]) -> None:
+        self._config = config
+        self._mount = mount
+        self._done = done
+        self._mentions = Mentions()
+        self._tasks: set[asyncio.Task[object]] = set()
+        self.ending: dict[tuple[int, int], Ending] = {}
+
+    def any_for(self, step: Step) -> bool:
+        """True when something is to run around this job. Called at every launch."""
+        if self._config.prolog or self._config.epilog:
+            return True
+        return bool(step.stack) and bool(self._mentions.who(step.stack, (PROLOG.call, EPILOG.call)))
+
+    async def prolog(self, live: LiveStep) -> str:
+        """Before the step. Returns what failed, one line, "" for nothing."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  # for mypy: a coroutine runs in one
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await self._run(PROLOG, live)
+
+    def end(self, live: LiveStep, record: Mapping[str, object]) -> None:
+        """The step has ended: its epilog, in the background."""
+        live.files.write_record(record)
+        self.ending[live.key] = Ending(live, record)
+        task = asyncio.get_running_loop().create_task(self._end(self.ending[live.key]))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end(self, ending: Ending) -> None:
+        live, record = ending.live, ending.record
+        await self._empty(live.step.cgroup)
+        for moment in (PROLOG, EPILOG):  # what a prolog left, and what an epilog left that an earlier daemon began
+            await self._empty(self._group(moment, live.step))
+        why = await self._run(EPILOG, live, record)
+        if why:
+            record = {**record, "epilog": why}
+            live.files.write_record(record)
+        await self._empty(self._group(EPILOG, live.step))
+        live.files.end_epilog()
+        del self.ending[live.key]
+        self._done(live, record)
+        ending.final.set_result(record)
+
+    async def settle(self, *, patiently: bool) -> None:
+        """Before the daemon ends: waits for the prologs and epilogs under way. What is not patience enough is killed;
+        the next daemon begins those jobs' epilogs anew.
+        """
+        while self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=None if patiently else _STOP_SECONDS)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+
+    async def _empty(self, path: str) -> None:
+        if path:
+            await remove_groups(self._mount, path)
+
+    def _group(self, moment: Moment, step: Step) -> str:
+        """Beside the step's own; "" without cgroups."""
+        return f"{os.path.dirname(step.cgroup)}/{moment.name}" if step.cgroup else ""
+
+    def _full_path(self, moment: Moment, step: Step) -> str:
+        return self._mount + self._group(moment, step) if step.cgroup else ""
+
+    async def _run(self, moment: Moment, live: LiveStep, record: Mapping[str, object] | None = None) -> str:
+        step = live.step
+        variables = job_environment.for_job(step, moment.context, record)
+        group = self._full_path(moment, step)
+        why = ""
+        for part in (self._call_hooks, self._run_script):
+            try:
+                if group:
+                    for directory in (os.path.dirname(group), group):
+                        cgroup.Group(directory).make()
+                why = await part(moment, live, variables) or why
+            except OSError as error:
+                why = f"{moment.name}: {error.strerror}" + (f": {error.filename}" if error.filename else "")
+        if why:
+            why = f"job {step.job_id}: {why}"
+            print(f"nodectl daemon: {why}", file=sys.stderr)
+        return why
+
+    async def _call_hooks(self, moment: Moment, live: LiveStep, variables: dict[str, str]) -> str:
+        step = live.step
+        places = self._mentions.who(step.stack, (moment.call,))
+        if not places:
+            return ""
+        trace = live.files.append_trace() if self._config.trace else -1
+        arguments = {
+            "cgroup": self._full_path(moment, step),
+            "spec": live.files.spec,
+            "call": moment.call,
+            "plugins": [entry_as_list(step.stack[place]) for place in places],
+            "timeout": step.hook_timeout,
+            "trace": FIRST_EXTRA if trace >= 0 else -1,
+        }
+        try:
+            helper = Helper(
+                _MODULE,
+                arguments,
+                environment={**variables, **job_environment.options(step), **tried()},
+                seconds=step.hook_timeout,
+                grace=GRACE,
+                extra=[trace] if trace >= 0 else [],
+            )
+        finally:
+            if trace >= 0:
+                os.close(trace)
+        await helper.end()
+        if helper.said:
+            return helper.said[-1]
+        return f"{helper.place() or moment.call}: {helper.what_happened()}"
+
+    async def _run_script(self, moment: Moment, live: LiveStep, variables: dict[str, str]) -> str:
+        path: str | None = getattr(self._config, moment.name)
+        if not path:
+            return ""
+        started = now()
+        why = await self._execute(moment, live.step, path, job_environment.for_script(variables))
+        if self._config.trace:
+            trace = live.files.append_trace()
+            Recorder(trace, "daemon").write(ROWS[moment.name], started, rc=-1 if why else 0, note=why)
+            os.close(trace)
+        return f"{moment.name} {why}" if why else ""
+
+    async def _execute(self, moment: Moment, step: Step, path: str, variables: dict[str, str]) -> str:
+        try:
+            trust.check(path)
+        except trust.Untrusted as error:
+            return f"{path}: not trusted: {error}"
+        except OSError as error:
+            return f"{path}: {error.strerror}"
+        arguments = {"cgroup": self._full_path(moment, step), "script": path}
+        seconds = self._config.prolog_epilog_timeout
+        helper = Helper(_MODULE, arguments, environment=variables, seconds=seconds)
+        await helper.end()
+        if helper.said and helper.status == NO_PROGRAM << 8:
+            return helper.said[-1]
+        return f"{path}: {helper.what_happened()}" if helper.status else ""

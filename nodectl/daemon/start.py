@@ -1,0 +1,130 @@
+"""From an admitted step to the forkserver's queue: its files, its socket, its cgroups; before them its job's prolog.
+
+Runs in the daemon. A step without a prolog is started at once, without waiting for anything: thousands of short steps
+come this way. What fails half-way is undone, unless a prolog has begun: then the step gets a record, and an epilog.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from nodectl import board
+from nodectl.daemon import launch
+from nodectl.daemon.forkchannel import ForkserverDied
+from nodectl.daemon.live import Files, LiveStep, make_groups
+from nodectl.interface import Refused
+from nodectl.step import Step
+from nodectl.stepd.node_plugins import NodePlugins
+
+if TYPE_CHECKING:
+    from nodectl.daemon.node import Node
+
+Name = Mapping[str, object]  # job, step
+
+
+class Starter:
+    """Starts the steps of one node."""
+
+    def __init__(self, node: "Node", plugins: NodePlugins) -> None:
+        self._node = node
+        self._plugins = plugins
+
+    def begin(self, step: Step, client: list[int]) -> Name | Awaitable[Name]:
+        """Starts the step; `client` are the descriptors that came with its request. Raises Refused."""
+        files = Files(self._node.steps_dir, step.job_id, step.step_id)
+        live = LiveStep(step, files, self._node.ended_step)
+        if self._node.jobs.any_for(step):
+            return self._start_after_prolog(live, client)
+        with self._undoing(live), self._trace(live) as trace:
+            self._start(live, trace, client)
+        return _name(live)
+
+    @contextlib.contextmanager
+    def _undoing(self, live: LiveStep) -> Iterator[None]:
+        """Of a step that could not be started nothing is left; who asked for it is told why."""
+        try:
+            yield
+        except (OSError, ForkserverDied, Refused) as error:
+            self._node.live.pop(live.key, None)
+            live.close()
+            live.files.remove()
+            self._node.clean_group(live.step.cgroup)
+            if isinstance(error, Refused):
+                raise
+            raise Refused("LaunchRefused", f"step {live.step}: {error}", exit_status=1) from error
+
+    @contextlib.contextmanager
+    def _trace(self, live: LiveStep) -> Iterator[int]:
+        """The step's trace, with row 2 of a launch in it: before any process of the job exists."""
+        trace = live.files.open_trace()
+        try:
+            fd = trace if self._node.config.trace else -1
+            launch.call_launch_request(live.step, self._plugins, fd, live.step.hook_timeout)
+            yield trace
+        finally:
+            os.close(trace)
+
+    async def _start_after_prolog(self, live: LiveStep, client: list[int]) -> Name:
+        """The job's prolog, which may take its time, and then its step. From the prolog's begin on the step is known,
+        and has a record whatever becomes of it.
+        """
+        with self._undoing(live), contextlib.ExitStack() as stack:
+            trace = stack.enter_context(self._trace(live))
+            live.files.write_spec(live.step)
+            live.files.begin_prolog()
+            undone_no_more = stack.pop_all()
+        with undone_no_more:
+            why = await self._through_prolog(live, trace, client)
+        if why:
+            live.fail(why, "CANCELLED" if why == live.cancelled else "FAILED")
+            raise Refused("LaunchRefused", why, exit_status=1)
+        return _name(live)
+
+    async def _through_prolog(self, live: LiveStep, trace: int, client: list[int]) -> str:
+        """Returns why the step does not begin, "" when it does."""
+        self._node.live[live.key] = live
+        live.in_prolog = live.owes_epilog = True
+        try:
+            why = await self._node.jobs.prolog(live) or live.cancelled
+            if not why:
+                live.files.end_prolog()
+                live.in_prolog = False
+                self._start(live, trace, client)
+        except (OSError, ForkserverDied) as error:
+            return f"step {live.step}: {error}"
+        return why
+
+    def _start(self, live: LiveStep, trace: int, client: list[int]) -> None:
+        """From an admitted step to the forkserver's queue. Raises OSError, ForkserverDied."""
+        node, step, files = self._node, live.step, live.files
+        fds: list[int] = []
+        try:
+            fds.append(board.make(step.ntasks))
+            live.board_fd = os.dup(fds[0])
+            fds.append(files.listen())
+            make_groups(node.mount, step.cgroup)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            fds.append(theirs.detach())
+            live.connect(ours)
+            if not live.owes_epilog:
+                files.write_spec(step)
+            node.live[live.key] = live
+            node.forkserver.submit(
+                {
+                    "step": str(step),
+                    "spec": files.spec,
+                    "cgroup": step.cgroup,
+                    "plugins": [entry.path for entry in step.stack if not entry.missing],
+                    "trace": node.config.trace,
+                },
+                [os.dup(fd) for fd in (trace, *fds, *client)],
+            )
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+
+def _name(live: LiveStep) -> Name:
+    return {"job": live.step.job_id, "step": live.step.step_id}

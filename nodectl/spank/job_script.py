@@ -1,0 +1,47 @@
+"""SPANK's job_script context: the process of one slurm_spank_job_prolog or slurm_spank_job_epilog.
+
+Executed by the daemon as root, for one job and one moment. Only that hook is called: no init, no option callbacks, no
+exit. Its environment is the job's prolog environment; items are the job's uid, gid and id.
+"""
+
+import os
+
+from nodectl import kernel_file, lean_json, messages
+from nodectl.door import Door
+from nodectl.recorder import Recorder
+from nodectl.spank import S_CTX_JOB_SCRIPT
+from nodectl.spank.handle import Spank
+from nodectl.spank.stack import Stack, source_of, witness_if_tried
+from nodectl.step import Step, entry_from_list
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodectl.spank.teller import Teller
+
+
+def call_hooks(arguments: "Mapping[str, object]", teller: "Teller") -> str:
+    """Loads the plugins and calls the hook. Returns what failed, "" for nothing.
+
+    `arguments`: spec (the step's file), call, plugins (lines of plugstack.conf), timeout (seconds), trace (descriptor).
+    """
+    step = Step.from_json(lean_json.load_object(kernel_file.read(str(arguments["spec"]))))
+    witness_if_tried()
+    messages.listen(log, level=messages.INFO)
+    trace = int(str(arguments["trace"]))
+    if trace >= 0:
+        os.set_inheritable(trace, False)
+    recorder = Recorder(trace, "job script")
+    door = Door(recorder, teller, 0, float(str(arguments["timeout"])), single_threaded=False)
+    stack = teller.stack = Stack(door, Spank(S_CTX_JOB_SCRIPT, step))
+    entries = [entry_from_list(row) for row in arguments["plugins"]]  # type: ignore[attr-defined]  # our daemon's
+    outcome = stack.load(entries, teller.loading(source_of))
+    if outcome:
+        outcome = stack.call(str(arguments["call"]))
+    return outcome.why
+
+
+def log(line: str) -> None:
+    """A plugin's message, into the daemon's log."""
+    os.write(2, line.encode("utf-8", "surrogateescape") + b"\n")

@@ -1,0 +1,66 @@
+"""SPANK's slurmd context: one process beside the daemon, for plugins that want to know of its beginning and end.
+
+Executed by the daemon at its start, as root, in a session of its own. Calls each plugin's slurm_spank_init (or, where
+it has none, slurm_spank_slurmd_init), stays, and calls slurm_spank_slurmd_exit when the daemon ends in good order: it
+is told so through its standard input, whose end without that word means that the daemon was killed.
+"""
+
+import _signal
+import os
+
+import prctl
+
+from nodectl import messages
+from nodectl.door import Door
+from nodectl.hooks import Hook
+from nodectl.recorder import Recorder
+from nodectl.spank import S_CTX_SLURMD
+from nodectl.spank.handle import Spank
+from nodectl.spank.job_script import log
+from nodectl.spank.stack import Stack, source_of, witness_if_tried
+from nodectl.spank.teller import Teller
+from nodectl.step import entry_from_list
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodectl.door import Outcome
+
+REPORT = 3
+FAREWELL = b"x"
+INIT, SLURMD_INIT, EXIT = "slurm_spank_init", "slurm_spank_slurmd_init", "slurm_spank_slurmd_exit"
+
+
+def main(arguments: "Mapping[str, object]") -> None:
+    """`arguments`: plugins (lines of plugstack.conf), timeout (seconds)."""
+    os.setsid()
+    os.set_inheritable(REPORT, False)
+    prctl.set_name("nodectl-spank")
+    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)  # the terminal's are for the daemon
+    os.chdir("/")
+    os.umask(0o022)
+    witness_if_tried()
+    messages.listen(log, level=messages.INFO)
+    teller = Teller(REPORT)
+    door = Door(Recorder(-1, "slurmd"), teller, 0, float(str(arguments["timeout"])), single_threaded=False)
+    stack = teller.stack = Stack(door, Spank(S_CTX_SLURMD))
+    entries = [entry_from_list(row) for row in arguments["plugins"]]  # type: ignore[attr-defined]  # our daemon's
+    outcome = stack.load(entries, teller.loading(source_of))
+    outcome = outcome and _begin(stack)
+    teller.ended(outcome.why)
+    if outcome and os.read(0, 1) == FAREWELL:  # nothing: the daemon was killed
+        teller.ended(stack.call(EXIT, row=_row(EXIT)).why)
+    os.killpg(0, _signal.SIGKILL)  # what plugins have started, and this process
+
+
+def _begin(stack: Stack) -> "Outcome":
+    """init, or slurmd_init of who has no init: recordings of Slurm never show both."""
+    for stacked in stack.plugins:
+        if INIT in stacked.plugin.hooks:
+            stacked.plugin.hooks.pop(SLURMD_INIT, None)
+    return stack.call(INIT, row=_row(INIT)) and stack.call(SLURMD_INIT, row=_row(SLURMD_INIT))
+
+
+def _row(call: str) -> Hook:
+    return Hook(call, "spank", "slurmd", "root", "daemon", 3, "the service does not start")

@@ -1,0 +1,58 @@
+"""What a process that the daemon executes for SPANK says to it: where it is, before each call, and what came of it.
+
+One JSON object a line through a pipe, so that the daemon can name plugin and hook of a process that died there. Takes
+the place of a step's board (`nodectl/board.py`) at the door.
+"""
+
+import os
+
+from nodectl.lean_json import dumps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from nodectl.hooks import Hook
+    from nodectl.plugin import Source
+    from nodectl.spank.native import NativeSource
+    from nodectl.spank.stack import Stack
+
+LOADING = "loading"
+
+
+class Teller:
+    """`fd` is the writing end of the pipe. `stack` knows the plugins' names once they are loaded."""
+
+    __slots__ = ("_fd", "stack")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.stack: Stack | None = None
+
+    def enter(self, slot: int, hook: "Hook", plugin: int = 0) -> None:
+        """The plugin at this place of the stack is about to be called."""
+        del slot  # one process, one place
+        name = "" if self.stack is None else self.stack.name(plugin)
+        self._say({"plugin": name, "place": plugin, "call": hook.call})
+
+    def loading(self, source_of: "Callable[[str], Source | NativeSource]") -> "Callable[[str], Source | NativeSource]":
+        """As `source_of`, called once for each plugin in order; tells first which one is about to be loaded."""
+        place = -1
+
+        def find(path: str) -> "Source | NativeSource":
+            nonlocal place
+            place += 1
+            self._say({"plugin": os.path.splitext(os.path.basename(path))[0], "place": place, "call": LOADING})
+            return source_of(path)
+
+        return find
+
+    def ended(self, why: str) -> None:
+        """It came through; `why` is one line that says what failed, "" for nothing."""
+        self._say({"why": why})
+
+    def _say(self, what: "Mapping[str, object]") -> None:
+        try:
+            os.write(self._fd, dumps(what).encode("ascii") + b"\n")
+        except OSError:
+            return  # the daemon has gone: its successor looks after what this process was for
