@@ -18,7 +18,8 @@ Option: --tracer[=NOTE], noted in each line, so that a run is found again.
 One JSON object a line, one write(2) each:
 
     time, t            seconds since the epoch; monotonic ns
-    context, hook      "local", "remote", "allocator", "slurmd", "job_script"; "option" is the option's callback
+    context, hook      "local", "remote", "allocator", "slurmd", "job_script"; "option" is the option's callback;
+                       slurmd_init is called as init
     argv               the arguments in plugstack.conf; of "option": val, optarg, remote
     pid, ppid, cwd, umask, affinity, cgroup
     uids, gids, groups real, effective and saved; supplementary
@@ -194,12 +195,6 @@ def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
     del ac
     spank_option_register(sp, _OPTION)
     return _record(sp, "slurm_spank_init", argv)
-
-
-def slurm_spank_slurmd_init(sp: Spank, ac: int, argv: list[str]) -> int:
-    """The daemon, root, when it starts."""
-    del ac
-    return _record(sp, "slurm_spank_slurmd_init", argv)
 
 
 def slurm_spank_init_post_opt(sp: Spank, ac: int, argv: list[str]) -> int:

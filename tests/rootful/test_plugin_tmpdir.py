@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -225,6 +226,21 @@ def test_the_next_step_removes_what_a_dead_stepd_left_and_nothing_of_the_living(
     assert node.run("true", user=NOBODY).returncode == 0
     assert left(node) == [kept.parent.name]
     end(living)
+
+
+def test_a_start_of_the_daemon_removes_what_a_dead_stepd_left(node: Node) -> None:
+    client, path = sleeper(node)
+    node.stop(signal.SIGKILL)
+    for pid, name in node.processes():
+        if name.startswith("stepd"):
+            os.kill(pid, signal.SIGKILL)
+    for pid, _ in node.processes():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    client.communicate(timeout=60)
+    assert path.exists()
+    node.start()
+    assert left(node) == []
 
 
 def test_others_directories_of_that_name_are_left_alone(node: Node) -> None:

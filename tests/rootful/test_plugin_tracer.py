@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nodectl.spank import ESPANK_ERROR, ESPANK_NOT_AVAIL, ESPANK_NOT_EXECD, ESPANK_NOT_TASK, S_JOB_ARRAY_TASK_ID
-from rootful.node import NOBODY, Node, running
+from rootful.node import NOBODY, Node, running, wait_until
 
 REMOTE = ["init", "init_post_opt", "user_init", "task_init_privileged", "task_post_fork", "task_init", "task_exit"]
 
@@ -41,11 +41,10 @@ def of(path: Path, hook: str) -> dict[str, Any]:
 
 def test_every_hook_of_a_step_is_there_with_its_process_and_identity(node: Node, out: Path) -> None:
     assert node.run("-n2", "true", user=NOBODY).returncode == 0
-    found = lines(out)
+    found = [line for line in lines(out) if line["context"] == "remote"]
     hooks = [line["hook"].removeprefix("slurm_spank_") for line in found]
     assert [hooks.count(hook) for hook in REMOTE] == [1, 1, 1, 2, 2, 2, 2]
     assert hooks[-1] == "exit"
-    assert {line["context"] for line in found} == {"remote"}
     uid = NOBODY.pw_uid
     for line in found:
         hook = line["hook"].removeprefix("slurm_spank_")
@@ -54,6 +53,21 @@ def test_every_hook_of_a_step_is_there_with_its_process_and_identity(node: Node,
         assert line["cgroup"].split("/")[-1].startswith("task_" if hook.startswith("task_init") else "stepd")
         assert line["umask"] == "0022"
     assert len({line["pid"] for line in found}) == 3
+
+
+def test_hooks_of_the_job_and_the_daemon_are_there() -> None:
+    with running() as node:
+        path = node.dir / "other.jsonl"
+        node.plugstack(f"required tracer out={path}\n")
+        node.restart()
+        assert node.run("true", user=NOBODY).returncode == 0
+        wait_until(lambda: "job_epilog" in path.read_text(), "the job ends")
+        node.stop()
+        found = [(line["context"], line["hook"].removeprefix("slurm_spank_")) for line in lines(path)]
+    assert found[0] == ("slurmd", "init")
+    assert found[-1] == ("slurmd", "slurmd_exit")
+    assert found.index(("job_script", "job_prolog")) < found.index(("remote", "init"))
+    assert found.index(("job_script", "job_epilog")) > found.index(("remote", "exit"))
 
 
 def test_items_are_told_as_values_or_codes(node: Node, out: Path) -> None:
@@ -142,6 +156,6 @@ def test_a_place_that_cannot_be_trusted_fails_the_step(node: Node, arguments: st
     node.plugstack(f"required tracer {arguments.format(dir=node.dir, scratch=node.scratch)}\n")
     done = node.run("echo", "ran", user=NOBODY)
     assert (done.returncode, done.stdout) == (1, "")
-    assert message in done.stderr
+    assert message in done.stderr + node.logged()  # job_prolog's words are the log's
     assert not (node.dir / "target").exists()
     assert not (node.scratch / "file").exists()
