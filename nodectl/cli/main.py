@@ -20,6 +20,7 @@ COMMANDS = (
     ("trace", "print a step's flight recorder as a timeline"),
     ("topo", "draw the machine: sockets, cores, threads, caches"),
     ("plugins", "list the plugins; --hooks: the order of a launch"),
+    ("spank", "for authors of SPANK plugins: list the stack, check a plugin, try one"),
     ("config", "print the configuration; --explain: every key"),
     ("doctor", "check what this machine can and cannot do"),
     ("daemon", "be the service"),

@@ -61,12 +61,15 @@ class Witness:
         """The door, with the witness at it."""
         return WitnessedDoor(self, door, handle)
 
-    def enter(self, hook: str, plugin: str, handle: Spank, task: "int | None") -> None:
+    def enter(
+        self, hook: str, plugin: str, handle: Spank, task: "int | None", arguments: "Sequence[object]" = ()
+    ) -> None:
         """A hook, an option's callback or the loading of a plugin ("load") begins."""
         self._count += 1
         self._id = f"{os.getpid()}.{self._count}"
         who = _kernel.identity()
-        head = {"context": handle.context, "hook": hook, "plugin": plugin, "task": task}
+        given = [_short(value) for value in arguments if not isinstance(value, Spank)]
+        head = {"context": handle.context, "hook": hook, "plugin": plugin, "task": task, "arguments": given}
         self._write("enter", lean_json.dumps(head)[1:-1] + "," + who)
 
     def leave(self, outcome: "Outcome", **more: object) -> None:
@@ -135,7 +138,7 @@ class WitnessedDoor:
         """See `Door.call`."""
         before = environment(self._handle)
         value = self._witness.replacement(self._handle.context, hook.call)
-        self._witness.enter(hook.call, plugin, self._handle, task)
+        self._witness.enter(hook.call, plugin, self._handle, task, arguments)
         called = function if value is None else self._replaced(function, value)
         outcome = self._door.call(hook, plugin, called, arguments, task=task, place=place)
         more: dict[str, object] = {"changes": changes(before, environment(self._handle))}
@@ -153,11 +156,14 @@ class WitnessedDoor:
 
 
 def environment(handle: Spank) -> dict[str, str]:
-    """What a hook may change here: the job's environment in the remote context, the process's own elsewhere."""
+    """What a hook may change here: the job's environment in the remote context; elsewhere the process's own, and what
+    prolog and epilog will be given.
+    """
     if handle.context == spank.S_CTX_REMOTE:
         return dict(handle.job_environment())
     host = sys.modules.get(_HOST)  # a compiled plugin calls setenv(3), which Python's os.environ does not see
-    return dict(os.environ) if host is None else dict(host.environ())
+    own = os.environ if host is None else host.environ()
+    return {**own, **{f"SPANK_{name}": value for name, value in handle.job_control.items()}}
 
 
 def changes(before: "Mapping[str, str]", after: "Mapping[str, str]") -> dict[str, object]:

@@ -1,0 +1,167 @@
+"""`nodectl spank check`: what is wrong with a plugin, as far as can be told without running it."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from nodectl.cli.config import configured
+from nodectl.cli.options import OPTIONS
+from nodectl.cli.session import Failed, complain
+from nodectl.cli.table import pairs, printable, put
+from nodectl.cli.timeline import wants_colour
+from nodectl.spank import SLURM_VERSION, plugstack
+from nodectl.workbench import releases
+from nodectl.workbench.contexts import called_in, short
+from nodectl.workbench.inspection import ERROR, WARNING, Finding, Inspection, inspect, root_refuses
+
+_COLOURS = {ERROR: "1;31", WARNING: "33"}
+_BUILT_IN = frozenset(option.long for option in OPTIONS)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the findings; 0, 1 with errors, 2 when a file cannot be read."""
+    stack, unread = configured_stack(arguments.settings.config)
+    found: list[Inspection] = []
+    status = 0
+    for path in arguments.plugins:
+        try:
+            one = inspect(path)
+        except OSError as error:
+            complain(f"{path}: cannot be read: {error.strerror}")
+            status = 2
+            continue
+        check_stack(one, stack)
+        if arguments.slurm:
+            check_release(one, arguments.slurm)
+        found.append(one)
+    if unread:
+        print(f"nodectl: not compared with the configured stack: {unread}", file=sys.stderr)
+    if arguments.json:
+        print(json.dumps({"plugins": [as_json(one, arguments.slurm) for one in found]}, indent=2))
+    else:
+        for place, one in enumerate(found):
+            put([""] * (place > 0) + text(one, arguments.slurm, colour=wants_colour()))
+    return status or int(any(one.errors for one in found))
+
+
+def configured_stack(config_path: str | None) -> tuple[list[tuple[plugstack.Entry, Inspection]], str]:
+    """The plugins of the configured stack, looked at; and why there is none, where it cannot be read."""
+    try:
+        config = configured(config_path)
+        entries = plugstack.read(config.plugstack_config, config.plugin_dir).entries
+    except (Failed, plugstack.PlugstackError) as error:
+        return [], str(error)
+    found = []
+    for entry in entries:
+        try:
+            found.append((entry, inspect(entry.path)))
+        except OSError:
+            continue  # `nodectl spank list` tells
+    return found, ""
+
+
+def check_stack(one: Inspection, stack: Sequence[tuple[plugstack.Entry, Inspection]]) -> None:
+    """Clashes with the configured stack, and what root thinks of the file: an error if the stack has it already."""
+    ours = os.path.realpath(one.path)
+    options = {option.name for option in one.options}
+    stacked = [entry for entry, _ in stack if os.path.realpath(entry.path) == ours]
+    for entry, other in stack:
+        if os.path.realpath(entry.path) == ours:
+            continue
+        where = f"{entry.origin}: {entry.path}"
+        if other.name and other.name == one.name:
+            one.warn(f"{where} is called {one.name!r} too: options and messages of the two are mixed up")
+        for name in sorted(options & {option.name for option in other.options}):
+            one.warn(f"option --{name} is offered by {where} too: the first in the stack has it")
+    for name in sorted(options & _BUILT_IN):
+        one.warn(f"option --{name} is an option of `nodectl run` itself")
+    refused = root_refuses(one.path)
+    if refused and stacked:
+        one.error(f"root refuses to load it from here: {refused}")
+    elif refused:
+        one.warn(f"root would refuse to load it from here: {refused}")
+
+
+def check_release(one: Inspection, release: str) -> None:
+    """What this release of Slurm would make of a compiled plugin."""
+    if one.kind != "native":
+        one.warn(f"Slurm {release} loads shared objects only; this is one file of Python")
+        return
+    for name in one.needs:
+        if releases.has_function(release, name) is False:
+            one.error(f"needs {name}, which Slurm {release} does not provide")
+        elif name.startswith("slurm_") and releases.has_function(release, name) is None:
+            one.warn(f"needs {name}, which is not SPANK's: libslurm's functions may change with every release")
+    for hook in one.hooks:
+        if not releases.has_hook(hook):
+            one.error(f"{hook} is not called by Slurm {release}")
+    if one.version and releases.release_of(one.version) != release:
+        one.warn(f"has to be compiled again for Slurm {release}: major and minor number must match")
+
+
+def as_json(one: Inspection, release: str | None) -> Mapping[str, Any]:
+    """The inspection as values."""
+    found = asdict(one)
+    if release:
+        found["slurm"] = {"release": release, "functions": {n: releases.has_function(release, n) for n in one.needs}}
+    return found
+
+
+def text(one: Inspection, release: str | None, *, colour: bool) -> list[str]:
+    """The inspection for people."""
+    return [
+        printable(one.path) + (f": {printable(one.about)}" if one.about else ""),
+        *(f"  {line}" for line in pairs(_facts(one, release))),
+        *(f"  {_painted(finding, colour)}" for finding in one.findings),
+        *([] if one.findings else ["  nothing found"]),
+    ]
+
+
+def _facts(one: Inspection, release: str | None) -> Iterator[tuple[str, str]]:
+    yield "kind", one.kind
+    if one.name:
+        yield "name", one.name
+    if one.version:
+        yield "version", _version(one)
+    for hook in one.hooks:
+        yield "hook", f"{short(hook)}, called in: {', '.join(called_in(hook)) or 'no context'}"
+    for option in one.options:
+        arginfo = f"={option.arginfo}" if option.arginfo else ""
+        where = "spank_options, not in the allocator context" if option.static else "spank_option_register"
+        yield "option", f"--{option.name}{arginfo} ({where})"
+    for name, provider in one.needs.items():
+        if one.kind == "native" and name.startswith(("spank_", "slurm_")):
+            yield "calls", f"{name}: {_providers(name, provider, release)}"
+    for library, path in one.libraries.items():
+        yield "library", f"{library} -> {path or 'not here'}"
+    if one.bound:
+        yield "bound", one.bound
+
+
+def _version(one: Inspection) -> str:
+    spelt = releases.spell(one.version)
+    if one.kind != "native":
+        return f"{spelt} of nodectl.spank"
+    release = releases.release_of(one.version)
+    ours = releases.release_of(SLURM_VERSION)
+    also = f"nodectl and Slurm {release}" if release == ours else f"Slurm {release}"
+    return f"{spelt}: for {also}, whichever micro release"
+
+
+def _providers(name: str, provider: str, release: str | None) -> str:
+    said = [provider or "nobody"]
+    if release:
+        has = releases.has_function(release, name)
+        said.append(f"Slurm {release}: {'not documented' if has is None else 'yes' if has else 'no'}")
+    elif provider != "nodectl" and releases.is_documented(name):
+        said.append("documented by Slurm")
+    return ", ".join(said)
+
+
+def _painted(finding: Finding, colour: bool) -> str:
+    level = f"\x1b[{_COLOURS[finding.level]}m{finding.level}\x1b[0m" if colour else finding.level
+    return f"{level}: {printable(finding.text)}"

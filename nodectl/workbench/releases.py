@@ -1,0 +1,61 @@
+"""What SPANK is in releases of Slurm: the functions that plugins may call and the hooks that are called.
+
+Facts of the documented interface: the functions of the 22.05 header, and in `_ADDED` what came later with its release.
+Of other functions of Slurm's library nothing is promised from one release to the next, so nothing is said of them.
+"""
+
+RELEASES = ("22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11")
+
+_FUNCTIONS = frozenset({
+    "spank_context", "spank_get_item", "spank_getenv", "spank_job_control_getenv", "spank_job_control_setenv",
+    "spank_job_control_unsetenv", "spank_option_getopt", "spank_option_register", "spank_remote", "spank_setenv",
+    "spank_strerror", "spank_symbol_supported", "spank_unsetenv",
+    "slurm_debug", "slurm_debug2", "slurm_debug3", "slurm_error", "slurm_info", "slurm_spank_log", "slurm_verbose",
+})  # fmt: skip
+_ADDED = {"spank_prepend_task_argv": "23.11"}
+
+_HOOKS = frozenset(
+    f"slurm_spank_{name}"
+    for name in (
+        "init", "init_post_opt", "local_user_init", "user_init", "task_init_privileged", "task_init", "task_post_fork",
+        "task_exit", "exit", "job_prolog", "job_epilog", "slurmd_exit",
+    )
+)  # fmt: skip
+
+
+def has_function(release: str, name: str) -> bool | None:
+    """Whether a release lets plugins call the function; None where the documents do not say."""
+    if name in _ADDED:
+        return _number(release) >= _number(_ADDED[name])
+    if name in _FUNCTIONS:
+        return True
+    return False if name.startswith("spank_") else None
+
+
+def is_documented(name: str) -> bool:
+    """True for a function of SPANK's documented interface, in whichever release."""
+    return name in _FUNCTIONS or name in _ADDED
+
+
+def has_hook(name: str) -> bool:
+    """Whether RELEASES call the hook; they all call the same ones. slurmd_init went with 20.02."""
+    return name in _HOOKS
+
+
+def spell(version: tuple[int, ...]) -> str:
+    """(22, 5, 8) as Slurm writes it: 22.05.8."""
+    return ".".join([release_of(version), *map(str, version[2:])]) if len(version) > 1 else ""
+
+
+def release_of(version: tuple[int, ...]) -> str:
+    """(22, 5, 8) as its release is written: 22.05."""
+    return f"{version[0]}.{version[1]:02d}"
+
+
+def unpack(number: int) -> tuple[int, int, int]:
+    """The three numbers in a plugin_version of C: 8 bits each, the micro number lowest."""
+    return number >> 16 & 0xFF, number >> 8 & 0xFF, number & 0xFF
+
+
+def _number(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))
