@@ -147,15 +147,14 @@ EXPORTED int spank_symbol_supported(const char *symbol)
     return (int)supported;
 }
 
-/* Text that stays: a str, taken. NULL for None, and for what cannot be kept. */
+/* Text that stays, of a str; NULL for None, and with an exception. */
 static const char *kept_text(PyObject *value)
 {
     PyObject *bytes = value == NULL || value == Py_None ? NULL : PyUnicode_EncodeFSDefault(value);
-    Py_XDECREF(value);
     const char *text = bytes == NULL ? NULL : keep(PyBytes_AsString(bytes));
+    if (bytes != NULL && text == NULL)
+        PyErr_NoMemory();
     Py_XDECREF(bytes);
-    if (PyErr_Occurred())
-        guard_keep_exception();
     return text;
 }
 
@@ -163,7 +162,11 @@ EXPORTED const char *spank_strerror(spank_err_t code)
 {
     struct visit visit;
     visit_begin(&visit);
-    const char *text = kept_text(call("spank_strerror", "(i)", (int)code));
+    PyObject *value = call("spank_strerror", "(i)", (int)code);
+    const char *text = kept_text(value);
+    Py_XDECREF(value);
+    if (text == NULL)
+        guard_keep_exception();
     visit_end(&visit);
     return text == NULL ? "unknown error" : text;
 }
@@ -241,9 +244,8 @@ static int put(enum kind kind, PyObject *value, void *out, void *second)
     unsigned long long number;
     switch (kind) {
     case TEXT:
-        Py_INCREF(value);
         *(const char **)out = kept_text(value);
-        return 0;
+        return PyErr_Occurred() ? -1 : 0;
     case ARGV:
         if (live_update(&live_argv, value) != 0)
             return -1;
@@ -429,39 +431,29 @@ EXPORTED spank_err_t spank_prepend_task_argv(spank_t sp, int argc, const char *a
         return ESPANK_BAD_ARG;
     struct visit visit;
     visit_begin(&visit);
-    PyObject *words = PyList_New(0);
+    PyObject *words = argv == NULL ? Py_NewRef(Py_None) : PyList_New(0);
     for (int i = 0; words != NULL && argv != NULL && i < argc && argv[i] != NULL; i++) {
         PyObject *word = text_of(argv[i]);
         if (word == NULL || PyList_Append(words, word) != 0)
             Py_CLEAR(words);
         Py_XDECREF(word);
     }
-    spank_err_t code = code_of(
-        words == NULL ? NULL : call("spank_prepend_task_argv", "(OnO)", handle.sp, PyList_Size(words), words));
-    Py_XDECREF(words);
-    if (code == ESPANK_SUCCESS && argv == NULL)
-        code = ESPANK_BAD_ARG;
+    spank_err_t code =
+        code_of(words == NULL ? NULL : call("spank_prepend_task_argv", "(OiN)", handle.sp, argc, words));
     visit_end(&visit);
     return code;
 }
 
 /* --- options ----------------------------------------------------------------------------------------------------- */
 
-/* A nodectl.spank.SpankOption of what the plugin describes; without a name or a usage that text is "". */
-static PyObject *option_of(const struct spank_option *option)
+/* A nodectl.spank.SpankOption of what the plugin describes, None for NULL; a name or usage that is missing is "". */
+static PyObject *option_of(const struct spank_option *option, spank_opt_cb_f cb)
 {
-    static const struct spank_option none;
     if (option == NULL)
-        option = &none;
-    PyObject *callback = callback_of(guard_plugin(), option->cb);
+        return Py_NewRef(Py_None);
     PyObject *arginfo = option->arginfo == NULL ? Py_NewRef(Py_None) : text_of(option->arginfo);
-    if (callback == NULL || arginfo == NULL) {
-        Py_XDECREF(callback);
-        Py_XDECREF(arginfo);
-        return NULL;
-    }
     return call("SpankOption", "(NNNiiN)", text_of(option->name), arginfo, text_of(option->usage), option->has_arg,
-                option->val, callback);
+                option->val, callback_of(guard_plugin(), cb));
 }
 
 EXPORTED spank_err_t spank_option_register(spank_t sp, struct spank_option *option)
@@ -470,7 +462,7 @@ EXPORTED spank_err_t spank_option_register(spank_t sp, struct spank_option *opti
         return ESPANK_BAD_ARG;
     struct visit visit;
     visit_begin(&visit);
-    PyObject *described = option_of(option);
+    PyObject *described = option_of(option, option == NULL ? NULL : option->cb);
     spank_err_t code =
         code_of(described == NULL ? NULL : call("spank_option_register", "(ON)", handle.sp, described));
     visit_end(&visit);
@@ -483,15 +475,18 @@ EXPORTED spank_err_t spank_option_getopt(spank_t sp, struct spank_option *option
         return ESPANK_BAD_ARG;
     struct visit visit;
     visit_begin(&visit);
-    PyObject *described = option_of(option);
+    PyObject *described = option_of(option, NULL); /* it is looked for by name */
     PyObject *value = described == NULL ? NULL : call("spank_option_getopt", "(ON)", handle.sp, described);
     spank_err_t code = value == NULL ? code_of_exception() : ESPANK_SUCCESS;
-    bool unusable = option == NULL || (option->has_arg != 0 && argument == NULL);
-    if (unusable && (code == ESPANK_SUCCESS || code == ESPANK_ERROR))
-        code = ESPANK_BAD_ARG;
+    if (option != NULL && option->has_arg != 0 && argument == NULL)
+        if (code == ESPANK_SUCCESS || code == ESPANK_ERROR) /* Slurm asks this before it looks for the option */
+            code = ESPANK_BAD_ARG;
     const char *text = kept_text(value);
+    if (PyErr_Occurred())
+        code = code_of_exception();
     if (argument != NULL)
         *argument = (char *)text;
+    Py_XDECREF(value);
     visit_end(&visit);
     return code;
 }

@@ -98,20 +98,26 @@ static void on_death(int number)
 
 /* --- the signals of a call ----------------------------------------------------------------------------- */
 
+/* Where nobody else handles them. */
 static void watch_deaths(struct sigaction before[DEADLY])
 {
     static char stack[1 << 16]; /* for a plugin that has used up its own; untouched memory costs nothing */
     stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
     sigaltstack(&alternate, NULL);
     struct sigaction action = {.sa_handler = on_death, .sa_flags = SA_ONSTACK | SA_RESETHAND | SA_NODEFER};
-    for (int i = 0; i < DEADLY; i++)
+    for (int i = 0; i < DEADLY; i++) {
         sigaction(deadly[i], &action, &before[i]);
+        if (before[i].sa_handler != SIG_DFL)
+            sigaction(deadly[i], &before[i], NULL);
+    }
 }
 
 static void forget_deaths(const struct sigaction before[DEADLY])
 {
     for (int i = 0; i < DEADLY; i++) {
         struct sigaction now;
+        if (before[i].sa_handler != SIG_DFL)
+            continue;
         sigaction(deadly[i], &before[i], &now);
         if (now.sa_handler != on_death)
             sigaction(deadly[i], &now, NULL); /* the plugin has put its own there */
@@ -201,11 +207,13 @@ int guard(struct call *call, int *rc)
         frame.state = IN_PLUGIN;
         *rc = call->enter(call);
         fflush(NULL); /* lest a fork doubles what is buffered */
-        frame.state = LANDED;
+    } else if (how == LEFT) {
+        frame.state = IN_PLUGIN; /* writing may hang, too */
+        fflush(NULL);
     } else {
-        frame.state = LANDED;
         prove_malloc();
     }
+    frame.state = LANDED;
     current = frame.outer;
     if (replaced)
         timer_delete(timer);

@@ -135,14 +135,14 @@ static void set_slot(const struct object *object, uintptr_t *slot, uintptr_t val
     }
 }
 
-/* The name of an undefined function that must exist, NULL for every other symbol. */
+/* The name of an undefined symbol that must exist and may be a function; NULL for every other. */
 static const char *wanted(const struct object *object, size_t index)
 {
     const ElfW(Sym) *symbol = &object->symbols[index];
-    int type = SYMBOL_TYPE(symbol->st_info);
-    if (index == 0 || symbol->st_shndx != SHN_UNDEF || SYMBOL_BINDING(symbol->st_info) == STB_WEAK)
+    if (index == 0 || symbol->st_shndx != SHN_UNDEF || SYMBOL_BINDING(symbol->st_info) == STB_WEAK ||
+        SYMBOL_TYPE(symbol->st_info) == STT_TLS)
         return NULL;
-    return type == STT_NOTYPE || type == STT_FUNC ? object->strings + symbol->st_name : NULL;
+    return object->strings + symbol->st_name;
 }
 
 static int bind_slot(const struct object *object, size_t index, uintptr_t offset, bool lazy, PyObject *missing)

@@ -186,9 +186,10 @@ def _describe(error: BaseException) -> str:
     """ "ValueError: no such thing (at line 12)": the innermost line of the plugin's own file, where there is one."""
     text = _words(error)
     line = 0
-    trail = error.__traceback__
+    trail = error.__traceback__ and error.__traceback__.tb_next  # the first is this file's
     while trail is not None:
         if not trail.tb_frame.f_code.co_filename.startswith("<"):
             line = trail.tb_lineno
         trail = trail.tb_next
-    return f"{type(error).__name__}: {text} (line {line})" if text else f"{type(error).__name__} (line {line})"
+    words = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"{words} (line {line})" if line else words  # compiled plugins have none

@@ -8,6 +8,7 @@
 #ifndef SPANK_H
 #define SPANK_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 

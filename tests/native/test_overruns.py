@@ -1,0 +1,85 @@
+"""A hook in C that does not come back, or dies: the process goes on, or ends at once and says where."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from native.host import compiled, lines, run
+from nodectl.spank import S_CTX_JOB_SCRIPT, S_CTX_LOCAL, S_CTX_REMOTE, S_CTX_SLURMD
+
+TIMEOUT = 0.3
+
+
+@pytest.mark.parametrize("where", ["sleep", "loop", "call"])
+@pytest.mark.parametrize("context", [S_CTX_REMOTE, S_CTX_LOCAL])
+def test_hook_that_overruns_is_left_and_the_next_one_runs(where: str, context: int, tmp_path: Path) -> None:
+    plugin = compiled(tmp_path, "slow", "-pthread")
+    printed = lines(run(plugin, "slurm_spank_init", "slurm_spank_exit", argv=[where], context=context, timeout=TIMEOUT))
+    assert printed[1:] == [
+        "= slurm_spank_init -1 plugin slow: slurm_spank_init: took longer than 0.3 s",
+        "exit hook",
+        "= slurm_spank_exit 0 ",
+    ]
+
+
+def test_process_whose_allocator_stayed_locked_is_ended(tmp_path: Path) -> None:
+    plugin = compiled(tmp_path, "slow", "-pthread")
+    result = run(plugin, "slurm_spank_init", "slurm_spank_exit", argv=["malloc"], context=S_CTX_LOCAL, timeout=TIMEOUT)
+    if result.returncode == 0:  # the clock struck between two allocations
+        assert "took longer than 0.3 s" in result.stdout
+    else:
+        assert result.returncode == 1
+        assert result.stderr == (
+            "nodectl: error: plugin slow: slurm_spank_init: ran over its time and could not be interrupted\n"
+        )
+
+
+def test_clock_of_a_hook_does_not_reach_the_program_that_it_executes(tmp_path: Path) -> None:
+    plugin = compiled(tmp_path, "exec")
+    result = run(plugin, "slurm_spank_task_init@0", timeout=TIMEOUT, program=["/bin/sh", "-c", "sleep 1; env"])
+    assert (result.returncode, result.stderr) == (0, "")
+    variables = set(result.stdout.splitlines()) - {"= load 0 "}
+    assert {name for name in variables if not name.startswith(("PWD=", "SHLVL=", "_=", "OLDPWD="))} == {
+        "COLOUR=green",
+        "EMPTY=",
+        "SET_BY=plugin",
+    }
+
+
+@pytest.mark.parametrize("context", [S_CTX_LOCAL, S_CTX_SLURMD, S_CTX_JOB_SCRIPT])
+@pytest.mark.parametrize(
+    ("how", "number"),
+    [
+        ("null", signal.SIGSEGV),
+        ("stack", signal.SIGSEGV),
+        ("abort", signal.SIGABRT),
+        ("raise", signal.SIGFPE),
+        ("log", signal.SIGSEGV),
+    ],
+)
+def test_death_in_a_hook_is_told_and_stays_what_it_is(
+    how: str, number: signal.Signals, context: int, tmp_path: Path
+) -> None:
+    result = run(compiled(tmp_path, "crash"), "slurm_spank_init", argv=[how], context=context)
+    assert result.returncode == -number
+    assert result.stderr == f"nodectl: error: plugin crash: slurm_spank_init: died by {number.name}\n"
+
+
+def test_death_in_the_stepd_is_left_to_its_board(tmp_path: Path) -> None:
+    result = run(compiled(tmp_path, "crash"), "slurm_spank_init", argv=["null"])
+    assert (result.returncode, result.stderr) == (-signal.SIGSEGV, "")
+
+
+def test_death_of_a_plugins_child_is_not_the_hooks(tmp_path: Path) -> None:
+    result = run(compiled(tmp_path, "crash"), "slurm_spank_init", argv=["child"], context=S_CTX_LOCAL)
+    assert lines(result)[-1] == "= slurm_spank_init 0 "
+
+
+@pytest.mark.parametrize("context", [S_CTX_LOCAL, S_CTX_REMOTE])
+def test_signal_handler_that_a_plugin_sets_stays(context: int, tmp_path: Path) -> None:
+    setting = compiled(tmp_path, "crash")
+    result = run(setting, "slurm_spank_init", "slurm_spank_exit", argv=["handler"], context=context)
+    assert lines(result)[-1] == "= slurm_spank_exit 0 "
