@@ -184,39 +184,41 @@ static const char *const hook_names[] = {
 };
 static const char *const life_names[] = {"init", "fini"};
 
-static int raise_os(int number, const char *text)
+static void raise_os(int number, const char *text)
 {
     PyObject *args = Py_BuildValue("iN", number, PyUnicode_DecodeFSDefault(text));
     if (args != NULL) {
         PyErr_SetObject(PyExc_OSError, args);
         Py_DECREF(args);
     }
-    return -1;
 }
 
-/* dlopen, with an empty library in the place of a libslurm.so.N that a plugin names and this machine does not have. One
- * that is there is used: a plugin may need more of it than we provide, and what we provide stands in front of it. */
-static void *open_library(const char *path)
+/* Loads the empty library that stands in for the libslurm.so.N which, so the error says, is not there. One that is there
+ * is used: a plugin may need more of it than we provide, and what we provide stands in front of it. */
+static bool stand_in(const char *error)
 {
-    void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-    const char *error = handle == NULL ? dlerror() : NULL;
+    char own[PATH_MAX], path[PATH_MAX + 32];
     Dl_info self;
     int number, length = 0;
-    if (error != NULL && sscanf(error, "libslurm.so.%d:%n", &number, &length) == 1 && length > 0 &&
-        dladdr((const void *)spank_get_item, &self) != 0) {
-        char own[PATH_MAX], stub[PATH_MAX + 32];
-        char *missing = strdup(error);
-        snprintf(own, sizeof own, "%s", self.dli_fname);
-        snprintf(stub, sizeof stub, "%s/libslurm/libslurm.so.%d", dirname(own), number);
-        if (dlopen(stub, RTLD_LAZY | RTLD_GLOBAL) != NULL)
-            handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-        error = handle != NULL ? NULL : dlerror();
-        if (handle == NULL)
-            raise_os(ENOEXEC, error != NULL ? error : missing);
-        free(missing);
-    } else if (handle == NULL) {
-        raise_os(ENOEXEC, error);
+    if (sscanf(error, "libslurm.so.%d:%n", &number, &length) != 1 || length == 0 ||
+        dladdr((const void *)spank_get_item, &self) == 0)
+        return false;
+    snprintf(own, sizeof own, "%s", self.dli_fname);
+    snprintf(path, sizeof path, "%s/libslurm/libslurm.so.%d", dirname(own), number);
+    return access(path, R_OK) == 0 && dlopen(path, RTLD_LAZY | RTLD_GLOBAL) != NULL;
+}
+
+static void *open_library(const char *path)
+{
+    const char *error = NULL;
+    void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    if (handle == NULL) {
+        error = keep(dlerror());
+        if (error != NULL && stand_in(error) && (handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL)) == NULL)
+            error = dlerror();
     }
+    if (handle == NULL)
+        raise_os(ENOEXEC, error == NULL ? "no memory" : error);
     fflush(NULL); /* what a constructor has printed */
     return handle;
 }

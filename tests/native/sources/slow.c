@@ -18,6 +18,7 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
 {
     volatile unsigned long turns = 0;
     pthread_t thread;
+    void *volatile block;
     char buffer[16];
     if (ac < 1)
         return 0;
@@ -29,8 +30,10 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
         spank_getenv(sp, "COLOUR", buffer, sizeof buffer);
     if (strcmp(av[0], "malloc") == 0) { /* with more than one thread malloc takes its lock */
         pthread_create(&thread, NULL, nothing, NULL);
-        for (;;)
-            free(malloc(50000));
+        for (;;) {
+            block = malloc(50000);
+            free(block);
+        }
     }
     printf("came back\n");
     return 0;
