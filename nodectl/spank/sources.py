@@ -5,6 +5,7 @@ that first, so that a constructor which crashes, exits, hangs or leaves a thread
 else. An opened library cannot be exchanged: when its file changes, the process that holds it has to begin anew.
 """
 
+import _signal
 import os
 import select
 
@@ -93,23 +94,33 @@ def _try_in_a_child(path: str) -> None:
     if pid == 0:
         _open_and_tell(path, writer)
     os.close(writer)
-    process = os.pidfd_open(pid)  # not waited for yet, so the number is its own
     try:
-        poll = select.poll()
-        poll.register(process, select.POLLIN)
-        if not poll.poll(_TRIAL_SECONDS * 1000):
-            os.kill(pid, 9)
-            raise PluginRefused(path, None, f"opening it took longer than {_TRIAL_SECONDS} s")
+        _wait_for(pid, path)
         word = os.read(reader, _LONGEST_WORD).decode("utf-8", "replace")
     except BlockingIOError:  # no word, and some child of the plugin holds the pipe
         word = ""
     finally:
-        os.close(process)
         os.close(reader)
     if not word:
         raise PluginRefused(path, None, "opening it ended the process: a constructor crashed or exited")
     if word != "fine":
         raise PluginRefused(path, None, word)
+
+
+def _wait_for(pid: int, path: str) -> None:
+    """Until the child has ended, which nobody needs to collect: the forkserver ignores SIGCHLD."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        poll = select.poll()
+        poll.register(process, select.POLLIN)
+        if not poll.poll(_TRIAL_SECONDS * 1000):
+            _signal.pidfd_send_signal(process, _signal.SIGKILL)
+            raise PluginRefused(path, None, f"opening it took longer than {_TRIAL_SECONDS} s")
+    finally:
+        os.close(process)
 
 
 def _open_and_tell(path: str, writer: int) -> "NoReturn":
