@@ -40,16 +40,19 @@ class _Clock:
     `ends`: what swallows that too is ended with its process; the board tells where.
     """
 
-    __slots__ = ("_ends", "_late", "_seconds")
+    __slots__ = ("_ends", "_handler", "_late", "_seconds")
 
     def __init__(self, seconds: float, *, ends: bool) -> None:
         self._seconds = seconds
         self._ends = ends
         self._late = 0
+        self._handler = self._overrun
 
     def __enter__(self) -> None:
         if self._seconds:
-            _signal.signal(_signal.SIGALRM, self._overrun)
+            self._late = 0
+            if _signal.getsignal(_signal.SIGALRM) is not self._handler:  # the first time, or a plugin took it
+                _signal.signal(_signal.SIGALRM, self._handler)
             _signal.setitimer(_signal.ITIMER_REAL, self._seconds, _AGAIN)
 
     def __exit__(self, *_: object) -> None:
@@ -79,10 +82,13 @@ class Outcome:
         return self.rc == 0
 
 
+OK = Outcome(0)
+
+
 class Door:
     """Calls plugins for one process. `slot` is the process's place on the board."""
 
-    __slots__ = ("_board", "_recorder", "_slot", "_threads", "_timeout")
+    __slots__ = ("_board", "_clock", "_recorder", "_slot", "_threads")
 
     def __init__(
         self, recorder: "Recorder", board: "Whereabouts | None", slot: int, timeout: float, *, single_threaded: bool
@@ -90,7 +96,7 @@ class Door:
         self._recorder = recorder
         self._board = board
         self._slot = slot
-        self._timeout = timeout
+        self._clock = _Clock(timeout, ends=board is not None)
         # Open, because a plugin may give the process another root, without a /proc.
         self._threads = os.open("/proc/self/task", os.O_PATH | os.O_CLOEXEC) if single_threaded else -1
 
@@ -130,7 +136,7 @@ class Door:
         """Runs `function` under the clock that hooks run under. Raises Overrun, and what `function` raises."""
         pid = os.getpid()
         try:
-            with _Clock(self._timeout, ends=self._board is not None):
+            with self._clock:
                 return function()
         finally:
             if os.getpid() != pid:
@@ -155,7 +161,7 @@ class Door:
     def _guarded(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> Outcome:
         pid = os.getpid()
         try:
-            with _Clock(self._timeout, ends=self._board is not None):
+            with self._clock:
                 value = function(*arguments)
         except Overrun:
             raise
@@ -168,10 +174,11 @@ class Door:
         if os.getpid() != pid:
             os._exit(1)
         if value is None:
-            return Outcome(0)
+            return OK
         if not isinstance(value, int):
             return Outcome(FAILED, f"returned {value!r}, not a number")
-        return Outcome(int(value), "" if value == 0 else f"returned {int(value)}")
+        number = int(value)
+        return Outcome(number, f"returned {number}") if number else OK
 
 
 def _words(error: BaseException) -> str:

@@ -19,7 +19,7 @@ SPANK_PREFIX = "slurm_spank_"
 class Hook:
     """One row. `arity` is the number of parameters of a plugin's function (0 for rows that are not plugin hooks)."""
 
-    __slots__ = ("arity", "call", "costs", "identity", "kind", "per", "process")
+    __slots__ = ("arity", "call", "costs", "facts", "identity", "kind", "per", "process")
 
     def __init__(self, call: str, kind: str, process: str, identity: str, per: str, arity: int, costs: str) -> None:
         self.call = call
@@ -29,6 +29,7 @@ class Hook:
         self.per = per
         self.arity = arity
         self.costs = costs
+        self.facts = f'"call":"{call}","kind":"{kind}"'  # as a line of the trace has them
 
 
 _STEP_ENDS = "the step fails, exit status 1"

@@ -26,19 +26,14 @@ now = time.monotonic_ns
 class Recorder:
     """Writes the lines of one process. `fd` is the step's trace file, or -1 where the trace is switched off."""
 
-    __slots__ = ("_cgroup", "_quoted", "_where", "fd", "process", "task")
+    __slots__ = ("_cgroup", "_where", "fd", "process", "task")
 
     def __init__(self, fd: int, process: str, *, cgroup: "str | None" = None, task: "int | None" = None) -> None:
         self.fd = fd
         self.process = process
         self.task = task
         self._cgroup = cgroup
-        self._where = ""
-        self._quoted: dict[str, str] = {}
-
-    def moved(self) -> None:
-        """Forget the cgroup that was read: the process has been moved or forked since."""
-        self._where = ""
+        self._where: dict[str, str] = {}  # what a line says of the process, by plugin
 
     def write(
         self, hook: "Hook", started: int, *, plugin: str = "", task: "int | None" = None, rc: int = 0, note: str = ""
@@ -49,16 +44,20 @@ class Recorder:
         """
         if self.fd < 0:
             return
-        if not self._where:
-            cgroup = self._cgroup if self._cgroup is not None else cgroup_of()
-            self._where = f'"process":"{self.process}","pid":{os.getpid()},"cgroup":{dumps(cgroup)}'
         if task is None:
             task = self.task
-        quoted = self._quoted.get(plugin) or self._quoted.setdefault(plugin, dumps(plugin))
-        rank = "null" if task is None else task
-        facts = f'"call":"{hook.call}","kind":"{hook.kind}","plugin":{quoted},{self._where},"task":{rank}'
+        where = self._where.get(plugin)
+        if where is None:
+            where = self._where[plugin] = self._of(plugin)
+        facts = f'{hook.facts},{where},"task":{"null" if task is None else task}'
         # A disk that is full costs the trace its lines, not the step its life.
         _kernel.write_row(self.fd, started, facts, str(rc), f'"note":{dumps(note[:512])}' if note else "")
+
+    def _of(self, plugin: str) -> str:
+        if self._cgroup is None:
+            self._cgroup = cgroup_of()
+        process = f'"process":"{self.process}","pid":{os.getpid()},"cgroup":{dumps(self._cgroup)}'
+        return f'"plugin":{dumps(plugin)},{process}'
 
 
 def cgroup_of(pid: "int | str" = "self") -> str:

@@ -58,6 +58,7 @@ class Node:
         self._plugins = plugins
         self._users = Users(config.user_cache_seconds)
         self._reserved: dict[int, int] = {}
+        self._known_stack: plugstack.Plugstack | None = None
         self._ended: list[tuple[Ended, LiveStep]] = []
         self._flush_due = False
         self._cleaning: set[asyncio.Task[bool]] = set()
@@ -115,10 +116,13 @@ class Node:
 
     def _stack(self) -> plugstack.Plugstack:
         """plugstack.conf as it is at this launch."""
-        try:
-            return plugstack.read(self.config.plugstack_config, self.config.plugin_dir)
-        except plugstack.PlugstackError as error:
-            raise Refused("LaunchRefused", str(error), exit_status=1) from None
+        if self._known_stack is None or not self._known_stack.is_current():
+            try:
+                self._known_stack = plugstack.read(self.config.plugstack_config, self.config.plugin_dir)
+            except plugstack.PlugstackError as error:
+                self._known_stack = None
+                raise Refused("LaunchRefused", str(error), exit_status=1) from None
+        return self._known_stack
 
     def _reserve(self, call: Call) -> Mapping[str, object]:
         job = self._store.next_job()

@@ -1,8 +1,7 @@
 """SPANK plugins that are compiled: unmodified `.so` files, built against nodectl's slurm/spank.h or Slurm's own.
 
-Two steps, as for Python files (`nodectl.plugin`), because two processes do them. `open_native` loads the library and
-checks what it says about itself; the forkserver does it once, before any step. `load_native` makes of that what
-a stack holds, in the process whose hooks are called; it costs next to nothing. `init` is called by the stack.
+`open_native` loads the library and checks what it says about itself; the forkserver does it once, before any step, so
+that a stepd pays nothing for it. `init` is called by the stack.
 
 A library stays loaded for the life of its process and has one state there, also where two lines of plugstack.conf
 name it, as in Slurm. Whoever opens one must have been executed with the host preloaded (`preload.py`).
@@ -13,15 +12,13 @@ from nodectl.hooks import functions
 from nodectl.plugin import PluginRefused
 from nodectl.spank import SLURM_VERSION, SpankOption
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 class NativeSource:
-    """A compiled plugin that was loaded and passed every check. `missing`: functions that it calls and nobody has."""
+    """A compiled plugin that was loaded and passed every check, and what a stack holds of it: the same for each line
+    that names it. `missing`: functions that it calls and nobody has.
+    """
 
-    __slots__ = ("library", "missing", "name", "path", "type", "version")
+    __slots__ = ("library", "missing", "name", "path", "plugin", "type", "version")
 
     def __init__(self, library: "_spank_host.Library", name: str, kind: str, version: tuple[int, int, int]) -> None:
         self.library = library
@@ -30,6 +27,7 @@ class NativeSource:
         self.type = kind
         self.version = version
         self.missing = library.missing
+        self.plugin = NativePlugin(self)
 
 
 class NativePlugin:
@@ -37,12 +35,12 @@ class NativePlugin:
 
     __slots__ = ("hooks", "init_failure_mode", "name", "options", "path", "type", "version")
 
-    def __init__(self, source: NativeSource, hooks: "dict[str, Callable[..., int]]") -> None:
+    def __init__(self, source: NativeSource) -> None:
         self.path = source.path
         self.name = source.name
         self.type = source.type
         self.version = source.version
-        self.hooks = hooks
+        self.hooks = dict(source.library.hooks)
         self.init_failure_mode = source.library.init_failure_mode or 0
         self.options = [
             SpankOption(name, arginfo, usage or "", has_arg, val, cb)
@@ -67,11 +65,6 @@ def open_native(path: str) -> NativeSource:
     except OSError as error:
         raise PluginRefused(path, None, (error.strerror or "").removeprefix(f"{path}: ")) from error
     return _checked(library)
-
-
-def load_native(source: NativeSource) -> NativePlugin:
-    """What a stack holds; `init` is among the hooks and has not been called."""
-    return NativePlugin(source, dict(source.library.hooks))
 
 
 def _checked(library: "_spank_host.Library") -> NativeSource:

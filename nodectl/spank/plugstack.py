@@ -9,6 +9,7 @@ imported here until an include has a pattern.
 from __future__ import annotations
 
 import os
+import time
 
 from nodectl import trust
 
@@ -16,10 +17,15 @@ TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    Stamp = tuple[int, ...]
+
 _MAX_BYTES = 1 << 20
 # Files including files that include files multiply; a real stack has a dozen.
 _MAX_FILES = 256
 _GLOB_CHARACTERS = "*?["
+# A file that has just been written may be written once more within one tick of its clock.
+_TICK = 50_000_000
+_TOO_NEW = (-1,)
 
 
 class PlugstackError(Exception):
@@ -58,11 +64,16 @@ class Plugstack:
     `warnings` are lines `file:line: reason`. A plugin that is listed twice is there twice.
     """
 
-    __slots__ = ("entries", "warnings")
+    __slots__ = ("_seen", "entries", "warnings")
 
-    def __init__(self, entries: tuple[Entry, ...], warnings: tuple[str, ...]) -> None:
+    def __init__(self, entries: tuple[Entry, ...], warnings: tuple[str, ...], seen: dict[str, Stamp]) -> None:
         self.entries = entries
         self.warnings = warnings
+        self._seen = seen  # every file and directory that had a say in it
+
+    def is_current(self) -> bool:
+        """True when reading it again would find the same: for who reads it at each launch."""
+        return all(stamp[:1] != _TOO_NEW and _stamp(path) == stamp for path, stamp in self._seen.items())
 
 
 def read(path: str, plugin_dirs: Iterable[str]) -> Plugstack:
@@ -75,13 +86,22 @@ def read(path: str, plugin_dirs: Iterable[str]) -> Plugstack:
     """
     reader = _Reader(tuple(plugin_dirs))
     reader.file(os.path.join(os.getcwd(), path), "")
-    return Plugstack(tuple(reader.entries), tuple(reader.warnings))
+    return Plugstack(tuple(reader.entries), tuple(reader.warnings), reader.seen)
+
+
+def _stamp(path: str) -> Stamp:
+    """What changes when a file, or the names in a directory, change; () for what is not there."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return status.st_ino, status.st_size, status.st_mode, status.st_uid, status.st_mtime_ns, status.st_ctime_ns
 
 
 class _Reader:
     """The walk through one file and what it includes."""
 
-    __slots__ = ("dirs", "entries", "files", "open", "warnings")
+    __slots__ = ("dirs", "entries", "files", "now", "open", "seen", "warnings")
 
     def __init__(self, dirs: tuple[str, ...]) -> None:
         self.dirs = dirs
@@ -89,9 +109,20 @@ class _Reader:
         self.warnings: list[str] = []
         self.open: list[str] = []
         self.files = 0
+        self.seen: dict[str, Stamp] = {}
+        self.now = time.time_ns()
+
+    def see(self, path: str) -> None:
+        """What is about to be looked at: a change of it changes the stack."""
+        if path not in self.seen:
+            stamp = _stamp(path)
+            recent = bool(stamp) and max(stamp[-2:]) > self.now - _TICK
+            self.seen[path] = (*_TOO_NEW, *stamp) if recent else stamp
 
     def file(self, path: str, origin: str) -> None:
         """Read one file; `origin` is the include that named it, empty for the first."""
+        self.see(path)
+        self.see(os.path.dirname(path))
         try:
             content = trust.read(path, _MAX_BYTES)
         except FileNotFoundError:
@@ -162,6 +193,10 @@ class _Reader:
             return
         import glob  # brings re
 
+        searched = os.path.dirname(pattern)
+        self.see(os.path.join(directory, searched))
+        if any(character in searched for character in _GLOB_CHARACTERS):
+            self.seen[pattern] = _TOO_NEW  # whatever it matches may change unseen
         # In the order of the bytes, which is collation in the C locale. The order of a security
         # relevant stack must not hang on the language of whoever restarted the daemon.
         for match in sorted(glob.glob(pattern, root_dir=directory), key=os.fsencode):
@@ -170,10 +205,12 @@ class _Reader:
     def plugin(self, word: str) -> str | None:
         """Absolute path of the plugin's file, None if there is none."""
         if word.startswith("/"):
+            self.see(word)
             return word if os.path.isfile(word) else None
         names = (word,) if os.path.splitext(word)[1] else (word, word + ".py")
         for directory in self.dirs:
             for folder in (directory, os.path.join(directory, "spank")):
+                self.see(folder)
                 for name in names:
                     candidate = os.path.join(folder, name)
                     if os.path.isfile(candidate):

@@ -8,7 +8,7 @@ noted in the trace and for who asked with -v, and costs nothing.
 import os
 
 from nodectl import messages, spank
-from nodectl.door import LEFT_THREAD, Outcome, Overrun
+from nodectl.door import LEFT_THREAD, OK, Outcome, Overrun
 from nodectl.hooks import ROWS, Hook, functions
 from nodectl.plugin import PluginRefused, Source, compile_plugin, load
 from nodectl.spank import SpankError, SpankOption
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from nodectl.spank.witness import Witness
     from nodectl.step import Task
 
-OK = Outcome(0)
 TRIAL = "_NODECTL_TRIAL"  # in the environment of the processes of a trial: the path of its description
 _HAS_ARG = (0, 1, 2)
 
@@ -38,15 +37,6 @@ def source_of(path: str) -> "Source | NativeSource":
     from nodectl.spank.native import open_native  # only where a native plugin is stacked
 
     return open_native(path)
-
-
-def load_spank(source: "Source | NativeSource") -> "Plugin | NativePlugin":
-    """Executes a plugin's body, or reads a library's symbols, and checks what is found. Raises PluginRefused."""
-    if isinstance(source, Source):
-        return load(source, kind="spank", hooks=functions("spank"))
-    from nodectl.spank.native import load_native  # whoever opened it has imported it
-
-    return load_native(source)
 
 
 class StackedPlugin:
@@ -117,7 +107,12 @@ class Stack:
             return Outcome(-1, f"{entry.path}: no such file in plugin_dir")
         try:
             source = source_of(entry.path)
-            plugin = self._door.within_time(lambda: load_spank(source))
+            if isinstance(source, Source):
+                plugin: Plugin | NativePlugin = self._door.within_time(
+                    lambda: load(source, kind="spank", hooks=functions("spank"))
+                )
+            else:
+                plugin = source.plugin
         except PluginRefused as refused:
             return Outcome(-1, str(refused))
         except Overrun as overrun:
@@ -127,7 +122,7 @@ class Stack:
             outcome = self._door.silent(started, ())
             if not outcome:
                 return Outcome(outcome.rc, f"{plugin.path}: init(): {outcome.why}")
-        if self._door.left_thread():
+        if (started is not None or isinstance(source, Source)) and self._door.left_thread():
             return Outcome(-1, f"{plugin.path}: {LEFT_THREAD}", fatal=True)
         stacked = StackedPlugin(entry, plugin, place)
         # The manual: a table is not supported in the allocator's commands.

@@ -4,7 +4,7 @@ Loaded and initialised once, by the forkserver (and, for the daemon's row of the
 its tasks find them in their memory. Task plugins are called in configured order and stop at the first failure.
 """
 
-from nodectl.door import Outcome
+from nodectl.door import OK, Outcome
 from nodectl.hooks import ROWS, functions
 from nodectl.plugin import BUILTIN_DIR, Plugin, PluginRefused, compile_plugin, find, load
 
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nodectl.door import Door
-
-OK = Outcome(0)
 
 
 class NodePlugins:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -193,3 +195,46 @@ def test_any_text_is_a_stack_or_a_clean_refusal(first: list[str], second: list[s
         assert refused.isprintable()
         assert all(line.startswith(directory) and line.isprintable() for line in stack.warnings)
         assert all(entry.path and "\0" not in entry.path for entry in stack.entries)
+
+
+def settled(read_it: Callable[[], plugstack.Plugstack]) -> plugstack.Plugstack:
+    """A stack whose files were not touched for some ticks of the clock."""
+    deadline = time.monotonic() + 10
+    while not (stack := read_it()).is_current():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return stack
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a line": lambda top: (top / "plugstack.conf").open("a").write("# more\n"),
+    "the file removed": lambda top: (top / "plugstack.conf").unlink(),
+    "an included file": lambda top: (top / "conf.d/a.conf").write_text("optional two\n"),
+    "a file beside the included ones": lambda top: (top / "conf.d/b.conf").write_text("optional two\n"),
+    "an included file removed": lambda top: (top / "conf.d/a.conf").unlink(),
+    "a plugin that comes first now": lambda top: (top / "plugins/one.py").write_text(""),
+    "a plugin removed": lambda top: (top / "plugins/spank/one.py").unlink(),
+    "a plugin named by its path": lambda top: (top / "direct.py").unlink(),
+    "permissions": lambda top: (top / "plugstack.conf").chmod(0o600),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_stack_is_current_until_something_that_had_a_say_in_it_changes(tmp_path: Path, change: str) -> None:
+    (tmp_path / "plugins/spank").mkdir(parents=True)
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "plugins/spank/one.py").touch()
+    (tmp_path / "direct.py").touch()
+    (tmp_path / "conf.d/a.conf").write_text("optional one\n")
+    conf = tmp_path / "plugstack.conf"
+    conf.write_text(f"required one\ninclude conf.d/*\nrequired {tmp_path}/direct.py\n")
+    stack = settled(lambda: plugstack.read(str(conf), [str(tmp_path / "plugins")]))
+    assert stack.is_current()
+    CHANGES[change](tmp_path)
+    assert not stack.is_current()
+
+
+def test_a_stack_that_was_read_just_after_a_change_is_read_again(tmp_path: Path) -> None:
+    conf = tmp_path / "plugstack.conf"
+    conf.write_text("required one\n")
+    assert not plugstack.read(str(conf), []).is_current()
