@@ -19,6 +19,7 @@ from nodectl.daemon.mentions import Mentions
 from nodectl.hooks import ROWS
 from nodectl.job_process import NO_PROGRAM
 from nodectl.recorder import Recorder, now
+from nodectl.spank import preload
 from nodectl.spank.stack import tried
 from nodectl.step import Step, entry_as_list
 
@@ -147,6 +148,7 @@ class Jobs:
         if not places:
             return ""
         trace = live.files.append_trace() if self._config.trace else -1
+        environment = {**variables, **job_environment.options(step), **tried()}
         arguments = {
             "cgroup": self._full_path(moment, step),
             "spec": live.files.spec,
@@ -159,7 +161,7 @@ class Jobs:
             helper = Helper(
                 _MODULE,
                 arguments,
-                environment={**variables, **job_environment.options(step), **tried()},
+                environment=preload.for_plugins(environment, (step.stack[place].path for place in places)),
                 seconds=step.hook_timeout,
                 grace=GRACE,
                 extra=[trace] if trace >= 0 else [],

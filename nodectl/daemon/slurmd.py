@@ -13,7 +13,7 @@ from nodectl.config import Config
 from nodectl.daemon.helper import GRACE, Helper
 from nodectl.daemon.mentions import Mentions
 from nodectl.hooks import SLURMD_HOOKS
-from nodectl.spank import plugstack
+from nodectl.spank import plugstack, preload
 from nodectl.spank.slurmd_context import FAREWELL
 from nodectl.spank.stack import tried
 from nodectl.step import entry_as_list
@@ -50,7 +50,7 @@ class SlurmdContext:
             self._helper = Helper(
                 "nodectl.spank.slurmd_context",
                 arguments,
-                environment={**_ENVIRONMENT, **tried()},
+                environment=preload.for_plugins({**_ENVIRONMENT, **tried()}, (entry.path for entry in self._entries)),
                 seconds=self._seconds,
                 grace=GRACE,
                 stdin=reader,

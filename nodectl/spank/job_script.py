@@ -9,7 +9,7 @@ import os
 from nodectl import kernel_file, lean_json, messages
 from nodectl.door import Door
 from nodectl.recorder import Recorder
-from nodectl.spank import S_CTX_JOB_SCRIPT
+from nodectl.spank import S_CTX_JOB_SCRIPT, preload
 from nodectl.spank.handle import Spank
 from nodectl.spank.stack import Stack, source_of, witness_if_tried
 from nodectl.step import Step, entry_from_list
@@ -26,6 +26,7 @@ def call_hooks(arguments: "Mapping[str, object]", teller: "Teller") -> str:
 
     `arguments`: spec (the step's file), call, plugins (lines of plugstack.conf), timeout (seconds), trace (descriptor).
     """
+    preload.remove()
     step = Step.from_json(lean_json.load_object(kernel_file.read(str(arguments["spec"]))))
     witness_if_tried()
     messages.listen(log, level=messages.INFO)

@@ -66,10 +66,12 @@ class Plugstack:
 
     __slots__ = ("_seen", "entries", "warnings")
 
-    def __init__(self, entries: tuple[Entry, ...], warnings: tuple[str, ...], seen: dict[str, Stamp]) -> None:
+    def __init__(
+        self, entries: tuple[Entry, ...], warnings: tuple[str, ...], seen: dict[str, Stamp] | None = None
+    ) -> None:
         self.entries = entries
         self.warnings = warnings
-        self._seen = seen  # every file and directory that had a say in it
+        self._seen = seen or {}  # every file and directory that had a say in it
 
     def is_current(self) -> bool:
         """True when reading it again would find the same: for who reads it at each launch."""

@@ -6,9 +6,11 @@ ld.so(8) takes blanks and colons in the variable for separators, so below a path
 
 import os
 
+from nodectl.spank.sources import is_native
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Iterable, Mapping, MutableMapping
 
 HOST = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_spank_host.abi3.so")
 VARIABLE = "LD_PRELOAD"
@@ -18,6 +20,14 @@ def add(environment: "MutableMapping[str, str]") -> None:
     """Puts the host in front of what is to be preloaded already."""
     others = environment.get(VARIABLE)
     environment[VARIABLE] = f"{HOST}:{others}" if others else HOST
+
+
+def for_plugins(environment: "Mapping[str, str]", paths: "Iterable[str]") -> "dict[str, str]":
+    """The environment of a process that is executed to load these plugins."""
+    found = dict(environment)
+    if any(map(is_native, paths)):
+        add(found)
+    return found
 
 
 def remove() -> None:

@@ -14,7 +14,7 @@ from nodectl import messages
 from nodectl.door import Door
 from nodectl.hooks import Hook
 from nodectl.recorder import Recorder
-from nodectl.spank import S_CTX_SLURMD
+from nodectl.spank import S_CTX_SLURMD, preload
 from nodectl.spank.handle import Spank
 from nodectl.spank.job_script import log
 from nodectl.spank.stack import Stack, source_of, witness_if_tried
@@ -34,6 +34,7 @@ INIT, SLURMD_INIT, EXIT = "slurm_spank_init", "slurm_spank_slurmd_init", "slurm_
 
 def main(arguments: "Mapping[str, object]") -> None:
     """`arguments`: plugins (lines of plugstack.conf), timeout (seconds)."""
+    preload.remove()
     os.setsid()
     os.set_inheritable(REPORT, False)
     prctl.set_name("nodectl-spank")

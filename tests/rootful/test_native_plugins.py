@@ -213,3 +213,34 @@ def test_killing_the_forkserver_while_it_begins_anew_loses_no_later_step(node: N
         os.kill(int(child), signal.SIGKILL)
     client.communicate(timeout=30)
     wait_until(lambda: node.run(*ECHO, user=NOBODY).stdout == "two\n", "steps run again")
+
+
+def test_compiled_plugins_run_around_a_job_and_beside_the_service(node: Node) -> None:
+    says = 'slurm_info("context %d uid %d", (int)spank_context(), (int)getuid());'
+    native(node, "everywhere", init=says, job_prolog=says, job_epilog=says, slurmd_exit=says)
+    node.plugstack("required everywhere.so\n")
+    node.restart()
+    assert node.run("-v", "true", user=NOBODY).returncode == 0
+    wait_until(lambda: node.logged().count("context 5 uid 0") == 2, "prolog and epilog have run")
+    node.stop()
+    assert node.logged().count("context 4 uid 0") == 2  # init and slurmd_exit
+    node.start()
+
+
+@pytest.mark.parametrize("hook", ["job_prolog", "slurmd_init"])
+def test_a_compiled_plugin_that_crashes_outside_of_the_step_is_named(node: Node, hook: str) -> None:
+    native(node, "deadly", **{hook: "raise(SIGSEGV);"})
+    node.plugstack("required deadly.so\n")
+    if hook == "job_prolog":
+        done = node.run("true", user=NOBODY)
+        assert done.returncode == 1
+        said = done.stderr
+    else:
+        node.stop()
+        with pytest.raises(AssertionError):
+            node.start()
+        said = node.logged()
+        node.daemon = None
+        node.plugstack("")
+        node.start()
+    assert re.search(rf"deadly.*slurm_spank_{hook}.*SIGSEGV", said), said
