@@ -49,8 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         allow_abbrev=False,
         usage=_TRY_USAGE,
     )
-    trying.add_argument("plugin", metavar="PLUGIN", help="a file: *.py, or a shared object")
-    trying.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    # One positional for all of them: argparse would drop the -- that stands behind another.
+    trying.add_argument(
+        "words", nargs=argparse.REMAINDER, metavar="PLUGIN ...", help="a file: *.py, or a shared object"
+    )
 
 
 def try_options() -> argparse.ArgumentParser:

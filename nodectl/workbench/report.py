@@ -82,7 +82,7 @@ class Report:
         if self._told.refused and context.name not in ("allocator", "slurmd"):
             return "not tried: the private node did not start"
         if not events and not missed:
-            return "it has no hook that is called here"
+            return "it has no hook that is called here" if self._found.hooks else "nothing of it can be called"
         return ""
 
     @property
@@ -109,8 +109,17 @@ class Report:
             return "took too long and could not be interrupted"
         if ended is not None and ended.status < 0:
             return f"the process died in it: {signal.strsignal(-ended.status)}"
-        reason = str(self._told.record["reason"]) if self._told.record else self._told.refused
-        return "did not come back" + (f": {self._own(reason)}" if reason else "; its process ended in it")
+        told = self._own(self._words_about(part)).removeprefix("nodectl daemon: ")
+        return "did not come back" + (f": {told}" if told else "; its process ended in it")
+
+    def _words_about(self, part: Part) -> str:
+        """What the node said of the end of a process of this context."""
+        if part.name == "slurmd":
+            return (self._told.refused or self._told.daemon).rpartition("\n")[2]
+        record = self._told.record
+        if record is None or part.name in ("allocator", "local"):
+            return ""
+        return str(record.get("epilog", "") if part.name == "job_script_epilog" else record["reason"])
 
     def _status(self) -> int:
         local = self._told.processes.get("local")
@@ -186,7 +195,8 @@ class Report:
                 pid = event.pid
                 yield paint("faint", f"pid {pid}")
             said = paint("failed", self._said(part, event)) if event.failed else self._said(part, event)
-            yield f"  {_called(event):{wide}}  {_who(event):{whose}}  {spent_words(event.us):>9}  {said}".rstrip()
+            spent = "" if event.rc is None else spent_words(event.us)
+            yield f"  {_called(event):{wide}}  {_who(event):{whose}}  {spent:>9}  {said}".rstrip()
             yield from (f"      {printable(line)}" for line in _happened(event))
         if part.missed and not part.why:
             yield f"not called: {', '.join(map(short, part.missed))}"
@@ -204,21 +214,42 @@ class Report:
 
     def _program(self, paint: "Any") -> Iterator[str]:
         local = self._told.processes.get("local")
-        if local is None or not self._as_root:
-            return
+        if self._as_root and local is not None:
+            yield paint("heading", printable(self._ran(local)))
+            yield from (f"  prints: {printable(line)}" for line in local.stdout.splitlines())
+        log = self._told.refused or self._told.daemon
+        if log:
+            yield paint("heading", "the node's log:")
+            yield from (f"  {printable(line)}" for line in log.splitlines())
+
+    def _ran(self, local: Ended) -> str:
         record = self._told.record
-        state = f", step {record['state']}" if record else ", no step"
-        reason = f": {record['reason']}" if record and record["reason"] else ""
-        yield paint("heading", printable(f"nodectl run: exit status {local.status}{state}{reason}"))
-        yield from (f"  prints: {printable(line)}" for line in local.stdout.splitlines())
+        if record is None:
+            return f"nodectl run: exit status {local.status}, no step"
+        reason = f": {record['reason']}" if record["reason"] else ""
+        epilog = f"; epilog: {record['epilog']}" if record.get("epilog") else ""
+        return f"nodectl run: exit status {local.status}, step {record['state']}{reason}{epilog}"
 
     def _replaced(self) -> Iterator[str]:
-        """For each --fail the documents' words beside what came of it."""
+        """For each --fail the words of the table of hooks beside what came of it."""
         for fail in self._wanted:
-            done = any(e.replaced for e in self.events if (e.context, e.hook) == (fail.context.number, fail.hook))
-            yield f"--fail {fail}{'' if done else ': was not called'}"
-            costs = self._costs(fail)
-            yield f"  said to cost, of a required plugin: {costs}"
+            parts = [part for part in self.parts if part.context is fail.context]
+            done = any(event.replaced for part in parts for event in part.events if event.hook == fail.hook)
+            yield f"--fail {fail}" + ("" if done else ": it was not called")
+            yield f"  said of a required plugin: {self._costs(fail)}"
+            yield f"  what came: {printable(self._came(fail))}"
+            missed = [f"{part.name}: {', '.join(map(short, part.missed))}" for part in self.parts if part.missed]
+            yield f"  what did not run: {'; '.join(missed) or 'nothing'}"
+
+    def _came(self, fail: fails.Fail) -> str:
+        if self._told.refused:
+            return f"the daemon did not start: {self._told.refused.splitlines()[-1]}"
+        ended = self._told.processes.get("allocator" if fail.context.name == "allocator" else "local")
+        if ended is None:
+            return "nothing"
+        return (
+            f"exit status {ended.status}" if not self._as_root or fail.context.name == "allocator" else self._ran(ended)
+        )
 
     def _conclusion(self, paint: "Any") -> Iterator[str]:
         for failure in self.failures:
@@ -232,8 +263,9 @@ class Report:
         }[self.status]
 
     def _own(self, text: str) -> str:
-        """Of root's copy the author's name."""
-        return text.replace(self._trial.plugin, self._trial.path) if self._trial.copied else text
+        """Without the places of the trial, which are gone; of root's copy the author's name."""
+        named = text.replace(self._trial.plugin, self._trial.path) if self._trial.copied else text
+        return named.replace(f"{self._trial.directory}/", "")
 
 
 def _places() -> Iterator[tuple[str, Context, Sequence[str]]]:

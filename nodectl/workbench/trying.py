@@ -40,15 +40,17 @@ _INTERRUPTS = 5  # seconds after a hook's time in which it may still give in
 
 
 class Words:
-    """What stood on the command line: the plugin's arguments, its options, the program."""
+    """What stood on the command line: the plugin, its arguments, its options, the program. Raises Failed."""
 
     def __init__(self, arguments: argparse.Namespace, own: argparse.ArgumentParser) -> None:
-        rest = list(arguments.rest)
-        end = rest.index("--") if "--" in rest else len(rest)
-        self.program: list[str] = rest[end + 1 :] or ["true"]
-        _, others = own.parse_known_args(rest[:end], arguments)
+        words = list(arguments.words)
+        end = words.index("--") if "--" in words else len(words)
+        self.program: list[str] = words[end + 1 :] or ["true"]
+        _, others = own.parse_known_args(words[:end], arguments)
         self.options = [word for word in others if word.startswith("--")]
-        self.arguments = [word for word in others if not word.startswith("--")]
+        self.plugin, *self.arguments = [word for word in others if not word.startswith("--")] or [""]
+        if not self.plugin:
+            raise Failed("no plugin is named: nodectl spank try PLUGIN", _USAGE)
         for word in self.options:
             name = word[2:].partition("=")[0]
             if name in _BUILT_IN:
@@ -64,12 +66,12 @@ def main(arguments: argparse.Namespace, own: argparse.ArgumentParser) -> int:
         raise Failed("--ntasks and --timeout are whole numbers from 1", _USAGE)
     user = _user(arguments.user)
     try:
-        found = inspect(arguments.plugin)
+        found = inspect(words.plugin)
     except OSError as error:
-        raise Failed(f"{arguments.plugin}: cannot be read: {error.strerror}", _USAGE) from None
+        raise Failed(f"{words.plugin}: cannot be read: {error.strerror}", _USAGE) from None
     wanted = fails.parse(arguments.fail, found.hooks)
     with directory() as path:
-        trial = Trial(path, arguments.plugin, user)
+        trial = Trial(path, words.plugin, user)
         rows = [(fail.context.number, fail.hook, fail.value) for fail in wanted]
         trial.prepare(words.arguments, required=not arguments.optional, fails=rows, timeout=arguments.timeout)
         told = Conductor(trial, words, arguments).everything()
@@ -156,10 +158,10 @@ class Conductor:
             told.processes["local"] = self._run("run", [sys.executable, "-I", "-S", "-c", code, *words], environment)
             steps: Sequence[Mapping[str, Any]] = session.call("List", ended=1)["steps"]  # type: ignore[assignment]
             for step in steps:
-                told.record = session.call("Wait", job=step["job"], step=step["step"])["record"]  # type: ignore[assignment]
+                told.record = session.call("Wait", job=step["job"], step=step["step"], epilog=True)["record"]  # type: ignore[assignment]
         finally:
             session.close()
-        told.daemon = _text(log)
+        told.daemon = _text(log).strip()
 
     def _run(self, name: str, words: list[str], environment: Mapping[str, str]) -> "report.Ended":
         """A command of the user's, with its streams in files of the trial."""
