@@ -111,7 +111,10 @@ class Witness:
 
     def _write(self, what: str, rest: str) -> None:
         line = f'{{"what":"{what}","id":"{self._id}","pid":{os.getpid()},"t":{now()},{rest}}}\n'
-        os.write(self._fd, line.encode("ascii"))
+        try:
+            os.write(self._fd, line.encode("ascii"))
+        except OSError:
+            pass  # a plugin has closed what it did not open: no failure of its hook
 
 
 class WitnessedDoor:

@@ -283,8 +283,7 @@ def _event_as_json(event: Event) -> Mapping[str, Any]:
         "hook": event.hook,
         "pid": event.pid,
         "task": event.task,
-        "uid": event.who[0],
-        "euid": event.who[1],
+        **dict(zip(("uid", "euid", "gid", "egid"), event.who, strict=True)),
         "rc": event.rc,
         "why": event.why,
         "us": event.us,
@@ -322,7 +321,7 @@ def _task(event: Event) -> str:
 
 
 def _who(event: Event) -> str:
-    real, effective = event.who
+    real, effective, _, _ = event.who
     return user_name(real) if real == effective else f"{user_name(real)} as {user_name(effective)}"
 
 

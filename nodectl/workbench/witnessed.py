@@ -14,6 +14,8 @@ _MESSAGES = {
 }  # fmt: skip
 _ITEMS = {value: name for name, value in vars(spank).items() if name.startswith("S_") and not name.startswith("S_CTX_")}
 
+_CONTEXTS = {value: name for name, value in vars(spank).items() if name.startswith("S_CTX_")}
+
 
 @dataclass(slots=True)
 class Call:
@@ -36,6 +38,8 @@ class Call:
         words = ", ".join(map(str, given))
         if self.error > 0:
             return f"{self.call}({words}) failed: {self.error}, {spank.spank_strerror(self.error)}"
+        if self.call == "spank_context":
+            return f"{self.call}() = {_CONTEXTS.get(self.result, self.result)}"
         if self.error < 0:
             return f"{self.call}({words}) raised {self.result}"
         return f"{self.call}({words}) = {0 if self.result is None else self.result}"
@@ -51,7 +55,7 @@ class Event:
     hook: str
     pid: int
     task: int | None
-    who: tuple[int, int]
+    who: tuple[int, int, int, int]  # real and effective uid, real and effective gid
     began: int
     arguments: Sequence[Any]
     rc: int | None = None
@@ -82,7 +86,7 @@ def events(rows: Iterable[Row]) -> list[Event]:
 def _take(found: dict[str, Event], row: Row) -> None:
     what, key = row["what"], row["id"]
     if what == "enter":
-        who = (row["ruid"], row["euid"])
+        who = (row["ruid"], row["euid"], row["rgid"], row["egid"])
         arguments = row["arguments"]
         found[key] = Event(row["context"], row["hook"], row["pid"], row["task"], who, row["t"], arguments)
     elif what == "call" and key in found:

@@ -1,0 +1,256 @@
+"""`nodectl spank try`: a plugin in every context of this machine, what its failures cost, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rootful.node import NOBODY, OTHER
+from rootful.tried import HEAD, NATIVE, PYTHON, Bench
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """Below /run, where only root may write: root loads plugins from there."""
+    directory = Path(tempfile.mkdtemp(prefix="nodectl-test-", dir="/run"))
+    directory.chmod(0o755)
+    yield Bench(directory)
+    shutil.rmtree(directory)
+
+
+REMOTE = [
+    "init", "option", "init_post_opt", "user_init", "task_init_privileged[0]", "task_post_fork[0]", "task_init[0]",
+    "task_exit[0]", "exit",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["python", "native"])
+def test_every_context_is_tried_and_told(bench: Bench, kind: str) -> None:
+    plugin = bench.plugin(PYTHON) if kind == "python" else bench.native(NATIVE)
+    tried = bench.attempt(plugin, "a=1", "--probe=7", "--user", NOBODY.pw_name, "--", "echo", "hello")
+    assert (tried.status, tried.document["failures"]) == (0, []), tried.out
+    assert tried.hooks("slurmd") == ["init", "slurmd_exit"]
+    assert tried.hooks("allocator") == ["init", "init_post_opt", "exit"]
+    assert tried.hooks("local") == ["init", "option", "init_post_opt", "local_user_init", "exit"]
+    assert tried.hooks("job_script_prolog") == ["job_prolog"]
+    assert tried.hooks("job_script_epilog") == ["job_epilog"]
+    remote = tried.hooks("remote")
+    assert sorted(remote) == sorted(REMOTE)
+    assert [hook for hook in remote if "privileged" not in hook] == [hook for hook in REMOTE if "priv" not in hook]
+    assert tried.event("local", "option")["arguments"] == [5, "7", 0]
+    who = {hook: (tried.event("remote", hook)["uid"], tried.event("remote", hook)["euid"]) for hook in
+           ("init", "user_init", "task_init_privileged", "task_init")}  # fmt: skip
+    nobody = NOBODY.pw_uid
+    assert who == {
+        "init": (0, 0),
+        "user_init": (0, nobody),
+        "task_init_privileged": (0, 0),
+        "task_init": (nobody, nobody),
+    }
+    assert tried.event("local", "init")["uid"] == nobody
+    assert tried.document["processes"]["local"]["stdout"] == "hello\n"
+    assert tried.document["step"]["state"] == "COMPLETED"
+
+
+def test_calls_messages_and_changes_of_the_environment_are_told(bench: Bench) -> None:
+    plugin = bench.plugin(
+        HEAD
+        + """
+def slurm_spank_task_init(sp, ac, argv):
+    slurm_error("one " "message")
+    spank_setenv(sp, "MINE", spank_getenv(sp, "GIVEN"))
+    spank_get_item(sp, S_JOB_ID)
+    try:
+        spank_getenv(sp, "ABSENT")
+    except SpankError:
+        pass
+    return 0
+def slurm_spank_init_post_opt(sp, ac, argv):
+    if not spank_remote(sp):
+        spank_job_control_setenv(sp, "TOLD", "yes")
+    return 0
+def slurm_spank_job_prolog(sp, ac, argv):
+    slurm_info(os.environ.get("SPANK_TOLD", "no"))
+    return 0
+"""
+    )
+    tried = bench.attempt(plugin, "--", "printenv", "MINE", env={"GIVEN": "value"})
+    event = tried.event("remote", "task_init")
+    assert [call["text"] for call in event["calls"]] == [
+        "spank_getenv(GIVEN) = value",
+        "spank_setenv(MINE, value) = 0",
+        "spank_get_item(S_JOB_ID) = 1",
+        "spank_getenv(ABSENT) failed: 3004, No such environment variable",
+    ]
+    assert event["messages"] == [{"level": "error", "text": "one message"}]
+    assert event["environment"] == {"added": {"MINE": "value"}}
+    assert tried.event("local", "init_post_opt")["environment"] == {"added": {"SPANK_TOLD": "yes"}}
+    assert tried.event("job_script_prolog", "job_prolog")["messages"] == [{"level": "info", "text": "yes"}]
+    assert tried.document["processes"]["local"]["stdout"] == "value\n"
+
+
+NO_TASK_RUNS = {"task_init_privileged", "task_post_fork", "task_init", "task_exit"}
+STEP_FAILS = (1, "FAILED", "the step fails, exit status 1")
+TASK_ENDS = (1, "FAILED", "this task ends with status 1, the others go on")
+COMMAND_FAILS = (1, None, "the command fails, exit status 1")
+UNHARMED = (0, "COMPLETED", "logged, nothing else")
+# --fail: exit status of `nodectl run` and state of the step (None where there is none), the words of the table of
+# hooks, and hooks of the remote context that then do not run.
+COSTS = {
+    "slurmd:init:-1": ((None, None, "the service does not start"), None),
+    "slurmd_exit:3": (UNHARMED, set()),
+    "allocator:init:-1": ((0, "COMPLETED", "the command fails, exit status 1"), set()),
+    "allocator:init_post_opt:-1": ((0, "COMPLETED", "the command fails, exit status 1"), set()),
+    "allocator:exit:-1": ((0, "COMPLETED", "told, nothing else"), set()),
+    "local:init:-1": (COMMAND_FAILS, None),
+    "local:init_post_opt:2": (COMMAND_FAILS, None),
+    "local_user_init:-1": (COMMAND_FAILS, None),
+    "local:exit:-1": ((0, "COMPLETED", "told, nothing else"), set()),
+    "local:option:-1": ((255, None, "the command refuses the option"), None),
+    "job_prolog:-1": ((1, "FAILED", "the job is refused, exit status 1; its epilog runs"), None),
+    "remote:init:1": (
+        STEP_FAILS,
+        {"init_post_opt", "user_init", *NO_TASK_RUNS},
+    ),
+    "remote:option:-1": (UNHARMED, set()),
+    "remote:init_post_opt:-1": (STEP_FAILS, {"user_init", *NO_TASK_RUNS}),
+    "user_init:-1": (STEP_FAILS, NO_TASK_RUNS),
+    "task_init_privileged:-1": (TASK_ENDS, {"task_init"}),
+    "task_post_fork:-1": (STEP_FAILS, {"task_init"}),
+    "task_init:-1": (TASK_ENDS, set()),
+    "task_exit:-1": (UNHARMED, set()),
+    "remote:exit:-1": (UNHARMED, set()),
+    "job_epilog:-1": ((0, "COMPLETED", "logged, and a note in the step's record"), set()),
+}
+
+
+@pytest.mark.parametrize("fail", COSTS)
+def test_what_a_failure_costs_is_what_the_table_of_hooks_says(bench: Bench, fail: str) -> None:
+    (ended, state, words), missed = COSTS[fail]
+    tried = bench.attempt(bench.plugin(PYTHON), "--probe=7", "--fail", fail)
+    document = tried.document
+    assert (tried.status, len(document["failures"])) == (1, 1), document["failures"]
+    assert document["fails"][0]["costs"] == words
+    replaced = [e for part in document["contexts"].values() for e in part["events"] if e["replaced"]]
+    assert [(event["returned"], event["rc"]) for event in replaced] == [(0, int(fail.rpartition(":")[2]))]
+    local = document["processes"].get("local")
+    assert (None if local is None else local["status"]) == ended
+    assert (document["step"] or {}).get("state") == state
+    not_called = {hook.removeprefix("slurm_spank_") for hook in document["contexts"]["remote"]["not_called"]}
+    expected = {hook.partition("[")[0] for hook in REMOTE} - {"option"} if missed is None else missed
+    assert not_called == expected
+
+
+def test_a_failure_of_an_optional_plugin_costs_nothing_and_is_told(bench: Bench) -> None:
+    tried = bench.attempt(bench.plugin(PYTHON), "--optional", "--fail", "task_init:-1", "--", "sh", "-c", "exit 0")
+    assert (tried.status, tried.document["step"]["state"]) == (1, "COMPLETED")
+    assert tried.document["failures"] == ["remote: task_init[0]: plugin probe: slurm_spank_task_init: returned -1"]
+
+
+PLACES = (
+    "slurmd:init", "slurmd:slurmd_exit", "allocator:init", "local:local_user_init", "job_script:job_prolog",
+    "remote:init", "remote:task_init_privileged", "remote:task_init", "remote:task_exit", "job_script:job_epilog",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["crash", "exit", "hang"])
+@pytest.mark.parametrize("where", PLACES)
+def test_a_hook_that_crashes_leaves_or_hangs_is_named(bench: Bench, where: str, how: str) -> None:
+    tried = bench.attempt(bench.plugin(PYTHON), f"{where}:{how}", "--timeout", "1")
+    context, _, hook = where.partition(":")
+    assert (tried.status, len(tried.document["failures"])) == (1, 1), tried.document["failures"]
+    failure = tried.document["failures"][0]
+    assert failure.startswith(context), failure
+    assert f": {hook}" in failure, failure
+    assert ("took longer than 1 s" in failure) == (how == "hang"), failure
+
+
+@pytest.mark.parametrize("where", ["allocator:init", "local:init", "remote:init"])
+def test_a_hook_that_swallows_its_interruption_is_ended_and_named(bench: Bench, where: str) -> None:
+    tried = bench.attempt(bench.plugin(PYTHON), f"{where}:swallow", "--timeout", "1")
+    assert (tried.status, len(tried.document["failures"])) == (1, 1), tried.document["failures"]
+    assert tried.document["failures"][0].startswith(where.replace(":", ": "))
+
+
+@pytest.mark.parametrize("hook", ["init", "task_init"])
+def test_a_compiled_hook_that_aborts_is_named(bench: Bench, hook: str) -> None:
+    tried = bench.attempt(bench.native(NATIVE), hook)
+    assert tried.status == 1
+    assert any(f": {hook}" in failure for failure in tried.document["failures"]), tried.document["failures"]
+
+
+def test_a_refused_plugin_is_told_with_its_reason(bench: Bench) -> None:
+    tried = bench.attempt(bench.plugin(PYTHON.replace("(22, 5, 8)", "(23, 2, 0)")))
+    assert tried.status == 1
+    assert "slurmd: load:" in tried.document["failures"][0]
+    assert "written for version 23.2.0" in tried.document["failures"][0]
+
+
+def test_the_programs_own_failure_is_told_apart(bench: Bench) -> None:
+    tried = bench.attempt(bench.plugin(PYTHON), "--", "sh", "-c", "exit 7")
+    assert (tried.status, tried.document["processes"]["local"]["status"]) == (4, 7)
+
+
+def test_without_root_allocator_and_local_are_tried(bench: Bench) -> None:
+    how: dict[str, Any] = {"user": NOBODY.pw_uid, "group": NOBODY.pw_gid, "extra_groups": []}
+    plugin = bench.plugin(PYTHON)
+    tried = bench.attempt(plugin, "--probe=7", **how)
+    assert (tried.status, tried.document["failures"]) == (3, [])
+    assert tried.hooks("local") == ["init", "option", "init_post_opt", "local_user_init", "exit"]
+    assert tried.document["contexts"]["remote"]["why"] == "not tried: only root can"
+    assert bench.attempt(plugin, "--fail", "local:init:-1", **how).status == 1
+    assert bench.attempt(plugin, "--user", "root", json=False, **how).status == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--fail", "init:-1"],  # of which context?
+        ["--fail", "nonsense:-1"],
+        ["--fail", "init_post_opt"],
+        ["--label"],  # an option of `nodectl run`
+        ["--no-such-option"],
+        ["two words"],
+        ["--user", "no-such-user"],
+        ["-n", "0"],
+    ],
+)
+def test_words_that_make_no_sense_are_told_apart(bench: Bench, words: list[str]) -> None:
+    assert bench.attempt(bench.plugin(PYTHON), *words, json=False).status == 2
+
+
+def test_a_file_of_the_user_behind_sudo_is_tried_as_roots_copy_and_anybody_elses_is_not(bench: Bench) -> None:
+    home = bench.directory / "home"
+    home.mkdir()
+    path = home / "probe.py"
+    path.write_text(PYTHON)
+    for one in (home, path):
+        os.chown(one, OTHER.pw_uid, OTHER.pw_gid)
+    tried = bench.attempt(str(path), env={"SUDO_UID": str(OTHER.pw_uid)})
+    assert (tried.status, tried.document["plugin"]) == (0, str(path))
+    assert f"belongs to uid {OTHER.pw_uid}" in tried.document["copied"]
+    refused = bench.attempt(str(path), json=False, env={"SUDO_UID": str(NOBODY.pw_uid)})
+    assert (refused.status, "root does not run it" in refused.err) == (1, True)
+
+
+def test_the_text_names_every_context_and_the_consequence(bench: Bench) -> None:
+    tried = bench.attempt(bench.plugin(PYTHON), "--fail", "task_init:-1", "--", "true", json=False)
+    lines = tried.out.splitlines()
+    for context in ("slurmd", "allocator", "local", "job_script_prolog", "remote", "job_script_epilog"):
+        assert any(line.startswith(f"{context}: ") for line in lines)
+    assert "  said of a required plugin: this task ends with status 1, the others go on" in lines
+    assert any(line.startswith("  what came: nodectl run: exit status 1, step FAILED") for line in lines)
+    assert "\x1b" not in tried.out
+    assert "nodectl-try-" not in tried.out
+
+
+def test_the_next_trial_removes_what_a_killed_one_has_left(bench: Bench) -> None:
+    left = Path(tempfile.mkdtemp(prefix="nodectl-try-", dir="/run"))
+    assert bench.attempt(bench.plugin(PYTHON)).status == 0
+    assert not left.exists()
