@@ -135,7 +135,10 @@ def _handed_over() -> "Order | None":
 
 
 def _answer(channel: "_socket.socket", message: "Mapping[str, object]") -> None:
-    channel.send(lean_json.dumps(message).encode("ascii"), _socket.MSG_NOSIGNAL)
+    try:
+        channel.send(lean_json.dumps(message).encode("ascii"), _socket.MSG_NOSIGNAL)
+    except BrokenPipeError:
+        return  # the daemon has ended since it asked; the next receive says so
 
 
 def _fork(  # everything a stepd starts from

@@ -134,18 +134,18 @@ class Jobs:
                 if group:
                     for directory in (os.path.dirname(group), group):
                         cgroup.Group(directory).make()
-                why = await part(moment, live, variables) or why
+                failed = await part(moment, live, variables)
             except OSError as error:
-                why = f"{moment.name}: {error.strerror}" + (f": {error.filename}" if error.filename else "")
-        if why:
-            why = f"job {step.job_id}: {why}"
-            print(f"nodectl daemon: {why}", file=sys.stderr)
+                failed = f"{moment.name}: {error.strerror}" + (f": {error.filename}" if error.filename else "")
+            if failed:
+                why = f"job {step.job_id}: {failed}"
+                print(f"nodectl daemon: {why}", file=sys.stderr)
         return why
 
     async def _call_hooks(self, moment: Moment, live: LiveStep, variables: dict[str, str]) -> str:
         step = live.step
-        places = self._mentions.who(step.stack, (moment.call,))
-        if not places:
+        stack = [step.stack[place] for place in self._mentions.who(step.stack, (moment.call,))]
+        if not stack:
             return ""
         trace = live.files.append_trace() if self._config.trace else -1
         environment = {**variables, **job_environment.options(step), **tried()}
@@ -153,7 +153,7 @@ class Jobs:
             "cgroup": self._full_path(moment, step),
             "spec": live.files.spec,
             "call": moment.call,
-            "plugins": [entry_as_list(step.stack[place]) for place in places],
+            "plugins": [entry_as_list(entry) for entry in stack],
             "timeout": step.hook_timeout,
             "trace": FIRST_EXTRA if trace >= 0 else -1,
         }
@@ -161,7 +161,7 @@ class Jobs:
             helper = Helper(
                 _MODULE,
                 arguments,
-                environment=preload.for_plugins(environment, (step.stack[place].path for place in places)),
+                environment=preload.for_plugins(environment, (entry.path for entry in stack)),
                 seconds=step.hook_timeout,
                 grace=GRACE,
                 extra=[trace] if trace >= 0 else [],

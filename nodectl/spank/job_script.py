@@ -11,7 +11,7 @@ from nodectl.door import Door
 from nodectl.recorder import Recorder
 from nodectl.spank import S_CTX_JOB_SCRIPT, preload
 from nodectl.spank.handle import Spank
-from nodectl.spank.stack import Stack, source_of, witness_if_tried
+from nodectl.spank.stack import TRIAL, Stack, source_of, witness_if_tried
 from nodectl.step import Step, entry_from_list
 
 TYPE_CHECKING = False
@@ -29,6 +29,7 @@ def call_hooks(arguments: "Mapping[str, object]", teller: "Teller") -> str:
     preload.remove()
     step = Step.from_json(lean_json.load_object(kernel_file.read(str(arguments["spec"]))))
     witness_if_tried()
+    os.environ.pop(TRIAL, None)
     messages.listen(log, level=messages.INFO)
     trace = int(str(arguments["trace"]))
     if trace >= 0:

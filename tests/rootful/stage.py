@@ -70,7 +70,8 @@ class Stage:
 
     An order's name is `plugin.hook`; the plugins are `first` and `second` (SPANK, with `local.` behind it in the user's
     command and `slurmd.` beside the daemon), `task` and `proctrack`. Only with `jobs` do the SPANK plugins have the
-    hooks around a job, which cost each job two processes, and those of the daemon's end.
+    hooks around a job, which cost each job two processes, and those of the daemon's end; then there are a Prolog and an
+    Epilog script too, which run the orders `prolog` and `epilog`, of shell commands.
     """
 
     def __init__(self, *, jobs: bool = False, **config: object) -> None:
@@ -83,6 +84,17 @@ class Stage:
         self.node.plugin("puppet", common + _TASK + _task_hooks(), kind="task")
         self.node.plugin("puppet", common + _PROCTRACK + _proctrack_hooks(), kind="proctrack")
         self.stack("required", "required")
+        if jobs:
+            scripts = {name: str(self._around(name)) for name in ("prolog", "epilog")}
+            self.node.configure(**scripts)
+
+    def _around(self, name: str) -> Path:
+        """The site's script of a moment, which runs the order of its name."""
+        path = self.node.dir / name
+        order = f"{self.orders}/{name}"
+        path.write_text(f"#!/bin/sh\nSCRATCH={self.node.scratch}\n! [ -e {order} ] || . {order}\n", encoding="utf-8")
+        path.chmod(0o755)
+        return path
 
     def stack(self, first: str, second: str) -> None:
         """Writes plugstack.conf."""
@@ -94,11 +106,15 @@ class Stage:
 
     def reset(self) -> None:
         """Takes back every order, empties the scratch directory, and starts a daemon where a test left none."""
+        self.reset_orders()
+        if self.node.daemon is None:
+            self.node.start()
+
+    def reset_orders(self) -> None:
+        """Takes back every order and empties the scratch directory."""
         for path in (*self.orders.iterdir(), *self.node.scratch.iterdir()):
             path.unlink()
         self.stack("required", "required")
-        if self.node.daemon is None:
-            self.node.start()
 
     def last(self) -> Mapping[str, object]:
         """The record of the step with the highest number."""

@@ -24,11 +24,6 @@ TASK_HOOKS_OF = {
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     with staged(jobs=True) as started:
-        script = started.node.dir / "around"
-        script.write_text("#!/bin/sh\n", encoding="utf-8")
-        script.chmod(0o755)
-        started.node.configure(prolog=str(script), epilog=str(script))
-        started.node.restart()
         yield started
 
 
