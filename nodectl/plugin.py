@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 BUILTIN_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plugins")
 """The plugins that come with nodectl."""
+INCLUDE_DIR = os.path.join(os.path.dirname(BUILTIN_DIR), "include")
+"""Where compilers of SPANK plugins find slurm/spank.h."""
 
 PREFIXES = {
     "task": "task_p_",

@@ -16,7 +16,7 @@ from nodectl.cli.session import Failed
 from nodectl.cli.table import printable, put, table
 from nodectl.config import Config
 from nodectl.hooks import ELSEWHERE, HOOKS, LOCAL_HOOKS, SLURMD_HOOKS
-from nodectl.plugin import BUILTIN_DIR, PluginRefused, find
+from nodectl.plugin import BUILTIN_DIR, INCLUDE_DIR, PluginRefused, find
 from nodectl.spank import plugstack
 
 HOOK_HEADER = ("#", "CALL", "KIND", "PROCESS", "IDENTITY", "PER", "FAILURE COSTS")
@@ -37,8 +37,14 @@ class Listed:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl plugins` to its parser."""
-    parser.add_argument(
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
         "--hooks", action="store_true", help="print the order of a launch instead: every call, where and as whom"
+    )
+    instead.add_argument(
+        "--include",
+        action="store_true",
+        help='print the directory of slurm/spank.h instead: cc -shared -fPIC -I"$(nodectl plugins --include)" x.c',
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.epilog = "Plugins are read, not run. What is shown is what the next start of the service finds."
@@ -46,6 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Print the list; 0, or 1 if a plugin that is asked for cannot be used."""
+    if arguments.include:
+        print(json.dumps({"include": INCLUDE_DIR}) if arguments.json else INCLUDE_DIR)
+        return 0
     if arguments.hooks:
         if arguments.json:
             print(json.dumps(hooks_as_json(), indent=2))

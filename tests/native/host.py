@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,34 +27,6 @@ def compiled(
     command = ["cc", "-std=c99", "-D_GNU_SOURCE", *strict, "-O1", "-shared", "-fPIC", f"-I{include}", "-o", str(target)]
     subprocess.run([*command, str(SOURCES / f"{source}.c"), *options], check=True)
     return str(target)
-
-
-def debian_include() -> Path | None:
-    """The headers of Debian's libslurm-dev, installed or fetched; None where there are none to be had."""
-    installed = Path("/usr/include/slurm/spank.h")
-    if installed.exists():
-        return installed.parents[1]
-    fetched = _fetched("libslurm-dev")
-    return None if fetched is None else fetched / "usr/include"
-
-
-def debian_libslurm() -> Path | None:
-    """Debian's libslurm.so.38, fetched; None where it is not to be had."""
-    fetched = _fetched("libslurm38")
-    return None if fetched is None else next(fetched.glob("usr/lib/*/libslurm.so.38"), None)
-
-
-@functools.cache
-def _fetched(package: str) -> Path | None:
-    if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
-        return None
-    scratch = tempfile.mkdtemp(prefix="nodectl-test.")
-    atexit.register(shutil.rmtree, scratch)
-    if subprocess.run(["apt-get", "-q", "download", package], cwd=scratch, capture_output=True, check=False).returncode:
-        return None
-    for file in Path(scratch).glob("*.deb"):
-        subprocess.run(["dpkg-deb", "-x", str(file), scratch], check=True)
-    return Path(scratch)
 
 
 def run(

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from native.host import STRICT, compiled, debian_include, lines, run
+from native.host import STRICT, compiled, lines, run
 from nodectl import _spank_host
 from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_JOB_SCRIPT, S_CTX_LOCAL, S_CTX_SLURMD
+from packages import unpacked
 
 ALL_ONES = 0xFFFFFFFF
 NO_VALUE = 0xFFFFFFFE
@@ -85,7 +86,7 @@ ELSEWHERE = {
     S_CTX_JOB_SCRIPT: ({"S_JOB_UID", "S_JOB_GID", "S_JOB_ID"}, "3009"),
     S_CTX_SLURMD: (set[str](), "3009"),
 }
-BOTH_HEADERS = pytest.mark.parametrize("headers", ["ours", "Debian's"])
+BOTH_HEADERS = pytest.mark.parametrize("headers", ["ours", pytest.param("Debian's", marks=pytest.mark.packages)])
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +97,7 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> str:
 def with_headers(headers: str, into: Path, source: str, *options: str) -> str:
     if headers == "ours":
         return compiled(into, source, *options)
-    include = debian_include()
-    if include is None:
-        pytest.skip("libslurm-dev is not to be had")
-    return compiled(into, source, *options, include=include)
+    return compiled(into, source, *options, include=unpacked().include())
 
 
 def answers(printed: list[str]) -> dict[str, str]:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from native.host import compiled, debian_libslurm, lines, run
+from native.host import compiled, lines, run
 from nodectl import _spank_host
 from nodectl.spank import S_CTX_LOCAL
+from packages import unpacked
 
 NOBODYS = "which nodectl does not provide"
 
@@ -104,10 +105,9 @@ def test_plugin_that_needs_another_missing_library_is_refused_by_its_name(tmp_pa
     assert "libgone.so: cannot open shared object file" in printed[0]
 
 
+@pytest.mark.packages
 def test_plugin_linked_with_an_installed_libslurm_calls_ours_and_its_host_lists(tmp_path: Path) -> None:
-    libslurm = debian_libslurm()
-    if libslurm is None:
-        pytest.skip("libslurm is not to be had")
+    libslurm = unpacked().libslurm()
     where = f"-Wl,-rpath,{libslurm.parent}"
     plugin = compiled(tmp_path, "messages", "-Wl,--no-as-needed", str(libslurm), where)
     result = run(plugin, "slurm_spank_init", level=1)

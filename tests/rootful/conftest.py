@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from packages import Packages, unpacked
 from rootful.node import NOBODY, Node, running
 
 
@@ -17,6 +18,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.rootful)
             if os.geteuid() != 0:
                 item.add_marker(pytest.mark.skip(reason="needs root"))
+
+
+@pytest.fixture(scope="session")
+def packages() -> Packages:
+    """Debian's packages of Slurm; tests that ask for them carry the mark "packages"."""
+    return unpacked()
 
 
 @pytest.fixture

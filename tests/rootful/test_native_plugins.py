@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,21 @@ def test_hooks_of_a_compiled_plugin_run_in_the_command_and_in_the_step(node: Nod
     assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
     assert "nodectl: local" in done.stderr
     assert "nodectl: remote" in done.stderr
+
+
+def test_a_plugin_compiles_with_the_directory_that_the_command_prints(node: Node) -> None:
+    shown = node.nodectl("plugins", "--include", user=NOBODY)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert json.loads(node.nodectl("plugins", "--include", "--json").stdout) == {"include": shown.stdout.rstrip("\n")}
+    source = node.dir / "users.c"
+    source.write_text(
+        "#include <slurm/spank.h>\nSPANK_PLUGIN(users, 1);\n"
+        'int slurm_spank_task_init(spank_t sp, int ac, char **av) { return spank_setenv(sp, "SAID", av[ac - 1], 1); }\n'
+    )
+    library = node.dir / "users.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-I" + shown.stdout.rstrip("\n"), source, "-o", library], check=True)
+    node.plugstack(f"required {library} hello\n")
+    assert node.run(*ECHO, user=NOBODY).stdout == "hello\n"
 
 
 def test_each_step_finds_the_plugins_statics_as_they_were_compiled(node: Node) -> None:

@@ -1,4 +1,4 @@
-"""The environment plugin: what its arguments and files make of the tasks' variables."""
+"""The environment plugin, and its twin in C: what their arguments make of the tasks' variables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from rootful.native import TWINS, twin
 from rootful.node import NOBODY, Node, running
 
 
@@ -29,6 +30,7 @@ def tasks(node: Node, *words: str, env: dict[str, str] | None = None) -> list[di
     return found
 
 
+@pytest.mark.parametrize("kind", TWINS)
 @pytest.mark.parametrize(
     ("arguments", "given", "value"),
     [
@@ -55,10 +57,39 @@ def tasks(node: Node, *words: str, env: dict[str, str] | None = None) -> list[di
     ],
 )
 def test_arguments_change_the_variable_of_every_task(
-    node: Node, arguments: str, given: dict[str, str], value: str | None
+    node: Node, kind: str, arguments: str, given: dict[str, str], value: str | None
 ) -> None:
-    node.plugstack(f"required environment {arguments}\n")
+    node.plugstack(f"required {twin(node, 'environment', kind)} {arguments}\n")
     assert [task.get("X") for task in tasks(node, env=given)] == [value, value]
+
+
+@pytest.mark.parametrize(("kinds", "value"), [(("python", "c"), "c:python:old"), (("c", "python"), "python:c:old")])
+def test_the_twins_see_what_the_other_has_changed(node: Node, kinds: tuple[str, str], value: str) -> None:
+    lines = [f"required {twin(node, 'environment', kind)} prepend=X={kind} unset=Y{kind}\n" for kind in kinds]
+    node.plugstack("".join(lines))
+    for task in tasks(node, env={"X": "old", "Ypython": "1", "Yc": "1"}):
+        assert task["X"] == value
+        assert not task.keys() & {"Ypython", "Yc"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("put=X=1", "begins with none of set, default, prepend, append, unset"),
+        ("=X=1", "begins with none of"),
+        ("se=X=1", "begins with none of"),
+        ("set", "names no variable"),
+        ("set==x", "names no variable"),
+        ("set=X", "has no value"),
+        ("unset=X=1", "has a value"),
+    ],
+)
+@pytest.mark.parametrize("kind", TWINS)
+def test_a_wrong_argument_refuses_the_step(node: Node, kind: str, arguments: str, message: str) -> None:
+    node.plugstack(f"required {twin(node, 'environment', kind)} set=Y=1 {arguments}\n")
+    done = node.run("echo", "ran", user=NOBODY)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"environment: plugstack.conf: '{arguments}' {message}" in done.stderr
 
 
 def test_a_file_holds_arguments_with_blanks_and_comments(node: Node) -> None:
@@ -80,11 +111,6 @@ def test_what_nodectl_sets_wins(node: Node) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("put=X=1", "plugstack.conf: 'put=X=1' begins with none of set, default, prepend, append, unset"),
-        ("set", "'set' names no variable"),
-        ("set==x", "'set==x' names no variable"),
-        ("set=X", "'set=X' has no value"),
-        ("unset=X=1", "'unset=X=1' has a value"),
         ("file={dir}/missing", "No such file or directory"),
         ("file={dir}", "Is a directory"),
         ("file={dir}/wrong", "/wrong: 'X=1' begins with none of"),
@@ -94,7 +120,7 @@ def test_what_nodectl_sets_wins(node: Node) -> None:
         ("file={scratch}/file", "where others may write"),
     ],
 )
-def test_what_is_wrong_refuses_the_step(node: Node, arguments: str, message: str) -> None:
+def test_a_file_that_cannot_be_believed_refuses_the_step(node: Node, arguments: str, message: str) -> None:
     for name, text in (("wrong", "X=1\n"), ("users", "set=X=1\n"), ("open", "set=X=1\n")):
         (node.dir / name).write_text(text)
     (node.scratch / "file").write_text("set=X=1\n")

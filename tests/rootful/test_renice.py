@@ -1,22 +1,24 @@
-"""The renice plugin that comes with nodectl."""
+"""The renice plugin that comes with nodectl, and its twin in C, which nobody should be able to tell from it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import nodectl.plugins
+from rootful.native import TWINS, twin
 from rootful.node import NOBODY, Node, running
 
-RENICE = Path(nodectl.plugins.__path__[0]).resolve() / "spank" / "renice.py"
+
+@pytest.fixture(scope="module", params=TWINS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def node() -> Iterator[Node]:
+def node(kind: str) -> Iterator[Node]:
     with running() as started:
-        started.plugstack(f"required {RENICE} min_prio=-5\n")
+        started.plugstack(f"required {twin(started, 'renice', kind)} min_prio=-5\n")
         yield started
 
 
@@ -77,9 +79,9 @@ def test_verbose_tells_which_task_was_reniced(node: Node) -> None:
 
 
 @pytest.mark.parametrize("argument", ["min_prio=foo", "min_prio=99", "min_prio=", "other=1"])
-def test_a_wrong_argument_in_plugstack_conf_is_told(argument: str) -> None:
+def test_a_wrong_argument_in_plugstack_conf_is_told(kind: str, argument: str) -> None:
     with running() as node:
-        node.plugstack(f"optional {RENICE} {argument}\n")
+        node.plugstack(f"optional {twin(node, 'renice', kind)} {argument}\n")
         done = node.run("--renice=-15", "--", "nice")
         assert done.stdout == "-15\n"
         assert repr(argument) in done.stderr

@@ -3,7 +3,7 @@
  * Declared from the documented interface: the names, numbers and types that compiled plugins depend on, so that a
  * plugin compiles where no Slurm is installed, and the result runs under nodectl and under Slurm:
  *
- *     cc -shared -fPIC -I"$(nodectl's package)/include" -o hello.so hello.c
+ *     cc -shared -fPIC -I"$(nodectl plugins --include)" -o hello.so hello.c
  */
 #ifndef SPANK_H
 #define SPANK_H
