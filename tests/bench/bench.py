@@ -27,11 +27,13 @@ from nodectl import wire
 from nodectl.cli import run as client
 from nodectl.cli.main import Globals
 from nodectl.cli.session import Session
+from rootful.native import native
 from rootful.node import Node
 
 TRUE = "/bin/true"
 CLIENTS = 8
 MANY = 32
+STACKED = 50
 
 
 class Row:
@@ -206,6 +208,24 @@ def memory(node: Node, rows: list[Row]) -> None:
     waiting.wait()
 
 
+def stacked(rounds: int, runtime_dir: Path, plain: Client, rows: list[Row]) -> None:
+    """What compiled SPANK plugins that do nothing cost a step: a stack of them in turns with the node of `plain`, which
+    has none. Hooks in the stepd and in the task, from its start to its end.
+    """
+    node = Node()
+    node.configure(runtime_dir=str(runtime_dir))
+    try:
+        for number in range(STACKED):
+            native(node, f"idle{number}", init="", task_init="", exit="")
+        node.plugstack("".join(f"required idle{number}.so\n" for number in range(STACKED)))
+        full = Client(str(node.start().socket))
+        taken = in_turns(rounds, full=full.step, none=plain.step)
+    finally:
+        node.close()
+    more = (taken["full"] - taken["none"]) * 1000
+    rows.append(Row(f"{STACKED} compiled SPANK plugins, a step more than none", more, 0, "ms", 1))
+
+
 def srun(rounds: int, rows: list[Row], step: float) -> None:
     """Slurm beside us, where it is installed and has a node that answers."""
     if (
@@ -260,6 +280,7 @@ def measure(rounds: int, seconds: float) -> list[Row]:
         copy = ["dd", "if=/dev/zero", "bs=1M", f"count={size >> 20}", "status=none"]
         speed = in_turns(3, ours=lambda: pipe_speed([*words[:-1], *copy], size), peer=lambda: pipe_speed(copy, size))
         rows.append(Row("512 MiB of a task's stdout / a pipe", speed["ours"], speed["peer"], "s", 1.25))
+        stacked(rounds, memory_dir / "stacked", one, rows)
         memory(traced, rows)
         srun(max(rounds // 10, 5), rows, taken["step"])
     finally:
