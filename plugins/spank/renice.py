@@ -56,7 +56,7 @@ def _option(val: int, optarg: str | None, remote: int) -> int:
     return 0
 
 
-spank_options = [SpankOption("renice", "[prio]", "Re-nice job tasks to priority [prio].", 2, 0, _option)]
+spank_options = [SpankOption("renice", "[PRIO]", "set the nice value of the tasks, -20 to 20", 2, 0, _option)]
 
 
 def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
@@ -72,7 +72,7 @@ def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
         else:
             _State.min_prio = lowest
     if not spank_remote(sp):
-        slurm_verbose(f"renice: min_prio = {_State.min_prio}")
+        slurm_verbose(f"renice: nice values from {_State.min_prio} upwards are allowed")
     return 0
 
 
@@ -95,6 +95,6 @@ def slurm_spank_task_post_fork(sp: Spank, ac: int, argv: list[str]) -> int:
         prio = _State.min_prio
     pid = spank_get_item(sp, S_TASK_PID)
     assert isinstance(pid, int)  # noqa: S101  # of this item always
-    slurm_info(f"re-nicing task{spank_get_item(sp, S_TASK_GLOBAL_ID)} pid {pid} to {prio}")
+    slurm_info(f"renice: task {spank_get_item(sp, S_TASK_GLOBAL_ID)}, pid {pid}: nice value {prio}")
     os.setpriority(os.PRIO_PROCESS, pid, prio)
     return 0

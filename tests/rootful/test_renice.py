@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -75,7 +76,8 @@ def test_help_shows_the_option_among_the_plugins(node: Node) -> None:
 
 def test_verbose_tells_which_task_was_reniced(node: Node) -> None:
     done = node.run("-n2", "-v", "--renice=4", "--", "true", user=NOBODY)
-    assert done.stderr.count("re-nicing task") == 2
+    assert "renice: nice values from -5 upwards are allowed" in done.stderr
+    assert len(re.findall(r"renice: task [01], pid \d+: nice value 4$", done.stderr, re.MULTILINE)) == 2
 
 
 @pytest.mark.parametrize("argument", ["min_prio=foo", "min_prio=99", "min_prio=", "other=1"])

@@ -1,6 +1,6 @@
 /* renice: users choose the nice value of their tasks. The compiled twin of plugins/spank/renice.py.
  *
- *     cc -shared -fPIC -o renice.so renice.c
+ *     cc -shared -fPIC -I"$(nodectl plugins --include)" -o renice.so renice.c
  *
  * Option: --renice[=PRIO], or SLURM_RENICE in the job's environment; "optional renice.so min_prio=N" in plugstack.conf
  * sets the lowest value allowed. Compiles with nodectl's slurm/spank.h and with Slurm's own.
@@ -50,7 +50,7 @@ static int option(int val, const char *optarg, int remote)
 }
 
 struct spank_option spank_options[] = {
-    {"renice", "[prio]", "Re-nice job tasks to priority [prio].", 2, 0, option},
+    {"renice", "[PRIO]", "set the nice value of the tasks, -20 to 20", 2, 0, option},
     SPANK_OPTIONS_TABLE_END,
 };
 
@@ -62,10 +62,11 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
         if (strncmp(av[i], "min_prio=", 9))
             slurm_error("renice: unknown argument '%s' in plugstack.conf", av[i]);
         else if (parse(av[i] + 9, &min_prio))
-            slurm_error("renice: '%s' in plugstack.conf is ignored: not a number from %d to %d", av[i], LOWEST, HIGHEST);
+            slurm_error("renice: '%s' in plugstack.conf is ignored: not a number from %d to %d", av[i], LOWEST,
+                        HIGHEST);
     }
     if (!spank_remote(sp))
-        slurm_verbose("renice: min_prio = %d", min_prio);
+        slurm_verbose("renice: nice values from %d upwards are allowed", min_prio);
     return 0;
 }
 
@@ -93,9 +94,9 @@ int slurm_spank_task_post_fork(spank_t sp, int ac, char **av)
         wanted = min_prio;
     if (spank_get_item(sp, S_TASK_PID, &pid) || spank_get_item(sp, S_TASK_GLOBAL_ID, &rank))
         return -1;
-    slurm_info("re-nicing task%u pid %ld to %d", rank, (long)pid, wanted);
+    slurm_info("renice: task %u, pid %ld: nice value %d", rank, (long)pid, wanted);
     if (setpriority(PRIO_PROCESS, (id_t)pid, wanted)) {
-        slurm_error("renice: re-nice pid %ld to %d: %m", (long)pid, wanted);
+        slurm_error("renice: task %u, pid %ld: setpriority %d: %m", rank, (long)pid, wanted);
         return -1;
     }
     return 0;
