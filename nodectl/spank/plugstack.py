@@ -82,7 +82,7 @@ def read(path: str, plugin_dirs: Iterable[str]) -> Plugstack:
     """Read the stack in `path`; a file that is not there is an empty stack.
 
     A plugin without a leading `/` is looked for in each of `plugin_dirs` and its folder `spank`,
-    also with `.py` behind it if it has no suffix. A line that makes no sense is left out and
+    also with `.py` or `.so` behind it if it has no suffix. A line that makes no sense is left out and
     becomes a warning. Raises `PlugstackError` for a file that is there and cannot be read or (for
     root) trusted, and for an include that comes back to a file that is being read.
     """
@@ -209,7 +209,7 @@ class _Reader:
         if word.startswith("/"):
             self.see(word)
             return word if os.path.isfile(word) else None
-        names = (word,) if os.path.splitext(word)[1] else (word, word + ".py")
+        names = (word,) if os.path.splitext(word)[1] else (word, word + ".py", word + ".so")
         for directory in self.dirs:
             for folder in (directory, os.path.join(directory, "spank")):
                 self.see(folder)

@@ -103,8 +103,8 @@ def test_relative_plugin_is_searched_in_each_directory_and_its_folder(tmp_path: 
     text = "".join(f"optional {name}\n" for name in ("a", "b.so", "c", "d.so.1", "b", "absent.so"))
     stack = read(tmp_path, text, *dirs)
     found = [path.removeprefix(f"{tmp_path}/") for path in paths(stack)]
-    assert found == ["one/spank/a.py", "one/b.so", "two/c.py", "two/d.so.1", "b", "absent.so"]
-    assert [entry.missing for entry in stack.entries] == [False] * 4 + [True] * 2
+    assert found == ["one/spank/a.py", "one/b.so", "two/c.py", "two/d.so.1", "one/b.so", "absent.so"]
+    assert [entry.missing for entry in stack.entries] == [False] * 5 + [True]
 
 
 def test_include_reads_matches_in_order_relative_to_its_own_file(tmp_path: Path) -> None:
