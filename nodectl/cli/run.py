@@ -85,9 +85,8 @@ def _run(session: Session, words: list[str]) -> int:
             return 0
         if not parsed.argv:
             raise BadOption("No command given to execute.")
-        if parsed.verbose:
-            for warning in hello["warnings"]:  # type: ignore[attr-defined]
-                complain(str(warning))
+        for warning in hello["warnings"]:  # type: ignore[attr-defined]
+            complain(str(warning))
         request = make_request(parsed)
         trace = parsed.values.pop("trace", None)
         if local:
