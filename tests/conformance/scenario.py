@@ -1,0 +1,324 @@
+"""A recorded scenario, what came of it there, and the same run here: both in one form, so that they can be compared."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nodectl.cpu_list import parse_cpulist
+from rootful.node import NOBODY, Node, running
+
+HERE = Path(__file__).parent
+LANGUAGES = {"python": ".py", "c": ".so"}
+RECORDED_UID = 2001
+TASK_HOOKS = ("task_init_privileged", "task_post_fork", "task_init", "task_exit")
+LETTERS = {"LOCAL": "L", "REMOTE": "R", "ALLOCATOR": "A", "SLURMD": "D", "JOB_SCRIPT": "J"}
+PROCESSES = {"L": "command", "R": "stepd", "J": "job script", "D": "daemon"}
+LINE = re.compile(r"(?:\w+!)?([LRJD])[.\w]*:(\w+)(?:\[t(\d+)\])?\(")
+SCRIPTS = {
+    "../plugin/probe": "#!/bin/sh\n",
+    "mark": "#!/bin/sh\necho TASK RAN procid=$SLURM_PROCID localid=$SLURM_LOCALID\n",
+    "usertaskprolog": "#!/bin/sh\necho print hello from user taskprolog\n",
+    "usertaskepilog": "#!/bin/sh\n",
+    "taskprolog": (
+        "#!/bin/sh\necho print hello from taskprolog $SLURM_PROCID\necho export A=1\necho unset B\n"
+        "echo export NEWVAR=new value with spaces\n"
+    ),
+    "taskepilog": "#!/bin/sh\necho taskepilog stderr >&2\n",
+    "taskprolog_fail": "#!/bin/sh\nexit 3\n",
+    "./noexec.sh": "#!/bin/sh\n",
+    "./noshebang": "echo never\n",
+    # Task 2 ends when the others are there. A signal to the whole step may reach a shell's child first: the shell lives
+    # until it has its own.
+    "./one3.sh": (
+        "#!/bin/sh\nup=up.$SLURM_JOB_ID\nif [ $SLURM_PROCID = 2 ]; then\n"
+        "until [ -e $up.0 ] && [ -e $up.1 ] && [ -e $up.3 ]; do sleep 0.02; done; exit 3; fi\n"
+        ": >$up.$SLURM_PROCID\nsleep $1 || sleep 9\necho survived $SLURM_PROCID\n"
+    ),
+    "./sig.sh": "#!/bin/sh\nulimit -c 0\nkill -$1 $$\n",
+    "./oe.sh": "#!/bin/sh\necho out-$SLURM_PROCID\necho err-$SLURM_PROCID >&2\n",
+    "./slowp.sh": (
+        "#!/bin/sh\nprintf 'part1-%s ' $SLURM_PROCID\nsleep 0.3\necho part2-$SLURM_PROCID\nsleep 0.3\n"
+        "printf noeol-%s $SLURM_PROCID\n"
+    ),
+}
+FILES = {"in.txt": "line1\nline2\n", "in_0.txt": "zero\n", "in_1.txt": "one\n"}
+INCLUDES = {
+    "plugstack.d/30-n.conf": "include more/31-inner.conf\n",
+    "plugstack.d/more/31-inner.conf": "required @/plugin/traceb.so\n",
+    "plugstack.d/40-bad.conf": "required /nonexistent.so\n",
+    "plugstack.d/noperm.conf": "# only for root\n",
+}
+_PRESET = {"SLURM_SPANK__SLURM_SPANK_OPTION_trace_trace_opt": "fromenv"}
+ENVIRONMENTS = {
+    "opt/16_env_SLURM_SPANK": _PRESET,
+    "opt/16c_env_and_cmdline": _PRESET,
+    "opt/16d_env_raw": {"_SLURM_SPANK_OPTION_trace_trace_opt": "raw"},
+}
+FACTS = [
+    (r"plugin (\w+): slurm_spank_(\w+): returned (-?\d+)", r"failed \1 \2 \3"),
+    (r"plugin (\w+): slurm_spank_(\w+): (?!returned)", r"died \1 \2"),
+    (r"Invalid --(\S+) argument: (.*) \(", r"invalid \1 \2"),
+    (r": (tasks? [\d,-]+): Exited with exit code (\d+)", r"\1 exit \2"),
+    (r": (tasks? [\d,-]+): (Killed|Terminated|Segmentation fault)", r"\1 signal \2"),
+    (r"option '--(\S+)' requires an argument", r"needs argument \1"),
+    (r"unrecognized option '--([\w-]+)", r"unrecognized \1"),
+    (r"(\w[\w.-]*):(\d+): required plugin (\S+?):", r"refused \1:\2 \3"),
+    (r"(plugstack\.conf):(\d+): (line|no )", r"ignored \1:\2"),
+    (r'option "(\S+)" provided by both', r"twice \1"),
+    (r"DUE TO TIME LIMIT", "time limit"),
+    (r"enter working directory '(\S+)'", r"chdir \1"),
+    (r'Invalid numeric value "(\S+)" for --(\S+)\.', r"number \1 \2"),
+    (r"No command given", "no command"),
+    (r"task prolog .* ended with status (\d+)", r"task prolog \1"),
+    (r"say (\w+) (\w+)$", r"say \1 \2"),
+    (r"^(taskepilog stderr)", r"\1"),
+    (r"^((?:\d: )?err-\d)", r"\1"),
+]
+
+
+@dataclass
+class Result:
+    """What came of a run. `hooks` are each process's in their order: the command's, the stepd's, each task's in its
+    own process and at its end, prolog's and epilog's. `said` are facts of stderr, sorted.
+    """
+
+    exit_status: int
+    stdout: list[str]
+    said: list[str]
+    states: list[str]
+    hooks: dict[str, list[str]] = field(default_factory=dict)
+    stderr: str = field(default="", compare=False)
+
+
+@dataclass
+class Played:
+    """A run here: what came of it, and the records of every hook."""
+
+    result: Result
+    records: list[dict[str, Any]]
+
+
+def recordings() -> dict[str, dict[str, Any]]:
+    """Every scenario by its name."""
+    lines = (HERE / "recordings.jsonl").read_text(encoding="utf-8").splitlines()
+    return {row["scenario"]: row for row in map(json.loads, lines)}
+
+
+def by_process(lines: list[str]) -> dict[str, list[str]]:
+    """Hooks of different processes, and the ends of different tasks, are not ordered: each has a list of its own."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        match = LINE.match(line)
+        assert match is not None, line
+        context, hook, task = match.groups()
+        process = PROCESSES[context]
+        if hook in ("task_init_privileged", "task_init"):
+            process = f"task {task}"
+        elif hook == "task_exit":
+            process = f"end of task {task}"
+        found.setdefault(process, []).append(line)
+    return found
+
+
+def settled(result: Result) -> Result:
+    """A step runner that dies takes its tasks with it: how far each has come, and whose end was first, is chance."""
+    runner = result.hooks.get("stepd", [])
+    if runner and not any(":exit(" in line for line in runner):
+        ends = [lines for process, lines in result.hooks.items() if process.startswith("end of task")]
+        result.hooks = {process: lines for process, lines in result.hooks.items() if "task" not in process}
+        result.hooks["end of a task"] = [re.sub(r"\[t\d+\]", "[tN]", line) for lines in ends for line in lines]
+        result.stdout = []
+    return result
+
+
+def recorded(row: Mapping[str, Any]) -> Result:
+    """What came of the scenario there."""
+    lines = [line for line in row.get("hooks", ()) if ":init(u0/0)" not in line or not line.startswith("D:")]
+    said = _per_task(row["said"])
+    return settled(Result(row["exit_status"], _normal(row.get("stdout", "")), said, row["states"], by_process(lines)))
+
+
+def _normal(text: str) -> list[str]:
+    """Lines of different tasks are not ordered; numbers of processes are the run's own."""
+    return sorted(re.sub(r"^bg \d+$", "bg N", line) for line in text.splitlines())
+
+
+def facts(text: str) -> list[str]:
+    """What the lines of the command's stderr say, in the words of shrink.py."""
+    found = []
+    for line in text.splitlines():
+        for pattern, fact in FACTS:
+            if match := re.search(pattern, line):
+                found.append(match.expand(fact))
+                break
+    return _per_task(found)
+
+
+def _per_task(found: list[str]) -> list[str]:
+    """Tasks that ended the same way may be told together or not, as it happens."""
+    apart = []
+    for fact in found:
+        match = re.match(r"tasks ([\d,-]+) (.*)", fact)
+        ranks = parse_cpulist(match[1]) if match else ()
+        apart += [f"task {rank} {match[2]}" for rank in ranks if match] or [fact]
+    return sorted(apart)
+
+
+class Theatre:
+    """A node with the recordings' scenery: programs, plugins, directories by the recordings' names below `@`."""
+
+    def __init__(self, node: Node, suffix: str) -> None:
+        self.node = node
+        self.suffix = suffix
+        self.at = node.dir
+        self.out = node.dir / "trace.jsonl"
+        self.out.touch()
+        self.out.chmod(0o666)
+        for name in ("plugin", "jobs", "etc/plugstack.d/more"):
+            (self.at / name).mkdir(parents=True, exist_ok=True)
+        for name, text in SCRIPTS.items():
+            self.script(name, text)
+        for name, text in FILES.items():
+            (self.node.scratch / name).write_text(text, encoding="utf-8")
+        for name, text in INCLUDES.items():
+            (self.at / "etc" / name).write_text(self.stack_text(text), encoding="utf-8")
+        (self.at / "etc/plugstack.d/noperm.conf").chmod(0o600)
+        for name in ("trace", "traceb", "tracetab"):
+            make_tracer(self.at / "plugin" / f"{name}{suffix}")
+
+    def script(self, name: str, text: str) -> None:
+        """A program of the recordings: in `@/jobs`, or in the working directory where its name begins with ./"""
+        directory = self.node.scratch if name.startswith("./") else self.at / "jobs"
+        path = directory / name
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o644 if name == "./noexec.sh" else 0o755)
+
+    def stack_text(self, text: str, more: str = "") -> str:
+        """A recorded plugstack.conf, with our tracer in the place of theirs."""
+        text = text.replace("jcscript=1", "calls=1")
+        text = re.sub(r"(\s)(\S*?)(trace(?:b|tab)?)(\.so)?(?=\s)", rf"\1\2\3\4 out={self.out}{more}", f"{text}\n")
+        return text.replace("@", str(self.at)).replace(".so ", f"{self.suffix} ")
+
+    def play(self, row: Mapping[str, Any]) -> Played:
+        """Runs the scenario here."""
+        calls = " calls=1" if "calls" in row else ""
+        (self.at / "etc/plugstack.conf").write_text(
+            self.stack_text(row.get("plugstack") or "", calls), encoding="utf-8"
+        )
+        os.truncate(self.out, 0)
+        before = self.last_job()
+        words = [word.replace("@", str(self.at)) for word in row["command"][1:] if word != "-O"]
+        done = self.node.run(*words, user=NOBODY, env={"FOO": "bar", **ENVIRONMENTS.get(row["scenario"], {})})
+        self.node.assert_clean()
+        records = [json.loads(line) for line in self.out.read_text(encoding="utf-8").splitlines()]
+        states = [str(step["state"]) for step in self.ended() if int(str(step["job"])) > before]
+        lines = list(map(line_of, records))
+        stdout = done.stdout.replace(str(self.at), "@")
+        result = Result(
+            done.returncode, _normal(stdout), facts(done.stderr.replace(str(self.at), "@")), states, by_process(lines)
+        )
+        result.stderr = done.stderr
+        check_barriers(lines)
+        return Played(settled(result), records)
+
+    def ended(self) -> list[dict[str, object]]:
+        return self.node.call("List", ended=2)["steps"]  # type: ignore[return-value]
+
+    def last_job(self) -> int:
+        return max((int(str(step["job"])) for step in self.ended()), default=0)
+
+
+class Theatres:
+    """One theatre for each language. Both play a scenario at the same time, as most of its time is waiting."""
+
+    def __init__(self, theatres: Mapping[str, Theatre]) -> None:
+        self.theatres = theatres
+        self.pool = ThreadPoolExecutor(len(theatres))
+        self.played: dict[str, dict[str, Future[Played]]] = {}
+
+    def play(self, row: Mapping[str, Any]) -> dict[str, Played]:
+        """What came of the scenario in each language; it is played once."""
+        name = str(row["scenario"])
+        if name not in self.played:
+            self.played[name] = {
+                language: self.pool.submit(theatre.play, row) for language, theatre in self.theatres.items()
+            }
+        return {language: played.result() for language, played in self.played[name].items()}
+
+    def logged(self, language: str) -> str:
+        """What the node's processes wrote."""
+        return self.theatres[language].node.logged()
+
+
+@contextlib.contextmanager
+def theatres_open() -> Iterator[Theatres]:
+    """Started nodes with everything in place; at the end they must be clean."""
+    with contextlib.ExitStack() as nodes:
+        theatres = {}
+        for language, suffix in LANGUAGES.items():
+            node = nodes.enter_context(running(spank_hook_timeout=5))
+            directories = [str(node.plugins), str(node.dir / "plugin")]
+            node.configure(plugstack_config=str(node.dir / "etc/plugstack.conf"), plugin_dir=directories)
+            node.restart()
+            theatres[language] = Theatre(node, suffix)
+        opened = Theatres(theatres)
+        with opened.pool:
+            yield opened
+
+
+def line_of(record: Mapping[str, Any]) -> str:
+    """A hook as the recordings write it."""
+    letter, hook = LETTERS[record["ctx"]], record["hook"]
+    plugin = "" if record["plugin"] == "trace" else f"{record['plugin']}!"
+    step = f".{record['step']}" if letter == "R" and hook != "option_cb" else ""
+    task = f"[t{record['task']}]" if hook in TASK_HOOKS else ""
+    uids = "/".join(str(RECORDED_UID if uid == NOBODY.pw_uid else uid) for uid in record["uids"])
+    option = ""
+    if hook == "option_cb":
+        option = f"{{{record['optarg']},remote={record['remote']},ret={record['ret']}}}"
+    returned = f"=>{record['ret']}" if record["ret"] else ""
+    return f"{plugin}{letter}{step}:{hook}{task}(u{uids}){option}{returned}"
+
+
+def check_barriers(lines: list[str]) -> None:
+    """The orders between processes that are promised: no code of the user's before the last task_post_fork, the whole
+    step's hooks before and after its tasks'.
+    """
+    hooks = [match.groups()[1:] for match in map(LINE.match, lines) if match and match[1] == "R"]
+    places: dict[str, list[int]] = {}
+    for place, (hook, _) in enumerate(hooks):
+        places.setdefault(hook, []).append(place)
+    for earlier, later in (
+        ("user_init", "task_init_privileged"),
+        ("task_post_fork", "task_init"),
+        ("task_exit", "exit"),
+    ):
+        assert max(places.get(earlier, [-1])) < min(places.get(later, [len(hooks)])), lines
+
+
+def make_tracer(path: Path) -> None:
+    """The tracer under this name: a copy of its Python form, or its C form compiled."""
+    if path.suffix == ".py":
+        shutil.copy(HERE / "tracer.py", path)
+    else:
+        compile_plugin(
+            HERE / "tracer.c", path, f'-DNAME="{path.stem}"', *(["-DTABLE"] if path.stem == "tracetab" else [])
+        )
+
+
+def compile_plugin(source: Path, target: Path, *options: str) -> None:
+    """As the manual says: cc -shared."""
+    include = Path(sysconfig.get_paths()["purelib"]) / "nodectl" / "include"
+    words = ["cc", "-shared", "-fPIC", "-Wall", "-Werror", f"-I{include}", *options, "-o", str(target), str(source)]
+    subprocess.run(words, check=True)
