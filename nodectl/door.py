@@ -27,6 +27,8 @@ FAILED = -1
 _AGAIN = 1.0  # seconds until a hook that swallowed its time-out is interrupted once more
 _INTERRUPTS = 3
 _UNTIL_GONE = (0.0, 0.001, 0.01, 0.1, 0.0)
+_OURS = os.path.dirname(__file__)
+_PLUGINS = os.path.join(_OURS, "plugins", "")
 LEFT_THREAD = "left a thread running; nothing can be forked safely after it"
 
 
@@ -190,12 +192,13 @@ def _words(error: BaseException) -> str:
 
 
 def _describe(error: BaseException) -> str:
-    """ "ValueError: no such thing (at line 12)": the innermost line of the plugin's own file, where there is one."""
+    """ "ValueError: no such thing (line 12)": the innermost line that is not nodectl's own, where there is one."""
     text = _words(error)
     line = 0
     trail = error.__traceback__ and error.__traceback__.tb_next  # the first is this file's
     while trail is not None:
-        if not trail.tb_frame.f_code.co_filename.startswith("<"):
+        path = trail.tb_frame.f_code.co_filename
+        if not path.startswith(("<", _OURS)) or path.startswith(_PLUGINS):
             line = trail.tb_lineno
         trail = trail.tb_next
     words = f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -147,6 +147,11 @@ def compile_plugin(path: str) -> Source:
         raise PluginRefused(path, None, f"not trusted: {error}") from error
     except OSError as error:
         raise PluginRefused(path, None, f"cannot be read: {error.strerror}") from error
+    return compile_text(path, text)
+
+
+def compile_text(path: str, text: bytes) -> Source:
+    """What `compile_plugin` makes of a file with this content, wherever it comes from. Raises `PluginRefused`."""
     try:
         # dont_inherit: this module's own __future__ imports are not the plugin's.
         code = compile(text, path, "exec", dont_inherit=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nodectl.hooks import functions
-from nodectl.plugin import PREFIXES, REQUIRED, PluginRefused, compile_plugin
+from nodectl.plugin import PREFIXES, REQUIRED, PluginRefused, compile_plugin, compile_text
 from nodectl.plugin_api import API_VERSION
 
 _NAMES = ("plugin_type", "plugin_name", "plugin_version")
@@ -36,6 +36,15 @@ def read(path: str, kind: str) -> Facts:
     """Look at the plugin of this kind ("task", "spank") at `path`; a file that is refused has that as its problem."""
     try:
         source = compile_plugin(path)
+    except PluginRefused as refused:
+        return Facts(path, problems=(str(refused),))
+    return of_text(path, source.text, kind)
+
+
+def of_text(path: str, text: bytes, kind: str) -> Facts:
+    """What a file of this kind with this content says, whoever could change it."""
+    try:
+        source = compile_text(path, text)
         tree = ast.parse(source.text, path)
     except PluginRefused as refused:
         return Facts(path, problems=(str(refused),))

@@ -17,6 +17,7 @@ _CHECK = (
     "Exit status: 0 without errors, 1 with some, 2 when a file cannot be read."
 )
 _TRY = (
+    "As in: nodectl spank try ./renice.so min_prio=-5 --renice=7 -- nice. "
     "Words behind PLUGIN are its arguments, as in plugstack.conf; those that begin with -- are its options, written "
     "--name=value. As root a private node runs the daemon's, the job's and the step's contexts as a service would; "
     "other users have the allocator and the local context only. What a failure costs is shown by --fail HOOK:VALUE: "

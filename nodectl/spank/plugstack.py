@@ -91,6 +91,11 @@ def read(path: str, plugin_dirs: Iterable[str]) -> Plugstack:
     return Plugstack(tuple(reader.entries), tuple(reader.warnings), reader.seen)
 
 
+def find(word: str, plugin_dirs: Iterable[str]) -> str | None:
+    """The file that `word` means as a plugin of a plugstack line; None if there is none."""
+    return _Reader(tuple(plugin_dirs)).plugin(word)
+
+
 def _stamp(path: str) -> Stamp:
     """What changes when a file, or the names in a directory, change; () for what is not there."""
     try:

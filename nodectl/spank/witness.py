@@ -34,12 +34,15 @@ _HOST = "nodectl._spank_host"
 
 def start(path: str) -> None:
     """From here on this process and its forks have a witness. `path`: the trial's description, a JSON object with
-    "log", the file to append to, and "fail", rows [context or -1, hook, value]. Raises OSError, trust.Untrusted.
+    "log", the file to append to, "fail", rows [context or -1, hook, value], and maybe "stdout": where what would be
+    lost in a service's processes goes, a file for each, with its pid behind the name. Raises OSError, trust.Untrusted.
     """
     description = lean_json.load_object(trust.read(path, _LARGEST))
     fails = {(int(context), str(hook)): int(value) for context, hook, value in description["fail"]}  # type: ignore[attr-defined]
     witness = Witness(os.open(str(description["log"]), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), fails)
     Stack.witness = witness
+    if "stdout" in description:
+        witness.take_stdout(str(description["stdout"]))
     for name, value in list(vars(spank).items()):
         if callable(value) and name.startswith(("spank_", "slurm_")):
             setattr(spank, name, witness.noting(name, value))
@@ -48,7 +51,7 @@ def start(path: str) -> None:
 class Witness:
     """See the module. `fails`: what to return instead of a hook's own result, by context (-1: any) and hook."""
 
-    __slots__ = ("_count", "_fails", "_fd", "_id", "_inside")
+    __slots__ = ("_count", "_fails", "_fd", "_id", "_inside", "_stdout")
 
     def __init__(self, fd: int, fails: "Mapping[tuple[int, str], int]") -> None:
         self._fd = fd
@@ -56,6 +59,24 @@ class Witness:
         self._count = 0
         self._id = ""
         self._inside = False
+        self._stdout: tuple[str, int, int] | None = None  # the name, whose pid, the inode
+
+    def take_stdout(self, path: str) -> None:
+        """Gives this process a standard output of its own. Raises OSError."""
+        pid = os.getpid()
+        fd = os.open(f"{path}.{pid}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.dup2(fd, 1)
+        os.close(fd)
+        self._stdout = path, pid, os.fstat(1).st_ino
+
+    def part_from_parent(self) -> None:
+        """In a fork that still has its parent's standard output of ours: one of its own."""
+        if self._stdout is None or self._stdout[1] == os.getpid() or written()[:1] != self._stdout[2:]:
+            return
+        try:
+            self.take_stdout(self._stdout[0])
+        except OSError:
+            pass  # a plugin has given the process another root
 
     def beside(self, door: "Door", handle: Spank) -> "WitnessedDoor":
         """The door, with the witness at it."""
@@ -140,11 +161,17 @@ class WitnessedDoor:
     ) -> "Outcome":
         """See `Door.call`."""
         before = environment(self._handle)
+        self._witness.part_from_parent()
+        family, stdout = children(), written()
         value = self._witness.replacement(self._handle.context, hook.call)
         self._witness.enter(hook.call, plugin, self._handle, task, arguments)
         called = function if value is None else self._replaced(function, value)
         outcome = self._door.call(hook, plugin, called, arguments, task=task, place=place)
         more: dict[str, object] = {"changes": changes(before, environment(self._handle))}
+        more["children"] = sorted(children() - family)
+        now_written = written()
+        if now_written[:1] == stdout[:1] and now_written[1:] > stdout[1:]:
+            more["stdout"] = [*stdout, now_written[1]]
         if value is not None:
             more["returned"] = _short(self._returned)
         self._witness.leave(outcome, **more)
@@ -156,6 +183,27 @@ class WitnessedDoor:
             return value
 
         return replaced
+
+
+def children() -> set[int]:
+    """The pids of this thread's children; none where a plugin has given the process another root, without a /proc."""
+    try:
+        fd = os.open("/proc/thread-self/children", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return set()
+    try:
+        return {int(pid) for pid in os.read(fd, _LARGEST).split()}
+    finally:
+        os.close(fd)
+
+
+def written() -> "tuple[int, ...]":
+    """The file that standard output is, as its inode, and its length; () where there is none."""
+    try:
+        status = os.fstat(1)
+    except OSError:
+        return ()
+    return status.st_ino, status.st_size
 
 
 def environment(handle: Spank) -> dict[str, str]:

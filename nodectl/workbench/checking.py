@@ -27,7 +27,8 @@ def main(arguments: argparse.Namespace) -> int:
     stack, unread = configured_stack(arguments.settings.config)
     found: list[Inspection] = []
     status = 0
-    for path in arguments.plugins:
+    for word in arguments.plugins:
+        path = located(word, arguments.settings.config)
         try:
             one = inspect(path)
         except OSError as error:
@@ -46,6 +47,16 @@ def main(arguments: argparse.Namespace) -> int:
         for place, one in enumerate(found):
             put([""] * (place > 0) + text(one, arguments.slurm, colour=wants_colour()))
     return status or int(any(one.errors for one in found))
+
+
+def located(word: str, config_path: str | None) -> str:
+    """The plugin's file: `word` itself, or where a line of plugstack.conf finds a plugin of this name."""
+    if "/" in word or os.path.exists(word):
+        return word
+    try:
+        return plugstack.find(word, configured(config_path).plugin_dir) or word
+    except Failed:
+        return word  # `nodectl config` tells what is wrong with the configuration
 
 
 def configured_stack(config_path: str | None) -> tuple[list[tuple[plugstack.Entry, Inspection]], str]:
@@ -117,7 +128,7 @@ def text(one: Inspection, release: str | None, *, colour: bool) -> list[str]:
         printable(one.path) + (f": {printable(one.about)}" if one.about else ""),
         *(f"  {line}" for line in pairs(_facts(one, release))),
         *(f"  {_painted(finding, colour)}" for finding in one.findings),
-        *([] if one.findings else ["  nothing found"]),
+        *([] if one.findings else ["  no errors, no warnings"]),
     ]
 
 

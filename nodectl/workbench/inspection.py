@@ -4,6 +4,9 @@
 unknown, so that one without findings can still fail, but one with an error will.
 """
 
+import errno
+import os
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -15,6 +18,7 @@ from nodectl.workbench.releases import is_documented
 
 ERROR, WARNING = "error", "warning"
 PREFIX = "slurm_spank_"
+PRINTS = "standard output is the program's, or nobody's; slurm_info tells the user"
 _NEAR = 2
 _LONG_ENOUGH = 10  # below it two edits lead from one ordinary word to another
 
@@ -75,6 +79,8 @@ class Inspection:
 
 def inspect(path: str) -> Inspection:
     """Looks at the plugin at `path`. Raises OSError when it cannot be read."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "no regular file", path)
     with open(path, "rb") as file:
         file.read(1)
     if path.endswith(".py"):

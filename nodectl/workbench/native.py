@@ -6,10 +6,11 @@ import os
 from nodectl.hooks import functions
 from nodectl.spank import SLURM_VERSION
 from nodectl.workbench import elf
-from nodectl.workbench.inspection import PREFIX, Inspection, Offered, misspelt
+from nodectl.workbench.inspection import PREFIX, PRINTS, Inspection, Offered, misspelt
 from nodectl.workbench.releases import release_of, spell, unpack
 
 _FUNCTION = "STT_FUNC"
+_OUTPUT = frozenset({"printf", "vprintf", "puts", "putchar", "__printf_chk", "__vprintf_chk"})
 _LIBC = "libc.so.6"
 # Empty libraries for plugins that are linked with a libslurm: what they call the host has.
 _STAND_INS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libslurm")
@@ -36,6 +37,7 @@ def read(path: str) -> Inspection:
     if "spank_options" in shared.exported and not shared.ends("spank_options"):
         found.error("the table spank_options does not end with a row of zeros (SPANK_OPTIONS_TABLE_END)")
     _read_needs(found, shared)
+    _warn_of_output(found, shared)
     return found
 
 
@@ -86,6 +88,12 @@ def _read_needs(found: Inspection, shared: elf.SharedObject) -> None:
         if not found.needs[name]:
             when = "opening it fails" if shared.bound_now else "the hook that calls it fails"
             found.error(f"needs {name}, which nobody provides: {when}")
+
+
+def _warn_of_output(found: Inspection, shared: elf.SharedObject) -> None:
+    names = sorted(shared.needed & _OUTPUT)
+    if names:
+        found.warn(f"{', '.join(names)}: {PRINTS}")
 
 
 def _libraries(found: Inspection, shared: elf.SharedObject) -> dict[str, frozenset[str]]:

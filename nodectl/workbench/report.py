@@ -1,4 +1,4 @@
-"""What came of a trial: for people, for programs, and the exit status."""
+"""What came of a trial: its failures, the exit status, and all of it for programs. For people: `report_text`."""
 
 import os
 import signal
@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nodectl.cli.table import printable
-from nodectl.cli.timeline import spent_words, user_name
 from nodectl.workbench import fails, witnessed
 from nodectl.workbench.contexts import CONTEXTS, Context, short
 from nodectl.workbench.inspection import Inspection
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
 
 FINE, FAILED, USAGE, PARTLY, PROGRAM = range(5)
 _REFUSED_WORDS = 255  # of `nodectl run`, for words that it does not know
-_COLOURS = {"heading": "1", "failed": "1;31", "faint": "2"}
 _ROOTS = ("slurmd", "job_script", "remote")
 
 
@@ -31,6 +28,11 @@ class Ended:
     stdout: str
     stderr: str
     killed: bool
+
+    @property
+    def signal(self) -> str:
+        """The name of the signal that ended it, "" when it exited."""
+        return str(signal.strsignal(-self.status)) if self.status < 0 else ""
 
 
 @dataclass(slots=True)
@@ -60,209 +62,175 @@ class Report:
     def __init__(
         self, found: Inspection, trial: "Trial", words: "Words", told: Told, wanted: Sequence[fails.Fail]
     ) -> None:
-        self._found = found
+        self.found = found
+        self.words = words
+        self.told = told
+        self.wanted = wanted
+        self.as_root = os.geteuid() == 0
         self._trial = trial
-        self._words = words
-        self._told = told
-        self._wanted = wanted
         self.events = witnessed.events(trial.rows())
+        self._written = {id(event): trial.written(*event.stdout) for event in self.events if len(event.stdout) == 3}
         self.parts = list(self._parts())
-        self.failures = list(self._failures())
+        self.failures = [*self._of_the_file(), *self._failures()]
         self.status = self._status()
+
+    @property
+    def path(self) -> str:
+        """The plugin as it was named."""
+        return self._trial.path
+
+    @property
+    def copied(self) -> str:
+        """Why a copy was tried, "" when the file itself was."""
+        return self._trial.copied
+
+    def written(self, event: Event) -> str:
+        """What a hook wrote to standard output, as far as it is kept."""
+        return self._written.get(id(event), "")
+
+    def reasons(self) -> list[str]:
+        """The words of every failure as processes and the record of the step tell them."""
+        record = self.told.record
+        step = [str(record["reason"]), str(record.get("epilog", ""))] if record is not None else []
+        return [reason for reason in (*step, *(event.why for event in self.events)) if reason]
 
     def _parts(self) -> Iterator[Part]:
         for name, context, calls in _places():
             events = witnessed.of_context(self.events, context, calls)
-            missed = witnessed.not_called(events, self._found.hooks, calls)
+            missed = witnessed.not_called(events, self.found.hooks, calls)
             yield Part(name, context, events, missed, self._why(context, events, missed))
 
     def _why(self, context: Context, events: Sequence[Event], missed: Sequence[str]) -> str:
-        if not self._as_root and context.name in _ROOTS:
+        if not self.as_root and context.name in _ROOTS:
             return "not tried: only root can"
-        if self._told.refused and context.name not in ("allocator", "slurmd"):
+        if self.told.refused and context.name not in ("allocator", "slurmd"):
             return "not tried: the private node did not start"
         if not events and not missed:
-            return "it has no hook that is called here" if self._found.hooks else "nothing of it can be called"
+            return "it has no hook that is called here" if self.found.hooks else "nothing of it can be called"
         return ""
 
-    @property
-    def _as_root(self) -> bool:
-        return os.geteuid() == 0
+    def _of_the_file(self) -> Iterator[str]:
+        """What is wrong with the file as `nodectl spank check` finds it: hooks that nobody calls, for one. What the
+        loading has told is left out.
+        """
+        said = [event.why for event in self.events if event.hook == "load" and event.failed]
+        for error in self.found.errors:
+            text = error.removeprefix(f"{self.found.path}:").lstrip()
+            if not any(text in why for why in said):
+                yield f"check: {self.own(error)}"
 
     def _failures(self) -> Iterator[str]:
         """One line for each hook that did not succeed, naming context and hook."""
         for part in self.parts:
             for event in part.events:
                 if event.failed:
-                    yield f"{part.name}: {short(event.hook)}{_task(event)}: {self._reason(part, event)}"
-        if self._told.refused and not any(event.failed for event in self.parts[0].events):
-            yield self._own(self._told.refused.splitlines()[-1])
-        record = self._told.record
+                    yield f"{part.name}: {short(event.hook)}{task_suffix(event)}: {self.reason(part, event)}"
+        if self.told.refused and not any(event.failed for event in self.parts[0].events):
+            yield self.own(self.told.refused.splitlines()[-1])
+        record = self.told.record
         if record is not None and record["state"] == "NODE_FAIL" and not any(event.failed for event in self.events):
             yield f"remote: {record['reason']}"
 
-    def _reason(self, part: Part, event: Event) -> str:
+    def reason(self, part: Part, event: Event) -> str:
+        """Why a hook is no success, in words that need not name plugin and hook."""
         if event.rc is not None:
-            return self._own(event.why) or f"returned {event.rc}"
-        ended = self._told.processes.get(part.name)
+            said = self.own(event.why).removeprefix(f"plugin {self.found.name}: {event.hook}: ")
+            return said or f"returned {event.rc}"
+        ended = self.told.processes.get(part.name)
         if ended is not None and ended.killed:
             return "took too long and could not be interrupted"
+        status = self._status_of(event.pid)
         if ended is not None and ended.status < 0:
-            return f"the process died in it: {signal.strsignal(-ended.status)}"
-        told = self._own(self._words_about(part)).removeprefix("nodectl daemon: ")
+            return f"the process died in it: {ended.signal}"
+        if status is not None and os.WIFSIGNALED(status):
+            return f"the process died in it: {signal.strsignal(os.WTERMSIG(status))}"
+        if status is not None:
+            return "it ended the process"  # with which status is told of the task, for which 0 would be no failure
+        told = self.own(self._words_about(part)).removeprefix("nodectl daemon: ")
         return "did not come back" + (f": {told}" if told else "; its process ended in it")
+
+    def _status_of(self, pid: int) -> int | None:
+        """How a task ended, as wait(2) tells; None for other processes."""
+        tasks = self.told.record["tasks"] if self.told.record is not None else ()
+        return next((task["status"] for task in tasks if task["pid"] == pid), None)
 
     def _words_about(self, part: Part) -> str:
         """What the node said of the end of a process of this context."""
         if part.name == "slurmd":
-            return (self._told.refused or self._told.daemon).rpartition("\n")[2]
-        record = self._told.record
+            return (self.told.refused or self.told.daemon).rpartition("\n")[2]
+        record = self.told.record
         if record is None or part.name in ("allocator", "local"):
             return ""
         return str(record.get("epilog", "") if part.name == "job_script_epilog" else record["reason"])
 
     def _status(self) -> int:
-        local = self._told.processes.get("local")
+        local = self.told.processes.get("local")
         if self.failures:
             return FAILED
-        if any(ended.killed or ended.status < 0 for ended in self._told.processes.values()):
+        if any(ended.killed or ended.status < 0 for ended in self.told.processes.values()):
             return FAILED
-        if local is not None and self._told.record is None and local.status:
+        if local is not None and self.told.record is None and local.status:
             return USAGE if local.status == _REFUSED_WORDS else FAILED
-        if not self._as_root:
+        if not self.as_root:
             return PARTLY
         return PROGRAM if local is None or local.status else FINE
-
-    # For programs.
 
     def as_json(self) -> Mapping[str, Any]:
         """Everything as one document."""
         return {
             "plugin": self._trial.path,
             "copied": self._trial.copied,
-            "name": self._found.name,
-            "arguments": self._words.arguments,
-            "options": self._words.options,
+            "name": self.found.name,
+            "arguments": self.words.arguments,
+            "options": self.words.options,
+            "check": [asdict(finding) for finding in self.found.findings],
             "contexts": {
                 part.name: {
                     "why": part.why,
-                    "events": [_event_as_json(event) for event in part.events],
+                    "events": [self._event_as_json(event) for event in part.events],
                     "not_called": part.missed,
                 }
                 for part in self.parts
             },
-            "processes": {name: asdict(ended) for name, ended in self._told.processes.items()},
-            "daemon": {"refused": self._told.refused, "log": self._told.daemon},
-            "program": self._words.program,
-            "step": self._told.record,
+            "processes": {name: asdict(ended) for name, ended in self.told.processes.items()},
+            "daemon": {"refused": self.told.refused, "log": self.told.daemon},
+            "program": self.words.program,
+            "step": self.told.record,
             "fails": [
-                {"context": fail.context.name, "hook": fail.hook, "value": fail.value, "costs": self._costs(fail)}
-                for fail in self._wanted
+                {
+                    "context": fail.context.name,
+                    "hook": fail.hook,
+                    "value": fail.value,
+                    "costs": fails.costs(fail.context, fail.hook),
+                }
+                for fail in self.wanted
             ],
             "failures": self.failures,
             "exit_status": self.status,
         }
 
-    def _costs(self, fail: fails.Fail) -> str:
-        return fails.costs(fail.context, fail.hook)
+    def _event_as_json(self, event: Event) -> Mapping[str, Any]:
+        return {
+            "hook": event.hook,
+            "pid": event.pid,
+            "task": event.task,
+            **dict(zip(("uid", "euid", "gid", "egid"), event.who, strict=True)),
+            "rc": event.rc,
+            "why": event.why,
+            "us": event.us,
+            "replaced": event.replaced,
+            "returned": event.returned,
+            "arguments": event.arguments,
+            "calls": [{**asdict(call), "text": str(call)} for call in event.calls if not call.level],
+            "messages": [
+                {"level": call.level, "text": " ".join(map(str, call.arguments))} for call in event.calls if call.level
+            ],
+            "environment": event.changes,
+            "stdout": self.written(event),
+            "children": list(event.children),
+        }
 
-    # For people.
-
-    def text(self, *, colour: bool) -> list[str]:
-        """Everything as lines."""
-        lines = [self._title()]
-        if self._trial.copied:
-            lines.append(f"tried is a copy of root's: as it lies there root refuses it: {self._trial.copied}")
-        paint = _painter(colour)
-        for part in self.parts:
-            lines += ["", paint("heading", f"{part.name}: {part.context.process}")]
-            lines += [f"  {line}" for line in self._part(part, paint)]
-        lines += ["", *self._program(paint), *self._replaced(), *self._conclusion(paint)]
-        return [self._own(line) for line in lines]
-
-    def _title(self) -> str:
-        words = [self._trial.path, *self._words.arguments, *self._words.options, "--", *self._words.program]
-        return printable(f"{self._found.name or 'plugin'}: {' '.join(words)}")
-
-    def _part(self, part: Part, paint: "Any") -> Iterator[str]:
-        if part.why:
-            yield part.why
-        wide = max((len(_called(event)) for event in part.events), default=0)
-        whose = max((len(_who(event)) for event in part.events), default=0)
-        pid = 0
-        for event in part.events:
-            if event.pid != pid:
-                pid = event.pid
-                yield paint("faint", f"pid {pid}")
-            said = paint("failed", self._said(part, event)) if event.failed else self._said(part, event)
-            spent = "" if event.rc is None else spent_words(event.us)
-            yield f"  {_called(event):{wide}}  {_who(event):{whose}}  {spent:>9}  {said}".rstrip()
-            yield from (f"      {printable(line)}" for line in _happened(event))
-        if part.missed and not part.why:
-            yield f"not called: {', '.join(map(short, part.missed))}"
-        ended = self._told.processes.get(part.name)
-        yield from (f"says: {printable(line)}" for line in (ended.stderr.splitlines() if ended else ()))
-
-    def _said(self, part: Part, event: Event) -> str:
-        if event.rc is None:
-            return self._reason(part, event)
-        if event.replaced:
-            return f"rc {event.rc} in place of {event.returned}"
-        return f"rc {event.rc}" + (
-            f": {printable(event.why)}" if event.why and event.why != f"returned {event.rc}" else ""
-        )
-
-    def _program(self, paint: "Any") -> Iterator[str]:
-        local = self._told.processes.get("local")
-        if self._as_root and local is not None:
-            yield paint("heading", printable(self._ran(local)))
-            yield from (f"  prints: {printable(line)}" for line in local.stdout.splitlines())
-        log = self._told.refused or self._told.daemon
-        if log:
-            yield paint("heading", "the node's log:")
-            yield from (f"  {printable(line)}" for line in log.splitlines())
-
-    def _ran(self, local: Ended) -> str:
-        record = self._told.record
-        if record is None:
-            return f"nodectl run: exit status {local.status}, no step"
-        reason = f": {record['reason']}" if record["reason"] else ""
-        epilog = f"; epilog: {record['epilog']}" if record.get("epilog") else ""
-        return f"nodectl run: exit status {local.status}, step {record['state']}{reason}{epilog}"
-
-    def _replaced(self) -> Iterator[str]:
-        """For each --fail the words of the table of hooks beside what came of it."""
-        for fail in self._wanted:
-            parts = [part for part in self.parts if part.context is fail.context]
-            done = any(event.replaced for part in parts for event in part.events if event.hook == fail.hook)
-            yield f"--fail {fail}" + ("" if done else ": it was not called")
-            yield f"  said of a required plugin: {self._costs(fail)}"
-            yield f"  what came: {printable(self._came(fail))}"
-            missed = [f"{part.name}: {', '.join(map(short, part.missed))}" for part in self.parts if part.missed]
-            yield f"  what did not run: {'; '.join(missed) or 'nothing'}"
-
-    def _came(self, fail: fails.Fail) -> str:
-        if self._told.refused:
-            return f"the daemon did not start: {self._told.refused.splitlines()[-1]}"
-        ended = self._told.processes.get("allocator" if fail.context.name == "allocator" else "local")
-        if ended is None:
-            return "nothing"
-        return (
-            f"exit status {ended.status}" if not self._as_root or fail.context.name == "allocator" else self._ran(ended)
-        )
-
-    def _conclusion(self, paint: "Any") -> Iterator[str]:
-        for failure in self.failures:
-            yield paint("failed", printable(f"failed: {failure}"))
-        yield {
-            FINE: "every hook succeeded, and so did the program",
-            FAILED: "not every hook succeeded" if self.failures else "the trial failed, see above",
-            USAGE: "the words make no sense, see above",
-            PARTLY: "what could be tried succeeded; the other contexts need root",
-            PROGRAM: "every hook succeeded; the program did not",
-        }[self.status]
-
-    def _own(self, text: str) -> str:
+    def own(self, text: str) -> str:
         """Without the places of the trial, which are gone; of root's copy the author's name."""
         named = text.replace(self._trial.plugin, self._trial.path) if self._trial.copied else text
         return named.replace(f"{self._trial.directory}/", "")
@@ -278,55 +246,6 @@ def _places() -> Iterator[tuple[str, Context, Sequence[str]]]:
     yield from (("job_script_epilog", c, c.calls[1:]) for c in CONTEXTS if c.name == "job_script")
 
 
-def _event_as_json(event: Event) -> Mapping[str, Any]:
-    return {
-        "hook": event.hook,
-        "pid": event.pid,
-        "task": event.task,
-        **dict(zip(("uid", "euid", "gid", "egid"), event.who, strict=True)),
-        "rc": event.rc,
-        "why": event.why,
-        "us": event.us,
-        "replaced": event.replaced,
-        "returned": event.returned,
-        "arguments": event.arguments,
-        "calls": [{**asdict(call), "text": str(call)} for call in event.calls if not call.level],
-        "messages": [{"level": call.level, "text": _text_of(call)} for call in event.calls if call.level],
-        "environment": event.changes,
-    }
-
-
-def _happened(event: Event) -> Iterator[str]:
-    """Calls and messages in their order, then what is new of the environment."""
-    for call in event.calls:
-        yield f'{call.level}: "{_text_of(call)}"' if call.level else str(call)
-    for sign, kind in (("+", "added"), ("~", "changed")):
-        yield from (f"{sign} {name}={value}" for name, value in event.changes.get(kind, {}).items())
-    yield from (f"- {name}" for name in event.changes.get("removed", ()))
-
-
-def _text_of(call: witnessed.Call) -> str:
-    return " ".join(map(str, call.arguments))
-
-
-def _called(event: Event) -> str:
-    value = ""
-    if event.hook == fails.OPTION:
-        value = f"({', '.join('NULL' if one is None else str(one) for one in event.arguments)})"
-    return printable(short(event.hook) + value + _task(event))
-
-
-def _task(event: Event) -> str:
+def task_suffix(event: Event) -> str:
+    """[N] behind the name of a hook that is called for a task."""
     return "" if event.task is None else f"[{event.task}]"
-
-
-def _who(event: Event) -> str:
-    real, effective, _, _ = event.who
-    return user_name(real) if real == effective else f"{user_name(real)} as {user_name(effective)}"
-
-
-def _painter(colour: bool) -> Any:
-    def paint(what: str, text: str) -> str:
-        return f"\x1b[{_COLOURS[what]}m{text}\x1b[0m" if colour and text else text
-
-    return paint

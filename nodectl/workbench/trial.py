@@ -10,6 +10,7 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from nodectl.spank.stack import TRIAL
 
 _PREFIX = "nodectl-try-"
 _RUN = "/run"
+_MOST_TEXT = 4096
 _MOST_ROWS = 200_000
 _SEPARATORS = " \t\n\r#"
 
@@ -55,7 +57,10 @@ class Trial:
         for who in ("root", "user"):
             self.write(f"{who}.log", "")
             log = os.path.join(self.directory, f"{who}.log")
-            self.write(f"{who}.json", json.dumps({"log": log, "fail": list(fails)}))
+            told = {"log": log, "fail": list(fails)}
+            if who == "root":
+                told["stdout"] = os.path.join(self.directory, "stdout")
+            self.write(f"{who}.json", json.dumps(told))
         if self.user is not None:
             os.chown(f"{self.directory}/user.log", self.user.pw_uid, self.user.pw_gid)
 
@@ -77,6 +82,15 @@ class Trial:
                     with contextlib.suppress(ValueError):
                         rows.append(json.loads(line))
         return sorted((row for row in rows if isinstance(row, dict) and "t" in row), key=lambda row: row["t"])
+
+    def written(self, inode: int, begin: int, end: int) -> str:
+        """A piece of one of the trial's files; "" of others, of which plugins write too."""
+        for entry in os.scandir(self.directory):
+            if entry.inode() == inode and entry.is_file(follow_symlinks=False):
+                with open(entry.path, "rb") as file:
+                    file.seek(begin)
+                    return file.read(min(end - begin, _MOST_TEXT)).decode("utf-8", "backslashreplace")
+        return ""
 
     def _trusted(self) -> tuple[str, str]:
         """The path to load, and why it is a copy. Raises Failed."""
@@ -112,8 +126,29 @@ def directory() -> Iterator[str]:
         os.chmod(path, 0o755)
         yield path
     finally:
+        _end_processes(path)
         shutil.rmtree(path, ignore_errors=True)
         os.close(lock)
+
+
+def _end_processes(path: str) -> None:
+    """Kills what is left of the trial's processes and their forks: a plugin may leave some behind."""
+    mark = f"{TRIAL}={path}/".encode()
+    for name in os.listdir("/proc"):
+        if not name.isdecimal() or int(name) == os.getpid():
+            continue
+        try:
+            process = os.pidfd_open(int(name))
+        except OSError:
+            continue  # it has ended
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if any(word.startswith(mark) for word in file.read().split(b"\0")):
+                    signal.pidfd_send_signal(process, signal.SIGKILL)
+        except OSError:
+            continue  # somebody else's, or it has ended
+        finally:
+            os.close(process)
 
 
 def _remove_dead() -> None:

@@ -24,7 +24,8 @@ from nodectl.cli.timeline import wants_colour
 from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_LOCAL, preload
 from nodectl.spank.sources import is_native
 from nodectl.spank.stack import TRIAL
-from nodectl.workbench import fails, report, witnessed
+from nodectl.workbench import fails, report, report_text, witnessed
+from nodectl.workbench.checking import located
 from nodectl.workbench.inspection import inspect
 from nodectl.workbench.trial import Trial, directory
 
@@ -65,13 +66,14 @@ def main(arguments: argparse.Namespace, own: argparse.ArgumentParser) -> int:
     if arguments.ntasks < 1 or arguments.timeout < 1:
         raise Failed("--ntasks and --timeout are whole numbers from 1", _USAGE)
     user = _user(arguments.user)
-    try:
-        found = inspect(words.plugin)
-    except OSError as error:
-        raise Failed(f"{words.plugin}: cannot be read: {error.strerror}", _USAGE) from None
-    wanted = fails.parse(arguments.fail, found.hooks)
+    words.plugin = located(words.plugin, arguments.settings.config)
     with directory() as path:
         trial = Trial(path, words.plugin, user)
+        try:
+            found = inspect(trial.plugin)
+        except OSError as error:
+            raise Failed(f"{words.plugin}: cannot be read: {error.strerror}", _USAGE) from None
+        wanted = fails.parse(arguments.fail, found.hooks)
         rows = [(fail.context.number, fail.hook, fail.value) for fail in wanted]
         trial.prepare(words.arguments, required=not arguments.optional, fails=rows, timeout=arguments.timeout)
         told = Conductor(trial, words, arguments).everything()
@@ -79,7 +81,7 @@ def main(arguments: argparse.Namespace, own: argparse.ArgumentParser) -> int:
     if arguments.json:
         print(json.dumps(result.as_json(), indent=2))
     else:
-        put(result.text(colour=wants_colour()))
+        put(report_text.text(result, colour=wants_colour()))
     return result.status
 
 

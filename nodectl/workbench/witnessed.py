@@ -1,6 +1,6 @@
 """What the witnesses of a trial wrote, read back: hooks with their calls, in order, of each context."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,23 +32,29 @@ class Call:
         return _MESSAGES.get(self.call, "")
 
     def __str__(self) -> str:
-        given = list(self.arguments)
-        if self.call == "spank_get_item" and given:
-            given[0] = _ITEMS.get(given[0], given[0])
-        words = ", ".join(map(str, given))
-        if self.error > 0:
-            return f"{self.call}({words}) failed: {self.error}, {spank.spank_strerror(self.error)}"
-        if self.call == "spank_context":
-            return f"{self.call}() = {_CONTEXTS.get(self.result, self.result)}"
-        if self.error < 0:
-            return f"{self.call}({words}) raised {self.result}"
-        return f"{self.call}({words}) = {0 if self.result is None else self.result}"
+        return spelt(self, str)
+
+
+def spelt(call: Call, value: Callable[[Any], str]) -> str:
+    """The call as one line of C; `value` spells arguments and results."""
+    given = list(call.arguments)
+    if call.call == "spank_get_item" and given:
+        given[0] = _ITEMS.get(given[0], given[0])
+    words = ", ".join(value(one) for one in given)
+    if call.error > 0:
+        return f"{call.call}({words}) failed: {call.error}, {spank.spank_strerror(call.error)}"
+    if call.call == "spank_context":
+        return f"{call.call}() = {_CONTEXTS.get(call.result, call.result)}"
+    if call.error < 0:
+        return f"{call.call}({words}) raised {value(call.result)}"
+    return f"{call.call}({words}) = {0 if call.result is None else value(call.result)}"
 
 
 @dataclass(slots=True)
 class Event:
     """One hook, option callback or load. `rc` is None when it did not come back; `returned` is what it had returned
-    itself, where --fail put another value in its place.
+    itself, where --fail put another value in its place. `children` are the pids of processes that it left behind,
+    `stdout` is where it wrote to standard output: the file's inode, from where, to where.
     """
 
     context: int
@@ -65,6 +71,8 @@ class Event:
     returned: Any = None
     calls: list[Call] = field(default_factory=list)
     changes: dict[str, Any] = field(default_factory=dict)
+    children: Sequence[int] = ()
+    stdout: Sequence[int] = ()
 
     @property
     def failed(self) -> bool:
@@ -95,6 +103,7 @@ def _take(found: dict[str, Event], row: Row) -> None:
         event = found[key]
         event.rc, event.why, event.us = row["rc"], row["why"], (row["t"] - event.began) // 1000
         event.changes = {kind: names for kind, names in row.get("changes", {}).items() if names}
+        event.children, event.stdout = row.get("children", ()), row.get("stdout", ())
         event.replaced, event.returned = "returned" in row, row.get("returned")
 
 

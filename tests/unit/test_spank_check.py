@@ -263,3 +263,52 @@ def test_releases_are_spelt_as_slurm_does() -> None:
     assert (releases.unpack(0x160508), releases.spell((22, 5, 8))) == ((22, 5, 8), "22.05.8")
     assert releases.has_function("22.05", "spank_get_item")
     assert releases.has_function("22.05", "spank_no_such_call") is False
+
+
+CALLS = """
+from nodectl.spank import *
+def slurm_spank_init(sp, ac, argv):
+    slurm_error("%s is wrong", argv)
+    spank_get_item(sp)
+    spank_setenv(sp, *argv)
+    print("hello")
+    return spank_get_itme(sp, S_JOB_IDD)
+"""
+
+
+def test_calls_that_the_interface_does_not_take_are_found_in_python(tmp_path: Path) -> None:
+    path = written(tmp_path, HEAD + CALLS)
+    found = inspect(path)
+    assert sorted(found.errors) == [
+        f"{path}:11: needs S_JOB_IDD, which nodectl.spank does not provide",
+        f"{path}:11: needs spank_get_itme, which nodectl.spank does not provide",
+        f"{path}:7: slurm_error: too many positional arguments",
+        f"{path}:8: spank_get_item: missing a required argument: 'item'",
+    ]
+    assert [finding.text.partition(": ")[0] for finding in found.findings if finding.level == "warning"] == [
+        f"{path}:10"
+    ]
+
+
+def test_what_a_compiled_plugin_prints_is_warned_of(tmp_path: Path) -> None:
+    source = GOOD.replace("#include", "#include <stdio.h>\n#include", 1).replace("return 0", 'return puts("x")')
+    found = inspect(compiled(tmp_path, source))
+    assert [finding.text.split(": ")[1] for finding in found.findings] == ["puts"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone distrusts files of others")
+def test_root_looks_at_the_whole_of_another_users_plugin(tmp_path: Path) -> None:
+    path = written(tmp_path, HEAD + "def slurm_spank_init(sp, ac, argv):\n    return 0\n")
+    os.chown(path, 65534, 65534)
+    assert (inspect(path).hooks, inspect(path).findings) == (["slurm_spank_init"], [])
+
+
+def test_what_is_no_file_is_told_and_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    status, _, err = command(capsys, "check", str(tmp_path / "pipe.py"))
+    assert (status, err) == (2, f"nodectl: error: {tmp_path}/pipe.py: cannot be read: no regular file\n")
+
+
+def test_a_built_in_plugin_is_checked_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = command(capsys, "check", "renice")
+    assert (status, "--renice=" in out, out.splitlines()[-1]) == (0, True, "  no errors, no warnings")
