@@ -221,7 +221,7 @@ class Theatre:
         words = [word.replace("@", str(self.at)) for word in row["command"][1:] if word != "-O"]
         done = self.node.run(*words, user=NOBODY, env={"FOO": "bar", **ENVIRONMENTS.get(row["scenario"], {})})
         self.node.assert_clean()
-        records = [json.loads(line) for line in self.out.read_text(encoding="utf-8").splitlines()]
+        records = self.records()
         states = [str(step["state"]) for step in self.ended() if int(str(step["job"])) > before]
         lines = list(map(line_of, records))
         stdout = done.stdout.replace(str(self.at), "@")
@@ -231,6 +231,19 @@ class Theatre:
         result.stderr = done.stderr
         check_barriers(lines)
         return Played(settled(result), records)
+
+    def try_tracer(self) -> list[dict[str, Any]]:
+        """What `nodectl spank try` of the tracer has it write down."""
+        os.truncate(self.out, 0)
+        tracer = str(self.at / f"plugin/trace{self.suffix}")
+        done = self.node.nodectl("spank", "try", "--user", NOBODY.pw_name, tracer, f"out={self.out}", "calls=1")
+        assert done.returncode == 0, done.stdout + done.stderr
+        return self.records()
+
+    def records(self) -> list[dict[str, Any]]:
+        """What the tracers wrote down."""
+        text = self.out.read_text(encoding="utf-8").replace(str(self.at), "@")
+        return [json.loads(line) for line in text.splitlines()]
 
     def ended(self) -> list[dict[str, object]]:
         return self.node.call("List", ended=2)["steps"]  # type: ignore[return-value]
@@ -246,6 +259,7 @@ class Theatres:
         self.theatres = theatres
         self.pool = ThreadPoolExecutor(len(theatres))
         self.played: dict[str, dict[str, Future[Played]]] = {}
+        self.trials: dict[str, Future[list[dict[str, Any]]]] = {}
 
     def play(self, row: Mapping[str, Any]) -> dict[str, Played]:
         """What came of the scenario in each language; it is played once."""
@@ -255,6 +269,14 @@ class Theatres:
                 language: self.pool.submit(theatre.play, row) for language, theatre in self.theatres.items()
             }
         return {language: played.result() for language, played in self.played[name].items()}
+
+    def tried(self) -> dict[str, list[dict[str, Any]]]:
+        """The records of a trial of the tracer, which calls every context, in each language; there is one trial."""
+        if not self.trials:
+            self.trials = {
+                language: self.pool.submit(theatre.try_tracer) for language, theatre in self.theatres.items()
+            }
+        return {language: trial.result() for language, trial in self.trials.items()}
 
     def logged(self, language: str) -> str:
         """What the node's processes wrote."""

@@ -55,6 +55,13 @@ def calls(record: dict[str, object]) -> dict[str, object]:
             kept[group] = {
                 name: {key: value for key, value in answer.items() if key != "str"} for name, answer in answers.items()
             }
+    process: dict[str, object] = {
+        "uids": [record[key] for key in ("ruid", "euid", "suid")],
+        "gids": [record[key] for key in ("rgid", "egid", "sgid")],
+        "umask": int(str(record["umask"]), 8),
+        **{key: record[key] for key in ("groups", "cwd", "nice")},
+    }
+    kept["process"] = {name: {"val": value} for name, value in process.items()}
     return kept
 
 

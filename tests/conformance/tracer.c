@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -318,6 +319,7 @@ static void try_environment(struct text *text, spank_t sp, const char *hook)
     char set[64], unset[64], buffer[8];
     snprintf(set, sizeof(set), "TRACE_SET_%s", hook);
     snprintf(unset, sizeof(unset), "TRACE_UNSET_%s", hook);
+    spank_unsetenv(sp, set); /* the same hook for another task has set it */
     add(text, "\"env\":{");
     try_get(text, sp, spank_getenv, "getenv_PATH", "PATH", 0);
     try_get(text, sp, spank_getenv, "getenv_missing", "TRACE_NO_SUCH", 0);
@@ -353,6 +355,29 @@ static void try_job_control(struct text *text, spank_t sp, const char *hook)
     try_plain(text, "unsetenv", spank_job_control_unsetenv(sp, gone));
     try_plain(text, "unsetenv_missing", spank_job_control_unsetenv(sp, "TRACE_NO_SUCH"));
     end_list(text, '}');
+}
+
+static void try_process(struct text *text)
+{
+    uid_t uid[3];
+    gid_t gid[3], groups[64];
+    char cwd[4096];
+    int count = getgroups(64, groups);
+    mode_t mask = umask(0);
+
+    umask(mask);
+    getresuid(&uid[0], &uid[1], &uid[2]);
+    getresgid(&gid[0], &gid[1], &gid[2]);
+    add(text, "\"process\":{\"uids\":{\"val\":[%d,%d,%d]},", (int)uid[0], (int)uid[1], (int)uid[2]);
+    add(text, "\"gids\":{\"val\":[%d,%d,%d]},", (int)gid[0], (int)gid[1], (int)gid[2]);
+    add(text, "\"groups\":{\"val\":[");
+    for (int i = 0; i < count; i++)
+        add(text, "%d,", (int)groups[i]);
+    end_list(text, ']');
+    end_list(text, '}');
+    add(text, "\"umask\":{\"val\":%d},\"nice\":{\"val\":%d},\"cwd\":{\"val\":", (int)mask, nice(0));
+    add_string(text, getcwd(cwd, sizeof(cwd)));
+    add(text, "}},");
 }
 
 /* --- options -------------------------------------------------------------------------------------- */
@@ -475,6 +500,7 @@ static int call(spank_t sp, int ac, char **av, const char *hook)
         try_environment(&text, sp, hook);
         try_options(&text, sp);
         try_job_control(&text, sp, hook);
+        try_process(&text);
     }
     write_record(&text, ac, av);
     if (argument(ac, av, "say") != NULL)

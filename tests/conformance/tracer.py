@@ -13,6 +13,7 @@ whose options begin with a table. Arguments, as in the recordings, HOOK without 
     say=1                every hook speaks at every level, and writes to stdout and stderr
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -124,6 +125,8 @@ def _items(sp: Spank) -> "dict[str, object]":
 
 def _environment(sp: Spank, hook: str) -> "dict[str, object]":
     new = f"TRACE_SET_{hook}"
+    with contextlib.suppress(SpankError):
+        spank.spank_unsetenv(sp, new)  # the same hook for another task has set it
     return {
         "getenv_PATH": _try(spank.spank_getenv, sp, "PATH"),
         "getenv_missing": _try(spank.spank_getenv, sp, "TRACE_NO_SUCH"),
@@ -154,10 +157,25 @@ def _job_control(sp: Spank, hook: str) -> "dict[str, object]":
     }
 
 
-def _getopt(sp: Spank) -> "dict[str, object]":
+def _process() -> "dict[str, object]":
+    umask = os.umask(0)
+    os.umask(umask)
     found = {
-        option.name.partition("-")[2]: _try(spank.spank_option_getopt, sp, option) for option in (*REGISTERED, UNKNOWN)
+        "uids": os.getresuid(),
+        "gids": os.getresgid(),
+        "groups": os.getgroups(),
+        "umask": umask,
+        "cwd": os.getcwd(),
+        "nice": os.nice(0),
     }
+    return {name: {"val": value} for name, value in found.items()}
+
+
+def _getopt(sp: Spank) -> "dict[str, object]":
+    found: dict[str, object] = {
+        option.name.partition("-")[2]: _try(spank.spank_option_getopt, sp, option) for option in REGISTERED
+    }
+    found["unregistered"] = _try(spank.spank_option_getopt, sp, UNKNOWN)
     return {**found, "null_opt": _try(spank.spank_option_getopt, sp, None)}
 
 
@@ -188,7 +206,7 @@ def _hook(hook: str) -> "Callable[[Spank, int, list[str]], int]":
             record[name] = _try(spank.spank_get_item, sp, item).get("val") if context == "REMOTE" else None
         if "calls=1" in argv:
             record.update(items=_items(sp), env=_environment(sp, hook), getopt=_getopt(sp))
-            record["job_control"] = _job_control(sp, hook)
+            record.update(job_control=_job_control(sp, hook), process=_process())
         _write(record, argv)
         if "say=1" in argv:
             _speak(hook)
