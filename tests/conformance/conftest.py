@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="needs root"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def theatres() -> Iterator[Theatres]:
     with theatres_open() as opened:
         yield opened

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import copy
 import fnmatch
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from conformance import changes
 from conformance.scenario import Result
 
 NOT_HERE = {
@@ -68,213 +68,66 @@ class Row:
     language: str = ""  # of the plugin, "" for any
 
 
-def _once(result: Result) -> None:
-    """Remote callbacks come twice: all by the message, then all by the environment."""
-    hooks = result.hooks.get("stepd", [])
-    calls = [line for line in hooks if "option_cb" in line]
-    second = calls[len(calls) // 2 :] if len(calls) > 1 else []
-    for line in second:
-        hooks.reverse()
-        hooks.remove(line)
-        hooks.reverse()
-
-
-def _until(lines: Iterable[str], last: Callable[[str], bool]) -> list[str]:
-    kept = []
-    for line in lines:
-        kept.append(line)
-        if last(line):
-            break
-    return kept
-
-
-def _failed(line: str) -> bool:
-    return "=>" in line
-
-
-def _command_refused(result: Result) -> None:
-    result.hooks = {"command": _until(result.hooks["command"], _failed)}
-    result.exit_status, result.stdout, result.states = 1, [], []
-
-
-def _only(result: Result, *processes: str) -> None:
-    result.hooks = {process: result.hooks[process] for process in processes}
-
-
-def _step_fails(result: Result) -> None:
-    hooks = result.hooks["stepd"]
-    ends = [line for line in hooks if ":exit(" in line]
-    _only(result, "command", "job script", "stepd")
-    result.hooks["stepd"] = [*_until(hooks, _failed), *ends]
-    result.exit_status, result.stdout, result.states = 1, [], ["FAILED"]
-    _tell_failure(result)
-
-
-def _tell_failure(result: Result) -> None:
-    """Every failure of a required plugin is told."""
-    lines = [line for process in result.hooks.values() for line in process if _failed(line)]
-    matches = (re.search(r"[LRJ][.\d]*:(\w+).*=>(-?\d+)", line) for line in lines)
-    result.said = sorted(
-        [fact for fact in result.said if not fact.startswith("failed")]
-        + [f"failed trace {match[1]} {match[2]}" for match in matches if match]
-    )
-
-
-def _tasks_fail(result: Result) -> None:
-    for rank in (0, 1):
-        result.hooks[f"task {rank}"] = _until(result.hooks[f"task {rank}"], _failed)
-    result.exit_status, result.stdout, result.states = 1, [], ["FAILED"]
-    result.said = sorted([*result.said, "task 0 exit 1", "task 1 exit 1"])
-
-
-def _step_fails_and_exits(result: Result) -> None:
-    result.hooks["stepd"] += ["R.0:exit(u0/0)", "traceb!R.0:exit(u0/0)"]
-    _step_fails(result)
-
-
-def _runner_died(result: Result) -> None:
-    result.exit_status, result.states = 1, ["NODE_FAIL"]
-    result.hooks["command"] = [
-        *(line for line in result.hooks["command"] if ":exit(" not in line),
-        "L:exit(u2001/2001)",
-    ]
-
-
-def _nothing_launched(result: Result) -> None:
-    _only(result, "command")
-    result.states = []
-
-
-def _job_refused(result: Result) -> None:
-    _only(result, "command", "job script")
-    result.exit_status, result.stdout, result.states = 1, [], ["FAILED"]
-    _tell_failure(result)
-
-
-def _job_script_died(result: Result) -> None:
-    _job_refused(result)
-    result.said = ["died trace job_prolog"]
-
-
-def _runs(result: Result) -> None:
-    """A plain run of one task with one tracer."""
-    user = "(u2001/2001)"
-    result.hooks = {
-        "command": [f"L:{hook}{user}" for hook in ("init", "init_post_opt", "local_user_init", "exit")],
-        "job script": ["J:job_prolog(u0/0)", "J:job_epilog(u0/0)"],
-        "stepd": [
-            "R.0:init(u0/0)",
-            "R.0:init_post_opt(u0/0)",
-            "R.0:user_init(u0/2001)",
-            "R.0:task_post_fork[t0](u0/0)",
-            "R.0:exit(u0/0)",
-        ],
-        "task 0": ["R.0:task_init_privileged[t0](u0/0)", f"R.0:task_init[t0]{user}"],
-        "end of task 0": ["R.0:task_exit[t0](u0/0)"],
-    }
-    _succeeds(result)
-
-
-def _succeeds(result: Result) -> None:
-    result.exit_status, result.stdout, result.states = 0, ["TASK RAN procid=0 localid=0"], ["COMPLETED"]
-    result.said = []
-
-
-def _carriage_return(result: Result) -> None:
-    _runs(result)
-    result.said = ["ignored plugstack.conf:1"]
-
-
-def _user_stderr(result: Result) -> None:
-    """Words of remote hooks: the stepd's own are all told, what they write into descriptors is not the user's."""
-    own = ("init", "init_post_opt")
-    hidden = ("user_init", "task_init_privileged", "task_post_fork", "task_exit")
-    kept = [fact for fact in result.said if not (fact.split()[1] in hidden and fact.endswith("stderr"))]
-    more = [f"say {hook} {level}" for hook in (*own, "exit") for level in ("error", "spank_log")]
-    result.said = sorted([*kept, *more])
-
-
-def _killed_all(result: Result) -> None:
-    result.stdout = []
-    result.said = sorted(["task 2 exit 3", *(f"task {rank} signal Terminated" for rank in (0, 1, 3))])
-
-
-def _file_refused(result: Result) -> None:
-    result.exit_status, result.states, result.said = 1, ["FAILED"], ["task 0 exit 1"]
-
-
-def _input_by_task(result: Result) -> None:
-    result.exit_status, result.states, result.stdout = 0, ["COMPLETED"], ["0: zero", "1: one"]
-
-
-def _input_of_one(result: Result) -> None:
-    result.exit_status, result.states, result.stdout = 0, ["COMPLETED"], ["zero"]
-
-
-def _whole_lines(result: Result) -> None:
-    result.stdout = ["0: noeol-0", "0: part1-0 part2-0", "1: noeol-1", "1: part1-1 part2-1"]
-
-
 _SILENT = "a required plugin's failure must be seen: exit status, state and reason"
 DIFFERENCES = (
     Row(
-        ("*",), _once,
+        ("*",), changes.once,
         "the remote callback of an option runs twice, by message and by environment",
         "it runs once", "the second call is an accident: values that count or append come out wrong",
     ),
     Row(
-        ("fail/srun_init_local_required_rc1",), _command_refused,
+        ("fail/srun_init_local_required_rc1",), changes.command_refused,
         "logs a positive return of a required plugin and goes on", "any return but 0 refuses the command",
         "today's Slurm counts any return but 0",
     ),
     Row(
-        ("fail/srun_init_remote_required_rc1", "fail/srun_user_init_required_rc*"), _step_fails,
+        ("fail/srun_init_remote_required_rc1", "fail/srun_user_init_required_rc*"), changes.step_fails,
         "exit status 0 and COMPLETED, for 1 even runs the tasks", "exit status 1, FAILED", _SILENT,
     ),
     Row(
         ("fail/srun_init_remote_required_rc-1",),
-        _step_fails_and_exits,
+        changes.step_fails_and_exits,
         "exit status 0 and COMPLETED, and no hook exit", "exit status 1, FAILED, and exit is called",
         f"{_SILENT}; what another plugin's init has begun, its exit ends",
     ),
     Row(
-        ("fail/srun_task_init_required_rc1", "fail/srun_task_init_privileged_required_rc1"), _tasks_fail,
+        ("fail/srun_task_init_required_rc1", "fail/srun_task_init_privileged_required_rc1"), changes.tasks_fail,
         "logs a positive return and runs the program", "the task ends with status 1",
         "today's Slurm counts any return but 0",
     ),
     Row(
-        ("fail/srun_job_prolog_required_rc-1",), _job_refused,
+        ("fail/srun_job_prolog_required_rc-1",), changes.job_refused,
         "srun ends with 182 and says neither plugin nor hook, the job is CANCELLED, the node drained",
         "exit status 1, FAILED, plugin and hook named; the node serves on", "one way for every failure of a launch",
     ),
     Row(
-        ("fail/srun_job_prolog_required_rc1",), _job_refused,
+        ("fail/srun_job_prolog_required_rc1",), changes.job_refused,
         "logs a positive return and runs the job", "the job is refused", "today's Slurm counts any return but 0",
     ),
     Row(
-        ("crash/*_job_prolog",), _job_script_died,
+        ("crash/*_job_prolog",), changes.job_script_died,
         "srun ends with 182 and says neither plugin nor hook", "exit status 1, FAILED, plugin and hook named",
         "one way for every failure of a launch",
     ),
     Row(
-        ("crash/job_control_in_job_script",), _runs,
+        ("crash/job_control_in_job_script",), changes.runs,
         "spank_job_control_* crash in job_prolog and job_epilog", "they answer with the documented codes",
         "a plugin that asks is no reason to lose a job",
     ),
     Row(
-        ("fail/srun_exit_remote_required_rc*",), _tell_failure,
+        ("fail/srun_exit_remote_required_rc*",), changes.tell_failure,
         "the user hears nothing of a failure in the stepd's exit", "a line on stderr",
         "messages of the stepd are delivered to its end",
     ),
     Row(
         ("crash/*_init_remote", "crash/*_init_post_opt_remote", "crash/exit_user_init", "crash/segv_user_init",
          "crash/*_task_exit",
-         "crash/exit_exit_remote", "crash/segv_task_post_fork"), _runner_died,
+         "crash/exit_exit_remote", "crash/segv_task_post_fork"), changes.runner_died,
         "srun hangs until it is killed, or reports success", "at once: exit status 1, plugin and hook named, NODE_FAIL",
         "who waits for a step must hear of its end",
     ),
     Row(
-        ("crash/*_local_user_init",), _nothing_launched,
+        ("crash/*_local_user_init",), changes.nothing_launched,
         "the job that was allocated is cancelled", "there is no job yet: its number was reserved only",
         "a job begins with the launch of its step",
     ),
@@ -284,47 +137,47 @@ DIFFERENCES = (
         "otherwise the command seems at fault", "c",
     ),
     Row(
-        ("stack/07b_*",), _carriage_return,
+        ("stack/07b_*",), changes.carriage_return,
         "a carriage return at the end of a line belongs to the word", "it is dropped, with a warning",
         "files edited on other systems; no plugin's name ends so",
     ),
     Row(
-        ("stack/29_*",), _succeeds,
+        ("stack/29_*",), changes.succeeds,
         "the user's srun reads plugstack.conf and fails where the user may not",
         "the daemon reads it and tells the command",
         "the step's stack is root's; one that only root can read works",
     ),
     Row(
-        ("stack/33e_*",), _runs,
+        ("stack/33e_*",), changes.runs,
         "a name without suffix is not found", "name.py or name.so in plugin_dir is",
         "a convenience; nothing is ambiguous",
     ),
     Row(
-        ("say/log_routing_srun",), _user_stderr,
+        ("say/log_routing_srun",), changes.user_stderr,
         "remote init, init_post_opt and exit are unheard, what later hooks write to stderr reaches the user",
         "messages of all hooks reach the user, what root's hooks write to stdout and stderr does not",
         "root does not write into the user's descriptors",
     ),
     Row(
-        ("core/07b_*",), _killed_all,
+        ("core/07b_*",), changes.killed_all,
         "SIGTERM reaches the shells' children first: two shells go on and print",
         "every process of the step gets it at once",
         "what happens there is a race",
     ),
     Row(
-        ("io/11*",), _file_refused,
+        ("io/11*",), changes.file_refused,
         "exit status 0 and COMPLETED though no task could open its file", "the task ends with status 1", _SILENT,
     ),
     Row(
-        ("io/17_*", "io/17b_*"), _input_by_task,
+        ("io/17_*", "io/17b_*"), changes.input_by_task,
         "a file for each task hangs, or is an error", "each task reads its own", "it is what the pattern says",
     ),
     Row(
-        ("io/17c_*",), _input_of_one,
+        ("io/17c_*",), changes.input_of_one,
         "a file for each task hangs", "the task reads its own", "it is what the pattern says",
     ),
     Row(
-        ("io/18d_*",), _whole_lines,
+        ("io/18d_*",), changes.whole_lines,
         "--unbuffered passes pieces of lines on, each with its task's label", "labels stand before whole lines",
         "pieces of different tasks' lines make no sense to a reader",
     ),
@@ -333,7 +186,7 @@ DIFFERENCES = (
         "the step runner tries the directory too, and complains too", "each task does", "once is enough",
     ),
     Row(
-        ("io/16_*",), _file_refused,
+        ("io/16_*",), changes.file_refused,
         "srun opens the file and cancels the job", "the task opens it, as its user",
         "one way for every pattern of a name",
     ),

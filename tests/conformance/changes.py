@@ -1,0 +1,183 @@
+"""What makes a recorded result into nodectl's, in place: one function for each kind of difference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from conformance.scenario import Result
+
+
+def once(result: Result) -> None:
+    """Remote callbacks come twice: all by the message, then all by the environment."""
+    hooks = result.hooks.get("stepd", [])
+    calls = [place for place, line in enumerate(hooks) if "option_cb" in line]
+    for place in reversed(calls[(len(calls) + 1) // 2 :]):
+        del hooks[place]
+
+
+def _until(lines: Iterable[str], last: Callable[[str], bool]) -> list[str]:
+    kept = []
+    for line in lines:
+        kept.append(line)
+        if last(line):
+            break
+    return kept
+
+
+def _failed(line: str) -> bool:
+    return "=>" in line
+
+
+def command_refused(result: Result) -> None:
+    result.hooks = {"command": _until(result.hooks["command"], _failed)}
+    result.exit_status, result.stdout, result.states = 1, [], []
+    tell_failure(result)
+
+
+def launch_refused(result: Result) -> None:
+    """As command_refused, when init is over: exit is called."""
+    ends = [line for line in result.hooks["command"] if ":exit(" in line]
+    command_refused(result)
+    result.hooks["command"] += ends
+
+
+def rest_skipped(result: Result) -> None:
+    """The plugins behind the one that failed are not called; nothing else."""
+    for process, lines in result.hooks.items():
+        if "task" in process or process == "job script":
+            result.hooks[process] = _until(lines, _failed)
+
+
+def _only(result: Result, *processes: str) -> None:
+    result.hooks = {process: result.hooks[process] for process in processes}
+
+
+def step_fails(result: Result) -> None:
+    hooks = result.hooks["stepd"]
+    ends = [line for line in hooks if ":exit(" in line]
+    _only(result, "command", "job script", "stepd")
+    result.hooks["stepd"] = [*_until(hooks, _failed), *ends]
+    result.exit_status, result.stdout, result.states = 1, [], ["FAILED"]
+    tell_failure(result)
+
+
+def step_fails_at_its_gate(result: Result) -> None:
+    """As step_fails, with tasks that wait for their own init, and have an end."""
+    tasks = {process: lines for process, lines in result.hooks.items() if "task" in process}
+    step_fails(result)
+    for process, lines in tasks.items():
+        result.hooks[process] = [line for line in lines if ":task_init[" not in line]
+    result.said = sorted([*result.said, "task 0 exit 1", "task 1 exit 1"])
+
+
+def task_exit_fails(result: Result) -> None:
+    """What failed is told, the plugins behind it are not called for that task."""
+    rest_skipped(result)
+    tell_failure(result)
+
+
+def tell_failure(result: Result) -> None:
+    """Every failure of a required plugin is told."""
+    lines = [line for process in result.hooks.values() for line in process if _failed(line)]
+    matches = (re.search(r"[LRJ][.\d]*:(\w+).*=>(-?\d+)", line) for line in lines)
+    result.said = sorted(
+        [fact for fact in result.said if not fact.startswith("failed")]
+        + [f"failed trace {match[1]} {match[2]}" for match in matches if match]
+    )
+
+
+def tasks_fail(result: Result) -> None:
+    for rank in (0, 1):
+        result.hooks[f"task {rank}"] = _until(result.hooks[f"task {rank}"], _failed)
+    result.exit_status, result.stdout, result.states = 1, [], ["FAILED"]
+    tell_failure(result)
+    result.said = sorted([*result.said, "task 0 exit 1", "task 1 exit 1"])
+
+
+def step_fails_and_exits(result: Result) -> None:
+    result.hooks["stepd"] += ["R.0:exit(u0/0)", "traceb!R.0:exit(u0/0)"]
+    step_fails(result)
+
+
+def runner_died(result: Result) -> None:
+    result.exit_status, result.states = 1, ["NODE_FAIL"]
+    result.hooks["command"] = [
+        *(line for line in result.hooks["command"] if ":exit(" not in line),
+        "L:exit(u2001/2001)",
+    ]
+
+
+def nothing_launched(result: Result) -> None:
+    _only(result, "command")
+    result.states = []
+
+
+def job_refused(result: Result) -> None:
+    _only(result, "command", "job script")
+    result.exit_status, result.stdout, result.states = 1, [], ["FAILED"]
+    tell_failure(result)
+
+
+def job_script_died(result: Result) -> None:
+    job_refused(result)
+    result.said = ["died trace job_prolog"]
+
+
+def runs(result: Result) -> None:
+    """A plain run of one task with one tracer."""
+    user = "(u2001/2001)"
+    result.hooks = {
+        "command": [f"L:{hook}{user}" for hook in ("init", "init_post_opt", "local_user_init", "exit")],
+        "job script": ["J:job_prolog(u0/0)", "J:job_epilog(u0/0)"],
+        "stepd": [
+            "R.0:init(u0/0)",
+            "R.0:init_post_opt(u0/0)",
+            "R.0:user_init(u0/2001)",
+            "R.0:task_post_fork[t0](u0/0)",
+            "R.0:exit(u0/0)",
+        ],
+        "task 0": ["R.0:task_init_privileged[t0](u0/0)", f"R.0:task_init[t0]{user}"],
+        "end of task 0": ["R.0:task_exit[t0](u0/0)"],
+    }
+    succeeds(result)
+
+
+def succeeds(result: Result) -> None:
+    result.exit_status, result.stdout, result.states = 0, ["TASK RAN procid=0 localid=0"], ["COMPLETED"]
+    result.said = []
+
+
+def carriage_return(result: Result) -> None:
+    runs(result)
+    result.said = ["ignored plugstack.conf:1"]
+
+
+def user_stderr(result: Result) -> None:
+    """Words of remote hooks: the stepd's own are all told, what they write into descriptors is not the user's."""
+    own = ("init", "init_post_opt")
+    hidden = ("user_init", "task_init_privileged", "task_post_fork", "task_exit")
+    kept = [fact for fact in result.said if not (fact.split()[1] in hidden and fact.endswith("stderr"))]
+    more = [f"say {hook} {level}" for hook in (*own, "exit") for level in ("error", "spank_log")]
+    result.said = sorted([*kept, *more])
+
+
+def killed_all(result: Result) -> None:
+    result.stdout = []
+    result.said = sorted(["task 2 exit 3", *(f"task {rank} signal Terminated" for rank in (0, 1, 3))])
+
+
+def file_refused(result: Result) -> None:
+    result.exit_status, result.states, result.said = 1, ["FAILED"], ["task 0 exit 1"]
+
+
+def input_by_task(result: Result) -> None:
+    result.exit_status, result.states, result.stdout = 0, ["COMPLETED"], ["0: zero", "1: one"]
+
+
+def input_of_one(result: Result) -> None:
+    result.exit_status, result.states, result.stdout = 0, ["COMPLETED"], ["zero"]
+
+
+def whole_lines(result: Result) -> None:
+    result.stdout = ["0: noeol-0", "0: part1-0 part2-0", "1: noeol-1", "1: part1-1 part2-1"]
