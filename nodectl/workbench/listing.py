@@ -86,14 +86,19 @@ def in_context(context: Context, row: Row) -> dict[str, Any]:
 def text(
     path: str, contexts: Sequence[Context], found: Mapping[str, Sequence[Row]], warnings: Sequence[str], *, colour: bool
 ) -> list[str]:
-    """The stack for people."""
-    lines = [f"{printable(path)}: {_count(len(next(iter(found.values()), ())))}"]
-    for context in contexts:
-        heading = f"{context.name}: {context.process}"
-        lines += ["", f"\x1b[1m{heading}\x1b[0m" if colour else heading]
-        for row in found[context.name]:
-            lines += [f"  {printable(line)}" for line in _described(row)]
-    problems = [problem for row in next(iter(found.values()), ()) for problem in row["problems"]]
+    """The stack for people: its lines once, then what each context makes of them."""
+    rows = next(iter(found.values()), ())
+    lines = [f"{printable(path)}: {_count(len(rows))}"]
+    for row in rows:
+        lines += [printable(line) for line in _described(row)]
+    for context in contexts if rows else ():
+        heading = f"{context.name}:"
+        lines += ["", f"\x1b[1m{heading}\x1b[0m {context.process}" if colour else f"{heading} {context.process}"]
+        names = [row["name"] or os.path.basename(row["path"]) for row in found[context.name]]
+        wide = max(map(len, names))
+        for name, row in zip(names, found[context.name], strict=True):
+            lines.append(printable(f"  {row['place']}  {name:{wide}}  {_in_short(row)}"))
+    problems = [problem for row in rows for problem in row["problems"]]
     said = [f"problem: {problem}" for problem in problems] + [f"warning: {warning}" for warning in warnings]
     return [*lines, *[""] * bool(said), *map(printable, said)]
 
@@ -101,14 +106,15 @@ def text(
 def _described(row: Row) -> Iterator[str]:
     name = " ".join(word for word in (row["name"], row["version"]) if word)
     role = "required" if row["required"] else "optional"
-    yield "  ".join(word for word in (f"{row['place']}", role, name, " ".join((row["path"], *row["argv"]))) if word)
-    yield f"     {row['origin']}"
+    yield "  ".join(word for word in (f"  {row['place']}", role, name, f"({row['origin']})") if word)
+    yield f"     {' '.join((row['path'], *row['argv']))}"
+
+
+def _in_short(row: Row) -> str:
     if row["problems"]:
-        yield "     cannot be used, see below"
-        return
-    yield f"     calls: {', '.join(map(short, row['hooks'])) or 'nothing here'}"
-    if row["options"]:
-        yield f"     options: {', '.join(f'--{name}' for name in row['options'])}"
+        return "cannot be used, see below"
+    calls = ", ".join(map(short, row["hooks"])) or "no hook"
+    return "; ".join((calls, *(f"--{name}" for name in row["options"])))
 
 
 def _count(plugins: int) -> str:

@@ -39,7 +39,8 @@ def text(report: Report, *, colour: bool) -> list[str]:
 
 def _lines(report: Report, paint: Paint) -> Iterator[str]:
     words = report.words
-    yield printable(f"{report.found.name or 'plugin'}: {shlex.join([report.path, *words.arguments, *words.options])}")
+    line = shlex.join([report.path, *words.arguments, *words.options, "--", *words.program])
+    yield printable(f"{report.found.name or 'plugin'}: {line}")
     if report.copied:
         yield f"tried is a copy of root's: as it lies there root refuses it: {report.copied}"
     for part in report.parts:
@@ -65,7 +66,7 @@ def _part(report: Report, part: Part, paint: Paint) -> Iterator[str]:
         spent = "" if event.rc is None else spent_words(event.us)
         shown = paint("failed", said) if event.failed else said
         yield f"  {_called(event):{wide}}  {_who(event):{whose}}  {spent:>9}  {shown}".rstrip()
-        yield from (f"      {line}" for line in _happened(report, event, paint))
+        yield from (f"      {line}" for line in _happened(report, part, event, paint))
     if part.missed and not part.why:
         yield f"not called: {', '.join(map(short, part.missed))}"
     ended = report.told.processes.get(part.name)
@@ -79,14 +80,18 @@ def _result(report: Report, part: Part, event: Event) -> str:
     if event.rc is None:
         return printable(report.reason(part, event))
     if event.replaced:
-        return f"rc {event.rc} in place of {event.returned}"
-    reason = report.reason(part, event) if event.rc else ""
-    return f"rc {event.rc}" + (f": {printable(reason)}" if reason and reason != f"returned {event.rc}" else "")
+        return f"rc {event.rc} in place of {event.returned or 0}"
+    return f"rc {event.rc}"
 
 
-def _happened(report: Report, event: Event, paint: Paint) -> Iterator[str]:
-    """Calls and messages in their order, then what is new of the environment, then what a hook should not leave."""
+def _happened(report: Report, part: Part, event: Event, paint: Paint) -> Iterator[str]:
+    """Calls and messages in their order, then the reason of a failure, what is new of the environment, and what a hook
+    should not leave.
+    """
     yield from _first(_call(call) for call in event.calls)
+    reason = report.reason(part, event) if event.rc else ""
+    if reason and reason != f"returned {event.rc}":
+        yield paint("failed", printable(reason))
     signs = (("+", "added"), ("~", "changed"))
     changed = [(sign, item) for sign, kind in signs for item in event.changes.get(kind, {}).items()]
     lines = [f"{sign} {name}={_shortened(value)}" for sign, (name, value) in changed]

@@ -337,3 +337,14 @@ def test_the_next_trial_removes_what_a_killed_one_has_left(bench: Bench) -> None
     left = Path(tempfile.mkdtemp(prefix="nodectl-try-", dir="/run"))
     assert bench.attempt(bench.plugin(PYTHON)).status == 0
     assert not left.exists()
+
+
+@pytest.mark.parametrize("language", ["c", "python"])
+def test_the_plugins_of_the_readme_work(bench: Bench, language: str) -> None:
+    readme = Path(__file__).resolve().parents[2] / "README.md"
+    text = readme.read_text(encoding="utf-8").partition("## Test a SPANK plugin in one command")[2]
+    source = text.partition(f"```{language}\n")[2].partition("```")[0]
+    plugin = bench.native(source) if language == "c" else bench.plugin(source, "nofile.py")
+    tried = bench.attempt(plugin, "--nofile=64", "--user", NOBODY.pw_name, "--", "sh", "-c", "ulimit -n; echo $NOFILE")
+    assert (tried.status, tried.document["processes"]["local"]["stdout"]) == (0, "64\n64\n")
+    assert bench.attempt(plugin, "--nofile=none").status == 1
