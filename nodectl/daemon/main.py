@@ -233,4 +233,9 @@ def _reload(loop: asyncio.AbstractEventLoop, node: Node) -> None:
 
 def _stop_with_client(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     """A private node ends with the command that started it: its standard input is a pipe that nobody writes to."""
-    loop.add_reader(0, stop.set)
+
+    def ended() -> None:
+        loop.remove_reader(0)  # its end stays readable, and the last step may take its time
+        stop.set()
+
+    loop.add_reader(0, ended)

@@ -147,6 +147,7 @@ class Report:
         if status is not None:
             return "it ended the process"  # with which status is told of the task, for which 0 would be no failure
         told = self.own(self._words_about(part)).removeprefix("nodectl daemon: ")
+        told = told.removeprefix(f"plugin {self.found.name}: {event.hook}: ")
         return "did not come back" + (f": {told}" if told else "; its process ended in it")
 
     def _status_of(self, pid: int) -> int | None:

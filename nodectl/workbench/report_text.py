@@ -6,7 +6,7 @@ own limit.
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from nodectl.cli.table import printable
 from nodectl.cli.timeline import spent_words, user_name
@@ -18,6 +18,7 @@ from nodectl.workbench.witnessed import Call, Event, spelt
 _COLOURS = {"heading": "1", "failed": "1;31", "faint": "2", "warned": "33"}
 _LONGEST = 60  # characters of one value
 _MOST = 12  # lines of one kind for one hook
+_MOST_OUTPUT = 100  # lines of a process
 _CONCLUSIONS = {
     USAGE: "the words make no sense, see above",
     PARTLY: "what could be tried succeeded; the other contexts need root",
@@ -108,11 +109,11 @@ def _call(call: Call) -> str:
     return spelt(call, _shortened)
 
 
-def _first(lines: "Iterator[str] | Sequence[str]") -> list[str]:
+def _first(lines: Iterable[str], most: int = _MOST) -> list[str]:
     whole = [printable(line) for line in lines]
-    if len(whole) <= _MOST + 1:
+    if len(whole) <= most + 1:
         return whole
-    return [*whole[:_MOST], f"... and {len(whole) - _MOST} more, see --json"]
+    return [*whole[:most], f"... and {len(whole) - most} more, see --json"]
 
 
 def _shortened(value: object) -> str:
@@ -129,11 +130,9 @@ def _not_told(report: Report, output: str) -> list[str]:
     told = {line for event in report.events for call in event.calls if call.level for line in _as_printed(call)}
     told |= {line for event in report.events for line in report.written(event).splitlines()}
     reasons = report.reasons()
-    return [
-        printable(line)
-        for line in output.splitlines()
-        if line.removeprefix("nodectl: ") not in told and not any(reason in line for reason in reasons)
-    ]
+    lines = output.splitlines()
+    news = (line for line in lines if line.removeprefix("nodectl: ") not in told)
+    return _first((line for line in news if not any(reason in line for reason in reasons)), _MOST_OUTPUT)
 
 
 def _as_printed(call: Call) -> list[str]:

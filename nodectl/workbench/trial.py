@@ -6,12 +6,14 @@ the next trial removes what one that was killed has left.
 
 import contextlib
 import fcntl
+import glob
 import json
 import os
 import pwd
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +24,8 @@ from nodectl.spank.stack import TRIAL
 
 _PREFIX = "nodectl-try-"
 _RUN = "/run"
+_KILL_WAIT = 1  # seconds
+_PAUSE = 0.02
 _MOST_TEXT = 4096
 _MOST_ROWS = 200_000
 _SEPARATORS = " \t\n\r#"
@@ -52,6 +56,7 @@ class Trial:
             "state_dir": f"{self.directory}/state",
             "plugstack_config": f"{self.directory}/plugstack.conf",
             "spank_hook_timeout": timeout,
+            "kill_wait": _KILL_WAIT,
         }
         self.write("nodectl.toml", "".join(f"{name} = {toml(value)}\n" for name, value in values.items()))
         for who in ("root", "user"):
@@ -131,28 +136,44 @@ def directory() -> Iterator[str]:
         os.close(lock)
 
 
-def _end_processes(path: str) -> None:
-    """Kills what is left of the trial's processes and their forks: a plugin may leave some behind."""
-    mark = f"{TRIAL}={path}/".encode()
-    for name in os.listdir("/proc"):
-        if not name.isdecimal() or int(name) == os.getpid():
-            continue
-        try:
-            process = os.pidfd_open(int(name))
-        except OSError:
-            continue  # it has ended
-        try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                if any(word.startswith(mark) for word in file.read().split(b"\0")):
-                    signal.pidfd_send_signal(process, signal.SIGKILL)
-        except OSError:
-            continue  # somebody else's, or it has ended
-        finally:
-            os.close(process)
+def _end_processes(path: str, who: str = "") -> int:
+    """Kills what is left of the trial's processes and their forks, of `who` only if it is given: a plugin may leave
+    some behind. Returns how many there were.
+    """
+    mark = f"{TRIAL}={path}/{who}".encode()
+    return sum(_end_marked(int(name), mark) for name in os.listdir("/proc") if name.isdecimal())
+
+
+def _end_marked(pid: int, mark: bytes) -> bool:
+    """Kills the process if its environment has a variable that begins with `mark`."""
+    try:
+        process = os.pidfd_open(pid)
+    except OSError:
+        return False  # it has ended
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            found = any(word.startswith(mark) for word in file.read().split(b"\0"))
+        if found:
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+    except OSError:
+        return False  # somebody else's, or it has ended
+    finally:
+        os.close(process)
+    return found
+
+
+def _end_dead(path: str) -> None:
+    """A node whose commands have ended ends its step, and goes; what plugins have left behind is killed then."""
+    _end_processes(path, "user")
+    deadline = time.monotonic() + 4 * _KILL_WAIT
+    while time.monotonic() < deadline and glob.glob(f"{path}/run/private.*"):
+        time.sleep(_PAUSE)
+    _end_processes(path)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _remove_dead() -> None:
-    """Directories of trials that were killed."""
+    """Directories and processes of trials that were killed."""
     for name in os.listdir(_RUN):
         path = f"{_RUN}/{name}"
         if not name.startswith(_PREFIX) or os.path.islink(path):
@@ -166,6 +187,6 @@ def _remove_dead() -> None:
         except BlockingIOError:
             continue  # somebody else's, in use
         else:
-            shutil.rmtree(path, ignore_errors=True)
+            _end_dead(path)
         finally:
             os.close(lock)

@@ -10,11 +10,12 @@ import contextlib
 import json
 import os
 import pwd
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from nodectl.cli.main import Globals
 from nodectl.cli.options import OPTIONS
@@ -67,6 +68,7 @@ def main(arguments: argparse.Namespace, own: argparse.ArgumentParser) -> int:
         raise Failed("--ntasks and --timeout are whole numbers from 1", _USAGE)
     user = _user(arguments.user)
     words.plugin = located(words.plugin, arguments.settings.config)
+    signal.signal(signal.SIGTERM, _end)
     with directory() as path:
         trial = Trial(path, words.plugin, user)
         try:
@@ -83,6 +85,11 @@ def main(arguments: argparse.Namespace, own: argparse.ArgumentParser) -> int:
     else:
         put(report_text.text(result, colour=wants_colour()))
     return result.status
+
+
+def _end(number: int, _: object) -> NoReturn:
+    """What is left of the trial goes with it, as after a Ctrl-C."""
+    raise SystemExit(128 + number)
 
 
 def _user(name: str | None) -> pwd.struct_passwd | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ def bench() -> Iterator[Bench]:
     shutil.rmtree(directory)
 
 
+SECONDS = "1013"  # of a sleep that is nobody else's
 REMOTE = [
     "init", "option", "init_post_opt", "user_init", "task_init_privileged[0]", "task_post_fork[0]", "task_init[0]",
     "task_exit[0]", "exit",
@@ -331,6 +334,23 @@ def test_the_text_names_every_context_and_the_consequence(bench: Bench) -> None:
     assert max(map(len, lines)) <= 100
     assert "\x1b" not in tried.out
     assert "nodectl-try-" not in tried.out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_trial_that_is_ended_leaves_nothing_or_the_next_one_removes_it(bench: Bench, number: signal.Signals) -> None:
+    plugin = bench.plugin(PYTHON)
+    process = bench.start(plugin, "--", "sh", "-c", f"exec sleep {SECONDS}")  # so found by its own line only
+    deadline = time.monotonic() + 30
+    while not bench.processes_of("sleep\0" + SECONDS) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    status = process.wait(timeout=60)
+    if number is signal.SIGKILL:
+        assert bench.attempt(plugin).status == 0
+    else:
+        assert status == 128 + number
+    bench.assert_nothing_left_of(process.pid)
+    assert not bench.processes_of("sleep\0" + SECONDS)
 
 
 def test_the_next_trial_removes_what_a_killed_one_has_left(bench: Bench) -> None:

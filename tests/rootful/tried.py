@@ -130,25 +130,39 @@ class Bench:
 
     def attempt(self, *words: str, json: bool = True, env: dict[str, str] | None = None, **how: Any) -> Tried:
         """`nodectl spank try WORDS`; afterwards nothing of it is left."""
-        command = [sys.executable, "-IS", "-c", BOOT.format(path=PATH), "spank", "try", *["--json"] * json, *words]
-        environment = {"PATH": "/usr/sbin:/usr/bin:/bin", **(env or {})}
-        with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/",
-            env=environment, **how,
-        ) as process:  # fmt: skip
+        with self.start(*["--json"] * json, *words, env=env, **how) as process:
             out, err = process.communicate(timeout=120)
         tried = Tried(process.returncode, out, err, process.pid)
         self.assert_nothing_left(tried)
         return tried
 
-    def assert_nothing_left(self, tried: Tried) -> None:
-        assert not glob.glob(f"{cgroup.find_mount()}{cgroup_of().rstrip('/')}/*private.{tried.pid}")
-        for pid in filter(str.isdecimal, os.listdir("/proc")):
+    def start(self, *words: str, env: dict[str, str] | None = None, **how: Any) -> subprocess.Popen[str]:
+        """`nodectl spank try WORDS`, running."""
+        command = [sys.executable, "-IS", "-c", BOOT.format(path=PATH), "spank", "try", *words]
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/",
+            env={"PATH": "/usr/sbin:/usr/bin:/bin", **(env or {})}, **how,
+        )  # fmt: skip
+
+    def processes_of(self, word: str) -> list[int]:
+        """The processes with these words in their command line."""
+        found = []
+        for name in filter(str.isdecimal, os.listdir("/proc")):
             try:
-                line = Path(f"/proc/{pid}/cmdline").read_bytes()
+                line = Path(f"/proc/{name}/cmdline").read_bytes()
             except OSError:
                 continue
-            assert f"private.{tried.pid}".encode() not in line
+            if word.encode() in line:
+                found.append(int(name))
+        return found
+
+    def assert_nothing_left_of(self, pid: int) -> None:
+        """Neither cgroup nor process of the trial that this process ran."""
+        assert not glob.glob(f"{cgroup.find_mount()}{cgroup_of().rstrip('/')}/*private.{pid}")
+        assert not self.processes_of(f"private.{pid}")
+
+    def assert_nothing_left(self, tried: Tried) -> None:
+        self.assert_nothing_left_of(tried.pid)
         if tried.out.startswith("{"):
             contexts = tried.document["contexts"].values()
             pids = {event["pid"] for context in contexts for event in context["events"]}
