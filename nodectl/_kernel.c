@@ -1,6 +1,6 @@
 /* nodectl._kernel: the system calls that Python's os module does not offer.
  *
- * Owns nothing, keeps no state. Used in the forkserver, the stepd and the tasks, which must not import
+ * Keeps no state but the clock of plugins' hooks. Used in the forkserver, the stepd and the tasks, which must not import
  * ctypes: mapping libffi doubles the price of every later fork. Every function raises a plain
  * OSError(errno, "<call>") so that callers can say `except PermissionError`.
  */
@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -242,11 +243,61 @@ static PyObject *cloexec_from(PyObject *self, PyObject *arg)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(set_clock_doc,
+"set_clock(seconds: float, again: float, deadline: float) -> None\n\n"
+"SIGALRM to the caller in so many seconds and every `again` after: setitimer(2). It is unblocked for that, and its\n"
+"handler is again the one that it had at the first call: compiled plugins may have changed both.\n"
+"SIGKILL in `deadline` seconds, whatever the caller has blocked, ignored or disarmed by then, and where it is\n"
+"stopped: timer_create(2). 0 takes each back. Neither reaches a child; the deadline does not reach a program that\n"
+"is executed. A kernel that has no timer left (EAGAIN) gives no deadline.");
+
+static void set_deadline(double seconds)
+{
+    static timer_t timer;
+    static pid_t owner; /* a fork has no timers */
+    struct itimerspec spec = {{0, 0}, {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)}};
+    if (owner != getpid()) {
+        struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
+        if (seconds <= 0 || timer_create(CLOCK_MONOTONIC, &event, &timer) != 0)
+            return;
+        owner = getpid();
+    }
+    timer_settime(timer, 0, &spec, NULL);
+}
+
+static PyObject *set_clock(PyObject *self, PyObject *args)
+{
+    (void)self;
+    double seconds, again, deadline;
+    if (!PyArg_ParseTuple(args, "ddd", &seconds, &again, &deadline))
+        return NULL;
+    struct itimerval value = {
+        {(time_t)again, (suseconds_t)((again - (double)(time_t)again) * 1e6)},
+        {(time_t)seconds, (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)},
+    };
+    sigset_t alarm;
+    sigemptyset(&alarm);
+    sigaddset(&alarm, SIGALRM);
+    if (seconds > 0) {
+        static struct sigaction handler;
+        if (handler.sa_handler == SIG_DFL)
+            sigaction(SIGALRM, NULL, &handler);
+        else
+            sigaction(SIGALRM, &handler, NULL);
+        sigprocmask(SIG_UNBLOCK, &alarm, NULL);
+    }
+    if (setitimer(ITIMER_REAL, &value, NULL) != 0)
+        return failed("setitimer");
+    set_deadline(deadline);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"fork_into", fork_into, METH_O, fork_into_doc},
     {"capabilities", capabilities, METH_NOARGS, capabilities_doc},
     {"identity", identity, METH_NOARGS, identity_doc},
     {"write_row", write_row, METH_VARARGS, write_row_doc},
+    {"set_clock", set_clock, METH_VARARGS, set_clock_doc},
     {"cloexec_from", cloexec_from, METH_O, cloexec_from_doc},
     {NULL, NULL, 0, NULL},
 };

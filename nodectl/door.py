@@ -9,6 +9,7 @@ import _signal
 import os
 import time
 
+from nodectl import _kernel
 from nodectl.plugin_api import PluginError
 from nodectl.recorder import now
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 FAILED = -1
 _AGAIN = 1.0  # seconds until a hook that swallowed its time-out is interrupted once more
 _INTERRUPTS = 3
+_DEADLINE = 4.0  # seconds after the first interrupt: for a process that is deaf to it, or stopped
 _UNTIL_GONE = (0.0, 0.001, 0.01, 0.1, 0.0)
 _OURS = os.path.dirname(__file__)
 _PLUGINS = os.path.join(_OURS, "plugins", "")
@@ -39,31 +41,39 @@ class Overrun(BaseException):
 class _Clock:
     """Interrupts what runs under it with Overrun when `seconds` are over, and again every second after. 0: never.
 
-    `ends`: what swallows that too is ended with its process; the board tells where.
+    `last_words`: what swallows that too is ended with its process, after these. `watched`: so is what nothing
+    interrupts; the board tells where.
     """
 
-    __slots__ = ("_ends", "_handler", "_late", "_seconds")
+    __slots__ = ("_handler", "_last_words", "_late", "_running", "_seconds", "_watched")
 
-    def __init__(self, seconds: float, *, ends: bool) -> None:
+    def __init__(self, seconds: float, last_words: "Callable[[], object] | None", *, watched: bool) -> None:
         self._seconds = seconds
-        self._ends = ends
+        self._last_words = last_words
+        self._watched = watched
+        self._running = False
         self._late = 0
         self._handler = self._overrun
 
     def __enter__(self) -> None:
         if self._seconds:
             self._late = 0
+            self._running = True
             if _signal.getsignal(_signal.SIGALRM) is not self._handler:  # the first time, or a plugin took it
                 _signal.signal(_signal.SIGALRM, self._handler)
-            _signal.setitimer(_signal.ITIMER_REAL, self._seconds, _AGAIN)
+            _kernel.set_clock(self._seconds, _AGAIN, self._seconds + _DEADLINE if self._watched else 0)
 
     def __exit__(self, *_: object) -> None:
         if self._seconds:
-            _signal.setitimer(_signal.ITIMER_REAL, 0)
+            self._running = False
+            _kernel.set_clock(0, 0, 0)
 
     def _overrun(self, *_: object) -> None:
+        if not self._running:
+            return  # somebody else's alarm, where nothing of a plugin's runs
         self._late += 1
-        if self._ends and self._late > _INTERRUPTS:
+        if self._last_words is not None and self._late > _INTERRUPTS:
+            self._last_words()
             os._exit(1)
         raise Overrun(f"took longer than {self._seconds:g} s")
 
@@ -88,17 +98,20 @@ OK = Outcome(0)
 
 
 class Door:
-    """Calls plugins for one process. `slot` is the process's place on the board."""
+    """Calls plugins for one process. `slot` is its place on the board. Without a board a plugin that cannot be
+    interrupted is left alone, unless there are `last_words` to say before its process is ended.
+    """
 
     __slots__ = ("_board", "_clock", "_recorder", "_slot", "_threads")
 
-    def __init__(
-        self, recorder: "Recorder", board: "Whereabouts | None", slot: int, timeout: float, *, single_threaded: bool
-    ) -> None:
+    def __init__(  # what differs between processes
+        self, recorder: "Recorder", board: "Whereabouts | None", slot: int, timeout: float, *, single_threaded: bool,
+        last_words: "Callable[[], object] | None" = None,
+    ) -> None:  # fmt: skip
         self._recorder = recorder
         self._board = board
         self._slot = slot
-        self._clock = _Clock(timeout, ends=board is not None)
+        self._clock = _Clock(timeout, last_words or (None if board is None else _nothing), watched=board is not None)
         # Open, because a plugin may give the process another root, without a /proc.
         self._threads = os.open("/proc/self/task", os.O_PATH | os.O_CLOEXEC) if single_threaded else -1
 
@@ -181,6 +194,10 @@ class Door:
             return Outcome(FAILED, f"returned {value!r}, not a number")
         number = int(value)
         return Outcome(number, f"returned {number}") if number else OK
+
+
+def _nothing() -> None:
+    """The last words of a process whose place is on a board."""
 
 
 def _words(error: BaseException) -> str:

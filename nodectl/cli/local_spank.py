@@ -34,7 +34,10 @@ class LocalStack:
         witness_if_tried()
         os.environ.pop(TRIAL, None)  # no business of the tasks'
         messages.listen(lambda line: print(line, file=sys.stderr), level=messages.INFO + min(verbose, 4))
-        door = Door(Recorder(-1, "command"), None, 0, float(str(hello["hook_timeout"])), single_threaded=False)
+        door = Door(
+            Recorder(-1, "command"), None, 0, float(str(hello["hook_timeout"])), single_threaded=False,
+            last_words=self._give_up,
+        )  # fmt: skip
         self._stack = Stack(door, Spank(context))
         self._ready = False
         entries = [
@@ -44,6 +47,12 @@ class LocalStack:
         self._require(self._stack.load(entries))
         self._call("slurm_spank_init")
         self._offers = self._merged()
+
+    def _give_up(self) -> None:
+        """A plugin has swallowed every interruption; the command ends with it."""
+        handle = self._stack.handle
+        where = f"plugin {handle.plugin.plugin.name}: {handle.hook}" if handle.plugin else "loading a plugin"
+        messages.error(f"{where}: ran over its time and could not be interrupted")
 
     def _require(self, outcome: Outcome) -> None:
         if not outcome:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nodectl.stepd.run import Run
 
 TERM, KILL, CONT = 15, 9, 18
+_NO_CHILD = 0
 # The wait status of a task that read the end of the gate: why there is no launch is told elsewhere.
 _NOT_LET_IN = 1 << 8
 _FLAGS = 6  # of the fields behind the name in /proc/PID/stat
@@ -47,6 +48,7 @@ class Reaper:
         "_poll",
         "_run",
         "_stop",
+        "_waker",
         "_wakeup",
         "report",
     )
@@ -61,16 +63,21 @@ class Reaper:
         reader, self.report = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(self.report, True)  # a task may wait for us to read; we never wait for a task
         self._inbox = _Reports(reader)
-        self._wakeup, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        _signal.signal(_signal.SIGCHLD, lambda *_: None)
-        _signal.signal(_signal.SIGTERM, lambda *_: self._told_to_stop())
-        _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self._wakeup, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._listen()
         poll.register(self._wakeup, select.POLLIN)
         poll.register(reader, select.POLLIN)
         if run.step.time_limit:
             self._deadlines["time limit"] = time.monotonic() + run.step.time_limit
         self._children: dict[int, Task] = {}
         self._gone: set[int] = set()  # children that are no tasks and have been collected
+
+    def _listen(self) -> None:
+        """For children's ends and for SIGTERM. Each time before sleeping: a plugin may have changed all of this."""
+        _signal.signal(_signal.SIGCHLD, _wake_up)
+        _signal.signal(_signal.SIGTERM, self._told_to_stop)
+        _signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGCHLD, _signal.SIGTERM))
 
     def expect(self, task: "Task") -> None:
         """This task's end is to be waited for."""
@@ -84,6 +91,9 @@ class Reaper:
 
     def turn(self, patience: float | None) -> None:
         """One round: sleeps at most `patience` seconds, then serves whatever has happened."""
+        self._listen()
+        if _next_to_collect() is not None:
+            patience = 0  # whoever ended while nobody listened
         for fd, mask in self._poll.poll(None if patience is None else patience * 1000):
             if fd == self._wakeup:
                 os.read(self._wakeup, 4096)
@@ -128,7 +138,7 @@ class Reaper:
     def collect(self) -> None:
         """Collects every child that has ended: tasks, pumps, and orphans that fell to us as subreaper."""
         ended: list[Task] = []
-        while (pid := _next_to_collect()) is not None:
+        while pid := _next_to_collect():
             task = self._children.pop(pid, None)
             if task is not None:
                 self._has_begun(task)  # of a process that is gone nobody could tell
@@ -140,11 +150,24 @@ class Reaper:
                 task.ended = time.time()
                 task.usage = (usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
                 ended.append(task)
+        if pid == _NO_CHILD:
+            ended += self._lost()
         if ended:
             self._read_reports()  # what they said before they ended
         for task in ended:
             self._end_of(task)
         self._tell_exits(ended)
+
+    def _lost(self) -> "list[Task]":
+        """Children that somebody else has collected, or that went uncollected because a plugin wanted it so."""
+        tasks = list(self._children.values())
+        self._children.clear()
+        self._gone.update(pid for pid, _ in self._run.pumps)
+        for task in tasks:
+            task.ended = time.time()
+            task.status = 0
+            self._explain(task, "a plugin in the step runner has taken its exit status")
+        return tasks
 
     def _end_of(self, task: "Task") -> None:
         """Row 13 of a launch."""
@@ -237,7 +260,7 @@ class Reaper:
         for number in held:
             self.signal(number)
 
-    def _told_to_stop(self) -> None:
+    def _told_to_stop(self, *_: object) -> None:
         """SIGTERM to the stepd itself, or to a task that has not become its program and still has our handler."""
         if os.getpid() != self._pid:
             os._exit(128 + TERM)
@@ -335,12 +358,18 @@ class _Reports:
         return found
 
 
+def _wake_up(*_: object) -> None:
+    """A child has ended: the wake-up pipe says so, once Python handles the signal."""
+
+
 def _next_to_collect() -> int | None:
-    """A child that has ended and is not collected yet, None for none: waitid(2) with WNOWAIT."""
+    """A child that has ended and is not collected yet, None for none, _NO_CHILD where there is no child at all:
+    waitid(2) with WNOWAIT.
+    """
     try:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
-        return None
+        return _NO_CHILD
     return None if ended is None else ended.si_pid
 
 

@@ -31,6 +31,18 @@ while True:
     except BaseException:
         pass
 """
+DEAF = {
+    "blocks": "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\n" + HANG,
+    "stops": "os.kill(os.getpid(), signal.SIGSTOP)",
+    "disarms": "signal.setitimer(signal.ITIMER_REAL, 0)\n" + HANG,
+}
+TAKEN = {
+    "blocks": "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
+    "ignores": "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+    "defaults": "signal.signal(signal.SIGCHLD, signal.SIG_DFL)",
+    "wakes nobody": "signal.set_wakeup_fd(-1)",
+    "rings later": "if os.fork() == 0: time.sleep(0.1); os.kill(os.getppid(), signal.SIGALRM); os._exit(0)",
+}
 THREAD = "import threading; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
 JOINED = "import threading; t = threading.Thread(target=int); t.start(); t.join()"
 FORK = "os.fork()"
@@ -116,6 +128,46 @@ def test_hook_that_hangs_after_the_tasks_costs_its_time_only(stage: Stage, order
 def test_hook_that_swallows_its_interruption_is_ended_with_its_process(stage: Stage, order: str) -> None:
     stage.order(order, SWALLOW)
     fails(stage, order, state="NODE_FAIL" if order in IN_STEPD else "FAILED")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["first.slurm_spank_init", "first.slurm_spank_task_init"])
+@pytest.mark.parametrize("deaf", DEAF)
+def test_hook_that_nothing_interrupts_is_ended_with_its_process(stage: Stage, order: str, deaf: str) -> None:
+    stage.order(order, DEAF[deaf])
+    status, state = (1, "NODE_FAIL") if order in IN_STEPD else (128 + 9, "FAILED")
+    fails(stage, order, status=status, state=state)
+
+
+def test_hook_of_the_command_that_swallows_its_interruption_is_named_and_ends_the_command(stage: Stage) -> None:
+    stage.order("first.local.slurm_spank_init", SWALLOW)
+    done = stage.node.run("true", user=NOBODY)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "plugin first: slurm_spank_init: ran over its time and could not be interrupted" in line
+
+
+@pytest.mark.parametrize("taken", TAKEN)
+@pytest.mark.parametrize("order", IN_STEPD)
+def test_signals_that_a_plugin_takes_are_still_the_step_runners(stage: Stage, order: str, taken: str) -> None:
+    stage.order(order, TAKEN[taken])
+    unharmed(stage)
+
+
+def test_clock_of_a_hook_runs_whatever_an_earlier_plugin_did_to_its_signal(stage: Stage) -> None:
+    stage.order("first.slurm_spank_init", TAKEN["blocks"])
+    stage.order("second.slurm_spank_init", HANG)
+    done = stage.node.run("true", user=NOBODY)
+    assert done.returncode == 1
+    assert "plugin second: slurm_spank_init: took longer than 1 s" in done.stderr
+
+
+def test_task_whose_exit_status_a_plugin_has_taken_did_not_succeed(stage: Stage) -> None:
+    stage.order("first.slurm_spank_task_exit", "if rank == 0: os.waitpid(-1, 0)")
+    done = stage.node.run("-n2", "sh", "-c", "test $SLURM_PROCID = 0 || sleep 0.4", user=NOBODY)
+    assert done.returncode == 1
+    assert "task 1: a plugin in the step runner has taken its exit status" in done.stderr
+    assert ended(stage, stage.last_job())["state"] == "FAILED"
 
 
 @pytest.mark.parametrize("order", IN_STEPD)

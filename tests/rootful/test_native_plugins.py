@@ -261,3 +261,16 @@ def test_a_compiled_plugin_that_crashes_outside_of_the_step_is_named(node: Node,
         node.plugstack("")
         node.start()
     assert re.search(rf"deadly.*slurm_spank_{hook}.*SIGSEGV", said), said
+
+
+def test_clock_of_a_hook_rings_after_a_compiled_plugin_has_taken_its_signal(node: Node) -> None:
+    node.configure(spank_hook_timeout=1)
+    node.restart()
+    native(node, "taker", init="signal(SIGALRM, SIG_IGN); signal(SIGCHLD, SIG_IGN);")
+    node.plugin("hangs", "import time\ndef slurm_spank_user_init(sp, ac, argv):\n    time.sleep(60)\n")
+    node.plugstack("required taker.so\nrequired hangs\n")
+    done = node.run("true", user=NOBODY)
+    assert done.returncode == 1
+    assert "plugin hangs: slurm_spank_user_init: took longer than 1 s" in done.stderr
+    node.plugstack("required taker.so\n")
+    assert node.run("-n2", "sh", "-c", "exit 3", user=NOBODY).returncode == 3
