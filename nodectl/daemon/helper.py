@@ -1,7 +1,7 @@
 """A process that the daemon executes for one purpose: never a fork of the daemon, which has many descriptors, perhaps
 threads, and everything to lose.
 
-It reports through a pipe (`nodectl/spank/teller.py`), is watched through a pidfd, killed with its process group when
+It reports through a socket (`nodectl/spank/teller.py`), is watched through a pidfd, killed with its process group when
 it is silent for too long, and what it leaves in its group ends with it. Nothing here blocks.
 """
 
@@ -9,29 +9,31 @@ import asyncio
 import fcntl
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 from nodectl import lean_json
+from nodectl.spank.teller import DEAF
 
 _START = "import sys; sys.path[:0] = {path!a}; from {package} import {module} as it; it.main({arguments!a})"
 FIRST_EXTRA = 4
 GRACE = 5.0  # seconds: a hook's own clock (`nodectl/door.py`) should ring first, and it rings more than once
 _OUT_OF_THE_WAY = 64  # dup2 onto 3 must not destroy what is to become 4
-_MOST = 1 << 16
+_MOST = 1 << 18  # more than a socket holds
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # what Python ignores would be ignored behind exec too
 
 
 class Helper:
     """One such process. `seconds` is how long it may be silent, 0 for ever; then `grace` more, and it is killed.
 
-    Descriptors: 0 is `stdin` or /dev/null, 1 and 2 the daemon's log, 3 the pipe, from 4 on `extra`. Raises OSError.
+    Descriptors: 0 is /dev/null, 1 and 2 the daemon's log, 3 the socket, from 4 on `extra`. Raises OSError.
     """
 
     def __init__(  # all that a process starts with
         self, module: str, arguments: Mapping[str, object], *, environment: Mapping[str, str], seconds: float,
-        grace: float = 0, stdin: int = -1, extra: Sequence[int] = (),
+        grace: float = 0, extra: Sequence[int] = (),
     ) -> None:  # fmt: skip
         self.plugin = ""
         self.call = ""
@@ -47,9 +49,9 @@ class Helper:
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._told: asyncio.Future[None] = self._loop.create_future()
-        self.pid, self._pipe = _execute(module, arguments, environment, stdin, extra)
+        self.pid, self._link = _execute(module, arguments, environment, extra)
         self._pidfd = os.pidfd_open(self.pid)
-        self._loop.add_reader(self._pipe, self._read)
+        self._loop.add_reader(self._link, self._read)
         self._loop.add_reader(self._pidfd, self._finish)
         self._timer: asyncio.TimerHandle | None = None
         self._wind_up()
@@ -71,6 +73,10 @@ class Helper:
         """Waits until it has told what came of it, or has ended."""
         await asyncio.wait((self._told, self._ended), return_when=asyncio.FIRST_COMPLETED)
 
+    def tell(self, word: bytes) -> None:
+        """One word to it, which it finds at the socket."""
+        self._link.send(word, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
     def kill(self) -> None:
         """SIGKILL to it and to its process group."""
         if self.running:
@@ -90,6 +96,8 @@ class Helper:
         """How it ended, for one that did not tell: a time-out, a signal, an exit status."""
         if self._late:
             return f"took longer than {self._seconds:g} s"
+        if self.status == DEAF << 8:
+            return "closed the descriptor through which its process reports"
         if os.WIFSIGNALED(self.status):
             return f"died by {signal.Signals(os.WTERMSIG(self.status)).name}"
         return f"ended with exit status {os.waitstatus_to_exitcode(self.status)}"
@@ -107,11 +115,13 @@ class Helper:
 
     def _read(self) -> None:
         try:
-            data = os.read(self._pipe, _MOST)
+            data = self._link.recv(_MOST)
         except BlockingIOError:
             return
+        except ConnectionError:
+            data = b""
         if not data or len(self._partial) > _MOST:
-            self._loop.remove_reader(self._pipe)
+            self._loop.remove_reader(self._link)
             return
         *lines, self._partial = (self._partial + data).split(b"\n")
         for line in lines:
@@ -127,7 +137,7 @@ class Helper:
             self.plugin = self.call = ""
             if not self._told.done():
                 self._told.set_result(None)
-        else:
+        elif said.keys() == {"plugin", "call", "place"}:
             self.plugin, self.call, self.nth = str(said["plugin"]), str(said["call"]), int(str(said["place"]))
         self._wind_up()
 
@@ -139,9 +149,10 @@ class Helper:
         _, self.status = os.waitpid(self.pid, 0)
         if self._timer is not None:
             self._timer.cancel()
-        for fd in (self._pipe, self._pidfd):
-            self._loop.remove_reader(fd)
-            os.close(fd)
+        self._loop.remove_reader(self._link)
+        self._loop.remove_reader(self._pidfd)
+        self._link.close()
+        os.close(self._pidfd)
         self._ended.set_result(None)
         if self.on_end is not None:
             self.on_end()
@@ -154,31 +165,31 @@ class Helper:
 
 
 def _execute(
-    module: str, arguments: Mapping[str, object], environment: Mapping[str, str], stdin: int, extra: Sequence[int]
-) -> tuple[int, int]:
-    """(pid, reading end of the pipe). Raises OSError."""
+    module: str, arguments: Mapping[str, object], environment: Mapping[str, str], extra: Sequence[int]
+) -> tuple[int, socket.socket]:
+    """(pid, our end of the socket). Raises OSError."""
     package, _, name = module.rpartition(".")
     code = _START.format(path=[p for p in sys.path if p], package=package, module=name, arguments=arguments)
-    reader, writer = os.pipe2(os.O_CLOEXEC)
-    os.set_blocking(reader, False)
-    passed = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for fd in (writer, *extra)]
-    first = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0) if stdin < 0 else (os.POSIX_SPAWN_DUP2, stdin, 0)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    ours.setblocking(False)
+    passed = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for fd in (theirs.fileno(), *extra)]
     try:
         pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-S", "-c", code],
             environment,
             file_actions=[
-                first,
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, 2, 1),
                 *((os.POSIX_SPAWN_DUP2, fd, place) for place, fd in enumerate(passed, FIRST_EXTRA - 1)),
             ],
             setsigdef=_RESET,
         )
     except OSError:
-        os.close(reader)
+        ours.close()
         raise
     finally:
-        for fd in (writer, *passed):
+        theirs.close()
+        for fd in passed:
             os.close(fd)
-    return pid, reader
+    return pid, ours

@@ -7,6 +7,7 @@ not found: a hook stands in its file by its name.
 
 import os
 import re
+import stat
 from collections.abc import Iterable
 
 from nodectl.spank.plugstack import Entry
@@ -36,6 +37,8 @@ class Mentions:
             status = os.stat(entry.path)
         except OSError:
             return frozenset()  # the step will tell
+        if not stat.S_ISREG(status.st_mode):
+            return frozenset()  # as above; to open it might take for ever
         stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev)
         known = self._known.get(entry.path)
         if known is None or known[0] != stamp:

@@ -6,7 +6,6 @@ refuses the daemon's start as it would a slurmd's. A process that is killed is n
 
 import asyncio
 import contextlib
-import os
 import sys
 
 from nodectl.config import Config
@@ -32,7 +31,6 @@ class SlurmdContext:
         self._seconds = config.spank_hook_timeout
         self._entries: list[plugstack.Entry] = []
         self._helper: Helper | None = None
-        self._pipe = -1  # its end is the process's
         try:
             stack = plugstack.read(config.plugstack_config, config.plugin_dir).entries
         except plugstack.PlugstackError as error:
@@ -44,19 +42,14 @@ class SlurmdContext:
         """Executes the process, without waiting for it. Raises OSError."""
         if not self._entries:
             return
-        reader, self._pipe = os.pipe2(os.O_CLOEXEC)
         arguments = {"plugins": [entry_as_list(entry) for entry in self._entries], "timeout": self._seconds}
-        try:
-            self._helper = Helper(
-                "nodectl.spank.slurmd_context",
-                arguments,
-                environment=preload.for_plugins({**_ENVIRONMENT, **tried()}, (entry.path for entry in self._entries)),
-                seconds=self._seconds,
-                grace=GRACE,
-                stdin=reader,
-            )
-        finally:
-            os.close(reader)
+        self._helper = Helper(
+            "nodectl.spank.slurmd_context",
+            arguments,
+            environment=preload.for_plugins({**_ENVIRONMENT, **tried()}, (entry.path for entry in self._entries)),
+            seconds=self._seconds,
+            grace=GRACE,
+        )
 
     async def ready(self) -> None:
         """Waits for the plugins' init hooks, all together no longer than one may take. Raises SlurmdRefused."""
@@ -93,9 +86,8 @@ class SlurmdContext:
             return
         helper.on_end = None
         helper.may_be_silent(self._seconds)
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self._pipe, FAREWELL)
-        os.close(self._pipe)
+        with contextlib.suppress(OSError):  # it has gone
+            helper.tell(FAREWELL)
         await helper.end()
         why = (
             helper.said[1]

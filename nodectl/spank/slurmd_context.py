@@ -2,7 +2,7 @@
 
 Executed by the daemon at its start, as root, in a session of its own. Calls each plugin's slurm_spank_init (or, where
 it has none, slurm_spank_slurmd_init), stays, and calls slurm_spank_slurmd_exit when the daemon ends in good order: it
-is told so through its standard input, whose end without that word means that the daemon was killed.
+is told so through the socket it reports through, whose end without that word means that the daemon was killed.
 """
 
 import _signal
@@ -50,7 +50,7 @@ def main(arguments: "Mapping[str, object]") -> None:
     outcome = stack.load(entries, teller.loading(source_of))
     outcome = outcome and _begin(stack)
     teller.ended(outcome.why)
-    if outcome and os.read(0, 1) == FAREWELL:  # nothing: the daemon was killed
+    if outcome and teller.listen() == FAREWELL:  # nothing: the daemon was killed
         teller.ended(stack.call(EXIT, row=_row(EXIT)).why)
     os.killpg(0, _signal.SIGKILL)  # what plugins have started, and this process
 

@@ -1,6 +1,6 @@
 """What a process that the daemon executes for SPANK says to it: where it is, before each call, and what came of it.
 
-One JSON object a line through a pipe, so that the daemon can name plugin and hook of a process that died there. Takes
+One JSON object a line through a socket, so that the daemon can name plugin and hook of a process that died there. Takes
 the place of a step's board (`nodectl/board.py`) at the door.
 """
 
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from nodectl.spank.stack import Stack
 
 LOADING = "loading"
+DEAF = 126  # the exit status of a process whose plugin has closed the socket
 
 
 class Teller:
-    """`fd` is the writing end of the pipe. `stack` knows the plugins' names once they are loaded."""
+    """`fd` is this process's end of the socket. `stack` knows the plugins' names once they are loaded."""
 
     __slots__ = ("_fd", "stack")
 
@@ -53,6 +54,18 @@ class Teller:
 
     def _say(self, what: "Mapping[str, object]") -> None:
         try:
-            os.write(self._fd, dumps(what).encode("ascii") + b"\n")
-        except OSError:
+            # A line of its own, whatever a plugin has written there.
+            os.write(self._fd, b"\n" + dumps(what).encode("ascii") + b"\n")
+        except BrokenPipeError:
             return  # the daemon has gone: its successor looks after what this process was for
+        except OSError:
+            os._exit(DEAF)
+
+    def listen(self) -> bytes:
+        """Waits for the daemon's word; b"" when it has gone without one."""
+        try:
+            return os.read(self._fd, 1)
+        except ConnectionError:
+            return b""
+        except OSError:
+            os._exit(DEAF)

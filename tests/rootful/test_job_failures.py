@@ -22,6 +22,11 @@ DEATHS = {
     "crashes": ("os.kill(os.getpid(), signal.SIGSEGV)", "died by SIGSEGV"),
     "exits": ("os._exit(3)", "ended with exit status 3"),
     "exits with success": ("os._exit(0)", "ended with exit status 0"),
+    "stops": ("os.kill(os.getpid(), signal.SIGSTOP)", "took longer than 1 s"),
+    "closes what it did not open": (
+        "os.closerange(3, 65536)",
+        "closed the descriptor through which its process reports",
+    ),
     "cannot be interrupted": (
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\nwhile True: time.sleep(1)",
         "took longer than 1 s",
@@ -30,6 +35,15 @@ DEATHS = {
         "while True:\n try: time.sleep(100)\n except BaseException: pass",
         "took longer than 1 s",
     ),
+}
+HARMLESS = {
+    "writes to every descriptor": "for fd in range(3, 64):\n try: os.write(fd, b'rubbish')\n except OSError: pass",
+    "writes objects": "for fd in range(3, 64):\n try: os.write(fd, b'{}\\n{\"call\": 1}\\n')\n except OSError: pass",
+    "redirects its streams": "fd = os.open('/dev/null', os.O_RDWR)\nfor place in range(3): os.dup2(fd, place)",
+    "blocks every signal": "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
+    "changes its place": "os.umask(0o777); os.chroot('/proc'); os.chdir('/')",
+    "leaves a child": "if os.fork() == 0: os.setsid(); time.sleep(1000)",
+    "forks and both return": "os.fork()",
 }
 SCRIPT_FAULTS = {
     "exits": ("exit 3", "ended with exit status 3"),
@@ -125,6 +139,16 @@ def test_epilog_process_that_dies_in_a_plugin_is_noted(stage: Stage, death: str)
     code, words = DEATHS[death]
     stage.order(f"second.{EPILOG}", code)
     noted(stage, "plugin second", EPILOG, words)
+
+
+@pytest.mark.parametrize("call", [PROLOG, EPILOG])
+@pytest.mark.parametrize("kind", HARMLESS)
+def test_what_a_hook_does_to_its_process_is_nobody_elses_business(stage: Stage, kind: str, call: str) -> None:
+    stage.order(f"first.{call}", HARMLESS[kind])
+    done = stage.node.run("echo", "ran", user=NOBODY)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
+    record: Mapping[str, object] = stage.node.call("Wait", job=stage.last_job(), step=0, epilog=True)["record"]  # type: ignore[assignment]
+    assert "epilog" not in record
 
 
 @pytest.mark.parametrize("fault", SCRIPT_FAULTS)

@@ -213,3 +213,10 @@ def test_who_uses_none_of_it_pays_for_none_of_it(stage: Stage) -> None:
     finally:
         stage.node.configure(prolog=str(stage.node.dir / "prolog"), epilog=str(stage.node.dir / "epilog"))
         stage.node.restart()
+
+
+def test_plugin_file_that_cannot_be_read_to_an_end_does_not_stop_the_daemon(stage: Stage) -> None:
+    os.mkfifo(stage.node.plugins / "spank" / "fifo.py")
+    stage.node.plugstack("optional fifo\n")
+    done = stage.node.run("echo", "ran", user=NOBODY)
+    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr

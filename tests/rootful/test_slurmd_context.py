@@ -27,6 +27,11 @@ FAULTS = {
 DEATHS = {
     "crashes": ("os.kill(os.getpid(), signal.SIGSEGV)", "died by SIGSEGV"),
     "exits": ("os._exit(0)", "ended with exit status 0"),
+    "stops": ("os.kill(os.getpid(), signal.SIGSTOP)", "took longer than 1 s"),
+    "closes what it did not open": (
+        "os.closerange(3, 65536)",
+        "closed the descriptor through which its process reports",
+    ),
     "cannot be interrupted": (
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\nwhile True: time.sleep(1)",
         "took longer than 1 s",
@@ -183,6 +188,26 @@ def test_failure_at_the_end_is_reported_and_costs_nothing(stage: Stage, fault: s
     assert stage.node.daemon.wait(30) == 0
     stage.node.daemon = None
     assert f"plugin second: {EXIT}: {words}" in stage.node.logged()
+
+
+HARMLESS = {
+    "writes to every descriptor": "for fd in range(3, 64):\n try: os.write(fd, b'rubbish')\n except OSError: pass",
+    "redirects its streams": "fd = os.open('/dev/null', os.O_RDWR)\nfor place in range(3): os.dup2(fd, place)",
+    "closes its streams": "os.closerange(0, 3)",
+    "blocks every signal": "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
+    "has children": "for _ in range(3):\n if os.fork() == 0: time.sleep(1000)",
+    "forks and both return": "os.fork()",
+}
+
+
+@pytest.mark.parametrize("kind", HARMLESS)
+def test_what_a_hook_does_to_its_process_is_not_the_daemons_business(stage: Stage, kind: str) -> None:
+    take_notes(stage)
+    stage.order(f"first.slurmd.{INIT}", HARMLESS[kind])
+    stage.node.start()
+    assert stage.node.run("echo", "on").stdout == "on\n"
+    stage.node.stop()
+    assert logged(stage) == ["second.init", "first.slurmd_exit", "second.slurmd_exit"]
 
 
 def test_daemon_goes_on_without_a_process_that_was_killed(stage: Stage) -> None:
