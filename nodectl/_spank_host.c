@@ -135,12 +135,14 @@ static PyObject *call_callback(PyObject *self, PyObject *args)
 {
     struct callback *callback = PyCapsule_GetPointer(self, NULL);
     struct callback_call call = {.call = {.hook = "option", .enter = enter_callback}};
-    const char *argument;
-    if (callback == NULL || !PyArg_ParseTuple(args, "izi", &call.val, &argument, &call.remote))
+    PyObject *argument, *bytes = NULL; /* what the user typed is not always UTF-8 */
+    if (callback == NULL || !PyArg_ParseTuple(args, "iOi", &call.val, &argument, &call.remote) ||
+        (argument != Py_None && !PyUnicode_FSConverter(argument, &bytes)))
         return NULL;
     call.call.plugin = callback->plugin;
     call.function = callback->function;
-    call.argument = argument == NULL ? NULL : keep(argument); /* plugins keep it, too */
+    call.argument = bytes == NULL ? NULL : keep(PyBytes_AsString(bytes)); /* plugins keep it, too */
+    Py_XDECREF(bytes);
     return run(&call.call);
 }
 
