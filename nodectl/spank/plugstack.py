@@ -32,7 +32,7 @@ class PlugstackError(Exception):
     """The stack cannot be read at all; one line with the file, and the line if there is one."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(_printable(text))
+        super().__init__(printable(text))
 
 
 class Entry:
@@ -157,7 +157,7 @@ class _Reader:
 
     def warn(self, text: str) -> None:
         """Keep a warning, in a form that every log and terminal takes."""
-        self.warnings.append(_printable(text))
+        self.warnings.append(printable(text))
 
     def line(self, line: str, path: str, origin: str) -> None:
         """Take one line; only spaces and tabs part words, other white space belongs to them."""
@@ -229,6 +229,6 @@ def _where(origin: str) -> str:
     return f"{origin}: " if origin else ""
 
 
-def _printable(text: str) -> str:
-    """Names of files may hold bytes that are no text, or control characters."""
+def printable(text: str) -> str:
+    """One line for every log and terminal: names of files may hold bytes that are no text, or control characters."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

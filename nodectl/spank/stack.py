@@ -13,6 +13,7 @@ from nodectl.hooks import ROWS, Hook, functions
 from nodectl.plugin import PluginRefused, Source, compile_plugin, load
 from nodectl.spank import SpankError, SpankOption
 from nodectl.spank.handle import FORWARDED, Spank, forwarding_name
+from nodectl.spank.plugstack import printable
 from nodectl.spank.sources import is_native
 
 TYPE_CHECKING = False
@@ -96,7 +97,8 @@ class Stack:
                 self.witness.leave(outcome)
             if outcome:
                 continue
-            outcome.why = f"{entry.origin}: {'required' if entry.required else 'optional'} plugin {outcome.why}"
+            kind = "required" if entry.required else "optional"
+            outcome.why = printable(f"{entry.origin}: {kind} plugin {outcome.why}")
             if entry.required or outcome.fatal:
                 return outcome
             messages.verbose(f"{outcome.why}; skipped")
