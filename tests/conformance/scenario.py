@@ -242,8 +242,8 @@ class Theatre:
 
     def records(self) -> list[dict[str, Any]]:
         """What the tracers wrote down."""
-        text = self.out.read_text(encoding="utf-8").replace(str(self.at), "@")
-        return [json.loads(line) for line in text.splitlines()]
+        text = self.out.read_text(encoding="utf-8", errors="surrogateescape").replace(str(self.at), "@")
+        return [json.loads(line) for line in text.split("\n") if line]
 
     def ended(self) -> list[dict[str, object]]:
         return self.node.call("List", ended=2)["steps"]  # type: ignore[return-value]
