@@ -76,7 +76,7 @@ CALL_DIFFERENCES = (
         [0, "a pid"],
         "-1 in the hooks that run in the task itself",
         "the task's pid",
-        "it is what the manual promises",
+        "a task knows its own, and a plugin that asks wants it",
     ),
     CallRow(
         _IN_JOB_SCRIPT,
