@@ -8,7 +8,7 @@ Writing costs no system call.
 import mmap
 import os
 
-from nodectl.hooks import HOOKS
+from nodectl.hooks import HOOKS, LOADING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 NOWHERE, DONE = 0, 255
-_INDEX = {hook.call: index + 1 for index, hook in enumerate(HOOKS)}
+_CALLS = (*HOOKS, LOADING)
+_INDEX = {hook.call: index + 1 for index, hook in enumerate(_CALLS)}
 _MOST_PLUGINS = 255
 
 
@@ -50,9 +51,9 @@ class Board:
         the last.
         """
         index = self._memory[2 * slot]
-        if index in (NOWHERE, DONE) or index > len(HOOKS):
+        if index in (NOWHERE, DONE) or index > len(_CALLS):
             return None, 0
-        return HOOKS[index - 1], self._memory[2 * slot + 1]
+        return _CALLS[index - 1], self._memory[2 * slot + 1]
 
     def is_done(self, slot: int) -> bool:
         """True when the process has come through."""

@@ -140,6 +140,11 @@ class Door:
             outcome.why = f"plugin {plugin}: {hook.call}: {outcome.why}"
         return outcome
 
+    def enter(self, hook: "Hook", place: int) -> None:
+        """The process begins what is not called as a hook, on behalf of the plugin at this place."""
+        if self._board is not None:
+            self._board.enter(self._slot, hook, place)
+
     def silent(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> Outcome:
         """As `call`, without a line in the trace: for a plugin's own init() and fini()."""
         try:

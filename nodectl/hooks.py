@@ -79,6 +79,9 @@ HOOKS = (
     Hook("epilog", "step", "daemon", "root", "job", 0, _NOTED),
 )
 
+# What comes before a plugin's hooks, for who tells where a process died: its body, constructors or init().
+LOADING = Hook("loading", "spank", "any", "as its hooks", "process", 0, "as slurm_spank_init")
+
 ROWS: "Mapping[str, Hook]" = {hook.call: hook for hook in HOOKS}
 
 # SPANK hooks of the command that the user runs (local context), in its process, as the user.

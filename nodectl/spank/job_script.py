@@ -11,7 +11,7 @@ from nodectl.door import Door
 from nodectl.recorder import Recorder
 from nodectl.spank import S_CTX_JOB_SCRIPT, preload
 from nodectl.spank.handle import Spank
-from nodectl.spank.stack import TRIAL, Stack, source_of, witness_if_tried
+from nodectl.spank.stack import TRIAL, Stack, witness_if_tried
 from nodectl.step import Step, entry_from_list
 
 TYPE_CHECKING = False
@@ -37,8 +37,8 @@ def call_hooks(arguments: "Mapping[str, object]", teller: "Teller") -> str:
     recorder = Recorder(trace, "job script")
     door = Door(recorder, teller, 0, float(str(arguments["timeout"])), single_threaded=False)
     stack = teller.stack = Stack(door, Spank(S_CTX_JOB_SCRIPT, step))
-    entries = [entry_from_list(row) for row in arguments["plugins"]]  # type: ignore[attr-defined]  # our daemon's
-    outcome = stack.load(entries, teller.loading(source_of))
+    teller.entries = [entry_from_list(row) for row in arguments["plugins"]]  # type: ignore[attr-defined]  # our daemon's
+    outcome = stack.load(teller.entries)
     if outcome:
         outcome = stack.call(str(arguments["call"]))
     return outcome.why

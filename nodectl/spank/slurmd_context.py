@@ -17,7 +17,7 @@ from nodectl.recorder import Recorder
 from nodectl.spank import S_CTX_SLURMD, preload
 from nodectl.spank.handle import Spank
 from nodectl.spank.job_script import log
-from nodectl.spank.stack import Stack, source_of, witness_if_tried
+from nodectl.spank.stack import Stack, witness_if_tried
 from nodectl.spank.teller import Teller
 from nodectl.step import entry_from_list
 
@@ -46,8 +46,8 @@ def main(arguments: "Mapping[str, object]") -> None:
     teller = Teller(REPORT)
     door = Door(Recorder(-1, "slurmd"), teller, 0, float(str(arguments["timeout"])), single_threaded=False)
     stack = teller.stack = Stack(door, Spank(S_CTX_SLURMD))
-    entries = [entry_from_list(row) for row in arguments["plugins"]]  # type: ignore[attr-defined]  # our daemon's
-    outcome = stack.load(entries, teller.loading(source_of))
+    teller.entries = [entry_from_list(row) for row in arguments["plugins"]]  # type: ignore[attr-defined]  # our daemon's
+    outcome = stack.load(teller.entries)
     outcome = outcome and _begin(stack)
     teller.ended(outcome.why)
     if outcome and teller.listen() == FAREWELL:  # nothing: the daemon was killed

@@ -9,11 +9,14 @@ import _signal
 import os
 import select
 
+import prctl
+
+from nodectl import kernel_file
 from nodectl.plugin import PluginRefused, compile_plugin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import NoReturn
 
     from nodectl.plugin import Source
@@ -101,6 +104,7 @@ def _try_in_a_child(path: str) -> None:
         word = ""
     finally:
         os.close(reader)
+        _kill(os.killpg, pid)
     if not word:
         raise PluginRefused(path, None, "opening it ended the process: a constructor crashed or exited")
     if word != "fine":
@@ -126,11 +130,18 @@ def _wait_for(pid: int, path: str) -> None:
 def _open_and_tell(path: str, writer: int) -> "NoReturn":
     from nodectl.spank.native import open_native  # the parent has imported it
 
+    # Whatever the plugin starts must hold none of this service's descriptors: its lock is one.
+    os.setsid()
+    prctl.set_child_subreaper(1)
+    os.closerange(3, writer)
+    os.closerange(writer + 1, os.sysconf("SC_OPEN_MAX"))
     try:
         open_native(path)
         word = "fine"
         if os.stat("/proc/self/task").st_nlink != 3:  # 2 + one thread
             word = "opening it leaves a thread running; nothing can be forked safely after that"
+        if _kill_children():
+            word = "opening it leaves a process running"
     except PluginRefused as refused:
         word = refused.reason
     except BaseException as error:  # the top of a process
@@ -138,3 +149,19 @@ def _open_and_tell(path: str, writer: int) -> "NoReturn":
     finally:
         os.write(writer, word.encode("utf-8", "replace")[:_LONGEST_WORD])
         os._exit(0)
+
+
+def _kill_children() -> bool:
+    """True when there was a child, or an orphan of a child's."""
+    pid = os.getpid()
+    children = kernel_file.read(f"/proc/self/task/{pid}/children").split()
+    for child in children:
+        _kill(os.kill, int(child))
+    return bool(children)
+
+
+def _kill(how: "Callable[[int, int], None]", number: int) -> None:
+    try:
+        how(number, _signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # the common case: nothing is left

@@ -9,7 +9,7 @@ import os
 
 from nodectl import messages, spank
 from nodectl.door import LEFT_THREAD, OK, Outcome, Overrun
-from nodectl.hooks import ROWS, Hook, functions
+from nodectl.hooks import LOADING, ROWS, Hook, functions
 from nodectl.plugin import PluginRefused, Source, compile_plugin, load
 from nodectl.spank import SpankError, SpankOption
 from nodectl.spank.handle import FORWARDED, Spank, forwarding_name
@@ -107,6 +107,7 @@ class Stack:
     def _load(self, entry: "Entry", place: int, source_of: "Callable[[str], Source | NativeSource]") -> Outcome:
         if entry.missing:
             return Outcome(-1, f"{entry.path}: no such file in plugin_dir")
+        self._door.enter(LOADING, place)
         try:
             source = source_of(entry.path)
             if isinstance(source, Source):

@@ -10,43 +10,32 @@ from nodectl.lean_json import dumps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from nodectl.hooks import Hook
-    from nodectl.plugin import Source
-    from nodectl.spank.native import NativeSource
+    from nodectl.spank.plugstack import Entry
     from nodectl.spank.stack import Stack
 
-LOADING = "loading"
 DEAF = 126  # the exit status of a process whose plugin has closed the socket
 
 
 class Teller:
-    """`fd` is this process's end of the socket. `stack` knows the plugins' names once they are loaded."""
+    """`fd` is this process's end of the socket. `stack` knows plugins' names once loaded, `entries` before."""
 
-    __slots__ = ("_fd", "stack")
+    __slots__ = ("_fd", "entries", "stack")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self.stack: Stack | None = None
+        self.entries: Sequence[Entry] = ()
 
     def enter(self, slot: int, hook: "Hook", plugin: int = 0) -> None:
         """The plugin at this place of the stack is about to be called."""
         del slot  # one process, one place
         name = "" if self.stack is None else self.stack.name(plugin)
+        if not name:  # not loaded yet
+            name = os.path.splitext(os.path.basename(self.entries[plugin].path))[0]
         self._say({"plugin": name, "place": plugin, "call": hook.call})
-
-    def loading(self, source_of: "Callable[[str], Source | NativeSource]") -> "Callable[[str], Source | NativeSource]":
-        """As `source_of`, called once for each plugin in order; tells first which one is about to be loaded."""
-        place = -1
-
-        def find(path: str) -> "Source | NativeSource":
-            nonlocal place
-            place += 1
-            self._say({"plugin": os.path.splitext(os.path.basename(path))[0], "place": place, "call": LOADING})
-            return source_of(path)
-
-        return find
 
     def ended(self, why: str) -> None:
         """It came through; `why` is one line that says what failed, "" for nothing."""

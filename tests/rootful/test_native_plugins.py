@@ -274,3 +274,47 @@ def test_clock_of_a_hook_rings_after_a_compiled_plugin_has_taken_its_signal(node
     assert "plugin hangs: slurm_spank_user_init: took longer than 1 s" in done.stderr
     node.plugstack("required taker.so\n")
     assert node.run("-n2", "sh", "-c", "exit 3", user=NOBODY).returncode == 3
+
+
+@pytest.mark.parametrize("leaves", ["sleep(60);", "setsid(); if (fork() == 0) sleep(60); _exit(0);"])
+@pytest.mark.parametrize("then", ["", "abort();"])
+def test_a_process_that_opening_a_plugin_leaves_behind_does_not_keep_the_next_daemon_from_starting(
+    node: Node, leaves: str, then: str
+) -> None:
+    text = f"""
+__attribute__((constructor)) static void begin(void)
+{{
+    char *line = NULL;
+    size_t size = 0;
+    FILE *file = fopen("/proc/self/comm", "r");
+    if (file == NULL || getline(&line, &size, file) < 0 || strcmp(line, "nodectl-fork\\n") != 0)
+        return;
+    if (fork() == 0) {{ {leaves} _exit(0); }}
+    usleep(20000);
+    {then}
+}}
+"""
+    native(node, "leaves", text, task_exit="")
+    node.plugstack("required leaves.so\n")
+    done = node.run("true", user=NOBODY)
+    assert done.returncode == 1
+    assert ("opening it ended the process" if then else "opening it leaves a process running") in done.stderr
+    node.restart()
+    node.plugstack("")
+    assert node.run("true", user=NOBODY).returncode == 0
+
+
+DIES_LOADING = {
+    "body": "import os\nif open('/proc/self/comm').read().startswith('stepd'): os._exit(3)\n",
+    "init": "import os\ndef init():\n    if open('/proc/self/comm').read().startswith('stepd'): os.abort()\n",
+}
+
+
+@pytest.mark.parametrize("part", DIES_LOADING)
+def test_a_step_runner_that_dies_while_it_loads_a_plugin_names_it(node: Node, part: str) -> None:
+    node.plugin("good", "def slurm_spank_init(sp, ac, argv):\n    return 0\n")
+    node.plugin("dies", DIES_LOADING[part] + "def slurm_spank_task_exit(sp, ac, argv):\n    return 0\n")
+    node.plugstack("required good\nrequired dies\n")
+    done = node.run("true", user=NOBODY)
+    assert done.returncode == 1
+    assert "the step runner died in loading of plugin dies" in done.stderr
