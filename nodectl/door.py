@@ -41,16 +41,15 @@ class Overrun(BaseException):
 class _Clock:
     """Interrupts what runs under it with Overrun when `seconds` are over, and again every second after. 0: never.
 
-    `last_words`: what swallows that too is ended with its process, after these. `watched`: so is what nothing
-    interrupts; the board tells where.
+    `last_words`: what swallows that too is ended with its process, after these; so is, without them, what nothing
+    interrupts.
     """
 
-    __slots__ = ("_handler", "_last_words", "_late", "_running", "_seconds", "_watched")
+    __slots__ = ("_handler", "_last_words", "_late", "_running", "_seconds")
 
-    def __init__(self, seconds: float, last_words: "Callable[[], object] | None", *, watched: bool) -> None:
+    def __init__(self, seconds: float, last_words: "Callable[[], object] | None") -> None:
         self._seconds = seconds
         self._last_words = last_words
-        self._watched = watched
         self._running = False
         self._late = 0
         self._handler = self._overrun
@@ -61,7 +60,7 @@ class _Clock:
             self._running = True
             if _signal.getsignal(_signal.SIGALRM) is not self._handler:  # the first time, or a plugin took it
                 _signal.signal(_signal.SIGALRM, self._handler)
-            _kernel.set_clock(self._seconds, _AGAIN, self._seconds + _DEADLINE if self._watched else 0)
+            _kernel.set_clock(self._seconds, _AGAIN, self._seconds + _DEADLINE if self._last_words else 0)
 
     def __exit__(self, *_: object) -> None:
         if self._seconds:
@@ -111,7 +110,7 @@ class Door:
         self._recorder = recorder
         self._board = board
         self._slot = slot
-        self._clock = _Clock(timeout, last_words or (None if board is None else _nothing), watched=board is not None)
+        self._clock = _Clock(timeout, last_words or (None if board is None else _nothing))
         # Open, because a plugin may give the process another root, without a /proc.
         self._threads = os.open("/proc/self/task", os.O_PATH | os.O_CLOEXEC) if single_threaded else -1
 

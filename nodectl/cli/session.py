@@ -103,7 +103,10 @@ class Session:
 
     def close(self) -> None:
         """Ends the connection and a private node, and waits for it to have cleaned up."""
-        self._sock.close()
+        try:
+            self._sock.close()
+        except OSError:
+            pass  # a plugin has closed the descriptor
         if self.private is not None:
             os.close(self.private.pipe)
             os.waitpid(self.private.pid, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -145,6 +146,21 @@ def test_hook_of_the_command_that_swallows_its_interruption_is_named_and_ends_th
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert "plugin first: slurm_spank_init: ran over its time and could not be interrupted" in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("deaf", DEAF)
+def test_hook_of_the_command_that_nothing_interrupts_ends_the_command(stage: Stage, deaf: str) -> None:
+    stage.order("first.local.slurm_spank_init", DEAF[deaf])
+    assert stage.node.run("true", user=NOBODY).returncode == -signal.SIGKILL
+
+
+def test_command_whose_plugin_closes_its_connection_says_so_in_one_line(stage: Stage) -> None:
+    stage.order("first.local.slurm_spank_init", "os.closerange(3, 1000)")
+    done = stage.node.run("true", user=NOBODY)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("nodectl: error: ")
 
 
 @pytest.mark.parametrize("taken", TAKEN)
