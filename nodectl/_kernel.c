@@ -1,7 +1,7 @@
 /* nodectl._kernel: the system calls that Python's os module does not offer.
  *
- * Keeps no state but the clock of plugins' hooks. Used in the forkserver, the stepd and the tasks, which must not import
- * ctypes: mapping libffi doubles the price of every later fork. Every function raises a plain
+ * Keeps no state but the clock of plugins' hooks. Used in the forkserver, the stepd and the tasks, which must not
+ * import ctypes: mapping libffi doubles the price of every later fork. Every function raises a plain
  * OSError(errno, "<call>") so that callers can say `except PermissionError`.
  */
 #define _GNU_SOURCE
@@ -15,13 +15,14 @@
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -114,69 +115,135 @@ static PyObject *capabilities(PyObject *self, PyObject *none)
                          (unsigned long long)inheritable);
 }
 
-/* The run mask as hex digits, most significant first, into a malloc'd string. The kernel's mask may be
- * wider than cpu_set_t: ask with growing buffers, as sched_getaffinity(2) advises. */
-static char *affinity_hex(void)
+/* What a line of a trace is put together with: each returns where the text goes on. A step writes dozens of lines,
+ * and printf(3) would be half of their price. */
+static char *put_number(char *out, unsigned long long number)
 {
-    for (size_t bytes = 128; bytes <= 65536; bytes *= 2) {
-        unsigned char *mask = calloc(1, bytes);
-        if (mask == NULL)
-            return NULL;
-        long used = syscall(SYS_sched_getaffinity, 0, bytes, mask);
-        if (used < 0) {
-            free(mask);
-            if (errno == EINVAL)
-                continue;
-            return NULL;
-        }
-        char *text = malloc((size_t)used * 2 + 2);
-        if (text != NULL) {
-            char *out = text;
-            /* The kernel's words are longs; read through them so that big-endian machines agree. */
-            const unsigned long *words = (const unsigned long *)(const void *)mask;
-            long word = used / (long)sizeof(long) - 1;
-            while (word > 0 && words[word] == 0)
-                word--;
-            out += sprintf(out, "%lx", words[word]);
-            while (--word >= 0)
-                out += sprintf(out, "%0*lx", (int)sizeof(long) * 2, words[word]);
-        }
-        free(mask);
-        return text;
-    }
-    errno = EINVAL;
-    return NULL;
+    char digits[20];
+    int count = 0;
+    do
+        digits[count++] = (char)('0' + number % 10);
+    while ((number /= 10) != 0);
+    while (count > 0)
+        *out++ = digits[--count];
+    return out;
 }
 
-/* Who the caller is right now, as members of a JSON object, into a malloc'd string; NULL with errno. */
-static char *identity_json(void)
+static char *put_signed(char *out, long long number)
 {
-    uid_t ruid, euid, suid;
-    gid_t rgid, egid, sgid;
-    uint64_t effective, permitted, inheritable;
-    if (getresuid(&ruid, &euid, &suid) != 0 || getresgid(&rgid, &egid, &sgid) != 0 ||
-        capabilities_of(&effective, &permitted, &inheritable) != 0)
-        return NULL;
+    if (number < 0)
+        *out++ = '-';
+    return put_number(out, number < 0 ? 0ULL - (unsigned long long)number : (unsigned long long)number);
+}
+
+static char *put_hex(char *out, uint64_t number, int least)
+{
+    int digits = 1;
+    while (digits < 16 && (digits < least || number >> (4 * digits) != 0))
+        digits++;
+    while (digits-- > 0)
+        *out++ = "0123456789abcdef"[number >> (4 * digits) & 0xf];
+    return out;
+}
+
+enum { FEW_GROUPS = 64, FEW_BYTES = 128, MOST_BYTES = 65536 };
+
+/* Who a process is at one moment, in the kernel's words. */
+struct who {
+    uid_t ruid, euid;
+    gid_t rgid, egid;
+    uint64_t capabilities;
+    int group_count;
+    long mask_words;
+    gid_t *groups;
+    unsigned long *mask;
+    gid_t few_groups[FEW_GROUPS];
+    unsigned long narrow_mask[FEW_BYTES / sizeof(unsigned long)];
+};
+
+static void forget(struct who *who)
+{
+    if (who->groups != who->few_groups)
+        free(who->groups);
+    if (who->mask != who->narrow_mask)
+        free(who->mask);
+}
+
+static int ask_groups(struct who *who)
+{
+    who->groups = who->few_groups;
+    who->group_count = getgroups(FEW_GROUPS, who->few_groups);
+    if (who->group_count >= 0 || errno != EINVAL)
+        return who->group_count < 0 ? -1 : 0;
     int count = getgroups(0, NULL);
-    if (count < 0)
-        return NULL;
-    gid_t *groups = calloc((size_t)count + 1, sizeof *groups);
-    char *affinity = affinity_hex();
-    char *text = malloc(256 + (size_t)count * 12 + (affinity != NULL ? strlen(affinity) : 0));
-    if (groups == NULL || text == NULL || affinity == NULL || (count = getgroups(count, groups)) < 0) {
-        free(text);
-        text = NULL;
-    } else {
-        char *out = text;
-        out += sprintf(out, "\"ruid\":%u,\"euid\":%u,\"rgid\":%u,\"egid\":%u,\"groups\":[", (unsigned)ruid,
-                       (unsigned)euid, (unsigned)rgid, (unsigned)egid);
-        for (int i = 0; i < count; i++)
-            out += sprintf(out, i == 0 ? "%u" : ",%u", (unsigned)groups[i]);
-        sprintf(out, "],\"caps\":\"%016llx\",\"affinity\":\"%s\"", (unsigned long long)effective, affinity);
+    if (count < 0 || (who->groups = calloc((size_t)count + 1, sizeof *who->groups)) == NULL)
+        return -1;
+    who->group_count = getgroups(count, who->groups);
+    return who->group_count < 0 ? -1 : 0;
+}
+
+/* The kernel's mask may be wider than what is offered: ask with growing room, as sched_getaffinity(2) advises. */
+static int ask_mask(struct who *who)
+{
+    who->mask = who->narrow_mask;
+    for (size_t bytes = FEW_BYTES; bytes <= MOST_BYTES; bytes *= 2) {
+        if (bytes > FEW_BYTES) {
+            unsigned long *wider = realloc(who->mask == who->narrow_mask ? NULL : who->mask, bytes);
+            if (wider == NULL)
+                return -1;
+            who->mask = wider;
+        }
+        long used = syscall(SYS_sched_getaffinity, 0, bytes, who->mask);
+        if (used >= 0) {
+            who->mask_words = used / (long)sizeof(long);
+            return 0;
+        }
+        if (errno != EINVAL)
+            return -1;
     }
-    free(groups);
-    free(affinity);
-    return text;
+    return -1;
+}
+
+/* Asks the kernel. 0, or -1 with errno; `forget` afterwards in both cases. */
+static int ask(struct who *who)
+{
+    uid_t suid;
+    gid_t sgid;
+    uint64_t permitted, inheritable;
+    who->groups = who->few_groups;
+    who->mask = who->narrow_mask;
+    if (getresuid(&who->ruid, &who->euid, &suid) != 0 || getresgid(&who->rgid, &who->egid, &sgid) != 0 ||
+        capabilities_of(&who->capabilities, &permitted, &inheritable) != 0)
+        return -1;
+    return ask_groups(who) != 0 ? -1 : ask_mask(who);
+}
+
+/* How much room the members of `who` take at most. */
+static size_t room_for(const struct who *who)
+{
+    return 256 + (size_t)who->group_count * 11 + (size_t)who->mask_words * 2 * sizeof(long);
+}
+
+static char *put_who(char *out, const struct who *who)
+{
+    out = put_number(stpcpy(out, "\"ruid\":"), who->ruid);
+    out = put_number(stpcpy(out, ",\"euid\":"), who->euid);
+    out = put_number(stpcpy(out, ",\"rgid\":"), who->rgid);
+    out = put_number(stpcpy(out, ",\"egid\":"), who->egid);
+    out = stpcpy(out, ",\"groups\":[");
+    for (int i = 0; i < who->group_count; i++) {
+        if (i > 0)
+            *out++ = ',';
+        out = put_number(out, who->groups[i]);
+    }
+    out = put_hex(stpcpy(out, "],\"caps\":\""), who->capabilities, 16);
+    out = stpcpy(out, "\",\"affinity\":\"");
+    long word = who->mask_words - 1; /* longs, and not bytes, so that big-endian machines agree */
+    while (word > 0 && who->mask[word] == 0)
+        word--;
+    for (int least = 1; word >= 0; word--, least = 2 * (int)sizeof(long))
+        out = put_hex(out, who->mask[word], least);
+    return stpcpy(out, "\"");
 }
 
 PyDoc_STRVAR(identity_doc,
@@ -188,11 +255,17 @@ static PyObject *identity(PyObject *self, PyObject *none)
 {
     (void)self;
     (void)none;
-    char *text = identity_json();
-    if (text == NULL)
-        return failed("identity");
-    PyObject *result = PyUnicode_FromString(text);
+    struct who who;
+    PyObject *result = NULL;
+    char *text = NULL;
+    if (ask(&who) != 0)
+        failed("identity");
+    else if ((text = malloc(room_for(&who))) == NULL)
+        PyErr_NoMemory();
+    else
+        result = PyUnicode_FromStringAndSize(text, put_who(text, &who) - text);
     free(text);
+    forget(&who);
     return result;
 }
 
@@ -214,17 +287,44 @@ static PyObject *write_row(PyObject *self, PyObject *args)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     long long us = ((long long)now.tv_sec * 1000000000 + now.tv_nsec - started) / 1000;
-    char *who = identity_json();
+    struct who who;
     char *line = NULL;
-    int length = -1;
-    if (who != NULL)
-        length = asprintf(&line, "{\"t\":%lld,%s,%s,\"rc\":%s,\"us\":%lld%s%s}\n", started, facts, who, rc, us,
-                          note[0] != '\0' ? "," : "", note);
-    ssize_t written = length < 0 ? -1 : write(fd, line, (size_t)length);
-    free(who);
-    if (length >= 0)
-        free(line);
-    return PyBool_FromLong(written >= 0 && written == length);
+    bool whole = false;
+    if (ask(&who) == 0)
+        line = malloc(room_for(&who) + strlen(facts) + strlen(rc) + strlen(note) + 128);
+    if (line != NULL) {
+        char *out = put_signed(stpcpy(line, "{\"t\":"), started);
+        *out++ = ',';
+        out = stpcpy(out, facts);
+        *out++ = ',';
+        out = put_who(out, &who);
+        out = stpcpy(stpcpy(out, ",\"rc\":"), rc);
+        out = put_signed(stpcpy(out, ",\"us\":"), us);
+        if (note[0] != '\0')
+            out = stpcpy(stpcpy(out, ","), note);
+        out = stpcpy(out, "}\n");
+        whole = write(fd, line, (size_t)(out - line)) == out - line;
+    }
+    free(line);
+    forget(&who);
+    return PyBool_FromLong(whole);
+}
+
+PyDoc_STRVAR(entries_doc,
+"entries(directory_fd: int) -> int\n\n"
+"How many directories lie in the one that the descriptor stands for: its links but two. Of /proc/PID/task: the\n"
+"process's threads, proc(5). Raises OSError.");
+
+static PyObject *entries(PyObject *self, PyObject *arg)
+{
+    (void)self;
+    long fd = PyLong_AsLong(arg);
+    struct stat status;
+    if (fd == -1 && PyErr_Occurred())
+        return NULL;
+    if (fstat((int)fd, &status) != 0)
+        return failed("fstat");
+    return PyLong_FromLong((long)status.st_nlink - 2);
 }
 
 PyDoc_STRVAR(cloexec_from_doc,
@@ -244,52 +344,108 @@ static PyObject *cloexec_from(PyObject *self, PyObject *arg)
 }
 
 PyDoc_STRVAR(set_clock_doc,
-"set_clock(seconds: float, again: float, deadline: float) -> None\n\n"
-"SIGALRM to the caller in so many seconds and every `again` after: setitimer(2). It is unblocked for that, and its\n"
-"handler is again the one that it had at the first call: compiled plugins may have changed both.\n"
-"SIGKILL in `deadline` seconds, whatever the caller has blocked, ignored or disarmed by then, and where it is\n"
-"stopped: timer_create(2). 0 takes each back. Neither reaches a child; the deadline does not reach a program that\n"
-"is executed. A kernel that has no timer left (EAGAIN) gives no deadline.");
+"set_clock(seconds: float, deadline: float) -> None\n\n"
+"SIGALRM to this process in so many seconds and again every second after, and SIGKILL, which nothing blocks, ignores\n"
+"or survives stopped, in `deadline` seconds, 0 for never. A clock that has run for less than a hundredth of its time\n"
+"runs on as it is: hooks are many, and short. SIGALRM is unblocked, and its handler is again the one that it had at\n"
+"the first call: compiled plugins may have changed both. stop_clock() takes the clock back.\n"
+"The timers are the process's own (timer_create(2)): no child and no program that is executed inherits them, and a\n"
+"plugin's alarm(2) and setitimer(2) do not touch them. Raises OSError where the kernel has no timer left.");
 
-static void set_deadline(double seconds)
+static struct {
+    pid_t owner; /* a fork has no timers */
+    bool runs;
+    timer_t alarm, kill;
+    struct timespec set;
+} own_clock;
+
+static int make_timer(timer_t *timer, int number)
 {
-    static timer_t timer;
-    static pid_t owner; /* a fork has no timers */
-    struct itimerspec spec = {{0, 0}, {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)}};
-    if (owner != getpid()) {
-        struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
-        if (seconds <= 0 || timer_create(CLOCK_MONOTONIC, &event, &timer) != 0)
-            return;
-        owner = getpid();
-    }
-    timer_settime(timer, 0, &spec, NULL);
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = number};
+    return timer_create(CLOCK_MONOTONIC, &event, timer);
+}
+
+static int set_timer(timer_t timer, double seconds, int again)
+{
+    struct itimerspec spec = {{again, 0}, {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)}};
+    return timer_settime(timer, 0, &spec, NULL);
+}
+
+static void hear_alarm(void)
+{
+    static struct sigaction handler;
+    sigset_t alarm;
+    sigemptyset(&alarm);
+    sigaddset(&alarm, SIGALRM);
+    if (handler.sa_handler == SIG_DFL)
+        sigaction(SIGALRM, NULL, &handler);
+    else
+        sigaction(SIGALRM, &handler, NULL);
+    sigprocmask(SIG_UNBLOCK, &alarm, NULL);
 }
 
 static PyObject *set_clock(PyObject *self, PyObject *args)
 {
     (void)self;
-    double seconds, again, deadline;
-    if (!PyArg_ParseTuple(args, "ddd", &seconds, &again, &deadline))
+    double seconds, deadline;
+    struct timespec now;
+    if (!PyArg_ParseTuple(args, "dd", &seconds, &deadline))
         return NULL;
-    struct itimerval value = {
-        {(time_t)again, (suseconds_t)((again - (double)(time_t)again) * 1e6)},
-        {(time_t)seconds, (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)},
-    };
-    sigset_t alarm;
-    sigemptyset(&alarm);
-    sigaddset(&alarm, SIGALRM);
-    if (seconds > 0) {
-        static struct sigaction handler;
-        if (handler.sa_handler == SIG_DFL)
-            sigaction(SIGALRM, NULL, &handler);
-        else
-            sigaction(SIGALRM, &handler, NULL);
-        sigprocmask(SIG_UNBLOCK, &alarm, NULL);
+    hear_alarm();
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (own_clock.owner != getpid()) {
+        if (make_timer(&own_clock.alarm, SIGALRM) != 0 || make_timer(&own_clock.kill, SIGKILL) != 0)
+            return failed("timer_create");
+        own_clock.owner = getpid();
+        own_clock.runs = false;
     }
-    if (setitimer(ITIMER_REAL, &value, NULL) != 0)
-        return failed("setitimer");
-    set_deadline(deadline);
+    double since = (double)(now.tv_sec - own_clock.set.tv_sec) + (double)(now.tv_nsec - own_clock.set.tv_nsec) / 1e9;
+    if (own_clock.runs && since < seconds / 100)
+        Py_RETURN_NONE;
+    if (set_timer(own_clock.alarm, seconds, 1) != 0 || set_timer(own_clock.kill, deadline, 0) != 0)
+        return failed("timer_settime");
+    own_clock.set = now;
+    own_clock.runs = true;
     Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(stop_clock_doc,
+"stop_clock() -> None\n\n"
+"Takes back what set_clock has set, if anything.");
+
+static PyObject *stop_clock(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    if (own_clock.runs && own_clock.owner == getpid()) {
+        set_timer(own_clock.alarm, 0, 0);
+        set_timer(own_clock.kill, 0, 0);
+    }
+    own_clock.runs = false;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(stamp_doc,
+"stamp(path: str) -> bytes\n\n"
+"What is different when the file that the path leads to has changed: its times, size, number, owner and mode as one\n"
+"opaque value, to be compared; b\"\" where there is none. Asked for every plugin at every step.");
+
+static PyObject *stamp(PyObject *self, PyObject *arg)
+{
+    (void)self;
+    PyObject *path;
+    if (!PyUnicode_FSConverter(arg, &path))
+        return NULL;
+    struct stat status;
+    bool found = stat(PyBytes_AsString(path), &status) == 0;
+    Py_DECREF(path);
+    if (!found)
+        return PyBytes_FromString("");
+    const int64_t facts[] = {
+        status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ctim.tv_sec, status.st_ctim.tv_nsec, status.st_size,
+        (int64_t)status.st_dev, (int64_t)status.st_ino, status.st_uid, status.st_mode,
+    };
+    return PyBytes_FromStringAndSize((const char *)facts, sizeof facts);
 }
 
 static PyMethodDef methods[] = {
@@ -298,6 +454,9 @@ static PyMethodDef methods[] = {
     {"identity", identity, METH_NOARGS, identity_doc},
     {"write_row", write_row, METH_VARARGS, write_row_doc},
     {"set_clock", set_clock, METH_VARARGS, set_clock_doc},
+    {"stop_clock", stop_clock, METH_NOARGS, stop_clock_doc},
+    {"entries", entries, METH_O, entries_doc},
+    {"stamp", stamp, METH_O, stamp_doc},
     {"cloexec_from", cloexec_from, METH_O, cloexec_from_doc},
     {NULL, NULL, 0, NULL},
 };

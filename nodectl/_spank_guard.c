@@ -1,7 +1,7 @@
 /* One call into a plugin, and the ways out of it: it returns, it runs out of time, it calls what does not exist, it
  * dies.
  *
- * The Door arms ITIMER_REAL before a hook, and Python's handler would raise in it; while C code runs, it cannot. So
+ * The Door's alarm is set before a hook, and Python's handler would raise in it; while C code runs, it cannot. So
  * for the length of a call SIGALRM is ours, and leaves the call by siglongjmp(3), over the plugin's frames only:
  * while the plugin is inside Python (a visit), the jump waits for the visit's end.
  */
@@ -135,22 +135,6 @@ static bool watch_clock(struct sigaction *before)
     return false;
 }
 
-/* An interval timer would outlive an exec, and kill the program that the plugin has put in the task's place; a POSIX
- * timer ends with it. The Door's clock, which is over with this call, goes on as one. */
-static bool replace_timer(timer_t *timer)
-{
-    struct itimerval none = {0}, rest;
-    if (timer_create(CLOCK_MONOTONIC, &(struct sigevent){.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM}, timer))
-        return false;
-    setitimer(ITIMER_REAL, &none, &rest);
-    struct itimerspec spec = {
-        {rest.it_interval.tv_sec, rest.it_interval.tv_usec * 1000},
-        {rest.it_value.tv_sec, rest.it_value.tv_usec * 1000},
-    };
-    timer_settime(*timer, 0, &spec, NULL);
-    return true;
-}
-
 /* A jump may have come out of malloc with its lock held; it is better to hang here, under the running clock, than at
  * the next allocation. Sized between the thread's cache, which takes no lock, and mmap, which uses another way. */
 static void prove_malloc(void)
@@ -192,10 +176,8 @@ int guard(struct call *call, int *rc)
 {
     struct frame frame = {.outer = current, .call = call, .thread = pthread_self(), .state = LANDED};
     struct sigaction clock_before, deaths_before[DEADLY];
-    timer_t timer;
     const bool tells = call->context != S_CTX_REMOTE;
     volatile const bool clocked = watch_clock(&clock_before);
-    const bool replaced = clocked && call->may_exec && replace_timer(&timer);
     if (tells) {
         frame.pid = getpid();
         watch_deaths(deaths_before);
@@ -215,8 +197,6 @@ int guard(struct call *call, int *rc)
     }
     frame.state = LANDED;
     current = frame.outer;
-    if (replaced)
-        timer_delete(timer);
     if (clocked)
         sigaction(SIGALRM, &clock_before, NULL);
     if (tells)

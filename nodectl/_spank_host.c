@@ -12,6 +12,7 @@
 #include <libgen.h>
 #include <limits.h>
 #include <link.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,7 +128,6 @@ static PyObject *call_hook(PyObject *self, PyObject *const *args, Py_ssize_t cou
         return NULL;
     api_use(args[0]);
     call.call.enter = enter_hook;
-    call.call.may_exec = strncmp(hook->name, "slurm_spank_task_init", strlen("slurm_spank_task_init")) == 0;
     return run(&call.call);
 }
 
@@ -165,6 +165,23 @@ PyObject *callback_of(const char *plugin, spank_opt_cb_f function)
     if (callback != NULL)
         *callback = (struct callback){plugin, function};
     return callable(&callback_method, callback);
+}
+
+/* Zeroed memory that stays, side by side: every stepd writes to it, and each page that it writes to is copied. */
+static void *beside(size_t size)
+{
+    enum { CHUNK = 4096 };
+    static char *chunk;
+    static size_t used = CHUNK;
+    if (used + size > CHUNK) {
+        chunk = aligned_alloc(CHUNK, CHUNK);
+        used = chunk == NULL ? CHUNK : 0;
+    }
+    if (chunk == NULL)
+        return NULL;
+    void *place = memset(chunk + used, 0, size);
+    used += (size + sizeof(max_align_t) - 1) & ~(sizeof(max_align_t) - 1);
+    return place;
 }
 
 /* --- loading -------------------------------------------------------------------------------------------------- */
@@ -291,7 +308,7 @@ static PyTypeObject *library_type;
 
 static PyObject *describe(const char *path, void *handle)
 {
-    struct plugin *plugin = calloc(1, sizeof *plugin);
+    struct plugin *plugin = beside(sizeof *plugin);
     if (plugin == NULL)
         return PyErr_NoMemory();
     const char *name = dlsym(handle, "plugin_name"), *slash = strrchr(path, '/');

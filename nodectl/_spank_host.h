@@ -27,7 +27,6 @@ struct call {
     const char *plugin, *hook;
     int (*enter)(struct call *); /* calls the plugin's function, within a larger struct */
     int context;                 /* S_CTX_* of this process */
-    bool may_exec;               /* the hook may turn the process into another program */
 };
 
 /* Runs call->enter with the GIL released. Returns 0 with *rc, or -1 with a Python exception. */

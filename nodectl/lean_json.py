@@ -44,6 +44,9 @@ def _refuse(value: object) -> object:
 _encode = make_encoder(None, _refuse, encode_basestring_ascii, None, ":", ",", False, False, False)
 
 
+quoted = encode_basestring_ascii  # a str as JSON
+
+
 def dumps(value: object) -> str:
     """One line of ASCII. Raises TypeError for what JSON cannot hold, ValueError for NaN."""
     return "".join(_encode(value, 0))

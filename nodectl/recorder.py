@@ -9,7 +9,7 @@ import os
 import time
 
 from nodectl import _kernel, kernel_file
-from nodectl.lean_json import dumps
+from nodectl.lean_json import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ now = time.monotonic_ns
 class Recorder:
     """Writes the lines of one process. `fd` is the step's trace file, or -1 where the trace is switched off."""
 
-    __slots__ = ("_cgroup", "_where", "fd", "process", "task")
+    __slots__ = ("_cgroup", "_process", "fd", "process", "task")
 
     def __init__(self, fd: int, process: str, *, cgroup: "str | None" = None, task: "int | None" = None) -> None:
         self.fd = fd
         self.process = process
         self.task = task
         self._cgroup = cgroup
-        self._where: dict[str, str] = {}  # what a line says of the process, by plugin
+        self._process = ""  # what every line says of the process
 
     def write(
         self, hook: "Hook", started: int, *, plugin: str = "", task: "int | None" = None, rc: int = 0, note: str = ""
@@ -46,18 +46,16 @@ class Recorder:
             return
         if task is None:
             task = self.task
-        where = self._where.get(plugin)
-        if where is None:
-            where = self._where[plugin] = self._of(plugin)
-        facts = f'{hook.facts},{where},"task":{"null" if task is None else task}'
+        process = self._process or self._look()
+        facts = f'{hook.facts},"plugin":{quoted(plugin)},{process},"task":{"null" if task is None else task}'
         # A disk that is full costs the trace its lines, not the step its life.
-        _kernel.write_row(self.fd, started, facts, str(rc), f'"note":{dumps(note[:512])}' if note else "")
+        _kernel.write_row(self.fd, started, facts, str(rc), f'"note":{quoted(note[:512])}' if note else "")
 
-    def _of(self, plugin: str) -> str:
+    def _look(self) -> str:
         if self._cgroup is None:
             self._cgroup = cgroup_of()
-        process = f'"process":"{self.process}","pid":{os.getpid()},"cgroup":{dumps(self._cgroup)}'
-        return f'"plugin":{dumps(plugin)},{process}'
+        self._process = f'"process":"{self.process}","pid":{os.getpid()},"cgroup":{quoted(self._cgroup)}'
+        return self._process
 
 
 def cgroup_of(pid: "int | str" = "self") -> str:

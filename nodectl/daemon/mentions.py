@@ -10,20 +10,19 @@ import re
 import stat
 from collections.abc import Iterable
 
+from nodectl import _kernel
 from nodectl.spank.plugstack import Entry
 
 _NAME = re.compile(rb"slurm_spank_[a-z_]+")
 _MOST = 4096  # files
 _LONGEST = 256 << 20
 
-Stamp = tuple[int, ...]
-
 
 class Mentions:
     """The cache: by path, the names that occur."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Stamp, frozenset[str]]] = {}
+        self._known: dict[str, tuple[bytes, frozenset[str]]] = {}
 
     def who(self, stack: Iterable[Entry], calls: Iterable[str]) -> list[int]:
         """Places in the stack of the plugins that mention one of the functions."""
@@ -33,13 +32,9 @@ class Mentions:
         ]
 
     def _in(self, entry: Entry) -> frozenset[str]:
-        try:
-            status = os.stat(entry.path)
-        except OSError:
+        stamp = _kernel.stamp(entry.path)
+        if not stamp:
             return frozenset()  # the step will tell
-        if not stat.S_ISREG(status.st_mode):
-            return frozenset()  # as above; to open it might take for ever
-        stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev)
         known = self._known.get(entry.path)
         if known is None or known[0] != stamp:
             if len(self._known) >= _MOST:
@@ -50,6 +45,8 @@ class Mentions:
 
 def _names(path: str) -> frozenset[str]:
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return frozenset()  # to open it might take for ever
         with open(path, "rb") as file:
             return frozenset(match.decode("ascii") for match in _NAME.findall(file.read(_LONGEST)))
     except OSError:

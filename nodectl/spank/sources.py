@@ -11,7 +11,7 @@ import select
 
 import prctl
 
-from nodectl import kernel_file
+from nodectl import _kernel, kernel_file
 from nodectl.plugin import PluginRefused, compile_plugin
 
 TYPE_CHECKING = False
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from nodectl.plugin import Source
     from nodectl.spank.native import NativeSource
-
-    Stamp = tuple[int, ...]
 
 _MOST = 512
 _TRIAL_SECONDS = 10
@@ -40,16 +38,16 @@ class Sources:
     __slots__ = ("_known", "_opened")
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Stamp, Source | NativeSource | PluginRefused]] = {}
-        self._opened: dict[str, Stamp] = {}
+        self._known: dict[str, tuple[bytes, Source | NativeSource | PluginRefused]] = {}
+        self._opened: dict[str, bytes] = {}
 
     def refresh(self, paths: "Iterable[str]") -> bool:
         """Reads what is new or has changed. False: a native plugin that is open has changed, this process must begin
         anew. What is wrong with a plugin is kept for the stepd to report.
         """
         for path in paths:
-            stamp = _stamp(path)
-            if stamp is None:
+            stamp = _kernel.stamp(path)
+            if not stamp:
                 self._known.pop(path, None)
                 continue
             known = self._known.get(path)
@@ -65,7 +63,7 @@ class Sources:
                 self._known[path] = (stamp, refused)
         return True
 
-    def _open(self, path: str, stamp: "Stamp") -> "NativeSource":
+    def _open(self, path: str, stamp: bytes) -> "NativeSource":
         from nodectl.spank.native import open_native  # only where a native plugin is stacked
 
         _try_in_a_child(path)
@@ -80,14 +78,6 @@ class Sources:
         if isinstance(known[1], PluginRefused):
             raise known[1]
         return known[1]
-
-
-def _stamp(path: str) -> "Stamp | None":
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_uid, status.st_mode
 
 
 def _try_in_a_child(path: str) -> None:

@@ -151,20 +151,21 @@ class Stack:
         hook.
         """
         row = row or ROWS[call]
-        for stacked in self.plugins:
-            function = stacked.plugin.hooks.get(call)
-            if function is None:
-                continue
-            argv = list(stacked.entry.argv)
-            outcome = self._enter(stacked, row, function, (self.handle, len(argv), argv), task)
-            if outcome:
-                continue
-            if call == "slurm_spank_init" and stacked.plugin.init_failure_mode:
-                outcome.rc = stacked.plugin.init_failure_mode
-                outcome.why += f", which this plugin wants taken for {outcome.rc}"
-            if stacked.entry.required or outcome.fatal:
-                return outcome
-            messages.verbose(f"optional {outcome.why}")
+        with self._door:
+            for stacked in self.plugins:
+                function = stacked.plugin.hooks.get(call)
+                if function is None:
+                    continue
+                argv = list(stacked.entry.argv)
+                outcome = self._enter(stacked, row, function, (self.handle, len(argv), argv), task)
+                if outcome:
+                    continue
+                if call == "slurm_spank_init" and stacked.plugin.init_failure_mode:
+                    outcome.rc = stacked.plugin.init_failure_mode
+                    outcome.why += f", which this plugin wants taken for {outcome.rc}"
+                if stacked.entry.required or outcome.fatal:
+                    return outcome
+                messages.verbose(f"optional {outcome.why}")
         return OK
 
     def _enter(

@@ -1,0 +1,79 @@
+"""The clock that hooks run under: each has its whole time, whatever ran before it, and nothing rings outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from nodectl.door import Door
+from nodectl.hooks import ROWS
+from nodectl.recorder import Recorder
+
+ALLOWED = 0.3
+HOOK = ROWS["slurm_spank_init"]
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    before = signal.getsignal(signal.SIGALRM)
+    yield Door(Recorder(-1, "test"), None, 0, ALLOWED, single_threaded=False)
+    signal.signal(signal.SIGALRM, before)
+
+
+def lasting(seconds: float) -> int:
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        time.sleep(0.005)
+    return 0
+
+
+def call(door: Door, seconds: float) -> str:
+    return door.call(HOOK, "it", lasting, (seconds,)).why
+
+
+def test_each_hook_of_a_walk_has_its_whole_time(door: Door) -> None:
+    with door:
+        assert [call(door, 0.6 * ALLOWED) for _ in range(4)] == [""] * 4
+
+
+def test_a_hook_that_overruns_in_a_walk_costs_the_next_ones_nothing(door: Door) -> None:
+    with door:
+        told = [call(door, seconds * ALLOWED) for seconds in (0.1, 20, 0.9, 20, 0)]
+    late = f"plugin it: slurm_spank_init: took longer than {ALLOWED} s"
+    assert told == ["", late, "", late, ""]
+
+
+def test_nothing_rings_between_the_hooks_of_a_walk_or_behind_it(door: Door) -> None:
+    with door:
+        assert call(door, 0) == ""
+        lasting(2 * ALLOWED)
+        assert call(door, 0.9 * ALLOWED) == ""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    lasting(2 * ALLOWED)
+
+
+def test_a_plugin_that_takes_the_signal_takes_it_from_itself_only(door: Door) -> None:
+    with door:
+        door.call(HOOK, "thief", signal.signal, (signal.SIGALRM, signal.SIG_IGN))
+        assert "took longer" in call(door, 20 * ALLOWED)
+
+
+def test_a_plugins_own_alarm_leaves_the_clock_alone(door: Door) -> None:
+    with door:
+        door.call(HOOK, "timed", signal.setitimer, (signal.ITIMER_REAL, 0))
+        assert "took longer" in call(door, 20 * ALLOWED)
+
+
+def test_a_child_that_is_forked_in_a_walk_hears_no_alarm(door: Door) -> None:
+    with door:
+        call(door, 0)
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            lasting(2 * ALLOWED)
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
