@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from packages import Packages, unpacked
-from rootful.node import NOBODY, Node, running
+from rootful.node import NOBODY, Node, running, wait_until
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,6 +24,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def packages() -> Packages:
     """Debian's packages of Slurm; tests that ask for them carry the mark "packages"."""
     return unpacked()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_remains() -> Iterator[None]:
+    """After the last test no directory, cgroup or process of any test's node is left."""
+    yield
+    for made in Node.made:
+        wait_until(lambda made=made: not made.remains(), f"nothing remains of {made.dir.name}")
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from nodectl import cgroup, wire
 from nodectl.recorder import cgroup_of
@@ -32,6 +32,8 @@ PATH = [sysconfig.get_paths()["purelib"]]
 
 class Node:
     """One running daemon. `config` are keys of the configuration, `plugstack` the text of plugstack.conf."""
+
+    made: ClassVar[list[Node]] = []  # in this run of the tests
 
     def __init__(self, **config: object) -> None:
         # Below /run, because only root may write there: the configuration of root's daemon must be trusted.
@@ -57,6 +59,7 @@ class Node:
         self.mount = cgroup.find_mount()
         self.base = f"{self.mount}{cgroup_of().rstrip('/')}/{self.cgroup_name}"
         self.configure()
+        self.made.append(self)
 
     # Setting up.
 
@@ -224,6 +227,16 @@ class Node:
             with contextlib.suppress(OSError):
                 if f"/{self.cgroup_name}/" in cgroup_of(pid) and not _left_to_init(pid):
                     found.append((pid, Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()))
+        return found
+
+    def remains(self) -> list[str]:
+        """What there is of a node that was closed: its directory, its cgroup, processes that were given its paths."""
+        found = [path for path in (str(self.dir), self.base) if os.path.exists(path)]
+        for name in filter(str.isdecimal, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{name}/cmdline").read_bytes()
+                if os.fsencode(self.dir.name) in words:
+                    found.append(f"process {name}: {os.fsdecode(words)[-200:]}")
         return found
 
     def assert_clean(self, patience: float = 10) -> None:
