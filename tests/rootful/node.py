@@ -90,7 +90,7 @@ class Node:
         self.daemon = subprocess.Popen(
             self.command("daemon"), stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=self.environment()
         )
-        wait_until(lambda: self.socket.exists() and self.answers(), "the daemon listens")
+        wait_until(self.answers, "the daemon listens")
         return self
 
     def answers(self) -> bool:
@@ -98,7 +98,7 @@ class Node:
         if self.daemon.poll() is not None:
             raise AssertionError(f"the daemon ended with {self.daemon.returncode}: {self.logged()}")
         try:
-            return "version" in self.call("Hello")
+            return self.socket.exists() and "version" in self.call("Hello")
         except ConnectionRefusedError:  # the socket of a daemon that was killed
             return False
 
