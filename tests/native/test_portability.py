@@ -1,0 +1,31 @@
+"""The C sources compile for a machine that is not this one."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+SOURCES = sorted(Path(__file__).parents[2].glob("nodectl/_*.c"))
+HEADERS = Path(sysconfig.get_path("include"))
+COMPILER = "aarch64-linux-gnu-gcc"
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_c_source_compiles_for_aarch64(source: Path, tmp_path: Path) -> None:
+    if shutil.which(COMPILER) is None:
+        pytest.skip(f"no {COMPILER} here")
+    # Python's own configuration is the same for every machine of 64 bits as far as the stable ABI goes.
+    configuration = next(HEADERS.parent.glob(f"*/{HEADERS.name}/pyconfig.h"), HEADERS / "pyconfig.h")
+    place = tmp_path / "aarch64-linux-gnu" / HEADERS.name
+    place.mkdir(parents=True)
+    shutil.copy(configuration, place / "pyconfig.h")
+    command = [COMPILER, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
+    include = [f"-I{tmp_path}", f"-I{HEADERS}", f"-I{source.parent / 'include'}"]
+    done = subprocess.run(
+        [*command, *include, "-c", source, "-o", tmp_path / "it.o"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
