@@ -81,11 +81,20 @@ class Jobs:
 
     def end(self, live: LiveStep, record: Mapping[str, object]) -> None:
         """The step has ended: its epilog, in the background."""
-        live.files.write_record(record)
+        self._keep(live, record)
         self.ending[live.key] = Ending(live, record)
         task = asyncio.get_running_loop().create_task(self._end(self.ending[live.key]))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    @staticmethod
+    def _keep(live: LiveStep, record: Mapping[str, object]) -> None:
+        """For the daemon that comes after an early end of this one. On a full disk the epilog comes first."""
+        try:
+            live.files.write_record(record)
+        except OSError as error:
+            told = f"write the record of job {live.step.job_id} before its epilog: {error.strerror}"
+            print(f"nodectl daemon: {told}", file=sys.stderr)
 
     async def _end(self, ending: Ending) -> None:
         live, record = ending.live, ending.record
@@ -95,7 +104,7 @@ class Jobs:
         why = await self._run(EPILOG, live, record)
         if why:
             record = {**record, "epilog": why}
-            live.files.write_record(record)
+            self._keep(live, record)
         await self._empty(self._group(EPILOG, live.step))
         live.files.end_epilog()
         del self.ending[live.key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -246,3 +247,25 @@ def test_step_of_no_client_has_prolog_and_epilog_too(stage: Stage) -> None:
     assert ended(stage, int(str(reply["job"])))["state"] == "COMPLETED"
     stage.node.call("Wait", job=reply["job"], step=0, epilog=True)
     assert (stage.node.scratch / "seen").read_text(encoding="utf-8") == "b c\n"
+
+
+def test_job_on_a_full_disk_has_its_epilog_and_its_end(module_stage: Stage) -> None:
+    """What the daemon would keep of a job before its epilog finds no room."""
+    node = module_stage.node
+    node.stop()
+    run = node.steps.parent
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "tmpfs", run], check=True)
+    try:
+        node.start()
+        module_stage.order("prolog", f"cat /dev/zero >{run}/filler 2>/dev/null; exit 1")
+        module_stage.order("epilog", f"rm {run}/filler")
+        assert node.run("true", user=NOBODY).returncode == 1
+        record = node.call("Wait", job=module_stage.last_job(), step=0, epilog=True)["record"]
+        assert record["state"] == "FAILED"  # type: ignore[index]
+        assert not (run / "filler").exists()
+        assert "No space left on device" in node.logged()
+        assert "Traceback" not in node.logged()
+    finally:
+        node.stop()
+        subprocess.run(["umount", run], check=True)
+        module_stage.reset()
