@@ -17,8 +17,6 @@ from dataclasses import dataclass
 
 from nodectl.cpu_list import cpus_of, mask_of, mask_of_list
 
-# Far above what Linux can be built for (8,192), low enough that a mask is no burden.
-
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _PACKAGE_LISTS = ("package_cpus_list", "core_siblings_list")
 _CORE_LISTS = ("core_cpus_list", "thread_siblings_list")
@@ -119,22 +117,27 @@ def read(root: str = "/", allowed: Collection[int] | None = None, *, every_cache
     directory = os.path.join(root, "sys/devices/system/cpu")
     online, present = _known_cpus(directory, allowed)
     sockets = _read_sockets(directory, online)
-    machine_of = tuple(cpu for socket in sockets for core in socket.cores for cpu in core.cpus)
-    abstract_of = [-1] * online.bit_length()
-    for abstract, cpu in enumerate(machine_of):
-        abstract_of[cpu] = abstract
-    return Topology(
-        sockets=sockets,
+    return assemble(
+        sockets,
         nodes=_read_nodes(root, online),
         caches=_read_every_cache(directory, sockets, online)
         if every_cache
         else _read_shared_caches(directory, sockets, online),
-        online=online,
         usable=online if allowed is None else online & mask_of(allowed),
         offline=present & ~online,
-        machine_of=machine_of,
-        abstract_of=tuple(abstract_of),
     )
+
+
+def assemble(
+    sockets: tuple[Socket, ...], *, nodes: tuple[Node, ...], caches: tuple[Cache, ...], usable: int, offline: int
+) -> Topology:
+    """Make a machine of its parts; both numberings follow from the order of `sockets` and of what is in them."""
+    machine_of = tuple(cpu for socket in sockets for core in socket.cores for cpu in core.cpus)
+    online = mask_of(machine_of)
+    abstract_of = [-1] * online.bit_length()
+    for abstract, cpu in enumerate(machine_of):
+        abstract_of[cpu] = abstract
+    return Topology(sockets, nodes, caches, online, usable, offline, machine_of, tuple(abstract_of))
 
 
 def _lowest(mask: int) -> int:

@@ -1,0 +1,200 @@
+"""Machines that are not this one: from a short spec, from lscpu's table, or with other sockets.
+
+Pure functions, in any process and as anyone. `nodectl bind --machine` gives what people type or
+save; everything that works on a `Topology` then works on these machines as on the real one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from nodectl.cpu_list import MAX_CPU, cpus_of, mask_of
+from nodectl.topology import Cache, Core, Node, Socket, Topology, assemble
+
+# What Linux can be built for; more would be a slip of the finger.
+MAX_CPUS = 8192
+
+_PART = re.compile(r"([0-9]{1,5})([sctnd])")
+_CACHE_COLUMN = re.compile(r"l([0-9])([di]?)")
+_CACHE_KIND = {"d": "Data", "i": "Instruction", "": "Unified"}
+# lscpu's mark for "not known", as of an offline CPU's core.
+_UNKNOWN = (None, "", "-")
+
+
+def from_spec(spec: str) -> Topology:
+    """Make the machine of a spec such as `2s:4c:2t:2n`, or `2s:8c:2t:4n:2d:i`.
+
+    Parts in any order: `s` sockets (1 where not given), `c` cores per socket (must be given), `t`
+    threads per core (1), `n` NUMA nodes in all (1), `d` dies per socket (1), each with an L3 cache
+    of its own. `i` at the end numbers the first threads of all cores first, their siblings after
+    them (0,8), as most servers do; without it the threads of a core are neighbours (0,1). Memory
+    and cache sizes are unknown. ValueError says what is wrong, in one line.
+    """
+    *parts, last = spec.lower().split(":")
+    siblings_last = last == "i"
+    counts: dict[str, int] = {}
+    for part in parts if siblings_last else [*parts, last]:
+        match = _PART.fullmatch(part)
+        if match is None or int(match[1]) == 0 or match[2] in counts:
+            raise ValueError(f"machine {spec!r}: {part!r} is not one of COUNT and s, c, t, n, d as in 2s:4c:2t:2n")
+        counts[match[2]] = int(match[1])
+    if "c" not in counts:
+        raise ValueError(f"machine {spec!r}: says no cores per socket, as in 2s:4c:2t:2n")
+    sockets, cores, threads, nodes, dies = (counts.get(letter, 1) for letter in "sctnd")
+    if sockets * cores * threads > MAX_CPUS:
+        raise ValueError(f"machine {spec!r}: more than {MAX_CPUS} CPUs")
+    if cores % dies:
+        raise ValueError(f"machine {spec!r}: {cores} cores cannot be shared by {dies} dies")
+    if sockets * cores % nodes or (sockets % nodes and nodes % sockets):
+        raise ValueError(f"machine {spec!r}: its cores cannot be shared by {nodes} NUMA nodes")
+    every = sockets * cores
+    threads_of = [
+        tuple(thread * every + core if siblings_last else core * threads + thread for thread in range(threads))
+        for core in range(every)
+    ]
+    return _whole(
+        [
+            _socket(number, threads_of[number * cores : (number + 1) * cores], number * cores)
+            for number in range(sockets)
+        ],
+        nodes=[Node(number, mask, 0) for number, mask in enumerate(_shares(threads_of, nodes))],
+        caches=[Cache(3, "Unified", 0, mask) for mask in _shares(threads_of, sockets * dies)],
+    )
+
+
+def from_lscpu(data: bytes) -> Topology:
+    """Make the machine of which `lscpu -J -e=CPU,NODE,SOCKET,CORE,CACHE` printed `data`.
+
+    Only CPU is needed; a machine without SOCKET is one socket, without CORE each CPU its own core,
+    without NODE one NUMA node. CPUs that are not online have no core there and count as offline.
+    Memory and cache sizes are unknown. ValueError for what is not such a table, in one line.
+    """
+    cpus: dict[int, dict[str, object]] = {}
+    offline = 0
+    for row in _rows(data):
+        cpu = _number(row, "cpu")
+        if cpu is None or cpu in cpus or cpu > MAX_CPU:
+            raise ValueError(f"lscpu's table: CPU {row.get('cpu')!r} is none, or there twice")
+        if row.get("online") is False or row.get("online") == "no" or ("core" in row and row["core"] in _UNKNOWN):
+            offline |= 1 << cpu
+        else:
+            cpus[cpu] = row
+    if not cpus:
+        raise ValueError("lscpu's table: no CPU is online")
+    online = sorted(cpus)
+    sockets: list[Socket] = []
+    for package in _group(online, lambda cpu: _number(cpus[cpu], "socket")):
+        first = len(sockets[-1].cores) + sockets[-1].cores[0].number if sockets else 0
+        cores = _group(package, lambda cpu: _number(cpus[cpu], "core", cpu))
+        sockets.append(_socket(len(sockets), cores, first))
+    numbers = sorted({_number(cpus[cpu], "node", 0) or 0 for cpu in online})
+    nodes = [Node(number, mask_of(c for c in online if _number(cpus[c], "node", 0) == number), 0) for number in numbers]
+    return _whole(sockets, nodes=nodes, caches=_lscpu_caches(cpus), offline=offline)
+
+
+def socket_as(topology: Topology, unit: Literal["l3", "numa"]) -> Topology:
+    """Return the machine with each L3 cache, or each NUMA node, as a socket.
+
+    These are SlurmdParameters l3cache_as_socket and numa_node_as_socket. Cores that are in no such
+    unit stay together as a socket. The order of the cores, and so the abstract numbering, stays
+    wherever the units lie within the sockets.
+    """
+    if unit == "l3":
+        masks = [cache.mask for cache in topology.caches if cache.level == 3]
+    else:
+        masks = [node.mask for node in topology.nodes if node.mask]
+    unit_of = {cpu: index for index, mask in enumerate(masks) for cpu in cpus_of(mask)}
+    groups: dict[tuple[int, int], list[Core]] = {}
+    package_of: dict[tuple[int, int], int] = {}
+    for socket in topology.sockets:
+        for core in socket.cores:
+            index = unit_of.get(core.cpus[0], -1)
+            key = (-1, index) if index >= 0 else (socket.number, -1)
+            groups.setdefault(key, []).append(core)
+            package_of.setdefault(key, socket.package)
+    sockets: list[Socket] = []
+    first = 0
+    for key, cores in groups.items():
+        made = _socket(len(sockets), [core.cpus for core in cores], first)
+        sockets.append(replace(made, package=package_of[key]))
+        first += len(cores)
+    return _whole(
+        sockets, nodes=topology.nodes, caches=topology.caches, usable=topology.usable, offline=topology.offline
+    )
+
+
+def _whole(
+    sockets: Sequence[Socket],
+    *,
+    nodes: Sequence[Node],
+    caches: Sequence[Cache],
+    usable: int | None = None,
+    offline: int = 0,
+) -> Topology:
+    online = 0
+    for socket in sockets:
+        online |= socket.mask
+    usable = online if usable is None else usable
+    return assemble(tuple(sockets), nodes=tuple(nodes), caches=tuple(caches), usable=usable, offline=offline)
+
+
+def _socket(number: int, cores: Iterable[tuple[int, ...]], first_core: int) -> Socket:
+    """Make a socket whose cores have these threads and are numbered from `first_core`."""
+    made = tuple(Core(first_core + index, cpus, mask_of(cpus)) for index, cpus in enumerate(cores))
+    return Socket(number, number, mask_of(cpu for core in made for cpu in core.cpus), made)
+
+
+def _shares(cores: Sequence[tuple[int, ...]], parts: int) -> list[int]:
+    """Cut the cores into equal runs and return the mask of each."""
+    size = len(cores) // parts
+    return [mask_of(cpu for core in cores[at : at + size] for cpu in core) for at in range(0, len(cores), size)]
+
+
+def _group(cpus: Iterable[int], key: Callable[[int], int | None]) -> list[tuple[int, ...]]:
+    """Put CPUs with equal keys together, groups in order of their first."""
+    groups: dict[int | None, list[int]] = {}
+    for cpu in cpus:
+        groups.setdefault(key(cpu), []).append(cpu)
+    return [tuple(group) for group in groups.values()]
+
+
+def _rows(data: bytes) -> list[dict[str, object]]:
+    """Return the rows of lscpu's table, column names in lower case."""
+    try:
+        table = json.loads(data)
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"lscpu's table: not JSON: {problem}") from None
+    rows = table.get("cpus") if isinstance(table, dict) else None
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise ValueError('lscpu\'s table: no "cpus" in it, as lscpu -J -e=CPU,NODE,SOCKET,CORE,CACHE prints them')
+    return [{str(name).lower(): value for name, value in row.items()} for row in rows]
+
+
+def _number(row: dict[str, object], column: str, missing: int | None = None) -> int | None:
+    """Return a column's number, which older releases of lscpu print as text."""
+    value = row.get(column)
+    if value in _UNKNOWN:
+        return missing
+    text = str(value)
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"lscpu's table: {column} {value!r} is no number")
+    return int(text)
+
+
+def _lscpu_caches(cpus: dict[int, dict[str, object]]) -> list[Cache]:
+    """Return the caches that the column `l1d:l1i:l2:l3` numbers, largest first."""
+    members: dict[tuple[int, str, str], list[int]] = {}
+    for cpu, row in cpus.items():
+        for names, numbers in row.items():
+            found = [_CACHE_COLUMN.fullmatch(name) for name in names.split(":")]
+            if not all(found) or numbers in _UNKNOWN:
+                continue
+            for match, number in zip(found, str(numbers).split(":"), strict=False):
+                if match is not None and number not in _UNKNOWN:
+                    members.setdefault((-int(match[1]), _CACHE_KIND[match[2]], number), []).append(cpu)
+    caches = [Cache(-level, kind, 0, mask_of(group)) for (level, kind, _), group in members.items()]
+    return sorted(caches, key=lambda cache: (-cache.level, cache.kind, cache.mask & -cache.mask))
