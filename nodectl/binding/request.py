@@ -1,0 +1,144 @@
+"""What a step or job asks of the machines: the values behind srun's options of layout and binding.
+
+Owns: `Request`, `Settings`, `Refused`, and the small languages of `-m`, `-B`, `-N` and `--hint`. Those of --cpu-bind
+and --mem-bind are in `cpu_bind.py` and `mem_bind.py`. Values only; nothing here knows a machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nodectl.binding.cpu_bind import CpuBind
+from nodectl.binding.mem_bind import MemBind
+from nodectl.binding.refused import Refused
+
+UNLIMITED = 0xFFFF  # Slurm's word for "as many as there are" in -B and the options it stands for
+
+BLOCK, CYCLIC, FULL_CYCLIC, PLANE, ARBITRARY = "block", "cyclic", "fcyclic", "plane", "arbitrary"
+_LEVELS = {"block": BLOCK, "cyclic": CYCLIC, "fcyclic": FULL_CYCLIC, "*": None}
+_HINTS = ("compute_bound", "memory_bound", "multithread", "nomultithread")
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """`-m node:socket:core[,Pack|NoPack]`. None for a level is its default; `plane` is the size, 0 for none."""
+
+    node: str | None = None
+    socket: str | None = None
+    core: str | None = None
+    plane: int = 0
+    pack: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options of one step or job; None, "" or False is one that was not given. Counts as Slurm's: tasks and
+    CPUs are threads; `UNLIMITED` for `*` in -B.
+    """
+
+    ntasks: int | None = None
+    nodes: tuple[int, int] | None = None  # -N: at least, at most
+    cpus_per_task: int | None = None
+    distribution: Distribution | None = None
+    sockets_per_node: int | None = None
+    cores_per_socket: int | None = None
+    threads_per_core: int | None = None
+    levels: int = 0  # of -B: 1 sockets, 2 cores, 3 threads; 0 without -B
+    hint: str = ""
+    cpu_bind: CpuBind | None = None
+    mem_bind: MemBind | None = None
+    ntasks_per_node: int | None = None
+    ntasks_per_socket: int | None = None
+    ntasks_per_core: int | None = None
+    exact: bool = False
+    exclusive: bool = False
+    overcommit: bool = False
+    overlap: bool = False
+    whole: bool = False
+    core_spec: int | None = None
+    thread_spec: int | None = None
+    mincpus: int | None = None
+    nodelist: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    relative: int | None = None
+    hosts: tuple[str, ...] = ()  # of -m arbitrary, one a task
+    use_min_nodes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The configuration that decides with the request, by Slurm's names in lower case. Lists of words are lower case
+    too: `("cr_core_memory", "cr_core_default_dist_block")`.
+    """
+
+    select_type_parameters: tuple[str, ...] = ("cr_core_memory",)
+    slurmd_parameters: tuple[str, ...] = ()
+    task_plugin_param: tuple[str, ...] = ()
+    cpu_spec_list: int = 0  # machine CPU mask
+    core_spec_count: int = 0
+    node_cpu_bind: CpuBind | None = None  # CpuBind of the node, or else of the partition
+
+    def selects(self, word: str) -> bool:
+        """Whether SelectTypeParameters has `word`, in any case of letters."""
+        return word.lower() in self.select_type_parameters
+
+
+def parse_distribution(text: str) -> Distribution:
+    """Read `-m`: `block|cyclic|arbitrary|plane=N|*[:block|cyclic|fcyclic|*[:...]][,Pack|NoPack]`. Raises Refused."""
+    refused = Refused(f"Invalid --distribution specification {text!r}")
+    levels, comma, word = text.partition(",")
+    pack = {"pack": True, "nopack": False}.get(word.lower()) if comma else None
+    if comma and pack is None:
+        raise refused
+    words = levels.lower().split(":")
+    node, equals, size = words[0].partition("=")
+    if equals or node == PLANE:
+        if (
+            node != PLANE
+            or len(words) > 1
+            or not (size.isascii() and size.isdecimal() and 0 < int(size[:9]) < UNLIMITED)
+        ):
+            raise refused
+        return Distribution(PLANE, plane=int(size), pack=pack)
+    if node == ARBITRARY and len(words) == 1:
+        return Distribution(ARBITRARY, pack=pack)
+    if len(words) > 3 or node == FULL_CYCLIC or any(level not in _LEVELS for level in words):
+        raise refused
+    node_level, socket, core = (*(_LEVELS[level] for level in words), None, None)[:3]
+    return Distribution(node_level, socket, core, pack=pack)
+
+
+def parse_geometry(text: str) -> tuple[int, ...]:
+    """Read `-B sockets[:cores[:threads]]`, `*` for UNLIMITED; one number for each level given. Raises Refused."""
+    numbers = []
+    for word in text.split(":"):
+        # a range is the notation of old: its lower end counts
+        low = word.partition("-")[0]
+        if low == "*":
+            numbers.append(UNLIMITED)
+        elif low.isascii() and low.isdecimal() and 0 < int(low[:9]) < UNLIMITED:
+            numbers.append(int(low))
+        else:
+            break
+    else:
+        if len(numbers) <= 3:
+            return tuple(numbers)
+    raise Refused(f"invalid resource allocation -B `{text}`")
+
+
+def parse_nodes(text: str) -> tuple[int, int]:
+    """Read `-N least[-most]`. Raises Refused."""
+    low, dash, high = text.partition("-")
+    words = (low, high) if dash else (low, low)
+    if all(word.isascii() and word.isdecimal() and len(word) <= 7 for word in words):
+        least, most = (int(word) for word in words)
+        if 1 <= least <= most:
+            return least, most
+    raise Refused(f"Invalid node count specification {text!r}")
+
+
+def parse_hint(text: str) -> str:
+    """Read `--hint`; returns it. Raises Refused."""
+    if text.lower() not in _HINTS:
+        raise Refused(f"unrecognized --hint argument {text!r}, one of {', '.join(_HINTS)}")
+    return text.lower()
