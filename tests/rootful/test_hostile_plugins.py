@@ -35,7 +35,7 @@ while True:
 DEAF = {
     "blocks": "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\n" + HANG,
     "stops": "os.kill(os.getpid(), signal.SIGSTOP)",
-    "disarms": "signal.setitimer(signal.ITIMER_REAL, 0)\n" + HANG,
+    "ignores": "signal.signal(signal.SIGALRM, signal.SIG_IGN)\n" + HANG,
 }
 TAKEN = {
     "blocks": "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
