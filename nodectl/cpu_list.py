@@ -18,6 +18,11 @@ def mask_of(cpus: "Iterable[int]") -> int:
     return mask
 
 
+def lowest(mask: int) -> int:
+    """Return the number of the lowest bit of `mask`, -1 if it has none."""
+    return (mask & -mask).bit_length() - 1
+
+
 def cpus_of(mask: int) -> tuple[int, ...]:
     """Return the numbers of the bits of `mask`, ascending."""
     cpus = []

@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from nodectl.caches import Cache
+from nodectl.caches import order as cache_order
 from nodectl.cpu_list import MAX_CPU, cpus_of, mask_of
-from nodectl.topology import Cache, Core, Node, Socket, Topology, assemble
+from nodectl.topology import Board, Node, Socket, Topology, assemble
 
 # What Linux can be built for; more would be a slip of the finger.
 MAX_CPUS = 8192
 
-_PART = re.compile(r"([0-9]{1,5})([sctnd])")
+_PART = re.compile(r"([0-9]{1,5})([sctndb])")
 _CACHE_COLUMN = re.compile(r"l([0-9])([di]?)")
 _CACHE_KIND = {"d": "Data", "i": "Instruction", "": "Unified"}
 # lscpu's mark for "not known", as of an offline CPU's core.
@@ -30,7 +32,7 @@ def from_spec(spec: str) -> Topology:
 
     Parts in any order: `s` sockets (1 where not given), `c` cores per socket (must be given), `t`
     threads per core (1), `n` NUMA nodes in all (1), `d` dies per socket (1), each with an L3 cache
-    of its own. `i` at the end numbers the first threads of all cores first, their siblings after
+    of its own, `b` boards in all (1). `i` at the end numbers the first threads of all cores first, their siblings after
     them (0,8), as most servers do; without it the threads of a core are neighbours (0,1). Memory
     and cache sizes are unknown. ValueError says what is wrong, in one line.
     """
@@ -40,29 +42,29 @@ def from_spec(spec: str) -> Topology:
     for part in parts if siblings_last else [*parts, last]:
         match = _PART.fullmatch(part)
         if match is None or int(match[1]) == 0 or match[2] in counts:
-            raise ValueError(f"machine {spec!r}: {part!r} is not one of COUNT and s, c, t, n, d as in 2s:4c:2t:2n")
+            raise ValueError(f"machine {spec!r}: {part!r} is no COUNT and s, c, t, n, d or b as in 2s:4c:2t:2n")
         counts[match[2]] = int(match[1])
     if "c" not in counts:
         raise ValueError(f"machine {spec!r}: says no cores per socket, as in 2s:4c:2t:2n")
-    sockets, cores, threads, nodes, dies = (counts.get(letter, 1) for letter in "sctnd")
+    sockets, cores, threads, nodes, dies, boards = (counts.get(letter, 1) for letter in "sctndb")
     if sockets * cores * threads > MAX_CPUS:
         raise ValueError(f"machine {spec!r}: more than {MAX_CPUS} CPUs")
     if cores % dies:
         raise ValueError(f"machine {spec!r}: {cores} cores cannot be shared by {dies} dies")
     if sockets * cores % nodes or (sockets % nodes and nodes % sockets):
         raise ValueError(f"machine {spec!r}: its cores cannot be shared by {nodes} NUMA nodes")
+    if sockets % boards:
+        raise ValueError(f"machine {spec!r}: {sockets} sockets cannot be shared by {boards} boards")
     every = sockets * cores
     threads_of = [
         tuple(thread * every + core if siblings_last else core * threads + thread for thread in range(threads))
         for core in range(every)
     ]
-    return _whole(
-        [
-            _socket(number, threads_of[number * cores : (number + 1) * cores], number * cores)
-            for number in range(sockets)
-        ],
+    return assemble(
+        [(number, threads_of[number * cores : (number + 1) * cores]) for number in range(sockets)],
         nodes=[Node(number, mask, 0) for number, mask in enumerate(_shares(threads_of, nodes))],
         caches=[Cache(3, "Unified", 0, mask) for mask in _shares(threads_of, sockets * dies)],
+        boards=[Board(number, mask) for number, mask in enumerate(_shares(threads_of, boards))],
     )
 
 
@@ -86,14 +88,13 @@ def from_lscpu(data: bytes) -> Topology:
     if not cpus:
         raise ValueError("lscpu's table: no CPU is online")
     online = sorted(cpus)
-    sockets: list[Socket] = []
-    for package in _group(online, lambda cpu: _number(cpus[cpu], "socket")):
-        first = len(sockets[-1].cores) + sockets[-1].cores[0].number if sockets else 0
-        cores = _group(package, lambda cpu: _number(cpus[cpu], "core", cpu))
-        sockets.append(_socket(len(sockets), cores, first))
+    packages = [
+        (number, _group(package, lambda cpu: _number(cpus[cpu], "core", cpu)))
+        for number, package in enumerate(_group(online, lambda cpu: _number(cpus[cpu], "socket")))
+    ]
     numbers = sorted({_number(cpus[cpu], "node", 0) or 0 for cpu in online})
     nodes = [Node(number, mask_of(c for c in online if _number(cpus[c], "node", 0) == number), 0) for number in numbers]
-    return _whole(sockets, nodes=nodes, caches=_lscpu_caches(cpus), offline=offline)
+    return assemble(packages, nodes=nodes, caches=_lscpu_caches(cpus), offline=offline)
 
 
 def socket_as(topology: Topology, unit: Literal["l3", "numa"]) -> Topology:
@@ -108,44 +109,41 @@ def socket_as(topology: Topology, unit: Literal["l3", "numa"]) -> Topology:
     else:
         masks = [node.mask for node in topology.nodes if node.mask]
     unit_of = {cpu: index for index, mask in enumerate(masks) for cpu in cpus_of(mask)}
-    groups: dict[tuple[int, int], list[Core]] = {}
-    package_of: dict[tuple[int, int], int] = {}
+    groups: dict[tuple[int, int], tuple[int, list[tuple[int, ...]]]] = {}
     for socket in topology.sockets:
         for core in socket.cores:
-            index = unit_of.get(core.cpus[0], -1)
-            key = (-1, index) if index >= 0 else (socket.number, -1)
-            groups.setdefault(key, []).append(core)
-            package_of.setdefault(key, socket.package)
-    sockets: list[Socket] = []
-    first = 0
-    for key, cores in groups.items():
-        made = _socket(len(sockets), [core.cpus for core in cores], first)
-        sockets.append(replace(made, package=package_of[key]))
-        first += len(cores)
-    return _whole(
-        sockets, nodes=topology.nodes, caches=topology.caches, usable=topology.usable, offline=topology.offline
+            index = unit_of.get(core.cpus[0])
+            key = (socket.number, -1) if index is None else (-1, index)
+            groups.setdefault(key, (socket.package, []))[1].append(core.cpus)
+    return assemble(
+        groups.values(),
+        nodes=topology.nodes,
+        caches=topology.caches,
+        boards=topology.boards,
+        kinds=topology.kinds,
+        usable=topology.usable,
+        usable_nodes=topology.usable_nodes,
+        offline=topology.offline,
+        isolated=topology.isolated,
     )
 
 
-def _whole(
-    sockets: Sequence[Socket],
-    *,
-    nodes: Sequence[Node],
-    caches: Sequence[Cache],
-    usable: int | None = None,
-    offline: int = 0,
-) -> Topology:
-    online = 0
-    for socket in sockets:
-        online |= socket.mask
-    usable = online if usable is None else usable
-    return assemble(tuple(sockets), nodes=tuple(nodes), caches=tuple(caches), usable=usable, offline=offline)
+def with_boards(topology: Topology, count: int) -> Topology:
+    """Return the machine with its sockets on `count` boards, as the configuration of a node may say.
+
+    ValueError where they cannot be shared evenly.
+    """
+    sockets = topology.sockets
+    if count < 1 or len(sockets) % count:
+        raise ValueError(f"{len(sockets)} sockets cannot be shared by {count} boards")
+    size = len(sockets) // count
+    shares = [sockets[first : first + size] for first in range(0, len(sockets), size)]
+    boards = [Board(number, mask_of(_cpus(share))) for number, share in enumerate(shares)]
+    return replace(topology, boards=tuple(boards))
 
 
-def _socket(number: int, cores: Iterable[tuple[int, ...]], first_core: int) -> Socket:
-    """Make a socket whose cores have these threads and are numbered from `first_core`."""
-    made = tuple(Core(first_core + index, cpus, mask_of(cpus)) for index, cpus in enumerate(cores))
-    return Socket(number, number, mask_of(cpu for core in made for cpu in core.cpus), made)
+def _cpus(sockets: Iterable[Socket]) -> list[int]:
+    return [cpu for socket in sockets for cpu in cpus_of(socket.mask)]
 
 
 def _shares(cores: Sequence[tuple[int, ...]], parts: int) -> list[int]:
@@ -197,4 +195,4 @@ def _lscpu_caches(cpus: dict[int, dict[str, object]]) -> list[Cache]:
                 if match is not None and number not in _UNKNOWN:
                     members.setdefault((-int(match[1]), _CACHE_KIND[match[2]], number), []).append(cpu)
     caches = [Cache(-level, kind, 0, mask_of(group)) for (level, kind, _), group in members.items()]
-    return sorted(caches, key=lambda cache: (-cache.level, cache.kind, cache.mask & -cache.mask))
+    return sorted(caches, key=cache_order)

@@ -1,26 +1,31 @@
-"""The hardware of one machine, read from sysfs into values.
+"""The hardware of one machine, read from sysfs and procfs into values.
 
-Owns: the words socket, core, thread, NUMA node, cache; the two numberings of CPUs; CPU lists and
-CPU masks. Pure reading under a root directory, in any process and as anyone: no logging, no exit,
+Owns: the words board, socket, core, thread, NUMA node, kind of core; the two numberings of CPUs. Pure reading under a
+root directory, so that trees copied from other machines can be read; in any process and as anyone: no logging, no exit,
 no state kept.
 
-A CPU *mask* is an int whose bit n stands for machine CPU n, the number the kernel uses. The
-*abstract* number counts online CPUs socket by socket, in a socket core by core, in a core thread by
-thread, without holes. Sockets, cores and threads are ordered by their lowest machine CPU.
+A CPU *mask* is an int whose bit n stands for machine CPU n, the number the kernel uses. The *abstract* number counts
+online CPUs socket by socket, in a socket core by core, in a core thread by thread, without holes. Sockets and threads
+are ordered by their lowest machine CPU; cores too, but those that share a NUMA node or an L3 cache stay together.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from nodectl.cpu_list import cpus_of, mask_of, mask_of_list
+from nodectl import caches as cache_files
+from nodectl import sysfs
+from nodectl.caches import SHARED_LEVEL, Cache
+from nodectl.cpu_list import cpus_of, lowest, mask_of, mask_of_list
 
-_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _PACKAGE_LISTS = ("package_cpus_list", "core_siblings_list")
 _CORE_LISTS = ("core_cpus_list", "thread_siblings_list")
-_SHARED_LEVEL = 3
+# What groups packages: mainframes' books. Other machines do not tell their boards.
+_BOARD_LISTS = ("book_cpus_list", "book_siblings_list")
+# The kernel's names of a hybrid processor's counting units, one for each kind of core.
+_KINDS = {"cpu_core": "performance", "cpu_atom": "efficiency", "cpu_lowpower": "low power"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,14 @@ class Socket:
 
 
 @dataclass(frozen=True, slots=True)
+class Board:
+    """A group of whole sockets; `number` is dense."""
+
+    number: int
+    mask: int
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """One NUMA node; `mask` is 0 for memory alone, `memory` is bytes, 0 for unknown."""
 
@@ -52,12 +65,10 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Cache:
-    """One cache: `kind` is Data, Instruction or Unified, `size` bytes, 0 for unknown."""
+class Kind:
+    """The cores of one kind of a hybrid processor: `performance`, `efficiency`, or `capacity 446` of 1024."""
 
-    level: int
-    kind: str
-    size: int
+    name: str
     mask: int
 
 
@@ -65,10 +76,11 @@ class Cache:
 class Topology:
     """One machine as it was when read.
 
-    `usable` is the online CPUs the reader said it may use, `offline` those present but switched
-    off. `machine_of[abstract]` is a machine CPU; `abstract_of[machine]` an abstract one, -1 for a
-    CPU that is not online. `caches` holds those of level 3 and above, or all of them if they were
-    asked for.
+    `usable` is the online CPUs the reader said it may use, `usable_nodes` a mask of the NUMA nodes whose memory it may
+    use, `offline` the CPUs present but switched off, `isolated` those that the kernel's scheduler leaves alone.
+    `machine_of[abstract]` is a machine CPU; `abstract_of[machine]` an abstract one, -1 for a CPU that is not online.
+    `caches` holds those of level 3 and above, or all of them if they were asked for. `kinds` is empty where all cores
+    are alike. There is at least one board, socket and node.
     """
 
     sockets: tuple[Socket, ...]
@@ -79,6 +91,10 @@ class Topology:
     offline: int
     machine_of: tuple[int, ...]
     abstract_of: tuple[int, ...]
+    boards: tuple[Board, ...]
+    kinds: tuple[Kind, ...]
+    isolated: int
+    usable_nodes: int
 
     @property
     def cores(self) -> tuple[Core, ...]:
@@ -107,98 +123,124 @@ class Topology:
 def read(root: str = "/", allowed: Collection[int] | None = None, *, every_cache: bool = False) -> Topology:
     """Read the machine whose sysfs and proc are under `root`.
 
-    `allowed`: the machine CPUs the caller may use (its affinity or cpuset), None for all that are
-    online. `every_cache`: also the caches of level 1 and 2, some ten files more for each core. What
-    is missing, as in containers and small virtual machines, is made up plainly: no list of CPUs,
-    those in `allowed`; no topology, each CPU its own core in one socket; no NUMA, one node; no
-    caches, none. FileNotFoundError where not even the CPUs can be known; ValueError where a file
-    holds nonsense.
+    `allowed`: the machine CPUs the caller may use (its affinity or cpuset); None for what proc/self/status says, all
+    that are online where it says nothing. `every_cache`: also the caches of level 1 and 2, some ten files more for each
+    core. What is missing, as in containers and small virtual machines, is made up plainly: no list of CPUs, those in
+    `allowed`; no topology, each CPU its own core in one socket; no NUMA, one node; no caches, none. FileNotFoundError
+    where not even the CPUs can be known; ValueError where a file holds nonsense.
     """
-    directory = os.path.join(root, "sys/devices/system/cpu")
-    online, present = _known_cpus(directory, allowed)
-    sockets = _read_sockets(directory, online)
+    devices = os.path.join(root, "sys/devices")
+    directory = devices + "/system/cpu"
+    own_cpus, own_nodes = _own_share(root)
+    usable = own_cpus if allowed is None else mask_of(allowed)
+    online, present = _known_cpus(directory, usable or 0)
+    packages = _groups(directory, online, _PACKAGE_LISTS, "physical_package_id", alone=False)
+    cores = [_groups(directory, package, _CORE_LISTS, "core_id", alone=True) for package in packages]
+    nodes = _read_nodes(root, online)
+    every_node = mask_of(node.number for node in nodes)
     return assemble(
-        sockets,
-        nodes=_read_nodes(root, online),
-        caches=_read_every_cache(directory, sockets, online)
+        [
+            (sysfs.number(f"{directory}/cpu{lowest(package)}/topology/physical_package_id", -1), map(cpus_of, inside))
+            for package, inside in zip(packages, cores, strict=True)
+        ],
+        nodes=nodes,
+        caches=cache_files.read_every(directory, (core for inside in cores for core in inside), online)
         if every_cache
-        else _read_shared_caches(directory, sockets, online),
-        usable=online if allowed is None else online & mask_of(allowed),
+        else cache_files.read_shared(directory, packages, online),
+        boards=_read_boards(directory, online),
+        kinds=_read_kinds(devices, online, (core for inside in cores for core in inside)),
+        usable=online if usable is None else online & usable,
+        usable_nodes=every_node if own_nodes is None else every_node & own_nodes,
         offline=present & ~online,
+        isolated=_isolated(root) & (online | present),
     )
 
 
 def assemble(
-    sockets: tuple[Socket, ...], *, nodes: tuple[Node, ...], caches: tuple[Cache, ...], usable: int, offline: int
+    packages: Iterable[tuple[int, Iterable[tuple[int, ...]]]],
+    *,
+    nodes: Sequence[Node],
+    caches: Sequence[Cache],
+    boards: Sequence[Board] = (),
+    kinds: Sequence[Kind] = (),
+    usable: int | None = None,
+    usable_nodes: int | None = None,
+    offline: int = 0,
+    isolated: int = 0,
 ) -> Topology:
-    """Make a machine of its parts; both numberings follow from the order of `sockets` and of what is in them."""
-    machine_of = tuple(cpu for socket in sockets for core in socket.cores for cpu in core.cpus)
+    """Make a machine of its parts; order and both numberings follow from here.
+
+    `packages`: in order, the firmware's id and the threads of each core. Without `boards` there is one; without
+    `usable` and `usable_nodes` all may be used.
+    """
+    enclosing = _enclosing(nodes, caches)
+    sockets: list[Socket] = []
+    machine_of: list[int] = []
+    number = 0
+    for package, cores in packages:
+        made = []
+        for cpus in sorted(cores, key=lambda cpus: (enclosing.get(cpus[0], ()), cpus)):
+            made.append(Core(number, cpus, mask_of(cpus)))
+            machine_of += cpus
+            number += 1
+        sockets.append(Socket(len(sockets), package, mask_of(cpu for core in made for cpu in core.cpus), tuple(made)))
     online = mask_of(machine_of)
     abstract_of = [-1] * online.bit_length()
     for abstract, cpu in enumerate(machine_of):
         abstract_of[cpu] = abstract
-    return Topology(sockets, nodes, caches, online, usable, offline, machine_of, tuple(abstract_of))
+    return Topology(
+        sockets=tuple(sockets),
+        nodes=tuple(nodes),
+        caches=tuple(caches),
+        online=online,
+        usable=online if usable is None else usable,
+        offline=offline,
+        machine_of=tuple(machine_of),
+        abstract_of=tuple(abstract_of),
+        boards=tuple(boards) or (Board(0, online),),
+        kinds=tuple(kinds),
+        isolated=isolated,
+        usable_nodes=mask_of(node.number for node in nodes) if usable_nodes is None else usable_nodes,
+    )
 
 
-def _lowest(mask: int) -> int:
-    return (mask & -mask).bit_length() - 1
+def _enclosing(nodes: Iterable[Node], caches: Iterable[Cache]) -> dict[int, tuple[int, ...]]:
+    """For each CPU the lowest CPUs of its NUMA node and its shared caches, of the widest of them first.
 
-
-def _file(path: str) -> str | None:
-    """Return a small file's text, None if it cannot be read: sysfs hides what is not there.
-
-    Plain descriptors: a quarter of the cost of open(), and a large machine has thousands of these
-    files.
+    Such groups lie within one another, and what encloses another has the lower lowest CPU.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        data = b""
-        # A long CPU list comes a page at a time.
-        while part := os.read(descriptor, 65_536):
-            data += part
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    return data.decode("ascii", "replace").strip()
+    groups: dict[int, list[int]] = {}
+    for mask in (*(node.mask for node in nodes), *(cache.mask for cache in caches if cache.level >= SHARED_LEVEL)):
+        for cpu in cpus_of(mask):
+            groups.setdefault(cpu, []).append(lowest(mask))
+    return {cpu: tuple(sorted(firsts)) for cpu, firsts in groups.items()}
 
 
-def _first_file(directory: str, names: Iterable[str]) -> str | None:
-    for name in names:
-        text = _file(f"{directory}/{name}")
-        if text:
-            return text
-    return None
+def _own_share(root: str) -> tuple[int | None, int | None]:
+    """Return the CPUs and NUMA nodes that the reading process may use, None for what is not told."""
+    fields = {}
+    for line in (sysfs.text(os.path.join(root, "proc/self/status")) or "").splitlines():
+        name, _, value = line.partition(":")
+        fields[name] = value
+    cpus, nodes = (fields.get(name) for name in ("Cpus_allowed_list", "Mems_allowed_list"))
+    return None if cpus is None else mask_of_list(cpus), None if nodes is None else mask_of_list(nodes)
 
 
-def _entries(directory: str, prefix: str) -> list[int]:
-    """Return the numbers of the entries `<prefix><number>`, ascending; none for no directory."""
-    try:
-        names = os.listdir(directory)
-    except OSError:
-        return []
-    tails = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
-    return sorted(int(tail) for tail in tails if tail.isascii() and tail.isdecimal())
-
-
-def _known_cpus(directory: str, allowed: Collection[int] | None) -> tuple[int, int]:
+def _known_cpus(directory: str, usable: int) -> tuple[int, int]:
     """Return the masks of the online and of the present CPUs."""
-    text = _file(directory + "/online")
-    present = _file(directory + "/present")
-    if text:
-        online = mask_of_list(text)
-    else:
-        online = mask_of(_entries(directory, "cpu")) or (mask_of_list(present) if present else 0)
-    if not online and allowed:
-        online = mask_of(allowed)
+    # "possible" counts empty sockets for hot-plug: of no interest where "present" can be had.
+    present = sysfs.cpus(directory + "/present")
+    online = sysfs.cpus(directory + "/online") or mask_of(sysfs.entries(directory, "cpu")) or present or usable
     if not online:
         path = directory + "/online"
         raise FileNotFoundError(2, "list the machine's CPUs: no such file and no CPU named", path)
-    # "possible" counts empty sockets for hot-plug: of no interest where "present" can be had.
-    return online, online | (mask_of_list(present) if present else 0)
+    return online, online | present
+
+
+def _isolated(root: str) -> int:
+    """Return the CPUs taken from the scheduler at boot, or by a cgroup's isolated partition."""
+    at_boot = sysfs.cpus(os.path.join(root, "sys/devices/system/cpu/isolated"))
+    return at_boot | sysfs.cpus(os.path.join(root, "sys/fs/cgroup/cpuset.cpus.isolated"))
 
 
 def _groups(directory: str, cpus: int, lists: Iterable[str], identity: str, *, alone: bool) -> list[int]:
@@ -211,52 +253,52 @@ def _groups(directory: str, cpus: int, lists: Iterable[str], identity: str, *, a
     by_identity: dict[str, int] = {}
     left = cpus
     while left:
-        cpu = _lowest(left)
+        cpu = lowest(left)
         topology = f"{directory}/cpu{cpu}/topology"
-        text = _first_file(topology, lists)
+        text = sysfs.first_text(topology, lists)
         if text:
             group = (mask_of_list(text) & left) | 1 << cpu
             groups.append(group)
         else:
             group = 1 << cpu
-            key = _file(f"{topology}/{identity}") or (f"cpu{cpu}" if alone else "")
+            key = sysfs.text(f"{topology}/{identity}") or (f"cpu{cpu}" if alone else "")
             by_identity[key] = by_identity.get(key, 0) | group
         left &= ~group
-    return sorted([*groups, *by_identity.values()], key=_lowest)
+    return sorted([*groups, *by_identity.values()], key=lowest)
 
 
-def _read_sockets(directory: str, online: int) -> tuple[Socket, ...]:
-    sockets: list[Socket] = []
-    first_core = 0
-    packages = _groups(directory, online, _PACKAGE_LISTS, "physical_package_id", alone=False)
-    for number, package_mask in enumerate(packages):
-        masks = _groups(directory, package_mask, _CORE_LISTS, "core_id", alone=True)
-        cores = tuple(Core(first_core + index, cpus_of(mask), mask) for index, mask in enumerate(masks))
-        first_core += len(cores)
-        package = _file(f"{directory}/cpu{_lowest(package_mask)}/topology/physical_package_id")
-        sockets.append(Socket(number, _integer(package, -1), package_mask, cores))
-    return tuple(sockets)
+def _read_boards(directory: str, online: int) -> list[Board]:
+    if not sysfs.first_text(f"{directory}/cpu{lowest(online)}/topology", _BOARD_LISTS):
+        return []
+    masks = _groups(directory, online, _BOARD_LISTS, "book_id", alone=False)
+    return [Board(number, mask) for number, mask in enumerate(masks)]
 
 
-def _integer(text: str | None, missing: int) -> int:
-    try:
-        return int(text or "")
-    except ValueError:
-        return missing
+def _read_kinds(devices: str, online: int, cores: Iterable[int]) -> list[Kind]:
+    """Read the kinds of cores: as x86 tells them, else by the capacities that other processors give their CPUs."""
+    kinds = [Kind(word, sysfs.cpus(f"{devices}/{name}/cpus") & online) for name, word in _KINDS.items()]
+    kinds = [kind for kind in kinds if kind.mask]
+    if not kinds and sysfs.text(f"{devices}/system/cpu/cpu{lowest(online)}/cpu_capacity"):
+        capacities: dict[int, int] = {}
+        for core in cores:
+            capacity = sysfs.number(f"{devices}/system/cpu/cpu{lowest(core)}/cpu_capacity", 0)
+            capacities[capacity] = capacities.get(capacity, 0) | core
+        kinds = [Kind(f"capacity {capacity}", capacities[capacity]) for capacity in sorted(capacities, reverse=True)]
+    return kinds if len(kinds) > 1 else []
 
 
-def _read_nodes(root: str, online: int) -> tuple[Node, ...]:
+def _read_nodes(root: str, online: int) -> list[Node]:
     directory = os.path.join(root, "sys/devices/system/node")
     nodes = []
-    for number in _entries(directory, "node"):
-        cpus = _file(f"{directory}/node{number}/cpulist")
+    for number in sysfs.entries(directory, "node"):
+        cpus = sysfs.text(f"{directory}/node{number}/cpulist")
         if cpus is None:
             continue
-        memory = _memory(_file(f"{directory}/node{number}/meminfo"))
+        memory = _memory(sysfs.text(f"{directory}/node{number}/meminfo"))
         nodes.append(Node(number, mask_of_list(cpus) & online, memory))
     if not any(node.mask for node in nodes):
-        return (Node(0, online, _memory(_file(os.path.join(root, "proc/meminfo")))),)
-    return tuple(nodes)
+        return [Node(0, online, _memory(sysfs.text(os.path.join(root, "proc/meminfo"))))]
+    return nodes
 
 
 def _memory(meminfo: str | None) -> int:
@@ -264,66 +306,5 @@ def _memory(meminfo: str | None) -> int:
     for line in (meminfo or "").splitlines():
         _, found, rest = line.partition("MemTotal:")
         if found:
-            return _integer(rest.split()[0] if rest.split() else None, 0) * 1024
+            return sysfs.integer(rest.split()[0] if rest.split() else None, 0) * 1024
     return 0
-
-
-def _size(text: str | None) -> int:
-    """Return the bytes of a cache's size, written as `32768K`; 0 if it does not say."""
-    if not text:
-        return 0
-    unit = _UNITS.get(text[-1], 1)
-    return _integer(text[:-1] if unit > 1 else text, 0) * unit
-
-
-def _cache(directory: str, cpu: int, index: int, online: int) -> Cache | None:
-    """Read cache `index` of `cpu`; None if its level is not told."""
-    place = f"{directory}/cpu{cpu}/cache/index{index}"
-    level = _integer(_file(place + "/level"), 0)
-    if level <= 0:
-        return None
-    shared = _file(place + "/shared_cpu_list")
-    mask = (mask_of_list(shared) & online if shared else 0) | 1 << cpu
-    return Cache(level, _file(place + "/type") or "Unified", _size(_file(place + "/size")), mask)
-
-
-def _cache_order(cache: Cache) -> tuple[int, str, int]:
-    return (-cache.level, cache.kind, _lowest(cache.mask))
-
-
-def _read_shared_caches(directory: str, sockets: Iterable[Socket], online: int) -> tuple[Cache, ...]:
-    """Read the caches of level 3 and above: one listing a socket, four files a cache.
-
-    The first CPU of a socket tells which indices these are: usually the last one, and the same
-    everywhere. A socket whose first CPU has none is taken to have none.
-    """
-    caches = []
-    for socket in sockets:
-        first = _lowest(socket.mask)
-        for index in reversed(_entries(f"{directory}/cpu{first}/cache", "index")):
-            highest = _cache(directory, first, index, online)
-            if highest is None or highest.level < _SHARED_LEVEL:
-                break
-            left = socket.mask
-            while left:
-                cpu = _lowest(left)
-                cache = _cache(directory, cpu, index, online)
-                if cache is not None and cache.level >= _SHARED_LEVEL:
-                    caches.append(cache)
-                    left &= ~cache.mask
-                # On hybrid chips the small cores may stand outside of the cache.
-                left &= ~(1 << cpu)
-    return tuple(sorted(caches, key=_cache_order))
-
-
-def _read_every_cache(directory: str, sockets: Iterable[Socket], online: int) -> tuple[Cache, ...]:
-    """Read all caches, from the first thread of each core: no cache is smaller than a core."""
-    caches: dict[tuple[int, str, int], Cache] = {}
-    for socket in sockets:
-        for core in socket.cores:
-            cpu = core.cpus[0]
-            for index in _entries(f"{directory}/cpu{cpu}/cache", "index"):
-                cache = _cache(directory, cpu, index, online)
-                if cache is not None:
-                    caches.setdefault((cache.level, cache.kind, cache.mask), cache)
-    return tuple(sorted(caches.values(), key=_cache_order))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
+from nodectl.caches import Cache
 from nodectl.cpu_list import cpus_of, format_cpulist
-from nodectl.topology import Cache, Core, Node, Socket, Topology, read
+from nodectl.topology import Core, Node, Socket, Topology, read
 
 WIDTH = 100
 _KIND = {"Data": "d", "Instruction": "i"}
@@ -35,9 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print the machine; 0, or 1 with one line on stderr where it cannot be read."""
     root: str = args.root
-    allowed = os.sched_getaffinity(0) if os.path.realpath(root) == "/" else None
     try:
-        topology = read(root, allowed, every_cache=True)
+        topology = read(root, every_cache=True)
     except (OSError, ValueError) as problem:
         print(f"nodectl topo: {problem}", file=sys.stderr)
         return 1

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from nodectl.cpu_list import cpus_of, format_cpulist
-from nodectl.machine_spec import from_lscpu, from_spec, socket_as
+from nodectl.machine_spec import from_lscpu, from_spec, socket_as, with_boards
 from nodectl.topology import Topology
 from unit.machines import Machine, topology_of
 
@@ -45,12 +45,36 @@ def test_node_over_several_sockets_can_be_asked_for(spec: str, nodes: list[str])
 
 @pytest.mark.parametrize(
     "spec",
-    ["", "i", "2s", "0c", "4c:4c", "4x", "2s:4c:", "-1c", "4c:i:2t", "²c", "3c:2d", "2s:4c:3n", "2s:3c:4n", "99s:99c"],
+    [
+        "",
+        "i",
+        "2s",
+        "0c",
+        "4c:4c",
+        "4x",
+        "2s:4c:",
+        "-1c",
+        "4c:i:2t",
+        "²c",
+        "3c:2d",
+        "2s:4c:3n",
+        "2s:3c:4n",
+        "99s:99c",
+        "2s:2c:4b",
+    ],
 )
 def test_impossible_spec_is_refused_in_one_line(spec: str) -> None:
     with pytest.raises(ValueError, match=r"^machine ") as refusal:
         from_spec(spec)
     assert "\n" not in str(refusal.value)
+
+
+def test_boards_share_the_sockets() -> None:
+    boards = from_spec("4s:2c:2b").boards
+    assert [(board.number, board.mask) for board in boards] == [(0, 0x0F), (1, 0xF0)]
+    assert with_boards(from_spec("4s:2c"), 2) == from_spec("4s:2c:2b")
+    with pytest.raises(ValueError, match="4 sockets cannot be shared by 3 boards"):
+        with_boards(from_spec("4s:2c"), 3)
 
 
 def lscpu(*rows: tuple[object, ...], caches: str = "l1d:l1i:l2:l3") -> bytes:
