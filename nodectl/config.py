@@ -11,6 +11,8 @@ import os
 
 from nodectl import trust
 from nodectl.config_values import (
+    CPU_LIST,
+    DEVICES,
     NAME,
     PATH,
     PLUGIN_DIRS,
@@ -22,6 +24,7 @@ from nodectl.config_values import (
     TASK_PLUGINS,
     Parser,
     number,
+    words,
 )
 from nodectl.plugin import BUILTIN_DIR
 
@@ -123,6 +126,40 @@ KEYS: tuple[Key, ...] = (
         "Seconds a function of a plugin may take before its process is ended.",
     ),
     Key(
+        "select_type_parameters", "binding",
+        words(
+            "CR_CPU", "CR_CPU_Memory", "CR_Core", "CR_Core_Memory", "CR_Socket", "CR_Socket_Memory", "CR_Memory",
+            "CR_ONE_TASK_PER_CORE", "CR_CORE_DEFAULT_DIST_BLOCK", "CR_Pack_Nodes", "CR_LLN",
+        ),
+        ("CR_Core_Memory",),
+        "What a job is given: whole cores; and how tasks are dealt over sockets that were not chosen.",
+    ),
+    Key(
+        "slurmd_parameters", "binding", words("l3cache_as_socket", "numa_node_as_socket", "allow_ecores"), (),
+        "What counts as a socket of this machine, and whether its small cores are used.",
+    ),
+    Key(
+        "task_plugin_param", "binding",
+        words(
+            "none", "verbose", "threads", "cores", "sockets", "autobind=none", "autobind=threads", "autobind=cores",
+            "autobind=sockets", "SlurmdOffSpec", "SlurmdSpecOverride", "OOMKillStep",
+        ),
+        (),
+        "How tasks are bound whose users do not say.",
+    ),
+    Key(
+        "cpu_spec_list", "binding", CPU_LIST, "",
+        "CPUs, in abstract numbers, that are kept for the system: no job is given their cores.",
+    ),
+    Key(
+        "core_spec_count", "binding", number(0, 65_535, "cores"), 0,
+        "Cores that are kept for the system where cpu_spec_list names none.",
+    ),
+    Key(
+        "gres", "binding", DEVICES, ("AutoDetect=sysfs",),
+        "Devices that tasks can ask for, a line each as in gres.conf: Name=gpu Type=a File=/dev/nvidia[0-1] Cores=0-7.",
+    ),
+    Key(
         "admin_group", "limits", NAME, "nodectl",
         "Group whose members may do what root may: see and end everybody's steps.",
     ),
@@ -204,6 +241,12 @@ class Config:
     proctrack_type: str
     plugstack_config: str
     spank_hook_timeout: int
+    select_type_parameters: tuple[str, ...]
+    slurmd_parameters: tuple[str, ...]
+    task_plugin_param: tuple[str, ...]
+    cpu_spec_list: str
+    core_spec_count: int
+    gres: tuple[str, ...]
     admin_group: str
     max_tasks_per_node: int
     max_message_bytes: int

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from nodectl.cpu_list import format_cpulist, parse_cpulist
 from nodectl.plugin import BUILTIN_DIR
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
@@ -128,7 +129,37 @@ def number(least: int, most: int, unit: str) -> Parser:
     return Parser(f"a number of {unit} from {least} to {most}", read)
 
 
+def words(*allowed: str) -> Parser:
+    """Some of these words, each at most once; spelt in any case of letters, kept as spelt here."""
+    known = {word.lower(): word for word in allowed}
+
+    def read(value: object) -> tuple[str, ...]:
+        given = [word.lower() for word in _words(value, ",")]
+        for word in given:
+            if word not in known:
+                raise ValueError(f"has {word!r}")
+        return tuple(dict.fromkeys(known[word] for word in given))
+
+    return Parser(f"words of {', '.join(allowed)}, as a list or with ',' between them", read)
+
+
+def _cpu_list(value: object) -> str:
+    return format_cpulist(parse_cpulist(_string(value)))
+
+
+def _devices(value: object) -> tuple[str, ...]:
+    lines = value if isinstance(value, list) else [value]
+    texts = tuple(text for text in map(_string, lines) if text.strip())
+    if texts:
+        from nodectl.binding import devices  # who has none does not pay for it
+
+        devices.declared(texts)
+    return texts
+
+
 PATH = Parser("an absolute path", _absolute)
+CPU_LIST = Parser('CPU numbers and ranges as "0-3,8", or "" for none', _cpu_list)
+DEVICES = Parser("lines of words Name=, Type=, File=, Cores=, Count=, as a list", _devices)
 SCRIPT = Parser('the absolute path of a program, or "" for none', _optional)
 SOCKET = Parser(f"an absolute path of at most {_MAX_SOCKET_PATH} bytes", _socket)
 NAME = Parser("letters, digits, '-', '_' and '.', no '.' in front", _name)

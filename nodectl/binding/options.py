@@ -44,6 +44,13 @@ ROWS = (
     ("exclude", "x", "NODES", "not on these nodes", TEXT),
     ("relative", "r", "N", "begin at the job's Nth node, from 0", COUNT),
     ("use-min-nodes", "", "", "of a range of nodes, the fewest", FLAG),
+    # Read by binding/devices.py.
+    ("gpus", "G", "[TYPE:]N", "GPUs of the job", TEXT),
+    ("gpus-per-node", "", "[TYPE:]N", "GPUs of the job on each node", TEXT),
+    ("gpus-per-task", "", "[TYPE:]N", "GPUs for each task", TEXT),
+    ("gres", "", "gpu[:TYPE][:N]", "devices of the job on each node", TEXT),
+    ("gpu-bind", "", "BIND", "none|closest|map_gpu:LIST|mask_gpu:LIST|per_task:N|single:N", TEXT),
+    ("gres-flags", "", "FLAGS", "enforce-binding: only CPUs near the devices", TEXT),
 )  # fmt: skip
 
 # srun reads these where the option was not given.

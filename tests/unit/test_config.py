@@ -84,6 +84,20 @@ def test_values_of_the_file_are_taken(tmp_path: Path) -> None:
     assert (made.task_prolog, made.task_epilog) == ("/p", None)
 
 
+def test_words_are_taken_in_any_case_and_lists_of_cpus_in_any_order() -> None:
+    made = config.build(
+        {
+            "select_type_parameters": "cr_core_memory, CR_CORE_DEFAULT_DIST_BLOCK",
+            "task_plugin_param": ["AutoBind=Cores"],
+            "cpu_spec_list": "3,0-1",
+            "gres": "Name=gpu File=/dev/null",
+        }
+    )
+    assert made.select_type_parameters == ("CR_Core_Memory", "CR_CORE_DEFAULT_DIST_BLOCK")
+    assert (made.task_plugin_param, made.cpu_spec_list) == (("autobind=cores",), "0-1,3")
+    assert made.gres == ("Name=gpu File=/dev/null",)
+
+
 def test_builtin_plugins_are_searched_last_wherever_they_are_listed() -> None:
     made = config.build({"plugin_dir": [BUILTIN_DIR, "/site"]})
     assert made.plugin_dir == ("/site", BUILTIN_DIR)
@@ -132,6 +146,15 @@ def test_unknown_key_is_refused(tmp_path: Path, line: str, message: str) -> None
         ('node_name = "a b"', "is 'a b'", "letters, digits, "),
         ('cgroup_name = ".."', "is '..'", "letters, digits, "),
         ('cgroup_name = "a/b"', "is 'a/b'", "letters, digits, "),
+        ('select_type_parameters = "CR_Core,CR_Thread"', "has 'cr_thread'", "words of CR_CPU, "),
+        ('cpu_spec_list = "0-x"', "CPU list: '0-x' is not a number or a range", 'CPU numbers and ranges as "0-3,8"'),
+        ("core_spec_count = -1", "is -1", "a number of cores from 0 to 65535"),
+        (
+            'gres = "Name=gpu Colour=red"',
+            "has 'Name=gpu Colour=red': 'Colour=red' is none of name, type, file, cores, "
+            "count, autodetect, flags, links with its value",
+            "lines of words Name=",
+        ),
         ('admin_group = ""', "is ''", "letters, digits, "),
     ],
 )

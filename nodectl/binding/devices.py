@@ -1,0 +1,294 @@
+"""GPUs and other devices that tasks are given: which of them a job holds, which a task sees, which CPUs are near.
+
+Owns: lines of gres.conf as the key `gres` holds them, the options --gpus, --gpus-per-node, --gpus-per-task,
+--gres=gpu and --gpu-bind, the variables by which the makers' libraries choose a device. Pure functions of values, in
+the daemon and in `nodectl bind`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from nodectl.binding.refused import Refused
+from nodectl.cpu_list import cpus_of, parse_cpulist
+from nodectl.topology import Topology
+
+GPU = "gpu"
+DETECT = "sysfs"
+MOST = 1024  # devices of one node
+_WORDS = ("name", "type", "file", "cores", "count", "autodetect", "flags", "links")
+# Each maker's library has a variable of its own; all are set where nobody said whose the device is.
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
+_BINDS = "none, closest, map_gpu:<list>, mask_gpu:<list>, per_task:<gpus> or single:<tasks>"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device: `number` is what libraries call it, dense over those of its name unless its file says otherwise.
+
+    `cores` are the numbers of the cores near it as gres.conf counts them (abstract), None where nothing was declared;
+    `cpus` is the same as a machine mask where sysfs told it, 0 where nobody did.
+    """
+
+    name: str
+    number: int
+    type: str = ""
+    file: str = ""
+    cores: tuple[int, ...] | None = None
+    cpus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a step asks for. `count` GPUs in all, 0 for none; `per_task` of them for each task where that was said.
+
+    `bind` is the way and `entries` its numbers or masks; `enforce`: only CPUs near the devices will do.
+    """
+
+    count: int = 0
+    per_task: int = 0
+    type: str = ""
+    bind: str = ""
+    entries: tuple[int, ...] = ()
+    enforce: bool = False
+
+
+def declared(lines: Iterable[str]) -> tuple[tuple[Device, ...], bool]:
+    """Read gres.conf's lines: the devices, and whether sysfs is to be asked too. ValueError with what is wrong."""
+    devices: list[Device] = []
+    detect = False
+    for line in lines:
+        words = _line(line)
+        if "autodetect" in words:
+            if words["autodetect"].lower() not in (DETECT, "off"):
+                raise ValueError(f"has {line!r}: AutoDetect={DETECT} or off")
+            detect = words["autodetect"].lower() == DETECT
+        if "name" in words:
+            devices += _devices(line, words, sum(device.name == words["name"] for device in devices))
+        elif "autodetect" not in words:
+            raise ValueError(f"has {line!r}: no Name=")
+    if len(devices) > MOST:
+        raise ValueError(f"declares more than {MOST} devices")
+    return tuple(devices), detect
+
+
+def _line(line: str) -> dict[str, str]:
+    words = {}
+    for word in line.split():
+        key, equals, value = word.partition("=")
+        if not equals or not value or key.lower() not in _WORDS:
+            raise ValueError(f"has {line!r}: {word!r} is none of {', '.join(_WORDS)} with its value")
+        words[key.lower()] = value
+    return words
+
+
+def _devices(line: str, words: Mapping[str, str], first: int) -> Iterator[Device]:
+    files = list(_files(words.get("file", "")))
+    if not files:
+        count = words.get("count", "1")
+        if not count.isdecimal() or not 0 < int(count[:9]) <= MOST:
+            raise ValueError(f"has {line!r}: Count={count} is not from 1 to {MOST}")
+        files = [""] * int(count)
+    cores = tuple(sorted(parse_cpulist(words["cores"]))) if "cores" in words else None
+    for number, file in enumerate(files, first):
+        if file and not file.startswith("/"):
+            raise ValueError(f"has {line!r}: {file!r} is no absolute path")
+        yield Device(words["name"], _own_number(file, number), words.get("type", ""), file, cores)
+
+
+def _own_number(file: str, number: int) -> int:
+    """NVIDIA's files are numbered as its library numbers the devices; all others are counted."""
+    tail = file.removeprefix("/dev/nvidia")
+    return int(tail) if tail != file and tail.isascii() and tail.isdecimal() and len(tail) < len("10000") else number
+
+
+def _files(text: str) -> Iterator[str]:
+    """Expand `/dev/nvidia[0-3,6]` and commas between files."""
+    words = [""]
+    depth = 0
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and not depth:
+            words.append("")
+        else:
+            words[-1] += letter
+    for word in filter(None, words):
+        head, bracket, rest = word.partition("[")
+        numbers, _, tail = rest.partition("]")
+        if bracket:
+            yield from (f"{head}{number}{tail}" for number in sorted(parse_cpulist(numbers)))
+        else:
+            yield word
+
+
+def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
+    """What the options say, by their names without dashes: gpus, gpus_per_node, gpus_per_task, gres, gpu_bind,
+    gres_flags. Raises Refused.
+    """
+    kind, per_task = _count("gpus-per-task", options.get("gpus_per_task", ""))
+    count = per_task * ntasks
+    for name, text in (("gpus", options.get("gpus", "")), ("gpus-per-node", options.get("gpus_per_node", ""))):
+        other, number = _count(name, text)
+        kind, count = kind or other, max(count, number)
+    for word in filter(None, options.get("gres", "").split(",")):
+        name, _, text = word.partition(":")
+        if name.lower() in ("none", GPU):
+            other, number = _count("gres", text or "1") if name.lower() == GPU else ("", 0)
+            kind, count = kind or other, max(count, number)
+        else:
+            raise Refused(f"--gres={word}: only {GPU} can be asked for")
+    bind, entries = _bind(options.get("gpu_bind", ""))
+    if bind and not count:
+        raise Refused("--gpu-bind: no GPUs are asked for")
+    return Wanted(count, per_task, kind, bind, entries, "enforce-binding" in options.get("gres_flags", "").split(","))
+
+
+def _count(option: str, text: str) -> tuple[str, int]:
+    kind, _, number = text.rpartition(":")
+    if not number and not kind:
+        return "", 0
+    if not (number.isascii() and number.isdecimal()) or len(number) > len(str(MOST)):
+        raise Refused(f"--{option}={text[:60]!r}: not a number of devices, as 2 or a100:2")
+    return kind, int(number)
+
+
+def _bind(text: str) -> tuple[str, tuple[int, ...]]:
+    """The way to bind and its numbers, repetitions `x*N` written out."""
+    words = text.split(",")
+    if words[0].lower() in ("v", "verbose", "q", "quiet"):
+        del words[0]
+    way, _, rest = ",".join(words).partition(":")
+    way = way.lower()
+    if way in ("", "none", "closest"):
+        if rest:
+            raise Refused(f"--gpu-bind={text[:60]!r}: {way} takes no list")
+        return way, ()
+    if way not in ("map_gpu", "mask_gpu", "per_task", "single"):
+        raise Refused(f"--gpu-bind={text[:60]!r}: give {_BINDS}")
+    entries: list[int] = []
+    for part in rest.split(","):
+        value, star, times = part.partition("*")
+        count = int(times) if times.isdecimal() and len(times) <= len(str(MOST)) else 0 if star else 1
+        try:
+            number = int(value, 16 if way == "mask_gpu" or value[:2].lower() == "0x" else 10)
+        except ValueError:
+            number = -1
+        if number < 0 or count < 1 or number.bit_length() > MOST or len(entries) + count > MOST:
+            raise Refused(f"--gpu-bind={text[:60]!r}: {part[:20]!r} is no entry of {way}")
+        entries += [number] * count
+    if way in ("per_task", "single") and (len(entries) != 1 or not entries[0]):
+        raise Refused(f"--gpu-bind={text[:60]!r}: {way} takes one number from 1")
+    return way, tuple(entries)
+
+
+def near(device: Device, topology: Topology) -> int:
+    """The machine CPUs near a device; all that are online where nobody said."""
+    if device.cores is not None:
+        cores = topology.cores
+        mask = 0
+        for core in device.cores:
+            mask |= cores[core].mask if core < len(cores) else 0
+        return mask or topology.online
+    return device.cpus & topology.online or topology.online
+
+
+def hold(
+    devices: Sequence[Device], asked: Wanted, busy: Iterable[Device], cpus: int, topology: Topology
+) -> list[Device]:
+    """The devices a job gets: those free, of the type asked for, near to most of `cpus` first, then by number.
+
+    Refused where there are too few.
+    """
+    taken = set(busy)
+    fitting = [device for device in devices if device.name == GPU and asked.type in ("", device.type)]
+    free = [device for device in fitting if device not in taken]
+    if len(free) < asked.count:
+        kind = f" of type {asked.type}" if asked.type else ""
+        raise Refused(
+            f"{asked.count} GPUs{kind} asked for: this node has {len(fitting)}, of which {len(free)} are free"
+        )
+    free.sort(key=lambda device: (not near(device, topology) & cpus, device.number))
+    return sorted(free[: asked.count], key=lambda device: device.number)
+
+
+def cpus_near(held: Sequence[Device], allocation: int, asked: Wanted, need: int, topology: Topology) -> int:
+    """The CPUs of `allocation` from which a step is placed: those near its devices, if they are enough for `need`.
+
+    Refused where --gres-flags=enforce-binding asks for no others and they are too few.
+    """
+    mask = 0
+    for device in held:
+        mask |= near(device, topology) & allocation
+    if mask.bit_count() >= need or not held:
+        return mask or allocation
+    if asked.enforce:
+        raise Refused(f"{need} CPUs asked for, of which {mask.bit_count()} are near the GPUs (enforce-binding)")
+    return allocation
+
+
+def of_tasks(held: Sequence[Device], asked: Wanted, masks: Sequence[int], topology: Topology) -> list[list[Device]]:
+    """The devices that each task sees; `masks` are the tasks' CPUs, 0 for one that is not bound. Raises Refused."""
+    if asked.bind in ("map_gpu", "mask_gpu"):
+        return [_listed(held, asked, task) for task in range(len(masks))]
+    if asked.bind == "closest":
+        return [_closest(held, mask, topology) for mask in masks]
+    if asked.bind == "single":
+        tasks = asked.entries[0]
+        return [[held[task // tasks % len(held)]] for task in range(len(masks))]
+    each = asked.entries[0] if asked.bind == "per_task" else asked.per_task if not asked.bind else 0
+    return _dealt(held, each, masks, topology) if each else [list(held) for _ in masks]
+
+
+def _listed(held: Sequence[Device], asked: Wanted, task: int) -> list[Device]:
+    entry = asked.entries[task % len(asked.entries)]
+    numbers = {entry} if asked.bind == "map_gpu" else set(cpus_of(entry))
+    found = [device for device in held if device.number in numbers]
+    if len(found) < len(numbers) or not found:
+        lost = min(numbers - {device.number for device in found}, default=0)
+        have = ",".join(str(device.number) for device in held)
+        raise Refused(f"--gpu-bind={asked.bind}: GPU {lost} is not allocated; allocated GPUs are: {have}")
+    return found
+
+
+def _closest(held: Sequence[Device], mask: int, topology: Topology) -> list[Device]:
+    found = [device for device in held if _is_near(device, mask, topology)]
+    return found or list(held)
+
+
+def _dealt(held: Sequence[Device], each: int, masks: Sequence[int], topology: Topology) -> list[list[Device]]:
+    """Give every task `each` devices of its own, near ones first; when all are given, begin anew."""
+    if each > len(held):
+        raise Refused(f"{each} GPUs a task of the {len(held)} in the allocation")
+    free: list[Device] = []
+    given = []
+    for mask in masks:
+        if len(free) < each:
+            free = list(held)
+        free.sort(key=lambda device: device.number)
+        free.sort(key=lambda device: not _is_near(device, mask, topology))
+        given.append(sorted(free[:each], key=lambda device: device.number))
+        del free[:each]
+    return given
+
+
+def _is_near(device: Device, mask: int, topology: Topology) -> bool:
+    return not mask or bool(near(device, topology) & mask)
+
+
+def step_environment(held: Sequence[Device], options: Mapping[str, str]) -> dict[str, str]:
+    """The variables all tasks of the step have."""
+    if not held:
+        return {}
+    numbers = ",".join(str(device.number) for device in held)
+    variables = {"SLURM_JOB_GPUS": numbers, "SLURM_STEP_GPUS": numbers, "SLURM_GPUS_ON_NODE": str(len(held))}
+    for name in ("gpus", "gpus_per_node", "gpus_per_task", "gpu_bind"):
+        if options.get(name):
+            variables[f"SLURM_{name.upper()}"] = options[name]
+    return variables
+
+
+def task_environment(devices: Sequence[Device]) -> dict[str, str]:
+    """The variables by which a task's libraries see its devices and no others."""
+    numbers = ",".join(str(device.number) for device in devices)
+    return dict.fromkeys(_VISIBLE, numbers)

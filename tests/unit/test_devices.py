@@ -1,0 +1,187 @@
+"""Which GPUs a job and its tasks get, and which CPUs are near them: the rules as values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodectl import gres
+from nodectl.binding import devices
+from nodectl.binding.devices import Device, Wanted, declared, wanted
+from nodectl.binding.refused import Refused
+from nodectl.machine_spec import from_spec
+
+MACHINE = from_spec("2s:4c:2t:2n")  # cores 0-3 are CPUs 0-7, cores 4-7 CPUs 8-15
+FOUR = declared(["Name=gpu Type=a File=/dev/nvidia[0-1] Cores=0-3", "name=gpu type=b file=/dev/nvidia[2-3] cores=4-7"])[
+    0
+]
+
+
+def numbers(given: list[list[Device]]) -> list[list[int]]:
+    return [[device.number for device in task] for task in given]
+
+
+def test_a_line_declares_a_device_for_each_of_its_files() -> None:
+    assert [(d.number, d.type, d.file, d.cores) for d in FOUR] == [
+        (0, "a", "/dev/nvidia0", (0, 1, 2, 3)),
+        (1, "a", "/dev/nvidia1", (0, 1, 2, 3)),
+        (2, "b", "/dev/nvidia2", (4, 5, 6, 7)),
+        (3, "b", "/dev/nvidia3", (4, 5, 6, 7)),
+    ]
+
+
+def test_any_file_can_be_a_device_and_is_counted() -> None:
+    made, detect = declared(["Name=gpu File=/dev/null,/dev/zero", "Name=gpu Count=2", "AutoDetect=sysfs"])
+    assert [(d.number, d.file) for d in made] == [(0, "/dev/null"), (1, "/dev/zero"), (2, ""), (3, "")]
+    assert detect
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("Name=gpu Colour=red", "'Colour=red' is none of"),
+        ("File=/dev/null", "no Name="),
+        ("Name=gpu File=null", "'null' is no absolute path"),
+        ("Name=gpu Count=0", "Count=0 is not from 1"),
+        ("Name=gpu Count=99999999999999999999", "is not from 1"),
+        ("Name=gpu Cores=x", "'x' is not a number or a range"),
+        ("AutoDetect=nvml", "AutoDetect=sysfs or off"),
+        ("gpu", "'gpu' is none of"),
+    ],
+)
+def test_a_line_that_makes_no_sense_is_refused(line: str, wrong: str) -> None:
+    with pytest.raises(ValueError, match=r"has|CPU list") as caught:
+        declared([line])
+    assert wrong in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, Wanted()),
+        ({"gpus_per_task": "1"}, Wanted(4, 1)),
+        ({"gpus": "a100:2"}, Wanted(2, 0, "a100")),
+        ({"gpus_per_node": "3"}, Wanted(3)),
+        ({"gres": "gpu"}, Wanted(1)),
+        ({"gres": "gpu:a:2"}, Wanted(2, 0, "a")),
+        ({"gres": "none"}, Wanted()),
+        ({"gpus": "2", "gpu_bind": "verbose,closest"}, Wanted(2, bind="closest")),
+        ({"gpus": "2", "gpu_bind": "map_gpu:0*2,1"}, Wanted(2, bind="map_gpu", entries=(0, 0, 1))),
+        ({"gpus": "2", "gpu_bind": "mask_gpu:0x3,1"}, Wanted(2, bind="mask_gpu", entries=(3, 1))),
+        ({"gpus": "2", "gres_flags": "enforce-binding"}, Wanted(2, enforce=True)),
+    ],
+)
+def test_options_say_what_is_wanted(options: dict[str, str], expected: Wanted) -> None:
+    assert wanted(options, ntasks=4) == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gpus": "x:y"},
+        {"gpus": "99999999999999"},
+        {"gpus_per_task": "-1"},
+        {"gres": "fpga:1"},
+        {"gpu_bind": "closest"},
+        {"gpus": "1", "gpu_bind": "nearest"},
+        {"gpus": "1", "gpu_bind": "closest:1"},
+        {"gpus": "1", "gpu_bind": "map_gpu:"},
+        {"gpus": "1", "gpu_bind": "map_gpu:0*0"},
+        {"gpus": "1", "gpu_bind": "map_gpu:0*999999999999"},
+        {"gpus": "1", "gpu_bind": "mask_gpu:-1"},
+        {"gpus": "1", "gpu_bind": "per_task:0"},
+        {"gpus": "1", "gpu_bind": "single:1,2"},
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, str]) -> None:
+    with pytest.raises(Refused):
+        wanted(options, ntasks=1)
+
+
+def test_a_job_holds_free_devices_of_its_type_near_its_cpus() -> None:
+    def held(asked: Wanted, busy: tuple[Device, ...] = (), cpus: int = MACHINE.online) -> list[int]:
+        return [device.number for device in devices.hold(FOUR, asked, busy, cpus, MACHINE)]
+
+    assert held(Wanted(2)) == [0, 1]
+    assert held(Wanted(2, type="b")) == [2, 3]
+    assert held(Wanted(2), busy=FOUR[:1]) == [1, 2]
+    assert held(Wanted(1), cpus=0xFF00) == [2]
+    with pytest.raises(Refused, match=r"4 GPUs asked for: this node has 4, of which 3 are free"):
+        held(Wanted(4), busy=FOUR[:1])
+    with pytest.raises(Refused, match=r"1 GPUs of type c asked for: this node has 0"):
+        held(Wanted(1, type="c"))
+
+
+def test_a_step_is_placed_near_its_devices_where_there_is_room() -> None:
+    def cpus(need: int, *, enforce: bool = False) -> int:
+        return devices.cpus_near(FOUR[2:3], MACHINE.online, Wanted(1, enforce=enforce), need, MACHINE)
+
+    assert cpus(8) == 0xFF00
+    assert cpus(9) == MACHINE.online
+    with pytest.raises(Refused, match="enforce-binding"):
+        cpus(9, enforce=True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "masks", "expected"),
+    [
+        (Wanted(4, 1), [0x3, 0x300, 0xC, 0xC00], [[0], [2], [1], [3]]),  # each its own, near ones first
+        (Wanted(4, 2), [0x300, 0x3], [[2, 3], [0, 1]]),
+        (Wanted(4, 1), [0] * 5, [[0], [1], [2], [3], [0]]),
+        (Wanted(4, bind="closest"), [0x3, 0x300, 0x103, 0], [[0, 1], [2, 3], [0, 1, 2, 3], [0, 1, 2, 3]]),
+        (Wanted(4, bind="none"), [0x3, 0x300], [[0, 1, 2, 3]] * 2),
+        (Wanted(4), [0x3, 0x300], [[0, 1, 2, 3]] * 2),
+        (Wanted(4, 1, bind="none"), [0x3], [[0, 1, 2, 3]]),
+        (Wanted(4, bind="map_gpu", entries=(3, 0)), [1] * 3, [[3], [0], [3]]),
+        (Wanted(4, bind="mask_gpu", entries=(0x9, 0x2)), [1] * 2, [[0, 3], [1]]),
+        (Wanted(4, bind="single", entries=(2,)), [1] * 5, [[0], [0], [1], [1], [2]]),
+        (Wanted(4, bind="per_task", entries=(2,)), [0] * 2, [[0, 1], [2, 3]]),
+    ],
+)
+def test_tasks_see_the_devices_their_binding_gives_them(
+    asked: Wanted, masks: list[int], expected: list[list[int]]
+) -> None:
+    assert numbers(devices.of_tasks(FOUR, asked, masks, MACHINE)) == expected
+
+
+@pytest.mark.parametrize(
+    "asked", [Wanted(2, bind="map_gpu", entries=(2,)), Wanted(2, bind="mask_gpu", entries=(0x5,)), Wanted(2, 3)]
+)
+def test_a_device_that_the_job_does_not_hold_is_refused(asked: Wanted) -> None:
+    with pytest.raises(Refused, match="allocat"):
+        devices.of_tasks(FOUR[:2], asked, [1], MACHINE)
+
+
+def test_every_makers_variable_names_the_tasks_devices() -> None:
+    made = devices.task_environment(FOUR[2:])
+    assert made["CUDA_VISIBLE_DEVICES"] == made["ROCR_VISIBLE_DEVICES"] == "2,3"
+    assert devices.step_environment(FOUR[2:], {"gpus_per_task": "1"}) == {
+        "SLURM_JOB_GPUS": "2,3",
+        "SLURM_STEP_GPUS": "2,3",
+        "SLURM_GPUS_ON_NODE": "2",
+        "SLURM_GPUS_PER_TASK": "1",
+    }
+
+
+def test_sysfs_shows_gpus_that_have_a_file(tmp_path: Path) -> None:
+    def card(address: str, vendor: str, cpus: str, *names: str) -> None:
+        place = tmp_path / "sys/bus/pci/devices" / address
+        for name in names:
+            (place / "drm" / name).mkdir(parents=True)
+        place.mkdir(parents=True, exist_ok=True)
+        for file, text in (("class", "0x030200"), ("vendor", vendor), ("device", "0x1"), ("local_cpulist", cpus)):
+            (place / file).write_text(text + "\n")
+
+    card("0000:01:00.0", "0x10de", "0-7")
+    card("0000:02:00.0", "0x1002", "8-15", "card1", "renderD129")
+    card("0000:03:00.0", "0x1a03", "0-7", "card0")  # a picture for the console, nothing to compute with
+    minor = tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0/information"
+    minor.parent.mkdir(parents=True)
+    minor.write_text("Model: \t x\nDevice Minor: \t 3\n")
+    found = gres.of(["AutoDetect=sysfs"], str(tmp_path))
+    assert [(d.number, d.file, d.cpus) for d in found] == [
+        (3, "/dev/nvidia3", 0xFF),
+        (1, "/dev/dri/renderD129", 0xFF00),
+    ]
+    assert gres.of([], str(tmp_path)) == ()
