@@ -53,9 +53,9 @@ ROWS = (
     ("gres-flags", "", "FLAGS", "enforce-binding: only CPUs near the devices", TEXT),
 )  # fmt: skip
 
-# srun reads these where the option was not given.
+# srun reads these where the option was not given. Since 22.05 not SLURM_CPUS_PER_TASK: a step need not be as its job.
 VARIABLES = {
-    "SLURM_NTASKS": "ntasks", "SLURM_NPROCS": "ntasks", "SLURM_CPUS_PER_TASK": "cpus_per_task",
+    "SLURM_NTASKS": "ntasks", "SLURM_NPROCS": "ntasks", "SRUN_CPUS_PER_TASK": "cpus_per_task",
     "SLURM_DISTRIBUTION": "distribution", "SLURM_THREADS_PER_CORE": "threads_per_core",
     "SLURM_NTASKS_PER_NODE": "ntasks_per_node", "SLURM_NTASKS_PER_SOCKET": "ntasks_per_socket",
     "SLURM_NTASKS_PER_CORE": "ntasks_per_core", "SLURM_HINT": "hint", "SLURM_CPU_BIND": "cpu_bind",
