@@ -1,16 +1,167 @@
-"""One step, laid out on what its job holds."""
+"""One step, laid out on what its job holds: its nodes, its tasks on them, its cores there, the mask of each task."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nodectl.binding.allocation import Allocation
-from nodectl.binding.layout import Layout
+from nodectl.binding import cores, memory, nodes, spread, tasks
+from nodectl.binding.allocation import Allocation, NodeGrant
+from nodectl.binding.layout import Layout, MemPolicy, NodeShare, TaskPlace
 from nodectl.binding.refused import Refused
-from nodectl.binding.request import Request, Settings
+from nodectl.binding.request import ARBITRARY, BLOCK, CYCLIC, PLANE, UNLIMITED, Distribution, Request, Settings
+from nodectl.machine_spec import socket_as
 from nodectl.topology import Topology
+
+_TOO_MANY = "More processors requested than permitted"
 
 
 def place(machines: Sequence[Topology], allocation: Allocation, request: Request, settings: Settings) -> Layout:
     """Where the tasks of `request` go within `allocation`. Raises Refused."""
-    raise Refused(f"{len(machines)} {allocation} {request} {settings}: not laid out")
+    count, ntasks = nodes.wanted(allocation, request)
+    grants = nodes.chosen(allocation, request, count)
+    slots = [_slots(machines[grant.node], grant, request, allocation) for grant in grants]
+    if request.distribution and request.distribution.pack and not request.nodes:
+        # Packed, a step takes no more nodes than it fills.
+        count = next((few for few in range(1, count) if sum(slots[:few]) >= ntasks), count)
+        grants, slots = grants[:count], slots[:count]
+    node_level = _node_level(request.distribution, ntasks, count)
+    if sum(slots) < ntasks and not request.overcommit:
+        raise Refused(_TOO_MANY)
+    counts, numbers = _spread([max(slot, 1) for slot in slots], ntasks, node_level, request, grants)
+    shares: list[NodeShare] = []
+    places: list[TaskPlace] = []
+    rules: list[str] = []
+    for grant, local in zip(grants, numbers, strict=True):
+        if local:
+            share, bound, policies = _on_node(machines[grant.node], grant, len(local), request, settings)
+            shares.append(share)
+            rules.append(bound.rule)
+            for index, number in enumerate(local):
+                # Whole NUMA nodes may be asked for; the step's cpuset is the bound.
+                mask = bound.masks[index] & share.cpus
+                cpus = mask or share.cpus
+                places.append(TaskPlace(number, grant.node, index, mask, cpus, share.mems, policies[index], bound.rule))
+    places.sort(key=lambda place: place.task)
+    environment = _environment(request, shares, places, counts, node_level)
+    return Layout(tuple(places), tuple(shares), environment, "; ".join(dict.fromkeys(rules)))
+
+
+def is_exact(request: Request) -> bool:
+    """Whether the step gets no more cores than it needs. -c says so too, but not together with --overcommit."""
+    if request.whole:
+        return False
+    return request.exact or request.exclusive or (request.cpus_per_task is not None and not request.overcommit)
+
+
+def _node_level(distribution: Distribution | None, ntasks: int, count: int) -> str:
+    if distribution and distribution.node:
+        return distribution.node
+    return CYCLIC if ntasks <= count else BLOCK
+
+
+def _threads(machine: Topology, request: Request, allocation: Allocation | None = None) -> int:
+    """How many threads of each core are used. Raises Refused for more than the job has."""
+    asked = request.threads_per_core
+    if asked is None or asked == UNLIMITED:
+        return machine.threads_per_core
+    most = (allocation and allocation.threads_per_core) or machine.threads_per_core
+    if asked > most:
+        raise Refused("Cannot request more threads per core than the job allocation")
+    return asked
+
+
+def _slots(machine: Topology, grant: NodeGrant, request: Request, allocation: Allocation) -> int:
+    """How many tasks fit on a node."""
+    threads = _threads(machine, request, allocation)
+    held = sum(1 for core in machine.cores if core.mask & grant.cpus)
+    size = request.cpus_per_task or 1
+    return min(held * threads, grant.cpu_count) // size
+
+
+def _spread(
+    slots: list[int], ntasks: int, node_level: str, request: Request, grants: Sequence[NodeGrant]
+) -> tuple[list[int], list[list[int]]]:
+    """How many tasks go to each node, and their numbers."""
+    if node_level == ARBITRARY:
+        place_of = {grant.name: index for index, grant in enumerate(grants)}
+        numbers: list[list[int]] = [[] for _ in grants]
+        for task, host in enumerate(request.hosts):
+            numbers[place_of[host]].append(task)
+        return [len(local) for local in numbers], numbers
+    distribution = request.distribution or Distribution()
+    if node_level == PLANE:
+        counts = spread.planes(slots, ntasks, distribution.plane)
+        return counts, spread.in_turn(counts, distribution.plane)
+    counts = spread.packed(slots, ntasks) if distribution.pack else spread.evenly(slots, ntasks)
+    return counts, spread.in_turn(counts) if node_level == CYCLIC else spread.consecutive(counts)
+
+
+def _on_node(
+    machine: Topology, grant: NodeGrant, ntasks: int, request: Request, settings: Settings
+) -> tuple[NodeShare, tasks.Bound, list[MemPolicy | None]]:
+    """The step's share of one node and the binding of its tasks there."""
+    cpus = grant.cpus
+    if is_exact(request):
+        cpus = _own_cores(machine, grant, ntasks, request)
+    bound = tasks.bind(_as_bound(machine, settings), cpus, ntasks, request, settings)
+    mems = 0
+    for node in machine.nodes:
+        mems |= 1 << node.number
+    policies = memory.policies(machine, [mask or cpus for mask in bound.masks], request.mem_bind)
+    return NodeShare(grant.node, cpus, mems, ntasks, bound.told, bound.entries), bound, policies
+
+
+def _own_cores(machine: Topology, grant: NodeGrant, ntasks: int, request: Request) -> int:
+    threads = _threads(machine, request)
+    size = request.cpus_per_task or 1
+    everything = len(machine.cores)
+    if ntasks == everything:
+        return grant.cpus  # Slurm's: as many tasks as the node has cores get all that the job has there
+    count = cores.needed(ntasks, size, threads, overcommit=request.overcommit)
+    group = 0 if size < threads and not request.overcommit else -(-size // threads)
+    return cores.pick(machine, grant.cpus, count, group, request.distribution)
+
+
+def _as_bound(machine: Topology, settings: Settings) -> Topology:
+    """The machine as the node sees it, whose sockets may be others than the job's."""
+    if "l3cache_as_socket" in settings.slurmd_parameters:
+        return socket_as(machine, "l3")
+    if "numa_node_as_socket" in settings.slurmd_parameters:
+        return socket_as(machine, "numa")
+    return machine
+
+
+def _environment(
+    request: Request, shares: list[NodeShare], places: list[TaskPlace], counts: list[int], node_level: str
+) -> dict[str, str]:
+    """What Slurm tells task 0."""
+    first = next(share for share in shares if share.node == places[0].node)
+    verbosity = "verbose" if request.cpu_bind and request.cpu_bind.verbose else "quiet"
+    variables = {
+        "SLURM_NTASKS": str(len(places)),
+        "SLURM_TASKS_PER_NODE": spread.tasks_per_node(counts),
+        "SLURM_CPUS_ON_NODE": str(first.cpus.bit_count()),
+        "SLURM_DISTRIBUTION": _distribution(request.distribution, node_level),
+        "SLURM_GTIDS": ",".join(str(place.task) for place in places if place.node == first.node),
+        "SLURM_CPU_BIND": f"{verbosity},{first.bind_type}{first.bind_list}",
+        "SLURM_CPU_BIND_LIST": first.bind_list,
+        "SLURM_CPU_BIND_TYPE": first.bind_type,
+        "SLURM_CPU_BIND_VERBOSE": verbosity,
+    }
+    if request.cpus_per_task is not None:
+        variables["SLURM_CPUS_PER_TASK"] = str(request.cpus_per_task)
+    if request.threads_per_core not in (None, UNLIMITED):
+        variables["SLURM_THREADS_PER_CORE"] = str(request.threads_per_core)
+    return variables | memory.environment(request.mem_bind)
+
+
+def _distribution(distribution: Distribution | None, node_level: str) -> str:
+    """SLURM_DISTRIBUTION: the levels as given, the first one as it was decided."""
+    if distribution is None:
+        return node_level
+    text = node_level
+    levels = [distribution.socket, distribution.core]
+    while levels and levels[-1] is None:
+        levels.pop()
+    text = ":".join([node_level, *(level or CYCLIC for level in levels)])
+    return text + {None: "", True: ",pack", False: ",nopack"}[distribution.pack]

@@ -1,0 +1,43 @@
+"""Which of the job's cores a step gets on one node: all, or with --exact no more than its tasks need."""
+
+from __future__ import annotations
+
+from nodectl.binding.request import BLOCK, FULL_CYCLIC, Distribution
+from nodectl.topology import Topology
+
+
+def needed(ntasks: int, cpus_per_task: int, threads: int, *, overcommit: bool) -> int:
+    """How many cores the tasks need when `threads` of each are used. Small tasks share a core, but not if
+    `overcommit`; a task of more CPUs than a core has cores of its own.
+    """
+    together = 1 if overcommit else max(threads // cpus_per_task, 1)
+    if together > 1:
+        return -(-ntasks // together)
+    return ntasks * -(-cpus_per_task // threads)
+
+
+def pick(machine: Topology, granted: int, count: int, group: int, distribution: Distribution | None) -> int:
+    """The mask of `count` of the cores in `granted`, all where there are not that many. `group`: how many belong
+    together, those of one task; 0 for all. Cyclic takes a group from each socket in turn, full cyclic a core.
+    """
+    sockets = [[core.mask & granted for core in socket.cores if core.mask & granted] for socket in machine.sockets]
+    free = sum(len(cores) for cores in sockets)
+    if count >= free:
+        return sum(sum(cores) for cores in sockets)
+    level = distribution.socket if distribution else None
+    if level == FULL_CYCLIC:
+        group = 1
+    if level == BLOCK or not group:
+        group = count
+    mask = 0
+    at = [0] * len(sockets)
+    socket = 0
+    while count:
+        for _ in range(min(group, count)):
+            while at[socket] == len(sockets[socket]):
+                socket = (socket + 1) % len(sockets)
+            mask |= sockets[socket][at[socket]]
+            at[socket] += 1
+            count -= 1
+        socket = (socket + 1) % len(sockets)
+    return mask

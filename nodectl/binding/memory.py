@@ -1,0 +1,52 @@
+"""Memory policies of the tasks of one node, from --mem-bind."""
+
+from __future__ import annotations
+
+from nodectl.binding import mem_bind as words
+from nodectl.binding.layout import BIND, PREFERRED, MemPolicy
+from nodectl.binding.mem_bind import MemBind
+from nodectl.binding.refused import Refused
+from nodectl.topology import Topology
+
+
+def policies(machine: Topology, masks: list[int], asked: MemBind | None) -> list[MemPolicy | None]:
+    """The policy of each task; `masks` are the CPUs each may run on. Raises Refused for a NUMA node there is not."""
+    if asked is None or asked.mode in ("", words.NONE):
+        return [None] * len(masks)
+    nodes = {node.number: node.mask for node in machine.nodes}
+    local = {mask: sum(1 << number for number, cpus in nodes.items() if cpus & mask) for mask in set(masks)}
+    found: list[MemPolicy | None] = []
+    for task, mask in enumerate(masks):
+        if asked.mode == words.LOCAL:
+            wanted = local[mask]
+        elif asked.mode == words.RANK:
+            wanted = 1 << task % max(len(machine.machine_of), 1)
+        else:
+            entry = asked.entries[task % len(asked.entries)]
+            wanted = entry if asked.mode == words.MASK else 1 << entry
+        rest = wanted
+        while rest:
+            number = (rest & -rest).bit_length() - 1
+            rest &= rest - 1
+            if number not in nodes:
+                raise Refused(
+                    f"NUMA node {number} does not exist; cannot bind local task {task} to it (--mem-bind={asked.mode})"
+                )
+        found.append(MemPolicy(PREFERRED, wanted & -wanted) if asked.prefer else MemPolicy(BIND, wanted))
+    return found
+
+
+def environment(asked: MemBind | None) -> dict[str, str]:
+    """The variables that tell it; none where nothing was asked."""
+    if asked is None:
+        return {}
+    verbosity = "verbose" if asked.verbose else "quiet"
+    listed = asked.listed
+    if asked.mode == words.MASK:
+        listed = ",".join(word[2:] if word[:2] in ("0x", "0X") else word for word in listed.split(","))
+    kind = asked.mode + (":" if asked.mode in (words.MAP, words.MASK) else "")
+    return {
+        "SLURM_MEM_BIND": f"{verbosity},{'prefer,' if asked.prefer else ''}{kind}{listed}",
+        "SLURM_MEM_BIND_LIST": listed,
+        "SLURM_MEM_BIND_TYPE": kind,
+    }

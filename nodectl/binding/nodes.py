@@ -1,0 +1,45 @@
+"""Which of the job's nodes a step gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodectl.binding.allocation import Allocation, NodeGrant
+from nodectl.binding.refused import Refused
+from nodectl.binding.request import Request
+
+
+def wanted(allocation: Allocation, request: Request) -> tuple[int, int]:
+    """How many nodes and how many tasks. Fewer tasks than nodes leave nodes out. Raises Refused."""
+    have = len(allocation.nodes)
+    nodes = request.nodes[0] if request.nodes else len(set(request.hosts)) or have
+    if request.relative is not None and request.relative + (request.nodes[0] if request.nodes else 1) > have:
+        count = request.nodes[0] if request.nodes else 1
+        raise Refused(
+            f"--relative and --nodes option incompatible with count of allocated nodes"
+            f" ({request.relative}+{count}>{have})"
+        )
+    if nodes > have:
+        raise Refused(f"Only allocated {have} nodes asked for {nodes}")
+    arbitrary = request.distribution is not None and request.distribution.node == "arbitrary"
+    ntasks = request.ntasks or len(request.hosts) or nodes * (request.ntasks_per_node or 1)
+    if arbitrary and len(request.hosts) != ntasks:
+        raise Refused(f"You asked for {ntasks} tasks but hostlist specified {len(request.hosts)} nodes")
+    if request.nodes and request.nodes[1] > request.nodes[0]:
+        nodes = min(request.nodes[1], have)
+    return min(nodes, ntasks), ntasks
+
+
+def chosen(allocation: Allocation, request: Request, count: int) -> Sequence[NodeGrant]:
+    """The `count` nodes, in the job's order: those that were named, then the first others."""
+    names = {grant.name for grant in allocation.nodes}
+    asked = set(request.nodelist) | set(request.hosts)
+    for name in sorted(asked - names):
+        raise Refused(f"node {name} is not in the job: {', '.join(sorted(names)[:8])}")
+    first = request.relative or 0
+    candidates = [grant for grant in allocation.nodes[first:] if grant.name not in request.exclude]
+    candidates.sort(key=lambda grant: grant.name not in asked)  # stable: the job's order otherwise
+    if len(candidates) < count:
+        raise Refused(f"{count} nodes asked for, {len(candidates)} can be used")
+    taken = {grant.name for grant in candidates[:count]}
+    return [grant for grant in allocation.nodes if grant.name in taken]

@@ -1,0 +1,81 @@
+"""Which tasks go to which node: how many to each, and their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def evenly(slots: Sequence[int], ntasks: int) -> list[int]:
+    """One task to each node in turn, to those that have slots left; when none has any, to all again."""
+    counts = [0] * len(slots)
+    left = ntasks
+    turn = 0
+    most = max(slots)
+    while left:
+        for node, slot in enumerate(slots):
+            if left and (turn < slot or turn >= most):
+                counts[node] += 1
+                left -= 1
+        turn += 1
+    return counts
+
+
+def packed(slots: Sequence[int], ntasks: int) -> list[int]:
+    """One to each node, then each filled up in turn; what is left, evenly."""
+    counts = [min(1, max(ntasks - node, 0)) for node in range(len(slots))]
+    left = ntasks - sum(counts)
+    for node, slot in enumerate(slots):
+        more = min(max(slot - counts[node], 0), left)
+        counts[node] += more
+        left -= more
+    for extra in range(left):
+        counts[extra % len(slots)] += 1
+    return counts
+
+
+def planes(slots: Sequence[int], ntasks: int, size: int) -> list[int]:
+    """One to each node, and then `size` to each in turn while it has slots; the first one counts in the first turn."""
+    counts = [min(1, max(ntasks - node, 0)) for node in range(len(slots))]
+    left = ntasks - sum(counts)
+    turn = 1
+    while left:
+        full = all(count >= slot for count, slot in zip(counts, slots, strict=True))
+        for node, slot in enumerate(slots):
+            room = turn * size - counts[node]
+            more = min(left, max(room if full else min(room, slot - counts[node]), 0))
+            counts[node] += more
+            left -= more
+        turn += 1
+    return counts
+
+
+def consecutive(counts: Sequence[int]) -> list[list[int]]:
+    """The numbers of the tasks of each node, node after node."""
+    numbers, first = [], 0
+    for count in counts:
+        numbers.append(list(range(first, first + count)))
+        first += count
+    return numbers
+
+
+def in_turn(counts: Sequence[int], size: int = 1) -> list[list[int]]:
+    """The numbers of the tasks of each node, `size` to a node in turn."""
+    numbers: list[list[int]] = [[] for _ in counts]
+    total, next_number = sum(counts), 0
+    while next_number < total:
+        for node, count in enumerate(counts):
+            more = min(size, count - len(numbers[node]))
+            numbers[node] += range(next_number, next_number + more)
+            next_number += more
+    return numbers
+
+
+def tasks_per_node(counts: Sequence[int]) -> str:
+    """SLURM_TASKS_PER_NODE: `3,2(x3)`."""
+    runs: list[list[int]] = []
+    for count in counts:
+        if runs and runs[-1][0] == count:
+            runs[-1][1] += 1
+        else:
+            runs.append([count, 1])
+    return ",".join(f"{count}(x{times})" if times > 1 else f"{count}" for count, times in runs)
