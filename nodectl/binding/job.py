@@ -23,13 +23,14 @@ _DEFAULTS = Settings()
 @dataclass(frozen=True, slots=True)
 class _Shape:
     """The request with its defaults. `size`: CPUs of a task, `cpus` of the job; `nodes`: at least, at most, 0 for no
-    limit; `limit`: tasks on a node at most, 0 for no limit.
+    limit; `fewest`: rather than most; `limit`: tasks on a node at most, 0 for no limit.
     """
 
     ntasks: int
     size: int
     cpus: int
     nodes: tuple[int, int]
+    fewest: bool
     limit: int
 
 
@@ -119,7 +120,7 @@ def _shape(request: Request, required: int) -> _Shape:
     if request.overcommit:
         # as if for one task a node, but not less than -B says
         cpus = max(least, (_given(request.cores_per_socket) or 1) * (_given(request.threads_per_core) or 1))
-    return _Shape(ntasks, size, cpus, (least, most), limit)
+    return _Shape(ntasks, size, cpus, (least, most), request.use_min_nodes, limit)
 
 
 def _offer(node: int, machine: Topology, busy: int, request: Request, shape: _Shape, settings: Settings) -> _Offer:
@@ -186,6 +187,8 @@ def _chosen(offers: Iterable[_Offer], required: Sequence[int], shape: _Shape) ->
         return []
     rest = [offer for offer in usable if offer.node not in required]
     least, most = shape.nodes
+    if most and not shape.fewest:
+        least = max(least, min(most, len(usable)))
     for order in (rest, sorted(rest, key=lambda offer: -offer.cpus)):
         chosen = list(must)
         for offer in order:

@@ -133,6 +133,8 @@ def _gathered(given: "Mapping[str, object]", environ: "Mapping[str, str]") -> "d
         text = environ.get(variable)
         if text is not None and name not in values:
             values[name] = text.lower() not in ("", "0", "no", "false") if name in _FLAGS else text
+    if str(values.get("distribution")).lower() == "plane":
+        values["distribution"] = f"plane={environ.get('SLURM_DIST_PLANESIZE', '')}"
     return values | {name: value for name, value in given.items() if value is not None}
 
 
