@@ -7,10 +7,12 @@ from nodectl.topology import Topology
 
 
 def needed(ntasks: int, cpus_per_task: int, threads: int, *, overcommit: bool) -> int:
-    """How many cores the tasks need when `threads` of each are used. Small tasks share a core, but not if
-    `overcommit`; a task of more CPUs than a core has cores of its own.
+    """How many cores the tasks need when `threads` of each are used. Small tasks share a core; a task of more CPUs
+    than a core has cores of its own; if `overcommit`, a task counts for one core whatever it wants.
     """
-    together = 1 if overcommit else max(threads // cpus_per_task, 1)
+    if overcommit:
+        return ntasks
+    together = threads // cpus_per_task
     if together > 1:
         return -(-ntasks // together)
     return ntasks * -(-cpus_per_task // threads)

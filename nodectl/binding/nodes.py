@@ -6,28 +6,28 @@ from collections.abc import Sequence
 
 from nodectl.binding.allocation import Allocation, NodeGrant
 from nodectl.binding.refused import Refused
-from nodectl.binding.request import Request
+from nodectl.binding.request import ARBITRARY, Request
 
 
 def wanted(allocation: Allocation, request: Request) -> tuple[int, int]:
     """How many nodes and how many tasks. Fewer tasks than nodes leave nodes out. Raises Refused."""
     have = len(allocation.nodes)
-    nodes = request.nodes[0] if request.nodes else len(set(request.hosts)) or have
-    if request.relative is not None and request.relative + (request.nodes[0] if request.nodes else 1) > have:
-        count = request.nodes[0] if request.nodes else 1
-        raise Refused(
-            f"--relative and --nodes option incompatible with count of allocated nodes"
-            f" ({request.relative}+{count}>{have})"
-        )
+    nodes = request.nodes[0] if request.nodes and not allocation.own else len(set(request.hosts)) or have
     if nodes > have:
         raise Refused(f"Only allocated {have} nodes asked for {nodes}")
-    arbitrary = request.distribution is not None and request.distribution.node == "arbitrary"
+    arbitrary = request.distribution is not None and request.distribution.node == ARBITRARY
     ntasks = request.ntasks or len(request.hosts) or nodes * (request.ntasks_per_node or 1)
     if arbitrary and len(request.hosts) != ntasks:
         raise Refused(f"You asked for {ntasks} tasks but hostlist specified {len(request.hosts)} nodes")
     if request.nodes and request.nodes[1] > request.nodes[0]:
         nodes = min(request.nodes[1], have)
-    return min(nodes, ntasks), ntasks
+    nodes = min(nodes, ntasks)
+    if (request.relative or 0) + nodes > have:
+        raise Refused(
+            "--relative and --nodes option incompatible with count of allocated nodes"
+            f" ({request.relative}+{nodes}>{have})"
+        )
+    return nodes, ntasks
 
 
 def chosen(allocation: Allocation, request: Request, count: int) -> Sequence[NodeGrant]:

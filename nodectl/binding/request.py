@@ -105,9 +105,7 @@ def parse_distribution(text: str) -> Distribution:
     if len(words) > 3 or node == FULL_CYCLIC or any(level not in _LEVELS for level in words):
         raise refused
     node_level, socket, core = (*(_LEVELS[level] for level in words), None, None)[:3]
-    if len(words) > 1 and node_level is None:
-        node_level = BLOCK  # with other levels, `*` is not the default but block
-    return Distribution(node_level, socket, core, pack=pack)
+    return Distribution(node_level or BLOCK, socket, core, pack=pack)
 
 
 def parse_geometry(text: str) -> tuple[int, ...]:

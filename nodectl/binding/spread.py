@@ -41,8 +41,8 @@ def planes(slots: Sequence[int], ntasks: int, size: int) -> list[int]:
     while left:
         full = all(count >= slot for count, slot in zip(counts, slots, strict=True))
         for node, slot in enumerate(slots):
-            room = turn * size - counts[node]
-            more = min(left, max(room if full else min(room, slot - counts[node]), 0))
+            # A plane that is begun is not cut where the node's slots end.
+            more = min(left, max(turn * size - counts[node], 0)) if full or counts[node] < slot else 0
             counts[node] += more
             left -= more
         turn += 1

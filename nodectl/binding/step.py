@@ -25,9 +25,8 @@ def place(machines: Sequence[Topology], allocation: Allocation, request: Request
         count = next((few for few in range(1, count) if sum(slots[:few]) >= ntasks), count)
         grants, slots = grants[:count], slots[:count]
     node_level = _node_level(request.distribution, ntasks, count)
-    if sum(slots) < ntasks and not request.overcommit:
-        raise Refused(_TOO_MANY)
     counts, numbers = _spread([max(slot, 1) for slot in slots], ntasks, node_level, request, grants)
+    _check(counts, slots, grants, request)
     shares: list[NodeShare] = []
     places: list[TaskPlace] = []
     rules: list[str] = []
@@ -78,6 +77,15 @@ def _slots(machine: Topology, grant: NodeGrant, request: Request, allocation: Al
     return min(held * threads, grant.cpu_count) // size
 
 
+def _check(counts: list[int], slots: list[int], grants: Sequence[NodeGrant], request: Request) -> None:
+    """Refuse more tasks than a node has CPUs for; overcommitted, --exact still wants a CPU for each."""
+    most = slots
+    if request.overcommit:
+        most = [grant.cpus.bit_count() for grant in grants] if is_exact(request) else counts
+    if any(count > limit for count, limit in zip(counts, most, strict=True)):
+        raise Refused(_TOO_MANY)
+
+
 def _spread(
     slots: list[int], ntasks: int, node_level: str, request: Request, grants: Sequence[NodeGrant]
 ) -> tuple[list[int], list[list[int]]]:
@@ -118,7 +126,9 @@ def _own_cores(machine: Topology, grant: NodeGrant, ntasks: int, request: Reques
     if ntasks == everything:
         return grant.cpus  # Slurm's: as many tasks as the node has cores get all that the job has there
     count = cores.needed(ntasks, size, threads, overcommit=request.overcommit)
-    group = 0 if size < threads and not request.overcommit else -(-size // threads)
+    group = -(-size // threads) if size >= threads else 0
+    if request.overcommit:
+        group = 1
     return cores.pick(machine, grant.cpus, count, group, request.distribution)
 
 
