@@ -5,9 +5,9 @@ can need before any step exists, has one thread, and calls no hook of a SPANK pl
 (once per change of the file) and executed in the stepd, native ones are opened here. It ends when the daemon's end of
 the channel closes; stepds do not.
 
-Channel: one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup": ..., "plugins": [...]} with the
-descriptors in the order of `Descriptors`. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ..., "errno":
-...}.
+Channel: one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup": ..., "trace": true} with the descriptors
+in the order of `Descriptors`; with "plugins": [...] where the stack is another than the last one or a file of it has
+changed. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ...}.
 """
 
 import _signal
@@ -92,7 +92,7 @@ def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order |
         if not data:
             return
         request = lean_json.load_object(data)
-        if not sources.refresh(request["plugins"]):  # type: ignore[arg-type]
+        if not sources.refresh(request.get("plugins", ())):  # type: ignore[arg-type]
             _begin_anew(data, fds)
         try:
             _answer(channel, _fork(channel, request, fds, node, mount, sources))

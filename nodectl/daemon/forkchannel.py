@@ -38,10 +38,12 @@ class ForkChannel:
         self._answered = answered
         self._sock: socket.socket | None = None
         self._waiting: list[tuple[bytes, list[int]]] = []
+        self._told: tuple[list[str], int] | None = None
         self.pid = 0
 
     def start(self) -> None:
         """Executes a forkserver and waits until it is ready. Raises ForkserverDied."""
+        self._told = None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         arguments = lean_json.dumps(
             {
@@ -79,14 +81,21 @@ class ForkChannel:
         self._sock = ours
         asyncio.get_running_loop().add_reader(ours.fileno(), self._read)
 
-    def submit(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
-        """Asks for one stepd; closes `fds` when they are on their way. Raises ForkserverDied."""
+    def submit(self, request: Mapping[str, object], plugins: tuple[list[str], int], fds: Sequence[int]) -> None:
+        """Asks for one stepd; closes `fds` when they are on their way. Raises ForkserverDied.
+
+        `plugins`: the files of the step's stack and the number of their changes. The forkserver looks at the files when
+        it is told of them: when either is not what it was.
+        """
         if self._sock is None:
             try:
                 self.start()
             except ForkserverDied:
                 _close(fds)
                 raise
+        if plugins != self._told:
+            request = {**request, "plugins": plugins[0]}
+            self._told = plugins
         self._waiting.append((lean_json.dumps(request).encode("ascii"), list(fds)))
         self._write()
 

@@ -66,10 +66,13 @@ class Jobs:
         self.ending: dict[tuple[int, int], Ending] = {}
 
     def any_for(self, step: Step) -> bool:
-        """True when something is to run around this job. Called at every launch."""
-        if self._config.prolog or self._config.epilog:
-            return True
-        return bool(step.stack) and bool(self._mentions.who(step.stack, (PROLOG.call, EPILOG.call)))
+        """True when something is to run around this job. Called at every launch, and looks at every plugin then."""
+        hooks = bool(step.stack) and bool(self._mentions.who(step.stack, (PROLOG.call, EPILOG.call)))
+        return hooks or bool(self._config.prolog or self._config.epilog)
+
+    def plugins_of(self, step: Step) -> tuple[list[str], int]:
+        """The files of the step's stack, and a number that is another when one of them has changed."""
+        return [entry.path for entry in step.stack if not entry.missing], self._mentions.changes
 
     async def prolog(self, live: LiveStep) -> str:
         """Before the step. Returns what failed, one line, "" for nothing."""

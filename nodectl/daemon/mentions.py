@@ -19,9 +19,10 @@ _LONGEST = 256 << 20
 
 
 class Mentions:
-    """The cache: by path, the names that occur."""
+    """The cache: by path, the names that occur. `changes` counts how often a file was found to be another."""
 
     def __init__(self) -> None:
+        self.changes = 0
         self._known: dict[str, tuple[bytes, frozenset[str]]] = {}
 
     def who(self, stack: Iterable[Entry], calls: Iterable[str]) -> list[int]:
@@ -32,14 +33,13 @@ class Mentions:
         ]
 
     def _in(self, entry: Entry) -> frozenset[str]:
-        stamp = _kernel.stamp(entry.path)
-        if not stamp:
-            return frozenset()  # the step will tell
+        stamp = _kernel.stamp(entry.path)  # b"" where there is none: the step will tell
         known = self._known.get(entry.path)
         if known is None or known[0] != stamp:
             if len(self._known) >= _MOST:
                 self._known.clear()
             known = self._known[entry.path] = (stamp, _names(entry.path))
+            self.changes += 1
         return known[1]
 
 

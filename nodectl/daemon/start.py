@@ -116,9 +116,9 @@ class Starter:
                     "step": str(step),
                     "spec": files.spec,
                     "cgroup": step.cgroup,
-                    "plugins": [entry.path for entry in step.stack if not entry.missing],
                     "trace": node.config.trace,
                 },
+                node.jobs.plugins_of(step),
                 [os.dup(fd) for fd in (trace, *fds, *client)],
             )
         finally:

@@ -16,7 +16,7 @@ from nodectl.plugin import PluginRefused, compile_plugin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from typing import NoReturn
 
     from nodectl.plugin import Source
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _MOST = 512
 _TRIAL_SECONDS = 10
+_GRACE = 5
 _LONGEST_WORD = 4096
 
 
@@ -85,53 +86,61 @@ def _try_in_a_child(path: str) -> None:
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     pid = os.fork()
     if pid == 0:
-        _open_and_tell(path, writer)
+        _supervise(path, writer)
     os.close(writer)
     try:
-        _wait_for(pid, path)
-        word = os.read(reader, _LONGEST_WORD).decode("utf-8", "replace")
-    except BlockingIOError:  # no word, and some child of the plugin holds the pipe
-        word = ""
+        _ends(pid, _TRIAL_SECONDS + _GRACE)
+        word = _read(reader)
     finally:
         os.close(reader)
-        _kill(os.killpg, pid)
-    if not word:
-        raise PluginRefused(path, None, "opening it ended the process: a constructor crashed or exited")
     if word != "fine":
-        raise PluginRefused(path, None, word)
+        raise PluginRefused(path, None, word or "opening it ended the process that watched it")
 
 
-def _wait_for(pid: int, path: str) -> None:
-    """Until the child has ended, which nobody needs to collect: the forkserver ignores SIGCHLD."""
+def _supervise(path: str, writer: int) -> "NoReturn":
+    """Between the forkserver and the trial: what a plugin leaves behind falls to this process, which ends it.
+
+    Whatever the plugin starts must hold none of the service's descriptors: its lock is one.
+    """
+    word = ""
     try:
-        process = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        poll = select.poll()
-        poll.register(process, select.POLLIN)
-        if not poll.poll(_TRIAL_SECONDS * 1000):
-            _signal.pidfd_send_signal(process, _signal.SIGKILL)
-            raise PluginRefused(path, None, f"opening it took longer than {_TRIAL_SECONDS} s")
+        os.setsid()
+        prctl.set_child_subreaper(1)
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+        os.closerange(3, writer)
+        os.closerange(writer + 1, os.sysconf("SC_OPEN_MAX"))
+        word = _tried(path)
     finally:
-        os.close(process)
+        os.write(writer, word.encode("utf-8", "replace")[:_LONGEST_WORD])
+        os._exit(0)
+
+
+def _tried(path: str) -> str:
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    pid = os.fork()
+    if pid == 0:
+        _open_and_tell(path, writer)
+    os.close(writer)
+    in_time = _ends(pid, _TRIAL_SECONDS)
+    os.waitpid(pid, 0)
+    left = _end_children()
+    word = _read(reader)
+    if not in_time:
+        return f"opening it took longer than {_TRIAL_SECONDS} s"
+    if not word:
+        return "opening it ended the process: a constructor crashed or exited"
+    return "opening it leaves a process running" if left and word == "fine" else word
 
 
 def _open_and_tell(path: str, writer: int) -> "NoReturn":
-    from nodectl.spank.native import open_native  # the parent has imported it
+    from nodectl.spank.native import open_native  # the forkserver has imported it
 
-    # Whatever the plugin starts must hold none of this service's descriptors: its lock is one.
-    os.setsid()
-    prctl.set_child_subreaper(1)
-    os.closerange(3, writer)
-    os.closerange(writer + 1, os.sysconf("SC_OPEN_MAX"))
+    word = ""
     try:
         open_native(path)
         word = "fine"
         if os.stat("/proc/self/task").st_nlink != 3:  # 2 + one thread
             word = "opening it leaves a thread running; nothing can be forked safely after that"
-        if _kill_children():
-            word = "opening it leaves a process running"
     except PluginRefused as refused:
         word = refused.reason
     except BaseException as error:  # the top of a process
@@ -141,17 +150,35 @@ def _open_and_tell(path: str, writer: int) -> "NoReturn":
         os._exit(0)
 
 
-def _kill_children() -> bool:
-    """True when there was a child, or an orphan of a child's."""
-    pid = os.getpid()
-    children = kernel_file.read(f"/proc/self/task/{pid}/children").split()
-    for child in children:
-        _kill(os.kill, int(child))
-    return bool(children)
+def _end_children() -> bool:
+    """Ends every child, and every orphan of theirs. True when there was one."""
+    listing = f"/proc/self/task/{os.getpid()}/children"
+    found = False
+    while children := kernel_file.read(listing).split():
+        found = True
+        for child in map(int, children):
+            os.kill(child, _signal.SIGKILL)  # ours until it is waited for, so that nobody else has its number
+            os.waitpid(child, 0)
+    return found
 
 
-def _kill(how: "Callable[[int, int], None]", number: int) -> None:
+def _ends(pid: int, seconds: float) -> bool:
+    """Waits for a child's end, without collecting it. False when it did not come in time, and was brought about."""
     try:
-        how(number, _signal.SIGKILL)
+        process = os.pidfd_open(pid)
     except ProcessLookupError:
-        pass  # the common case: nothing is left
+        return True  # the forkserver ignores SIGCHLD: nobody needs to collect its children
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    ended = bool(poll.poll(seconds * 1000))
+    if not ended:
+        _signal.pidfd_send_signal(process, _signal.SIGKILL)
+    os.close(process)
+    return ended
+
+
+def _read(reader: int) -> str:
+    try:
+        return os.read(reader, _LONGEST_WORD).decode("utf-8", "replace")
+    except BlockingIOError:  # no word, and some process holds the pipe
+        return ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from packages import Packages, unpacked
-from rootful.node import NOBODY, Node, running, wait_until
+from rootful.node import NOBODY, Node, running
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,8 +31,10 @@ def packages() -> Packages:
 def nothing_remains() -> Iterator[None]:
     """After the last test no directory, cgroup or process of any test's node is left."""
     yield
-    for made in Node.made:
-        wait_until(lambda made=made: not made.remains(), f"nothing remains of {made.dir.name}")
+    end = time.monotonic() + 20
+    while left := {made.dir.name: made.remains() for made in Node.made if made.remains()}:
+        assert time.monotonic() < end, left
+        time.sleep(0.1)
 
 
 @pytest.fixture
