@@ -71,8 +71,13 @@ def _explicit(machine: Topology, cpus: int, ntasks: int, asked: CpuBind) -> Boun
     if mode == words.NONE:
         return Bound((0,) * ntasks, told, "", "not bound, as asked")
     if mode == words.RANK:
-        order = cpus_of(machine.online)
-        return Bound(tuple(1 << order[task % len(order)] for task in range(ntasks)), told, "", rule)
+        # Slurm's modulus, which only machines of one thread a core do not exceed.
+        modulus = machine.online.bit_count() * machine.threads_per_core
+        masks = tuple(1 << task % modulus for task in range(ntasks))
+        for task, mask in enumerate(masks):
+            if not mask & machine.online:
+                raise Refused(f"--cpu-bind=rank: there is no CPU {task} for task {task}")
+        return Bound(masks, told, "", rule)
     nodes = {node.number: node.mask for node in machine.nodes}
     count = max(nodes) + 1
     if mode == words.RANK_LDOM:

@@ -18,7 +18,7 @@ HERE = Path(__file__).parent / "cases"
 # what a refusal says, and the word for it in the cases
 REFUSALS = [
     (r"allocated CPUs are: (0x[0-9A-F]+)", r"outside \1"),
-    (r"Entire node must be allocated", "whole node"),
+    (r"Entire node must be allocated for (\S+)", r"whole node \1"),
     (r"More processors requested", "too many CPUs"),
     (r"more threads per core than the job", "threads per core"),
     (r"Requested node configuration|specification can not be satisfied|nvalid node name", "no such nodes"),
@@ -83,11 +83,16 @@ def case(raw: dict[str, Any]) -> dict[str, Any]:
         kept["environ"] = environ(raw)
     if "allocated_cpus" in raw:
         kept["allocated"] = raw["allocated_cpus"]
+    if not raw["cpus"] and not raw["exit"]:
+        kept["refusal"] = "not started"  # srun says 0 though no task could be
+        return kept
     if raw["exit"]:
         kept["refusal"] = refusal(raw.get("stderr", ""))
         return kept
     kept["cpus"] = runs(raw["cpus"])
-    kept["step"] = raw.get("cgroup_cpus", "")
+    kept["step"] = raw.get("cgroup_cpus", "")  # of the node of task 0
+    if "mems" in raw:
+        kept["mems"] = runs(raw["mems"])
     if "mempolicy" in raw:
         kept["policies"] = runs(raw["mempolicy"])
     told = dict(raw.get("env", {}))
