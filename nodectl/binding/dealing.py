@@ -29,37 +29,33 @@ class Deal:
 
 
 class _Grid:
-    """A machine's threads in socket-major order: the CPU, the core and the socket of each position."""
+    """A machine's threads in socket-major order: the CPU and the core of each position; the threads of each core."""
 
-    __slots__ = ("core", "cpu", "sockets", "threads")
+    __slots__ = ("core", "cores", "cpu", "sockets")
 
     def __init__(self, machine: Topology) -> None:
-        self.threads = machine.threads_per_core
+        self.cores: list[int] = []
         self.cpu: list[int] = []
         self.core: list[int] = []
         self.sockets: list[tuple[int, int]] = []  # first position, end
-        number = 0
         for socket in machine.sockets:
             first = len(self.cpu)
             for core in socket.cores:
                 self.cpu += core.cpus
-                self.core += [number] * len(core.cpus)
-                number += 1
+                self.core += [len(self.cores)] * len(core.cpus)
+                self.cores.append(len(core.cpus))
             self.sockets.append((first, len(self.cpu)))
 
 
 def deal(machine: Topology, order: Deal, *, block: bool, full_cyclic: bool) -> tuple[int, ...]:
     """The masks of the tasks, in the order of their local numbers. Raises DoesNotFit."""
     size = _size(machine, order)
-    skip = 0
+    grid = _Grid(machine)
+    skip = [0] * len(grid.cores)
     if order.unit == CORES or order.per_core == 1:
         # Slurm's arithmetic, also where a task is larger than a core and this is not what it leaves over.
-        threads = machine.threads_per_core
-        skip = threads - size if size < threads else size % threads
-    if block:
-        masks = _block(_Grid(machine), order, size, skip)
-    else:
-        masks = _cyclic(_Grid(machine), order, size, skip, full_cyclic=full_cyclic)
+        skip = [threads - size if size < threads else size % threads for threads in grid.cores]
+    masks = _block(grid, order, size, skip) if block else _cyclic(grid, order, size, skip, full_cyclic=full_cyclic)
     return _widened(machine, order, masks)
 
 
@@ -126,7 +122,7 @@ class _Hand:
         return True
 
 
-def _block(grid: _Grid, order: Deal, size: int, skip: int) -> list[int]:
+def _block(grid: _Grid, order: Deal, size: int, skip: list[int]) -> list[int]:
     """One task after the other along the machine; anew from its beginning when it is used up: CPUs are then shared."""
     hand = _Hand(size)
     socket_of = [number for number, (first, end) in enumerate(grid.sockets) for _ in range(first, end)]
@@ -140,13 +136,13 @@ def _block(grid: _Grid, order: Deal, size: int, skip: int) -> list[int]:
             cpu, core = grid.cpu[here], grid.core[here]
             if not used.full(socket_of[here]) and used.take(cpu, core) and hand.add(cpu):
                 used.complete(core, socket_of[here])
-                at += skip
+                at += skip[core]
         if len(hand.masks) == before:
             raise DoesNotFit
     return hand.masks
 
 
-def _cyclic(grid: _Grid, order: Deal, size: int, skip: int, *, full_cyclic: bool) -> list[int]:
+def _cyclic(grid: _Grid, order: Deal, size: int, skip: list[int], *, full_cyclic: bool) -> list[int]:
     """The next task from the next socket, or the next CPU if `full_cyclic`; anew when all sockets are used up."""
     hand, used = _Hand(size), _Used(order)
     count = len(grid.sockets)
@@ -170,7 +166,7 @@ def _cyclic(grid: _Grid, order: Deal, size: int, skip: int, *, full_cyclic: bool
                 socket = (socket + 1) % count
             if complete:
                 used.complete(grid.core[here], socket)
-                left -= _advance(cursor, ends, socket, skip)
+                left -= _advance(cursor, ends, socket, skip[grid.core[here]])
                 socket = socket if full_cyclic else (socket + 1) % count
                 idle = 0
         if idle > 2 * len(grid.cpu):

@@ -49,4 +49,7 @@ def environment(asked: MemBind | None) -> dict[str, str]:
         "SLURM_MEM_BIND": f"{verbosity},{'prefer,' if asked.prefer else ''}{kind}{listed}",
         "SLURM_MEM_BIND_LIST": listed,
         "SLURM_MEM_BIND_TYPE": kind,
+        "SLURM_MEM_BIND_VERBOSE": verbosity,
+        "SLURM_MEM_BIND_PREFER": "prefer" if asked.prefer else "",
+        "SLURM_MEM_BIND_SORT": "sort" if asked.sort else "",
     }

@@ -142,7 +142,7 @@ def _count(name: str, value: object) -> int:
     from nodectl.binding.refused import Refused
 
     text = str(value)
-    least = 0 if name in ("core_spec", "thread_spec", "relative", "cpus_per_task") else 1
+    least = 0 if name in ("core_spec", "thread_spec", "relative") else 1
     if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS) or int(text) < least:
         raise Refused(f'Invalid numeric value "{text[:20]}" for --{name.replace("_", "-")}.')
     return int(text)

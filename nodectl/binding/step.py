@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from nodectl.binding import cores, memory, nodes, spread, tasks
 from nodectl.binding.allocation import Allocation, NodeGrant
 from nodectl.binding.layout import Layout, MemPolicy, NodeShare, TaskPlace
+from nodectl.binding.reasons import Hardware
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import ARBITRARY, BLOCK, CYCLIC, PLANE, UNLIMITED, Distribution, Request, Settings
 from nodectl.machine_spec import socket_as
@@ -35,11 +36,13 @@ def place(machines: Sequence[Topology], allocation: Allocation, request: Request
             share, bound, policies = _on_node(machines[grant.node], grant, len(local), request, settings)
             shares.append(share)
             rules.append(bound.rule)
+            hardware = Hardware(machines[grant.node])
             for index, number in enumerate(local):
                 # Whole NUMA nodes may be asked for; the step's cpuset is the bound.
                 mask = bound.masks[index] & share.cpus
                 cpus = mask or share.cpus
-                places.append(TaskPlace(number, grant.node, index, mask, cpus, share.mems, policies[index], bound.rule))
+                why = f"{bound.rule}: {hardware.name(cpus)}"
+                places.append(TaskPlace(number, grant.node, index, mask, cpus, share.mems, policies[index], why))
     places.sort(key=lambda place: place.task)
     environment = _environment(request, shares, places, counts, node_level)
     return Layout(tuple(places), tuple(shares), environment, "; ".join(dict.fromkeys(rules)))
@@ -49,7 +52,7 @@ def is_exact(request: Request) -> bool:
     """Whether the step gets no more cores than it needs. -c says so too, but not together with --overcommit."""
     if request.whole:
         return False
-    return request.exact or request.exclusive or (request.cpus_per_task is not None and not request.overcommit)
+    return request.exact or request.exclusive or (bool(request.cpus_per_task) and not request.overcommit)
 
 
 def _node_level(distribution: Distribution | None, ntasks: int, count: int) -> str:
@@ -72,9 +75,8 @@ def _threads(machine: Topology, request: Request, allocation: Allocation | None 
 def _slots(machine: Topology, grant: NodeGrant, request: Request, allocation: Allocation) -> int:
     """How many tasks fit on a node."""
     threads = _threads(machine, request, allocation)
-    held = sum(1 for core in machine.cores if core.mask & grant.cpus)
-    size = request.cpus_per_task or 1
-    return min(held * threads, grant.cpu_count) // size
+    held = sum(min(len(core.cpus), threads) for core in machine.cores if core.mask & grant.cpus)
+    return min(held, grant.cpu_count) // (request.cpus_per_task or 1)
 
 
 def _check(counts: list[int], slots: list[int], grants: Sequence[NodeGrant], request: Request) -> None:
@@ -120,7 +122,9 @@ def _on_node(
 
 
 def _own_cores(machine: Topology, grant: NodeGrant, ntasks: int, request: Request) -> int:
-    threads = _threads(machine, request)
+    # Of cores that are not alike the smallest counts: the tasks then fit wherever they come to lie.
+    least = min(len(core.cpus) for core in machine.cores if core.mask & grant.cpus)
+    threads = min(_threads(machine, request), least)
     size = request.cpus_per_task or 1
     everything = len(machine.cores)
     if ntasks == everything:
@@ -158,6 +162,8 @@ def _environment(
         "SLURM_CPU_BIND_TYPE": first.bind_type,
         "SLURM_CPU_BIND_VERBOSE": verbosity,
     }
+    if request.distribution and request.distribution.plane:
+        variables["SLURM_DIST_PLANESIZE"] = str(request.distribution.plane)
     if request.cpus_per_task is not None:
         variables["SLURM_CPUS_PER_TASK"] = str(request.cpus_per_task)
     if request.threads_per_core not in (None, UNLIMITED):

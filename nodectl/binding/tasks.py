@@ -39,7 +39,7 @@ def bind(machine: Topology, cpus: int, ntasks: int, request: Request, settings: 
         return _automatic(machine, cpus, ntasks, asked, request, settings, f"bound to {asked.unit}, as asked")
     size = request.cpus_per_task or 1
     unit, rule = _fitting_unit(machine, cpus, ntasks * size, settings)
-    rule = f"{ntasks} x {size} CPUs: {rule}"
+    rule = f"{ntasks} x {size} CPUs {rule}"
     if not unit:
         return _everything(machine, cpus, ntasks, asked, rule)
     return _automatic(machine, cpus, ntasks, asked.replace(unit=unit), request, settings, rule)
@@ -62,7 +62,7 @@ def _explicit(machine: Topology, cpus: int, ntasks: int, asked: CpuBind) -> Boun
     rule = f"bound by {mode}, as asked"
     if mode in (words.MAP, words.MASK):
         return _listed(machine, cpus, ntasks, asked)
-    if cpus != machine.online:
+    if cpus != machine.usable:
         if mode == words.NONE:
             rule = "not bound, as asked, but kept to the step's CPUs, which are a part of the node"
             return _everything(machine, cpus, ntasks, asked, rule)
@@ -128,18 +128,18 @@ def _whole(parts: Sequence[int], cpus: int) -> tuple[int, bool]:
 def _fitting_unit(machine: Topology, cpus: int, need: int, settings: Settings) -> tuple[str, str]:
     """The unit of which the step needs exactly as many as it has."""
     for unit, parts in (
-        (words.SOCKETS, [socket.mask for socket in machine.sockets]),
-        (words.CORES, [core.mask for core in machine.cores]),
+        (words.SOCKETS, [socket.mask & machine.usable for socket in machine.sockets]),
+        (words.CORES, [core.mask & machine.usable for core in machine.cores]),
     ):
         whole, partial = _whole(parts, cpus)
         if whole == need and not partial:
-            return unit, f"exactly the step's {unit}"
+            return unit, f"are as many as the step has {unit}"
     if need == cpus.bit_count():
-        return words.THREADS, "exactly the step's threads"
+        return words.THREADS, "are as many as the step has threads"
     for unit in (words.THREADS, words.CORES, words.SOCKETS):
         if f"autobind={unit}" in settings.task_plugin_param:
-            return unit, f"bound to {unit} by task_plugin_param"
-    return "", "neither the step's number of sockets, nor of cores, nor of threads: all of the step's CPUs"
+            return unit, f"fit nothing: {unit}, from task_plugin_param"
+    return "", "are not as many as the step has sockets, cores or threads: all of its CPUs"
 
 
 def _automatic(
