@@ -1,12 +1,13 @@
 """Machines that are not this one: from a short spec, from lscpu's table, or with other sockets.
 
-Pure functions, in any process and as anyone. `nodectl bind --machine` gives what people type or
-save; everything that works on a `Topology` then works on these machines as on the real one.
+Pure functions but for `named`, in any process and as anyone. `nodectl bind --machine` gives what people type or save;
+everything that works on a `Topology` then works on these machines as on the real one.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -19,12 +20,25 @@ from nodectl.topology import Board, Node, Socket, Topology, assemble
 
 # What Linux can be built for; more would be a slip of the finger.
 MAX_CPUS = 8192
+# Bytes of a file: some 100 a CPU are usual.
+_LARGEST = 16 << 20
 
 _PART = re.compile(r"([0-9]{1,5})([sctndb])")
 _CACHE_COLUMN = re.compile(r"l([0-9])([di]?)")
 _CACHE_KIND = {"d": "Data", "i": "Instruction", "": "Unified"}
 # lscpu's mark for "not known", as of an offline CPU's core.
 _UNKNOWN = (None, "", "-")
+
+
+def named(text: str) -> Topology:
+    """Make the machine that people name: by a spec, or by a file with lscpu's table, where there is one of that name.
+
+    OSError for a file that cannot be read, ValueError for nonsense.
+    """
+    if not os.path.exists(text) and "/" not in text:
+        return from_spec(text)
+    with open(text, "rb") as file:
+        return from_lscpu(file.read(_LARGEST))
 
 
 def from_spec(spec: str) -> Topology:

@@ -6,6 +6,7 @@ Pure reading under a root directory, in any process and as anyone.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nodectl import sysfs
@@ -63,14 +64,15 @@ def _device(place: str, address: str) -> Device | None:
         kind=kind,
         vendor=(sysfs.text(place + "/vendor") or "").removeprefix("0x"),
         model=(sysfs.text(place + "/device") or "").removeprefix("0x"),
-        names=tuple(name for subsystem in _SUBSYSTEMS for name in _names(f"{place}/{subsystem}")),
+        names=tuple(_names(place)),
         node=sysfs.number(place + "/numa_node", -1),
         mask=sysfs.cpus(place + "/local_cpulist"),
     )
 
 
-def _names(directory: str) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))
-    except OSError:
-        return []
+def _names(place: str) -> Iterator[str]:
+    """Yield the kernel's names of a device, which a virtual one has a level deeper."""
+    places = [place, *(f"{place}/virtio{number}" for number in sysfs.entries(place, "virtio"))]
+    for directory in (f"{holder}/{subsystem}" for subsystem in _SUBSYSTEMS for holder in places):
+        if os.path.isdir(directory):
+            yield from sorted(os.listdir(directory))

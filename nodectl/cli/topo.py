@@ -1,58 +1,74 @@
-"""`nodectl topo`: the machine as a picture or as JSON.
+"""`nodectl topo`: the machine as a picture, in text or SVG, or as JSON; with who is on it, where a service says so.
 
-Reads the hardware itself, without a daemon, as the user who asks; what may be used is the affinity
-of this very process, so that inside a step it shows the step's own CPUs.
+Reads the hardware itself, as the user who asks; what may be used is what this very process may use, so that inside a
+step it shows the step's own CPUs. The service is asked for running steps only if it is there: users are told of their
+own, root and the admin group of all.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from nodectl.caches import Cache
+from nodectl import machine_spec, pci
+from nodectl.cli.session import Failed, Session
+from nodectl.cli.table import put, terminal_width
 from nodectl.cpu_list import cpus_of, format_cpulist
-from nodectl.topology import Core, Node, Socket, Topology, read
+from nodectl.pci import Device
+from nodectl.picture import svg, text
+from nodectl.picture.occupants import Occupation, occupation
+from nodectl.topology import Topology, read
 
-WIDTH = 100
-_KIND = {"Data": "d", "Instruction": "i"}
-# From this level on a cache is a group of cores in the picture, below it a line of text.
-_GROUP_LEVEL = 3
+WIDTH, NARROWEST, WIDEST = 100, 60, 120
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl topo` to its parser."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--root",
-        default="/",
-        metavar="DIR",
-        help="read the sys and proc trees under DIR, as copied from another machine",
+    parser.add_argument("--svg", metavar="FILE", help="write a picture in SVG to FILE, - for standard output")
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument("--root", metavar="DIR", help="read the sys and proc trees copied from a machine to DIR")
+    other.add_argument("--machine", metavar="SPEC|FILE", help="draw another machine")
+    parser.epilog = (
+        "A machine is a SPEC such as 2s:4c:2t:2n: s sockets, c cores per socket, t threads per core, n NUMA nodes in "
+        "all, d dies per socket, b boards in all, and :i at the end to number siblings last; or a FILE that holds what "
+        "`lscpu -J -e=CPU,NODE,SOCKET,CORE,CACHE` prints. Steps of others are shown to root and admins only."
     )
 
 
-def main(args: argparse.Namespace) -> int:
-    """Print the machine; 0, or 1 with one line on stderr where it cannot be read."""
-    root: str = args.root
+def main(arguments: argparse.Namespace) -> int:
+    """Print or write the machine; 0, or 1 with one line on stderr where it cannot be read or written."""
     try:
-        topology = read(root, every_cache=True)
+        topology = _machine(arguments)
+        devices = () if arguments.machine else pci.read(arguments.root or "/")
+        own = not arguments.machine and os.path.realpath(arguments.root or "/") == "/"
+        occupied = occupation(_running(arguments) if own else ())
+        if arguments.json:
+            print(json.dumps(as_json(topology, occupied, devices), indent=2))
+        if arguments.svg:
+            _write(arguments.svg, svg.draw(topology, occupied, devices))
+        elif not arguments.json:
+            width = min(max(terminal_width() or WIDTH, NARROWEST), WIDEST)
+            put(text.draw(topology, occupied, devices, width=width))
     except (OSError, ValueError) as problem:
         print(f"nodectl topo: {problem}", file=sys.stderr)
         return 1
-    if args.json:
-        print(json.dumps(as_json(topology), indent=2))
-    else:
-        print("\n".join(draw(topology)))
     return 0
 
 
-def as_json(topology: Topology) -> dict[str, object]:
-    """Return all that is known as JSON values; CPU sets in list format, sizes in bytes."""
+def as_json(topology: Topology, occupied: Occupation, devices: Iterable[Device] = ()) -> dict[str, object]:
+    """Return all that is known as JSON values; CPU sets in list format, sizes in bytes, -1 for an unknown node."""
     return {
         "online": _cpus(topology.online),
         "usable": _cpus(topology.usable),
+        "usable_nodes": _cpus(topology.usable_nodes),
         "offline": _cpus(topology.offline),
+        "isolated": _cpus(topology.isolated),
+        "boards": [{"board": board.number, "cpus": _cpus(board.mask)} for board in topology.boards],
         "sockets": [
             {
                 "socket": socket.number,
@@ -64,37 +80,64 @@ def as_json(topology: Topology) -> dict[str, object]:
         ],
         "nodes": [{"node": node.number, "cpus": _cpus(node.mask), "memory": node.memory} for node in topology.nodes],
         "caches": [
-            {
-                "level": cache.level,
-                "type": cache.kind,
-                "size": cache.size,
-                "cpus": _cpus(cache.mask),
-            }
+            {"level": cache.level, "type": cache.kind, "size": cache.size, "cpus": _cpus(cache.mask)}
             for cache in topology.caches
         ],
+        "kinds": [{"kind": kind.name, "cpus": _cpus(kind.mask)} for kind in topology.kinds],
+        "devices": [
+            {
+                "address": device.address,
+                "kind": device.kind,
+                "id": f"{device.vendor}:{device.model}",
+                "names": list(device.names),
+                "node": device.node,
+                "cpus": _cpus(device.mask),
+            }
+            for device in devices
+        ],
         "cpus": list(_cpu_rows(topology)),
+        "jobs": list(_job_rows(occupied)),
     }
 
 
-def draw(topology: Topology, width: int = WIDTH) -> list[str]:
-    """Return the picture, line by line, none longer than `width` unless one core is."""
-    lines = [_headline(topology), *_private_caches(topology)]
-    boxes = [
-        (f"socket {socket.number}", list(_socket_lines(topology, socket, width - 4))) for socket in topology.sockets
-    ]
-    wide = max(len(line) for _, inside in boxes for line in inside)
-    for title, inside in boxes:
-        lines += _box(title, inside, max(wide, len(title) + 4))
-    for node in topology.nodes:
-        if not node.mask:
-            lines.append(f"NUMA node {node.number}, {_bytes(node.memory)}, no CPUs")
-    lines.append("[ ] is a core with its CPUs")
-    unusable = topology.online & ~topology.usable
-    if unusable:
-        lines[-1] += f", * a CPU that may not be used from here: {_cpus(unusable)}"
-    if topology.offline:
-        lines.append(f"offline: {_cpus(topology.offline)}")
-    return lines
+def _machine(arguments: argparse.Namespace) -> Topology:
+    if arguments.machine:
+        return machine_spec.named(arguments.machine)
+    return read(arguments.root or "/", every_cache=True)
+
+
+def _running(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
+    """Return the records of running steps; none without a service, unless one was named."""
+    try:
+        session = Session(arguments.settings, start_private=False)
+    except Failed:
+        if arguments.settings.socket or arguments.settings.config:
+            raise
+        return []
+    try:
+        reply: Mapping[str, Any] = session.call("List")
+        return [record for step in reply["steps"] if (record := _record(session, step))]
+    finally:
+        session.close()
+
+
+def _record(session: Session, step: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return all that is known of a step that was running a moment ago, None if it has ended since."""
+    try:
+        record: Mapping[str, Any] = session.call("Show", job=step["job"], step=step["step"])["record"]  # type: ignore[assignment]
+    except Failed as failure:
+        if failure.name.endswith(".NoSuchStep"):
+            return None
+        raise
+    return None if record.get("ended") else record
+
+
+def _write(path: str, document: str) -> None:
+    if path == "-":
+        sys.stdout.write(document)
+        return
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(document)
 
 
 def _cpus(mask: int) -> str:
@@ -103,6 +146,7 @@ def _cpus(mask: int) -> str:
 
 def _cpu_rows(topology: Topology) -> Iterator[dict[str, object]]:
     node_of = {cpu: node.number for node in topology.nodes for cpu in cpus_of(node.mask)}
+    board_of = {cpu: board.number for board in topology.boards for cpu in cpus_of(board.mask)}
     for socket in topology.sockets:
         for core in socket.cores:
             for cpu in core.cpus:
@@ -111,100 +155,21 @@ def _cpu_rows(topology: Topology) -> Iterator[dict[str, object]]:
                     "abstract": topology.abstract_of[cpu],
                     "core": core.number,
                     "socket": socket.number,
+                    "board": board_of.get(cpu),
                     "node": node_of.get(cpu),
                     "usable": bool(topology.usable >> cpu & 1),
                 }
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _bytes(size: int) -> str:
-    """Return a size for people; memory is rarely a round number, caches are."""
-    if not size:
-        return "size unknown"
-    for shift, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if size >> shift:
-            return f"{size / (1 << shift):.1f}".removesuffix(".0") + f" {unit}"
-    return f"{size} B"
-
-
-def _headline(topology: Topology) -> str:
-    return "machine: " + ", ".join(
-        (
-            _count(len(topology.sockets), "socket"),
-            _count(len(topology.cores), "core"),
-            _count(len(topology.machine_of), "CPU"),
-            _count(len(topology.nodes), "NUMA node"),
-            _bytes(sum(node.memory for node in topology.nodes)),
-        )
-    )
-
-
-def _cache_name(cache: Cache) -> str:
-    return f"L{cache.level}{_KIND.get(cache.kind, '')} {_bytes(cache.size)}"
-
-
-def _private_caches(topology: Topology) -> list[str]:
-    """Return a line on the caches too small to be drawn, of every kind of core."""
-    texts: dict[str, None] = {}
-    for cache in topology.caches:
-        if cache.level < _GROUP_LEVEL:
-            sharing = sum(1 for core in topology.cores if core.mask & cache.mask)
-            whose = "a core" if sharing == 1 else f"for {sharing} cores"
-            texts[f"{_cache_name(cache)} {whose}"] = None
-    return ["caches: " + ", ".join(texts)] if texts else []
-
-
-def _socket_lines(topology: Topology, socket: Socket, width: int) -> Iterator[str]:
-    """Yield a socket's inside: its cores by NUMA node, in a node by large cache."""
-    left = socket.mask
-    for node in topology.nodes:
-        if node.mask & left:
-            yield _node_name(node, socket.mask)
-            yield from _node_lines(topology, node.mask & left, socket.cores, width)
-            left &= ~node.mask
-    if left:
-        yield from _node_lines(topology, left, socket.cores, width)
-
-
-def _node_name(node: Node, socket_mask: int) -> str:
-    # Memory of a node over several sockets must not read as if each had it.
-    shared = " in all" if node.mask & ~socket_mask else ""
-    return f"NUMA node {node.number}, {_bytes(node.memory)}{shared}"
-
-
-def _node_lines(topology: Topology, mask: int, cores: Sequence[Core], width: int) -> Iterator[str]:
-    left = mask
-    for cache in topology.caches:
-        if cache.level >= _GROUP_LEVEL and cache.mask & left:
-            inside = cache.mask & left
-            yield f"  {_cache_name(cache)}"
-            yield from _core_rows(topology, [c for c in cores if c.mask & inside], width, "    ")
-            left &= ~cache.mask
-    if left:
-        yield from _core_rows(topology, [c for c in cores if c.mask & left], width, "  ")
-
-
-def _core_rows(topology: Topology, cores: Iterable[Core], width: int, indent: str) -> Iterator[str]:
-    """Yield rows of cores, all cells of the machine equally wide so that they stand in columns."""
-    digits = len(str(topology.width - 1))
-    marked = bool(topology.online & ~topology.usable)
-    row = ""
-    for core in cores:
-        names = [
-            f"{cpu:{digits}d}" + ("" if not marked else " " if topology.usable >> cpu & 1 else "*") for cpu in core.cpus
+def _job_rows(occupied: Occupation) -> Iterator[dict[str, object]]:
+    for job in occupied.jobs:
+        steps = [
+            {
+                "step": step.number,
+                "name": step.name,
+                "ntasks": step.ntasks,
+                "tasks": [{"task": task, "cpus": _cpus(mask)} for task, mask in sorted(step.pins.items())],
+            }
+            for step in job.steps
         ]
-        cell = "[" + " ".join(names) + "]"
-        if row and len(indent) + len(row) + 1 + len(cell) > width:
-            yield indent + row
-            row = ""
-        row += (" " if row else "") + cell
-    if row:
-        yield indent + row
-
-
-def _box(title: str, inside: Sequence[str], width: int) -> list[str]:
-    top = f"+- {title} ".ljust(width + 3, "-") + "+"
-    return [top, *(f"| {line:{width}} |" for line in inside), "+" + "-" * (width + 2) + "+"]
+        yield {"job": job.number, "user": job.user, "cpus": _cpus(job.mask), "steps": steps}

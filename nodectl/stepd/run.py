@@ -121,7 +121,15 @@ class Run:
             "uid": self.step.uid,
             "state": self.state,
             "pid": os.getpid(),
-            "tasks": [{"task": task.local_id, "pid": task.pid, "status": task.status} for task in self.tasks],
+            "tasks": [
+                {
+                    "task": task.local_id,
+                    "pid": task.pid,
+                    "status": task.status,
+                    "cpus": f"{task.mask:x}" if task.mask else "",
+                }
+                for task in self.tasks
+            ],
         }
 
     def spawn(self) -> int:

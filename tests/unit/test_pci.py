@@ -24,6 +24,11 @@ def test_devices_are_told_with_their_node_near_cpus_and_names(tmp_path: Path) ->
     )
 
 
+def test_names_of_virtual_devices_are_found_a_level_deeper(tmp_path: Path) -> None:
+    device(tmp_path, "0000:00:03.0", "0x020000", "-1", "0-1", "virtio1/net/eth0")
+    assert pci.read(str(tmp_path))[0].names == ("eth0",)
+
+
 def test_bridges_and_the_like_are_left_out(tmp_path: Path) -> None:
     for number, pci_class in enumerate(("0x060400", "0x0c0330", "0x0b3000", "nonsense", "")):
         device(tmp_path, f"0000:00:0{number}.0", pci_class)

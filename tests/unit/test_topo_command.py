@@ -7,58 +7,64 @@ from pathlib import Path
 import pytest
 
 from nodectl.cli import topo
-from unit.machines import MIB, Machine, build, topology_of
+from nodectl.cli.main import Globals
+from unit.machines import MIB, Machine, build
 
 
 def run(*words: str) -> int:
     parser = argparse.ArgumentParser()
     topo.add_arguments(parser)
-    return topo.main(parser.parse_args(words))
+    arguments = parser.parse_args(words)
+    arguments.settings = Globals()
+    return topo.main(arguments)
 
 
-def test_picture_shows_sockets_nodes_caches_and_cores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_picture_of_a_copied_tree_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     build(tmp_path, Machine("2s:2c:2t", "last"))
     assert run("--root", str(tmp_path)) == 0
     assert capsys.readouterr().out.splitlines() == [
         "machine: 2 sockets, 4 cores, 8 CPUs, 2 NUMA nodes, 2 GiB",
         "caches: L2 1 MiB a core, L1d 32 KiB a core, L1i 32 KiB a core",
-        "+- socket 0 ---------+",
-        "| NUMA node 0, 1 GiB |",
-        "|   L3 32 MiB        |",
-        "|     [0 4] [1 5]    |",
-        "+--------------------+",
-        "+- socket 1 ---------+",
-        "| NUMA node 1, 1 GiB |",
-        "|   L3 32 MiB        |",
-        "|     [2 6] [3 7]    |",
-        "+--------------------+",
+        "┌─ socket 0 ─────────┐ ┌─ socket 1 ─────────┐",
+        "│ NUMA node 0, 1 GiB │ │ NUMA node 1, 1 GiB │",
+        "│   L3 32 MiB        │ │   L3 32 MiB        │",
+        "│     [0 4] [1 5]    │ │     [2 6] [3 7]    │",
+        "└────────────────────┘ └────────────────────┘",
         "[ ] is a core with its CPUs",
     ]
 
 
+def test_machine_that_is_not_there_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--machine", "2s:4c:2t:2n") == 0
+    by_spec = capsys.readouterr().out
+    assert by_spec.startswith("machine: 2 sockets, 8 cores, 16 CPUs, 2 NUMA nodes\n")
+    caches = "l1d:l1i:l2:l3"
+    rows = [
+        {"cpu": cpu, "node": cpu // 8, "socket": cpu // 8, "core": cpu // 2, caches: f"-:-:-:{cpu // 8}"}
+        for cpu in range(16)
+    ]
+    (tmp_path / "table").write_text(json.dumps({"cpus": rows}))
+    assert run("--machine", str(tmp_path / "table")) == 0
+    assert capsys.readouterr().out == by_spec
+
+
+def test_svg_goes_to_the_file_or_to_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--machine", "4c", "--svg", str(tmp_path / "machine.svg")) == 0
+    assert capsys.readouterr().out == ""
+    assert run("--machine", "4c", "--svg", "-") == 0
+    assert capsys.readouterr().out == (tmp_path / "machine.svg").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
-    "machine",
-    [
-        Machine("1s:4c:1t", nodes_per_socket=0, caches=False),
-        Machine("2s:32c:2t", "last", nodes_per_socket=2, l3_per_socket=8),
-        Machine("1s:128c:1t"),
-        Machine("8s:8c:2t", offline=(3, 90)),
-    ],
+    "words", [["--machine", "4x"], ["--machine", "/no/such/file"], ["--machine", "4c", "--svg", "/no/such/place"]]
 )
-def test_every_cpu_is_drawn_once_within_100_columns(machine: Machine) -> None:
-    topology = topology_of(machine)
-    lines = topo.draw(topology)
-    assert max(map(len, lines)) <= 100
-    cells = [line for line in lines if line.startswith("|") and "[" in line]
-    drawn = [int(word) for line in cells for word in line.translate({91: 32, 93: 32, 124: 32}).split()]
-    assert drawn == list(topology.machine_of)
-
-
-def test_cpus_that_may_not_be_used_are_marked_and_offline_ones_named() -> None:
-    lines = topo.draw(topology_of(Machine("1s:2c:2t", offline=(1,)), frozenset({0, 2})))
-    assert any("[0 ] [2  3*]" in line for line in lines)
-    assert lines[-2].endswith("* a CPU that may not be used from here: 3")
-    assert lines[-1] == "offline: 1"
+def test_what_cannot_be_read_or_written_is_one_line_and_a_failure(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words) == 1
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert captured.err.startswith("nodectl topo: ")
 
 
 def test_json_holds_the_whole_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,8 +85,9 @@ def test_json_holds_the_whole_machine(tmp_path: Path, capsys: pytest.CaptureFixt
         "level": 3, "type": "Unified", "size": 32 * MIB, "cpus": "0-2"
     }  # fmt: skip
     assert machine["cpus"][1] == {
-        "cpu": 2, "abstract": 1, "core": 0, "socket": 0, "node": 0, "usable": True
+        "cpu": 2, "abstract": 1, "core": 0, "socket": 0, "board": 0, "node": 0, "usable": True
     }  # fmt: skip
+    assert (machine["boards"], machine["jobs"], machine["devices"]) == ([{"board": 0, "cpus": "0-2"}], [], [])
 
 
 def test_unreadable_machine_is_one_line_and_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,52 @@
+"""`nodectl topo` beside a real service: who is on which CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from rootful.node import NOBODY, OTHER, Node
+
+
+@contextmanager
+def running(node: Node, *words: str) -> Iterator[None]:
+    """A step of nobody's whose task has said that it runs, and waits for the end of this."""
+    step = node.popen(*words, "sh", "-c", "echo runs; read line", user=NOBODY, stdin=subprocess.PIPE)
+    try:
+        assert step.stdout is not None
+        assert step.stdout.readline() == "runs\n"
+        yield
+    finally:
+        step.communicate("\n", 20)
+
+
+def test_running_step_is_drawn_with_its_tasks(node: Node) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    with running(node, f"--cpu-bind=map_cpu:{cpu}", "--job-name=solver"):
+        drawn = node.nodectl("topo")
+        assert (drawn.returncode, drawn.stderr) == (0, "")
+        assert f"task 0 to CPU {cpu} " in drawn.stdout
+        (job,) = json.loads(node.nodectl("topo", "--json").stdout)["jobs"]
+        assert job["user"] == "nobody"
+        assert job["steps"][0]["tasks"] == [{"task": 0, "cpus": str(cpu)}]
+
+
+def test_others_see_the_machine_but_not_whose_it_is(node: Node) -> None:
+    with running(node, "--job-name=solver"):
+        drawn = node.nodectl("topo", user=OTHER)
+        assert drawn.returncode == 0
+        assert drawn.stdout.startswith("machine: ")
+        assert "solver" not in drawn.stdout
+
+
+@pytest.mark.parametrize("user", [None, NOBODY])
+def test_named_service_that_is_not_there_is_an_error(node: Node, user: None) -> None:
+    node.stop()
+    drawn = node.nodectl("topo", user=user)
+    assert (drawn.returncode, drawn.stdout) == (1, "")
+    assert "no service at" in drawn.stderr
