@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nodectl.binding import job_cores
 from nodectl.binding.allocation import Allocation, NodeGrant
+from nodectl.binding.job_cores import FreeCore, block, capacity, cyclic, first
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import BLOCK, PLANE, UNLIMITED, Distribution, Request, Settings
-from nodectl.topology import Core, Topology
+from nodectl.topology import Topology
 
 _NEVER = "Requested node configuration is not available"
 _BUSY = "Requested nodes are busy"
@@ -36,10 +36,10 @@ class _Shape:
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """What a node can give the job: free cores by socket, threads used of each, CPUs in all."""
+    """What a node can give the job: free cores by socket, threads used of each at most, CPUs in all."""
 
     node: int
-    sockets: tuple[tuple[Core, ...], ...]
+    sockets: tuple[Sequence[FreeCore], ...]
     threads: int
     cpus: int
 
@@ -71,15 +71,11 @@ def allocate(
     tasks, cpus = _spread(chosen, shape, request)
     grants = []
     for index, offer in enumerate(chosen):
-        if request.exclusive:
-            cores: Sequence[Core] = [core for socket in offer.sockets for core in socket]
-        else:
-            cores = _cores(machines[offer.node], offer, cpus[index], request, settings)
+        cores = _cores(machines[offer.node], offer, cpus[index], request, settings)
         mask = 0
         for core in cores:
             mask |= core.mask
-        count = len(cores) * offer.threads
-        grants.append(NodeGrant(offer.node, names[offer.node], mask & machines[offer.node].usable, count, tasks[index]))
+        grants.append(NodeGrant(offer.node, names[offer.node], mask, capacity([cores]), tasks[index]))
     return Allocation(
         tuple(grants),
         threads_per_core=_given(request.threads_per_core),
@@ -129,22 +125,21 @@ def _offer(node: int, machine: Topology, busy: int, request: Request, shape: _Sh
     nothing = _Offer(node, ((),) * len(machine.sockets), 1, 0)
     if not threads or (request.exclusive and busy):
         return nothing
-    away = busy | ~machine.usable | specialised(machine, settings)
+    away = busy | specialised(machine, settings)
     least = _given(request.cores_per_socket) or 1
-    sockets = []
+    sockets: list[Sequence[FreeCore]] = []
     for socket in machine.sockets:
-        free = tuple(core for core in socket.cores if not core.mask & away)
+        masks = [core.mask & machine.usable for core in socket.cores if not core.mask & away]
+        free = [FreeCore(mask, min(mask.bit_count(), threads)) for mask in masks if mask]
         sockets.append(free if len(free) >= least else ())
     if sum(map(bool, sockets)) < (_given(request.sockets_per_node) or 1):
         return nothing
     per_socket = _given(request.ntasks_per_socket)
-    if per_socket:
-        most = max(1, -(-per_socket * shape.size // threads))
-        sockets = [free[:most] for free in sockets]
-    cpus = sum(map(len, sockets)) * threads
+    useful = [first(free, per_socket * shape.size) for free in sockets] if per_socket else sockets
+    cpus = capacity(useful)
     if cpus < max(request.mincpus or 0, shape.size, shape.limit * shape.size):
         return nothing
-    return _Offer(node, tuple(sockets), threads, cpus)
+    return _Offer(node, tuple(sockets if request.exclusive else useful), threads, cpus)
 
 
 def _threads(machine: Topology, request: Request) -> int:
@@ -228,16 +223,13 @@ def _spread(offers: Sequence[_Offer], shape: _Shape, request: Request) -> tuple[
     return tasks, [max(count * shape.size, floor) for count in tasks]
 
 
-def _cores(machine: Topology, offer: _Offer, cpus: int, request: Request, settings: Settings) -> list[Core]:
+def _cores(machine: Topology, offer: _Offer, cpus: int, request: Request, settings: Settings) -> Sequence[FreeCore]:
+    if request.exclusive:
+        return [core for socket in offer.sockets for core in socket]
     if _fills_sockets(request.distribution, settings):
-        return job_cores.block(machine, offer.sockets, cpus, offer.threads)
-    return job_cores.cyclic(
-        offer.sockets,
-        cpus,
-        offer.threads,
-        cpus_per_task=request.cpus_per_task or 1,
-        per_socket=_given(request.ntasks_per_socket) or 0,
-    )
+        return block(machine, offer.sockets, cpus)
+    per_socket = _given(request.ntasks_per_socket) or 0
+    return cyclic(offer.sockets, cpus, cpus_per_task=request.cpus_per_task or 1, per_socket=per_socket)
 
 
 def _fills_sockets(distribution: Distribution | None, settings: Settings) -> bool:
