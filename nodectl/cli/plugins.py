@@ -18,6 +18,7 @@ from nodectl.config import Config
 from nodectl.hooks import ELSEWHERE, HOOKS, LOCAL_HOOKS, SLURMD_HOOKS
 from nodectl.plugin import BUILTIN_DIR, INCLUDE_DIR, PluginRefused, find
 from nodectl.spank import plugstack
+from nodectl.spank.sources import is_native
 
 HOOK_HEADER = ("#", "CALL", "KIND", "PROCESS", "IDENTITY", "PER", "FAILURE COSTS")
 
@@ -98,17 +99,39 @@ def node_plugins(config: Config) -> Iterator[Listed]:
 def spank_plugins(config: Config, stack: plugstack.Plugstack) -> Iterator[Listed]:
     """The SPANK stack in calling order, then what else is in the directories' `spank` folders."""
     for entry in stack.entries:
-        facts = Facts(entry.path) if entry.missing else plugin_facts.read(entry.path, "spank")
+        facts = Facts(entry.path) if entry.missing else _spank_facts(entry.path)
         role = "required" if entry.required else "optional"
         yield Listed("spank", "spank", role, facts, entry.origin, entry.argv, entry.missing)
     stacked = {os.path.realpath(entry.path) for entry in stack.entries}
     for _, path in _files(config.plugin_dir, "spank"):
         if os.path.realpath(path) not in stacked:
-            yield Listed("spank", "spank", "available", plugin_facts.read(path, "spank"))
+            yield Listed("spank", "spank", "available", _spank_facts(path))
+
+
+def _spank_facts(path: str) -> Facts:
+    if not is_native(path):
+        return plugin_facts.read(path, "spank")
+    from nodectl.workbench import inspection  # brings the reader of ELF files
+
+    try:
+        found = inspection.inspect(path)
+    except OSError as error:
+        return Facts(path, problems=(f"{path}: cannot be read: {error.strerror}",))
+    refused = inspection.root_refuses(path)
+    return Facts(
+        path,
+        type=found.type,
+        name=found.name,
+        version=found.version,
+        hooks=tuple(found.hooks),
+        options=tuple(option.name for option in found.options),
+        problems=(*found.errors, *([f"{path}: {refused}"] if refused else [])),
+    )
 
 
 def _files(directories: Iterable[str], folder: str) -> Iterator[tuple[str, str]]:
     """Name and path of every plugin file, once for each name: the first directory wins, as when it is loaded."""
+    suffixes = (".py", ".so") if folder == "spank" else (".py",)
     found: dict[str, str] = {}
     for directory in directories:
         try:
@@ -117,7 +140,7 @@ def _files(directories: Iterable[str], folder: str) -> Iterator[tuple[str, str]]
             continue
         for name in names:
             stem, suffix = os.path.splitext(name)
-            if suffix == ".py" and not stem.startswith(("_", ".")):
+            if suffix in suffixes and not stem.startswith(("_", ".")):
                 found.setdefault(stem, os.path.join(directory, folder, name))
     yield from found.items()
 

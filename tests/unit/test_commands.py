@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from nodectl import config, hooks
+from nodectl import config
 from nodectl.cli import (
     check,
     doctor,
     machine_checks,
     main,
-    plugin_facts,
-    plugins,
     ps,
     send_signal,
     show,
@@ -27,7 +25,6 @@ from nodectl.cli import (
 )
 from nodectl.cli.session import Failed
 from nodectl.cli.step_name import step_of
-from nodectl.spank import plugstack
 
 HEAD = 'plugin_type = "spank"\nplugin_name = "mark"\nplugin_version = (22, 5, 8)\n'
 RECORD: Mapping[str, Any] = {
@@ -253,17 +250,6 @@ def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -
     assert not timeline.wants_colour()
 
 
-def test_hooks_are_listed_in_the_order_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["plugins", "--hooks"]) == 0
-    rows = capsys.readouterr().out.splitlines()
-    assert [row.split()[1] for row in rows[1 : len(hooks.HOOKS) + 1]] == [hook.call for hook in hooks.HOOKS]
-    assert any("task_p_add_pid" in row for row in rows[len(hooks.HOOKS) :])
-    assert main.main(["plugins", "--hooks", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [row["place"] for row in found["hooks"]] == list(range(1, len(hooks.HOOKS) + 1))
-    assert found["elsewhere"] == hooks.ELSEWHERE
-
-
 def test_config_prints_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, "kill_wait = 7\n", "nodectl.toml")
     for options in ([], ["--explain"]):
@@ -281,68 +267,6 @@ def test_config_that_is_not_valid_is_one_line(tmp_path: Path, capsys: pytest.Cap
     path = write(tmp_path, "kill_wait = -1\n", "nodectl.toml")
     assert main.main(["--config", path, "config"]) == 1
     assert capsys.readouterr().err.startswith(f"nodectl: error: {path}: kill_wait: is -1")
-
-
-def test_plugins_are_described_without_being_executed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trap = tmp_path / "executed"
-    body = f"open({str(trap)!r}, 'w')\ndef slurm_spank_init(sp, ac, av): pass\nspank_options = [SpankOption('mark')]\n"
-    write(tmp_path, f'"""mark: leaves a mark.\n\nMore."""\n{HEAD}{body}')
-    stack = write(tmp_path, "required mark a=1\noptional absent\nnonsense\n", "plugstack.conf")
-    path = write(tmp_path, f'plugin_dir = "{tmp_path}"\nplugstack_config = "{stack}"\n', "nodectl.toml")
-    assert main.main(["--config", path, "plugins"]) == 0
-    text = capsys.readouterr().out
-    assert "required    mark  22.5.8\n      leaves a mark.\n" in text
-    assert f"{stack}:1: a=1" in text
-    assert "hooks: slurm_spank_init\n      options: --mark" in text
-    assert "optional    absent  MISSING" in text
-    assert "available   renice" in text
-    assert f"warning: {stack}:3: line begins with 'nonsense'" in text
-    assert main.main(["--config", path, "plugins", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["plugins"]
-    assert not trap.exists()
-
-
-def test_missing_configured_plugin_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(tmp_path, 'task_plugin = "task/absent"\n', "nodectl.toml")
-    assert main.main(["--config", path, "plugins"]) == 1
-    assert "configured  task/absent  MISSING" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("def slurm_spank_inti(*a): pass\ndef slurm_spank_exit(*a): pass\n", "4: slurm_spank_inti is unknown"),
-        ("def slurm_spank_exit(sp): pass\n", "4: slurm_spank_exit takes 1 parameter(s); it is called with 3"),
-        ("async def slurm_spank_exit(sp, ac, av): pass\n", "4: slurm_spank_exit must not be async"),
-        (
-            "def task_p_pre_launch(step): pass\ndef slurm_spank_exit(*a): pass\n",
-            "4: task_p_pre_launch belongs into a task",
-        ),
-        ("plugin_version = '22'\ndef slurm_spank_exit(*a): pass\n", "4: plugin_version is '22'"),
-        ("x = 1\n", " spank plugin without any slurm_spank function"),
-        ("def (\n", "4: syntax error"),
-        (
-            "plugin_version = (21, 8, 0)\ndef slurm_spank_exit(*a): pass\n",
-            "4: written for version 21.8.0; this is 22.5",
-        ),
-        ("plugin_type = 'task/x'\ndef slurm_spank_exit(*a): pass\n", "4: plugin_type is 'task/x'"),
-    ],
-)
-def test_problems_of_a_plugin_are_found_by_looking(tmp_path: Path, text: str, problem: str) -> None:
-    path = write(tmp_path, HEAD + text)
-    found = plugin_facts.read(path, "spank").problems
-    assert len(found) == 1
-    assert found[0].startswith(f"{path}:{problem}")
-
-
-def test_built_in_plugins_have_no_problems() -> None:
-    listed = [
-        *plugins.node_plugins(config.build({})),
-        *plugins.spank_plugins(config.build({}), plugstack.Plugstack((), ())),
-    ]
-    assert len(listed) > 5
-    assert not [problem for one in listed for problem in one.facts.problems]
-    assert all(one.facts.about for one in listed)
 
 
 @pytest.mark.parametrize(
