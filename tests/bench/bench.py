@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.large_machine import large_machine
+from bench.rows import Row, in_turns
 from nodectl import wire
 from nodectl.cli import run as client
 from nodectl.cli.main import Globals
@@ -34,52 +35,6 @@ TRUE = "/bin/true"
 CLIENTS = 8
 MANY = 32
 STACKED = 50
-
-
-class Row:
-    """One line of the table. `ratio` is ours to the peer's; `budget` what it may be at most (at least, if `more`)."""
-
-    def __init__(self, what: str, ours: float, peer: float, unit: str, budget: float, *, more: bool = False) -> None:
-        self.what = what
-        self.ours = ours
-        self.peer = peer
-        self.unit = unit
-        self.budget = budget
-        self.more = more
-        self.ratio = ours / peer if peer else ours
-
-    @property
-    def kept(self) -> bool:
-        return self.ratio >= self.budget if self.more else self.ratio <= self.budget
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "what": self.what,
-            "ours": self.ours,
-            "peer": self.peer,
-            "unit": self.unit,
-            "ratio": self.ratio,
-            "budget": self.budget,
-            "kept": self.kept,
-        }
-
-
-def in_turns(rounds: int, **work: Callable[[], object]) -> dict[str, float]:
-    """Seconds each piece of work takes: the median over `rounds` in which each has its turn, after one that does not
-    count.
-
-    The order rotates, because whoever follows a heavy neighbour finds the caches cold.
-    """
-    taken: dict[str, list[float]] = {name: [] for name in work}
-    order = list(work.items())
-    for turn in range(rounds + 1):
-        order.append(order.pop(0))
-        for name, do in order:
-            start = time.perf_counter()
-            do()
-            if turn:
-                taken[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values) for name, values in taken.items()}
 
 
 def spawn(*words: str) -> Callable[[], None]:
@@ -283,6 +238,7 @@ def measure(rounds: int, seconds: float) -> list[Row]:
         stacked(rounds, memory_dir / "stacked", one, rows)
         memory(traced, rows)
         srun(max(rounds // 10, 5), rows, taken["step"])
+        rows += large_machine(max(rounds // 10, 5))
     finally:
         traced.close()
         plain.close()

@@ -1,0 +1,53 @@
+"""The lines of the table, and how their figures are taken."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+
+class Row:
+    """One line of the table. `ratio` is ours to the peer's; `budget` what it may be at most (at least, if `more`)."""
+
+    def __init__(self, what: str, ours: float, peer: float, unit: str, budget: float, *, more: bool = False) -> None:
+        self.what = what
+        self.ours = ours
+        self.peer = peer
+        self.unit = unit
+        self.budget = budget
+        self.more = more
+        self.ratio = ours / peer if peer else ours
+
+    @property
+    def kept(self) -> bool:
+        return self.ratio >= self.budget if self.more else self.ratio <= self.budget
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "what": self.what,
+            "ours": self.ours,
+            "peer": self.peer,
+            "unit": self.unit,
+            "ratio": self.ratio,
+            "budget": self.budget,
+            "kept": self.kept,
+        }
+
+
+def in_turns(rounds: int, **work: Callable[[], object]) -> dict[str, float]:
+    """Seconds each piece of work takes: the median over `rounds` in which each has its turn, after one that does not
+    count.
+
+    The order rotates, because whoever follows a heavy neighbour finds the caches cold.
+    """
+    taken: dict[str, list[float]] = {name: [] for name in work}
+    order = list(work.items())
+    for turn in range(rounds + 1):
+        order.append(order.pop(0))
+        for name, do in order:
+            start = time.perf_counter()
+            do()
+            if turn:
+                taken[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in taken.items()}
