@@ -148,6 +148,10 @@ KEYS: tuple[Key, ...] = (
         "How tasks are bound whose users do not say.",
     ),
     Key(
+        "boards", "binding", number(0, 64, "boards"), 0,
+        "Boards on which the sockets are, as many on each; 0 for what the firmware says.",
+    ),
+    Key(
         "cpu_spec_list", "binding", CPU_LIST, "",
         "CPUs, in abstract numbers, that are kept for the system: no job is given their cores.",
     ),
@@ -244,6 +248,7 @@ class Config:
     select_type_parameters: tuple[str, ...]
     slurmd_parameters: tuple[str, ...]
     task_plugin_param: tuple[str, ...]
+    boards: int
     cpu_spec_list: str
     core_spec_count: int
     gres: tuple[str, ...]

@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nodectl.daemon.binder import Binder
+
 NO_TASK = -1
 
 
@@ -21,13 +23,13 @@ class Step:
     """
 
     FIELDS = (
-        "allocation", "argv", "cgroup", "cores", "cpu_bind", "cpu_masks", "cpus_per_task", "cwd", "environment",
+        "allocation", "argv", "cgroup", "cores", "cpu_masks", "cpus_per_task", "cwd", "devices", "environment",
         "gid", "gids", "hook_timeout", "job_control", "job_id", "kill_on_bad_exit", "kill_wait", "label",
-        "name", "node_name", "ntasks", "options", "rlimits", "stack", "stderr", "stdin", "stdout", "step_id",
-        "submitted", "task_epilogs", "task_prologs", "time_limit", "uid", "umask", "unbuffered",
-        "unkillable_timeout", "user_name", "verbose",
+        "layout", "mem_policies", "mems", "name", "node_name", "ntasks", "options", "rlimits", "stack", "stderr",
+        "stdin", "stdout", "step_cpus", "step_id", "submitted", "task_epilogs", "task_prologs", "task_variables",
+        "time_limit", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
     )  # fmt: skip
-    __slots__ = (*FIELDS, "born_in_place", "container_id", "helpers", "task")
+    __slots__ = (*FIELDS, "binder", "born_in_place", "container_id", "helpers", "task")
 
     job_id: int
     step_id: int
@@ -45,9 +47,15 @@ class Step:
     ntasks: int
     cpus_per_task: int
     allocation: int  # CPU mask of the job on this machine
-    cores: str  # of the job, numbered as placement.py does, socket by socket: "0-3,8"
-    cpu_bind: str  # as the user gave it, "" for nothing
-    cpu_masks: list[int]  # per task, filled in by task_p_slurmd_launch_request
+    cores: str  # of the job, numbered socket by socket: "0-3,8"
+    layout: dict[str, object]  # srun's options of layout and binding in force, by name
+    # From here to `devices`: filled in by task_p_slurmd_launch_request.
+    cpu_masks: list[int]  # per task
+    step_cpus: int  # CPU mask of the step in its job
+    mems: str  # NUMA nodes of these, "" for all
+    mem_policies: "list[tuple[int, list[int]] | None]"  # per task MPOL_* and NUMA nodes; empty where no task has one
+    task_variables: list[dict[str, str]]  # per task, beside `environment`; empty where all have the same
+    devices: list[str]  # that the job holds: gpu:0
     stdin: str
     stdout: str
     stderr: str
@@ -69,11 +77,13 @@ class Step:
     task: "Task | None"  # in a task's own process: which one it is; None in the stepd
     helpers: set[int]  # pids of the stepd's own helpers (pumps): no part of the user's step
     born_in_place: bool  # the kernel gave birth to the last forked task in its own cgroup: nothing is to be moved
+    binder: "Binder | None"  # in the daemon: what decides on the above
     container_id: int  # 64 bits, set by proctrack_p_create in the stepd; never travels
 
     def __init__(self, **fields: object) -> None:
         for name in self.FIELDS:
             setattr(self, name, fields[name])
+        self.binder = None
         self.container_id = 0
         self.born_in_place = False
         self.helpers = set()
@@ -90,13 +100,14 @@ class Step:
 
     @property
     def cpus(self) -> int:
-        """How many CPUs the step may use here: S_JOB_NCPUS, SLURM_CPUS_ON_NODE."""
+        """How many CPUs its job holds here: S_JOB_NCPUS, SLURM_JOB_CPUS_PER_NODE."""
         return self.allocation.bit_count()
 
     def as_json(self) -> "dict[str, object]":
         """Every field under its own name. CPU masks are hex: JSON numbers lose their top bits elsewhere."""
         fields: dict[str, object] = {name: getattr(self, name) for name in self.FIELDS}
         fields["allocation"] = f"{self.allocation:x}"
+        fields["step_cpus"] = f"{self.step_cpus:x}"
         fields["cpu_masks"] = [f"{mask:x}" for mask in self.cpu_masks]
         fields["stack"] = [entry_as_list(entry) for entry in self.stack]
         return fields
@@ -106,6 +117,7 @@ class Step:
         """What `as_json` wrote. Raises KeyError, TypeError or ValueError: only our own daemon writes such files."""
         values = dict(fields)
         values["allocation"] = int(values["allocation"], 16)  # type: ignore[call-overload]
+        values["step_cpus"] = int(values["step_cpus"], 16)  # type: ignore[call-overload]
         values["cpu_masks"] = [int(mask, 16) for mask in values["cpu_masks"]]  # type: ignore[attr-defined]
         values["stack"] = [entry_from_list(row) for row in values["stack"]]  # type: ignore[attr-defined]
         return cls(**values)

@@ -88,7 +88,7 @@ def request_of(given: "Mapping[str, object]", environ: "Mapping[str, str]", host
         parse_nodes,
     )
 
-    values = _gathered(given, environ)
+    values = gathered(given, environ)
     counts = {name: _count(name, values[name]) for name in _COUNTS if values.get(name) not in (None, "")}
     geometry = parse_geometry(str(values["extra_node_info"])) if values.get("extra_node_info") else ()
     for name, number in zip(("sockets_per_node", "cores_per_socket", "threads_per_core"), geometry, strict=False):
@@ -127,7 +127,8 @@ def request_of(given: "Mapping[str, object]", environ: "Mapping[str, str]", host
     )
 
 
-def _gathered(given: "Mapping[str, object]", environ: "Mapping[str, str]") -> "dict[str, object]":
+def gathered(given: "Mapping[str, object]", environ: "Mapping[str, str]") -> "dict[str, object]":
+    """The options in force: those given, and from the variables those that were not."""
     values: dict[str, object] = {}
     for variable, name in VARIABLES.items():
         text = environ.get(variable)

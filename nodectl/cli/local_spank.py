@@ -9,7 +9,7 @@ import os
 import sys
 
 from nodectl import messages
-from nodectl.cli.options import OPTIONS, USAGE, BadOption, PluginOption
+from nodectl.cli.options import OPTIONS, USAGE, BadOption, PluginOption, layout_options
 from nodectl.cli.session import Failed
 from nodectl.door import Door, Outcome
 from nodectl.recorder import Recorder
@@ -69,7 +69,7 @@ class LocalStack:
         """The options of all plugins. A name that two plugins offer is the first one's, and
         nodectl's own names are nodectl's.
         """
-        own = {option.long for option in OPTIONS}
+        own = {option.long for option in (*OPTIONS, *layout_options())}
         found: dict[str, tuple[str, PluginOption]] = {}
         for stacked, option in self._stack.offered():
             plugin = stacked.plugin.name

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     ("run", "run a step: tasks of a program, bound, contained, with the plugins' hooks"),
+    ("bind", "tell the layout that a run with these options would get, without running anything"),
+    ("explain", "tell the rule by which a running step was bound"),
     ("ps", "list running steps"),
     ("show", "show one step, running or ended"),
     ("signal", "send a signal to a step's tasks"),
@@ -89,6 +91,10 @@ def main(argv: "Sequence[str] | None" = None) -> int:
             return run.main(settings, words)
         except KeyboardInterrupt:  # before the step had begun to take signals
             return 130
+    if command == "bind":  # takes run's options, which argparse does not
+        from nodectl.cli import bind
+
+        return bind.main(settings, words)
     if command not in dict(COMMANDS):
         return wrong(f"no command {command!r}")
     return _other(settings, command, words)

@@ -122,7 +122,8 @@ OPTIONS = (
     Option("unbuffered", "u", "", "give tasks a terminal for stdout: they will not buffer", _flag, has_arg=NO_ARGUMENT),
     Option("verbose", "v", "", "say more; twice for more still", _flag, has_arg=NO_ARGUMENT),
     Option("kill-on-bad-exit", "K", "0|1", "end the step when a task fails", _flag, has_arg=MAYBE_ARGUMENT),
-    Option("cpu-bind", "", "BIND", "[quiet|verbose,]none|threads|cores|sockets|map_cpu:LIST|mask_cpu:LIST", str),
+    Option("cpu-bind", "", "BIND", "[quiet|verbose,]none|threads|cores|sockets|ldoms|map_cpu:LIST|mask_cpu:LIST|"
+           "map_ldom:LIST|mask_ldom:LIST|rank_ldom", str),
     Option("export", "", "VARS", "environment of the tasks: ALL (default), NONE, or NAME,NAME=VALUE,...", str),
     Option("task-prolog", "", "FILE", "script run as you before each task", str),
     Option("task-epilog", "", "FILE", "script run as you after each task", str),
@@ -133,24 +134,46 @@ OPTIONS = (
 )  # fmt: skip
 
 
-class Parsed:
-    """What was given: `values` by dest, `argv` the program. Plugins have their options already."""
+def layout_options() -> tuple[Option, ...]:
+    """The options of layout and binding but for those above. Few steps have one: only who does pays for the table."""
+    from nodectl.binding.options import FLAG, ROWS
 
-    __slots__ = ("argv", "values", "verbose")
+    here = {option.long for option in OPTIONS}
+    return tuple(
+        Option(long, short, arginfo, text, _given, has_arg=NO_ARGUMENT if kind == FLAG else ARGUMENT)
+        for long, short, arginfo, text, kind in ROWS
+        if long not in here
+    )
+
+
+def _given(text: str) -> str:
+    """As typed; the service reads it. A switch has no text, and is "1"."""
+    return text or "1"
+
+
+class Parsed:
+    """What was given: `values` by dest, `argv` the program. Plugins have their options already. `layout`: which dests
+    are options of layout and binding beyond those of the table, where there was need to know them.
+    """
+
+    __slots__ = ("argv", "layout", "values", "verbose")
 
     def __init__(self) -> None:
+        self.layout: tuple[str, ...] = ()
         self.values: dict[str, object] = {}
         self.argv: list[str] = []
         self.verbose = 0
 
 
 class Parser:
-    """Reads words by the table and by the options that plugins added."""
+    """Reads words by the table and by the options that plugins added; `own` are a command's own, and go before all."""
 
-    def __init__(self, extra: "Iterable[PluginOption]" = ()) -> None:
+    def __init__(self, extra: "Iterable[PluginOption]" = (), own: "Iterable[Option]" = ()) -> None:
         self._extra = list(extra)
-        self._long = {option.long: option for option in (*self._extra, *OPTIONS)}
-        self._short = {option.short: option for option in OPTIONS if option.short}
+        self._own = list(own)
+        self._long = {option.long: option for option in (*self._extra, *OPTIONS, *self._own)}
+        self._short = {option.short: option for option in (*OPTIONS, *self._own) if option.short}
+        self._layout: tuple[str, ...] = ()
 
     def parse(self, words: "Sequence[str]") -> Parsed:
         """Raises BadOption."""
@@ -165,6 +188,7 @@ class Parser:
             else:
                 self._take_short(parsed, word[1:], rest)
         parsed.argv = rest
+        parsed.layout = self._layout
         return parsed
 
     def _take_long(self, parsed: Parsed, text: str, rest: list[str]) -> None:
@@ -181,18 +205,34 @@ class Parser:
         else:
             self._store(parsed, option, value)
 
+    def _learn(self) -> bool:
+        """Adds the options of layout; False when they are there."""
+        if self._layout:
+            return False
+        options = layout_options()
+        for option in options:
+            self._long.setdefault(option.long, option)
+            if option.short:
+                self._short.setdefault(option.short, option)
+        self._layout = tuple(option.dest for option in options)
+        return True
+
     def _find(self, name: str) -> Option:
         if name in self._long:
             return self._long[name]
         found = sorted(long for long in self._long if long.startswith(name))
         if len(found) == 1:
             return self._long[found[0]]
+        if self._learn():
+            return self._find(name)
         if found:
             raise BadUsage(f"option '--{name}' is ambiguous; possibilities: {' '.join('--' + long for long in found)}")
         raise BadUsage(f"unrecognized option '--{name}'")
 
     def _take_short(self, parsed: Parsed, text: str, rest: list[str]) -> None:
         while text:
+            if text[0] not in self._short:
+                self._learn()
             option = self._short.get(text[0])
             if option is None:
                 raise BadUsage(f"invalid option -- '{text[0]}'")
@@ -219,13 +259,14 @@ class Parser:
     def help(self, columns: int = 80) -> str:
         """The text of `nodectl run --help`; plugins' options stand in a group of their own at the end."""
         lines = ["Usage: nodectl run [OPTIONS] PROGRAM [ARGS...]", "", "Run tasks of a program as one step.", ""]
-        lines += _table(OPTIONS, columns)
+        lines += [*option_lines(OPTIONS, columns), "", "Layout and binding:", *option_lines(layout_options(), columns)]
         if self._extra:
-            lines += ["", "Options provided by plugins:", *_table(self._extra, columns)]
+            lines += ["", "Options provided by plugins:", *option_lines(self._extra, columns)]
         return "\n".join(lines)
 
 
-def _table(options: "Iterable[Option]", columns: int) -> list[str]:
+def option_lines(options: "Iterable[Option]", columns: int = 80) -> list[str]:
+    """The options as lines of help."""
     lines: list[str] = []
     for option in options:
         short = f"-{option.short}, " if option.short else "    "

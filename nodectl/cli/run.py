@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FORWARDED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2)
 _RLIMITS = ("CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS")
 _DIGITS = 6
+_LONGEST_FILE = 1 << 16
 _QUICK = 1.0  # seconds between two SIGINTs that together mean: end it
 _UNRECORDED = "its step runner and the service have gone; what became of it will be recorded when the service starts"
 
@@ -138,10 +139,13 @@ def make_request(parsed: Parsed) -> dict[str, object]:
     mask = os.umask(0)
     os.umask(mask)
     here, wanted = _here(), str(values.pop("cwd", ""))
+    layout = {name: str(values.pop(name)) for name in parsed.layout if name in values}
+    if layout.get("distribution", "").startswith("arbitrary") and "SLURM_HOSTFILE" in os.environ:
+        layout["hostfile"] = _host_file(os.environ["SLURM_HOSTFILE"])
     request: dict[str, object] = {
         "argv": parsed.argv,
         "cwd": os.path.join(here, wanted) if wanted else here,
-        "ntasks": values.pop("ntasks", 1),
+        "ntasks": values.pop("ntasks", 0) or _ntasks(layout, os.environ),
         "umask": mask,
         "rlimits": _rlimits(),
         "verbose": min(parsed.verbose, 10),
@@ -152,7 +156,25 @@ def make_request(parsed: Parsed) -> dict[str, object]:
         if script in values:
             values[script] = os.path.join(here, str(values[script]))
     request.update(values)
+    if layout:
+        request["layout"] = layout
     return request
+
+
+def _ntasks(layout: "Mapping[str, str]", environment: "Mapping[str, str]") -> int:
+    """How many tasks where -n does not say: srun's variables, --ntasks-per-node on this one node, or one."""
+    for text in (environment.get("SLURM_NTASKS"), environment.get("SLURM_NPROCS"), layout.get("ntasks_per_node")):
+        if text and text.isascii() and text.isdecimal() and 0 < int(text[:_DIGITS]) == int(text):
+            return int(text)
+    return 1
+
+
+def _host_file(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read(_LONGEST_FILE)
+    except OSError as error:
+        raise BadOption(f"SLURM_HOSTFILE {path!r}: {error.strerror}") from None
 
 
 def job_environment(parsed: Parsed) -> dict[str, str]:

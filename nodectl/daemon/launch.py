@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nodectl import wire
+from nodectl.binding.options import gathered
 from nodectl.config import Config
+from nodectl.daemon.binder import Binder
 from nodectl.daemon.users import UnknownUser, User, Users, group_id
 from nodectl.door import Door
 from nodectl.interface import Refused
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 _WORD = text(131_072)  # MAX_ARG_STRLEN: what execve(2) takes
 _PATH = text(4096)
 _YEAR = 366 * 86_400
+_DIGITS = 9
 _LIMIT = integer(-1, 2**63 - 1)
 
 REQUEST: "Shape" = {
@@ -39,6 +42,7 @@ REQUEST: "Shape" = {
     "name": Optional(text(1024)),
     "time_limit": Optional(integer(1, _YEAR)),
     "cpu_bind": Optional(text(1 << 20)),
+    "layout": Optional(mapping(text(1 << 20), most=64)),
     "stdin": Optional(_PATH),
     "stdout": Optional(_PATH),
     "stderr": Optional(_PATH),
@@ -105,13 +109,13 @@ def make_step(  # everything a step is made from
     job: int,
     stack: Sequence[Entry],
     cgroup: str,
-    allocation: int,
-    cores: str,
+    binder: Binder,
 ) -> Step:
     """The Step a request means. Raises Refused, naming the parameter."""
     argv: list[str] = request["argv"]  # type: ignore[assignment]  # REQUEST says so
-    _check(request, argv, config, allocation)
-    return Step(
+    _check(request, argv, config)
+    layout = _layout(request)
+    step = Step(
         job_id=job,
         step_id=0,
         node_name=config.node_name,
@@ -126,11 +130,9 @@ def make_step(  # everything a step is made from
         umask=request.get("umask", 0o022),
         rlimits=request.get("rlimits", {}),
         ntasks=request["ntasks"],
-        cpus_per_task=request.get("cpus_per_task", 1),
-        allocation=allocation,
-        cores=cores,
-        cpu_bind=request.get("cpu_bind", ""),
-        cpu_masks=[0] * int(str(request["ntasks"])),
+        cpus_per_task=_cpus_per_task(layout, binder.allocation),
+        layout=layout,
+        **_unbound(binder, int(str(request["ntasks"]))),
         stdin=request.get("stdin", ""),
         stdout=request.get("stdout", ""),
         stderr=request.get("stderr", ""),
@@ -154,16 +156,47 @@ def make_step(  # everything a step is made from
         cgroup=cgroup,
         submitted=time.time(),
     )
+    step.binder = binder
+    return step
 
 
-def _check(request: Mapping[str, object], argv: list[str], config: Config, allocation: int) -> None:
-    ntasks, cpus = int(str(request["ntasks"])), int(str(request.get("cpus_per_task", 1)))
+def _unbound(binder: Binder, ntasks: int) -> dict[str, object]:
+    """What a step is where no task plugin binds it: all that its job holds, for every task."""
+    return {
+        "allocation": binder.allocation,
+        "cores": binder.cores,
+        "step_cpus": binder.allocation,
+        "cpu_masks": [0] * ntasks,
+        "mems": "",
+        "mem_policies": [],
+        "task_variables": [],
+        "devices": [],
+    }
+
+
+def _layout(request: Mapping[str, object]) -> dict[str, object]:
+    """The options of layout and binding in force: given ones, then srun's variables of the step's environment."""
+    given = {name: request[name] for name in ("ntasks", "cpus_per_task", "cpu_bind") if request.get(name)}
+    environment: Mapping[str, str] = request["environment"]  # type: ignore[assignment]  # REQUEST says so
+    return gathered({**request.get("layout", {}), **given}, environment)  # type: ignore[dict-item]
+
+
+def _cpus_per_task(layout: Mapping[str, object], allocation: int) -> int:
+    """A number that SLURM_CPUS_PER_TASK holds is read here too."""
+    text = str(layout.get("cpus_per_task", 1))
+    if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS:
+        raise invalid("cpus_per_task", f"{text[:20]!r} is no number of CPUs")
+    if int(text) > allocation.bit_count():
+        raise invalid("cpus_per_task", f"{text} is more than the {allocation.bit_count()} CPUs of this machine")
+    return int(text) or 1
+
+
+def _check(request: Mapping[str, object], argv: list[str], config: Config) -> None:
+    ntasks = int(str(request["ntasks"]))
     if not argv or not argv[0]:
         raise invalid("argv", "no program given")
     if ntasks > config.max_tasks_per_node:
         raise invalid("ntasks", f"{ntasks} is more than max_tasks_per_node = {config.max_tasks_per_node}")
-    if cpus > allocation.bit_count():
-        raise invalid("cpus_per_task", f"{cpus} is more than the {allocation.bit_count()} CPUs of this machine")
     if not str(request["cwd"]).startswith("/"):
         raise invalid("cwd", f"{request['cwd']!r} is not absolute")
     for name in request.get("rlimits", {}):  # type: ignore[attr-defined]

@@ -5,15 +5,15 @@ and the batches in which ended steps are written down.
 """
 
 import asyncio
-import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from nodectl import __version__, lean_json, topology, wire
+from nodectl import __version__, lean_json, wire
+from nodectl.binding.refused import Refused as NoLayout
 from nodectl.config import Config
-from nodectl.cpu_list import format_cpulist
 from nodectl.daemon import launch
+from nodectl.daemon.binder import Binder
 from nodectl.daemon.forkchannel import ForkChannel
 from nodectl.daemon.jobs import Jobs
 from nodectl.daemon.live import LiveStep, remove_groups
@@ -63,10 +63,7 @@ class Node:
         self._flush_due = False
         self._cleaning: set[asyncio.Task[bool]] = set()
         self._admin_gid: int | None = None
-        self._allocation = sum(1 << cpu for cpu in os.sched_getaffinity(0))
-        self._cores = format_cpulist(
-            core.number for core in topology.read(allowed=os.sched_getaffinity(0)).cores if core.mask & self._allocation
-        )
+        self._binder = Binder(config, lambda: (live.step for live in self.live.values()))
         self.jobs = Jobs(config, mount, self._write_down)
         self.forkserver = ForkChannel(config, lock, self._answered)
         self._starter = Starter(self, plugins)
@@ -79,6 +76,7 @@ class Node:
             "Launch": ({"request": _any}, self._launch),
             "List": ({"ended": Optional(integer(0, _MOST_LISTED))}, self._list),
             "Show": (_WHICH, self._show),
+            "Explain": (_WHICH, self._explain),
             "Wait": ({**_WHICH, "epilog": Optional(boolean)}, self._wait),
             "Trace": (_WHICH, self._trace),
             "Signal": ({**_WHICH, "signal": integer(1, 64)}, self._signal),
@@ -162,8 +160,7 @@ class Node:
             job=job,
             stack=stack,
             cgroup=group,
-            allocation=self._allocation,
-            cores=self._cores,
+            binder=self._binder,
         )
         return self._starter.begin(step, call.fds)
 
@@ -225,6 +222,17 @@ class Node:
             status: Mapping[str, object] = answer["parameters"]["step"]  # type: ignore[index]
             record = {**record, "state": status["state"], "tasks": status["tasks"], "pid": status["pid"]}
         return {"record": record}
+
+    def _explain(self, call: Call) -> Mapping[str, object]:
+        live = self._find_live(call)
+        if live is None:
+            record = self._find_ended(call)
+            raise Refused("NoSuchStep", f"step {record['job']}.{record['step']} has ended: {record['state']}")
+        try:
+            return {"layout": self._binder.explain(live.step)}
+        except NoLayout as error:
+            reason = f"step {live.step} was laid out before the configuration changed: {error.reason}"
+            raise Refused("NoSuchStep", reason) from None
 
     async def _wait(self, call: Call) -> Mapping[str, object]:
         live = self._find_live(call)

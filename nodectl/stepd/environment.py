@@ -26,7 +26,7 @@ def for_step(step: "Step") -> dict[str, str]:
         "SLURM_JOB_USER": step.user_name,
         "SLURM_JOB_START_TIME": str(int(step.submitted)),
         "SLURM_JOB_CPUS_PER_NODE": cpus,
-        "SLURM_CPUS_ON_NODE": cpus,
+        "SLURM_CPUS_ON_NODE": str(step.step_cpus.bit_count()),
         "SLURM_NODEID": "0",
         "SLURM_GTIDS": ",".join(map(str, range(step.ntasks))),
         "SLURMD_NODENAME": step.node_name,
@@ -47,6 +47,8 @@ def for_task(step: "Step", task: "Task") -> dict[str, str]:
     """The whole environment of one task; SLURM_TASK_PID is added by the task itself, which alone knows its pid."""
     rank = str(task.global_id)
     environment = {**step.environment, "SLURM_PROCID": rank, "SLURM_LOCALID": str(task.local_id)}
+    if step.task_variables:
+        environment.update(step.task_variables[task.local_id])
     return {name: value for name, value in environment.items() if _bytes(name) + _bytes(value) + 2 <= LONGEST}
 
 

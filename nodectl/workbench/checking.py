@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from nodectl.cli.config import configured
-from nodectl.cli.options import OPTIONS
+from nodectl.cli.options import OPTIONS, layout_options
 from nodectl.cli.session import Failed, complain
 from nodectl.cli.table import pairs, printable, put
 from nodectl.cli.timeline import wants_colour
@@ -19,7 +19,7 @@ from nodectl.workbench.contexts import called_in, short
 from nodectl.workbench.inspection import ERROR, WARNING, Finding, Inspection, inspect, root_refuses
 
 _COLOURS = {ERROR: "1;31", WARNING: "33"}
-_BUILT_IN = frozenset(option.long for option in OPTIONS)
+_BUILT_IN = frozenset(option.long for option in (*OPTIONS, *layout_options()))
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from nodectl.cli.main import Globals
-from nodectl.cli.options import OPTIONS
+from nodectl.cli.options import OPTIONS, layout_options
 from nodectl.cli.session import Failed, Session
 from nodectl.cli.table import put
 from nodectl.cli.timeline import wants_colour
@@ -31,7 +31,7 @@ from nodectl.workbench.inspection import inspect
 from nodectl.workbench.trial import Trial, directory
 
 _USAGE = 2
-_BUILT_IN = frozenset(option.long for option in OPTIONS)
+_BUILT_IN = frozenset(option.long for option in (*OPTIONS, *layout_options()))
 _PACKAGES = "import sys; sys.path[:0] = {path!r}; "
 _RUN = _PACKAGES + "from nodectl.cli.main import command; command()"
 _ALONE = _PACKAGES + "from nodectl.workbench.alone import command; command({given!r})"

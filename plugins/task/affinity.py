@@ -1,64 +1,47 @@
-"""task/affinity: binds each task to CPUs with sched_setaffinity(2).
+"""task/affinity: binds each task to CPUs with sched_setaffinity(2), and its memory to NUMA nodes with set_mempolicy(2).
 
-Where: the masks are computed in the daemon, before any process exists (`task_p_slurmd_launch_request`), so that a bad
-map or mask is refused with the allowed mask in the message. They are applied in the task, as root, once it is in its
-cgroup (`task_p_pre_launch_priv`), because moving a process resets its affinity; and read back.
-Options: --cpu-bind of `nodectl run`.
+Where: the layout is computed in the daemon, before any process exists (`task_p_slurmd_launch_request`), so that a bad
+map or mask is refused with the allowed mask in the message. CPUs are bound in the task, as root, once it is in its
+cgroup (`task_p_pre_launch_priv`), because moving a process resets its affinity; memory as the user, right before the
+program (`task_p_pre_launch`). Both are read back.
+Options: srun's of layout and binding, --mem-bind and --gpu-bind among them.
 """
 
 import errno
-import functools
 import os
 
-from nodectl import cpu_bind, messages
+from nodectl import _kernel, messages
+from nodectl.binding import report
+from nodectl.binding.refused import Refused
 from nodectl.cpu_list import cpus_of, format_cpulist, mask_of
 from nodectl.plugin_api import PluginError
-from nodectl.step import Step
+from nodectl.step import Step, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nodectl.topology import Topology
+    from collections.abc import Mapping
 
 plugin_type = "task/affinity"
 plugin_name = "task affinity by sched_setaffinity"
 plugin_version = (22, 5, 8)
 
-
-@functools.cache
-def _machine() -> "Topology":
-    """The hardware, read at the first launch: CPUs that come online later count from the daemon's next start."""
-    # Only the daemon computes: the forkserver, which loads this file too, is spared what these import.
-    from nodectl import topology
-
-    return topology.read(allowed=os.sched_getaffinity(0))
-
-
-@functools.lru_cache(maxsize=256)
-def _place(text: str, allocation: int, ntasks: int, cpus_per_task: int) -> tuple[tuple[int, ...], dict[str, str]]:
-    """Masks and variables of a request; the same question is asked a thousand times where steps are short."""
-    from nodectl import placement
-
-    try:
-        bind = cpu_bind.parse(text) if text else cpu_bind.CpuBind()
-        placed = placement.bind(_machine(), allocation, placement.Request(ntasks, cpus_per_task, bind))
-    except (cpu_bind.BadCpuBind, placement.NoFit) as error:
-        raise PluginError(errno.EINVAL, str(error)) from error
-    return placed.masks, cpu_bind.environment(bind, placed.masks, width=_machine().width)
+_PREFERRED = 1  # MPOL_PREFERRED of set_mempolicy(2)
 
 
 def task_p_slurmd_launch_request(req: Step, node_id: int) -> int:
-    """Daemon, root: fills in `req.cpu_masks` and SLURM_CPU_BIND*; refuses what the machine cannot give."""
+    """Daemon, root: fills in the step's CPUs, memory and devices; refuses what the machine cannot give."""
     del node_id
-    masks, variables = _place(req.cpu_bind, req.allocation, req.ntasks, req.cpus_per_task)
-    req.cpu_masks = list(masks)
-    req.environment.update(variables)
+    assert req.binder is not None  # noqa: S101  # called in the daemon
+    try:
+        req.binder.bind(req)
+    except Refused as error:
+        raise PluginError(errno.EINVAL, error.reason) from error
     return 0
 
 
 def task_p_pre_launch_priv(step: Step) -> int:
     """Task, root, in its cgroup: binds itself and checks that it took."""
-    task = step.task
-    assert task is not None  # noqa: S101  # called in a task
+    task = _task(step)
     wanted = cpus_of(task.mask)
     if wanted:
         try:
@@ -68,25 +51,46 @@ def task_p_pre_launch_priv(step: Step) -> int:
                 error.errno or errno.EINVAL, f"bind to CPUs {format_cpulist(wanted)}: {error.strerror}"
             ) from error
     got = mask_of(os.sched_getaffinity(0))
-    if step.cpu_bind:
-        _report(step, task.local_id, task.mask, got)
+    if _verbose(step.environment, "SLURM_CPU_BIND"):
+        kind = step.environment.get("SLURM_CPU_BIND_TYPE", "")
+        messages.say(messages.PLAIN, report.cpu_line(kind, _who(step, task), mask=task.mask, got=got))
     if wanted and got != task.mask:
         cpus = format_cpulist(cpus_of(got))
         raise PluginError(errno.EINVAL, f"bound to CPUs {cpus} instead of {format_cpulist(wanted)}")
     return 0
 
 
-def _report(step: Step, rank: int, wanted: int, got: int) -> None:
-    bind = cpu_bind.parse(step.cpu_bind)
-    if bind.verbose:
-        line = cpu_bind.report_line(
-            bind,
-            node=step.node_name,
-            task=rank,
-            local=rank,
-            pid=os.getpid(),
-            mask=wanted,
-            inherited=got,
-            failed=bool(wanted) and got != wanted,
-        )
-        messages.say(messages.PLAIN, line)
+def task_p_pre_launch(step: Step) -> int:
+    """Task, user: sets its memory policy, which the program keeps."""
+    task = _task(step)
+    policy = step.mem_policies[task.local_id] if step.mem_policies else None
+    if policy is None:
+        return 0
+    mode, nodes = policy
+    try:
+        _kernel.set_mempolicy(mode, nodes)
+    except OSError as error:
+        raise PluginError(
+            error.errno or errno.EINVAL, f"bind memory to NUMA nodes {format_cpulist(nodes)}: {error.strerror}"
+        ) from error
+    got = _kernel.get_mempolicy()
+    if got != (mode, sorted(nodes)):
+        raise PluginError(errno.EINVAL, f"memory bound to {got} instead of {(mode, nodes)}")
+    if _verbose(step.environment, "SLURM_MEM_BIND"):
+        kind = step.environment.get("SLURM_MEM_BIND_TYPE", "")
+        line = report.memory_line(kind, _who(step, task), prefer=mode == _PREFERRED, mask=mask_of(nodes))
+        os.write(2, line.encode() + b"\n")
+    return 0
+
+
+def _task(step: Step) -> Task:
+    assert step.task is not None  # noqa: S101  # called in a task
+    return step.task
+
+
+def _verbose(environment: "Mapping[str, str]", name: str) -> bool:
+    return environment.get(name, "").partition(",")[0] == "verbose"
+
+
+def _who(step: Step, task: Task) -> str:
+    return report.subject(step.node_name, task.global_id, task.local_id, os.getpid())

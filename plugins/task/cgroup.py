@@ -1,14 +1,14 @@
-"""task/cgroup: gives the step's processes a cgroup of their own and confines it to the job's CPUs where the kernel's
-cpuset controller is there.
+"""task/cgroup: gives the step's processes a cgroup of their own and confines it to its CPUs and their memory where the
+kernel's cpuset controller is there.
 
-Where: `task_p_pre_setuid`, in the stepd, as root, writes cpuset.cpus on the step's `user` cgroup. Without the
-controller (a machine whose controllers belong to cgroup v1) nothing is confined: `nodectl doctor` says so.
+Where: `task_p_pre_setuid`, in the stepd, as root, writes cpuset.cpus and cpuset.mems on the step's `user` cgroup.
+Without the controller (a machine whose controllers belong to cgroup v1) nothing is confined: `nodectl doctor` says so.
 """
 
 import errno
 
 from nodectl import cgroup
-from nodectl.cpu_list import cpus_of
+from nodectl.cpu_list import cpus_of, parse_cpulist
 from nodectl.plugin_api import PluginError
 from nodectl.step import Step
 
@@ -37,7 +37,9 @@ def task_p_pre_setuid(step: Step) -> int:
     if not user.has("cpuset.cpus"):
         return 0
     try:
-        user.cpuset.cpus = set(cpus_of(step.allocation))
+        user.cpuset.cpus = set(cpus_of(step.step_cpus))
+        if step.mems:
+            user.cpuset.mems = set(parse_cpulist(step.mems))
     except OSError as error:
         raise PluginError(
             error.errno or errno.EIO, f"write {error.filename or user.full_path}: {error.strerror}"

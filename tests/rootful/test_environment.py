@@ -97,7 +97,7 @@ def test_cpus_per_task_is_told_where_it_was_asked_for(shared_node: Node) -> None
 
 def test_the_steps_variables_replace_those_of_an_outer_step(shared_node: Node) -> None:
     outer = {"SLURM_PROCID": "77", "SLURM_NTASKS": "88", "SLURM_JOB_ID": "99", "SLURM_OTHER": "kept"}
-    (found,) = environment(shared_node, user=NOBODY, env=outer)
+    (found,) = environment(shared_node, "-n1", user=NOBODY, env=outer)
     assert (found["SLURM_PROCID"], found["SLURM_NTASKS"], found["SLURM_OTHER"]) == ("0", "1", "kept")
     assert found["SLURM_JOB_ID"] == str(shared_node.last_job())
 

@@ -17,7 +17,7 @@ Line = dict[str, object]
 SLACK = 1000  # ns: `us` is cut to whole microseconds
 TASK_HOOKS_OF = {
     "task/cgroup": ("task_p_pre_setuid",),
-    "task/affinity": ("task_p_slurmd_launch_request", "task_p_pre_launch_priv"),
+    "task/affinity": ("task_p_slurmd_launch_request", "task_p_pre_launch_priv", "task_p_pre_launch"),
 }
 
 

@@ -1,0 +1,58 @@
+"""A layout as `nodectl bind` and `nodectl explain` tell it: one JSON object. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nodectl.binding.devices import Device, task_environment
+from nodectl.binding.layout import Layout
+from nodectl.cpu_list import cpus_of, format_cpulist
+
+Answer = dict[str, Any]
+
+
+def layout_answer(layout: Layout, held: Mapping[int, tuple[str, int]]) -> Answer:
+    """The object. `held`: the name of each node of the job and the CPU mask the job holds there, by index of the
+    machine. A task tells its node only where there are several; lists of CPUs that differ by node stand between `;`.
+    """
+    several = len(held) > 1
+    lists = [_list(mask) for _, mask in held.values()]
+    return {
+        "tasks": [
+            {
+                "task": place.task,
+                **({"node": held[place.node][0]} if several else {}),
+                "cpus": _list(place.cpus),
+                "mems": _list(place.mems),
+                "why": place.why,
+            }
+            for place in layout.tasks
+        ],
+        "allocated": lists[0] if len(set(lists)) == 1 else ";".join(lists),
+        "env": dict(layout.environment),
+        "rule": layout.rule,
+        "error": None,
+    }
+
+
+def add_devices(answer: Answer, given: Sequence[Sequence[Device]]) -> None:
+    """Adds what devices each task sees; the environment is task 0's."""
+    for row, held in zip(answer["tasks"], given, strict=True):
+        row["gpus"] = ",".join(str(device.number) for device in held)
+    answer["env"].update(task_environment(given[0]))
+
+
+def refusal(reason: str) -> Answer:
+    """The object where there is no layout."""
+    return {"tasks": [], "allocated": "", "env": {}, "rule": "", "error": reason}
+
+
+def without_reasons(answer: Answer) -> Answer:
+    """The object without what only --explain tells."""
+    tasks = [{name: value for name, value in row.items() if name != "why"} for row in answer["tasks"]]
+    return {**answer, "tasks": tasks}
+
+
+def _list(mask: int) -> str:
+    return format_cpulist(cpus_of(mask))

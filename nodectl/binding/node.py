@@ -1,0 +1,85 @@
+"""This node for the rules of binding: its configuration as their settings, what a job of `nodectl run` holds
+and how its step is laid out.
+
+Pure functions of values, in the daemon and in `nodectl bind`, so that both give the same answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nodectl.binding.allocation import Allocation
+from nodectl.binding.job import specialised
+from nodectl.binding.layout import Layout
+from nodectl.binding.request import Request, Settings
+from nodectl.binding.step import place
+from nodectl.cpu_list import cpus_of, mask_of, mask_of_list
+from nodectl.topology import Board, Topology
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.config import Config
+
+
+def settings_of(config: Config, machine: Topology) -> Settings:
+    """The configuration as the rules read it: words in lower case, cpu_spec_list in machine numbers."""
+    reserved = mask_of_list(config.cpu_spec_list) & ((1 << len(machine.machine_of)) - 1)
+    return Settings(
+        select_type_parameters=tuple(word.lower() for word in config.select_type_parameters),
+        slurmd_parameters=tuple(word.lower() for word in config.slurmd_parameters),
+        task_plugin_param=tuple(word.lower() for word in config.task_plugin_param),
+        cpu_spec_list=machine.to_machine(reserved),
+        core_spec_count=config.core_spec_count,
+    )
+
+
+def with_boards(machine: Topology, count: int) -> Topology:
+    """The machine with its sockets on so many boards; as it is for 0, or where they cannot be shared evenly."""
+    if not count or len(machine.sockets) % count:
+        return machine
+    size = len(machine.sockets) // count
+    runs = [machine.sockets[at : at + size] for at in range(0, len(machine.sockets), size)]
+    masks = [mask_of(cpu for socket in run for cpu in cpus_of(socket.mask)) for run in runs]
+    return replace(machine, boards=tuple(Board(number, mask) for number, mask in enumerate(masks)))
+
+
+def whole(machine: Topology, settings: Settings) -> int:
+    """What a job of `nodectl run` holds: every CPU but those kept for the system, for there is no queue yet."""
+    return machine.usable & ~specialised(machine, settings)
+
+
+def lay_out(machine: Topology, cpus: int, request: Request, settings: Settings, name: str) -> Layout:
+    """A step of `nodectl run` on the `cpus` its job holds. Raises Refused.
+
+    As Slurm's step in such a job, but that more tasks than CPUs need no --overcommit, for no queue has promised CPUs to
+    anybody: those to be bound by a unit are dealt out as if they came in groups that fit.
+    """
+    ntasks, size = request.ntasks or 1, request.cpus_per_task or 1
+    allocation = Allocation.of_masks((machine,), {0: cpus}, (name,))
+    available = allocation.nodes[0].cpus.bit_count()
+    if request.overcommit or ntasks * size <= available:
+        return place((machine,), allocation, request, settings)
+    bind = request.cpu_bind
+    if bind is None or bind.mode or not bind.unit:
+        return place((machine,), allocation, replace(request, overcommit=True), settings)
+    few = max(1, available // size)
+    return _repeated(place((machine,), allocation, replace(request, ntasks=few), settings), ntasks)
+
+
+def _repeated(group: Layout, ntasks: int) -> Layout:
+    """`ntasks` tasks laid out as one group after the other."""
+    few = len(group.tasks)
+    tasks = tuple(replace(group.tasks[task % few], task=task, local=task) for task in range(ntasks))
+    masks = group.environment["SLURM_CPU_BIND_LIST"].split(",")
+    listed = ",".join(masks[task % few] for task in range(ntasks)) if len(masks) == few > 1 else masks[0]
+    environment = {
+        **group.environment,
+        "SLURM_CPU_BIND": group.environment["SLURM_CPU_BIND"].replace(group.environment["SLURM_CPU_BIND_LIST"], listed),
+        "SLURM_CPU_BIND_LIST": listed,
+        "SLURM_GTIDS": ",".join(map(str, range(ntasks))),
+        "SLURM_NTASKS": str(ntasks),
+        "SLURM_TASKS_PER_NODE": str(ntasks),
+    }
+    share = replace(group.nodes[0], ntasks=ntasks, bind_list=listed)
+    rule = f"{group.rule}; {ntasks} tasks share the CPUs of {few}"
+    return Layout(tasks, (share,), environment, rule)

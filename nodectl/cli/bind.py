@@ -1,0 +1,245 @@
+"""`nodectl bind`: the layout that a `nodectl run` with these options would get, without running anything.
+
+Needs neither root nor a service: it reads the configuration and the machine, or takes the machine it is given.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nodectl import gres, machine_spec, topology
+from nodectl.binding import devices, job, node, step
+from nodectl.binding.allocation import Allocation
+from nodectl.binding.answer import Answer, add_devices, layout_answer, refusal, without_reasons
+from nodectl.binding.options import request_of
+from nodectl.binding.refused import Refused
+from nodectl.binding.request import Request, Settings
+from nodectl.cli.config import configured
+from nodectl.cli.main import Globals
+from nodectl.cli.options import (
+    ARGUMENT,
+    MAYBE_ARGUMENT,
+    NO_ARGUMENT,
+    BadOption,
+    BadUsage,
+    Option,
+    Parsed,
+    Parser,
+    layout_options,
+    option_lines,
+)
+from nodectl.cli.session import Failed
+from nodectl.cli.table import printable, put, table
+from nodectl.config import Config
+from nodectl.cpu_list import cpus_of, mask_of_list
+from nodectl.topology import Topology
+
+_LARGEST_FILE = 64 << 20  # lscpu's table of 8,192 CPUs has 1 MB
+_MOST_NODES = 4096
+# srun's, by what stands behind them: long names, with a letter where there is one.
+_ELSEWHERE = (
+    (ARGUMENT, "account:A acctg-freq bb bcast begin:b cluster-constraint clusters:M comment constraint:C cpu-freq "
+               "cpus-per-gpu deadline delay-boot dependency:d epilog gpu-freq jobid licenses:L mail-type mail-user "
+               "max-time mcs-label mem mem-per-cpu mem-per-gpu mpi network partition:p power profile prolog "
+               "propagate qos:q reservation signal slurmd-debug switches threads:T time-min tmp tres-per-task wait:W "
+               "wckey container export-file het-group nodefile:F"),
+    (MAYBE_ARGUMENT, "immediate:I no-kill:k nice x11 kill-on-invalid-dep"),
+    (NO_ARGUMENT, "oversubscribe:s contiguous disable-status:X hold:H interactive multi-prog no-allocate:Z "
+                  "preserve-env:E pty quiet:Q quit-on-interrupt reboot spread-job test-only"),
+)  # fmt: skip
+_MACHINE, _ALLOCATED, _BUSY, _NODES = "machine", "allocated", "busy", "machines"
+
+
+def main(settings: Globals, words: Sequence[str]) -> int:
+    """Print the answer; 0, or the exit status of a refusal with its reason."""
+    try:
+        parsed = _parser().parse(words)
+        if parsed.values.get("help"):
+            print(_help())
+            return 0
+        answer = answer_of(parsed, configured(settings.config))
+    except (BadOption, Failed, Refused, ValueError, OSError) as error:
+        return _refuse(error, as_json="--json" in words)
+    show(answer, explain="explain" in parsed.values, as_json="json" in parsed.values)
+    return 0
+
+
+def show(answer: Answer, *, explain: bool, as_json: bool) -> None:
+    """Print a layout."""
+    if as_json:
+        print(json.dumps(answer if explain else without_reasons(answer)))
+    else:
+        put(text_of(answer, explain=explain))
+
+
+def _refuse(error: Exception, *, as_json: bool) -> int:
+    reason = _reason(error)
+    if as_json:
+        print(json.dumps(refusal(reason)))
+    else:
+        print(f"nodectl: error: {printable(reason)}", file=sys.stderr)
+        if isinstance(error, BadUsage):
+            print("Try 'nodectl bind --help' for more information.", file=sys.stderr)
+    return error.status if isinstance(error, BadOption | Failed) else 1
+
+
+def answer_of(parsed: Parsed, config: Config, environ: Mapping[str, str] = os.environ) -> Answer:
+    """The answer to a command line. Raises Refused, ValueError, OSError."""
+    values = parsed.values
+    try_out = _MACHINE in values
+    # On this machine, a job of `nodectl run`: it holds all there is.
+    as_run = not {_MACHINE, _ALLOCATED, _BUSY, _NODES} & values.keys()
+    machine, settings = _machine(values.get(_MACHINE), config)
+    machines = (machine,) * int(str(values.get(_NODES, 1)))
+    names = () if try_out or len(machines) > 1 else (config.node_name,)
+    request = request_of(values, environ, _hostfile(environ))
+    asked = devices.wanted(_texts(values), request.ntasks or 1)
+    if _ALLOCATED in values:
+        masks = _masks(_ALLOCATED, str(values[_ALLOCATED]), machines)
+        allocation = Allocation.of_masks(machines, masks, names)
+    elif not as_run:
+        busy = _masks(_BUSY, str(values.get(_BUSY, "")), machines)
+        taken = [busy.get(index, 0) for index in range(len(machines))]
+        allocation = replace(job.allocate(machines, request, taken, settings, names), own=True)
+    else:
+        allocation = Allocation.of_masks(machines, {0: node.whole(machine, settings)}, names)
+    gpus = _held(config, asked, machine, allocation, try_out=try_out) if asked.count else []
+    if gpus:
+        allocation = _near(allocation, gpus, asked, request, machine)
+    if as_run:
+        layout = node.lay_out(machine, allocation.nodes[0].cpus, request, settings, config.node_name)
+    else:
+        layout = step.place(machines, allocation, request, settings)
+    answer = layout_answer(layout, {grant.node: (grant.name, grant.cpus) for grant in allocation.nodes})
+    if gpus:
+        add_devices(answer, devices.of_tasks(gpus, asked, [place.mask for place in layout.tasks], machine))
+        answer["env"].update(devices.step_environment(gpus, _texts(values)))
+    return answer
+
+
+def text_of(answer: Mapping[str, Any], *, explain: bool) -> list[str]:
+    """The answer for people; with `explain` the rule, and behind each task why."""
+    rows = answer["tasks"]
+    columns = [name for name in ("task", "node", "cpus", "mems", "gpus") if any(name in row for row in rows)]
+    header = [name.upper() for name in columns] + (["WHY"] if explain else [])
+    lines = [f"allocated CPUs: {answer['allocated']}", f"rule: {answer['rule']}", ""]
+    cells = [[*(row.get(name, "") for name in columns), *([row["why"]] if explain else [])] for row in rows]
+    lines += table(header, cells, right=("TASK",))
+    if explain:
+        lines += ["", *(f"{name}={value}" for name, value in sorted(answer["env"].items()))]
+    return lines
+
+
+def _own() -> tuple[Option, ...]:
+    return (
+        Option(_MACHINE, "", "SPEC|FILE", "2s:4c:2t:2n, or a file: lscpu -J -e=CPU,NODE,SOCKET,CORE,CACHE", str),
+        Option(_ALLOCATED, "", "CPULIST", "what the job holds; with ';' between them, a list a machine", str),
+        Option(_BUSY, "", "CPULIST", "what others hold when the step makes a job of its own", str),
+        Option("nodes", "", "N", "how many such machines; srun's --nodes is -N here", _machines, dest=_NODES),
+        Option("explain", "", "", "the rule behind each task's mask", _yes, has_arg=NO_ARGUMENT),
+        Option("json", "", "", "print one JSON object", _yes, has_arg=NO_ARGUMENT),
+    )
+
+
+def _parser() -> Parser:
+    """Besides its own and run's options: those of srun that a job script may hold, and that say nothing of layout."""
+    others = [
+        Option(long, short, "", "", str, dest="", has_arg=has_arg)
+        for has_arg, words in _ELSEWHERE
+        for long, _, short in (word.partition(":") for word in words.split())
+    ]
+    return Parser(own=(*others, *_own()))
+
+
+def _yes(_: str) -> bool:
+    return True
+
+
+def _help() -> str:
+    return "\n".join([
+        "Usage: nodectl bind [OPTIONS] [OPTIONS OF RUN] [-- PROGRAM]", "",
+        "Tell the layout that a run with these options would get, without running anything.", "",
+        *option_lines(_own()), "", "Layout and binding, as of nodectl run:", *option_lines(layout_options()),
+    ])  # fmt: skip
+
+
+def _machines(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:9]) <= _MOST_NODES:
+        raise ValueError(f'Invalid number of machines "{text[:20]}", from 1 to {_MOST_NODES}')
+    return int(text)
+
+
+def _machine(given: object, config: Config) -> tuple[Topology, Settings]:
+    """The machine that is meant, and the settings for it. Raises ValueError, OSError."""
+    if given is None:
+        machine = topology.read(allowed=os.sched_getaffinity(0))
+    elif os.path.exists(str(given)):
+        with open(str(given), "rb") as file:
+            machine = machine_spec.from_lscpu(file.read(_LARGEST_FILE))
+    elif "/" in str(given) or (":" not in str(given) and "." in str(given)):
+        raise FileNotFoundError(2, "No such file or directory", str(given))
+    else:
+        machine = machine_spec.from_spec(str(given))
+    return node.with_boards(machine, config.boards), node.settings_of(config, machine)
+
+
+def _hostfile(environ: Mapping[str, str]) -> str:
+    path = environ.get("SLURM_HOSTFILE")
+    if not path:
+        return ""
+    with open(path, encoding="utf-8") as file:
+        return file.read(1 << 20)
+
+
+def _texts(values: Mapping[str, object]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if isinstance(value, str)}
+
+
+def _masks(option: str, text: str, machines: Sequence[Topology]) -> dict[int, int]:
+    """CPU lists as masks by index of the machine: one for all, or one each. Raises Refused, ValueError."""
+    lists = text.split(";")
+    if len(lists) not in (1, len(machines)):
+        raise Refused(f"--{option}: {len(lists)} lists for {len(machines)} machines")
+    masks = {}
+    for index, machine in enumerate(machines):
+        mask = mask_of_list(lists[index % len(lists)])
+        outside = mask & ~machine.online
+        if outside:
+            raise Refused(f"--{option}: CPU {cpus_of(outside)[0]} is not on this machine")
+        if mask:
+            masks[index] = mask
+    if option == _ALLOCATED and not masks:
+        raise Refused("--allocated: no CPU")
+    return masks
+
+
+def _held(
+    config: Config, asked: devices.Wanted, machine: Topology, allocation: Allocation, *, try_out: bool
+) -> list[devices.Device]:
+    if len(allocation.nodes) > 1:
+        raise Refused("GPUs can be tried on one machine")
+    known = devices.declared(config.gres)[0] if try_out else gres.of(config.gres)
+    return devices.hold(known, asked, (), allocation.nodes[0].cpus, machine)
+
+
+def _near(
+    allocation: Allocation, gpus: Sequence[devices.Device], asked: devices.Wanted, request: Request, machine: Topology
+) -> Allocation:
+    """The allocation without the CPUs that are far from the devices, where the others are enough."""
+    grant = allocation.nodes[0]
+    need = (request.ntasks or 1) * (request.cpus_per_task or 1)
+    cpus = devices.cpus_near(gpus, grant.cpus, asked, need, machine)
+    nearer = replace(grant, cpus=cpus, cpu_count=min(grant.cpu_count, cpus.bit_count()))
+    return replace(allocation, nodes=(nearer,))
+
+
+def _reason(error: Exception) -> str:
+    """One line, in words that name the file where there is one."""
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split())

@@ -1,0 +1,28 @@
+"""`nodectl explain`: by which rule a running step was laid out, as `nodectl bind --explain` tells it of one to come."""
+
+import argparse
+from typing import Any, cast
+
+from nodectl.cli.bind import show
+from nodectl.cli.session import Session
+from nodectl.cli.step_name import step_argument
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nodectl explain` to its parser."""
+    parser.add_argument("step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its step 0")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object, as of `nodectl bind --explain --json`"
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the layout and the rule; 0."""
+    job, step = arguments.step
+    session = Session(arguments.settings)
+    try:
+        reply = session.call("Explain", job=job, step=step)
+    finally:
+        session.close()
+    show(cast("dict[str, Any]", reply["layout"]), explain=True, as_json=arguments.json)
+    return 0

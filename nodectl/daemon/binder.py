@@ -1,0 +1,95 @@
+"""Where the steps of this node's jobs go: the machine, the configuration of binding and its devices, read once.
+
+Runs in the daemon, as root, for task_p_slurmd_launch_request: before any process of a step exists. The rules are
+`nodectl.binding`; the same question is asked a thousand times where steps are short, so answers are kept.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from nodectl import gres, topology
+from nodectl.binding import devices, node
+from nodectl.binding.answer import add_devices, layout_answer
+from nodectl.binding.layout import Layout
+from nodectl.binding.options import request_of
+from nodectl.config import Config
+from nodectl.cpu_list import cpus_of, format_cpulist
+from nodectl.step import Step
+
+_ANSWERS = 256
+_MEMORY = ("SLURM_MEM_BIND", "SLURM_MEM_BIND_TYPE", "SLURM_MEM_BIND_LIST", "SLURM_MEM_BIND_VERBOSE",
+           "SLURM_MEM_BIND_PREFER", "SLURM_MEM_BIND_SORT")  # fmt: skip
+
+Options = tuple[tuple[str, object], ...]
+
+
+class Binder:
+    """`allocation` is what a job holds, `cores` the same in numbers of cores. `running` gives the steps whose devices
+    are taken. CPUs that come online later count from the daemon's next start.
+    """
+
+    def __init__(self, config: Config, running: Callable[[], Iterable[Step]]) -> None:
+        self._machine = node.with_boards(topology.read(allowed=os.sched_getaffinity(0)), config.boards)
+        self._settings = node.settings_of(config, self._machine)
+        self._name = config.node_name
+        self._gres = config.gres
+        self._running = running
+        self._placed = functools.lru_cache(maxsize=_ANSWERS)(self._place)
+        self.allocation = node.whole(self._machine, self._settings)
+        self.cores = format_cpulist(core.number for core in self._machine.cores if core.mask & self.allocation)
+
+    def bind(self, req: Step) -> None:
+        """Fills in the CPUs, memory and devices of a step and of its tasks, and their variables. Raises Refused."""
+        texts = {name: str(value) for name, value in req.layout.items()}
+        asked = devices.wanted(texts, req.ntasks)
+        held: list[devices.Device] = []
+        if asked.count:
+            held = devices.hold(self._devices, asked, self._taken(), self.allocation, self._machine)
+        layout = self._placed(tuple(sorted(req.layout.items())), self._near(req, held, asked))
+        req.cpu_masks = [place.mask for place in layout.tasks]
+        req.step_cpus = layout.nodes[0].cpus
+        req.mems = format_cpulist(cpus_of(layout.nodes[0].mems))
+        if any(place.policy for place in layout.tasks):
+            policies = (place.policy for place in layout.tasks)
+            req.mem_policies = [None if one is None else (one.mode, list(cpus_of(one.nodes))) for one in policies]
+        for name in _MEMORY:
+            req.environment.pop(name, None)
+        req.environment.update(layout.environment)
+        if held:
+            given = devices.of_tasks(held, asked, req.cpu_masks, self._machine)
+            req.devices = [_key(device) for device in held]
+            req.task_variables = [devices.task_environment(of_task) for of_task in given]
+            req.environment.update(devices.step_environment(held, texts))
+
+    def explain(self, req: Step) -> Mapping[str, object]:
+        """The layout of a step with the rule behind it. Raises Refused."""
+        asked = devices.wanted({name: str(value) for name, value in req.layout.items()}, req.ntasks)
+        held = [device for device in self._devices if _key(device) in req.devices] if req.devices else []
+        layout = self._placed(tuple(sorted(req.layout.items())), self._near(req, held, asked))
+        answer = layout_answer(layout, {0: (self._name, self.allocation)})
+        if held:
+            add_devices(answer, devices.of_tasks(held, asked, req.cpu_masks, self._machine))
+        return answer
+
+    def _near(self, req: Step, held: Sequence[devices.Device], asked: devices.Wanted) -> int:
+        return devices.cpus_near(held, self.allocation, asked, req.ntasks * req.cpus_per_task, self._machine)
+
+    def _place(self, options: Options, cpus: int) -> Layout:
+        given = dict(options)
+        request = request_of(given, {}, str(given.get("hostfile", "")))
+        return node.lay_out(self._machine, cpus, request, self._settings, self._name)
+
+    @functools.cached_property
+    def _devices(self) -> tuple[devices.Device, ...]:
+        """Looked up when they are first asked for."""
+        return gres.of(self._gres)
+
+    def _taken(self) -> Iterable[devices.Device]:
+        taken = {name for live in self._running() for name in live.devices}
+        return (device for device in self._devices if _key(device) in taken)
+
+
+def _key(device: devices.Device) -> str:
+    """A device's name as it travels in a step: gpu:0."""
+    return f"{device.name}:{device.number}"
