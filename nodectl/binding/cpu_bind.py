@@ -6,10 +6,10 @@ mask_ldom:LIST` into a value. Lean: plugins of the step runner import it, so no 
 
 from __future__ import annotations
 
+from nodectl.binding.entries import MAX_ENTRIES as MAX_ENTRIES
+from nodectl.binding.entries import Entries, shown
 from nodectl.binding.refused import Refused
 
-# A repetition as `0*1000000000` must not cost memory, neither here nor in the environment.
-MAX_ENTRIES = 65_536
 MAX_TEXT = 1 << 20
 MAX_CPU = 65_535
 
@@ -21,8 +21,6 @@ _UNITS = {name: name for name in (THREADS, CORES, SOCKETS, LDOMS)}
 _MODES = {"no": NONE, "none": NONE, "rank": RANK, "rank_ldom": RANK_LDOM}
 _LISTS = {name: name for name in (MAP, MASK, MAP_LDOM, MASK_LDOM)}
 _VERBOSITY = {"v": True, "verbose": True, "q": False, "quiet": False}
-_HEX = frozenset("0123456789abcdefABCDEF")
-_DECIMAL = frozenset("0123456789")
 
 
 class CpuBind:
@@ -79,9 +77,8 @@ def parse_cpu_bind(text: str) -> CpuBind:
     if len(text) > MAX_TEXT:
         raise Refused(f"--cpu-bind: longer than {MAX_TEXT} characters")
     bind = CpuBind()
+    entries: Entries | None = None
     in_list = False
-    entries: list[int] = []
-    words: list[str] = []
     for part in text.split(","):
         word, colon, rest = part.partition(":")
         word = word.lower()
@@ -92,52 +89,19 @@ def parse_cpu_bind(text: str) -> CpuBind:
         if named:
             in_list = bool(colon)
             bind.unit, bind.mode = (named, "") if named in _UNITS else ("", named)
-            entries, words = [], []
+            entries = _entries(named) if in_list else None
         elif not in_list:
-            raise Refused(f"unrecognized --cpu-bind argument {_shown(part)}")
-        if in_list:
-            _element(bind.mode, rest if named else part, entries, words)
-    bind.entries, bind.listed = tuple(entries), ",".join(words)
+            raise Refused(f"unrecognized --cpu-bind argument {shown(part)}")
+        if in_list and entries:
+            entries.add(rest if named else part)
+    if entries:
+        bind.entries, bind.listed = entries.values, entries.listed
     return bind
 
 
-def _shown(word: str) -> str:
-    """A word of the user's as it may stand in a one-line message: quoted, bounded."""
-    return repr(word if len(word) <= 60 else word[:57] + "...")
-
-
-def _element(mode: str, element: str, entries: list[int], words: list[str]) -> None:
-    """Read `value` or `value*times` into `entries` and `words`."""
-    text, star, count = element.partition("*")
-    value = _mask(text) if mode in (MASK, MASK_LDOM) else _number(text)
-    top = value.bit_length() - 1 if mode in (MASK, MASK_LDOM) and value else value
-    if value is None or top is None or top > MAX_CPU:
-        raise Refused(f"--cpu-bind={mode}: {_shown(element)} is not a number or mask up to CPU {MAX_CPU}")
-    times = 1
-    if star:
-        if not count or not _DECIMAL.issuperset(count) or not count.strip("0"):
-            raise Refused(f"--cpu-bind={mode}: {_shown(element)} does not repeat a positive number of times")
-        # Bounded in digits first: int() of thousands of them is slow.
-        times = int(count) if len(count) <= 9 else MAX_ENTRIES + 1
-    if len(entries) + times > MAX_ENTRIES:
-        raise Refused(f"--cpu-bind={mode}: the list is longer than {MAX_ENTRIES} entries")
-    entries += [value] * times
-    words += [text] * times
-
-
-def _number(text: str) -> int | None:
-    if text[:2] in ("0x", "0X"):
-        return _mask(text)
-    if not text or not _DECIMAL.issuperset(text):
-        return None
-    return int(text) if len(text) <= 9 else MAX_CPU + 1
-
-
-def _mask(text: str) -> int | None:
-    digits = text[2:] if text[:2] in ("0x", "0X") else text
-    if not digits or not _HEX.issuperset(digits):
-        return None
-    return int(digits, 16)
+def _entries(mode: str) -> Entries:
+    noun = "CPUs" if mode in (MAP, MASK) else "NUMA nodes"
+    return Entries(f"--cpu-bind={mode}", masks=mode in (MASK, MASK_LDOM), highest=MAX_CPU, noun=noun)
 
 
 def format_mask(mask: int, width: int = 1) -> str:

@@ -5,13 +5,22 @@ Lean: the report line is made in the tasks, so nothing is imported here.
 
 from __future__ import annotations
 
+from nodectl.binding.entries import Entries, shown
 from nodectl.binding.refused import Refused
 
 NONE, RANK, LOCAL, MAP, MASK = "none", "rank", "local", "map_mem", "mask_mem"
 _WORDS = {"no": NONE, "none": NONE, "rank": RANK, "local": LOCAL}
 _LISTS = {"map_mem": MAP, "mask_mem": MASK}
-_FLAGS = ("prefer", "p", "sort", "nosort", "q", "quiet", "v", "verbose")
-MAX_ENTRIES = 65_536
+_FLAGS = {
+    "v": ("verbose", True),
+    "verbose": ("verbose", True),
+    "q": ("verbose", False),
+    "quiet": ("verbose", False),
+    "p": ("prefer", True),
+    "prefer": ("prefer", True),
+    "sort": ("sort", True),
+    "nosort": ("sort", False),
+}
 MAX_NODE = 1023
 
 
@@ -39,48 +48,44 @@ class MemBind:
         self.prefer = prefer
         self.sort = sort
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MemBind) and all(getattr(self, n) == getattr(other, n) for n in self.__slots__)
+
+    def __hash__(self) -> int:
+        return hash(tuple(getattr(self, name) for name in self.__slots__))
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__ if getattr(self, name))
+        return f"MemBind({fields})"
+
 
 def parse_mem_bind(text: str) -> MemBind:
     """Read `[quiet|verbose,][prefer,][sort|nosort,]none|rank|local|map_mem:LIST|mask_mem:LIST`. Raises Refused."""
-    mode = ""
-    words: list[str] = []
-    entries: list[int] = []
-    verbose = prefer = sort = False
+    bind = MemBind()
+    entries: Entries | None = None
     in_list = False
     for part in text.split(","):
         word, colon, rest = part.partition(":")
         word = word.lower()
         if not colon and word in _FLAGS:
-            verbose = word in ("v", "verbose") or (verbose and word not in ("q", "quiet"))
-            prefer = prefer or word in ("p", "prefer")
-            sort = word == "sort" or (sort and word != "nosort")
+            name, value = _FLAGS[word]
+            setattr(bind, name, value)
             in_list = False
             continue
         named = _LISTS.get(word) if colon else _WORDS.get(word)
         if named:
-            mode, in_list = named, bool(colon)
-            words, entries = [], []
+            bind.mode, in_list = named, bool(colon)
+            entries = _entries(named) if in_list else None
         elif not in_list:
-            raise Refused(f"unrecognized --mem-bind argument {text!r}")
-        if in_list:
-            element = rest if named else part
-            value, times = _element(text, mode, element)
-            if len(entries) + times > MAX_ENTRIES:
-                raise Refused(f"--mem-bind: the list is longer than {MAX_ENTRIES} entries")
-            entries += [value] * times
-            words += [element.partition("*")[0]] * times
-    return MemBind(mode, entries=tuple(entries), listed=",".join(words), verbose=verbose, prefer=prefer, sort=sort)
+            raise Refused(f"unrecognized --mem-bind argument {shown(part)}")
+        if in_list and entries:
+            entries.add(rest if named else part)
+    if entries:
+        bind.entries, bind.listed = entries.values, entries.listed
+    if bind.mode == MASK and 0 in bind.entries:
+        raise Refused("--mem-bind=mask_mem: an empty mask leaves a task without memory")
+    return bind
 
 
-def _element(text: str, mode: str, element: str) -> tuple[int, int]:
-    number, star, count = element.partition("*")
-    try:
-        value = int(number, 16) if mode == MASK or number[:2].lower() == "0x" else int(number)
-        times = int(count) if star else 1
-    except ValueError:
-        raise Refused(f"--mem-bind={text[:60]}: {element[:60]!r} is no NUMA node") from None
-    if times < 1 or value < 0 or (value.bit_length() > MAX_NODE + 1 if mode == MASK else value > MAX_NODE):
-        raise Refused(f"--mem-bind={text[:60]}: {element[:60]!r} is no NUMA node")
-    if mode == MASK and not value:
-        raise Refused(f"--mem-bind={text[:60]}: mask {element[:60]!r} is empty")
-    return value, min(times, MAX_ENTRIES + 1)
+def _entries(mode: str) -> Entries:
+    return Entries(f"--mem-bind={mode}", masks=mode == MASK, highest=MAX_NODE, noun="NUMA nodes")

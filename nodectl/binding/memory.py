@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nodectl.binding import mem_bind as words
+from nodectl.binding.entries import without_prefix
 from nodectl.binding.layout import BIND, PREFERRED, MemPolicy
 from nodectl.binding.mem_bind import MemBind
 from nodectl.binding.refused import Refused
@@ -41,9 +42,7 @@ def environment(asked: MemBind | None) -> dict[str, str]:
     if asked is None:
         return {}
     verbosity = "verbose" if asked.verbose else "quiet"
-    listed = asked.listed
-    if asked.mode == words.MASK:
-        listed = ",".join(word[2:] if word[:2] in ("0x", "0X") else word for word in listed.split(","))
+    listed = without_prefix(asked.listed) if asked.mode == words.MASK else asked.listed
     kind = asked.mode + (":" if asked.mode in (words.MAP, words.MASK) else "")
     return {
         "SLURM_MEM_BIND": f"{verbosity},{'prefer,' if asked.prefer else ''}{kind}{listed}",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nodectl.binding import cpu_bind as words
 from nodectl.binding.cpu_bind import CpuBind, format_mask
 from nodectl.binding.dealing import Deal, DoesNotFit, deal
+from nodectl.binding.entries import without_prefix
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import BLOCK, FULL_CYCLIC, PLANE, UNLIMITED, Request, Settings
 from nodectl.cpu_list import cpus_of, format_cpulist
@@ -92,9 +93,7 @@ def _explicit(machine: Topology, cpus: int, ntasks: int, asked: CpuBind) -> Boun
 
 def _listed_words(asked: CpuBind) -> str:
     """The list as the user gave it, masks without 0x."""
-    if asked.mode not in (words.MASK, words.MASK_LDOM):
-        return asked.listed
-    return ",".join(word[2:] if word[:2] in ("0x", "0X") else word for word in asked.listed.split(","))
+    return without_prefix(asked.listed) if asked.mode in (words.MASK, words.MASK_LDOM) else asked.listed
 
 
 def _shown(machine: Topology, cpus: int) -> str:

@@ -1,0 +1,130 @@
+"""What srun's options of layout mean together: small languages, precedence, what one option implies for another."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodectl.binding.cpu_bind import CpuBind
+from nodectl.binding.hostlist import expand
+from nodectl.binding.mem_bind import MemBind, parse_mem_bind
+from nodectl.binding.options import request_of
+from nodectl.binding.refused import Refused
+from nodectl.binding.request import (
+    UNLIMITED,
+    Distribution,
+    parse_distribution,
+    parse_geometry,
+    parse_nodes,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("block", Distribution("block")),
+        ("*", Distribution("block")),
+        ("cyclic:block", Distribution("cyclic", "block")),
+        ("*:*:fcyclic", Distribution("block", None, "fcyclic")),
+        ("Block:FCyclic:cyclic,NoPack", Distribution("block", "fcyclic", "cyclic", pack=False)),
+        ("cyclic,Pack", Distribution("cyclic", pack=True)),
+        ("plane=4", Distribution("plane", plane=4)),
+        ("arbitrary", Distribution("arbitrary")),
+    ],
+)
+def test_a_distribution_is_read_level_by_level(text: str, value: Distribution) -> None:
+    assert parse_distribution(text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "bogus", "plane", "plane=0", "plane=x", "fcyclic", "block:plane=2", "block:block:block:block", "block,x"],
+)
+def test_a_distribution_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(Refused, match="Invalid --distribution"):
+        parse_distribution(text)
+
+
+def test_geometry_counts_its_levels_and_takes_a_star_for_all() -> None:
+    assert parse_geometry("2") == (2,)
+    assert parse_geometry("*:4-8:1") == (UNLIMITED, 4, 1)
+    for text in ("", "0", "1:2:3:4", "x", "1::2"):
+        with pytest.raises(Refused):
+            parse_geometry(text)
+
+
+def test_a_range_of_nodes_runs_upwards() -> None:
+    assert parse_nodes("2") == (2, 2)
+    assert parse_nodes("2-4") == (2, 4)
+    for text in ("0", "4-2", "-1", "2-", "n1"):
+        with pytest.raises(Refused):
+            parse_nodes(text)
+
+
+def test_names_of_nodes_are_expanded_in_order() -> None:
+    assert expand("n1, n[3-4,08-10],x[1]-ib") == ("n1", "n3", "n4", "n08", "n09", "n10", "x1-ib")
+    assert expand(" ") == ()
+    for text in ("n[1", "n[2-1]", "n[1-99999999]", "n[a]"):
+        with pytest.raises(Refused):
+            expand(text)
+
+
+def test_memory_binding_keeps_the_users_words() -> None:
+    assert parse_mem_bind("prefer,v,map_mem:0*2,1") == MemBind(
+        "map_mem", entries=(0, 0, 1), listed="0,0,1", verbose=True, prefer=True
+    )
+    assert parse_mem_bind("sort,nosort,local") == MemBind("local")
+
+
+def test_the_command_line_goes_before_the_variables() -> None:
+    environ = {"SLURM_NTASKS": "8", "SLURM_DISTRIBUTION": "cyclic", "SLURM_OVERCOMMIT": "1", "SLURM_EXACT": "0"}
+    request = request_of({"ntasks": 2}, environ)
+    assert (request.ntasks, request.distribution, request.overcommit, request.exact) == (
+        2,
+        Distribution("cyclic"),
+        True,
+        False,
+    )
+
+
+def test_a_step_need_not_have_the_cpus_per_task_of_its_job() -> None:
+    assert request_of({}, {"SLURM_CPUS_PER_TASK": "4"}).cpus_per_task is None
+    assert request_of({}, {"SRUN_CPUS_PER_TASK": "4"}).cpus_per_task == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "unit"),
+    [
+        ({"extra_node_info": "2"}, "sockets"),
+        ({"extra_node_info": "2:1"}, "cores"),
+        ({"extra_node_info": "2:1:1"}, "threads"),
+        ({"threads_per_core": 1, "ntasks_per_core": 1}, "threads"),
+        ({"ntasks_per_core": 1, "ntasks_per_socket": 1}, "cores"),
+        ({"ntasks_per_socket": 1}, "sockets"),
+        ({"extra_node_info": "2", "cpu_bind": "threads"}, "threads"),
+        ({"threads_per_core": 1, "cpu_bind": "none"}, ""),
+        ({"ntasks_per_core": 1, "cpu_bind": "none"}, "cores"),
+        ({}, ""),
+    ],
+)
+def test_options_of_geometry_say_what_to_bind_to(given: dict[str, object], unit: str) -> None:
+    bind = request_of(given, {}).cpu_bind or CpuBind()
+    assert bind.unit == unit
+
+
+def test_a_hint_stands_for_other_options() -> None:
+    request = request_of({"hint": "nomultithread", "cpu_bind": "verbose"}, {})
+    assert (request.threads_per_core, request.cpu_bind) == (1, CpuBind("threads", one_thread=True, verbose=True))
+
+
+@pytest.mark.parametrize("given", [{"cpu_bind": "sockets"}, {"extra_node_info": "1"}, {"ntasks_per_core": 2}])
+def test_a_hint_is_ignored_beside_what_says_the_same_more_exactly(given: dict[str, object]) -> None:
+    assert request_of({"hint": "nomultithread"} | given, {}) == request_of(given, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [({"ntasks": "x"}, "--ntasks"), ({"cpus_per_task": 0}, "--cpus-per-task"), ({"hint": "bogus"}, "--hint")],
+)
+def test_a_refusal_names_the_option(given: dict[str, object], word: str) -> None:
+    with pytest.raises(Refused, match=word):
+        request_of(given, {})
