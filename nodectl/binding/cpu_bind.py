@@ -6,7 +6,6 @@ mask_ldom:LIST` into a value. Lean: plugins of the step runner import it, so no 
 
 from __future__ import annotations
 
-from nodectl.binding.entries import MAX_ENTRIES as MAX_ENTRIES
 from nodectl.binding.entries import Entries, shown
 from nodectl.binding.refused import Refused
 

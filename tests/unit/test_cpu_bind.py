@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.binding.cpu_bind import MAX_ENTRIES, CpuBind, parse_cpu_bind
+from nodectl.binding.cpu_bind import CpuBind, parse_cpu_bind
+from nodectl.binding.entries import MAX_ENTRIES
 from nodectl.binding.mem_bind import parse_mem_bind
 from nodectl.binding.refused import Refused
 
