@@ -47,7 +47,7 @@ def tree(topology: Topology, devices: Iterable[Device] = ()) -> Group:
     ]
     # Of equal sets the one that stands earlier in this list is outside: sort is stable.
     groups.sort(key=lambda group: -group.mask.bit_count())
-    notes = [*_other_nodes(topology, devices), *_private_caches(topology), *device_notes(devices, -1)]
+    notes = [*_other_nodes(topology, devices), *_cache_sizes(topology), *device_notes(devices, -1)]
     return replace(_nest(groups, topology.cores), what="machine", title=headline(topology), notes=tuple(notes))
 
 
@@ -118,13 +118,13 @@ def _other_nodes(topology: Topology, devices: Iterable[Device]) -> list[str]:
     return lines
 
 
-def _private_caches(topology: Topology) -> list[str]:
-    """Return a line on the caches too small to be drawn, of every kind of core."""
+def _cache_sizes(topology: Topology) -> list[str]:
+    """Return a line on the caches whose size is known, those too small to be drawn too, of every kind of core."""
     core_of = {cpu: core.number for core in topology.cores for cpu in core.cpus}
     texts: dict[str, None] = {}
     shared: dict[tuple[str, int], None] = {}
     for cache in topology.caches:
-        if cache.level < SHARED_LEVEL:
+        if cache.size:
             shared[cache_name(cache), cache.mask] = None
     for name, mask in shared:
         sharing = len({core_of[cpu] for cpu in _bits(mask)})

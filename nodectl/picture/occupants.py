@@ -110,14 +110,14 @@ def pinned(job: Job, step: Step) -> dict[int, int]:
 
 def pinned_words(job: Job, step: Step) -> str:
     """How the tasks of a step are pinned, in a few words."""
-    masks = list(pinned(job, step).values())
-    if not masks:
+    tasks = pinned(job, step)
+    if not tasks:
         return "not pinned"
-    if len(masks) == 1:
-        return f"task {next(iter(pinned(job, step)))} to CPU{'s' if masks[0] & masks[0] - 1 else ''} " + format_cpulist(
-            cpus_of(masks[0])
-        )
-    sizes = sorted({mask.bit_count() for mask in masks})
+    if len(tasks) == 1:
+        ((task, mask),) = tasks.items()
+        cpus = f"CPU{'' if mask.bit_count() == 1 else 's'} {format_cpulist(cpus_of(mask))}"
+        return f"task {task} to {'all' if mask == job.mask else cpus}"
+    sizes = sorted({mask.bit_count() for mask in tasks.values()})
     return f"{'-'.join(str(size) for size in sizes[:: max(1, len(sizes) - 1)])} CPU{'s' if sizes != [1] else ''} a task"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape, quoteattr
 
 from nodectl.cli.table import cut, printable
@@ -44,17 +44,22 @@ _FONT = "DejaVu Sans Mono, Menlo, Consolas, monospace"
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """A thing of known size; `parts` are (x, y, shape) in it, `marks` finished SVG at its own origin."""
+    """A thing of known size; `fill` is its frame, `parts` are (x, y, shape) in it, `marks` finished SVG at its own
+    origin.
+    """
 
     width: float
     height: float
     marks: tuple[str, ...] = ()
     parts: tuple[tuple[float, float, _Shape], ...] = ()
     name: str = ""
+    fill: str = ""
 
     def svg(self) -> Iterable[str]:
         if self.name:
             yield f"<title>{escape(self.name)}</title>"
+        if self.fill:
+            yield _rectangle(self.width, self.height, self.fill, "#404040")
         yield from self.marks
         for x, y, part in self.parts:
             yield f'<g transform="translate({x:g},{y:g})">'
@@ -90,6 +95,9 @@ class _Drawing:
         self.cpu_height = 32.0 if occupation.jobs else 19.0
         self.socket_of = {core.number: socket.number for socket in topology.sockets for core in socket.cores}
         self.node_of = {cpu: node.number for node in topology.nodes for cpu in cpus_of(node.mask)}
+        self.core_characters = max(
+            len(f"core {len(topology.cores) - 1}"), *(len(kind.name) for kind in topology.kinds), 0
+        )
         self.kind_of = {cpu: kind.name for kind in topology.kinds for cpu in cpus_of(kind.mask)}
 
     def group(self, group: Group) -> _Shape:
@@ -111,7 +119,9 @@ class _Drawing:
         words = [(f"core {core.number}", _SMALL)] if self.named else []
         if kind and self.named:
             words.append((kind, _SMALL))
-        return _framed(words, cpus, _FILL["core"], pad=3)
+        # All as wide as the last, so that they stand in columns.
+        words = [(line.ljust(self.core_characters), size) for line, size in words]
+        return _framed(words, cpus, _FILL["core"], pad=3, centred=True)
 
     def cpu(self, cpu: int, core: Core) -> _Shape:
         """One CPU: its number, and whom it serves."""
@@ -197,7 +207,9 @@ def _text_width(characters: int, size: int) -> float:
     return characters * size * _CHARACTER
 
 
-def _framed(words: Sequence[tuple[str, int]], body: _Shape, fill: str, *, pad: float = _PAD) -> _Shape:
+def _framed(
+    words: Sequence[tuple[str, int]], body: _Shape, fill: str, *, pad: float = _PAD, centred: bool = False
+) -> _Shape:
     """A box with lines of text (and their sizes) at its head."""
     marks: list[str] = []
     y = pad
@@ -206,8 +218,7 @@ def _framed(words: Sequence[tuple[str, int]], body: _Shape, fill: str, *, pad: f
         y += size + 4
     width = max([body.width, *(_text_width(len(text), size) for text, size in words)]) + 2 * pad
     height = y + body.height + pad
-    frame = _rectangle(width, height, fill, "#404040")
-    return _Shape(width, height, (frame, *marks), ((pad, y, body),))
+    return _Shape(width, height, tuple(marks), (((width - body.width) / 2 if centred else pad, y, body),), fill=fill)
 
 
 def _stack(shapes: Sequence[_Shape]) -> _Shape:
@@ -236,10 +247,12 @@ def _placed(shapes: Sequence[_Shape], columns: int, *, gap: float, between: floa
     y = 0.0
     for row in rows:
         x = 0.0
+        height = max(shape.height for shape in row)
         for shape, width in zip(row, widths, strict=False):
-            parts.append((x, y, shape))
+            # Frames beside one another are equally large.
+            parts.append((x, y, replace(shape, width=width, height=height) if shape.fill else shape))
             x += width + gap
-        y += max(shape.height for shape in row) + between
+        y += height + between
     return _Shape(sum(widths) + gap * (len(widths) - 1), y - between, parts=tuple(parts))
 
 

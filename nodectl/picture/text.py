@@ -17,7 +17,8 @@ from nodectl.picture.occupants import MANY, Occupation, pinned_words
 from nodectl.topology import Core, Topology
 
 MOST_NUMBERED = 256
-_FREE, _PARTLY, _UNUSABLE = ".", "+", "x"
+_FREE, _UNUSABLE = ".", "x"
+_LONGEST_NAME = 20
 _STEP_HEADER = ("", "STEP", "USER", "NAME", "TASKS", "PINNED", "CPUS")
 
 
@@ -50,7 +51,7 @@ def _steps(occupation: Occupation, width: int) -> list[str]:
             job.key,
             f"{job.number}.{step.number}",
             job.user,
-            step.name,
+            cut(step.name, _LONGEST_NAME),
             step.ntasks,
             pinned_words(job, step),
             format_cpulist(cpus_of(job.mask)),
@@ -148,9 +149,11 @@ class _Map(_Drawing):
     def block(self, group: Group, width: int) -> list[str]:
         if group.inside or _holds_socket(group):
             return super().block(group, width)
-        rows = list(self._rows(group.cores, width - len(group.title) - 1))
-        indent = " " * len(group.title)
-        return [f"{indent if at else group.title} {row}" for at, row in enumerate(rows)]
+        # Of a cache the level alone: its size stands at the head of the picture.
+        title = group.title.split()[0] if group.what == "cache" else group.title
+        rows = list(self._rows(group.cores, width - len(title) - 1))
+        indent = " " * len(title)
+        return [f"{indent if at else title} {row}" for at, row in enumerate(rows)]
 
     def cores(self, cores: Sequence[Core], width: int) -> list[str]:
         return list(self._rows(cores, width))
@@ -158,7 +161,7 @@ class _Map(_Drawing):
     def legend(self) -> str:
         words = f"one character is a core, behind the numbers of the CPUs: {_FREE} free"
         if self.occupation.jobs:
-            words += f", A held by job A, {_PARTLY} held in part, {MANY} held by several jobs"
+            words += f", A for job A, {MANY} for several jobs"
         return words + (f", {_UNUSABLE} not to be used" if self.topology.online & ~self.topology.usable else "")
 
     def _rows(self, cores: Sequence[Core], width: int) -> Iterator[str]:
@@ -177,10 +180,8 @@ class _Map(_Drawing):
     def _mark(self, core: Core) -> str:
         if not core.mask & self.topology.usable:
             return _UNUSABLE
-        keys = {self.occupation.key(cpu) for cpu in core.cpus}
-        if len(keys) > 1:
-            return _PARTLY if "" in keys else MANY
-        return keys.pop() or _FREE
+        keys = {self.occupation.key(cpu) for cpu in core.cpus} - {""}
+        return keys.pop() if len(keys) == 1 else MANY if keys else _FREE
 
 
 def _holds_socket(group: Group) -> bool:

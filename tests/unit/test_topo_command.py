@@ -24,7 +24,7 @@ def test_picture_of_a_copied_tree_is_printed(tmp_path: Path, capsys: pytest.Capt
     assert run("--root", str(tmp_path)) == 0
     assert capsys.readouterr().out.splitlines() == [
         "machine: 2 sockets, 4 cores, 8 CPUs, 2 NUMA nodes, 2 GiB",
-        "caches: L2 1 MiB a core, L1d 32 KiB a core, L1i 32 KiB a core",
+        "caches: L3 32 MiB for 2 cores, L2 1 MiB a core, L1d 32 KiB a core, L1i 32 KiB a core",
         "┌─ socket 0 ─────────┐ ┌─ socket 1 ─────────┐",
         "│ NUMA node 0, 1 GiB │ │ NUMA node 1, 1 GiB │",
         "│   L3 32 MiB        │ │   L3 32 MiB        │",
