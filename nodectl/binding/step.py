@@ -45,6 +45,8 @@ def place(machines: Sequence[Topology], allocation: Allocation, request: Request
                 places.append(TaskPlace(number, grant.node, index, mask, cpus, share.mems, policies[index], why))
     places.sort(key=lambda place: place.task)
     environment = _environment(request, shares, places, counts, node_level)
+    if allocation.own and request.distribution is None:
+        del environment["SLURM_DISTRIBUTION"]  # Slurm tells it of a step in a job that was there
     return Layout(tuple(places), tuple(shares), environment, "; ".join(dict.fromkeys(rules)))
 
 

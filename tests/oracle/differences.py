@@ -9,12 +9,12 @@ from oracle.cases import Case
 
 @dataclass(frozen=True)
 class Row:
-    """`words`: options that all cases of the row have; `refusal`: what was measured."""
+    """`words`: options that all cases of the row have; `refusal`: what was measured, None where it ran."""
 
     name: str
     mode: str
     words: tuple[str, ...]
-    refusal: str
+    refusal: str | None
     reason: str
 
     def covers(self, case: Case) -> bool:
@@ -37,5 +37,12 @@ DIFFERENCES = (
         "too many CPUs",
         "Slurm makes a job of 40 CPUs on four nodes and then has no room for its step; with cyclic it has. One case"
         " does not tell the rule, and a step whose job has the CPUs runs",
+    ),
+    Row(
+        "a job with a limit of memory",
+        "job",
+        ("--mem=100",),
+        None,
+        "Only these jobs without -m have SLURM_DISTRIBUTION, which is block; in nodectl none has",
     ),
 )

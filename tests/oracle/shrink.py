@@ -47,9 +47,9 @@ HOSTFILES = {
     ("3,1", "0,1,2"): "n1 n1 n1 n2",
     ("1", "0"): "n3",
 }
-ENVIRONMENT = (
-    "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION", "SLURM_TASKS_PER_NODE", "SLURM_CPUS_PER_TASK",
-    "SLURM_THREADS_PER_CORE", "SLURM_CPUS_ON_NODE", "SLURM_GTIDS",
+TOLD = (
+    "CPU_BIND", "MEM_BIND", "DISTRIBUTION", "TASKS_PER_NODE", "CPUS_PER_TASK", "THREADS_PER_CORE", "CPUS_ON_NODE",
+    "GTIDS",
 )  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def case(raw: dict[str, Any]) -> dict[str, Any]:
     told = dict(raw.get("env", {}))
     if told.get("SLURM_TASKS_PER_NODE", "").isdecimal():
         del told["SLURM_GTIDS"]  # on one node these are all
-    kept["env"] = {name.removeprefix("SLURM_"): told[name] for name in ENVIRONMENT if name in told}
+    kept["env"] = {name: told[f"SLURM_{name}"] for name in TOLD if f"SLURM_{name}" in told}
     return kept
 
 
