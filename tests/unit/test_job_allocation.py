@@ -77,6 +77,10 @@ def test_of_a_range_of_nodes_the_most_unless_the_fewest_are_asked_for() -> None:
     assert len(held("ntasks=4", "nodes=2-4", machines=(TWO,) * 3)) == 3
 
 
+def test_a_limit_of_tasks_on_a_node_asks_for_nodes_also_where_tasks_share_cpus() -> None:
+    assert len(held("ntasks=6", "ntasks_per_node=2", "overcommit", machines=(TWO,) * 4)) == 3
+
+
 def test_steps_inherit_by_the_variables_that_a_job_has() -> None:
     job = allocate((TWO,), request_of({"ntasks": 4, "cpus_per_task": 2, "distribution": "plane=2"}, {}))
     asked = request_of({}, job.environment)
