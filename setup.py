@@ -11,6 +11,7 @@ from setuptools.command.build_ext import build_ext
 
 STABLE_ABI_OF_3_11 = "0x030B0000"
 WARNINGS = ["-std=gnu11", "-Wall", "-Wextra"]
+KERNEL = ["trace", "clock", "memory"]
 SPANK_HOST = ["host", "api", "guard", "link", "memory", "slurm"]
 # The releases of libslurm that plugins are linked with: Slurm 20.11 to 25.05.
 LIBSLURM_RELEASES = range(36, 44)
@@ -43,7 +44,8 @@ setup(
     ext_modules=[
         Extension(
             "nodectl._kernel",
-            sources=["nodectl/_kernel.c"],
+            sources=["nodectl/_kernel.c", *(f"nodectl/_kernel_{part}.c" for part in KERNEL)],
+            depends=["nodectl/_kernel.h"],
             define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
             extra_compile_args=WARNINGS,
             py_limited_api=True,

@@ -1,0 +1,22 @@
+/* What the parts of nodectl._kernel share. Each part has its table of methods; _kernel.c makes the module of them. */
+#ifndef NODECTL_KERNEL_H
+#define NODECTL_KERNEL_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdint.h>
+
+#define HIDDEN __attribute__((visibility("hidden")))
+
+/* Raises OSError(errno, call); returns NULL. */
+HIDDEN PyObject *failed(const char *call);
+
+/* capget(2) of the caller: 0, or -1 with errno. */
+HIDDEN int capabilities_of(uint64_t *effective, uint64_t *permitted, uint64_t *inheritable);
+
+HIDDEN extern PyMethodDef trace_methods[];
+HIDDEN extern PyMethodDef clock_methods[];
+HIDDEN extern PyMethodDef memory_methods[];
+
+#endif
