@@ -16,7 +16,7 @@ from typing import Literal
 from nodectl.caches import Cache
 from nodectl.caches import order as cache_order
 from nodectl.cpu_list import MAX_CPU, cpus_of, mask_of
-from nodectl.topology import Board, Node, Socket, Topology, assemble
+from nodectl.topology import Board, Node, Socket, Topology, assemble, in_order
 
 # What Linux can be built for; more would be a slip of the finger.
 MAX_CPUS = 8192
@@ -102,12 +102,13 @@ def from_lscpu(data: bytes) -> Topology:
     if not cpus:
         raise ValueError("lscpu's table: no CPU is online")
     online = sorted(cpus)
-    packages = [
-        (number, _group(package, lambda cpu: _number(cpus[cpu], "core", cpu)))
-        for number, package in enumerate(_group(online, lambda cpu: _number(cpus[cpu], "socket")))
-    ]
     numbers = sorted({_number(cpus[cpu], "node", 0) or 0 for cpu in online})
     nodes = [Node(number, mask_of(c for c in online if _number(cpus[c], "node", 0) == number), 0) for number in numbers]
+    sockets = in_order(map(mask_of, _group(online, lambda cpu: _number(cpus[cpu], "socket"))), nodes)
+    packages = [
+        (number, _group(cpus_of(mask), lambda cpu: _number(cpus[cpu], "core", cpu)))
+        for number, mask in enumerate(sockets)
+    ]
     return assemble(packages, nodes=nodes, caches=_lscpu_caches(cpus), offline=offline)
 
 

@@ -5,8 +5,9 @@ root directory, so that trees copied from other machines can be read; in any pro
 no state kept.
 
 A CPU *mask* is an int whose bit n stands for machine CPU n, the number the kernel uses. The *abstract* number counts
-online CPUs socket by socket, in a socket core by core, in a core thread by thread, without holes. Sockets and threads
-are ordered by their lowest machine CPU; cores too, but those that share a NUMA node or an L3 cache stay together.
+online CPUs socket by socket, in a socket core by core, in a core thread by thread, without holes. All are ordered by
+their lowest machine CPU, but that cores which share a NUMA node or an L3 cache stay together, and so do sockets which
+share a board or a NUMA node. This is hwloc's order, and so Slurm's.
 """
 
 from __future__ import annotations
@@ -134,9 +135,10 @@ def read(root: str = "/", allowed: Collection[int] | None = None, *, every_cache
     own_cpus, own_nodes = _own_share(root)
     usable = own_cpus if allowed is None else mask_of(allowed)
     online, present = _known_cpus(directory, usable or 0)
-    packages = _groups(directory, online, _PACKAGE_LISTS, "physical_package_id", alone=False)
-    cores = [_groups(directory, package, _CORE_LISTS, "core_id", alone=True) for package in packages]
     nodes = _read_nodes(root, online)
+    boards = _read_boards(directory, online)
+    packages = in_order(_groups(directory, online, _PACKAGE_LISTS, "physical_package_id", alone=False), nodes, boards)
+    cores = [_groups(directory, package, _CORE_LISTS, "core_id", alone=True) for package in packages]
     every_node = mask_of(node.number for node in nodes)
     return assemble(
         [
@@ -147,7 +149,7 @@ def read(root: str = "/", allowed: Collection[int] | None = None, *, every_cache
         caches=cache_files.read_every(directory, (core for inside in cores for core in inside), online)
         if every_cache
         else cache_files.read_shared(directory, packages, online),
-        boards=_read_boards(directory, online),
+        boards=boards,
         kinds=_read_kinds(devices, online, (core for inside in cores for core in inside)),
         usable=online if usable is None else online & usable,
         usable_nodes=every_node if own_nodes is None else every_node & own_nodes,
@@ -202,6 +204,16 @@ def assemble(
         isolated=isolated,
         usable_nodes=mask_of(node.number for node in nodes) if usable_nodes is None else usable_nodes,
     )
+
+
+def in_order(packages: Iterable[int], nodes: Sequence[Node], boards: Sequence[Board] = ()) -> list[int]:
+    """Sort packages, given as CPU masks, by their lowest CPU; those of one board or NUMA node stay together."""
+    outside = [*(board.mask for board in boards), *(node.mask for node in nodes)]
+
+    def key(package: int) -> tuple[int, ...]:
+        return (*sorted(lowest(mask) for mask in outside if mask & package == package), lowest(package))
+
+    return sorted(packages, key=key)
 
 
 def _enclosing(nodes: Iterable[Node], caches: Iterable[Cache]) -> dict[int, tuple[int, ...]]:

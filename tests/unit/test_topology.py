@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,37 @@ def test_cores_that_share_a_cache_are_neighbours_in_the_abstract_numbering(tmp_p
     topology = read(str(tmp_path))
     assert topology.machine_of == (0, 2, 1, 3)
     assert [core.number for core in topology.cores] == [0, 1, 2, 3]
+
+
+def test_sockets_that_share_a_node_are_neighbours_in_the_abstract_numbering(tmp_path: Path) -> None:
+    build(tmp_path, Machine("4s:1c:1t", nodes_per_socket=0))
+    write(tmp_path, "sys/devices/system/node/node0/cpulist", "0,2")
+    write(tmp_path, "sys/devices/system/node/node1/cpulist", "1,3")
+    topology = read(str(tmp_path))
+    assert topology.machine_of == (0, 2, 1, 3)
+    assert [(socket.number, socket.package) for socket in topology.sockets] == [(0, 0), (1, 2), (2, 1), (3, 3)]
+
+
+# What lstopo of hwloc 2.9.0 says of made-up trees (HWLOC_FSROOT): groups as CPU lists, and the order of the CPUs.
+HWLOC = [json.loads(line) for line in Path(__file__).with_name("hwloc.jsonl").read_text(encoding="ascii").splitlines()]
+
+
+@pytest.mark.parametrize("machine", HWLOC)
+def test_cpus_are_in_hwlocs_order(machine: dict[str, str], tmp_path: Path) -> None:
+    system = "sys/devices/system"
+    for name, path in (
+        ("packages", "topology/package_cpus_list"),
+        ("cores", "topology/core_cpus_list"),
+        ("l3", "cache/index0/shared_cpu_list"),
+    ):
+        for cpus in machine[name].split():
+            for cpu in parse_cpulist(cpus):
+                write(tmp_path, f"{system}/cpu/cpu{cpu}/{path}", cpus)
+                write(tmp_path, f"{system}/cpu/cpu{cpu}/cache/index0/level", "3")
+    for number, cpus in enumerate(machine["nodes"].split()):
+        write(tmp_path, f"{system}/node/node{number}/cpulist", cpus)
+    write(tmp_path, f"{system}/cpu/online", ",".join(machine["packages"].split()))
+    assert " ".join(map(str, read(str(tmp_path)).machine_of)) == machine["order"]
 
 
 def test_numbering_does_not_depend_on_which_caches_are_read(tmp_path: Path) -> None:
