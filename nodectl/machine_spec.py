@@ -104,12 +104,12 @@ def from_lscpu(data: bytes) -> Topology:
     online = sorted(cpus)
     numbers = sorted({_number(cpus[cpu], "node", 0) or 0 for cpu in online})
     nodes = [Node(number, mask_of(c for c in online if _number(cpus[c], "node", 0) == number), 0) for number in numbers]
-    sockets = in_order(map(mask_of, _group(online, lambda cpu: _number(cpus[cpu], "socket"))), nodes)
+    caches = _lscpu_caches(cpus)
     packages = [
-        (number, _group(cpus_of(mask), lambda cpu: _number(cpus[cpu], "core", cpu)))
-        for number, mask in enumerate(sockets)
+        (number, _group(package, lambda cpu: _number(cpus[cpu], "core", cpu)))
+        for number, package in enumerate(_group(online, lambda cpu: _number(cpus[cpu], "socket")))
     ]
-    return assemble(packages, nodes=nodes, caches=_lscpu_caches(cpus), offline=offline)
+    return assemble(in_order(packages, nodes, caches), nodes=nodes, caches=caches, offline=offline)
 
 
 def socket_as(topology: Topology, unit: Literal["l3", "numa"]) -> Topology:

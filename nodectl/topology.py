@@ -121,6 +121,10 @@ class Topology:
         return mask_of(self.abstract_of[cpu] for cpu in cpus_of(machine & self.online))
 
 
+# The firmware's id, and the threads of each core, ascending.
+Package = tuple[int, Sequence[tuple[int, ...]]]
+
+
 def read(root: str = "/", allowed: Collection[int] | None = None, *, every_cache: bool = False) -> Topology:
     """Read the machine whose sysfs and proc are under `root`.
 
@@ -135,20 +139,21 @@ def read(root: str = "/", allowed: Collection[int] | None = None, *, every_cache
     own_cpus, own_nodes = _own_share(root)
     usable = own_cpus if allowed is None else mask_of(allowed)
     online, present = _known_cpus(directory, usable or 0)
+    packages = _groups(directory, online, _PACKAGE_LISTS, "physical_package_id", alone=False)
+    cores = [_groups(directory, package, _CORE_LISTS, "core_id", alone=True) for package in packages]
+    ids = [sysfs.number(f"{directory}/cpu{lowest(mask)}/topology/physical_package_id", -1) for mask in packages]
     nodes = _read_nodes(root, online)
     boards = _read_boards(directory, online)
-    packages = in_order(_groups(directory, online, _PACKAGE_LISTS, "physical_package_id", alone=False), nodes, boards)
-    cores = [_groups(directory, package, _CORE_LISTS, "core_id", alone=True) for package in packages]
+    if every_cache:
+        caches = cache_files.read_every(directory, (core for inside in cores for core in inside), online)
+    else:
+        caches = cache_files.read_shared(directory, packages, online)
     every_node = mask_of(node.number for node in nodes)
+    found = [(number, [cpus_of(core) for core in inside]) for number, inside in zip(ids, cores, strict=True)]
     return assemble(
-        [
-            (sysfs.number(f"{directory}/cpu{lowest(package)}/topology/physical_package_id", -1), map(cpus_of, inside))
-            for package, inside in zip(packages, cores, strict=True)
-        ],
+        in_order(found, nodes, caches, boards),
         nodes=nodes,
-        caches=cache_files.read_every(directory, (core for inside in cores for core in inside), online)
-        if every_cache
-        else cache_files.read_shared(directory, packages, online),
+        caches=caches,
         boards=boards,
         kinds=_read_kinds(devices, online, (core for inside in cores for core in inside)),
         usable=online if usable is None else online & usable,
@@ -159,7 +164,7 @@ def read(root: str = "/", allowed: Collection[int] | None = None, *, every_cache
 
 
 def assemble(
-    packages: Iterable[tuple[int, Iterable[tuple[int, ...]]]],
+    packages: Iterable[Package],
     *,
     nodes: Sequence[Node],
     caches: Sequence[Cache],
@@ -170,18 +175,17 @@ def assemble(
     offline: int = 0,
     isolated: int = 0,
 ) -> Topology:
-    """Make a machine of its parts; order and both numberings follow from here.
+    """Make a machine of its parts; both numberings follow from the order of `packages` and of what is in them.
 
-    `packages`: in order, the firmware's id and the threads of each core. Without `boards` there is one; without
+    `packages`: the firmware's id and the threads of each core. Without `boards` there is one; without
     `usable` and `usable_nodes` all may be used.
     """
-    enclosing = _enclosing(nodes, caches)
     sockets: list[Socket] = []
     machine_of: list[int] = []
     number = 0
     for package, cores in packages:
         made = []
-        for cpus in sorted(cores, key=lambda cpus: (enclosing.get(cpus[0], ()), cpus)):
+        for cpus in cores:
             made.append(Core(number, cpus, mask_of(cpus)))
             machine_of += cpus
             number += 1
@@ -206,26 +210,24 @@ def assemble(
     )
 
 
-def in_order(packages: Iterable[int], nodes: Sequence[Node], boards: Sequence[Board] = ()) -> list[int]:
-    """Sort packages, given as CPU masks, by their lowest CPU; those of one board or NUMA node stay together."""
-    outside = [*(board.mask for board in boards), *(node.mask for node in nodes)]
-
-    def key(package: int) -> tuple[int, ...]:
-        return (*sorted(lowest(mask) for mask in outside if mask & package == package), lowest(package))
-
-    return sorted(packages, key=key)
-
-
-def _enclosing(nodes: Iterable[Node], caches: Iterable[Cache]) -> dict[int, tuple[int, ...]]:
-    """For each CPU the lowest CPUs of its NUMA node and its shared caches, of the widest of them first.
-
-    Such groups lie within one another, and what encloses another has the lower lowest CPU.
+def in_order(
+    packages: Iterable[Package], nodes: Iterable[Node], caches: Iterable[Cache], boards: Iterable[Board] = ()
+) -> list[Package]:
+    """Sort packages and the cores in each by their lowest CPU, but so that what shares a board, a NUMA node or a large
+    cache stays together.
     """
-    groups: dict[int, list[int]] = {}
-    for mask in (*(node.mask for node in nodes), *(cache.mask for cache in caches if cache.level >= SHARED_LEVEL)):
+    enclosing: dict[int, list[int]] = {}
+    groups = [board.mask for board in boards] + [node.mask for node in nodes]
+    for mask in (*groups, *(cache.mask for cache in caches if cache.level >= SHARED_LEVEL)):
         for cpu in cpus_of(mask):
-            groups.setdefault(cpu, []).append(lowest(mask))
-    return {cpu: tuple(sorted(firsts)) for cpu, firsts in groups.items()}
+            enclosing.setdefault(cpu, []).append(lowest(mask))
+
+    def key(cpus: tuple[int, ...]) -> tuple[int, ...]:
+        # Such groups lie within one another, and what encloses another has the lower lowest CPU.
+        return (*sorted(enclosing.get(cpus[0], ())), *cpus)
+
+    made = [(number, sorted(cores, key=key)) for number, cores in packages]
+    return sorted(made, key=lambda package: key(min(package[1])))
 
 
 def _own_share(root: str) -> tuple[int | None, int | None]:

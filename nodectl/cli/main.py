@@ -20,7 +20,7 @@ COMMANDS = (
     ("show", "show one step, running or ended"),
     ("signal", "send a signal to a step's tasks"),
     ("trace", "print a step's flight recorder as a timeline"),
-    ("topo", "draw the machine: sockets, cores, threads, caches"),
+    ("topo", "draw the machine: sockets, caches, cores, and who is on them"),
     ("plugins", "list the plugins; --hooks: the order of a launch"),
     ("spank", "for authors of SPANK plugins: list the stack, check a plugin, try one"),
     ("config", "print the configuration; --explain: every key"),

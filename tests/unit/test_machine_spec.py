@@ -145,6 +145,13 @@ def test_node_over_two_sockets_becomes_one_socket() -> None:
     assert [core.cpus for core in socket.cores] == [(0,), (1,), (2,), (3,)]
 
 
+def test_cores_keep_their_order_in_a_node_over_sockets_that_are_numbered_alternately() -> None:
+    rows = [(cpu, 0, cpu % 2, cpu, f"{cpu}:{cpu}:{cpu}:{cpu % 2}") for cpu in range(4)]
+    machine = from_lscpu(lscpu(*rows))
+    assert machine.machine_of == (0, 2, 1, 3)
+    assert socket_as(machine, "numa").machine_of == (0, 2, 1, 3)
+
+
 def test_machine_without_large_caches_keeps_its_sockets() -> None:
     machine = topology_of(Machine("2s:2c:1t", caches=False))
     assert socket_as(machine, "l3") == machine
