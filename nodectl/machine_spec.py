@@ -10,17 +10,16 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from nodectl.caches import Cache
 from nodectl.caches import order as cache_order
 from nodectl.cpu_list import MAX_CPU, cpus_of, mask_of
-from nodectl.topology import Board, Node, Socket, Topology, assemble, in_order
+from nodectl.topology import Board, Node, Topology, assemble, in_order
 
 # What Linux can be built for; more would be a slip of the finger.
 MAX_CPUS = 8192
-# Bytes of a file: some 100 a CPU are usual.
+# Bytes of a file: lscpu's table of 8,192 CPUs has 1 MB.
 _LARGEST = 16 << 20
 
 _PART = re.compile(r"([0-9]{1,5})([sctndb])")
@@ -35,7 +34,8 @@ def named(text: str) -> Topology:
 
     OSError for a file that cannot be read, ValueError for nonsense.
     """
-    if not os.path.exists(text) and "/" not in text:
+    looks_like_a_file = "/" in text or (":" not in text and "." in text)
+    if not looks_like_a_file and not os.path.exists(text):
         return from_spec(text)
     with open(text, "rb") as file:
         return from_lscpu(file.read(_LARGEST))
@@ -141,24 +141,6 @@ def socket_as(topology: Topology, unit: Literal["l3", "numa"]) -> Topology:
         offline=topology.offline,
         isolated=topology.isolated,
     )
-
-
-def with_boards(topology: Topology, count: int) -> Topology:
-    """Return the machine with its sockets on `count` boards, as the configuration of a node may say.
-
-    ValueError where they cannot be shared evenly.
-    """
-    sockets = topology.sockets
-    if count < 1 or len(sockets) % count:
-        raise ValueError(f"{len(sockets)} sockets cannot be shared by {count} boards")
-    size = len(sockets) // count
-    shares = [sockets[first : first + size] for first in range(0, len(sockets), size)]
-    boards = [Board(number, mask_of(_cpus(share))) for number, share in enumerate(shares)]
-    return replace(topology, boards=tuple(boards))
-
-
-def _cpus(sockets: Iterable[Socket]) -> list[int]:
-    return [cpu for socket in sockets for cpu in cpus_of(socket.mask)]
 
 
 def _shares(cores: Sequence[tuple[int, ...]], parts: int) -> list[int]:

@@ -39,7 +39,6 @@ from nodectl.config import Config
 from nodectl.cpu_list import cpus_of, mask_of_list
 from nodectl.topology import Topology
 
-_LARGEST_FILE = 64 << 20  # lscpu's table of 8,192 CPUs has 1 MB
 _MOST_NODES = 4096
 # srun's, by what stands behind them: long names, with a letter where there is one.
 _ELSEWHERE = (
@@ -176,15 +175,7 @@ def _machines(text: str) -> int:
 
 def _machine(given: object, config: Config) -> tuple[Topology, Settings]:
     """The machine that is meant, and the settings for it. Raises ValueError, OSError."""
-    if given is None:
-        machine = topology.read(allowed=os.sched_getaffinity(0))
-    elif os.path.exists(str(given)):
-        with open(str(given), "rb") as file:
-            machine = machine_spec.from_lscpu(file.read(_LARGEST_FILE))
-    elif "/" in str(given) or (":" not in str(given) and "." in str(given)):
-        raise FileNotFoundError(2, "No such file or directory", str(given))
-    else:
-        machine = machine_spec.from_spec(str(given))
+    machine = topology.read(allowed=os.sched_getaffinity(0)) if given is None else machine_spec.named(str(given))
     return node.with_boards(machine, config.boards), node.settings_of(config, machine)
 
 

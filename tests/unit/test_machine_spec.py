@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from nodectl.cpu_list import cpus_of, format_cpulist
-from nodectl.machine_spec import from_lscpu, from_spec, socket_as, with_boards
+from nodectl.machine_spec import from_lscpu, from_spec, socket_as
 from nodectl.topology import Topology
 from unit.machines import Machine, topology_of
 
@@ -72,9 +72,6 @@ def test_impossible_spec_is_refused_in_one_line(spec: str) -> None:
 def test_boards_share_the_sockets() -> None:
     boards = from_spec("4s:2c:2b").boards
     assert [(board.number, board.mask) for board in boards] == [(0, 0x0F), (1, 0xF0)]
-    assert with_boards(from_spec("4s:2c"), 2) == from_spec("4s:2c:2b")
-    with pytest.raises(ValueError, match="4 sockets cannot be shared by 3 boards"):
-        with_boards(from_spec("4s:2c"), 3)
 
 
 def lscpu(*rows: tuple[object, ...], caches: str = "l1d:l1i:l2:l3") -> bytes:
