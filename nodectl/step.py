@@ -23,7 +23,7 @@ class Step:
     """
 
     FIELDS = (
-        "allocation", "argv", "cgroup", "cores", "cpu_masks", "cpus_per_task", "cwd", "devices", "environment",
+        "allocation", "argv", "base", "cgroup", "cores", "cpu_masks", "cpus_per_task", "cwd", "devices", "environment",
         "gid", "gids", "hook_timeout", "job_control", "job_id", "kill_on_bad_exit", "kill_wait", "label",
         "layout", "mem_policies", "mems", "name", "node_name", "ntasks", "options", "rlimits", "stack", "stderr",
         "stdin", "stdout", "step_cpus", "step_id", "submitted", "task_epilogs", "task_prologs", "task_variables",
@@ -51,7 +51,8 @@ class Step:
     layout: dict[str, object]  # srun's options of layout and binding in force, by name
     # From here to `devices`: filled in by task_p_slurmd_launch_request.
     cpu_masks: list[int]  # per task
-    step_cpus: int  # CPU mask of the step in its job
+    base: int  # CPU mask out of which it was laid out
+    step_cpus: int  # CPU mask that it took of these: all, but for an exact step
     mems: str  # NUMA nodes of these, "" for all
     mem_policies: "list[tuple[int, list[int]] | None]"  # per task MPOL_* and NUMA nodes; empty where no task has one
     task_variables: list[dict[str, str]]  # per task, beside `environment`; empty where all have the same
@@ -107,6 +108,7 @@ class Step:
         """Every field under its own name. CPU masks are hex: JSON numbers lose their top bits elsewhere."""
         fields: dict[str, object] = {name: getattr(self, name) for name in self.FIELDS}
         fields["allocation"] = f"{self.allocation:x}"
+        fields["base"] = f"{self.base:x}"
         fields["step_cpus"] = f"{self.step_cpus:x}"
         fields["cpu_masks"] = [f"{mask:x}" for mask in self.cpu_masks]
         fields["stack"] = [entry_as_list(entry) for entry in self.stack]
@@ -117,6 +119,7 @@ class Step:
         """What `as_json` wrote. Raises KeyError, TypeError or ValueError: only our own daemon writes such files."""
         values = dict(fields)
         values["allocation"] = int(values["allocation"], 16)  # type: ignore[call-overload]
+        values["base"] = int(values["base"], 16)  # type: ignore[call-overload]
         values["step_cpus"] = int(values["step_cpus"], 16)  # type: ignore[call-overload]
         values["cpu_masks"] = [int(mask, 16) for mask in values["cpu_masks"]]  # type: ignore[attr-defined]
         values["stack"] = [entry_from_list(row) for row in values["stack"]]  # type: ignore[attr-defined]

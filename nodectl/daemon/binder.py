@@ -4,15 +4,17 @@ Runs in the daemon, as root, for task_p_slurmd_launch_request: before any proces
 `nodectl.binding`; the same question is asked a thousand times where steps are short, so answers are kept.
 """
 
+import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from nodectl import gres, topology
 from nodectl.binding import devices, node
 from nodectl.binding.answer import add_devices, layout_answer
 from nodectl.binding.layout import Layout
 from nodectl.binding.options import request_of
+from nodectl.binding.refused import Refused
 from nodectl.config import Config
 from nodectl.cpu_list import cpus_of, format_cpulist
 from nodectl.step import Step
@@ -41,12 +43,13 @@ class Binder:
 
     def bind(self, req: Step) -> None:
         """Fills in the CPUs, memory and devices of a step and of its tasks, and their variables. Raises Refused."""
-        texts = {name: str(value) for name, value in req.layout.items()}
+        texts = _texts(req.layout)
         asked = devices.wanted(texts, req.ntasks)
         held: list[devices.Device] = []
         if asked.count:
             held = devices.hold(self._devices, asked, self._taken(), self.allocation, self._machine)
-        layout = self._placed(tuple(sorted(req.layout.items())), self._near(req, held, asked))
+        near = devices.cpus_near(held, self.allocation, asked, req.ntasks * req.cpus_per_task, self._machine)
+        req.base, layout = self._apart(tuple(sorted(req.layout.items())), near)
         req.cpu_masks = [place.mask for place in layout.tasks]
         req.step_cpus = layout.nodes[0].cpus
         req.mems = format_cpulist(cpus_of(layout.nodes[0].mems))
@@ -64,16 +67,33 @@ class Binder:
 
     def explain(self, req: Step) -> Mapping[str, object]:
         """The layout of a step with the rule behind it. Raises Refused."""
-        asked = devices.wanted({name: str(value) for name, value in req.layout.items()}, req.ntasks)
-        held = [device for device in self._devices if _key(device) in req.devices] if req.devices else []
-        layout = self._placed(tuple(sorted(req.layout.items())), self._near(req, held, asked))
+        layout = self._placed(tuple(sorted(req.layout.items())), req.base)
         answer = layout_answer(layout, {0: (self._name, self.allocation)})
-        if held:
+        if req.devices:
+            asked = devices.wanted(_texts(req.layout), req.ntasks)
+            held = [device for device in self._devices if _key(device) in req.devices]
             add_devices(answer, devices.of_tasks(held, asked, req.cpu_masks, self._machine))
         return answer
 
-    def _near(self, req: Step, held: Sequence[devices.Device], asked: devices.Wanted) -> int:
-        return devices.cpus_near(held, self.allocation, asked, req.ntasks * req.cpus_per_task, self._machine)
+    def _apart(self, options: Options, cpus: int) -> tuple[int, Layout]:
+        """A layout, and the CPUs out of which it was made: for a step that takes a part of them, away from what such
+        steps of other jobs have, as far as there is room.
+        """
+        layout = self._placed(options, cpus)
+        mine = layout.nodes[0].cpus
+        others = [live.step_cpus for live in self._running() if live.step_cpus != live.base]
+        if mine == cpus or not any(mask & mine for mask in others):
+            return cpus, layout
+        holders = {core.mask: sum(bool(mask & core.mask) for mask in others) for core in self._machine.cores}
+        for most in sorted(set(holders.values())):
+            free = cpus & sum(mask for mask, count in holders.items() if count <= most)
+            if free.bit_count() < mine.bit_count():
+                continue
+            with contextlib.suppress(Refused):
+                elsewhere = self._placed(options, free)
+                if elsewhere.nodes[0].cpus.bit_count() == mine.bit_count():
+                    return free, elsewhere
+        return cpus, layout
 
     def _place(self, options: Options, cpus: int) -> Layout:
         given = dict(options)
@@ -88,6 +108,10 @@ class Binder:
     def _taken(self) -> Iterable[devices.Device]:
         taken = {name for live in self._running() for name in live.devices}
         return (device for device in self._devices if _key(device) in taken)
+
+
+def _texts(layout: Mapping[str, object]) -> dict[str, str]:
+    return {name: str(value) for name, value in layout.items()}
 
 
 def _key(device: devices.Device) -> str:

@@ -165,6 +165,7 @@ def _unbound(binder: Binder, ntasks: int) -> dict[str, object]:
     return {
         "allocation": binder.allocation,
         "cores": binder.cores,
+        "base": binder.allocation,
         "step_cpus": binder.allocation,
         "cpu_masks": [0] * ntasks,
         "mems": "",

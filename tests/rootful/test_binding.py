@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -20,6 +21,17 @@ ALLOWED = "grep Cpus_allowed_list /proc/self/status | cut -f2"
 def node() -> Iterator[Node]:
     with running(gres=["Name=gpu Type=a File=/dev/null,/dev/zero Cores=0"]) as started:
         yield started
+
+
+@contextlib.contextmanager
+def lasting(node: Node, *words: str, says: str = "on") -> Iterator[str]:
+    """A step that runs until it is told to end; what its first task said."""
+    with node.popen(*words, "sh", "-c", f'echo "{says}"; exec sleep 60', user=NOBODY) as step:
+        assert step.stdout is not None
+        try:
+            yield step.stdout.readline().strip()
+        finally:
+            step.terminate()
 
 
 def answers(node: Node, *words: str, **how: object) -> list[str]:
@@ -110,36 +122,29 @@ def test_each_task_sees_its_own_devices(node: Node) -> None:
 
 def test_devices_are_near_and_belong_to_one_job_at_a_time(node: Node) -> None:
     assert bound(node, "-n1", "--gpus=1", "--gres-flags=enforce-binding") == [str(CPUS[0])]
-    fifo = node.scratch / "hold"
-    os.mkfifo(fifo, 0o666)
-    fifo.chmod(0o666)
-    with node.popen("--gpus=2", "sh", "-c", f"echo held; read end <{fifo}", user=NOBODY) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    with lasting(node, "--gpus=2", says="held"):
         refused = node.run("--gpus=1", "true", user=NOBODY)
         assert refused.returncode == 1
         assert "1 GPUs asked for: this node has 2, of which 0 are free" in refused.stderr
-        fifo.write_text("end\n", encoding="ascii")
-        assert holder.wait(20) == 0
     wait_until(lambda: node.run("--gpus=1", "true", user=NOBODY).returncode == 0, "the devices are free again")
 
 
+def test_exact_steps_of_several_jobs_keep_apart_while_there_is_room(node: Node) -> None:
+    with contextlib.ExitStack() as stack:
+        seen = [stack.enter_context(lasting(node, "-n1", "-c1", says=f"$({ALLOWED})")) for _ in CPUS]
+        assert bound(node, "-n1", "-c1")[0] in seen
+    assert sorted(seen) == sorted(map(str, CPUS))
+
+
 def test_explain_tells_the_rule_of_a_running_step(node: Node) -> None:
-    fifo = node.scratch / "explained"
-    os.mkfifo(fifo, 0o666)
-    fifo.chmod(0o666)
-    words = ("-n2", "--cpu-bind=cores", "sh", "-c", f"echo on; read end <{fifo}")
-    with node.popen(*words, user=NOBODY) as step:
-        assert step.stdout is not None
-        assert step.stdout.readline() == "on\n"
+    with lasting(node, "-n2", "--cpu-bind=cores"):
         job = node.last_job()
         shown = node.nodectl("explain", str(job), "--json", user=NOBODY)
         assert shown.returncode == 0, shown.stderr
         answer = json.loads(shown.stdout)
         for_people = node.nodectl("explain", f"{job}.0", user=NOBODY).stdout
-        for _ in range(2):
-            fifo.write_text("end\n", encoding="ascii")
-        step.wait(20)
+        node.restart()
+        assert node.nodectl("explain", str(job), "--json", user=NOBODY).stdout == shown.stdout
     assert [task["task"] for task in answer["tasks"]] == [0, 1]
     assert answer["allocated"] == format_cpulist(CPUS)
     assert answer["rule"] in for_people
