@@ -25,6 +25,7 @@ from nodectl.cli.options import (
     ARGUMENT,
     MAYBE_ARGUMENT,
     NO_ARGUMENT,
+    OPTIONS,
     BadOption,
     BadUsage,
     Option,
@@ -51,6 +52,7 @@ _ELSEWHERE = (
     (NO_ARGUMENT, "oversubscribe:s contiguous disable-status:X hold:H interactive multi-prog no-allocate:Z "
                   "preserve-env:E pty quiet:Q quit-on-interrupt reboot spread-job test-only"),
 )  # fmt: skip
+_LAYOUT = [option for option in OPTIONS if option.long in ("ntasks", "cpus-per-task", "cpu-bind")]
 _MACHINE, _ALLOCATED, _BUSY, _NODES = "machine", "allocated", "busy", "machines"
 
 
@@ -163,7 +165,8 @@ def _help() -> str:
     return "\n".join([
         "Usage: nodectl bind [OPTIONS] [OPTIONS OF RUN] [-- PROGRAM]", "",
         "Tell the layout that a run with these options would get, without running anything.", "",
-        *option_lines(_own()), "", "Layout and binding, as of nodectl run:", *option_lines(layout_options()),
+        *option_lines(_own()), "", "Layout and binding, as of nodectl run:",
+        *option_lines((*_LAYOUT, *layout_options())),
     ])  # fmt: skip
 
 

@@ -285,10 +285,13 @@ def option_lines(options: "Iterable[Option]", columns: int = 80) -> list[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of words; a line may also end behind the bar of a list of alternatives."""
     lines = [""]
     for word in text.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-            lines.append(word)
-        else:
-            lines[-1] = f"{lines[-1]} {word}".strip()
+        for place, part in enumerate(word.replace("|", "|\0").split("\0")):
+            joint = " " if place == 0 and lines[-1] else ""
+            if lines[-1] and len(lines[-1]) + len(joint) + len(part) > width:
+                lines.append(part)
+            else:
+                lines[-1] += joint + part
     return lines

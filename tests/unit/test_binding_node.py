@@ -1,0 +1,67 @@
+"""This node's configuration as the rules read it, and what a step of `nodectl run` gets on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodectl.binding import node
+from nodectl.binding.options import request_of
+from nodectl.binding.refused import Refused
+from nodectl.config import build
+from nodectl.machine_spec import from_spec
+
+MACHINE = from_spec("2s:2c:2t:2n:i")  # cores 0-3 are CPUs (0,4) (1,5) (2,6) (3,7)
+ALL = 0xFF
+
+
+def masks(config: dict[str, object], **given: object) -> list[int]:
+    settings = node.settings_of(build(config), MACHINE)
+    layout = node.lay_out(MACHINE, node.whole(MACHINE, settings), request_of(given, {}), settings, "bed")
+    return [task.mask for task in layout.tasks]
+
+
+def test_cpus_kept_for_the_system_are_no_jobs() -> None:
+    def whole(**config: object) -> int:
+        return node.whole(MACHINE, node.settings_of(build(config), MACHINE))
+
+    assert whole() == ALL
+    assert whole(core_spec_count=1) == ALL & ~0x88
+    assert whole(cpu_spec_list="0") == ALL & ~0x11  # abstract numbers, whole cores
+    assert whole(cpu_spec_list="2-3,4096") == ALL & ~0x22
+
+
+def test_the_configuration_decides_how_sockets_are_filled() -> None:
+    block: dict[str, object] = {"select_type_parameters": ["CR_Core_Memory", "CR_CORE_DEFAULT_DIST_BLOCK"]}
+    assert masks({}, ntasks=2, cpu_bind="cores") == [0x11, 0x44]
+    assert masks(block, ntasks=2, cpu_bind="cores") == [0x11, 0x22]
+
+
+def test_more_tasks_than_cpus_come_in_groups_that_fit() -> None:
+    settings = node.settings_of(build({}), MACHINE)
+    request = request_of({"ntasks": 10, "cpu_bind": "threads"}, {})
+    layout = node.lay_out(MACHINE, ALL, request, settings, "bed")
+    given = [task.mask for task in layout.tasks]
+    assert given[8:] == given[:2]
+    assert sorted(given[:8]) == [1 << cpu for cpu in range(8)]
+    assert [task.task for task in layout.tasks] == [task.local for task in layout.tasks] == list(range(10))
+    listed = ",".join(f"0x{mask:02X}" for mask in given)
+    assert layout.environment["SLURM_CPU_BIND"] == f"quiet,mask_cpu:{listed}"
+    assert layout.environment["SLURM_NTASKS"] == layout.environment["SLURM_TASKS_PER_NODE"] == "10"
+
+
+def test_more_tasks_than_cpus_share_them_all_or_take_a_list_in_turn() -> None:
+    assert masks({}, ntasks=9) == [ALL] * 9
+    assert masks({}, ntasks=9, cpu_bind="map_cpu:3,1") == [8, 2, 8, 2, 8, 2, 8, 2, 8]
+
+
+def test_what_does_not_exist_is_refused() -> None:
+    with pytest.raises(Refused, match="allocated CPUs are: 0xFF"):
+        masks({}, ntasks=1, cpu_bind="map_cpu:8")
+    with pytest.raises(Refused, match="asked for 2"):
+        masks({}, ntasks=2, nodes="2")
+
+
+def test_configured_boards_hold_sockets_in_equal_numbers() -> None:
+    four = from_spec("4s:2c:1t")
+    assert [board.mask for board in node.with_boards(four, 2).boards] == [0x0F, 0xF0]
+    assert node.with_boards(four, 3) == node.with_boards(four, 0) == four
