@@ -51,6 +51,13 @@ setup(
             py_limited_api=True,
         ),
         Extension(
+            "nodectl._namespace",
+            sources=["nodectl/_namespace.c"],
+            define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
+            extra_compile_args=WARNINGS,
+            py_limited_api=True,
+        ),
+        Extension(
             "nodectl._spank_host",
             sources=[f"nodectl/_spank_{part}.c" for part in SPANK_HOST],
             depends=["nodectl/_spank_host.h"],

@@ -13,9 +13,11 @@ from nodectl import trust
 from nodectl.config_values import (
     CPU_LIST,
     DEVICES,
+    JOB_CONTAINER,
     NAME,
     PATH,
     PLUGIN_DIRS,
+    PRIVATE_DIRS,
     PROCTRACK,
     SCRIPT,
     SECONDS,
@@ -118,6 +120,10 @@ KEYS: tuple[Key, ...] = (
         "Plugin that follows and kills the processes of a step.",
     ),
     Key(
+        "job_container_type", "plugins", JOB_CONTAINER, "job_container/none",
+        "Plugin that gives each job what of the machine it has to itself.",
+    ),
+    Key(
         "plugstack_config", "plugins", PATH, "/etc/nodectl/plugstack.conf",
         "List of SPANK plugins. A file that is not there is an empty list.",
     ),
@@ -162,6 +168,44 @@ KEYS: tuple[Key, ...] = (
     Key(
         "gres", "binding", DEVICES, ("AutoDetect=sysfs",),
         "Devices that tasks can ask for, a line each as in gres.conf: Name=gpu Type=a File=/dev/nvidia[0-1] Cores=0-7.",
+    ),
+    Key(
+        "container_base_path", "containers", PATH, lambda values: os.path.join(str(values["state_dir"]), "containers"),
+        "Directory in which jobs' private directories are stored and their namespaces are held; %h is the host's name, "
+        "%n node_name.",
+        shown="containers in state_dir",
+    ),
+    Key(
+        "container_auto_base_path", "containers", SWITCH, True,
+        "Whether container_base_path is made where it is missing.",
+    ),
+    Key(
+        "container_dirs", "containers", PRIVATE_DIRS, ("/tmp", "/var/tmp", "/dev/shm"),
+        "Directories that each job has to itself. /dev/shm always is a tmpfs.",
+    ),
+    Key(
+        "container_shared", "containers", SWITCH, False,
+        "Whether what is mounted on the machine later appears in running jobs.",
+    ),
+    Key(
+        "container_namespaces", "containers", words("ipc", "uts", "net"), (),
+        "Namespaces that each job has to itself beside that of mounts.",
+    ),
+    Key(
+        "container_init_script", "containers", SCRIPT, None,
+        "Program that runs as root before a job's namespaces are made; the job's step fails if it fails.",
+    ),
+    Key(
+        "container_clone_ns_script", "containers", SCRIPT, None,
+        "Program that runs as root when they are made, outside of them; SLURM_NS is the path of the mount namespace.",
+    ),
+    Key(
+        "container_clone_ns_epilog", "containers", SCRIPT, None,
+        "Program that runs as root before they are removed.",
+    ),
+    Key(
+        "container_script_timeout", "containers", SECONDS, 10,
+        "Seconds after which such a program is killed and counts as failed; 0 for never.",
     ),
     Key(
         "admin_group", "limits", NAME, "nodectl",
@@ -243,6 +287,7 @@ class Config:
     plugin_dir: tuple[str, ...]
     task_plugin: tuple[str, ...]
     proctrack_type: str
+    job_container_type: str
     plugstack_config: str
     spank_hook_timeout: int
     select_type_parameters: tuple[str, ...]
@@ -252,6 +297,15 @@ class Config:
     cpu_spec_list: str
     core_spec_count: int
     gres: tuple[str, ...]
+    container_base_path: str
+    container_auto_base_path: bool
+    container_dirs: tuple[str, ...]
+    container_shared: bool
+    container_namespaces: tuple[str, ...]
+    container_init_script: str | None
+    container_clone_ns_script: str | None
+    container_clone_ns_epilog: str | None
+    container_script_timeout: int
     admin_group: str
     max_tasks_per_node: int
     max_message_bytes: int

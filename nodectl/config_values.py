@@ -92,6 +92,18 @@ def _proctrack(value: object) -> str:
     return _plugin_type(_string(value), "proctrack")
 
 
+def _job_container(value: object) -> str:
+    return _plugin_type(_string(value), "job_container")
+
+
+def _private_dirs(value: object) -> tuple[str, ...]:
+    from nodectl.container import settings  # who configures none does not pay for it
+
+    lines = tuple(_words(value, " "))
+    settings.read_dirs(lines)
+    return lines
+
+
 def _name(value: object) -> str:
     name = _string(value)
     if not _plain(name, "_-.") or name.startswith("."):
@@ -168,3 +180,8 @@ SECONDS = number(0, 1_000_000, "seconds")
 PLUGIN_DIRS = Parser("absolute paths, as a list or with ':' between them", _plugin_dirs)
 TASK_PLUGINS = Parser("types that begin with 'task/', each once, as a list or with ',' between them", _task_plugins)
 PROCTRACK = Parser("one type that begins with 'proctrack/'", _proctrack)
+JOB_CONTAINER = Parser("one type that begins with 'job_container/'", _job_container)
+PRIVATE_DIRS = Parser(
+    "absolute paths, each with its options behind ':' and ',' between them: tmpfs, size=, ro, nosuid, nodev, noexec",
+    _private_dirs,
+)

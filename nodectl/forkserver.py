@@ -7,7 +7,8 @@ the channel closes; stepds do not.
 
 Channel: one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup": ..., "trace": true} with the descriptors
 in the order of `Descriptors`; with "plugins": [...] where the stack is another than the last one or a file of it has
-changed. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ...}.
+changed. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ...}. A message with "container" is an errand
+(`container/errand.py`): whoever asked has a descriptor of its own for the answer.
 """
 
 import _signal
@@ -19,6 +20,7 @@ import sys
 import prctl
 
 from nodectl import _kernel, cgroup, kernel_file, lean_json
+from nodectl.container import errand
 from nodectl.plugin import PluginRefused
 from nodectl.spank import preload
 from nodectl.spank.sources import Sources
@@ -47,8 +49,8 @@ _FIXED = 4  # trace, board, listener, link; after them the client's four, where 
 
 
 def main(arguments: "Mapping[str, object]") -> None:
-    """Serves the channel until the daemon is gone. `arguments`: task_plugin, proctrack_type, plugin_dir, from the
-    configuration.
+    """Serves the channel until the daemon is gone. `arguments`: task_plugin, proctrack_type, job_container_type,
+    plugin_dir, from the configuration.
     """
     prctl.set_name("nodectl-fork")
     # Nobody waits for stepds: the daemon hears of their ends elsewhere.
@@ -66,6 +68,7 @@ def main(arguments: "Mapping[str, object]") -> None:
         node = load_node_plugins(
             arguments["task_plugin"],  # type: ignore[arg-type]  # our own daemon's words
             arguments["proctrack_type"],  # type: ignore[arg-type]
+            arguments["job_container_type"],  # type: ignore[arg-type]
             arguments["plugin_dir"],  # type: ignore[arg-type]
         )
     except PluginRefused as refused:
@@ -92,6 +95,9 @@ def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order |
         if not data:
             return
         request = lean_json.load_object(data)
+        if "container" in request:
+            errand.begin(request, fds, node, others=(CHANNEL, LOCK))
+            continue
         if not sources.refresh(request.get("plugins", ())):  # type: ignore[arg-type]
             _begin_anew(data, fds)
         try:

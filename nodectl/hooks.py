@@ -44,7 +44,9 @@ HOOKS = (
     # Executed for the job, before its step: nothing of these processes is shared with the daemon or with the step.
     Hook("slurm_spank_job_prolog", "spank", "job script", "root", "job", 3, _REFUSED),
     Hook("prolog", "step", "daemon", "root", "job", 0, _REFUSED),
+    Hook("container_p_create", "job_container", "stepd", "root", "job", 1, _STEP_ENDS),
     Hook("proctrack_p_create", "proctrack", "stepd", "root", "step", 1, _STEP_ENDS),
+    Hook("container_p_add_cont", "job_container", "stepd", "root", "step", 2, _STEP_ENDS),
     Hook("slurm_spank_init", "spank", "stepd", "root", "step", 3, _STEP_ENDS),
     Hook("option", "spank", "stepd", "root", "option", 3, _LOGGED),
     Hook("slurm_spank_init_post_opt", "spank", "stepd", "root", "step", 3, _STEP_ENDS),
@@ -55,6 +57,8 @@ HOOKS = (
     Hook("proctrack_p_add", "proctrack", "stepd", "root", "task", 2, _STEP_ENDS),
     # In the task, because binding must follow the task's arrival in its cgroup: a move resets the affinity.
     Hook("task_p_pre_launch_priv", "task", "task", "root", "task", 1, _TASK_ENDS),
+    # A task is one thread, as setns(2) wants it, and what is done to it from here on is done inside.
+    Hook("container_p_add_pid", "job_container", "task", "root", "task", 3, _TASK_ENDS),
     Hook("slurm_spank_task_init_privileged", "spank", "task", "root", "task", 3, _TASK_ENDS),
     Hook("become_user", "step", "task", "user", "task", 0, _TASK_ENDS),
     Hook("gate", "step", "task", "user", "task", 0, _TASK_ENDS),
@@ -77,6 +81,8 @@ HOOKS = (
     # The step is over, its client may have gone; also after a prolog that failed.
     Hook("slurm_spank_job_epilog", "spank", "job script", "root", "job", 3, _NOTED),
     Hook("epilog", "step", "daemon", "root", "job", 0, _NOTED),
+    # Also after a step that never got as far as container_p_create, and again where it was interrupted.
+    Hook("container_p_delete", "job_container", "container", "root", "job", 1, _NOTED),
 )
 
 # What comes before a plugin's hooks, for who tells where a process died: its body, constructors or init().
@@ -102,6 +108,7 @@ ELSEWHERE: "Mapping[str, Mapping[str, int]]" = {
         "task_p_add_pid": 1,
         "task_p_update_mem_limit": 2,
     },
+    "job_container": {"container_p_reconfig": 0, "container_p_restore": 0},
     "proctrack": {"proctrack_p_find": 1, "proctrack_p_has_pid": 2, "proctrack_p_get_pids": 1},
     "spank": {
         "slurm_spank_local_user_init": 3,

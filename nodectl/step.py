@@ -23,8 +23,8 @@ class Step:
     """
 
     FIELDS = (
-        "allocation", "argv", "base", "cgroup", "cores", "cpu_masks", "cpus_per_task", "cwd", "devices", "environment",
-        "gid", "gids", "hook_timeout", "job_control", "job_id", "kill_on_bad_exit", "kill_wait", "label",
+        "allocation", "argv", "base", "cgroup", "container", "cores", "cpu_masks", "cpus_per_task", "cwd", "devices",
+        "environment", "gid", "gids", "hook_timeout", "job_control", "job_id", "kill_on_bad_exit", "kill_wait", "label",
         "layout", "mem_policies", "mems", "name", "node_name", "ntasks", "options", "rlimits", "stack", "stderr",
         "stdin", "stdout", "step_cpus", "step_id", "submitted", "task_epilogs", "task_prologs", "task_variables",
         "time_limit", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
@@ -73,6 +73,7 @@ class Step:
     stack: list[Entry]
     options: list[list[str]]  # [plugin, option, value] of SPANK options the user gave
     job_control: dict[str, str]  # variables of the job's prologs and epilogs, SPANK_ in front of every name
+    container: dict[str, object]  # what its job's container is to be (container/settings.py), empty for none
     cgroup: str  # the step's directory below the cgroup2 mount, "" when cgroups are not used
     submitted: float
     task: "Task | None"  # in a task's own process: which one it is; None in the stepd

@@ -81,8 +81,12 @@ def unusable(listed: Listed) -> bool:
 
 
 def node_plugins(config: Config) -> Iterator[Listed]:
-    """The task and proctrack plugins: the configured ones in calling order, then what else is in the directories."""
-    for kind, wanted in (("task", config.task_plugin), ("proctrack", (config.proctrack_type,))):
+    """The plugins that are the node's: the configured ones in calling order, then what else is in the directories."""
+    for kind, wanted in (
+        ("task", config.task_plugin),
+        ("proctrack", (config.proctrack_type,)),
+        ("job_container", (config.job_container_type,)),
+    ):
         for plugin_type in wanted:
             try:
                 path = find(plugin_type, config.plugin_dir)
@@ -151,6 +155,7 @@ def listing(listed: Sequence[Listed], plugstack_config: str, warnings: Sequence[
     for title, kind in (
         ("task plugins, in calling order", "task"),
         ("process tracking", "proctrack"),
+        ("job containers", "job_container"),
         (f"SPANK plugins, {plugstack_config}", "spank"),
     ):
         lines += [title + ":"]

@@ -80,6 +80,8 @@ def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]
         yield "reason", record["reason"]
     if record.get("epilog"):
         yield "epilog", record["epilog"]
+    if record.get("container"):
+        yield "container", record["container"]
     if record.get("exit_status") is not None:
         yield "exit status", _exit_words(record["exit_status"])
     for key in ("submitted", "started", "ended"):

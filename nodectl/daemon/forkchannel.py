@@ -49,6 +49,7 @@ class ForkChannel:
             {
                 "task_plugin": list(self._config.task_plugin),
                 "proctrack_type": self._config.proctrack_type,
+                "job_container_type": self._config.job_container_type,
                 "plugin_dir": list(self._config.plugin_dir),
             }
         )
@@ -87,15 +88,26 @@ class ForkChannel:
         `plugins`: the files of the step's stack and the number of their changes. The forkserver looks at the files when
         it is told of them: when either is not what it was.
         """
+        self._be_there(fds)
+        if plugins != self._told:
+            request = {**request, "plugins": plugins[0]}
+            self._told = plugins
+        self._send(request, fds)
+
+    def errand(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
+        """Asks for what concerns a container, see `nodectl/container/errand.py`. As `submit`."""
+        self._be_there(fds)
+        self._send(request, fds)
+
+    def _be_there(self, fds: Sequence[int]) -> None:
         if self._sock is None:
             try:
                 self.start()
             except ForkserverDied:
                 _close(fds)
                 raise
-        if plugins != self._told:
-            request = {**request, "plugins": plugins[0]}
-            self._told = plugins
+
+    def _send(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
         self._waiting.append((lean_json.dumps(request).encode("ascii"), list(fds)))
         self._write()
 

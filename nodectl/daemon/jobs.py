@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 from nodectl import cgroup, job_environment, trust
 from nodectl.config import Config
+from nodectl.daemon.containers import Containers
 from nodectl.daemon.helper import FIRST_EXTRA, GRACE, Helper
 from nodectl.daemon.live import LiveStep, remove_groups
 from nodectl.daemon.mentions import Mentions
@@ -53,12 +54,15 @@ class Ending:
 
 
 class Jobs:
-    """The prologs and epilogs of one node. `mount` as in `Node`; `done(live, record)` is called at the end of an
-    epilog, with the record for the history.
+    """The prologs, epilogs and containers of one node. `mount` as in `Node`; `done(live, record)` is called at the end
+    of an epilog, with the record for the history.
     """
 
-    def __init__(self, config: Config, mount: str, done: Callable[[LiveStep, Mapping[str, object]], None]) -> None:
+    def __init__(
+        self, config: Config, mount: str, containers: Containers, done: Callable[[LiveStep, Mapping[str, object]], None]
+    ) -> None:
         self._config = config
+        self._containers = containers
         self._mount = mount
         self._done = done
         self._mentions = Mentions()
@@ -83,8 +87,9 @@ class Jobs:
         return await self._run(PROLOG, live)
 
     def end(self, live: LiveStep, record: Mapping[str, object]) -> None:
-        """The step has ended: its epilog, in the background."""
-        self._keep(live, record)
+        """The step has ended: its epilog and the end of its container, in the background."""
+        if live.owes_epilog or live.files.record() is None:
+            self._keep(live, record)
         self.ending[live.key] = Ending(live, record)
         task = asyncio.get_running_loop().create_task(self._end(self.ending[live.key]))
         self._tasks.add(task)
@@ -102,17 +107,28 @@ class Jobs:
     async def _end(self, ending: Ending) -> None:
         live, record = ending.live, ending.record
         await self._empty(live.step.cgroup)
-        for moment in (PROLOG, EPILOG):  # what a prolog left, and what an epilog left that an earlier daemon began
-            await self._empty(self._group(moment, live.step))
-        why = await self._run(EPILOG, live, record)
-        if why:
-            record = {**record, "epilog": why}
-            self._keep(live, record)
-        await self._empty(self._group(EPILOG, live.step))
+        if live.owes_epilog:
+            record = await self._epilog(live, record)
+        if self._containers.owed(live.step):
+            record = self._noted(live, record, await self._containers.delete(live), "container")
         live.files.end_epilog()
         del self.ending[live.key]
         self._done(live, record)
         ending.final.set_result(record)
+
+    async def _epilog(self, live: LiveStep, record: Mapping[str, object]) -> Mapping[str, object]:
+        for moment in (PROLOG, EPILOG):  # what a prolog left, and what an epilog left that an earlier daemon began
+            await self._empty(self._group(moment, live.step))
+        record = self._noted(live, record, await self._run(EPILOG, live, record), "epilog")
+        await self._empty(self._group(EPILOG, live.step))
+        return record
+
+    def _noted(self, live: LiveStep, record: Mapping[str, object], why: str, what: str) -> Mapping[str, object]:
+        """The record, with a note of what went wrong after the step."""
+        if why:
+            record = {**record, what: why}
+            self._keep(live, record)
+        return record
 
     async def settle(self, *, patiently: bool) -> None:
         """Before the daemon ends: waits for the prologs and epilogs under way. What is not patience enough is killed;

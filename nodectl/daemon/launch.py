@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from nodectl import wire
 from nodectl.binding.options import gathered
 from nodectl.config import Config
+from nodectl.container import settings as container_settings
 from nodectl.daemon.binder import Binder
 from nodectl.daemon.users import UnknownUser, User, Users, group_id
 from nodectl.door import Door
@@ -59,6 +60,7 @@ REQUEST: "Shape" = {
     "uid": Optional(text(256)),
     "gid": Optional(text(256)),
     "job": Optional(integer(1, 2**32 - 1)),
+    "container_ns": Optional(array(text(16), most=16)),
 }
 
 _SPANK = "SPANK_"  # what root's scripts would obey (PATH, LD_PRELOAD, BASH_ENV) has no such beginning
@@ -153,11 +155,19 @@ def make_step(  # everything a step is made from
         stack=list(stack),
         options=request.get("options", []),
         job_control=_job_control(request.get("job_control", {})),  # type: ignore[arg-type]  # REQUEST says so
+        container=_container(request, config),
         cgroup=cgroup,
         submitted=time.time(),
     )
     step.binder = binder
     return step
+
+
+def _container(request: Mapping[str, object], config: Config) -> Mapping[str, object]:
+    try:
+        return container_settings.of_job(config, request.get("container_ns", ()))  # type: ignore[arg-type]
+    except ValueError as error:
+        raise invalid("container_ns", str(error)) from None
 
 
 def _unbound(binder: Binder, ntasks: int) -> dict[str, object]:

@@ -14,6 +14,7 @@ import time
 
 from nodectl import cgroup
 from nodectl.config import Config
+from nodectl.container import settings as container_settings
 from nodectl.daemon.connection import Connection
 from nodectl.daemon.forkchannel import ForkserverDied
 from nodectl.daemon.lock import Lock
@@ -56,7 +57,7 @@ async def _serve(config: Config, *, private: bool) -> None:
     slurmd = SlurmdContext(config)
     slurmd.begin()  # beside the other preparations
     store = Store(f"{config.state_dir}/history.db", config.history_limit)
-    plugins = load_node_plugins(config.task_plugin, config.proctrack_type, config.plugin_dir)
+    plugins = load_node_plugins(config.task_plugin, config.proctrack_type, config.job_container_type, config.plugin_dir)
     await slurmd.ready()
     mount, base = _cgroup_base(config)  # after what may refuse: nobody would remove it
     node = Node(config, store, plugins, lock=lock.fd, mount=mount, base=base)
@@ -65,6 +66,7 @@ async def _serve(config: Config, *, private: bool) -> None:
     sweep(node)
     await node.load_admins()
     node.forkserver.start()
+    node.containers.restore()
     listener, inherited = _listen(config)
     door = Listener(listener, node.service(), config)
     stop = asyncio.Event()
@@ -93,6 +95,9 @@ async def _serve(config: Config, *, private: bool) -> None:
 
 def _prepare(config: Config) -> Lock:
     """The runtime directories, and the lock on them."""
+    wrong = container_settings.check(config)
+    if wrong:
+        raise CannotStart(wrong)
     try:
         os.makedirs(config.runtime_dir, mode=0o755, exist_ok=True)
         os.makedirs(f"{config.runtime_dir}/steps", mode=0o755, exist_ok=True)

@@ -14,6 +14,7 @@ from nodectl.binding.refused import Refused as NoLayout
 from nodectl.config import Config
 from nodectl.daemon import launch
 from nodectl.daemon.binder import Binder
+from nodectl.daemon.containers import Containers
 from nodectl.daemon.forkchannel import ForkChannel
 from nodectl.daemon.jobs import Jobs
 from nodectl.daemon.live import LiveStep, remove_groups
@@ -64,8 +65,9 @@ class Node:
         self._cleaning: set[asyncio.Task[bool]] = set()
         self._admin_gid: int | None = None
         self._binder = Binder(config, lambda: (live.step for live in self.live.values()))
-        self.jobs = Jobs(config, mount, self._write_down)
         self.forkserver = ForkChannel(config, lock, self._answered)
+        self.containers = Containers(config, plugins, self.forkserver)
+        self.jobs = Jobs(config, mount, self.containers, self._write_down)
         self._starter = Starter(self, plugins)
 
     def service(self) -> Service:
@@ -92,8 +94,9 @@ class Node:
             self._admin_gid = None
 
     async def reload(self) -> None:
-        """Forgets what it knows of accounts."""
+        """Forgets what it knows of accounts, and tells the plugin of containers."""
         self._users.forget()
+        self.containers.reconfigure()
         await self.load_admins()
 
     # Methods.
@@ -308,7 +311,7 @@ class Node:
             record = live.death_record(why)
         live.close()
         self.live.pop(live.key, None)
-        if live.owes_epilog:
+        if live.owes_epilog or self.containers.owed(live.step):
             self.jobs.end(live, record)
         else:
             self.clean_group(live.step.cgroup)
@@ -346,6 +349,7 @@ class Node:
         if wait_for_steps and self.live:
             await asyncio.wait([live.ended for live in self.live.values()])
         await self.jobs.settle(patiently=wait_for_steps)
+        await self.containers.settle()
         self.flush()
         if self._cleaning:
             await asyncio.wait(self._cleaning, timeout=10)

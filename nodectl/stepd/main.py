@@ -10,7 +10,7 @@ import sys
 
 import prctl
 
-from nodectl import _kernel, cgroup, kernel_file, messages
+from nodectl import _kernel, cgroup, container, kernel_file, messages
 from nodectl.identity import effective_user
 from nodectl.step import Step, Task
 from nodectl.stepd import environment, pump, record
@@ -47,6 +47,7 @@ def main(
     try:
         _settle()
         prctl.set_name(f"stepd {step}")
+        container.introduce(step, f"{stem}.json")
         _serve(Run(step, fds, node, cgroup_mount), stem, source_of)
         status = 0
     except BaseException:  # the top of a process; the daemon records its death
@@ -100,7 +101,9 @@ def _serve(run: Run, stem: str, source_of: "Callable[[str], Source | NativeSourc
 def run_step(run: Run, reaper: Reaper, source_of: "Callable[[str], Source | NativeSource]") -> None:
     """The launch. Raises StepFailed where a row's failure ends the step; `finish` is called in any case."""
     step = run.step
+    run.require(run.node.call_container(run.door, "container_p_create", (step.job_id,)))
     run.require(run.node.call_proctrack(run.door, "proctrack_p_create", (step,)))
+    run.require(run.node.call_container(run.door, "container_p_add_cont", (step.job_id, step.container_id)))
     run.require(run.spank.load(step.stack, source_of))
     run.require(run.spank.call("slurm_spank_init"))
     run.spank.process_options(step.options)

@@ -1,4 +1,4 @@
-"""The plugins of the node that every step shares: the stack of task plugins and the one proctrack plugin.
+"""The plugins of the node that every step shares: the stack of task plugins, one for tracking, one for containers.
 
 Loaded and initialised once, by the forkserver (and, for the daemon's row of the launch, by the daemon); a stepd and
 its tasks find them in their memory. Task plugins are called in configured order and stop at the first failure.
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 
 class NodePlugins:
-    """`tasks` in calling order, and `proctrack`."""
+    """`tasks` in calling order, `proctrack` and `container`."""
 
-    __slots__ = ("proctrack", "tasks")
+    __slots__ = ("container", "proctrack", "tasks")
 
-    def __init__(self, tasks: "Sequence[Plugin]", proctrack: Plugin) -> None:
+    def __init__(self, tasks: "Sequence[Plugin]", proctrack: Plugin, container: Plugin) -> None:
         self.tasks = tuple(tasks)
         self.proctrack = proctrack
+        self.container = container
 
     def call_tasks(self, door: "Door", call: str, arguments: "Sequence[object]", task: "int | None" = None) -> Outcome:
         """Calls a task_p_* hook in each plugin that has it, up to the first failure, which is returned."""
@@ -41,19 +42,31 @@ class NodePlugins:
         """Calls a proctrack_p_* hook."""
         return door.call(ROWS[call], self.proctrack.type, self.proctrack.hooks[call], arguments, task=task)
 
+    def call_container(
+        self, door: "Door", call: str, arguments: "Sequence[object]", task: "int | None" = None
+    ) -> Outcome:
+        """Calls a container_p_* hook, where the plugin has it."""
+        function = self.container.hooks.get(call)
+        if function is None:
+            return OK
+        return door.call(ROWS[call], self.container.type, function, arguments, task=task)
+
     def name(self, kind: str, place: int) -> str:
         """Which plugin of a kind stands at `place` of its stack, for messages about a process that left inside it."""
-        if kind == "proctrack":
-            return self.proctrack.type
+        if kind in ("proctrack", "job_container"):
+            return self.proctrack.type if kind == "proctrack" else self.container.type
         return self.tasks[place].type if kind == "task" and place < len(self.tasks) else ""
 
 
-def load_node_plugins(task_plugins: "Sequence[str]", proctrack: str, plugin_dirs: "Sequence[str]") -> NodePlugins:
+def load_node_plugins(
+    task_plugins: "Sequence[str]", proctrack: str, container: str, plugin_dirs: "Sequence[str]"
+) -> NodePlugins:
     """Finds, checks, loads and initialises the configured plugins. Raises PluginRefused with one line."""
     dirs = (*plugin_dirs, BUILTIN_DIR) if BUILTIN_DIR not in plugin_dirs else tuple(plugin_dirs)
     return NodePlugins(
         [_load(plugin_type, dirs) for plugin_type in task_plugins],
         _load(proctrack, dirs),
+        _load(container, dirs),
     )
 
 

@@ -202,7 +202,9 @@ class Reaper:
         for path, limit in step.task_epilogs:
             started = self._run.enter("task_epilog")
             environment = {**task.environment, "SLURM_SCRIPT_CONTEXT": "epilog_task"}
-            status, _ = scripts.run_as(step.identity, path, environment, step.cwd, timeout=limit or None)
+            status, _ = scripts.run_as(
+                step.identity, path, environment, step.cwd, timeout=limit or None, enter=self._run.enter_container
+            )
             self._run.recorder.write(ROWS["task_epilog"], started, task=task.local_id, rc=status, note=path)
 
     def _tell_exits(self, ended: "list[Task]") -> None:

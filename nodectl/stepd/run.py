@@ -113,6 +113,15 @@ class Run:
         if self.step.container_id:
             self.log(self.node.call_proctrack(self.door, "proctrack_p_signal", (self.step.container_id, 9)))
 
+    def enter_container(self) -> bool:
+        """In a fresh child that is no task: it joins the job's container. False when it could not, which is logged."""
+        function = self.node.container.hooks.get("container_p_add_pid")
+        if function is None:
+            return True
+        outcome = self.door.silent(function, (self.step.job_id, os.getpid(), self.step.uid))
+        self.log(outcome)
+        return bool(outcome)
+
     def status(self) -> "dict[str, object]":
         """What the step's owner may know of it while it runs."""
         return {

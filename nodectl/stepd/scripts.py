@@ -13,7 +13,7 @@ from nodectl.identity import become_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from nodectl.identity import Identity
 
@@ -31,19 +31,21 @@ def run(path: str, environment: "Mapping[str, str]", *, timeout: float | None = 
 
 
 def run_as(
-    who: "Identity", path: str, environment: "Mapping[str, str]", cwd: str, *, timeout: float | None = None
-) -> tuple[int, bytes]:
-    """As `run`, from root: the script becomes the user first."""
-    return _run(path, environment, timeout, who=who, cwd=cwd)
+    who: "Identity", path: str, environment: "Mapping[str, str]", cwd: str, *, timeout: float | None = None,
+    enter: "Callable[[], bool]",
+) -> tuple[int, bytes]:  # fmt: skip
+    """As `run`, from root: the script enters its job's container, where `enter` succeeds, and becomes the user."""
+    return _run(path, environment, timeout, who=who, cwd=cwd, enter=enter)
 
 
 def _run(
-    path: str, environment: "Mapping[str, str]", timeout: float | None, *, who: "Identity | None", cwd: str | None
-) -> tuple[int, bytes]:
+    path: str, environment: "Mapping[str, str]", timeout: float | None, *, who: "Identity | None", cwd: str | None,
+    enter: "Callable[[], bool] | None" = None,
+) -> tuple[int, bytes]:  # fmt: skip
     reader, writer = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
-        _become_script(path, environment, writer, who, cwd)
+        _become_script(path, environment, writer, who, cwd, enter)
     os.close(writer)
     pidfd = os.pidfd_open(pid)
     output = _gather(reader, pidfd, timeout)
@@ -59,13 +61,16 @@ def _run(
 
 
 def _become_script(
-    path: str, environment: "Mapping[str, str]", writer: int, who: "Identity | None", cwd: str | None
-) -> None:
+    path: str, environment: "Mapping[str, str]", writer: int, who: "Identity | None", cwd: str | None,
+    enter: "Callable[[], bool] | None",
+) -> None:  # fmt: skip
     try:
         os.setpgid(0, 0)
         for number in range(1, _signal.NSIG):
             if _signal.getsignal(number) == _signal.SIG_IGN:  # the stepd's and the task's wishes are not the script's
                 _signal.signal(number, _signal.SIG_DFL)
+        if enter is not None and not enter():
+            return
         if who is not None:
             become_user(who)
         if cwd is not None and os.access(cwd, os.X_OK):

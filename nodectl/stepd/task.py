@@ -137,6 +137,14 @@ def pre_launch_priv(child: Child) -> None:
     child.require(child.run.node.call_tasks(child.door, "task_p_pre_launch_priv", (child.run.step,)))
 
 
+def join_container(child: Child) -> None:
+    """What is opened by its name from here on is the container's."""
+    step = child.run.step
+    child.require(
+        child.run.node.call_container(child.door, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
+    )
+
+
 def task_init_privileged(child: Child) -> None:
     """SPANK plugins, as root."""
     child.run.spank.through(child.door)
@@ -295,6 +303,7 @@ SEQUENCE = (
     awake,
     shed,
     pre_launch_priv,
+    join_container,
     task_init_privileged,
     become,
     die_with_stepd,

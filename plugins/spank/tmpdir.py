@@ -23,6 +23,7 @@ import os
 import stat
 import time
 
+from nodectl.removal import remove
 from nodectl.spank import (
     S_CTX_SLURMD,
     S_JOB_GID,
@@ -143,7 +144,7 @@ def slurm_spank_exit(sp: Spank, ac: int, argv: list[str]) -> int:
         return 0
     why = ""
     if _State.outer_fd >= 0:
-        why = _remove(_State.base_fd, _State.outer_fd, _State.name, time.monotonic() + _PATIENCE)
+        why = remove(_State.base_fd, _State.outer_fd, _State.name, time.monotonic() + _PATIENCE)
         os.close(_State.outer_fd)
         if why:
             slurm_error(f"tmpdir: remove {_State.base}/{_State.name}: {why}")
@@ -210,88 +211,6 @@ def _sweep(base: int) -> None:
             continue  # it has just gone, or is somebody's trick
         status = os.fstat(fd)
         if status.st_uid == 0 and not status.st_mode & _OTHERS_WRITE and _lock(fd):
-            why = _remove(base, fd, name, end)
+            why = remove(base, fd, name, end)
             slurm_verbose(f"tmpdir: remove {_State.base}/{name} of a dead step: {why or 'done'}")
         os.close(fd)
-
-
-def _remove(base: int, outer: int, name: str, end: float) -> str:
-    """Removes everything in `outer`, then `outer` itself. Returns "" or, in one line, why something is left."""
-    removal = _Removal(outer, end)
-    while removal.walk():
-        pass
-    try:
-        os.rmdir(name, dir_fd=base)
-    except OSError as error:
-        return removal.why or str(error.strerror)
-    return ""
-
-
-class _Removal:
-    """The removal of what is in the directory `outer`, which only root may change.
-
-    Every directory found below is first moved up into `outer` and then emptied there. So no path of the user's making
-    is walked: at any depth one descriptor suffices, nothing can be swung in between, and a mount, which the kernel
-    does not move, is never entered.
-    """
-
-    def __init__(self, outer: int, end: float) -> None:
-        self.outer = outer
-        self.end = end
-        self.why = ""
-        self._device = os.fstat(outer).st_dev
-        self._mark = os.urandom(6).hex()
-        self._moved = 0
-
-    def walk(self) -> bool:
-        """Once over the directories in `outer`. False when there is nothing more to do, or time is up."""
-        worked = False
-        with os.scandir(self.outer) as tops:
-            for top in tops:
-                name = top.name
-                try:
-                    if not name.startswith(self._mark):
-                        name = self._move_up(self.outer, name)
-                    worked |= self._empty(name)
-                    os.rmdir(name, dir_fd=self.outer)
-                    worked = True
-                except OSError as error:
-                    self.why = self.why or str(error.strerror)
-                if self._late():
-                    return False
-        return worked
-
-    def _move_up(self, directory: int, name: str) -> str:
-        self._moved += 1
-        new = f"{self._mark}.{self._moved}"
-        os.rename(name, new, src_dir_fd=directory, dst_dir_fd=self.outer)
-        return new
-
-    def _empty(self, name: str) -> bool:
-        """Removes the files of a directory in `outer` and moves its directories up. True when there were any."""
-        worked = False
-        directory = os.open(name, _DIRECTORY, dir_fd=self.outer)
-        try:
-            if os.fstat(directory).st_dev != self._device:
-                raise OSError(errno.EXDEV, "a file system is mounted in it")
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    try:
-                        try:
-                            os.unlink(entry.name, dir_fd=directory)
-                        except IsADirectoryError:
-                            self._move_up(directory, entry.name)
-                        worked = True
-                    except OSError as error:
-                        self.why = f"{entry.name!r}: {error.strerror}"
-                    if self._late():
-                        break
-        finally:
-            os.close(directory)
-        return worked
-
-    def _late(self) -> bool:
-        if time.monotonic() < self.end:
-            return False
-        self.why = "it takes too long; the rest is left to the end of another step"
-        return True

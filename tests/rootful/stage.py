@@ -18,6 +18,7 @@ from rootful.node import Node, wait_until
 SPANK_PLUGINS = ("first", "second")
 TASK_PLUGINS = ("task/cgroup", "task/affinity", "task/puppet")
 PROCTRACK = "proctrack/puppet"
+CONTAINER = "job_container/puppet"
 
 _COMMON = '''
 import os, signal, sys, time
@@ -64,18 +65,28 @@ def init():
     return real.init()
 """
 
+_CONTAINER = """
+from nodectl import container
+
+def _rank(job_id):
+    task = container.job(job_id).step.task
+    return None if task is None else task.local_id
+"""
+
 
 class Stage:
     """The node, and the orders for its plugins.
 
     An order's name is `plugin.hook`; the plugins are `first` and `second` (SPANK, with `local.` behind it in the user's
-    command and `slurmd.` beside the daemon), `task` and `proctrack`. Only with `jobs` do the SPANK plugins have the
-    hooks around a job, which cost each job two processes, and those of the daemon's end; then there are a Prolog and an
-    Epilog script too, which run the orders `prolog` and `epilog`, of shell commands.
+    command and `slurmd.` beside the daemon), `task`, `proctrack` and `container`. Only with `jobs` do the SPANK plugins
+    have the hooks around a job, which cost each job two processes, and those of the daemon's end, and `container` has
+    container_p_delete; then there are a Prolog and an Epilog script too, which run the orders `prolog` and `epilog`, of
+    shell commands.
     """
 
     def __init__(self, *, jobs: bool = False, **config: object) -> None:
-        self.node = Node(task_plugin=list(TASK_PLUGINS), proctrack_type=PROCTRACK, **config)
+        plugins = {"task_plugin": list(TASK_PLUGINS), "proctrack_type": PROCTRACK, "job_container_type": CONTAINER}
+        self.node = Node(**{**plugins, **config})
         self.orders = self.node.dir / "orders"
         self.orders.mkdir()
         common = _COMMON.format(orders=str(self.orders), scratch=str(self.node.scratch))
@@ -83,6 +94,7 @@ class Stage:
             self.node.plugin(name, common + _SPANK.format(name=name) + _spank_hooks(jobs=jobs))
         self.node.plugin("puppet", common + _TASK + _task_hooks(), kind="task")
         self.node.plugin("puppet", common + _PROCTRACK + _proctrack_hooks(), kind="proctrack")
+        self.node.plugin("puppet", common + _CONTAINER + _container_hooks(jobs=jobs), kind="job_container")
         self.stack("required", "required")
         if jobs:
             scripts = {name: str(self._around(name)) for name in ("prolog", "epilog")}
@@ -217,4 +229,13 @@ def _proctrack_hooks() -> str:
     for name, arity in functions("proctrack").items():
         words = ", ".join("abc"[:arity])
         text += f'\ndef {name}({words}):\n    return _obey("proctrack.{name}") or real.{name}({words})\n'
+    return text
+
+
+def _container_hooks(*, jobs: bool) -> str:
+    text = ""
+    for hook in HOOKS:
+        if hook.kind == "job_container" and (jobs or hook.process != "container"):
+            words = ", ".join("abc"[: hook.arity])
+            text += f'\ndef {hook.call}({words}):\n    return _obey("container.{hook.call}", _rank(a))\n'
     return text

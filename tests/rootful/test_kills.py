@@ -12,7 +12,7 @@ import pytest
 
 from nodectl.hooks import HOOKS, ROWS
 from rootful.node import NOBODY, wait_until
-from rootful.stage import Stage, ended, finished, staged
+from rootful.stage import CONTAINER, Stage, ended, finished, staged
 
 # Where a test can stop a row that is no hook: in the hook beside it, or in a script or program of the test's own.
 BESIDE = {
@@ -23,8 +23,9 @@ BESIDE = {
     "option": "first.option",
 }
 SCRIPTS = ("task_prolog", "exec", "task_epilog")
-PREFIX = {"spank": "first", "task": "task", "proctrack": "proctrack"}
-AROUND_THE_JOB = ("slurm_spank_job_prolog", "prolog", "slurm_spank_job_epilog", "epilog")  # test_job_kills.py
+PREFIX = {"spank": "first", "task": "task", "proctrack": "proctrack", "job_container": "container"}
+# See test_job_kills.py and test_container_failures.py.
+AROUND_THE_JOB = ("slurm_spank_job_prolog", "prolog", "slurm_spank_job_epilog", "epilog", "container_p_delete")
 CALLS = [row.call for row in HOOKS if row.call not in AROUND_THE_JOB]
 STEPD_CALLS = [row.call for row in HOOKS if row.process == "stepd"]
 IN_DAEMON = [call for call in CALLS if ROWS[call].process == "daemon"]
@@ -154,7 +155,7 @@ def test_death_of_the_step_runner_is_recorded_with_its_place(stage: Stage, call:
         assert "while its tasks ran" in str(record["reason"])
     plugin = stopped_at(call).partition(".")[0] if call not in SCRIPTS else ""
     if plugin and ROWS[place].process == "stepd":
-        assert f"of plugin {'first' if plugin == 'first' else plugin}" in str(record["reason"])
+        assert f"of plugin {CONTAINER if plugin == 'container' else plugin}" in str(record["reason"])
     (line,) = err.splitlines()
     assert str(record["reason"]) in line
     nothing_left(stage)

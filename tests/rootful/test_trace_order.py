@@ -11,7 +11,7 @@ import pytest
 from nodectl.hooks import HOOKS, ROWS, Hook
 from nodectl.recorder import FIELDS
 from rootful.node import NOBODY
-from rootful.stage import PROCTRACK, SPANK_PLUGINS, TASK_PLUGINS, Stage, staged
+from rootful.stage import CONTAINER, PROCTRACK, SPANK_PLUGINS, TASK_PLUGINS, Stage, staged
 
 Line = dict[str, object]
 SLACK = 1000  # ns: `us` is cut to whole microseconds
@@ -52,6 +52,8 @@ def plugins_of(row: Hook) -> tuple[str, ...]:
         return SPANK_PLUGINS
     if row.kind == "proctrack":
         return (PROCTRACK,)
+    if row.kind == "job_container":
+        return (CONTAINER,)
     if row.kind == "task":
         return tuple(name for name in TASK_PLUGINS if row.call in TASK_HOOKS_OF.get(name, (row.call,)))
     return ("",)
@@ -76,7 +78,7 @@ def of(lines: list[Line], call: str) -> list[Line]:
 @pytest.mark.parametrize("ntasks", [1, 4, 32])
 def test_every_process_goes_through_its_rows_in_the_order_of_the_table(stage: Stage, ntasks: int) -> None:
     lines = traced(stage, ntasks)
-    for process, processes in (("daemon", 1), ("stepd", 1), ("job script", 2)):
+    for process, processes in (("daemon", 1), ("stepd", 1), ("job script", 2), ("container", 1)):
         ours = [line for line in lines if line["process"] == process]
         assert len({line["pid"] for line in ours}) == processes
         for rank in range(ntasks):  # what concerns other tasks may come between
@@ -90,11 +92,12 @@ def test_every_process_goes_through_its_rows_in_the_order_of_the_table(stage: St
     for pid in {line["pid"] for line in lines}:
         for before, after in pairwise([line for line in lines if line["pid"] == pid]):
             assert end(before) <= start(after) + SLACK
-    assert {line["process"] for line in lines} == {"daemon", "stepd", "task", "job script"}
+    assert {line["process"] for line in lines} == {"daemon", "stepd", "task", "job script", "container"}
     # The job is around the step, and each script behind the hooks of its moment.
     ours = [line for line in lines if line["process"] != "task"]
     assert [line["call"] for line in ours if line["kind"] != "task"][:3] == ["slurm_spank_job_prolog"] * 2 + ["prolog"]
-    assert [line["call"] for line in ours][-3:] == ["slurm_spank_job_epilog"] * 2 + ["epilog"]
+    last = ["slurm_spank_job_epilog", "slurm_spank_job_epilog", "epilog", "container_p_delete"]
+    assert [line["call"] for line in ours][-4:] == last
     assert [start(line) for line in ours] == sorted(start(line) for line in ours)
 
 
@@ -159,4 +162,4 @@ def test_trace_option_of_run_writes_what_the_trace_command_prints(stage: Stage) 
     written = [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
     assert written == stage.node.trace(stage.last_job())
     assert [line["call"] for line in written if line["process"] == "stepd"][-1] == "proctrack_p_destroy"
-    assert written[-1]["call"] == "epilog"
+    assert written[-1]["call"] == "container_p_delete"

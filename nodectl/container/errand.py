@@ -1,0 +1,110 @@
+"""Errands: what is done to a job's container outside of a step, each in a process that the forkserver forks.
+
+    {"container": "delete", "spec": path, "timeout": s}   container_p_delete for the step's job
+    {"container": "restore", "base": path, "timeout": s}  container_p_restore, after the start of a daemon
+    {"container": "reconfigure", "timeout": s}            container_p_reconfig, in the forkserver itself: its children
+                                                          to come are to know it
+
+The first descriptor takes the answer, {"why": ""} or one line; the second, if there is one, is the step's trace. Root,
+one thread, lean; what blocks here blocks nobody else.
+"""
+
+import _signal
+import os
+import sys
+
+import prctl
+
+from nodectl import container, kernel_file, lean_json
+from nodectl.door import Door
+from nodectl.recorder import Recorder
+from nodectl.step import Step
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import NoReturn
+
+    from nodectl.door import Outcome
+    from nodectl.stepd.node_plugins import NodePlugins
+
+_LONGEST_ANSWER = 4096
+
+
+def begin(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins", others: "tuple[int, ...]") -> None:
+    """Does the errand or forks who does it, and closes the descriptors; `others` are the forkserver's own."""
+    try:
+        if request["container"] == "reconfigure":
+            _reconfigure(request, node)
+            return
+        if os.fork() == 0:
+            for fd in others:
+                os.close(fd)
+            _main(request, fds, node)
+    except OSError as error:
+        _answer(fds[0], f"fork: {error.strerror}")
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+def _main(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> "NoReturn":
+    status = 1
+    try:
+        os.setsid()
+        prctl.set_name("nodectl-errand")
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a plugin's scripts are waited for
+        _answer(fds[0], _ERRANDS[str(request["container"])](request, fds, node))
+        status = 0
+    except BaseException:  # the top of a process
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(status)
+
+
+def _delete(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> str:
+    path = str(request["spec"])
+    step = Step.from_json(lean_json.load_object(kernel_file.read(path)))
+    container.introduce(step, path)
+    recorder = Recorder(fds[1] if len(fds) > 1 else -1, "container")
+    outcome = node.call_container(_door(recorder, request, fds[0]), "container_p_delete", (step.job_id,))
+    return outcome.why
+
+
+def _restore(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> str:
+    container.introduce_base(str(request["base"]))
+    return _why(node, "container_p_restore", _silently(node, "container_p_restore", request, fds[0]))
+
+
+def _reconfigure(request: "Mapping[str, object]", node: "NodePlugins") -> None:
+    why = _why(node, "container_p_reconfig", _silently(node, "container_p_reconfig", request, -1))
+    if why:
+        print(f"nodectl forkserver: {why}", file=sys.stderr)
+
+
+def _silently(node: "NodePlugins", call: str, request: "Mapping[str, object]", answer: int) -> "Outcome | None":
+    function = node.container.hooks.get(call)
+    return None if function is None else _door(Recorder(-1, "container"), request, answer).silent(function, ())
+
+
+def _why(node: "NodePlugins", call: str, outcome: "Outcome | None") -> str:
+    return "" if outcome is None or outcome else f"plugin {node.container.type}: {call}: {outcome.why}"
+
+
+def _door(recorder: Recorder, request: "Mapping[str, object]", answer: int) -> Door:
+    seconds = float(str(request["timeout"]))
+    late = f"took longer than {seconds:g} s"
+    return Door(recorder, None, 0, seconds, single_threaded=False, last_words=lambda: _answer(answer, late))
+
+
+def _answer(fd: int, why: str) -> None:
+    try:
+        os.write(fd, lean_json.dumps({"why": why[:_LONGEST_ANSWER]}).encode("ascii"))
+    except OSError:
+        pass  # who asked has gone; the next daemon asks again
+
+
+_ERRANDS: "Mapping[str, Callable[[Mapping[str, object], list[int], NodePlugins], str]]" = {
+    "delete": _delete,
+    "restore": _restore,
+}

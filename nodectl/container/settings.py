@@ -1,0 +1,111 @@
+"""What a job's container is to be: the configuration's words, and what a user may add to them.
+
+Pure functions of values. The daemon decides when a job is admitted; the result travels in its Step, so that a later
+daemon with another configuration still knows where this job's container lies.
+"""
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nodectl.config import Config
+
+NONE = "job_container/none"
+NAMESPACES = ("ipc", "uts", "net")
+SHM = "/dev/shm"
+_FLAGS = ("ro", "nosuid", "nodev", "noexec")
+_MOST_DIGITS = 18
+
+
+class PrivateDir:
+    """One line of container_dirs: a path, the options of its mount, and whether it is a tmpfs; "" is no size."""
+
+    __slots__ = ("options", "path", "size", "tmpfs")
+
+    def __init__(self, path: str, options: "tuple[str, ...]", size: str, *, tmpfs: bool) -> None:
+        self.path = path
+        self.options = options
+        self.size = size
+        self.tmpfs = tmpfs
+
+    @classmethod
+    def read(cls, text: str) -> "PrivateDir":
+        """Reads "/tmp", "/dev/shm:size=64M" or "/scratch:tmpfs,size=1G,noexec". Raises ValueError."""
+        path, _, rest = text.partition(":")
+        if not path.startswith("/") or path != os.path.normpath(path) or path in ("/", "//") or "\0" in path:
+            raise ValueError(f"has {path!r}, which is no plain absolute path")
+        options = [word for word in rest.split(",") if word]
+        size = ""
+        for word in options:
+            name, _, value = word.partition("=")
+            if name == "size" and _is_size(value):
+                size = value
+            elif word not in ("tmpfs", *_FLAGS):
+                raise ValueError(f"has {path!r} with the unknown option {word!r}")
+        tmpfs = "tmpfs" in options or path == SHM
+        if size and not tmpfs:
+            raise ValueError(f"has {path!r} with a size, but only a tmpfs has one")
+        return cls(path, tuple(word for word in options if word in _FLAGS), size, tmpfs=tmpfs)
+
+
+def read_dirs(texts: "Iterable[str]") -> list[PrivateDir]:
+    """All lines. Raises ValueError, also where one directory lies in another: it would not be found there."""
+    dirs = [PrivateDir.read(text) for text in texts]
+    for one in dirs:
+        for other in dirs:
+            if one is not other and lies_in(one.path, other.path):
+                raise ValueError(f"has {one.path!r}, which lies in {other.path!r}")
+    return dirs
+
+
+def lies_in(path: str, directory: str) -> bool:
+    """True for the directory itself, too."""
+    return path == directory or path.startswith(f"{directory}/")
+
+
+def _is_size(text: str) -> bool:
+    digits = text.rstrip("%") if text.endswith("%") else text[:-1] if text[-1:] in tuple("kKmMgG") else text
+    return digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS
+
+
+def base_path(config: "Config") -> str:
+    """Where this node's containers lie, %h and %n expanded."""
+    host = os.uname().nodename.partition(".")[0]
+    return config.container_base_path.replace("%h", host).replace("%n", config.node_name)
+
+
+def check(config: "Config") -> str:
+    """What is wrong with the keys taken together, "" for nothing."""
+    base = base_path(config)
+    for one in read_dirs(config.container_dirs):
+        if config.job_container_type != NONE and lies_in(base, one.path):
+            return f"container_base_path {base} lies in {one.path}, which each job has for itself"
+    return ""
+
+
+def of_job(config: "Config", asked: "Iterable[str]") -> dict[str, object]:
+    """The member `container` of a Step; `asked` are namespaces that the user wants beside the configured ones.
+
+    Raises ValueError with what is wrong with what was asked.
+    """
+    asked = tuple(asked)
+    for name in asked:
+        if name not in NAMESPACES:
+            raise ValueError(f"{name[:64]!r} is none of {', '.join(NAMESPACES)}")
+    if config.job_container_type == NONE:
+        if asked:
+            raise ValueError(f"there are no job containers here: job_container_type is {NONE}")
+        return {}
+    return {
+        "base": base_path(config),
+        "make_base": config.container_auto_base_path,
+        "dirs": list(config.container_dirs),
+        "shared": config.container_shared,
+        "namespaces": [name for name in NAMESPACES if name in asked or name in config.container_namespaces],
+        "init_script": config.container_init_script or "",
+        "clone_ns_script": config.container_clone_ns_script or "",
+        "clone_ns_epilog": config.container_clone_ns_epilog or "",
+        "script_timeout": config.container_script_timeout,
+    }

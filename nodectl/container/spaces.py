@@ -1,0 +1,109 @@
+"""A container's namespaces: made, held by files, joined.
+
+A stepd makes them by leaving its own namespaces, preparing the new ones from inside, and coming back: without a fork,
+and with nothing left if it is killed in between, because nothing holds them yet. The caller has one thread.
+"""
+
+import errno
+import os
+
+from nodectl import _kernel, _namespace
+from nodectl.plugin_api import PluginError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+# By their names in /proc/PID/ns, in the order in which they are joined: the mount namespace last, because with it the
+# files of this list are out of reach.
+KINDS = {
+    "ipc": _namespace.CLONE_NEWIPC,
+    "uts": _namespace.CLONE_NEWUTS,
+    "net": _namespace.CLONE_NEWNET,
+    "mnt": _namespace.CLONE_NEWNS,
+}
+_READ = os.O_RDONLY | os.O_CLOEXEC
+_ROOT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def make(kinds: "Iterable[str]", prepare: "Callable[[], None]") -> dict[str, int]:
+    """New namespaces of these kinds, in which `prepare` has run. Returns a descriptor for each; raises OSError and
+    what `prepare` raises. The caller is where it was.
+    """
+    one_thread()
+    kinds = list(kinds)
+    flags = 0
+    for kind in kinds:
+        flags |= KINDS[kind]
+    own: dict[str, int] = {}
+    made: dict[str, int] = {}
+    root, here = os.open("/", _ROOT), os.open(".", _ROOT)
+    try:
+        for kind in kinds:
+            own[kind] = os.open(f"/proc/self/ns/{kind}", _READ)
+        try:
+            _namespace.unshare(flags)
+            prepare()
+            for kind in kinds:
+                made[kind] = os.open(f"/proc/self/ns/{kind}", _READ)
+        finally:
+            for fd in own.values():
+                _namespace.setns(fd)
+            os.fchdir(root)
+            os.chroot(".")  # a daemon in a root of its own: setns(2) gives back the namespace's
+            os.fchdir(here)
+    except BaseException:
+        close(made)
+        raise
+    finally:
+        close(own)
+        os.close(root)
+        os.close(here)
+    return made
+
+
+def hold(directory: int, fds: "Mapping[str, int]") -> None:
+    """Binds each namespace on a file of its kind's name. Raises OSError."""
+    for kind, fd in fds.items():
+        file = os.open(kind, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
+        try:
+            mount = _namespace.clone_mount(fd)
+            try:
+                _namespace.move_mount(mount, file)
+            finally:
+                os.close(mount)
+        finally:
+            os.close(file)
+
+
+def find(directory: int) -> dict[str, int]:
+    """Descriptors of the namespaces that are held in a directory. Raises OSError."""
+    names = os.listdir(directory)
+    return {kind: os.open(kind, _READ, dir_fd=directory) for kind in KINDS if kind in names}
+
+
+def join(fds: "Mapping[str, int]") -> None:
+    """The caller enters; its directory becomes the root of the container. Raises OSError, PluginError."""
+    one_thread()
+    for kind in KINDS:
+        if kind in fds:
+            try:
+                _namespace.setns(fds[kind])
+            except OSError as error:
+                raise OSError(error.errno, f"{os.strerror(error.errno or 0)} ({kind} namespace)") from None
+
+
+def close(fds: dict[str, int]) -> None:
+    """Lets go of descriptors."""
+    while fds:
+        os.close(fds.popitem()[1])
+
+
+def one_thread() -> None:
+    """Raises PluginError in a process with several threads: setns(2) and unshare(2) would move one of them."""
+    tasks = os.open("/proc/self/task", _ROOT)
+    try:
+        if _kernel.entries(tasks) != 1:
+            raise PluginError(errno.EINVAL, "the process has several threads")
+    finally:
+        os.close(tasks)

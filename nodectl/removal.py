@@ -1,0 +1,96 @@
+"""Removing a tree that a user could write in, as root: no path of the user's making is walked, no mount is entered.
+
+Runs wherever root cleans up: in SPANK plugins, in what deletes a job's container. Blocks, for as long as it is told.
+"""
+
+import errno
+import os
+import time
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def remove(parent: int, outer: int, name: str, end: float) -> str:
+    """Removes everything in the directory `outer`, which only root may change, then itself: `name` in `parent`.
+
+    `outer` and `parent` are descriptors. Returns "" or, in one line, why something is left; at the latest when
+    time.monotonic() is `end`.
+    """
+    removal = _Removal(outer, end)
+    while removal.walk():
+        pass
+    try:
+        os.rmdir(name, dir_fd=parent)
+    except OSError as error:
+        return removal.why or str(error.strerror)
+    return ""
+
+
+class _Removal:
+    """The removal of what is in the directory `outer`, which only root may change.
+
+    Every directory found below is first moved up into `outer` and then emptied there. So no path of the user's making
+    is walked: at any depth one descriptor suffices, nothing can be swung in between, and a mount, which the kernel
+    does not move, is never entered.
+    """
+
+    def __init__(self, outer: int, end: float) -> None:
+        self.outer = outer
+        self.end = end
+        self.why = ""
+        self._device = os.fstat(outer).st_dev
+        self._mark = os.urandom(6).hex()
+        self._moved = 0
+
+    def walk(self) -> bool:
+        """Once over the directories in `outer`. False when there is nothing more to do, or time is up."""
+        worked = False
+        with os.scandir(self.outer) as tops:
+            for top in tops:
+                name = top.name
+                try:
+                    if not name.startswith(self._mark):
+                        name = self._move_up(self.outer, name)
+                    worked |= self._empty(name)
+                    os.rmdir(name, dir_fd=self.outer)
+                    worked = True
+                except OSError as error:
+                    self.why = self.why or str(error.strerror)
+                if self._late():
+                    return False
+        return worked
+
+    def _move_up(self, directory: int, name: str) -> str:
+        self._moved += 1
+        new = f"{self._mark}.{self._moved}"
+        os.rename(name, new, src_dir_fd=directory, dst_dir_fd=self.outer)
+        return new
+
+    def _empty(self, name: str) -> bool:
+        """Removes the files of a directory in `outer` and moves its directories up. True when there were any."""
+        worked = False
+        directory = os.open(name, _DIRECTORY, dir_fd=self.outer)
+        try:
+            if os.fstat(directory).st_dev != self._device:
+                raise OSError(errno.EXDEV, "a file system is mounted in it")
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    try:
+                        try:
+                            os.unlink(entry.name, dir_fd=directory)
+                        except IsADirectoryError:
+                            self._move_up(directory, entry.name)
+                        worked = True
+                    except OSError as error:
+                        self.why = f"{entry.name!r}: {error.strerror}"
+                    if self._late():
+                        break
+        finally:
+            os.close(directory)
+        return worked
+
+    def _late(self) -> bool:
+        if time.monotonic() < self.end:
+            return False
+        self.why = "it takes too long; the rest is left to the end of another step"
+        return True

@@ -1,0 +1,1 @@
+"""Job container plugins: what of the machine a job has to itself."""

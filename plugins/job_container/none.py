@@ -1,0 +1,8 @@
+"""job_container/none: jobs see the machine as everybody does.
+
+The default. None of the interface's functions is there, so that a step pays for none.
+"""
+
+plugin_type = "job_container/none"
+plugin_name = "no job container"
+plugin_version = (22, 5, 8)
