@@ -8,7 +8,8 @@ import json
 
 from nodectl.cli.session import Failed
 from nodectl.cli.table import put
-from nodectl.config import DEFAULT_PATH, KEYS, Config, ConfigError, explain, load, toml
+from nodectl.config import DEFAULT_PATH, Config, ConfigError, explain, load
+from nodectl.config_keys import KEYS, toml
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

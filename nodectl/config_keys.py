@@ -1,0 +1,274 @@
+"""The table of the configuration: a row for each key, its parser, its default and its words for the manual.
+
+Imported where `nodectl.config` is.
+"""
+
+from __future__ import annotations
+
+import os
+
+from nodectl.config_values import (
+    CPU_LIST,
+    DEVICES,
+    JOB_CONTAINER,
+    NAME,
+    PATH,
+    PLUGIN_DIRS,
+    PRIVATE_DIRS,
+    PROCTRACK,
+    SCRIPT,
+    SECONDS,
+    SOCKET,
+    SWITCH,
+    TASK_PLUGINS,
+    Parser,
+    number,
+    words,
+)
+from nodectl.plugin import BUILTIN_DIR
+
+TYPE_CHECKING = False  # typing's own constant costs the import of typing
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def toml(value: object) -> str:
+    """A value as it is written in the file; none is the empty string."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(toml, value))}]"
+    if isinstance(value, int):
+        return str(value)
+    text = str(value or "").replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text) + '"'
+
+
+class Key:
+    """One row of the table.
+
+    `default` is our value, or makes one from the values of the keys above it; `shown` is then what
+    the manual says about it.
+    """
+
+    __slots__ = ("default", "group", "help", "name", "parser", "shown")
+
+    def __init__(
+        self,
+        name: str,
+        group: str,
+        parser: Parser,
+        default: object,
+        help: str,  # noqa: A002 - the column's name in every such table
+        *,
+        shown: str = "",
+    ) -> None:
+        self.name = name
+        self.group = group
+        self.parser = parser
+        self.default = default
+        self.help = help
+        self.shown = shown
+
+    def make_default(self, values: Mapping[str, object]) -> object:
+        """The default, given the values of the keys above this one."""
+        return self.default(values) if callable(self.default) else self.default
+
+    def default_text(self) -> str:
+        """The default in the words of the manual."""
+        return self.shown or toml(self.default)
+
+
+def _host(values: Mapping[str, object]) -> str:
+    return os.uname().nodename.partition(".")[0] or "localhost"
+
+
+def _default_socket(values: Mapping[str, object]) -> str:
+    return os.path.join(str(values["runtime_dir"]), "nodectl.sock")
+
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        "node_name", "node", NAME, _host,
+        "Name of this node: SLURMD_NODENAME, SLURM_NODELIST and %N in file names.",
+        shown="the host's name up to its first dot",
+    ),
+    Key(
+        "runtime_dir", "files", PATH, "/run/nodectl",
+        "Directory of sockets and of what may be lost when the machine restarts.",
+    ),
+    Key(
+        "state_dir", "files", PATH, "/var/lib/nodectl",
+        "Directory of the history and of what must outlive a restart.",
+    ),
+    Key(
+        "socket", "files", SOCKET, _default_socket,
+        "Socket on which the daemon takes requests.",
+        shown="nodectl.sock in runtime_dir",
+    ),
+    Key(
+        "plugin_dir", "plugins", PLUGIN_DIRS, (BUILTIN_DIR,),
+        "Directories in which plugins are looked for, in this order; nodectl's own comes last.",
+        shown="nodectl's own plugins only",
+    ),
+    Key(
+        "task_plugin", "plugins", TASK_PLUGINS, ("task/cgroup", "task/affinity"),
+        "Task plugins, in the order in which they are called.",
+    ),
+    Key(
+        "proctrack_type", "plugins", PROCTRACK, "proctrack/cgroup",
+        "Plugin that follows and kills the processes of a step.",
+    ),
+    Key(
+        "job_container_type", "plugins", JOB_CONTAINER, "job_container/none",
+        "Plugin that gives each job what of the machine it has to itself.",
+    ),
+    Key(
+        "plugstack_config", "plugins", PATH, "/etc/nodectl/plugstack.conf",
+        "List of SPANK plugins. A file that is not there is an empty list.",
+    ),
+    Key(
+        "spank_hook_timeout", "plugins", SECONDS, 60,
+        "Seconds a function of a plugin may take before its process is ended.",
+    ),
+    Key(
+        "select_type_parameters", "binding",
+        words(
+            "CR_CPU", "CR_CPU_Memory", "CR_Core", "CR_Core_Memory", "CR_Socket", "CR_Socket_Memory", "CR_Memory",
+            "CR_ONE_TASK_PER_CORE", "CR_CORE_DEFAULT_DIST_BLOCK", "CR_Pack_Nodes", "CR_LLN",
+        ),
+        ("CR_Core_Memory",),
+        "What a job is given: whole cores; and how tasks are dealt over sockets that were not chosen.",
+    ),
+    Key(
+        "slurmd_parameters", "binding", words("l3cache_as_socket", "numa_node_as_socket", "allow_ecores"), (),
+        "What counts as a socket of this machine, and whether its small cores are used.",
+    ),
+    Key(
+        "task_plugin_param", "binding",
+        words(
+            "none", "verbose", "threads", "cores", "sockets", "autobind=none", "autobind=threads", "autobind=cores",
+            "autobind=sockets", "SlurmdOffSpec", "SlurmdSpecOverride", "OOMKillStep",
+        ),
+        (),
+        "How tasks are bound whose users do not say.",
+    ),
+    Key(
+        "boards", "binding", number(0, 64, "boards"), 0,
+        "Boards on which the sockets are, as many on each; 0 for what the firmware says.",
+    ),
+    Key(
+        "cpu_spec_list", "binding", CPU_LIST, "",
+        "CPUs, in abstract numbers, that are kept for the system: no job is given their cores.",
+    ),
+    Key(
+        "core_spec_count", "binding", number(0, 65_535, "cores"), 0,
+        "Cores that are kept for the system where cpu_spec_list names none.",
+    ),
+    Key(
+        "gres", "binding", DEVICES, ("AutoDetect=sysfs",),
+        "Devices that tasks can ask for, a line each as in gres.conf: Name=gpu Type=a File=/dev/nvidia[0-1] Cores=0-7.",
+    ),
+    Key(
+        "container_base_path", "containers", PATH, lambda values: os.path.join(str(values["state_dir"]), "containers"),
+        "Directory in which jobs' private directories are stored and their namespaces are held; %h is the host's name, "
+        "%n node_name.",
+        shown="containers in state_dir",
+    ),
+    Key(
+        "container_auto_base_path", "containers", SWITCH, True,
+        "Whether container_base_path is made where it is missing.",
+    ),
+    Key(
+        "container_dirs", "containers", PRIVATE_DIRS, ("/tmp", "/var/tmp", "/dev/shm"),
+        "Directories that each job has to itself. /dev/shm always is a tmpfs.",
+    ),
+    Key(
+        "container_shared", "containers", SWITCH, False,
+        "Whether what is mounted on the machine later appears in running jobs.",
+    ),
+    Key(
+        "container_namespaces", "containers", words("ipc", "uts", "net"), (),
+        "Namespaces that each job has to itself beside that of mounts.",
+    ),
+    Key(
+        "container_init_script", "containers", SCRIPT, None,
+        "Program that runs as root before a job's namespaces are made; the job's step fails if it fails.",
+    ),
+    Key(
+        "container_clone_ns_script", "containers", SCRIPT, None,
+        "Program that runs as root when they are made, outside of them; SLURM_NS is the path of the mount namespace.",
+    ),
+    Key(
+        "container_clone_ns_epilog", "containers", SCRIPT, None,
+        "Program that runs as root before they are removed.",
+    ),
+    Key(
+        "container_script_timeout", "containers", SECONDS, 10,
+        "Seconds after which such a program is killed and counts as failed; 0 for never.",
+    ),
+    Key(
+        "admin_group", "limits", NAME, "nodectl",
+        "Group whose members may do what root may: see and end everybody's steps.",
+    ),
+    Key(
+        "max_tasks_per_node", "limits", number(1, 65_533, "tasks"), 512,
+        "Most tasks of one step.",
+    ),
+    Key(
+        "max_message_bytes", "limits", number(65_536, 1 << 30, "bytes"), 8 << 20,
+        "Longest request or answer; a longer one ends the connection.",
+    ),
+    Key(
+        "max_connections_per_user", "limits", number(1, 65_536, "connections"), 128,
+        "Most connections that one user may hold to the daemon.",
+    ),
+    Key(
+        "max_steps_per_user", "limits", number(1, 1_000_000, "steps"), 512,
+        "Most steps that one user, root excepted, may have running at a time.",
+    ),
+    Key(
+        "user_cache_seconds", "limits", SECONDS, 30,
+        "Seconds for which what was found out about a user and their groups is used again.",
+    ),
+    Key(
+        "kill_wait", "steps", SECONDS, 30,
+        "Seconds between SIGTERM and SIGKILL.",
+    ),
+    Key(
+        "unkillable_step_timeout", "steps", SECONDS, 60,
+        "Seconds after SIGKILL until a step that is still there is reported as unkillable.",
+    ),
+    Key(
+        "cgroup_name", "steps", NAME, "nodectl",
+        "Directory below the root of the cgroup tree that holds the steps.",
+    ),
+    Key(
+        "task_prolog", "steps", SCRIPT, None,
+        "Program that runs as the user before each task.",
+    ),
+    Key(
+        "task_epilog", "steps", SCRIPT, None,
+        "Program that runs as the user after each task.",
+    ),
+    Key(
+        "prolog", "steps", SCRIPT, None,
+        "Program that runs as root before the first step of each job; the job is refused if it fails.",
+    ),
+    Key(
+        "epilog", "steps", SCRIPT, None,
+        "Program that runs as root after the end of each job.",
+    ),
+    Key(
+        "prolog_epilog_timeout", "steps", SECONDS, 0,
+        "Seconds after which such a program is killed and counts as failed; 0 for never.",
+    ),
+    Key(
+        "history_limit", "records", number(0, 100_000_000, "steps"), 10_000,
+        "Ended steps that are kept in the history.",
+    ),
+    Key(
+        "trace", "records", SWITCH, True,
+        "Whether each step records its calls.",
+    ),
+)  # fmt: skip
