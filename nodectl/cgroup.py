@@ -2,10 +2,10 @@
 
     <cgroup2 mount>/<base>/job_J/step_S/{stepd, user/task_T}
 
-`base` is `nodectl`, or below the service's own delegated cgroup under systemd. Limits are written on `user`; the
-stepd sits beside it, so that emptying `user` never touches the stepd. Typed access to the files is cgroupspy's: its
-controllers are for v1, the classes here name v2's files. Its `nodes` module imports logging, which doubles the price
-of every fork, and stays with the daemon (`daemon/sweep.py`).
+Where `base` is, and which controllers there are below it: `daemon/cgroup_base.py`. Limits are written on `job_J` and
+on `user`; the stepd sits beside `user`, so that emptying it never touches the stepd, which is charged to the job. Typed
+access to the files is cgroupspy's: its controllers are for v1, the classes here name v2's files. Its `nodes` module
+imports logging, which doubles the price of every fork, and stays with the daemon (`daemon/sweep.py`).
 """
 
 import os
@@ -14,6 +14,10 @@ from cgroupspy.controllers import Controller
 from cgroupspy.interfaces import CommaDashSetFile, DictFile, FlagFile, IntegerFile, ListFile, MultiLineIntegerFile
 
 from nodectl import kernel_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MOUNTS = "/proc/self/mounts"
 
@@ -83,6 +87,12 @@ class Group:
     def memory(self) -> Memory:
         """The memory controller's files."""
         return Memory(self)
+
+    def enable(self, controllers: "Iterable[str]") -> None:
+        """Lets the groups below have these controllers, which this one has. Raises OSError."""
+        words = " ".join(f"+{name}" for name in controllers)
+        if words:
+            self.core.set_property("cgroup.subtree_control", words)
 
     def child(self, name: str) -> "Group":
         """The group below this one."""

@@ -8,7 +8,8 @@ at each command; tomllib and difflib are imported only when there is a file, or 
 from __future__ import annotations
 
 from nodectl import trust
-from nodectl.config_keys import KEYS, toml
+from nodectl.config_key import toml
+from nodectl.config_keys import KEYS
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:
@@ -56,6 +57,18 @@ class Config:
     container_clone_ns_script: str | None
     container_clone_ns_epilog: str | None
     container_script_timeout: int
+    cgroup_name: str
+    constrain_cores: str
+    constrain_ram_space: str
+    constrain_swap_space: str
+    constrain_processes: str
+    real_memory: int
+    allowed_ram_space: float
+    allowed_swap_space: float
+    max_ram_percent: float
+    max_swap_percent: float
+    min_ram_space: int
+    max_processes_per_step: int
     admin_group: str
     max_tasks_per_node: int
     max_message_bytes: int
@@ -64,7 +77,7 @@ class Config:
     user_cache_seconds: int
     kill_wait: int
     unkillable_step_timeout: int
-    cgroup_name: str
+    suspend_grace_time: int
     task_prolog: str | None
     task_epilog: str | None
     prolog: str | None

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 
+from nodectl.config_cgroup import CGROUP_KEYS
+from nodectl.config_key import Key
 from nodectl.config_values import (
     CPU_LIST,
     DEVICES,
@@ -21,7 +23,6 @@ from nodectl.config_values import (
     SOCKET,
     SWITCH,
     TASK_PLUGINS,
-    Parser,
     number,
     words,
 )
@@ -30,53 +31,6 @@ from nodectl.plugin import BUILTIN_DIR
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-def toml(value: object) -> str:
-    """A value as it is written in the file; none is the empty string."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(toml, value))}]"
-    if isinstance(value, int):
-        return str(value)
-    text = str(value or "").replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text) + '"'
-
-
-class Key:
-    """One row of the table.
-
-    `default` is our value, or makes one from the values of the keys above it; `shown` is then what
-    the manual says about it.
-    """
-
-    __slots__ = ("default", "group", "help", "name", "parser", "shown")
-
-    def __init__(
-        self,
-        name: str,
-        group: str,
-        parser: Parser,
-        default: object,
-        help: str,  # noqa: A002 - the column's name in every such table
-        *,
-        shown: str = "",
-    ) -> None:
-        self.name = name
-        self.group = group
-        self.parser = parser
-        self.default = default
-        self.help = help
-        self.shown = shown
-
-    def make_default(self, values: Mapping[str, object]) -> object:
-        """The default, given the values of the keys above this one."""
-        return self.default(values) if callable(self.default) else self.default
-
-    def default_text(self) -> str:
-        """The default in the words of the manual."""
-        return self.shown or toml(self.default)
 
 
 def _host(values: Mapping[str, object]) -> str:
@@ -207,6 +161,7 @@ KEYS: tuple[Key, ...] = (
         "container_script_timeout", "containers", SECONDS, 10,
         "Seconds after which such a program is killed and counts as failed; 0 for never.",
     ),
+    *CGROUP_KEYS,
     Key(
         "admin_group", "limits", NAME, "nodectl",
         "Group whose members may do what root may: see and end everybody's steps.",
@@ -240,8 +195,8 @@ KEYS: tuple[Key, ...] = (
         "Seconds after SIGKILL until a step that is still there is reported as unkillable.",
     ),
     Key(
-        "cgroup_name", "steps", NAME, "nodectl",
-        "Directory below the root of the cgroup tree that holds the steps.",
+        "suspend_grace_time", "steps", SECONDS, 2,
+        "Seconds between SIGTSTP and the freezing of a step that is suspended.",
     ),
     Key(
         "task_prolog", "steps", SCRIPT, None,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # sun_path of unix(7) has 108 bytes with the NUL that ends it; ".new" is its name until it listens.
 _MAX_SOCKET_PATH = 103
+_MOST_PERCENT = 1_000_000
 
 
 class Parser:
@@ -155,6 +156,26 @@ def words(*allowed: str) -> Parser:
     return Parser(f"words of {', '.join(allowed)}, as a list or with ',' between them", read)
 
 
+def one_of(*allowed: str) -> Parser:
+    """One of these words."""
+
+    def read(value: object) -> str:
+        word = _string(value)
+        if word not in allowed:
+            raise ValueError(f"is {word!r}")
+        return word
+
+    return Parser(f"one of {', '.join(allowed)}", read)
+
+
+def _percent(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"is {_kind(value)}")
+    if not 0 <= value <= _MOST_PERCENT:  # and no nan
+        raise ValueError(f"is {value}")
+    return value
+
+
 def _cpu_list(value: object) -> str:
     return format_cpulist(parse_cpulist(_string(value)))
 
@@ -170,6 +191,8 @@ def _devices(value: object) -> tuple[str, ...]:
 
 
 PATH = Parser("an absolute path", _absolute)
+CONSTRAINT = one_of("yes", "no", "auto")
+PERCENT = Parser(f"a number of percent from 0 to {_MOST_PERCENT}", _percent)
 CPU_LIST = Parser('CPU numbers and ranges as "0-3,8", or "" for none', _cpu_list)
 DEVICES = Parser("lines of words Name=, Type=, File=, Cores=, Count=, as a list", _devices)
 SCRIPT = Parser('the absolute path of a program, or "" for none', _optional)

@@ -25,9 +25,10 @@ class Step:
     FIELDS = (
         "allocation", "argv", "base", "cgroup", "container", "cores", "cpu_masks", "cpus_per_task", "cwd", "devices",
         "environment", "gid", "gids", "hook_timeout", "job_control", "job_id", "kill_on_bad_exit", "kill_wait", "label",
-        "layout", "mem_policies", "mems", "name", "node_name", "ntasks", "options", "rlimits", "stack", "stderr",
-        "stdin", "stdout", "step_cpus", "step_id", "submitted", "task_epilogs", "task_prologs", "task_variables",
-        "time_limit", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
+        "layout", "limits", "mem_policies", "memory", "mems", "name", "node_name", "ntasks", "oom_kill_step",
+        "options", "rlimits", "stack", "stderr", "stdin", "stdout", "step_cpus", "step_id", "submitted",
+        "task_epilogs", "task_prologs", "task_variables", "time_limit", "uid", "umask", "unbuffered",
+        "unkillable_timeout", "user_name", "verbose",
     )  # fmt: skip
     __slots__ = (*FIELDS, "binder", "born_in_place", "container_id", "helpers", "task")
 
@@ -76,6 +77,9 @@ class Step:
     container: dict[str, object]  # what its job's container is to be (container/settings.py), empty for none
     cgroup: str  # the step's directory below the cgroup2 mount, "" when cgroups are not used
     submitted: float
+    memory: int  # MiB asked for, 0 for none
+    oom_kill_step: bool  # one process too many ends all
+    limits: dict[str, str]  # files of the step's `user` cgroup and what is written there
     task: "Task | None"  # in a task's own process: which one it is; None in the stepd
     helpers: set[int]  # pids of the stepd's own helpers (pumps): no part of the user's step
     born_in_place: bool  # the kernel gave birth to the last forked task in its own cgroup: nothing is to be moved

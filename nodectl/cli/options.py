@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
 USAGE = 255  # srun's exit status where getopt_long(3) refuses a word
 _DIGITS = 18  # numbers of more digits are a mistake
+_SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
 class BadOption(Exception):
@@ -103,6 +104,16 @@ def seconds(text: str) -> int:
     return ((int(days) * 24 + hours) * 60 + minutes) * 60 + secs
 
 
+def mebibytes(text: str) -> int:
+    """An amount of memory in MiB, which is also the unit of a bare number: 64M, 1G, 512K (rounded up), 2T."""
+    word = text.upper().removesuffix("B").removesuffix("I")
+    unit = word[-1:] if word[-1:] in _SHIFTS else "M"
+    digits = word.removesuffix(unit)
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > _DIGITS:
+        raise ValueError(f'Invalid numeric value "{text[:20]}"')
+    return -(-(int(digits) << _SHIFTS[unit]) >> _SHIFTS["M"])
+
+
 def _flag(text: str) -> bool:
     if text not in ("", "0", "1"):
         raise ValueError(f'Invalid value "{text}", only 0 and 1 are allowed')
@@ -115,6 +126,9 @@ OPTIONS = (
     Option("chdir", "D", "DIR", "working directory of the tasks", str, dest="cwd"),
     Option("job-name", "J", "NAME", "name of the job", str, dest="name"),
     Option("time", "t", "TIME", "time limit: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S", seconds, dest="time_limit"),
+    Option("mem", "", "SIZE", "memory of the step, in MiB or with K, M, G, T; 0 for all there is", mebibytes),
+    Option("mem-per-cpu", "", "SIZE", "memory for each CPU asked for", mebibytes),
+    Option("oom-kill-step", "", "0|1", "end the whole step when it runs out of memory", _flag, has_arg=MAYBE_ARGUMENT),
     Option("input", "i", "FILE", "stdin: a file pattern, a task number, all (default) or none", str, dest="stdin"),
     Option("output", "o", "FILE", "stdout: a file pattern (%t task, %j job), a number, all, none", str, dest="stdout"),
     Option("error", "e", "FILE", "stderr, likewise", str, dest="stderr"),

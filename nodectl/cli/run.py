@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 FORWARDED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2)
 _RLIMITS = ("CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS")
+# Options that tasks find in their environment, where they are given.
+_TOLD = {
+    "cpus_per_task": "SLURM_CPUS_PER_TASK",
+    "mem": "SLURM_MEM_PER_NODE",
+    "mem_per_cpu": "SLURM_MEM_PER_CPU",
+}
 _DIGITS = 6
 _LONGEST_FILE = 1 << 16
 _QUICK = 1.0  # seconds between two SIGINTs that together mean: end it
@@ -181,8 +187,9 @@ def job_environment(parsed: Parsed) -> dict[str, str]:
     """The tasks' environment by --export, after the plugins' local hooks have changed this process's own."""
     environment = exported(str(parsed.values.get("export", "ALL")), _own_environment())
     environment.update(SLURM_SUBMIT_DIR=_here(), SLURM_SUBMIT_HOST=os.uname().nodename)
-    if "cpus_per_task" in parsed.values:
-        environment["SLURM_CPUS_PER_TASK"] = str(parsed.values["cpus_per_task"])
+    for dest, name in _TOLD.items():
+        if dest in parsed.values:
+            environment[name] = str(parsed.values[dest])
     return environment
 
 

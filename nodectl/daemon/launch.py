@@ -16,6 +16,7 @@ from nodectl.binding.options import gathered
 from nodectl.config import Config
 from nodectl.container import settings as container_settings
 from nodectl.daemon.binder import Binder
+from nodectl.daemon.constraints import Constraints
 from nodectl.daemon.users import UnknownUser, User, Users, group_id
 from nodectl.door import Door
 from nodectl.interface import Refused
@@ -32,6 +33,7 @@ _WORD = text(131_072)  # MAX_ARG_STRLEN: what execve(2) takes
 _PATH = text(4096)
 _YEAR = 366 * 86_400
 _DIGITS = 9
+_MOST_MEMORY = 1 << 40  # MiB
 _LIMIT = integer(-1, 2**63 - 1)
 
 REQUEST: "Shape" = {
@@ -61,6 +63,9 @@ REQUEST: "Shape" = {
     "gid": Optional(text(256)),
     "job": Optional(integer(1, 2**32 - 1)),
     "container_ns": Optional(array(text(16), most=16)),
+    "mem": Optional(integer(0, _MOST_MEMORY)),
+    "mem_per_cpu": Optional(integer(0, _MOST_MEMORY)),
+    "oom_kill_step": Optional(boolean),
 }
 
 _SPANK = "SPANK_"  # what root's scripts would obey (PATH, LD_PRELOAD, BASH_ENV) has no such beginning
@@ -112,6 +117,7 @@ def make_step(  # everything a step is made from
     stack: Sequence[Entry],
     cgroup: str,
     binder: Binder,
+    constraints: Constraints,
 ) -> Step:
     """The Step a request means. Raises Refused, naming the parameter."""
     argv: list[str] = request["argv"]  # type: ignore[assignment]  # REQUEST says so
@@ -158,6 +164,7 @@ def make_step(  # everything a step is made from
         container=_container(request, config),
         cgroup=cgroup,
         submitted=time.time(),
+        **_memory(request, layout, config, constraints),
     )
     step.binder = binder
     return step
@@ -200,6 +207,20 @@ def _cpus_per_task(layout: Mapping[str, object], allocation: int) -> int:
     if int(text) > allocation.bit_count():
         raise invalid("cpus_per_task", f"{text} is more than the {allocation.bit_count()} CPUs of this machine")
     return int(text) or 1
+
+
+def _memory(
+    request: Mapping[str, object], layout: Mapping[str, object], config: Config, constraints: Constraints
+) -> dict[str, object]:
+    """MiB of --mem, or of --mem-per-cpu for the CPUs asked for, 0 for none; limits are set when it is bound."""
+    if "mem" in request and "mem_per_cpu" in request:
+        raise invalid("mem", "--mem and --mem-per-cpu are mutually exclusive")
+    cpus = int(str(request["ntasks"])) * int(str(layout.get("cpus_per_task", 1)))
+    memory = int(str(request.get("mem", 0))) or int(str(request.get("mem_per_cpu", 0))) * cpus
+    if memory > constraints.total:
+        raise invalid("mem", f"{memory} MiB are more than the {constraints.total} MiB of this machine")
+    kill = request.get("oom_kill_step", "OOMKillStep" in config.task_plugin_param)
+    return {"memory": memory, "oom_kill_step": kill, "limits": {}}
 
 
 def _check(request: Mapping[str, object], argv: list[str], config: Config) -> None:

@@ -327,11 +327,17 @@ class LiveStep:
             self._link = None
 
 
-def make_groups(mount: str, path: str) -> None:
-    """job_J, step_S and stepd, where the stepd is born; nothing for a step without cgroups. Raises OSError."""
-    if path:
-        for directory in (os.path.dirname(path), path, f"{path}/stepd"):
-            cgroup.Group(mount + directory).make()
+def make_groups(mount: str, path: str, limits: Mapping[str, str]) -> None:
+    """job_J with its limits, step_S and stepd, where the stepd is born; what the base has of controllers is enabled all
+    the way down. Raises OSError.
+    """
+    job, step = cgroup.Group(mount + os.path.dirname(path)).make(), cgroup.Group(mount + path)
+    controllers = job.core.controllers
+    job.enable(controllers)
+    for name, value in limits.items():
+        job.core.set_property(name, value)
+    step.make().enable(controllers)
+    step.child("stepd").make()
 
 
 async def remove_groups(mount: str, path: str) -> bool:

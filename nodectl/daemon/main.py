@@ -15,7 +15,10 @@ import time
 from nodectl import cgroup
 from nodectl.config import Config
 from nodectl.container import settings as container_settings
+from nodectl.daemon import cgroup_base
+from nodectl.daemon.cgroup_base import Base
 from nodectl.daemon.connection import Connection
+from nodectl.daemon.constraints import CannotConstrain, Constraints, wanted_controllers
 from nodectl.daemon.forkchannel import ForkserverDied
 from nodectl.daemon.lock import Lock
 from nodectl.daemon.node import Node
@@ -24,7 +27,6 @@ from nodectl.daemon.store import Store, StoreError
 from nodectl.daemon.sweep import remove_dead_private_nodes, sweep
 from nodectl.interface import Service
 from nodectl.plugin import PluginRefused
-from nodectl.recorder import cgroup_of
 from nodectl.stepd.node_plugins import load_node_plugins
 
 _FIRST_PASSED_FD = 3  # sd_listen_fds(3)
@@ -59,8 +61,8 @@ async def _serve(config: Config, *, private: bool) -> None:
     store = Store(f"{config.state_dir}/history.db", config.history_limit)
     plugins = load_node_plugins(config.task_plugin, config.proctrack_type, config.job_container_type, config.plugin_dir)
     await slurmd.ready()
-    mount, base = _cgroup_base(config)  # after what may refuse: nobody would remove it
-    node = Node(config, store, plugins, lock=lock.fd, mount=mount, base=base)
+    base, constraints = _confine(config)  # after what may refuse: nobody would remove it
+    node = Node(config, store, plugins, lock=lock.fd, base=base, constraints=constraints)
     if not private:
         remove_dead_private_nodes(config.runtime_dir)
     sweep(node)
@@ -89,8 +91,8 @@ async def _serve(config: Config, *, private: bool) -> None:
     await slurmd.end()
     node.forkserver.close()
     store.close()
-    if base:
-        cgroup.Group(mount + base).remove()
+    if base.path:
+        cgroup.Group(base.mount + base.path).remove()
 
 
 def _prepare(config: Config) -> Lock:
@@ -121,20 +123,23 @@ def _is_served(config: Config) -> bool:
         return sock.connect_ex(config.socket) == 0
 
 
-def _cgroup_base(config: Config) -> tuple[str, str]:
-    """(mount, path below it) where jobs' cgroups are made: below the daemon's own cgroup, which under systemd is
-    delegated to it.
-    """
+def _confine(config: Config) -> tuple[Base, Constraints]:
+    """Where jobs' cgroups are made, and what they are confined to; what is not enforced is said here, once."""
     wanted = config.proctrack_type == "proctrack/cgroup" or "task/cgroup" in config.task_plugin
-    mount = cgroup.find_mount()
-    if not wanted or not mount:
-        return mount, ""
-    base = f"{cgroup_of().rstrip('/')}/{config.cgroup_name}"
+    base = Base(cgroup.find_mount(), "", (), {})
     try:
-        cgroup.Group(mount + base).make()
+        if wanted and base.mount:
+            base = cgroup_base.make(config.cgroup_name, wanted_controllers(config))
+        constraints = Constraints(config, base)
     except OSError as error:
-        raise CannotStart(f"make the cgroup {mount}{base}: {error.strerror}") from error
-    return mount, base
+        raise CannotStart(f"make the cgroup {error.filename}: {error.strerror}") from error
+    except CannotConstrain as error:
+        if base.path:
+            cgroup.Group(base.mount + base.path).remove()
+        raise CannotStart(str(error)) from None
+    for line in constraints.complaints:
+        print(f"nodectl daemon: {line}", file=sys.stderr)
+    return base, constraints
 
 
 def _listen(config: Config) -> tuple[socket.socket, bool]:

@@ -14,6 +14,8 @@ from nodectl.binding.refused import Refused as NoLayout
 from nodectl.config import Config
 from nodectl.daemon import launch
 from nodectl.daemon.binder import Binder
+from nodectl.daemon.cgroup_base import Base
+from nodectl.daemon.constraints import Constraints
 from nodectl.daemon.containers import Containers
 from nodectl.daemon.forkchannel import ForkChannel
 from nodectl.daemon.jobs import Jobs
@@ -48,11 +50,12 @@ class Node:
     """See the module. `mount` is the cgroup2 mount, `base` the path below it where jobs live, "" without cgroups."""
 
     def __init__(  # made once, of everything a node is
-        self, config: Config, store: Store, plugins: NodePlugins, *, lock: int, mount: str, base: str
+        self, config: Config, store: Store, plugins: NodePlugins, *, lock: int, base: Base, constraints: Constraints
     ) -> None:
         self.config = config
-        self.mount = mount
-        self.base = base
+        self.mount = base.mount
+        self.base = base.path
+        self.constraints = constraints
         self.live: dict[tuple[int, int], LiveStep] = {}
         self.steps_dir = f"{config.runtime_dir}/steps"
         self._store = store
@@ -67,7 +70,7 @@ class Node:
         self._binder = Binder(config, lambda: (live.step for live in self.live.values()))
         self.forkserver = ForkChannel(config, lock, self._answered)
         self.containers = Containers(config, plugins, self.forkserver)
-        self.jobs = Jobs(config, mount, self.containers, self._write_down)
+        self.jobs = Jobs(config, base.mount, self.containers, self._write_down)
         self._starter = Starter(self, plugins)
 
     def service(self) -> Service:
@@ -164,6 +167,7 @@ class Node:
             stack=stack,
             cgroup=group,
             binder=self._binder,
+            constraints=self.constraints,
         )
         return self._starter.begin(step, call.fds)
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nodectl import board
-from nodectl.daemon import launch
+from nodectl.daemon import cgroup_base, launch
 from nodectl.daemon.forkchannel import ForkserverDied
 from nodectl.daemon.live import Files, LiveStep, make_groups
 from nodectl.interface import Refused
@@ -62,6 +62,7 @@ class Starter:
         try:
             fd = trace if self._node.config.trace else -1
             launch.call_launch_request(live.step, self._plugins, fd, live.step.hook_timeout)
+            live.step.limits = self._node.constraints.of_step(live.step)
             yield trace
         finally:
             os.close(trace)
@@ -104,7 +105,8 @@ class Starter:
             fds.append(board.make(step.ntasks))
             live.board_fd = os.dup(fds[0])
             fds.append(files.listen())
-            make_groups(node.mount, step.cgroup)
+            if step.cgroup:
+                self._make_groups(step)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             fds.append(theirs.detach())
             live.connect(ours)
@@ -124,6 +126,15 @@ class Starter:
         finally:
             for fd in fds:
                 os.close(fd)
+
+    def _make_groups(self, step: Step) -> None:
+        node = self._node
+        limits = node.constraints.of_job(step)
+        try:
+            make_groups(node.mount, step.cgroup, limits)
+        except FileNotFoundError:  # the unit of steps has been started anew
+            cgroup_base.make(node.config.cgroup_name, node.constraints.controllers)
+            make_groups(node.mount, step.cgroup, limits)
 
 
 def _name(live: LiveStep) -> Name:

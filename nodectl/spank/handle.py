@@ -55,13 +55,13 @@ _STEP_ITEMS = {
     spank.S_JOB_ALLOC_CORES: "cores",
     spank.S_STEP_ALLOC_CORES: "cores",
     spank.S_JOB_ARRAY_ID: "job_id",
+    spank.S_JOB_ALLOC_MEM: "memory",
+    spank.S_STEP_ALLOC_MEM: "memory",
 }
-# One node, no allocation of memory, no restart, no array: the numbers Slurm has for that.
+# One node, no restart, no array: the numbers Slurm has for that.
 _SAME_EVERYWHERE = {
     spank.S_JOB_NNODES: 1,
     spank.S_JOB_NODEID: 0,
-    spank.S_JOB_ALLOC_MEM: 0,
-    spank.S_STEP_ALLOC_MEM: 0,
     spank.S_SLURM_RESTART_COUNT: 0,
     spank.S_JOB_ARRAY_TASK_ID: 0xFFFFFFFE,
 }

@@ -173,6 +173,8 @@ def _fork_task(run: Run, reaper: Reaper, task: Task, gate: int) -> None:
             task.pid = run.spawn()
         if task.pid == 0:
             be_task(Child(run, task, gate, reaper.report, None if run.step.born_in_place else place_in))
+        if place_in is not None and not run.step.born_in_place:
+            _move(task.pid, place_in)  # before anybody looks where it is
     finally:
         if place >= 0:
             os.close(place)
@@ -181,6 +183,13 @@ def _fork_task(run: Run, reaper: Reaper, task: Task, gate: int) -> None:
     except (PermissionError, ProcessLookupError):
         pass  # it has ended already
     run.leave("fork", started, task=task.local_id)
+
+
+def _move(pid: int, place: str) -> None:
+    try:
+        cgroup.Group(place).add(pid)
+    except ProcessLookupError:
+        pass  # it has ended already
 
 
 def start_pumps(run: Run) -> None:

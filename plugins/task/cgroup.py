@@ -1,14 +1,14 @@
-"""task/cgroup: gives the step's processes a cgroup of their own and confines it to its CPUs and their memory where the
-kernel's cpuset controller is there.
+"""task/cgroup: gives the step's processes a cgroup of their own and confines it: CPUs and their memory nodes, memory,
+swap space, processes.
 
-Where: `task_p_pre_setuid`, in the stepd, as root, writes cpuset.cpus and cpuset.mems on the step's `user` cgroup.
-Without the controller (a machine whose controllers belong to cgroup v1) nothing is confined: `nodectl doctor` says so.
+Where: `task_p_pre_setuid`, in the stepd, as root, writes on the step's `user` cgroup what the daemon has decided
+(`daemon/constraints.py`: the configuration, the request, the controllers that are there); the job's own limits are
+there before the step.
 """
 
 import errno
 
-from nodectl import cgroup
-from nodectl.cpu_list import cpus_of, parse_cpulist
+from nodectl import cgroup, messages
 from nodectl.plugin_api import PluginError
 from nodectl.step import Step
 
@@ -32,16 +32,16 @@ def init() -> int:
 
 
 def task_p_pre_setuid(step: Step) -> int:
-    """Stepd, root: confines the step to its CPUs, where the controller is there."""
+    """Stepd, root: the step's limits, and controllers for its tasks' cgroups, whose figures tell who reached them."""
     user = cgroup.Group(f"{_Where.mount}{step.cgroup}/user").make()
-    if not user.has("cpuset.cpus"):
-        return 0
     try:
-        user.cpuset.cpus = set(cpus_of(step.step_cpus))
-        if step.mems:
-            user.cpuset.mems = set(parse_cpulist(step.mems))
+        user.enable(user.core.controllers)
+        for name, value in step.limits.items():
+            user.core.set_property(name, value)
     except OSError as error:
         raise PluginError(
             error.errno or errno.EIO, f"write {error.filename or user.full_path}: {error.strerror}"
         ) from error
+    if step.memory and "memory.max" not in step.limits:
+        messages.error(f"step {step}: its limit of {step.memory} MiB of memory is not enforced on this machine")
     return 0

@@ -60,7 +60,7 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
             text = unit.read_text().replace("/usr/local/bin/nodectl", str(COMMAND))
             units.append(tmp_path / unit.name)
             units[-1].write_text(text)
-    assert len(units) == 3
+    assert len(units) == 4
     result = run("systemd-analyze", "verify", "--man=no", *units)
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
 

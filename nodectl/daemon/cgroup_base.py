@@ -1,0 +1,99 @@
+"""Where the cgroups of jobs are made, and which controllers there are below.
+
+A cgroup with controllers enabled below it takes no process of its own: no daemon could be started again in it, by
+nobody who starts services, while steps run. So steps live elsewhere. Under systemd that is the cgroup of a unit beside
+the daemon's, delegated to us (`systemd/nodectl-steps.service`), which no restart of the daemon touches. A daemon that
+was started in a leaf of a delegated cgroup (DelegateSubgroup=) uses the leaf's parent. Without systemd steps live below
+the daemon's own cgroup, which it leaves for a leaf if it is alone there.
+
+Runs in the daemon, once, as root, before any step.
+"""
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nodectl import cgroup
+from nodectl.recorder import cgroup_of
+
+STEPS_UNIT = "nodectl-steps.service"
+_LEAF = "daemon"
+_ANCHOR = "anchor"
+
+
+class Base(NamedTuple):
+    """`mount` of cgroup2, `path` below it where jobs' cgroups are made, "" without cgroups; `controllers` that jobs
+    have, and for those wanted that they have not, `missing`: why.
+    """
+
+    mount: str
+    path: str
+    controllers: tuple[str, ...]
+    missing: dict[str, str]
+
+
+def make(name: str, wanted: Iterable[str]) -> Base:
+    """Makes the directory `name` and enables there what is wanted and can be had. Raises OSError."""
+    mount = cgroup.find_mount()
+    own = cgroup_of()
+    top = cgroup.Group(f"{mount}{_top(mount, own)}".rstrip("/"))
+    base = top.child(name)
+    have = top.core.controllers
+    missing = {word: "cgroup2 has no such controller here" for word in wanted if word not in have}
+    usable = [word for word in wanted if word in have]
+    if usable and (why := _make_room(top, mount, own)):
+        missing |= dict.fromkeys(usable, why)
+        usable = []
+    base.make()
+    enabled = []
+    for word in usable:
+        try:
+            top.enable([word])
+            base.enable([word])
+            enabled.append(word)
+        except OSError as error:
+            missing[word] = f"enable it in {error.filename}: {error.strerror}"
+    return Base(mount, base.full_path.removeprefix(mount), tuple(enabled), missing)
+
+
+def _top(mount: str, own: str) -> str:
+    """The cgroup below which everything is ours."""
+    parent = os.path.dirname(own)
+    beside = f"{parent.rstrip('/')}/{STEPS_UNIT}"
+    if _is_delegated(mount + beside):
+        return beside
+    return parent if _is_delegated(mount + parent) else own
+
+
+def _is_delegated(path: str) -> bool:
+    """What systemd notes on the cgroup of a unit with Delegate=yes."""
+    try:
+        return os.getxattr(path, "trusted.delegate") == b"1"
+    except OSError:
+        return False
+
+
+def _make_room(top: cgroup.Group, mount: str, own: str) -> str:
+    """Moves who is in `top` into a leaf of it, so that controllers can be enabled. Returns why not, "" when done."""
+    if top.full_path != f"{mount}{own}".rstrip("/"):
+        _move(top.core.procs, top.child(_ANCHOR))  # who holds the cgroup for us
+        return ""
+    if not top.has("cgroup.type"):
+        return ""  # the root of all cgroups, where processes are in nobody's way
+    if "INVOCATION_ID" in os.environ:
+        return f"{STEPS_UNIT} is not active beside this service, which could not be restarted in a cgroup of steps"
+    processes = top.core.procs
+    if not {os.getpid(), *_children()}.issuperset(processes):
+        return f"other processes are in {own}, the daemon's own cgroup"
+    _move(processes, top.child(_LEAF))
+    return ""
+
+
+def _move(pids: Iterable[int], leaf: cgroup.Group) -> None:
+    for pid in pids:
+        leaf.make().add(pid)
+
+
+def _children() -> list[int]:
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
