@@ -136,7 +136,7 @@ def fork_tasks(run: Run, reaper: Reaper) -> int:
     """Forks every task into its cgroup, up to the gate. Returns the gate's reading end, which the caller closes."""
     try:
         gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
-        run.streams = Streams(run.step, run.fds)
+        run.streams = Streams(run.step, run.fds, run.as_user)
     except OSError as error:
         raise run.failed(f"open the streams of {run.step.ntasks} tasks: {error.strerror}") from error
     try:
@@ -198,7 +198,7 @@ def start_pumps(run: Run) -> None:
         if copies:
             pid = run.spawn()
             if pid == 0:
-                pump.main(copies, run.step.identity, run.step.umask)
+                pump.main(copies, run.step.identity, run.step.umask, run.enter_container)
             run.step.helpers.add(pid)
             run.pumps.append((pid, copies is run.streams.outputs))
 

@@ -12,6 +12,7 @@ from nodectl.identity import become_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
     from nodectl.identity import Identity
@@ -73,10 +74,15 @@ def _wait_until_writable(fd: int) -> None:
     poll.poll()
 
 
-def main(copies: "list[Copy]", who: "Identity", umask: int) -> "NoReturn":
-    """The whole life of a pump, forked by the stepd when all tasks are forked and before the gate opens."""
+def main(copies: "list[Copy]", who: "Identity", umask: int, enter: "Callable[[], bool]") -> "NoReturn":
+    """The whole life of a pump, forked by the stepd when all tasks are forked and before the gate opens.
+
+    Its files are the tasks': where it opens one it enters the job's container first.
+    """
     status = 1
     try:
+        if any(copy.path for copy in copies) and not enter():
+            os._exit(1)
         become_user(who)
         keep = sorted({fd for copy in copies for fd in (copy.source, *copy.sinks)})
         _close_all_but(keep)

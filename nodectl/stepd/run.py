@@ -7,6 +7,7 @@ from nodectl import cgroup, messages
 from nodectl.board import Board
 from nodectl.door import Door
 from nodectl.hooks import ROWS
+from nodectl.identity import become_user, effective_user
 from nodectl.recorder import Recorder, now
 from nodectl.spank import S_CTX_REMOTE
 from nodectl.spank.handle import Spank
@@ -15,6 +16,8 @@ from nodectl.step import Step, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nodectl.door import Outcome
     from nodectl.stepd.links import Links
     from nodectl.stepd.node_plugins import NodePlugins
@@ -121,6 +124,22 @@ class Run:
         outcome = self.door.silent(function, (self.step.job_id, os.getpid(), self.step.uid))
         self.log(outcome)
         return bool(outcome)
+
+    def as_user(self, act: "Callable[[], None]") -> None:
+        """Runs `act` as the step's user and where its tasks will run: with a container in a child, which enters it."""
+        if "container_p_add_pid" not in self.node.container.hooks:
+            with effective_user(self.step.identity):
+                act()
+            return
+        pid = self.spawn()
+        if pid == 0:
+            try:
+                if self.enter_container():
+                    become_user(self.step.identity)
+                    act()
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
 
     def status(self) -> "dict[str, object]":
         """What the step's owner may know of it while it runs."""

@@ -9,12 +9,11 @@ import os
 import stat
 import termios
 
-from nodectl.identity import effective_user
 from nodectl.stepd import filename
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from nodectl.step import Step
     from nodectl.stepd.run import Descriptors
@@ -80,11 +79,13 @@ class Copy:
 class Streams:
     """The streams of all tasks, and the pumps' work: `inputs` end with the step, `outputs` are waited for."""
 
-    __slots__ = ("_fds", "_step", "inputs", "outputs", "tasks")
+    __slots__ = ("_as_user", "_fds", "_step", "inputs", "outputs", "tasks")
 
-    def __init__(self, step: "Step", fds: "Descriptors") -> None:
+    def __init__(self, step: "Step", fds: "Descriptors", as_user: "Callable[[Callable[[], None]], None]") -> None:
+        """`as_user(act)` runs `act` where the tasks will open their files, and as whom."""
         self._step = step
         self._fds = fds
+        self._as_user = as_user
         self.inputs: list[Copy] = []
         self.outputs: list[Copy] = []
         self.tasks: list[list[Stream]] = [[] for _ in range(step.ntasks)]
@@ -126,7 +127,8 @@ class Streams:
         to_client = pattern in ("", "all", "-") or chosen is not None
         shared = not to_client and pattern != "none" and step.ntasks > 1 and not filename.per_task(pattern)
         if shared and not step.label:
-            _empty(filename.expand(pattern, step, 0), step)
+            path = filename.expand(pattern, step, 0)
+            self._as_user(lambda: _empty(path))
         width = len(str(step.ntasks - 1))
         for rank, streams in enumerate(self.tasks):
             if pattern == "none" or (chosen is not None and rank != chosen) or (to_client and client < 0):
@@ -171,13 +173,12 @@ def _one_task(pattern: str, ntasks: int) -> "int | None":
     return int(pattern) if pattern.isdecimal() and int(pattern) < ntasks else None
 
 
-def _empty(path: str, step: "Step") -> None:
-    """Truncates a file of several tasks, as the user; what is wrong with it each task will say when it opens it."""
-    with effective_user(step.identity):
-        try:
-            os.truncate(path, 0)  # unlike open(2), never waits for the other end of a FIFO
-        except OSError:
-            pass
+def _empty(path: str) -> None:
+    """Truncates a file of several tasks; what is wrong with it each task will say when it opens it."""
+    try:
+        os.truncate(path, 0)  # unlike open(2), never waits for the other end of a FIFO
+    except OSError:
+        pass
 
 
 def _is_null(fd: int) -> bool:

@@ -181,6 +181,18 @@ def stacked(rounds: int, runtime_dir: Path, plain: Client, rows: list[Row]) -> N
     rows.append(Row(f"{STACKED} compiled SPANK plugins, a step more than none", more, 0, "ms", 1))
 
 
+def contained(rounds: int, runtime_dir: Path, plain: Client, rows: list[Row]) -> None:
+    """What a job container costs a step, in turns with the node of `plain`, which has none; its end is not waited for."""
+    node = Node(runtime_dir=str(runtime_dir), job_container_type="job_container/namespace")
+    node.configure(container_base_path=str(runtime_dir.parent / "containers"))
+    try:
+        one = Client(str(node.start().socket))
+        taken = in_turns(rounds, plain=plain.step, contained=one.step)
+        rows.append(Row("a job container, added to a step", 1000 * (taken["contained"] - taken["plain"]), 0, "ms", 4))
+    finally:
+        node.close()
+
+
 def srun(rounds: int, rows: list[Row], step: float) -> None:
     """Slurm beside us, where it is installed and has a node that answers."""
     if (
@@ -236,6 +248,7 @@ def measure(rounds: int, seconds: float) -> list[Row]:
         speed = in_turns(3, ours=lambda: pipe_speed([*words[:-1], *copy], size), peer=lambda: pipe_speed(copy, size))
         rows.append(Row("512 MiB of a task's stdout / a pipe", speed["ours"], speed["peer"], "s", 1.25))
         stacked(rounds, memory_dir / "stacked", one, rows)
+        contained(rounds, memory_dir / "contained", one, rows)
         memory(traced, rows)
         srun(max(rounds // 10, 5), rows, taken["step"])
         rows += large_machine(max(rounds // 10, 5))

@@ -7,62 +7,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from rootful.node import NOBODY, Node, wait_until
-
-DIRS = ["/tmp", "/var/tmp", "/dev/shm"]
-
-
-def mounts() -> set[str]:
-    """This machine's mounts, without their numbers: those are given anew."""
-    return {line.split(" ", 2)[2] for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()}
-
-
-class Contained:
-    """A node with containers, and what is to be seen of them from outside."""
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.base = node.dir / "containers"
-
-    def left(self) -> list[str]:
-        return [str(path) for path in self.base.iterdir()] if self.base.exists() else []
-
-    def assert_gone(self) -> None:
-        wait_until(lambda: not self.left(), f"containers are removed: {self.node.logged()[-2000:]}")
-
-    def out(self, *words: str) -> str:
-        done = self.node.run(*words, user=NOBODY)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-
-@pytest.fixture
-def contained() -> Iterator[Contained]:
-    yield from _contained()
+from rootful.contained import DIRS, Contained, contained
+from rootful.node import NOBODY, wait_until
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Contained]:
-    yield from _contained()
-
-
-def _contained(**config: object) -> Iterator[Contained]:
-    before = mounts()
-    node = Node(job_container_type="job_container/namespace", **config)
-    node.configure(container_base_path=str(node.dir / "containers"))
-    try:
-        found = Contained(node.start())
+    with contained() as found:
         yield found
-        if node.daemon is not None:
-            found.assert_gone()
-            node.assert_clean()
-        assert mounts() == before
-    finally:
-        node.close()
 
 
 def test_a_job_sees_empty_directories_of_its_own_and_leaves_nothing_outside(shared: Contained) -> None:
@@ -114,3 +69,84 @@ def test_task_prolog_and_epilog_run_inside(shared: Contained) -> None:
     shared.out(f"--task-prolog={node.dir}/before", f"--task-epilog={node.dir}/after", "sh", "-c", "echo t > /tmp/t")
     assert proof.read_text(encoding="utf-8") == "p\nt\n"
     proof.unlink()
+
+
+def test_files_of_streams_are_opened_inside_whoever_opens_them(shared: Contained) -> None:
+    outside = f"/tmp/{shared.node.dir.name}"
+    with open(outside, "w", encoding="utf-8") as file:
+        file.write("host")
+    os.chown(outside, NOBODY.pw_uid, -1)
+    try:
+        for words in (["-n1"], ["-n2"], ["-n2", "-l"]):
+            shared.out(*words, "-o", outside, "sh", "-c", "echo inside")
+            with open(outside, encoding="utf-8") as file:
+                assert file.read() == "host"
+    finally:
+        os.unlink(outside)
+
+
+def test_options_of_the_directories_hold() -> None:
+    dirs = ["/tmp:noexec,nosuid,nodev", "/var/tmp:ro", "/dev/shm:size=64k", "/mnt:tmpfs,size=1m,noexec"]
+    script = (
+        "cp /bin/true /tmp/true; /tmp/true; echo $?; touch /var/tmp/x 2>&1; "
+        "head -c 100000 /dev/zero 2>&1 > /dev/shm/x; stat -c %s /dev/shm/x; "
+        "python3 -c 'import os, sys; [print(path, os.statvfs(path).f_flag) for path in sys.argv[1:]]' $DIRS"
+    )
+    with contained(container_dirs=dirs) as found:
+        done = found.node.run("sh", "-c", script, user=NOBODY, env={"DIRS": "/tmp /var/tmp /dev/shm /mnt"})
+        out = done.stdout
+    assert out.startswith("126\n"), (out, done.stderr)
+    assert "Read-only file system" in out
+    assert "\n65536\n" in out
+    flags = {path: int(value) for path, value in (line.split() for line in out.splitlines() if line.startswith("/"))}
+    for path, wanted in (
+        ("/tmp", os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC),
+        ("/var/tmp", os.ST_RDONLY),
+        ("/dev/shm", os.ST_NOSUID | os.ST_NODEV),
+        ("/mnt", os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC),
+    ):
+        assert flags[path] & wanted == wanted, path
+
+
+@pytest.mark.parametrize("shared_option", [False, True])
+def test_mounts_of_the_machine_appear_inside_only_when_shared_and_never_outside(shared_option: bool) -> None:
+    with contained(container_shared=shared_option) as found:
+        place = found.node.dir / "later"
+        place.mkdir()
+        # A mount of the test's own whose mounts travel, as those of a systemd machine do.
+        subprocess.run(["mount", "--bind", str(place), str(place)], check=True)
+        subprocess.run(["mount", "--make-shared", str(place)], check=True)
+        inner = place / "inner"
+        try:
+            inner.mkdir()
+            script = f"echo ready; read x; ls {inner}"
+            job = found.node.popen("sh", "-c", script, user=NOBODY, stdin=subprocess.PIPE)
+            assert job.stdout is not None
+            assert job.stdout.readline() == "ready\n"
+            subprocess.run(["mount", "-t", "tmpfs", "none", str(inner)], check=True)
+            (inner / "late").touch()
+            out, err = job.communicate("go\n", timeout=30)
+            assert (out.strip() == "late") == shared_option, err
+        finally:
+            subprocess.run(["umount", "-R", str(place)], check=True)
+        found.assert_gone()
+
+
+def test_thirty_jobs_at_five_a_time_leave_nothing() -> None:
+    with contained() as found:
+        jobs: list[subprocess.Popen[str]] = []
+        for _ in range(30):
+            if len(jobs) == 5:
+                assert jobs.pop(0).wait(30) == 0
+            script = "mkdir -p /tmp/a/b; echo x > /tmp/a/b/c; [ $(ls /tmp | wc -l) = 1 ]"
+            jobs.append(found.node.popen("-n2", "sh", "-c", script, user=NOBODY))
+        assert all(job.wait(30) == 0 for job in jobs)
+
+
+def test_steps_of_a_node_without_containers_share_tmp() -> None:
+    with contained(job_container_type="job_container/none") as found:
+        outside = f"/tmp/{found.node.dir.name}"
+        found.out("touch", outside)
+        assert os.path.exists(outside)
+        os.unlink(outside)
+        assert found.left() == []

@@ -1,0 +1,54 @@
+"""A node whose jobs have containers, and what is to be seen of them from outside."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from rootful.node import NOBODY, Node, wait_until
+
+DIRS = ["/tmp", "/var/tmp", "/dev/shm"]
+
+
+def mounts() -> set[str]:
+    """This machine's mounts, without their numbers: those are given anew."""
+    return {line.split(" ", 2)[2] for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()}
+
+
+class Contained:
+    """A node with containers, and what is to be seen of them from outside."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.base = node.dir / "containers"
+
+    def left(self) -> list[str]:
+        return [str(path) for path in self.base.iterdir()] if self.base.exists() else []
+
+    def assert_gone(self) -> None:
+        wait_until(lambda: not self.left(), f"containers are removed: {self.node.logged()[-2000:]}")
+
+    def out(self, *words: str) -> str:
+        done = self.node.run(*words, user=NOBODY)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@contextlib.contextmanager
+def contained(**config: object) -> Iterator[Contained]:
+    """A started node; at the end nothing is mounted that was not before, and nothing is left."""
+    before = mounts()
+    node = Node(**{"job_container_type": "job_container/namespace", **config})
+    found = Contained(node)
+    if "container_base_path" not in config:
+        node.configure(container_base_path=str(found.base))
+    try:
+        node.start()
+        yield found
+        if node.daemon is not None:
+            found.assert_gone()
+            node.assert_clean()
+        assert mounts() == before
+    finally:
+        node.close()
