@@ -182,7 +182,7 @@ def stacked(rounds: int, runtime_dir: Path, plain: Client, rows: list[Row]) -> N
 
 
 def contained(rounds: int, runtime_dir: Path, plain: Client, rows: list[Row]) -> None:
-    """What a job container costs a step, in turns with the node of `plain`, which has none; its end is not waited for."""
+    """What a job container costs a step, in turns with the node of `plain`; its removal is not waited for."""
     node = Node(runtime_dir=str(runtime_dir), job_container_type="job_container/namespace")
     node.configure(container_base_path=str(runtime_dir.parent / "containers"))
     try:

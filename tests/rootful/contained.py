@@ -11,9 +11,12 @@ from rootful.node import NOBODY, Node, wait_until
 DIRS = ["/tmp", "/var/tmp", "/dev/shm"]
 
 
-def mounts() -> set[str]:
-    """This machine's mounts, without their numbers: those are given anew."""
-    return {line.split(" ", 2)[2] for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()}
+def mounts(name: str) -> set[str]:
+    """This machine's mounts that a node could have made, without their numbers: what carries its name, and what lies
+    on directories that jobs have for themselves. Others may mount elsewhere meanwhile.
+    """
+    lines = [line.split(" ", 2)[2] for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()]
+    return {line for line in lines if name in line or line.split()[2] in (*DIRS, "/", "/mnt", "/proc", "/sys")}
 
 
 class Contained:
@@ -38,9 +41,9 @@ class Contained:
 @contextlib.contextmanager
 def contained(**config: object) -> Iterator[Contained]:
     """A started node; at the end nothing is mounted that was not before, and nothing is left."""
-    before = mounts()
     node = Node(**{"job_container_type": "job_container/namespace", **config})
     found = Contained(node)
+    before = mounts(node.dir.name)
     if "container_base_path" not in config:
         node.configure(container_base_path=str(found.base))
     try:
@@ -49,6 +52,6 @@ def contained(**config: object) -> Iterator[Contained]:
         if node.daemon is not None:
             found.assert_gone()
             node.assert_clean()
-        assert mounts() == before
+        assert mounts(node.dir.name) == before
     finally:
         node.close()
