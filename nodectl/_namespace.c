@@ -244,6 +244,40 @@ static PyObject *set_hostname(PyObject *self, PyObject *args)
     return none_or_failed(sethostname(name, (size_t)length), "sethostname");
 }
 
+/* clone_args as of Linux 5.7 (clone3(2)); declared here because older uapi headers stop at set_tid_size. */
+struct clone3_args {
+    uint64_t flags, pidfd, child_tid, parent_tid, exit_signal;
+    uint64_t stack, stack_size, tls, set_tid, set_tid_size, cgroup;
+};
+
+PyDoc_STRVAR(fork_first_doc,
+"fork_first(cgroup_fd: int) -> int\n\n"
+"fork(2) with the child the first process of a new pid namespace, born in the cgroup that the descriptor stands for (-1:\n"
+"the caller's). It is no child of the caller's but of the caller's parent: who waits for children does not meet it.\n"
+"Returns its pid, 0 in the child. Raises OSError. The caller has one thread.");
+
+static PyObject *fork_first(PyObject *self, PyObject *arg)
+{
+    (void)self;
+    long cgroup = PyLong_AsLong(arg);
+    if (cgroup == -1 && PyErr_Occurred())
+        return NULL;
+    struct clone3_args args = {.flags = CLONE_NEWPID | CLONE_PARENT};
+    if (cgroup >= 0) {
+        args.flags |= 0x200000000ULL; /* CLONE_INTO_CGROUP */
+        args.cgroup = (uint64_t)cgroup;
+    }
+    PyOS_BeforeFork();
+    long pid = syscall(SYS_clone3, &args, sizeof args);
+    int saved = errno;
+    if (pid == 0)
+        PyOS_AfterFork_Child();
+    else
+        PyOS_AfterFork_Parent();
+    errno = saved;
+    return fd_or_failed(pid, "clone3");
+}
+
 PyDoc_STRVAR(reap_doc,
 "reap() -> NoReturn\n\n"
 "The life of a pid namespace's first process: collects whoever ends there, until it is killed from outside. Every\n"
@@ -276,6 +310,7 @@ static PyMethodDef methods[] = {
     {"detach", detach, METH_O, detach_doc},
     {"raise_loopback", raise_loopback, METH_NOARGS, raise_loopback_doc},
     {"set_hostname", set_hostname, METH_VARARGS, set_hostname_doc},
+    {"fork_first", fork_first, METH_O, fork_first_doc},
     {"reap", reap, METH_NOARGS, reap_doc},
     {NULL, NULL, 0, NULL},
 };

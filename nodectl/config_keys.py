@@ -142,7 +142,7 @@ KEYS: tuple[Key, ...] = (
         "Whether what is mounted on the machine later appears in running jobs.",
     ),
     Key(
-        "container_namespaces", "containers", words("ipc", "uts", "net"), (),
+        "container_namespaces", "containers", words("pid", "ipc", "uts", "net", "cgroup", "time"), (),
         "Namespaces that each job has to itself beside that of mounts.",
     ),
     Key(

@@ -114,6 +114,10 @@ def mebibytes(text: str) -> int:
     return -(-(int(digits) << _SHIFTS[unit]) >> _SHIFTS["M"])
 
 
+def _words(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
+
+
 def _flag(text: str) -> bool:
     if text not in ("", "0", "1"):
         raise ValueError(f'Invalid value "{text}", only 0 and 1 are allowed')
@@ -140,6 +144,10 @@ OPTIONS = (
            "map_ldom:LIST|mask_ldom:LIST|rank_ldom", str),
     Option("export", "", "VARS", "environment of the tasks: ALL (default), NONE, or NAME,NAME=VALUE,...", str),
     Option("task-prolog", "", "FILE", "script run as you before each task", str),
+    Option(
+        "container-ns", "", "LIST", "namespaces of the job's own: pid, ipc, uts, net, cgroup, time", _words,
+        dest="container_ns",
+    ),
     Option("task-epilog", "", "FILE", "script run as you after each task", str),
     Option("uid", "", "USER", "run as this user (root only)", str),
     Option("gid", "", "GROUP", "run with this primary group", str),

@@ -1,6 +1,7 @@
 """The directory of one job's container, BASE/JOB, root's and nobody else's.
 
     BASE/JOB/owner      the path of the file of the step that it was made for
+    BASE/JOB/first      which process is the first of its pid namespace, if it has one
     BASE/JOB/ns/KIND    the job's namespaces, each bound on a file
     BASE/JOB/dirs/_tmp  what the job sees as /tmp
 
@@ -77,6 +78,18 @@ class Place:
             self.fd = os.open(self.name, _DIRECTORY, dir_fd=base)
         finally:
             os.close(base)
+
+    def write(self, name: str, text: str) -> None:
+        """A new file in it. Raises OSError."""
+        _write(self.fd, name, text)
+
+    def read(self, name: str) -> bytes:
+        """A file's content. Raises OSError."""
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.fd)
+        try:
+            return os.read(fd, _MOST_PATH)
+        finally:
+            os.close(fd)
 
     def make_dir(self, name: str, uid: int, gid: int) -> int:
         """A directory BASE/JOB/dirs/NAME of the user's. Returns a descriptor. Raises OSError."""

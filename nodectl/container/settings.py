@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nodectl.config import Config
 
 NONE = "job_container/none"
-NAMESPACES = ("ipc", "uts", "net")
+NAMESPACES = ("pid", "ipc", "uts", "net", "cgroup", "time")
 SHM = "/dev/shm"
 _FLAGS = ("ro", "nosuid", "nodev", "noexec")
 _MOST_DIGITS = 18

@@ -14,14 +14,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-# By their names in /proc/PID/ns, in the order in which they are joined: the mount namespace last, because with it the
-# files of this list are out of reach.
+# A pid namespace is made with its first process (`first.py`) and entered by being born in it; one of cgroups is each
+# process's own. The others are here, by their names in /proc/PID/ns and in the order in which they are joined: the
+# mount namespace last, because with it the files of this list are out of reach.
 KINDS = {
     "ipc": _namespace.CLONE_NEWIPC,
     "uts": _namespace.CLONE_NEWUTS,
     "net": _namespace.CLONE_NEWNET,
+    "time": _namespace.CLONE_NEWTIME,
     "mnt": _namespace.CLONE_NEWNS,
 }
+PID, CGROUP = "pid", "cgroup"
+_FOR_CHILDREN = {"time": "time_for_children"}  # unshare(2) moves only those
 _READ = os.O_RDONLY | os.O_CLOEXEC
 _ROOT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -37,15 +41,15 @@ def make(kinds: "Iterable[str]", prepare: "Callable[[], None]") -> dict[str, int
         flags |= KINDS[kind]
     own: dict[str, int] = {}
     made: dict[str, int] = {}
-    root, here = os.open("/", _ROOT), os.open(".", _ROOT)
+    root, here, of_self = os.open("/", _ROOT), os.open(".", _ROOT), os.open("/proc/self/ns", _ROOT)
     try:
         for kind in kinds:
-            own[kind] = os.open(f"/proc/self/ns/{kind}", _READ)
+            own[kind] = os.open(kind, _READ, dir_fd=of_self)
         try:
             _namespace.unshare(flags)
             prepare()
             for kind in kinds:
-                made[kind] = os.open(f"/proc/self/ns/{kind}", _READ)
+                made[kind] = os.open(_FOR_CHILDREN.get(kind, kind), _READ, dir_fd=of_self)
         finally:
             for fd in own.values():
                 _namespace.setns(fd)
@@ -57,8 +61,8 @@ def make(kinds: "Iterable[str]", prepare: "Callable[[], None]") -> dict[str, int
         raise
     finally:
         close(own)
-        os.close(root)
-        os.close(here)
+        for fd in (root, here, of_self):
+            os.close(fd)
     return made
 
 
@@ -79,7 +83,13 @@ def hold(directory: int, fds: "Mapping[str, int]") -> None:
 def find(directory: int) -> dict[str, int]:
     """Descriptors of the namespaces that are held in a directory. Raises OSError."""
     names = os.listdir(directory)
-    return {kind: os.open(kind, _READ, dir_fd=directory) for kind in KINDS if kind in names}
+    return {kind: os.open(kind, _READ, dir_fd=directory) for kind in (PID, *KINDS) if kind in names}
+
+
+def bear_in(fds: "Mapping[str, int]") -> None:
+    """Whatever the caller forks from now on is born in the pid namespace, if there is one. Raises OSError."""
+    if PID in fds:
+        _namespace.setns(fds[PID])
 
 
 def join(fds: "Mapping[str, int]") -> None:

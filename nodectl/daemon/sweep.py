@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from cgroupspy.nodes import Node as CgroupNode
 
 from nodectl import cgroup, lean_json, wire
+from nodectl.container import first
 from nodectl.daemon.jobs import PROLOG
 from nodectl.daemon.live import Files, LiveStep, remove_once
 from nodectl.daemon.lock import Lock
@@ -85,7 +86,8 @@ def _settle_step(node: Node, files: Files) -> None:
 def _remove_strays(node: Node) -> None:
     """Cgroups of steps that no file speaks of: killed and removed."""
     known = {live.step.cgroup for live in node.live.values()}
-    known |= {f"{os.path.dirname(path)}/{PROLOG.name}" for path in known}  # what a job's prolog started lives as long
+    # What a job's prolog started lives as long, and so does the first process of its pid namespace.
+    known |= {f"{os.path.dirname(path)}/{name}" for path in known for name in (PROLOG.name, first.GROUP)}
     base = Cgroup2Node(node.mount + node.base).grow()
     for job in base.children:
         for step in job.children:

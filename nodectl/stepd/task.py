@@ -116,12 +116,14 @@ def move(child: Child) -> None:
 def awake(child: Child) -> None:
     """From here on the step says whose process this is, and signals to its group do not reach the stepd."""
     child.task.pid = os.getpid()
+    child.run.step.task = child.task
+    if child.stepd == 0:
+        return  # in a pid namespace of the job's: only the stepd, outside, knows the leader's number
     leader = child.run.tasks[0].pid
     try:
         os.setpgid(0, leader)
     except OSError:
         os.setpgid(0, 0)  # task 0 has ended, and its group with it
-    child.run.step.task = child.task
 
 
 def shed(child: Child) -> None:

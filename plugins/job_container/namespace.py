@@ -15,8 +15,8 @@ import errno
 import os
 import time
 
-from nodectl import _namespace, container, job_environment, trust
-from nodectl.container import dirs, settings, spaces
+from nodectl import _namespace, cgroup, container, job_environment, trust
+from nodectl.container import dirs, first, settings, spaces
 from nodectl.container.place import Place, open_plain, sweep
 from nodectl.plugin_api import PluginError
 from nodectl.stepd import scripts
@@ -26,9 +26,11 @@ plugin_name = "job container by namespaces"
 plugin_version = (22, 5, 8)
 
 _LAST_WORDS = 200
+_PATIENCE, _PAUSE = 5.0, 0.002  # seconds until killed processes have gone
 
 
 class _State:
+    cgroups = ""  # where they are mounted
     fds: dict[int, dict[str, int]] = {}  # noqa: RUF012  # one per process, by design: of this stepd's job
 
 
@@ -40,6 +42,7 @@ def init() -> int:
     except OSError as error:
         if error.errno == errno.ENOSYS:
             raise PluginError(errno.ENOSYS, "needs openat2 and mount_setattr: Linux 5.12") from None
+    _State.cgroups = cgroup.find_mount()
     return 0
 
 
@@ -56,6 +59,7 @@ def container_p_create(job_id: int) -> int:
         _fill(job, place)
     except BaseException as error:
         spaces.close(_State.fds.pop(job_id, {}))
+        _empty(job, place)
         place.remove()
         if not isinstance(error, OSError):
             raise
@@ -63,6 +67,18 @@ def container_p_create(job_id: int) -> int:
         raise PluginError(error.errno or errno.EIO, what) from None
     finally:
         os.close(place.fd)
+    return 0
+
+
+def container_p_add_cont(job_id: int, cont_id: int) -> int:
+    """What the caller forks from now on, the step's processes, is born in the job's pid namespace."""
+    del cont_id
+    fds = _State.fds.get(job_id) or _find(job_id)
+    _State.fds[job_id] = fds
+    try:
+        spaces.bear_in(fds)
+    except OSError as error:
+        raise PluginError(error.errno or errno.EIO, f"join the pid namespace: {error.strerror}") from None
     return 0
 
 
@@ -74,6 +90,8 @@ def container_p_add_pid(job_id: int, pid: int, uid: int) -> int:
     fds = _State.fds.pop(job_id, None) or _find(job_id)
     try:
         spaces.join(fds)
+        if spaces.CGROUP in container.job(job_id).step.container["namespaces"]:  # type: ignore[operator]
+            _namespace.unshare(_namespace.CLONE_NEWCGROUP)
     except OSError as error:
         raise PluginError(error.errno or errno.EIO, f"join the container: {error.strerror}") from None
     finally:
@@ -88,6 +106,7 @@ def container_p_delete(job_id: int) -> int:
     why = ""
     if os.path.exists(f"{place.path}/ns/mnt"):
         why = _run(job, place, "clone_ns_epilog")
+    _empty(job, place)
     left = place.remove()
     if why or left:
         raise PluginError(errno.EBUSY, "; ".join(filter(None, (why, left))))
@@ -115,10 +134,12 @@ def _fill(job: container.Job, place: Place) -> None:
     made = dirs.make(place, private, step.uid, step.gid)
     try:
         kinds: list[str] = ["mnt", *wanted["namespaces"]]  # type: ignore[misc]
-        fds = spaces.make(kinds, lambda: _prepare(job, kinds, made))
+        fds = _State.fds[step.job_id] = {}
+        fds.update(
+            spaces.make([kind for kind in kinds if kind in spaces.KINDS], lambda: _prepare(job, place, kinds, made))
+        )
     finally:
         dirs.close(made)
-    _State.fds[step.job_id] = fds
     held = open_plain(place.fd, "ns", os.O_RDONLY)
     try:
         spaces.hold(held, fds)
@@ -127,13 +148,41 @@ def _fill(job: container.Job, place: Place) -> None:
     _require(_run(job, place, "clone_ns_script"))
 
 
-def _prepare(job: container.Job, kinds: list[str], made: list[tuple[str, int]]) -> None:
+def _prepare(job: container.Job, place: Place, kinds: list[str], made: list[tuple[str, int]]) -> None:
     """Inside the new namespaces."""
     dirs.mount(made, shared=bool(job.step.container["shared"]))
     if "net" in kinds:
         _namespace.raise_loopback()
     if "uts" in kinds:
         _namespace.set_hostname(f"{job.step.node_name}-job{job.step.job_id}"[:64])
+    if spaces.PID in kinds:
+        _State.fds[job.step.job_id][spaces.PID] = first.start(place, _group(job))
+
+
+def _group(job: container.Job) -> str:
+    """The cgroup of the job's own processes, beside its steps'; "" without cgroups."""
+    step = job.step
+    return f"{_State.cgroups}{os.path.dirname(step.cgroup)}/{first.GROUP}" if step.cgroup else ""
+
+
+def _empty(job: container.Job, place: Place) -> None:
+    """Ends the pid namespace, and with it whoever is in it, and removes its cgroup."""
+    if spaces.PID not in job.step.container["namespaces"]:  # type: ignore[operator]
+        return
+    try:
+        place.open()
+        first.stop(place)
+        os.close(place.fd)
+    except OSError:
+        pass  # it was never made
+    if not _group(job):
+        return
+    group = cgroup.Group(_group(job))
+    end = time.monotonic() + _PATIENCE
+    while not group.remove() and time.monotonic() < end:
+        group.kill_all()
+        time.sleep(_PAUSE)
+    cgroup.Group(os.path.dirname(group.full_path)).remove()  # the job's, if nothing else is in it
 
 
 def _find(job_id: int) -> dict[str, int]:

@@ -1,0 +1,106 @@
+"""The first process of a job's pid namespace: its /proc, and whoever ends there uncollected.
+
+Forked in the stepd while that is inside the job's other namespaces, a child of nobody's who waits; root, in a cgroup of
+the job's, BASE/JOB/first says which process it is. When it is killed the kernel kills everybody in the namespace.
+"""
+
+import _signal
+import errno
+import os
+
+import prctl
+
+from nodectl import _namespace, cgroup
+from nodectl.container.place import Place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+GROUP = "container"
+_FILE = "first"
+_START = 19  # starttime in proc(5), behind the name
+_MOUNT = _namespace.MOUNT_ATTR_NOSUID | _namespace.MOUNT_ATTR_NODEV | _namespace.MOUNT_ATTR_NOEXEC
+_PROC = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_LOW = 3
+
+
+def start(place: Place, group: str) -> int:
+    """Starts it, in the cgroup with the full path `group`, "" for none. Returns a descriptor of the pid namespace.
+
+    Until BASE/JOB/first tells of it, it ends with the caller. Raises OSError.
+    """
+    born_in = cgroup.Group(group).make().open() if group else -1
+    proc = os.open("/proc", _PROC)  # soon another lies over it, in which the caller has no number
+    (heard, told), (go, let_go) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+    try:
+        pid = _namespace.fork_first(born_in)
+        if pid == 0:
+            _be_first(go, told)
+        os.close(told)
+        error = int(os.read(heard, 16) or errno.ECHILD)
+        if error:
+            raise OSError(error, f"mount /proc in a pid namespace: {os.strerror(error)}")
+        place.write(_FILE, f"{pid} {_started(proc, pid)}")
+        fd = os.open(f"{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+        os.write(let_go, b"1")
+        return fd
+    finally:
+        for end in {born_in, proc, heard, go, let_go} - {-1}:
+            os.close(end)
+
+
+def stop(place: Place) -> None:
+    """Kills it, if it still is who it was."""
+    proc = os.open("/proc", _PROC)
+    try:
+        pid, started = place.read(_FILE).split()
+        process = os.pidfd_open(int(pid))
+        try:
+            if _started(proc, int(pid)) == started.decode():
+                _signal.pidfd_send_signal(process, _signal.SIGKILL)
+        finally:
+            os.close(process)
+    except (OSError, ValueError):
+        pass  # there is none, or it has just ended
+    finally:
+        os.close(proc)
+
+
+def _started(proc: int, pid: int) -> str:
+    fd = os.open(f"{pid}/stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+    try:
+        return os.read(fd, 4096).rpartition(b") ")[2].split()[_START].decode()
+    finally:
+        os.close(fd)
+
+
+def _be_first(go: int, told: int) -> "NoReturn":
+    try:
+        prctl.set_name("nodectl-first")
+        os.setsid()
+        low = _LOW
+        for fd in sorted((go, told)):
+            os.closerange(low, fd)
+            low = fd + 1
+        os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+        try:
+            _mount_proc()
+        except OSError as error:
+            os.write(told, str(error.errno).encode())
+            os._exit(1)
+        os.write(told, b"0")
+        if os.read(go, 1):  # nothing: the caller has gone
+            os.close(go)
+            os.close(told)
+            _namespace.reap()
+    finally:
+        os._exit(1)
+
+
+def _mount_proc() -> None:
+    proc = _namespace.new_mount("proc", [], _MOUNT)
+    target = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    _namespace.move_mount(proc, target)
+    os.close(target)
+    os.close(proc)
