@@ -96,6 +96,10 @@ class Files:
             return None
         return link
 
+    def has_record(self) -> bool:
+        """True when the stepd has left one."""
+        return os.path.exists(f"{self.stem}.record")
+
     def record(self) -> Mapping[str, object] | None:
         """The record the stepd left, None if it left none."""
         data = self.read(".record")

@@ -205,8 +205,12 @@ class Node:
         else:
             found.fail(str(message["error"]))
 
-    def _list(self, call: Call) -> Mapping[str, object]:
+    async def _list(self, call: Call) -> Mapping[str, object]:
         everyone = self._is_admin(call.peer)
+        # Clients may know of their steps' ends before we do.
+        ended = [live.ended for live in self.live.values() if live.files.has_record()]
+        if ended:
+            await asyncio.wait(ended, timeout=_STATUS_SECONDS)
         steps: list[Mapping[str, object]] = [
             live.summary() for live in self.live.values() if everyone or live.step.uid == call.peer.uid
         ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -25,16 +24,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def packages() -> Packages:
     """Debian's packages of Slurm; tests that ask for them carry the mark "packages"."""
     return unpacked()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def nothing_remains() -> Iterator[None]:
-    """After the last test no directory, cgroup or process of any test's node is left."""
-    yield
-    end = time.monotonic() + 20
-    while left := {made.dir.name: made.remains() for made in Node.made if made.remains()}:
-        assert time.monotonic() < end, left
-        time.sleep(0.1)
 
 
 @pytest.fixture

@@ -1,0 +1,22 @@
+"""What holds for every ring."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from rootful.node import Node
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_remains() -> Iterator[None]:
+    """After the last test, and the last fixture of any folder, nothing of a test's node is left: no directory, cgroup
+    or process.
+    """
+    yield
+    end = time.monotonic() + 20
+    while left := {made.dir.name: found for made in Node.made if (found := made.remains())}:
+        assert time.monotonic() < end, left
+        time.sleep(0.1)
