@@ -19,6 +19,8 @@ COMMANDS = (
     ("ps", "list running steps"),
     ("show", "show one step, running or ended"),
     ("signal", "send a signal to a step's tasks"),
+    ("enter", "open a shell in the container of a running job"),
+    ("bcast", "write a file into the container of a running job"),
     ("trace", "print a step's flight recorder as a timeline"),
     ("topo", "draw the machine: sockets, caches, cores, and who is on them"),
     ("plugins", "list the plugins; --hooks: the order of a launch"),

@@ -5,8 +5,10 @@
     {"container": "reconfigure", "timeout": s}            container_p_reconfig, in the forkserver itself: its children
                                                           to come are to know it
 
-The first descriptor takes the answer, {"why": ""} or one line; the second, if there is one, is the step's trace. Root,
-one thread, lean; what blocks here blocks nobody else.
+    {"container": "enter" or "bcast", "spec": path, ...}  a visit to a running job's container (`visit.py`)
+
+The first descriptor takes the answer, {"why": ""} or one line; the second, if there is one, is the step's trace, those
+of a visit are the caller's. Root, one thread, lean; what blocks here blocks nobody else.
 """
 
 import _signal
@@ -16,7 +18,9 @@ import sys
 import prctl
 
 from nodectl import container, kernel_file, lean_json
+from nodectl.container import visit
 from nodectl.door import Door
+from nodectl.plugin_api import PluginError
 from nodectl.recorder import Recorder
 from nodectl.step import Step
 
@@ -54,7 +58,11 @@ def _main(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins"
         os.setsid()
         prctl.set_name("nodectl-errand")
         _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a plugin's scripts are waited for
-        _answer(fds[0], _ERRANDS[str(request["container"])](request, fds, node))
+        name = str(request["container"])
+        if name in _VISITS:
+            _visit(_VISITS[name], request, fds, node)
+        else:
+            _answer(fds[0], _ERRANDS[name](request, fds, node))
         status = 0
     except BaseException:  # the top of a process
         sys.excepthook(*sys.exc_info())
@@ -62,10 +70,30 @@ def _main(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins"
         os._exit(status)
 
 
-def _delete(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> str:
+def _introduced(request: "Mapping[str, object]") -> Step:
     path = str(request["spec"])
     step = Step.from_json(lean_json.load_object(kernel_file.read(path)))
     container.introduce(step, path)
+    return step
+
+
+def _visit(
+    act: "Callable[[Mapping[str, object], Step, list[int]], None]",
+    request: "Mapping[str, object]",
+    fds: "list[int]",
+    node: "NodePlugins",
+) -> None:
+    answer, *theirs = fds
+    status = 1
+    try:
+        why, status = visit.visit(act, request, _introduced(request), theirs, node.container)
+    except (OSError, PluginError) as error:
+        why = str(error)
+    _answer(answer, why, status)
+
+
+def _delete(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> str:
+    step = _introduced(request)
     recorder = Recorder(fds[1] if len(fds) > 1 else -1, "container")
     outcome = node.call_container(_door(recorder, request, fds[0]), "container_p_delete", (step.job_id,))
     return outcome.why
@@ -97,9 +125,9 @@ def _door(recorder: Recorder, request: "Mapping[str, object]", answer: int) -> D
     return Door(recorder, None, 0, seconds, single_threaded=False, last_words=lambda: _answer(answer, late))
 
 
-def _answer(fd: int, why: str) -> None:
+def _answer(fd: int, why: str, status: int = 0) -> None:
     try:
-        os.write(fd, lean_json.dumps({"why": why[:_LONGEST_ANSWER]}).encode("ascii"))
+        os.write(fd, lean_json.dumps({"why": why[:_LONGEST_ANSWER], "status": status}).encode("ascii"))
     except OSError:
         pass  # who asked has gone; the next daemon asks again
 
@@ -107,4 +135,8 @@ def _answer(fd: int, why: str) -> None:
 _ERRANDS: "Mapping[str, Callable[[Mapping[str, object], list[int], NodePlugins], str]]" = {
     "delete": _delete,
     "restore": _restore,
+}
+_VISITS: "Mapping[str, Callable[[Mapping[str, object], Step, list[int]], None]]" = {
+    "enter": visit.enter,
+    "bcast": visit.bcast,
 }

@@ -72,19 +72,28 @@ class Containers:
             self._restoring.cancel()
             await asyncio.wait([self._restoring])
 
+    async def visit(self, request: Mapping[str, object], fds: list[int]) -> Mapping[str, object]:
+        """Has a visit made (`nodectl/container/visit.py`). Returns what came of it: why, status."""
+        answer = await self._once(request, fds)
+        return lean_json.load_object(answer) if answer else {"why": "its process died", "status": 1}
+
+    async def _once(self, request: Mapping[str, object], more: list[int]) -> bytes:
+        """One errand's answer, b"" where it died. Raises OSError, ForkserverDied."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        fds = [theirs.detach(), *map(os.dup, more)]
+        ours.setblocking(False)
+        with ours:
+            self._forkserver.errand(request, fds)
+            return await asyncio.get_running_loop().sock_recv(ours, _LONGEST_ANSWER)
+
     async def _errand(self, request: Mapping[str, object], trace: int = -1) -> str:
         """Returns the errand's answer, or why there is none."""
         request = {**request, "timeout": self._config.spank_hook_timeout}
         for _ in range(_TRIES):
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            fds = [theirs.detach(), *([os.dup(trace)] if trace >= 0 else [])]
-            ours.setblocking(False)
-            with ours:
-                try:
-                    self._forkserver.errand(request, fds)
-                    answer = await asyncio.get_running_loop().sock_recv(ours, _LONGEST_ANSWER)
-                except (OSError, ForkserverDied) as error:
-                    return str(error)
+            try:
+                answer = await self._once(request, [trace] if trace >= 0 else [])
+            except (OSError, ForkserverDied) as error:
+                return str(error)
             if answer:
                 return str(lean_json.load_object(answer)["why"])
         return f"{request['container']} the container: its process died, {_TRIES} times"

@@ -23,6 +23,7 @@ from nodectl.daemon.live import LiveStep, remove_groups
 from nodectl.daemon.start import Starter
 from nodectl.daemon.store import Ended, Store
 from nodectl.daemon.users import UnknownUser, User, Users, group_id
+from nodectl.daemon.visits import Visits
 from nodectl.interface import NODE, Call, Refused, Service
 from nodectl.shape import BadShape, Optional, boolean, check, integer
 from nodectl.spank import plugstack
@@ -86,6 +87,7 @@ class Node:
             "Trace": (_WHICH, self._trace),
             "Signal": ({**_WHICH, "signal": integer(1, 64)}, self._signal),
             "Config": ({}, self._config),
+            **Visits(self).methods(),
         }
         return Service(__version__, {f"{NODE}.{name}": row for name, row in methods.items()})
 
@@ -222,7 +224,7 @@ class Node:
         return {"steps": steps}
 
     async def _show(self, call: Call) -> Mapping[str, object]:
-        live = self._find_live(call)
+        live = self.find_live(call)
         if live is None:
             return {"record": self._find_ended(call)}
         if live.files.record() is not None:  # its client may know of the end before we do
@@ -235,7 +237,7 @@ class Node:
         return {"record": record}
 
     def _explain(self, call: Call) -> Mapping[str, object]:
-        live = self._find_live(call)
+        live = self.find_live(call)
         if live is None:
             record = self._find_ended(call)
             raise Refused("NoSuchStep", f"step {record['job']}.{record['step']} has ended: {record['state']}")
@@ -246,7 +248,7 @@ class Node:
             raise Refused("NoSuchStep", reason) from None
 
     async def _wait(self, call: Call) -> Mapping[str, object]:
-        live = self._find_live(call)
+        live = self.find_live(call)
         record = self._find_ended(call) if live is None else await asyncio.shield(live.ended)
         ending = self.jobs.ending.get(_which(call))
         if ending is not None and call.parameters.get("epilog"):
@@ -254,7 +256,7 @@ class Node:
         return {"record": record}
 
     def _trace(self, call: Call) -> Mapping[str, object]:
-        live = self._find_live(call)
+        live = self.find_live(call)
         if live is None:
             self._find_ended(call)
             ending = self.jobs.ending.get(_which(call))
@@ -263,7 +265,7 @@ class Node:
         return {"trace": list(_lines(raw))}
 
     async def _signal(self, call: Call) -> Mapping[str, object]:
-        live = self._find_live(call)
+        live = self.find_live(call)
         if live is None:
             record = self._find_ended(call)
             raise Refused("NoSuchStep", f"step {record['job']}.{record['step']} has ended: {record['state']}")
@@ -287,7 +289,8 @@ class Node:
     def _is_admin(self, peer: wire.Peer) -> bool:
         return peer.uid == 0 or (self._admin_gid is not None and self._admin_gid in peer.groups)
 
-    def _find_live(self, call: Call) -> LiveStep | None:
+    def find_live(self, call: Call) -> LiveStep | None:
+        """The running step that a call names, None where it does not run. Raises Refused: its caller may not know."""
         live = self.live.get(_which(call))
         if live is not None and live.step.uid != call.peer.uid and not self._is_admin(call.peer):
             raise Refused("NotPermitted", f"step {live.step} belongs to {live.step.user_name}")

@@ -263,13 +263,13 @@ def execute(child: Child) -> None:
     started = child.row("exec")
     child.wrote("exec", started)
     child.run.board.done(child.slot)
-    error = _exec_along_path(argv, environment)
+    error = exec_along_path(argv, environment)
     child.run.board.enter(child.slot, ROWS["exec"])
     child.wrote("exec", started, error.errno or 1, str(error.strerror))
     raise TaskEnds(f"execute {argv[0]!r}: {_why(argv[0], error)} (as {child.run.step.user_name})", error.errno or 1)
 
 
-def _exec_along_path(argv: list[str], environment: dict[str, str]) -> OSError:
+def exec_along_path(argv: list[str], environment: dict[str, str]) -> OSError:
     """execvpe(3) by hand: returns the error that says most. A name with a slash is a path."""
     name = argv[0]
     if "/" in name:

@@ -1,0 +1,98 @@
+"""`nodectl enter`: a shell, or another program, in the container of a running job.
+
+At a terminal the program has a pseudo-terminal of its own: a program of another user's must not hold ours, to which it
+could write what we seem to type. A child of this command's copies between the two.
+"""
+
+import argparse
+import fcntl
+import os
+import select
+import signal
+import sys
+import termios
+import tty
+
+from nodectl.cli.session import Session
+from nodectl.cli.step_name import step_argument
+
+_CHUNK = 65536
+_TAKEN = ("TERM", "COLORTERM", "LANG")
+_WINDOW = b"\0" * 8  # struct winsize
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nodectl enter` to its parser."""
+    parser.add_argument("job", type=step_argument, metavar="JOB[.STEP]", help="the job; alone, its step 0 is meant")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="what to run instead of a shell, and its arguments")
+    parser.epilog = (
+        "It runs as the job's user, with the job's environment, and ends with the step. Users enter their own jobs, "
+        "root all. The exit status is the program's."
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Runs it to its end; its exit status."""
+    words = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
+    environment = {name: os.environ[name] for name in _TAKEN if name in os.environ}
+    job, step = arguments.job
+    session = Session(arguments.settings, start_private=False)
+    ends, mine = os.pipe2(os.O_CLOEXEC)  # tells that this command is no more
+    terminal = Terminal(mine) if os.isatty(0) and os.isatty(1) else None
+    try:
+        fds = [*([terminal.theirs] * 3 if terminal else (0, 1, 2)), ends]
+        reply = session.call("Enter", fds, job=job, step=step, argv=words, environment=environment)
+    finally:
+        if terminal:
+            terminal.end()
+        session.close()
+    return int(str(reply["status"]))
+
+
+class Terminal:
+    """A pseudo-terminal, and the child that copies between it and ours."""
+
+    def __init__(self, mine: int) -> None:
+        """`mine` is a descriptor that only this process may hold."""
+        self._ours, self.theirs = os.openpty()
+        self._before = termios.tcgetattr(0)
+        _copy_size(self._ours)
+        sys.stdout.flush()
+        tty.setraw(0, termios.TCSADRAIN)  # what was typed ahead is not lost
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self.theirs)
+            os.close(mine)
+            _copy(self._ours)
+
+    def end(self) -> None:
+        """Lets the child write what there still is, and gives our terminal its settings back."""
+        os.close(self.theirs)
+        process = os.pidfd_open(self._pid)
+        if not select.select([process], [], [], 0.5)[0]:  # somebody left behind holds it open
+            os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+        os.close(process)
+        termios.tcsetattr(0, termios.TCSADRAIN, self._before)
+
+
+def _copy_size(fd: int) -> None:
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, fcntl.ioctl(0, termios.TIOCGWINSZ, _WINDOW))
+
+
+def _copy(ours: int) -> None:
+    signal.signal(signal.SIGWINCH, lambda *_: _copy_size(ours))
+    sources = {0: ours, ours: 1}
+    try:
+        while ours in sources:
+            for source in select.select(list(sources), [], [])[0]:
+                data = os.read(source, _CHUNK)
+                if not data:
+                    del sources[source]
+                    continue
+                while data:
+                    data = data[os.write(sources[source], data) :]
+    except OSError:
+        pass  # EIO: nobody holds the other end any more
+    finally:
+        os._exit(0)

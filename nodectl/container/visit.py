@@ -1,0 +1,142 @@
+"""Visits: a program, or a file, brought into a running job's container from outside of its steps.
+
+An errand's work (`errand.py`): a child is put among the step's processes, so that it ends with them, enters the job's
+container, becomes the job's user, and only then opens or executes anything.
+"""
+
+import _signal
+import errno
+import fcntl
+import os
+import select
+import termios
+
+from nodectl import _kernel, cgroup
+from nodectl.identity import become_user
+from nodectl.stepd import environment
+from nodectl.stepd.task import exec_along_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from nodectl.plugin import Plugin
+    from nodectl.step import Step
+
+_CHUNK = 1 << 20
+_STREAMS = 3
+_LONGEST = 4096
+
+
+def enter(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> None:
+    """Becomes the program, with the job's environment; the first fds are its standard streams, perhaps a terminal."""
+    for number, fd in enumerate(fds[:_STREAMS]):
+        os.dup2(fd, number, inheritable=True)
+    if os.isatty(0):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    for number in range(1, _signal.NSIG):
+        if _signal.getsignal(number) == _signal.SIG_IGN:
+            _signal.signal(number, _signal.SIG_DFL)
+    os.umask(step.umask)
+    try:
+        os.chdir(step.cwd)
+    except OSError:
+        os.chdir("/")
+    variables = {**step.environment, **environment.for_step(step), **request["environment"]}  # type: ignore[dict-item]
+    argv: list[str] = request["argv"] or [variables.get("SHELL", "/bin/sh")]  # type: ignore[assignment]
+    _kernel.cloexec_from(3)
+    error = exec_along_path(argv, variables)
+    raise OSError(error.errno, f"execute: {error.strerror}", argv[0])
+
+
+def bcast(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> None:
+    """Writes what the descriptor holds to the path, whole or not at all; over another file only with `force`."""
+    path = os.path.join(step.cwd, str(request["path"]))
+    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    name = os.path.basename(path)
+    partial = f".{name[:200]}.{os.urandom(6).hex()}"
+    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    try:
+        while data := os.read(fds[0], _CHUNK):
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+        os.fchmod(fd, int(str(request["mode"])) & 0o777)
+        if request["force"]:
+            os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
+        else:
+            os.link(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
+            os.unlink(partial, dir_fd=directory)
+    except BaseException:
+        os.unlink(partial, dir_fd=directory)
+        raise
+
+
+def visit(
+    act: "Callable[[Mapping[str, object], Step, list[int]], None]",
+    request: "Mapping[str, object]",
+    step: "Step",
+    fds: "list[int]",
+    plugin: "Plugin",
+) -> tuple[str, int]:
+    """Runs `act` in the job's container. Returns what went wrong, "" for nothing, and the child's exit status.
+
+    The last descriptor is a pipe of the caller's: when its other end is closed the child is ended, nobody waits for it.
+    """
+    caller = fds.pop()
+    mount = cgroup.find_mount()
+    bear = plugin.hooks.get("container_p_add_cont")
+    if bear is not None:
+        bear(step.job_id, 0)
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        _be_visitor(act, request, step, fds, plugin, mount, writer)
+    os.close(writer)
+    for fd in fds:
+        os.close(fd)  # a terminal ends when its last holder has gone
+    why = b""
+    while data := os.read(reader, _LONGEST):
+        why += data
+    child = os.pidfd_open(pid)
+    poll = select.poll()
+    poll.register(child, select.POLLIN)
+    poll.register(caller, 0)
+    while child not in (ready := [fd for fd, _ in poll.poll()]):
+        if caller in ready:
+            os.kill(pid, _signal.SIGKILL)
+            poll.unregister(caller)
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return why.decode(errors="replace"), code if code >= 0 else 128 - code
+
+
+def _be_visitor(
+    act: "Callable[[Mapping[str, object], Step, list[int]], None]",
+    request: "Mapping[str, object]",
+    step: "Step",
+    fds: "list[int]",
+    plugin: "Plugin",
+    mount: str,
+    told: int,
+) -> None:
+    status = 1
+    try:
+        os.setsid()
+        if not step.cgroup:
+            raise OSError(errno.EOPNOTSUPP, "the node tracks no cgroups, so nothing would end it with the job")
+        cgroup.Group(f"{mount}{step.cgroup}/user/visitors").make().add(0)
+        join = plugin.hooks.get("container_p_add_pid")
+        if join is not None:
+            join(step.job_id, os.getpid(), step.uid)
+        become_user(step.identity)
+        act(request, step, fds)
+        status = 0
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        os.write(told, f"{where}{error.strerror} (as {step.user_name})".encode())
+    except BaseException as error:  # the top of a process
+        os.write(told, str(error)[:_LONGEST].encode())
+    finally:
+        os._exit(status)
