@@ -108,7 +108,12 @@ def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order |
 
 
 def _receive(channel: "_socket.socket") -> "Order":
-    data, ancillary, _, _ = channel.recvmsg(MAX_MESSAGE, _socket.CMSG_SPACE(16 * _INT), _socket.MSG_CMSG_CLOEXEC)
+    room = _socket.CMSG_SPACE(16 * _INT)
+    try:
+        data, ancillary, _, _ = channel.recvmsg(MAX_MESSAGE, room, _socket.MSG_CMSG_CLOEXEC)
+    except ConnectionResetError:
+        # The daemon ended without reading our last answer; it is said once, and what it ordered before is still there.
+        data, ancillary, _, _ = channel.recvmsg(MAX_MESSAGE, room, _socket.MSG_CMSG_CLOEXEC)
     fds = [
         fd
         for level, kind, raw in ancillary
@@ -143,8 +148,8 @@ def _handed_over() -> "Order | None":
 def _answer(channel: "_socket.socket", message: "Mapping[str, object]") -> None:
     try:
         channel.send(lean_json.dumps(message).encode("ascii"), _socket.MSG_NOSIGNAL)
-    except BrokenPipeError:
-        return  # the daemon has ended since it asked; the next receive says so
+    except ConnectionError:
+        return  # the daemon has ended since it asked; the receive after its last order says so
 
 
 def _fork(  # everything a stepd starts from

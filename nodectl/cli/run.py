@@ -99,7 +99,7 @@ def _run(session: Session, words: list[str]) -> int:
         if local:
             _through_local_hooks(session, local, request)
         request["environment"] = job_environment(parsed)
-        job, step, events = _launch(session, request)
+        job, step, events = session.launch(request)
         watch = Watch(events, f"{job}.{step}", str(hello["node"]), verbose=parsed.verbose)
         record = watch.until_end() or _ask_for_end(session, job, step)
         if isinstance(trace, str):
@@ -268,14 +268,6 @@ def _through_local_hooks(session: Session, local: "LocalStack", request: dict[st
     local.before_launch(request, reserved)
     if local.job_control():
         request["job_control"] = local.job_control()
-
-
-def _launch(session: Session, request: "Mapping[str, object]") -> tuple[int, int, "_socket.socket"]:
-    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
-    wire.send(ours, {"method": f"{STEP}.Attach", "parameters": {}, "more": True})
-    answer = session.call("Launch", (0, 1, 2, theirs.fileno()), request=request)
-    theirs.close()
-    return int(str(answer["job"])), int(str(answer["step"])), ours
 
 
 def _ask_for_end(session: Session, job: int, step: int) -> "Mapping[str, object] | None":

@@ -4,11 +4,13 @@ Lean: `nodectl run` imports it at every step. The configuration is read only whe
 not where it usually is.
 """
 
+import _socket
 import os
+import select
 import sys
 
 from nodectl import wire
-from nodectl.interface_names import NODE
+from nodectl.interface_names import NODE, STEP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ AGAIN = "_NODECTL_AGAIN"  # in the environment of a command that was executed a 
 DEFAULT_SOCKET = "/run/nodectl/nodectl.sock"
 _LARGEST_REPLY = 64 << 20
 _PRIVATE_SECONDS = 20.0
+_MOST_SUCCESSORS = 4
+_DROPPING_MS = 1000
 
 
 class Failed(Exception):
@@ -32,6 +36,10 @@ class Failed(Exception):
         super().__init__(reason)
         self.status = status
         self.name = name
+
+
+class Gone(Failed):
+    """The service ended before it answered; whether it has done what it was asked to is not known."""
 
 
 class PrivateNode:
@@ -48,19 +56,20 @@ class PrivateNode:
 class Session:
     """An open connection; `close` ends the private node, if this command started one."""
 
-    __slots__ = ("_inbox", "_sock", "private", "socket_path")
+    __slots__ = ("_inbox", "_path", "_sock", "_successors", "private", "socket_path")
 
     def __init__(
         self, settings: "Globals", *, start_private: bool = True, private: "PrivateNode | None" = None
     ) -> None:
         self.private = private
+        self._successors = _MOST_SUCCESSORS
         self._inbox = wire.Inbox(_LARGEST_REPLY)
         self.socket_path = settings.socket or ("" if settings.config else DEFAULT_SOCKET)
         if private is not None:
-            self._sock = wire.connect(private.path)
+            self._connect(private.path)
             return
         try:
-            self._sock = wire.connect(self.socket_path or _configured(settings).socket)
+            self._connect(self.socket_path or _configured(settings).socket)
         except OSError as error:
             if settings.socket:
                 raise Failed(f"no service at {settings.socket}: {error.strerror}") from None
@@ -70,7 +79,7 @@ class Session:
         config = _configured(settings)
         if config.socket != self.socket_path:
             try:
-                self._sock = wire.connect(config.socket)
+                self._connect(config.socket)
             except OSError:
                 pass
             else:
@@ -83,23 +92,73 @@ class Session:
         from nodectl.cli import private  # only without a service
 
         self.private = private.start(settings.config, config, _PRIVATE_SECONDS)
-        self._sock = wire.connect(self.private.path)
+        self._connect(self.private.path)
+
+    def _connect(self, path: str) -> None:
+        self._path = path
+        self._sock = wire.connect(path)
 
     def call(self, method: str, fds: "Sequence[int]" = (), **parameters: object) -> "Mapping[str, object]":
-        """Calls a method of org.nodectl; the reply's parameters. Raises Failed with the service's reason."""
+        """Calls a method of org.nodectl; the reply's parameters. Raises Failed with the service's reason.
+
+        What may be asked twice is asked again of the service that follows one that ended before it answered.
+        """
+        try:
+            return self._call(method, fds, parameters)
+        except Gone:
+            if fds or method == "Signal" or not self.follow():
+                raise
+            return self.call(method, (), **parameters)
+
+    def _call(self, method: str, fds: "Sequence[int]", parameters: "Mapping[str, object]") -> "Mapping[str, object]":
         try:
             wire.send(self._sock, {"method": f"{NODE}.{method}", "parameters": parameters}, fds)
             reply = wire.receive(self._sock, self._inbox)
+        except ConnectionError:
+            reply = None
         except (OSError, wire.BrokenWire) as error:
             raise Failed(f"{method}: the connection to the service broke: {error}") from None
         if reply is None:
-            raise Failed(f"{method}: the service went away before it answered")
+            raise Gone(f"{method}: the service went away before it answered")
         found: Mapping[str, object] = reply.get("parameters") or {}  # type: ignore[assignment]
         if "error" in reply:
             status = found.get("exit_status")
             reason = found.get("reason") or reply["error"]
             raise Failed(str(reason), status if isinstance(status, int) else 1, str(reply["error"]))
         return found
+
+    def launch(self, request: "Mapping[str, object]") -> "tuple[int, int, _socket.socket]":
+        """Asks for a step with this process's standard streams: its job, its number, its events.
+
+        A service that ends before it has taken the request is no reason to fail: the next one is asked. One that took
+        it, or for whose job the plugins have done their part already, is.
+        """
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        wire.send(ours, {"method": f"{STEP}.Attach", "parameters": {}, "more": True})
+        try:
+            answer = self.call("Launch", (0, 1, 2, theirs.fileno()), request=request)
+        except Gone:
+            theirs.close()
+            if "job" in request or not _is_dropped(ours) or not self.follow():
+                raise
+            return self.launch(request)
+        theirs.close()
+        return int(str(answer["job"])), int(str(answer["step"])), ours
+
+    def follow(self) -> bool:
+        """Connects to the service that comes after one that has ended: under systemd the socket is there all the time.
+        False when there is none, or when that has happened too often.
+        """
+        if self.private is not None or not self._successors:
+            return False
+        self._successors -= 1
+        try:
+            following = wire.connect(self._path)
+        except OSError:
+            return False
+        self._sock.close()
+        self._sock, self._inbox = following, wire.Inbox(_LARGEST_REPLY)
+        return True
 
     def close(self) -> None:
         """Ends the connection and a private node, and waits for it to have cleaned up."""
@@ -111,6 +170,18 @@ class Session:
             os.close(self.private.pipe)
             os.waitpid(self.private.pid, 0)
             self.private = None
+
+
+def _is_dropped(events: "_socket.socket") -> bool:
+    """True when nobody holds the other end: no step has begun and none will. Closing takes the kernel a moment."""
+    poll = select.poll()
+    poll.register(events, select.POLLIN)
+    if not poll.poll(_DROPPING_MS):
+        return False
+    try:
+        return not events.recv(1, _socket.MSG_PEEK)
+    except ConnectionResetError:  # nobody had read what we wrote
+        return True
 
 
 def _configured(settings: "Globals") -> "Config":

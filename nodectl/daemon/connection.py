@@ -77,6 +77,9 @@ class Connection:
     async def _wait_for(self, call: Call, fds: list[int], result: Awaitable[object]) -> None:
         try:
             answer: Mapping[str, object] = {"parameters": await result}
+        except asyncio.CancelledError:
+            _close(fds)
+            raise
         except Exception as error:  # as above
             answer = _refusal(error)
         self._busy = None
@@ -124,6 +127,14 @@ class Connection:
         self._calls.clear()
         self._sock.close()
         self._on_close(self)
+
+    def abandon(self) -> list[asyncio.Task[None]]:
+        """Ends the connection and what is under way for it; returns what is left to wait for."""
+        busy = [] if self._busy is None else [self._busy]
+        for task in busy:
+            task.cancel()
+        self.close()
+        return busy
 
 
 def _close(fds: list[int]) -> None:

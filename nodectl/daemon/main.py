@@ -89,6 +89,7 @@ async def _serve(config: Config, *, private: bool) -> None:
         os.unlink(config.socket)
     await node.settle(wait_for_steps=private)
     await slurmd.end()
+    await door.disconnect()
     node.forkserver.close()
     store.close()
     if base.path:
@@ -169,6 +170,7 @@ class Listener:
         self._service = service
         self._config = config
         self._open: dict[int, int] = {}
+        self._connections: set[Connection] = set()
         asyncio.get_running_loop().add_reader(sock.fileno(), self._accept)
 
     def _accept(self) -> None:
@@ -186,6 +188,7 @@ class Listener:
                 return
             connection = Connection(sock, self._service, self._config.max_message_bytes, self._closed)
             uid = connection.peer.uid
+            self._connections.add(connection)
             self._open[uid] = self._open.get(uid, 0) + 1
             if uid != 0 and self._open[uid] > self._config.max_connections_per_user:
                 connection.close()
@@ -196,6 +199,7 @@ class Listener:
 
     def _closed(self, connection: Connection) -> None:
         uid = connection.peer.uid
+        self._connections.remove(connection)
         self._open[uid] -= 1
         if not self._open[uid]:
             del self._open[uid]
@@ -204,6 +208,12 @@ class Listener:
         """Takes no more connections."""
         asyncio.get_running_loop().remove_reader(self._sock.fileno())
         self._sock.close()
+
+    async def disconnect(self) -> None:
+        """No call is served any more: what came too late has no answer, rather than one by half a node."""
+        busy = [task for connection in list(self._connections) for task in connection.abandon()]
+        # With the pause the last calls' own afterthoughts are over, too.
+        await asyncio.gather(*busy, asyncio.sleep(0), return_exceptions=True)
 
 
 def _tell_client() -> None:

@@ -25,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench.large_machine import large_machine
 from bench.rows import Row, in_turns
 from nodectl import wire
-from nodectl.cli import run as client
 from nodectl.cli.main import Globals
 from nodectl.cli.session import Session
 from rootful.native import native
@@ -81,7 +80,7 @@ class Client:
     def step(self, ntasks: int = 1) -> None:
         """One step of so many tasks, from the request to the event that ends it."""
         request = {"argv": [TRUE], "environment": {"PATH": "/usr/bin:/bin"}, "cwd": "/", "ntasks": ntasks}
-        _, _, events = client._launch(self._session, request)
+        _, _, events = self._session.launch(request)
         inbox = wire.Inbox(16 << 20)
         while True:
             message = wire.receive(events, inbox)
