@@ -1,0 +1,237 @@
+"""nodectl as this machine's service: systemctl, the installed command as root or as a user, steps, what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from rootful.node import wait_until
+
+UNIT = "nodectld.service"
+SOCKET_UNIT = "nodectld.socket"
+SLICE = "/nodectl.slice"
+GROUP = f"{SLICE}/{UNIT}"
+STEPS_UNIT = "nodectl-steps.service"
+STEPS_GROUP = f"{SLICE}/{STEPS_UNIT}/nodectl"
+CGROUPS = Path("/sys/fs/cgroup")
+STEPS = Path("/run/nodectl/steps")
+CONFIG = Path("/etc/nodectl/nodectl.toml")
+DROP_IN = Path(f"/run/systemd/system/{UNIT}.d/test.conf")
+_PATIENCE = 60  # seconds; the machine's CPUs may be emulated
+
+
+def run(*words: str, user: str = "", **how: Any) -> subprocess.CompletedProcess[str]:
+    """A command to its end, as root or as a user with all of that user's groups."""
+    how = {"stdin": subprocess.DEVNULL, **how}
+    return subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=_PATIENCE, env=_login(user), **_as(user), **how
+    )
+
+
+def start(*words: str, user: str = "") -> subprocess.Popen[str]:
+    """`nodectl run ...`, left alone."""
+    return subprocess.Popen(
+        ["nodectl", "run", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=_login(user),
+        **_as(user),
+    )
+
+
+def finished(client: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """How it ended: exit status, stdout, and what it complained of besides the task's exit code."""
+    out, err = client.communicate(timeout=_PATIENCE)
+    usual = f"task 0: Exited with exit code {client.returncode}\n"
+    return client.returncode, out, "".join(line for line in err.splitlines(True) if not line.endswith(usual))
+
+
+def nodectl(*words: str, user: str = "") -> str:
+    """What a nodectl command prints; it must succeed and have no complaint."""
+    done = run("nodectl", *words, user=user)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return done.stdout
+
+
+def systemctl(*words: str) -> str:
+    """What systemctl prints; it must succeed."""
+    done = run("systemctl", *words)
+    assert done.returncode == 0, f"{done.stderr}{logged()[-3000:]}"
+    return done.stdout.strip()
+
+
+def shown(name: str, unit: str = UNIT) -> str:
+    """A property of the unit."""
+    return systemctl("show", "--value", "--property", name, unit)
+
+
+def main_pid() -> int:
+    """The daemon's."""
+    return int(shown("MainPID"))
+
+
+def is_active(unit: str = UNIT) -> bool:
+    return shown("ActiveState", unit) == "active"
+
+
+def logged(since: float = 0) -> str:
+    """The journal of the service, from a time of the clock on."""
+    return run("journalctl", "--unit", UNIT, "--output", "cat", "--since", f"@{since:.6f}").stdout
+
+
+def configure_unit(text: str) -> None:
+    """Adds lines to the unit's [Service], until the test is over."""
+    DROP_IN.parent.mkdir(parents=True, exist_ok=True)
+    DROP_IN.write_text(f"[Service]\n{text}\n")
+    systemctl("daemon-reload")
+
+
+def restore() -> None:
+    """The service as it was installed, running; whatever a test did."""
+    changed = DROP_IN.exists() or CONFIG.exists()
+    DROP_IN.unlink(missing_ok=True)
+    CONFIG.unlink(missing_ok=True)
+    if changed:
+        systemctl("daemon-reload")
+    systemctl("reset-failed")
+    systemctl("restart" if changed else "start", SOCKET_UNIT, UNIT)
+
+
+class Sleeper:
+    """A step of a user's that has begun, and ends with `status` when it is let go."""
+
+    def __init__(self, user: str, status: int = 0, *words: str) -> None:
+        self.home = Path(pwd.getpwnam(user).pw_dir)
+        self._go = self.home / "go"
+        there = self.home / "there"
+        for path in (self._go, there):
+            path.unlink(missing_ok=True)
+        script = (
+            "trap 'echo told' USR1; echo $SLURM_JOB_ID > there.part; mv there.part there; "
+            f"until [ -e go ]; do sleep 0.1; done; echo ran; exit {status}"
+        )
+        self.client = start(*words, "--chdir", str(self.home), "sh", "-c", script, user=user)
+        try:
+            wait_until(there.exists, "the step has begun", _PATIENCE)
+        except AssertionError:
+            self.client.kill()
+            raise AssertionError(f"no step: {finished(self.client)}; {logged()[-2000:]}") from None
+        self.job = int(there.read_text())
+
+    def let_go(self) -> tuple[int, str, str]:
+        """How its client ended."""
+        self._go.touch()
+        return finished(self.client)
+
+    @property
+    def group(self) -> Path:
+        """The step's cgroup, where the service makes it."""
+        return CGROUPS / STEPS_GROUP[1:] / f"job_{self.job}/step_0"
+
+    def task(self) -> int:
+        """Its shell: what that starts comes and goes."""
+        return min(_pids(self.group / "user"))
+
+    def runner(self) -> int:
+        """The stepd."""
+        (pid,) = _pids(self.group / "stepd")
+        return pid
+
+
+def running_steps(user: str = "") -> list[int]:
+    """The jobs that `nodectl ps` shows to a user."""
+    return [int(step["job"]) for step in json.loads(nodectl("ps", "--json", user=user))["steps"]]
+
+
+def end_steps() -> None:
+    """Those that a failed test left."""
+    for job in running_steps():
+        run("nodectl", "signal", "-s", "KILL", str(job))
+
+
+def record(job: int) -> dict[str, Any]:
+    """What is known of an ended job; waits until it is in the history."""
+    found: dict[str, Any] = {}
+
+    def ended() -> bool:
+        found.update(json.loads(nodectl("show", "--json", f"{job}.0")))
+        return "exit_status" in found
+
+    wait_until(ended, f"job {job} is recorded", _PATIENCE)
+    return found
+
+
+def leftovers() -> list[str]:
+    """What is there of steps: files, sockets, cgroups, stepds."""
+    found = [str(path) for path in STEPS.iterdir()] if STEPS.exists() else []
+    found += [str(path) for path in (CGROUPS / STEPS_GROUP[1:]).glob("*/")]
+    return found + [f"process {pid}" for pid in _named("stepd")]
+
+
+def assert_clean() -> None:
+    """Soon nothing of any step is left."""
+    wait_until(lambda: not leftovers(), f"nothing is left of steps; now {leftovers()}", _PATIENCE)
+
+
+def kill(*pids: int, number: int = signal.SIGKILL) -> None:
+    for pid in pids:
+        os.kill(pid, number)
+
+
+def forkserver() -> int:
+    """The one of this service."""
+    (pid,) = _named("nodectl-fork")
+    return pid
+
+
+def status_of(text: str) -> dict[str, str]:
+    """The lines of /proc/PID/status."""
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
+
+
+def since() -> float:
+    """Now, for `logged`."""
+    return time.time()
+
+
+def _named(beginning: str) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            if path.read_text().startswith(beginning):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue  # it has just ended
+    return found
+
+
+def _pids(group: Path) -> list[int]:
+    return [int(pid) for path in group.rglob("cgroup.procs") for pid in path.read_text().split()]
+
+
+def _login(user: str) -> dict[str, str]:
+    account = pwd.getpwnam(user or "root")
+    return {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": account.pw_dir,
+        "USER": account.pw_name,
+        "LOGNAME": account.pw_name,
+        "SHELL": "/bin/sh",
+        "LANG": "C.UTF-8",
+    }
+
+
+def _as(user: str) -> dict[str, Any]:
+    if not user:
+        return {"cwd": "/"}
+    account = pwd.getpwnam(user)
+    groups = os.getgrouplist(user, account.pw_gid)
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups, "cwd": account.pw_dir}
