@@ -147,10 +147,14 @@ class Task:
 
     `environment` and `argv` are this task's own copies, final when task_p_pre_launch sees them but for what that and
     the later hooks change. `status` is the wait status, None until the task has ended; `usage` user and system CPU
-    seconds and peak RSS in KiB, from wait4(2).
+    seconds and peak RSS in KiB, from wait4(2), `used` the figures of its cgroup. `out_of_memory`: the kernel killed in
+    it, whatever its status says.
     """
 
-    __slots__ = ("argv", "ended", "environment", "killed_by_command", "local_id", "mask", "pid", "status", "usage")
+    __slots__ = (
+        "argv", "ended", "environment", "killed_by_command", "local_id", "mask", "out_of_memory", "pid", "status",
+        "usage", "used",
+    )  # fmt: skip
 
     def __init__(self, local_id: int, mask: int) -> None:
         self.local_id = local_id
@@ -160,6 +164,8 @@ class Task:
         self.usage: tuple[float, float, int] = (0.0, 0.0, 0)
         self.ended = 0.0
         self.killed_by_command = False
+        self.out_of_memory = False
+        self.used: dict[str, object] = {}
         self.environment: dict[str, str] = {}
         self.argv: list[str] = []
 

@@ -338,8 +338,9 @@ class Watch:
         kind = event.get("event")
         if kind == "message":
             _print(str(event["text"]))
-        elif kind == "exit" and event["status"]:
-            _print(f"nodectl: error: {self._node}: {_tasks(event['tasks'])}: {_ending(int(str(event['status'])))}")
+        elif kind == "exit" and (event["status"] or event.get("out_of_memory")):
+            ending = "Out Of Memory" if event.get("out_of_memory") else _ending(int(str(event["status"])))
+            _print(f"nodectl: error: {self._node}: {_tasks(event['tasks'])}: {ending}")
         elif kind == "start" and self._verbose:
             _print(f"nodectl: step {self._name}: tasks running, pids {event['pids']}")
         elif kind == "end":

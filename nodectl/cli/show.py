@@ -90,10 +90,24 @@ def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]
     yield "elapsed", duration(elapsed(record, now))
     yield "tasks", record["ntasks"]
     yield "CPUs", cpu_list(record["cpus"])
+    yield from _uses(record)
     if record.get("pid"):
         yield "runner", f"pid {record['pid']}"
     if record.get("cgroup"):
         yield "cgroup", record["cgroup"]
+
+
+def _uses(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """What the step was given and used, as far as its cgroup knew."""
+    peak = record.get("peak_memory")
+    if record.get("memory") or peak is not None:
+        limit = f" of {_memory(record['memory'] << 10)}" if record.get("memory") else ""
+        yield "peak memory", ("unknown" if peak is None else _memory(peak >> 10)) + limit
+    if record.get("peak_processes") is not None:
+        yield "peak processes", record["peak_processes"]
+    if record.get("pressure"):
+        waits = (f"{resource} {seconds[0]:.3f} s" for resource, seconds in record["pressure"].items())
+        yield "waited for", ", ".join(waits)
 
 
 def _exit_words(status: int) -> str:

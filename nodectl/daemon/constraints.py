@@ -13,6 +13,7 @@ from nodectl.daemon import cgroup_base
 from nodectl.step import Step
 
 _MIB = 1 << 20
+_OWN_PROCESSES = 64  # step runners, prologs
 _CONTROLLERS = {
     "constrain_cores": "cpuset",
     "constrain_ram_space": "memory",
@@ -56,7 +57,10 @@ class Constraints:
 
     def of_job(self, step: Step) -> dict[str, str]:
         """Files of the cgroup of a step's job, and what is to be written there."""
-        return self._limits(step.memory, step.allocation, "")
+        files = self._limits(step.memory, step.allocation, "")
+        if "pids.max" in files:
+            files["pids.max"] = str(self.processes + _OWN_PROCESSES)  # the step's limit is reached first, and tells
+        return files
 
     def of_step(self, step: Step) -> dict[str, str]:
         """Likewise for the cgroup of the step's tasks."""

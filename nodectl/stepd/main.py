@@ -224,6 +224,7 @@ def finish(run: Run, reaper: Reaper) -> None:
     run.log(run.spank.call("slurm_spank_exit"))
     if step.container_id:
         run.log(run.node.call_proctrack(run.door, "proctrack_p_destroy", (step.container_id,)))
+    run.ends.step()
     if run.group is not None:
         remove_groups(run.group, run.tasks)
 

@@ -9,11 +9,11 @@ import os
 import select
 import time
 
-from nodectl import kernel_file, lean_json
 from nodectl.hooks import ROWS
 from nodectl.interface import STEP, Refused
 from nodectl.shape import Optional, boolean, integer
-from nodectl.stepd import scripts
+from nodectl.stepd import children, scripts
+from nodectl.stepd.reports import Reports
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,13 +24,9 @@ if TYPE_CHECKING:
     from nodectl.stepd.run import Run
 
 TERM, KILL, CONT = 15, 9, 18
-_NO_CHILD = 0
 # The wait status of a task that read the end of the gate: why there is no launch is told elsewhere.
 _NOT_LET_IN = 1 << 8
-_FLAGS = 6  # of the fields behind the name in /proc/PID/stat
-_FORKED_AND_NOT_EXECUTED = 0x40  # PF_FORKNOEXEC
 _UID = integer(0, 2**32 - 1)
-_REPORT_LIMIT = 1 << 20
 _LOOK_AGAIN = 0.005
 _PUMP_LIMIT = 300.0  # seconds an output pump may take when nobody waits for the step
 
@@ -62,7 +58,7 @@ class Reaper:
         self._stop = False
         reader, self.report = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(self.report, True)  # a task may wait for us to read; we never wait for a task
-        self._inbox = _Reports(reader)
+        self._inbox = Reports(reader)
         self._wakeup, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._listen()
         poll.register(self._wakeup, select.POLLIN)
@@ -92,7 +88,7 @@ class Reaper:
     def turn(self, patience: float | None) -> None:
         """One round: sleeps at most `patience` seconds, then serves whatever has happened."""
         self._listen()
-        if _next_to_collect() is not None:
+        if children.next_to_collect() is not None:
             patience = 0  # whoever ended while nobody listened
         for fd, mask in self._poll.poll(None if patience is None else patience * 1000):
             if fd == self._wakeup:
@@ -138,7 +134,7 @@ class Reaper:
     def collect(self) -> None:
         """Collects every child that has ended: tasks, pumps, and orphans that fell to us as subreaper."""
         ended: list[Task] = []
-        while pid := _next_to_collect():
+        while pid := children.next_to_collect():
             task = self._children.pop(pid, None)
             if task is not None:
                 self._has_begun(task)  # of a process that is gone nobody could tell
@@ -150,7 +146,7 @@ class Reaper:
                 task.ended = time.time()
                 task.usage = (usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
                 ended.append(task)
-        if pid == _NO_CHILD:
+        if pid == children.NO_CHILD:
             ended += self._lost()
         if ended:
             self._read_reports()  # what they said before they ended
@@ -176,6 +172,7 @@ class Reaper:
         kept_waiting = hook is ROWS["gate"] and task.status == _NOT_LET_IN
         if hook is not None and not kept_waiting and task.local_id not in run.failures and not task.killed_by_command:
             self._explain(task, f"it ended inside {_named(run, hook.call, place)}")
+        run.ends.task(task)
         self._epilogs(task)
         run.log(run.spank.call("slurm_spank_task_exit", task))
         outcome = run.node.call_tasks(run.door, "task_p_post_term", (run.step, task), task.local_id)
@@ -184,8 +181,12 @@ class Reaper:
             if task.status == 0:
                 run.failures.setdefault(task.local_id, outcome.why)
                 task.status = (outcome.errno & 0xFF or 1) << 8
-        if task.status and run.step.kill_on_bad_exit and run.state == "RUNNING":
-            self.end("FAILED", f"task {task.local_id} {said(task.status)} and --kill-on-bad-exit was given")
+        if not run.step.kill_on_bad_exit or run.state != "RUNNING":
+            return
+        if task.out_of_memory:
+            self.end("OUT_OF_MEMORY", run.ends.reason)
+        elif task.status:
+            self.end("FAILED", f"task {task.local_id} {children.said(task.status)} and --kill-on-bad-exit was given")
 
     def _explain(self, task: "Task", why: str) -> None:
         """A task that never became its program: the user learns why, and it does not count as success."""
@@ -208,11 +209,11 @@ class Reaper:
             self._run.recorder.write(ROWS["task_epilog"], started, task=task.local_id, rc=status, note=path)
 
     def _tell_exits(self, ended: "list[Task]") -> None:
-        by_status: dict[int, list[int]] = {}
+        alike: dict[tuple[int, bool], list[int]] = {}
         for task in ended:
-            by_status.setdefault(task.status or 0, []).append(task.local_id)
-        for status, tasks in by_status.items():
-            self._run.links.broadcast({"event": "exit", "tasks": tasks, "status": status})
+            alike.setdefault((task.status or 0, task.out_of_memory), []).append(task.local_id)
+        for (status, oom), tasks in alike.items():
+            self._run.links.broadcast({"event": "exit", "tasks": tasks, "status": status, "out_of_memory": oom})
 
     def _read_reports(self) -> None:
         for report in self._inbox.read():
@@ -252,7 +253,7 @@ class Reaper:
         slot = task.local_id + 1
         if not self._run.board.is_done(slot):
             hook, _ = self._run.board.place(slot)
-            if hook is None or hook.identity != "user" or not _has_executed(task.pid):
+            if hook is None or hook.identity != "user" or not children.has_executed(task.pid):
                 return False
             self._run.board.done(slot)
         return True
@@ -330,65 +331,8 @@ class Reaper:
             self.end("CANCELLED", "the client that ran it went away")
 
 
-class _Reports:
-    """What tasks say before they become their programs."""
-
-    __slots__ = ("_data", "fd")
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-        self._data = b""
-
-    def read(self) -> "list[Mapping[str, object]]":
-        while True:
-            try:
-                data = os.read(self.fd, 65536)
-            except BlockingIOError:
-                break
-            if not data:
-                break
-            self._data += data
-        whole, _, self._data = self._data.rpartition(b"\0")
-        found = []
-        for text in whole.split(b"\0") if whole else []:
-            try:
-                found.append(lean_json.load_object(text))
-            except lean_json.BadJson:
-                continue  # a plugin's child wrote into a pipe that was not its own
-        if len(self._data) > _REPORT_LIMIT:
-            self._data = b""
-        return found
-
-
 def _wake_up(*_: object) -> None:
     """A child has ended: the wake-up pipe says so, once Python handles the signal."""
-
-
-def _next_to_collect() -> int | None:
-    """A child that has ended and is not collected yet, None for none, _NO_CHILD where there is no child at all:
-    waitid(2) with WNOWAIT.
-    """
-    try:
-        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return _NO_CHILD
-    return None if ended is None else ended.si_pid
-
-
-def _has_executed(pid: int) -> bool:
-    """True when the process, living or not yet collected, has called execve(2) since its fork: flags of proc(5)."""
-    try:
-        fields = kernel_file.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
-    except OSError:
-        return False
-    return not int(fields[_FLAGS]) & _FORKED_AND_NOT_EXECUTED
-
-
-def said(status: int) -> str:
-    """A wait status in words."""
-    if os.WIFSIGNALED(status):
-        return f"was ended by signal {os.WTERMSIG(status)}"
-    return f"ended with exit code {os.WEXITSTATUS(status)}"
 
 
 def _named(run: "Run", call: str, place: int) -> str:

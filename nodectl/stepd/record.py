@@ -8,6 +8,7 @@ import os
 import time
 
 from nodectl.lean_json import dumps
+from nodectl.stepd.children import said
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ def compose(run: "Run") -> "dict[str, object]":
     step = run.step
     ended = [task.status for task in run.tasks if task.status is not None]
     status = exit_status(ended)
+    if run.ends.reason:
+        run.end_as("OUT_OF_MEMORY", run.ends.reason)
+        status = _FAILED  # as srun's, whatever the tasks' statuses are
     if run.state == "RUNNING":
         run.state = "COMPLETED" if status == 0 else "FAILED"
         run.reason = _reason(run, status)
@@ -51,6 +55,9 @@ def compose(run: "Run") -> "dict[str, object]":
         "submitted": step.submitted,
         "started": run.started,
         "ended": time.time(),
+        "memory": step.memory,
+        "victims": run.ends.victims,
+        **run.ends.used,
         "tasks": [
             {
                 "task": task.local_id,
@@ -60,6 +67,7 @@ def compose(run: "Run") -> "dict[str, object]":
                 "user_seconds": round(task.usage[0], 6),
                 "system_seconds": round(task.usage[1], 6),
                 "max_rss_kib": task.usage[2],
+                **task.used,
             }
             for task in run.tasks
             if task.pid > 0
@@ -73,12 +81,8 @@ def _reason(run: "Run", status: int) -> str:
     if run.failures:
         rank, why = min(run.failures.items())
         return f"task {rank}: {why}"
-    for task in run.tasks:
-        if task.status:
-            if os.WIFSIGNALED(task.status):
-                return f"task {task.local_id} was ended by signal {os.WTERMSIG(task.status)}"
-            return f"task {task.local_id} ended with exit code {os.WEXITSTATUS(task.status)}"
-    return ""
+    why = next((f"task {task.local_id} {said(task.status)}" for task in run.tasks if task.status), "")
+    return f"{why}; no more processes were allowed" if run.ends.forks_refused else why
 
 
 def save(directory: int, name: str, record: "dict[str, object]") -> None:

@@ -13,6 +13,7 @@ from nodectl.spank import S_CTX_REMOTE
 from nodectl.spank.handle import Spank
 from nodectl.spank.stack import Stack
 from nodectl.step import Step, Task
+from nodectl.stepd.ends import Ends
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,11 +45,13 @@ class Descriptors:
 
 
 class Run:
-    """One step being run. State words are Slurm's: RUNNING, then COMPLETED, FAILED, CANCELLED, TIMEOUT."""
+    """One step being run. State words are Slurm's: RUNNING, then COMPLETED, FAILED, CANCELLED, TIMEOUT,
+    OUT_OF_MEMORY.
+    """
 
     __slots__ = (
-        "board", "door", "failures", "fds", "gate_writer", "group", "links", "node", "pumps", "reason", "recorder",
-        "spank", "started", "state", "step", "streams", "tasks",
+        "board", "door", "ends", "failures", "fds", "gate_writer", "group", "links", "node", "pumps", "reason",
+        "recorder", "spank", "started", "state", "step", "streams", "tasks",
     )  # fmt: skip
 
     links: "Links"
@@ -68,6 +71,7 @@ class Run:
         self.gate_writer = -1
         self.pumps: list[tuple[int, bool]] = []  # pid, and whether it is waited for
         self.failures: dict[int, str] = {}  # why a task never became its program
+        self.ends = Ends(self)
         self.started = time.time()
         self.state = "RUNNING"
         self.reason = ""

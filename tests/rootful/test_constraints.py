@@ -77,3 +77,23 @@ def test_tasks_find_the_memory_asked_for_in_their_environment(node: Node) -> Non
     assert shown.stdout == "1024\n"
     shown = node.run("--mem-per-cpu=8M", "sh", "-c", "echo $SLURM_MEM_PER_NODE $SLURM_MEM_PER_CPU")
     assert shown.stdout == "8\n"
+
+
+def test_record_tells_what_step_and_tasks_waited_for(node: Node) -> None:
+    assert node.run("-n2", "sh", "-c", "for i in 1 2 3; do true; done").returncode == 0
+    record = node.record(node.last_job())
+    tasks = record["tasks"]
+    assert isinstance(tasks, list)
+    for used in (record, *tasks):
+        waited = used["pressure"]
+        assert set(waited) == {"cpu", "memory", "io"}
+        assert all(0 <= full <= some for some, full in waited.values())
+    assert record["victims"] == []
+    assert "waited for" in node.nodectl("show", str(node.last_job())).stdout
+
+
+def test_task_that_is_killed_is_not_said_to_have_run_out_of_memory(node: Node) -> None:
+    ended = node.run("sh", "-c", "kill -KILL $$")
+    assert (ended.returncode, "emory" in ended.stderr) == (128 + 9, False)
+    record = node.record(node.last_job())
+    assert (record["state"], record["reason"]) == ("FAILED", "task 0 was ended by signal 9")

@@ -1,0 +1,119 @@
+"""The truth about ends: what a step's cgroups say befell it, whatever its tasks' exit statuses tell.
+
+Asked at the end of each task and once more at the end of the step, because the kernel may kill when no task is left.
+Runs in the stepd.
+"""
+
+import os
+import time
+
+from nodectl.stepd import usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.cgroup import Group
+    from nodectl.step import Task
+    from nodectl.stepd.run import Run
+
+_KILL = 9
+_EARLIER = 1.0  # seconds: the log's clock is not quite the monotonic one
+
+
+class Ends:
+    """What is known of one step's ends. `reason` is why it ran out of memory, "" while it has not."""
+
+    __slots__ = ("_began", "_pids", "_run", "_user", "forks_refused", "reason", "used", "victims")
+
+    def __init__(self, run: "Run") -> None:
+        self._run = run
+        self._user: Group | None = None if run.group is None else run.group.child("user")
+        self._began = time.monotonic() - _EARLIER
+        self._pids: set[int] = set()  # victims that have been told of
+        self.reason = ""
+        self.forks_refused = 0
+        self.victims: list[dict[str, object]] = []
+        self.used: dict[str, object] = {}
+
+    def task(self, task: "Task") -> None:
+        """A task has ended: its figures, and whether the kernel killed in it."""
+        if self._user is None:
+            return
+        used = usage.of(self._user.child(f"task_{task.local_id}"))
+        task.used = used.record
+        self.forks_refused += used.forks_refused
+        if used.oom_kills:
+            self._out_of_memory(task, used.oom_kills)
+        elif _is_killed(task) and not task.killed_by_command and "oom_kills" not in used.record:
+            self._look_for(task)
+
+    def step(self) -> None:
+        """The step is over, its cgroups are still there."""
+        if self._user is None:
+            return
+        used = usage.of(self._user)
+        self.used = used.record
+        known = sum(int(str(task.used.get("oom_kills", 0))) for task in self._run.tasks)
+        if used.oom_kills > known:
+            for task in self._run.tasks:
+                self.task_again(task)
+        if used.oom_kills and not self.reason:
+            self._tell(f"the kernel killed {used.oom_kills} of its processes")
+        self.forks_refused = max(self.forks_refused, used.forks_refused)
+        if self.forks_refused:
+            limit = self._run.step.limits.get("pids.max", "")
+            self._run.say(f"reached its limit of {limit} processes and threads: {self.forks_refused} refused")
+
+    def task_again(self, task: "Task") -> None:
+        """What a task left behind may have been killed after it."""
+        assert self._user is not None  # noqa: S101  # asked by `step`
+        used = usage.of(self._user.child(f"task_{task.local_id}"))
+        if used.oom_kills > int(str(task.used.get("oom_kills", 0))):
+            self._out_of_memory(task, used.oom_kills)
+        task.used = used.record
+
+    def _out_of_memory(self, task: "Task", count: int) -> None:
+        task.out_of_memory = True
+        place = f"{self._run.step.cgroup}/user/task_{task.local_id}"
+        named = [one for one in usage.victims(self._began) if self._is_here(one, task, place)]
+        for one in named:
+            self._pids.add(one.pid)
+            self.victims.append({"task": task.local_id, "pid": one.pid, "name": one.name})
+        if named:
+            more = f" and {count - 1} more" if count > 1 else ""
+            who = f"process {named[0].pid} ({named[0].name}){more}"
+            self._tell(f"task {task.local_id}: killed {who}{self._limit(named[0])}")
+        elif _is_killed(task):
+            self._tell(f"task {task.local_id}: killed process {task.pid}")
+        else:
+            self._tell(f"task {task.local_id}: killed {count} of its processes")
+
+    def _is_here(self, one: usage.Victim, task: "Task", place: str) -> bool:
+        if one.pid in self._pids:
+            return False
+        return one.place.endswith(place) if one.place else one.pid == task.pid
+
+    def _look_for(self, task: "Task") -> None:
+        """Where cgroup2 has no memory controller, the log alone knows: v1's limits, or the machine had no more."""
+        for one in usage.victims(self._began):
+            if one.pid == task.pid and one.pid not in self._pids:
+                self._pids.add(one.pid)
+                task.out_of_memory = True
+                self.victims.append({"task": task.local_id, "pid": one.pid, "name": one.name})
+                self._tell(f"task {task.local_id}: killed process {one.pid} ({one.name})")
+
+    def _limit(self, one: usage.Victim) -> str:
+        """Whose limit it was, where it was ours."""
+        step = self._run.step
+        limit = step.limits.get("memory.max")
+        if limit is None or not one.limit_of.endswith((f"{step.cgroup}/user", os.path.dirname(step.cgroup))):
+            return ""
+        return f" at the limit of {int(limit) >> 20} MiB"
+
+    def _tell(self, what: str) -> None:
+        reason = f"out of memory: {what}"
+        self._run.say(reason)
+        self.reason = self.reason or reason
+
+
+def _is_killed(task: "Task") -> bool:
+    return task.status is not None and os.WIFSIGNALED(task.status) and os.WTERMSIG(task.status) == _KILL
