@@ -27,8 +27,8 @@ class Step:
         "environment", "gid", "gids", "hook_timeout", "job_control", "job_id", "kill_on_bad_exit", "kill_wait", "label",
         "layout", "limits", "mem_policies", "memory", "mems", "name", "node_name", "ntasks", "oom_kill_step",
         "options", "rlimits", "stack", "stderr", "stdin", "stdout", "step_cpus", "step_id", "submitted",
-        "task_epilogs", "task_prologs", "task_variables", "time_limit", "uid", "umask", "unbuffered",
-        "unkillable_timeout", "user_name", "verbose",
+        "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables", "time_limit", "uid", "umask",
+        "unbuffered", "unkillable_timeout", "user_name", "verbose",
     )  # fmt: skip
     __slots__ = (*FIELDS, "binder", "born_in_place", "container_id", "helpers", "task")
 
@@ -68,6 +68,7 @@ class Step:
     time_limit: int  # 0: none
     kill_wait: int
     unkillable_timeout: int
+    suspend_grace_time: int
     hook_timeout: int
     task_prologs: list[str]  # the site's before the user's
     task_epilogs: list[tuple[str, float]]  # path, seconds it may take (0: no limit); the user's before the site's

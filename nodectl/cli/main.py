@@ -21,6 +21,8 @@ COMMANDS = (
     ("signal", "send a signal to a step's tasks"),
     ("enter", "open a shell in the container of a running job"),
     ("bcast", "write a file into the container of a running job"),
+    ("suspend", "stop all of a step until it is resumed"),
+    ("resume", "let a suspended step run again"),
     ("trace", "print a step's flight recorder as a timeline"),
     ("topo", "draw the machine: sockets, caches, cores, and who is on them"),
     ("plugins", "list the plugins; --hooks: the order of a launch"),

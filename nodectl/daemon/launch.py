@@ -151,6 +151,7 @@ def make_step(  # everything a step is made from
         time_limit=request.get("time_limit", 0),
         kill_wait=config.kill_wait,
         unkillable_timeout=config.unkillable_step_timeout,
+        suspend_grace_time=config.suspend_grace_time,
         hook_timeout=config.spank_hook_timeout,
         task_prologs=[path for path in (config.task_prolog, request.get("task_prolog")) if path],
         task_epilogs=[

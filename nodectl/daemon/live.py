@@ -181,6 +181,7 @@ class LiveStep:
         self._asked: list[asyncio.Future[Mapping[str, object]]] = []
         self.board_fd = -1
         self.in_prolog = False
+        self.suspended = False
         self.owes_epilog = False
         self.cancelled = ""  # in its prolog: how; it will not begin
         self._pidfd = -1
@@ -270,7 +271,7 @@ class LiveStep:
             "command": step.argv,
             "cwd": step.cwd,
             "ntasks": step.ntasks,
-            "state": "CONFIGURING" if self.in_prolog else "RUNNING",
+            "state": "CONFIGURING" if self.in_prolog else "SUSPENDED" if self.suspended else "RUNNING",
             "reason": "",
             "submitted": step.submitted,
             "cpus": f"{step.allocation:x}",

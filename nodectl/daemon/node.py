@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nodectl import __version__, lean_json, wire
 from nodectl.binding.refused import Refused as NoLayout
 from nodectl.config import Config
-from nodectl.daemon import launch
+from nodectl.daemon import launch, suspending
 from nodectl.daemon.binder import Binder
 from nodectl.daemon.cgroup_base import Base
 from nodectl.daemon.constraints import Constraints
@@ -86,6 +86,8 @@ class Node:
             "Wait": ({**_WHICH, "epilog": Optional(boolean)}, self._wait),
             "Trace": (_WHICH, self._trace),
             "Signal": ({**_WHICH, "signal": integer(1, 64)}, self._signal),
+            "Suspend": (_WHICH, self._suspend),
+            "Resume": (_WHICH, self._resume),
             "Config": ({}, self._config),
             **Visits(self).methods(),
         }
@@ -237,10 +239,7 @@ class Node:
         return {"record": record}
 
     def _explain(self, call: Call) -> Mapping[str, object]:
-        live = self.find_live(call)
-        if live is None:
-            record = self._find_ended(call)
-            raise Refused("NoSuchStep", f"step {record['job']}.{record['step']} has ended: {record['state']}")
+        live = self._find_running(call)
         try:
             return {"layout": self._binder.explain(live.step)}
         except NoLayout as error:
@@ -265,10 +264,7 @@ class Node:
         return {"trace": list(_lines(raw))}
 
     async def _signal(self, call: Call) -> Mapping[str, object]:
-        live = self.find_live(call)
-        if live is None:
-            record = self._find_ended(call)
-            raise Refused("NoSuchStep", f"step {record['job']}.{record['step']} has ended: {record['state']}")
+        live = self._find_running(call)
         number = call.parameters["signal"]
         if live.in_prolog:
             if number not in (signal.SIGTERM, signal.SIGKILL):
@@ -278,7 +274,14 @@ class Node:
         answer = await live.ask("Signal", {"signal": number, "by": call.peer.uid})
         if answer is None:
             raise Refused("NoSuchStep", f"step {live.step} has just ended")
+        suspending.pass_on(answer)
         return {}
+
+    async def _suspend(self, call: Call) -> Mapping[str, object]:
+        return await suspending.suspend(self._find_running(call), self.mount)
+
+    async def _resume(self, call: Call) -> Mapping[str, object]:
+        return await suspending.resume(self._find_running(call))
 
     def _config(self, call: Call) -> Mapping[str, object]:
         del call
@@ -294,6 +297,13 @@ class Node:
         live = self.live.get(_which(call))
         if live is not None and live.step.uid != call.peer.uid and not self._is_admin(call.peer):
             raise Refused("NotPermitted", f"step {live.step} belongs to {live.step.user_name}")
+        return live
+
+    def _find_running(self, call: Call) -> LiveStep:
+        live = self.find_live(call)
+        if live is None:
+            record = self._find_ended(call)
+            raise Refused("NoSuchStep", f"step {record['job']}.{record['step']} has ended: {record['state']}")
         return live
 
     def _find_ended(self, call: Call) -> Mapping[str, object]:

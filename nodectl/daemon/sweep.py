@@ -19,6 +19,7 @@ from nodectl.daemon.jobs import PROLOG
 from nodectl.daemon.live import Files, LiveStep, remove_once
 from nodectl.daemon.lock import Lock
 from nodectl.daemon.node import Node
+from nodectl.daemon.suspending import is_frozen
 from nodectl.step import Step
 
 _PAUSE = 0.01
@@ -79,6 +80,7 @@ def _settle_step(node: Node, files: Files) -> None:
     elif link is None:
         live.fail("the step runner died while the service was away", "NODE_FAIL")
     else:
+        live.suspended = bool(step.cgroup) and is_frozen(cgroup.Group(f"{node.mount}{step.cgroup}/user"))
         live.connect(link)
         live.watch(wire.Peer(link).pid)
 

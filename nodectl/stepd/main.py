@@ -216,7 +216,9 @@ def finish(run: Run, reaper: Reaper) -> None:
     step = run.step
     if step.container_id:
         run.log(run.node.call_proctrack(run.door, "proctrack_p_signal", (step.container_id, 9)))
-        run.log(run.node.call_proctrack(run.door, "proctrack_p_wait", (step.container_id,)))
+        outcome = run.node.call_proctrack(run.door, "proctrack_p_wait", (step.container_id,))
+        run.log(outcome)
+        run.unkillable = outcome.why
     reaper.collect()  # the orphans among what was killed are ours
     for pid, awaited in run.pumps:
         reaper.wait_for_pump(pid, awaited=awaited)

@@ -14,6 +14,7 @@ from nodectl.interface import STEP, Refused
 from nodectl.shape import Optional, boolean, integer
 from nodectl.stepd import children, scripts
 from nodectl.stepd.reports import Reports
+from nodectl.stepd.suspension import FREEZE, TSTP, Suspension
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Reaper:
         "_poll",
         "_run",
         "_stop",
+        "_suspension",
         "_waker",
         "_wakeup",
         "report",
@@ -55,6 +57,7 @@ class Reaper:
         self._pid = os.getpid()
         self._held: list[int] = []  # signals that came before the tasks' programs began
         self._deadlines: dict[str, float] = {}
+        self._suspension = Suspension(run, self._deadlines)
         self._stop = False
         reader, self.report = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(self.report, True)  # a task may wait for us to read; we never wait for a task
@@ -242,6 +245,7 @@ class Reaper:
                     pass
         if number == KILL:
             self._run.kill()
+            self._deadlines.setdefault("unkillable", time.monotonic() + self._run.step.unkillable_timeout)
 
     def _takes(self, task: "Task", number: int) -> bool:
         if task.pid <= 0 or task.status is not None:
@@ -274,6 +278,8 @@ class Reaper:
         if self._run.state != "RUNNING":
             return
         self._run.end_as(state, reason)
+        if self._suspension.suspended:
+            self._suspension.end()
         self.signal(CONT)
         self.signal(TERM)
         self._deadlines.pop("time limit", None)
@@ -285,9 +291,19 @@ class Reaper:
             del self._deadlines[name]
             if name == "kill":
                 self.signal(KILL)
+            elif name == FREEZE:
+                self._suspension.freeze()
+            elif name == "unkillable":
+                self._give_up()
             else:
                 self._run.announce_cancel("DUE TO TIME LIMIT")
                 self.end("TIMEOUT", f"time limit of {self._run.step.time_limit} s")
+
+    def _give_up(self) -> None:
+        """What does not even die of SIGKILL hangs in the kernel; the step does not wait for it for ever."""
+        for task in self._children.values():
+            self._explain(task, f"process {task.pid} does not die")
+        self._children.clear()
 
     # What connections may ask for.
 
@@ -296,6 +312,8 @@ class Reaper:
         return {
             f"{STEP}.Attach": ({}, self._attach),
             f"{STEP}.Status": ({}, self._status),
+            f"{STEP}.Suspend": ({}, self._suspend),
+            f"{STEP}.Resume": ({}, self._resume),
             f"{STEP}.Signal": (
                 {"signal": integer(1, 64), "forwarded": Optional(boolean), "by": Optional(_UID)},
                 self._signal,
@@ -312,11 +330,25 @@ class Reaper:
 
     def _status(self, call: "Call") -> "Mapping[str, object]":
         self._allow(call)
-        return {"step": self._run.status()}
+        status = self._run.status()
+        return {"step": {**status, "state": "SUSPENDED"} if self._suspension.suspended else status}
+
+    def _suspend(self, call: "Call") -> "Mapping[str, object]":
+        self._allow(call)
+        self._suspension.begin()
+        self.signal(TSTP)
+        return {}
+
+    def _resume(self, call: "Call") -> "Mapping[str, object]":
+        self._allow(call)
+        self._suspension.end()
+        return {}
 
     def _signal(self, call: "Call") -> "Mapping[str, object]":
         self._allow(call)
         number: int = call.parameters["signal"]
+        if number != KILL:
+            self._suspension.must_not()
         if number in (TERM, KILL) and not call.parameters.get("forwarded"):
             self._run.announce_cancel("")
             # The daemon, which is root, says on whose behalf it calls; of nobody else is that believed.

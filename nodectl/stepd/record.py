@@ -55,6 +55,8 @@ def compose(run: "Run") -> "dict[str, object]":
         "submitted": step.submitted,
         "started": run.started,
         "ended": time.time(),
+        "suspended_seconds": round(run.suspended_seconds, 3),
+        "unkillable": run.unkillable,
         "memory": step.memory,
         "victims": run.ends.victims,
         **run.ends.used,

@@ -51,7 +51,7 @@ class Run:
 
     __slots__ = (
         "board", "door", "ends", "failures", "fds", "gate_writer", "group", "links", "node", "pumps", "reason",
-        "recorder", "spank", "started", "state", "step", "streams", "tasks",
+        "recorder", "spank", "started", "state", "step", "streams", "suspended_seconds", "tasks", "unkillable",
     )  # fmt: skip
 
     links: "Links"
@@ -72,6 +72,8 @@ class Run:
         self.pumps: list[tuple[int, bool]] = []  # pid, and whether it is waited for
         self.failures: dict[int, str] = {}  # why a task never became its program
         self.ends = Ends(self)
+        self.suspended_seconds = 0.0
+        self.unkillable = ""
         self.started = time.time()
         self.state = "RUNNING"
         self.reason = ""

@@ -17,6 +17,7 @@ plugin_type = "proctrack/cgroup"
 plugin_name = "process tracking by cgroup v2"
 plugin_version = (22, 5, 8)
 
+_STOP, _CONT = 19, 18
 _FIRST_PAUSE = 0.0005
 _LONGEST_PAUSE = 0.5
 
@@ -59,8 +60,11 @@ def proctrack_p_add(step: Step, pid: int) -> int:
 
 
 def proctrack_p_signal(cont_id: int, signal: int) -> int:
-    """SIGKILL by cgroup.kill, any other signal process by process."""
+    """SIGKILL by cgroup.kill, SIGSTOP by the freezer, any other signal process by process; after SIGCONT the thaw."""
     group = _group(cont_id)
+    if signal == _STOP:
+        group.core.freeze = True
+        return 0
     if signal == 9:  # SIGKILL
         if group.populated():
             group.kill_all()
@@ -70,6 +74,8 @@ def proctrack_p_signal(cont_id: int, signal: int) -> int:
             os.kill(pid, signal)
         except ProcessLookupError:
             continue
+    if signal == _CONT:
+        group.core.freeze = False
     return 0
 
 

@@ -18,8 +18,8 @@ def test_victim_is_named_with_its_cgroup_and_whose_limit_it_was() -> None:
 
 
 def test_machine_that_has_no_more_memory_has_no_limit() -> None:
-    line = "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/a,task=b,pid=7,uid=0"
-    one = victim_of(line)
+    facts = "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom"
+    one = victim_of(f"{facts},task_memcg=/a,task=b,pid=7,uid=0")
     assert one is not None
     assert (one.pid, one.name, one.place, one.limit_of) == (7, "b", "/a", "")
 

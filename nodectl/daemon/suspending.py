@@ -1,0 +1,69 @@
+"""The daemon's part of suspending a step: it asks the stepd, and waits until nothing of the step runs; not for ever,
+for a process that hangs in the kernel cannot be frozen.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from nodectl import cgroup
+from nodectl.daemon.live import LiveStep
+from nodectl.interface import Refused
+
+_PAUSE = 0.02
+_PATIENCE = 5.0  # seconds beyond the time of grace
+
+
+async def suspend(live: LiveStep, mount: str) -> Mapping[str, object]:
+    """Suspends a step; the reply names processes that still run. Raises Refused."""
+    await _ask(live, "Suspend")
+    live.suspended = True
+    await asyncio.sleep(live.step.suspend_grace_time)
+    if not live.step.cgroup:
+        return {"running": []}
+    user = cgroup.Group(f"{mount}{live.step.cgroup}/user")
+    deadline = time.monotonic() + _PATIENCE
+    while not is_frozen(user) and not live.ended.done():
+        if time.monotonic() > deadline:
+            return {"running": [pid for pid in user.pids() if _hangs(pid)]}
+        await asyncio.sleep(_PAUSE)
+    return {"running": []}
+
+
+async def resume(live: LiveStep) -> Mapping[str, object]:
+    """Lets a step run again. Raises Refused."""
+    await _ask(live, "Resume")
+    live.suspended = False
+    return {}
+
+
+async def _ask(live: LiveStep, method: str) -> None:
+    if live.in_prolog:
+        raise Refused("WrongState", f"step {live.step} has no task yet: its prolog is running")
+    answer = await live.ask(method, {})
+    if answer is None:
+        raise Refused("NoSuchStep", f"step {live.step} has just ended")
+    pass_on(answer)
+
+
+def pass_on(answer: Mapping[str, object]) -> None:
+    """A stepd's refusal is ours."""
+    if "error" in answer:
+        parameters: Mapping[str, object] = answer.get("parameters", {})  # type: ignore[assignment]  # the stepd's own words
+        raise Refused(str(answer["error"]).rpartition(".")[2], str(parameters.get("reason", "")))
+
+
+def is_frozen(group: cgroup.Group) -> bool:
+    """True when everything in a cgroup stands still."""
+    try:
+        return bool(group.core.events.get("frozen") == 1)
+    except FileNotFoundError:
+        return False
+
+
+def _hangs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(") ")[2][:1] == "D"
+    except OSError:
+        return False

@@ -1,0 +1,72 @@
+"""Suspending a step and resuming it: SIGTSTP for who wants to prepare, some seconds, then the freezer; time that a step
+was suspended does not count for its time limit.
+
+Runs in the stepd, which is not suspended and goes on answering. What ends the step resumes it first, so that its tasks
+hear of it; SIGKILL reaches who is frozen.
+"""
+
+import time
+
+from nodectl.interface import STEP, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.stepd.run import Run
+
+TSTP, STOP, CONT = 20, 19, 18
+FREEZE, TIME_LIMIT = "freeze", "time limit"
+
+
+class Suspension:
+    """Whether the step is suspended. `deadlines` are the reaper's, by name; `FREEZE` is ours."""
+
+    __slots__ = ("_began", "_deadlines", "_left", "_run", "suspended")
+
+    def __init__(self, run: "Run", deadlines: "dict[str, float]") -> None:
+        self._run = run
+        self._deadlines = deadlines
+        self._began = 0.0
+        self._left: float | None = None  # of the time limit
+        self.suspended = False
+
+    def begin(self) -> None:
+        """Raises Refused. The caller sends SIGTSTP; `freeze` is due when the time of grace is over."""
+        self._must_run()
+        if self.suspended:
+            raise Refused(f"{STEP}.WrongState", f"step {self._run.step} is suspended already")
+        now = time.monotonic()
+        self.suspended = True
+        self._began = now
+        limit = self._deadlines.pop(TIME_LIMIT, None)
+        self._left = None if limit is None else limit - now
+        self._deadlines[FREEZE] = now + self._run.step.suspend_grace_time
+
+    def freeze(self) -> None:
+        """Nothing of the step runs any more: by the freezer of its cgroup, or by SIGSTOP where it has none."""
+        self._signal(STOP)
+
+    def end(self) -> None:
+        """Everything runs again. SIGCONT comes before the thaw: it is the first that tasks see. Raises Refused."""
+        if not self.suspended:
+            raise Refused(f"{STEP}.WrongState", f"step {self._run.step} is not suspended")
+        self._deadlines.pop(FREEZE, None)
+        self._signal(CONT)
+        self.suspended = False
+        now = time.monotonic()
+        self._run.suspended_seconds += now - self._began
+        if self._left is not None:
+            self._deadlines[TIME_LIMIT] = now + self._left
+
+    def must_not(self) -> None:
+        """For what a suspended step does not take. Raises Refused."""
+        if self.suspended:
+            reason = f"step {self._run.step} is suspended; resume it, or end it with KILL"
+            raise Refused(f"{STEP}.WrongState", reason)
+
+    def _must_run(self) -> None:
+        if self._run.state != "RUNNING" or not self._run.step.container_id:
+            raise Refused(f"{STEP}.WrongState", f"step {self._run.step} is not running")
+
+    def _signal(self, number: int) -> None:
+        run = self._run
+        run.log(run.node.call_proctrack(run.door, "proctrack_p_signal", (run.step.container_id, number)))

@@ -1,0 +1,144 @@
+"""Suspended steps: nothing of them runs, they stay what they are, and nothing about them blocks others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from rootful.node import NOBODY, OTHER, Node, running, wait_until
+
+# A child in a session of its own too; both count while they run.
+COUNT = "(setsid sh -c 'while :; do echo >> child; sleep 0.05; done' &) ; while :; do echo >> task; sleep 0.05; done"
+GRACE = 1
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    with running(suspend_grace_time=GRACE, unkillable_step_timeout=5) as started:
+        yield started
+
+
+class Counting:
+    """A running step of an ordinary user's whose processes count."""
+
+    def __init__(self, node: Node, *words: str) -> None:
+        self.node = node
+        self.files = [node.scratch / name for name in ("child", "task")]
+        self.client = node.popen(*words, "sh", "-c", COUNT, user=NOBODY)
+        wait_until(lambda: all(path.exists() for path in self.files), "the step counts")
+        self.job = node.last_job()
+
+    def sizes(self) -> list[int]:
+        return [path.stat().st_size for path in self.files]
+
+    def stands_still(self) -> bool:
+        before = self.sizes()
+        time.sleep(0.3)
+        return self.sizes() == before
+
+    def goes_on(self) -> None:
+        before = self.sizes()
+        wait_until(lambda: all(a < b for a, b in zip(before, self.sizes(), strict=True)), "both go on")
+
+    def state(self) -> str:
+        return str(self.node.call("Show", job=self.job, step=0)["record"]["state"])  # type: ignore[index]
+
+    def kill(self) -> int:
+        done = self.node.nodectl("signal", "-s", "KILL", str(self.job), user=NOBODY)
+        assert done.returncode == 0, done.stderr
+        return self.client.wait(20)
+
+
+def test_suspended_step_stands_still_and_goes_on_when_resumed(node: Node) -> None:
+    step = Counting(node)
+    assert node.nodectl("suspend", str(step.job), user=NOBODY).returncode == 0
+    assert step.stands_still()
+    assert step.state() == "SUSPENDED"
+    assert '"SUSPENDED"' in node.nodectl("ps", "--json").stdout
+    assert node.run("echo", "others run").stdout == "others run\n"
+    assert node.nodectl("resume", str(step.job), user=NOBODY).returncode == 0
+    step.goes_on()
+    assert step.state() == "RUNNING"
+    assert step.kill() == 128 + 9
+    assert float(str(node.record(step.job)["suspended_seconds"])) >= GRACE
+
+
+def test_suspended_step_takes_no_signal_but_kill(node: Node) -> None:
+    step = Counting(node)
+    node.nodectl("suspend", str(step.job))
+    refused = node.nodectl("signal", str(step.job), user=NOBODY)
+    assert refused.returncode == 1
+    assert refused.stderr.endswith(f"step {step.job}.0 is suspended; resume it, or end it with KILL\n")
+    assert step.kill() == 128 + 9
+    assert node.record(step.job)["state"] == "CANCELLED"
+
+
+def test_what_cannot_be_suspended_or_resumed_is_refused(node: Node) -> None:
+    step = Counting(node)
+    assert "is not suspended" in node.nodectl("resume", str(step.job)).stderr
+    others = node.nodectl("suspend", str(step.job), user=OTHER)
+    assert (others.returncode, "belongs to nobody" in others.stderr) == (1, True)
+    node.nodectl("suspend", str(step.job))
+    again = node.nodectl("suspend", str(step.job))
+    assert (again.returncode, "is suspended already" in again.stderr) == (1, True)
+    step.kill()
+    ended = node.nodectl("suspend", str(step.job))
+    assert (ended.returncode, "has ended: CANCELLED" in ended.stderr) == (1, True)
+
+
+def test_time_limit_does_not_count_while_a_step_is_suspended(node: Node) -> None:
+    step = Counting(node, "--time=0:04")
+    node.nodectl("suspend", str(step.job))
+    time.sleep(4)
+    assert step.state() == "SUSPENDED"
+    node.nodectl("resume", str(step.job))
+    step.goes_on()
+    assert step.client.wait(20) == 128 + 15
+    record = node.record(step.job)
+    assert (record["state"], record["reason"]) == ("TIMEOUT", "time limit of 4 s")
+
+
+def test_task_may_prepare_for_its_suspension_and_is_told_of_its_end(node: Node) -> None:
+    script = "trap 'echo TSTP >> told' TSTP; trap 'echo CONT >> told' CONT; touch there; while :; do sleep 0.05; done"
+    client = node.popen("sh", "-c", script, user=NOBODY)
+    wait_until((node.scratch / "there").exists, "the step runs")
+    job = str(node.last_job())
+    node.nodectl("suspend", job)
+    told = node.scratch / "told"
+    assert told.read_text() == "TSTP\n"
+    node.nodectl("resume", job)
+    wait_until(lambda: told.read_text() == "TSTP\nCONT\n", "it was told")
+    node.nodectl("signal", "-s", "KILL", job)
+    client.wait(20)
+
+
+def test_client_that_goes_away_ends_a_suspended_step(node: Node) -> None:
+    step = Counting(node)
+    node.nodectl("suspend", str(step.job))
+    step.client.kill()
+    wait_until(lambda: "state" in node.record(step.job) and step.state() == "CANCELLED", "it has ended")
+    node.assert_clean()
+
+
+@pytest.mark.parametrize("number", [15, 9])
+def test_next_daemon_knows_that_a_step_is_suspended_and_resumes_it(node: Node, number: int) -> None:
+    step = Counting(node)
+    node.nodectl("suspend", str(step.job))
+    node.restart(number)
+    assert step.stands_still()
+    assert '"SUSPENDED"' in node.nodectl("ps", "--json").stdout
+    node.nodectl("resume", str(step.job))
+    step.goes_on()
+    step.kill()
+
+
+def test_suspension_without_cgroups_stops_what_the_tracker_finds() -> None:
+    with running(suspend_grace_time=0, proctrack_type="proctrack/linuxproc", task_plugin=["task/affinity"]) as node:
+        step = Counting(node)
+        assert node.nodectl("suspend", str(step.job)).returncode == 0
+        assert step.stands_still()
+        assert node.nodectl("resume", str(step.job)).returncode == 0
+        step.goes_on()
+        step.kill()
