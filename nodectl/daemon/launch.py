@@ -149,10 +149,7 @@ def make_step(  # everything a step is made from
         verbose=request.get("verbose", 0),
         kill_on_bad_exit=request.get("kill_on_bad_exit", False),
         time_limit=request.get("time_limit", 0),
-        kill_wait=config.kill_wait,
-        unkillable_timeout=config.unkillable_step_timeout,
-        suspend_grace_time=config.suspend_grace_time,
-        hook_timeout=config.spank_hook_timeout,
+        **_patience(config),
         task_prologs=[path for path in (config.task_prolog, request.get("task_prolog")) if path],
         task_epilogs=[
             (path, seconds)
@@ -176,6 +173,16 @@ def _container(request: Mapping[str, object], config: Config) -> Mapping[str, ob
         return container_settings.of_job(config, request.get("container_ns", ()))  # type: ignore[arg-type]
     except ValueError as error:
         raise invalid("container_ns", str(error)) from None
+
+
+def _patience(config: Config) -> dict[str, object]:
+    """Seconds that the configuration grants."""
+    return {
+        "kill_wait": config.kill_wait,
+        "unkillable_timeout": config.unkillable_step_timeout,
+        "suspend_grace_time": config.suspend_grace_time,
+        "hook_timeout": config.spank_hook_timeout,
+    }
 
 
 def _unbound(binder: Binder, ntasks: int) -> dict[str, object]:
