@@ -90,7 +90,7 @@ async def _serve(config: Config, *, private: bool) -> None:
     await node.settle(wait_for_steps=private)
     await slurmd.end()
     await door.disconnect()
-    node.forkserver.close()
+    node.close()
     store.close()
     if base.path:
         cgroup.Group(base.mount + base.path).remove()
