@@ -133,12 +133,12 @@ def _bury(steps: list[Files]) -> None:
         except (lean_json.BadJson, KeyError, TypeError, ValueError):
             continue
         if path and mount:
-            group = cgroup.Group(mount + path)
-            group.kill_all()
-            for _ in range(100):
-                if remove_once(group):
-                    break
-                time.sleep(_PAUSE)
+            for group in (cgroup.Group(mount + path), cgroup.Group(f"{mount}{os.path.dirname(path)}/{first.GROUP}")):
+                group.kill_all()
+                for _ in range(100):
+                    if remove_once(group):
+                        break
+                    time.sleep(_PAUSE)
             bases.add(os.path.dirname(os.path.dirname(mount + path)))
     for base in bases:
         cgroup.Group(base).remove()
