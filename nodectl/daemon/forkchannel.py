@@ -42,7 +42,9 @@ class ForkChannel:
         self.pid = 0
 
     def start(self) -> None:
-        """Executes a forkserver and waits until it is ready. Raises ForkserverDied."""
+        """Executes a forkserver and waits until it is ready; nothing where there is one. Raises ForkserverDied."""
+        if self._sock is not None:
+            return  # what an earlier daemon left had to be ended before this one was ready
         self._told = None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         arguments = lean_json.dumps(
@@ -100,12 +102,11 @@ class ForkChannel:
         self._send(request, fds)
 
     def _be_there(self, fds: Sequence[int]) -> None:
-        if self._sock is None:
-            try:
-                self.start()
-            except ForkserverDied:
-                _close(fds)
-                raise
+        try:
+            self.start()
+        except ForkserverDied:
+            _close(fds)
+            raise
 
     def _send(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
         self._waiting.append((lean_json.dumps(request).encode("ascii"), list(fds)))

@@ -245,3 +245,14 @@ def test_a_new_daemon_removes_what_nobody_owns_and_leaves_what_somebody_does() -
         wait_until(lambda: found.left() == [str(others)], f"removed: {found.left()}")
         (others / "owner").unlink()
         found.node.restart()
+
+
+def test_a_daemon_that_begins_with_many_containers_to_delete_serves_and_leaves_nothing() -> None:
+    with contained() as found:
+        for _ in range(3):
+            jobs = [found.node.popen("sh", "-c", "echo x > /tmp/x", user=NOBODY) for _ in range(10)]
+            wait_until(lambda: any(found.left()), "some job has begun")
+            found.node.restart(signal.SIGKILL)
+            assert found.node.run("true", user=NOBODY).returncode == 0
+            for job in jobs:
+                job.communicate(timeout=30)
