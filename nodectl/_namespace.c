@@ -283,7 +283,7 @@ PyDoc_STRVAR(reap_doc,
 "The life of a pid namespace's first process: collects whoever ends there, until it is killed from outside. Every\n"
 "signal that it could be sent from inside is ignored by the kernel: pid_namespaces(7).");
 
-static PyObject *reap(PyObject *self, PyObject *none)
+static __attribute__((noreturn)) PyObject *reap(PyObject *self, PyObject *none)
 {
     (void)self;
     (void)none;
