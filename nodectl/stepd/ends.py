@@ -74,7 +74,9 @@ class Ends:
     def _out_of_memory(self, task: "Task", count: int) -> None:
         task.out_of_memory = True
         place = f"{self._run.step.cgroup}/user/task_{task.local_id}"
-        named = [one for one in usage.victims(self._began) if self._is_here(one, task, place)]
+        # The log has up to two lines of each, of which the first tells more.
+        lines = [one for one in usage.victims(self._began) if self._is_here(one, task, place)]
+        named = list({one.pid: one for one in reversed(lines)}.values())[::-1]
         for one in named:
             self._pids.add(one.pid)
             self.victims.append({"task": task.local_id, "pid": one.pid, "name": one.name})

@@ -1,0 +1,97 @@
+"""The truth about ends: whatever a task's exit status tells, the record and the exit status of the step tell it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from vm import service
+from vm.test_limits import BOMB, configure
+
+EAT = "x = bytearray(10**9)"
+MIB = 1 << 20
+
+
+def out_of_memory(*words: str) -> tuple[str, list[str], dict[str, Any]]:
+    """A step that runs out of memory: its output, the lines said of it, its record."""
+    done = service.run("nodectl", "run", *words, user="alice")
+    lines = [line for line in done.stderr.splitlines() if line.startswith("nodectl: ")]
+    assert done.returncode == 1, done
+    job = re.search(r"step (\d+)\.0: out of memory", done.stderr)
+    assert job is not None, done.stderr
+    record = service.record(int(job[1]))
+    assert (record["state"], record["exit_status"]) == ("OUT_OF_MEMORY", 1)
+    return done.stdout, lines, record
+
+
+def test_step_that_runs_out_of_memory_says_so_with_task_and_process() -> None:
+    _, lines, record = out_of_memory("--mem=64M", "python3", "-c", EAT)
+    (task,) = record["tasks"]
+    said = f"out of memory: task 0: killed process {task['pid']} (python3) at the limit of 64 MiB"
+    assert lines == [
+        f"nodectl: error: step {record['job']}.0: {said}",
+        f"nodectl: error: {record['node']}: task 0: Out Of Memory",
+    ]
+    assert record["reason"] == said
+    assert record["victims"] == [{"task": 0, "pid": task["pid"], "name": "python3"}]
+    assert record["oom_kills"] == task["oom_kills"] == 1
+    assert 60 * MIB <= record["peak_memory"] <= 64 * MIB
+    shown = service.nodectl("show", str(record["job"]))
+    assert "64.0 MiB" in shown
+    assert "OUT_OF_MEMORY" in shown
+
+
+def test_shell_that_hides_it_does_not_hide_it() -> None:
+    out, lines, record = out_of_memory("--mem=64M", "sh", "-c", f"python3 -c '{EAT}'; echo hidden; exit 0")
+    assert out == "hidden\n"
+    (task,), (victim,) = record["tasks"], record["victims"]
+    assert task["status"] == 0
+    assert (victim["task"], victim["name"]) == (0, "python3")
+    assert victim["pid"] != task["pid"]
+    assert lines[-1].endswith(": task 0: Out Of Memory")
+
+
+def test_other_tasks_go_on_unless_all_are_to_end() -> None:
+    script = f"if [ $SLURM_PROCID = 1 ]; then exec python3 -c '{EAT}'; fi; sleep 6; echo survived"
+    out, _, record = out_of_memory("-n2", "--mem=80M", "sh", "-c", script)
+    assert out == "survived\n"
+    assert [task["oom_kills"] for task in record["tasks"]] == [0, 1]
+    out, _, record = out_of_memory("-n2", "--mem=80M", "--oom-kill-step", "sh", "-c", script)
+    assert out == ""
+    assert record["tasks"][0]["status"] == 9
+
+
+def test_kill_on_bad_exit_ends_the_others_and_the_state_is_the_first_ones() -> None:
+    script = f"if [ $SLURM_PROCID = 1 ]; then python3 -c '{EAT}'; exit 0; fi; sleep 100; echo survived"
+    out, _, record = out_of_memory("-K", "-n2", "--mem=80M", "sh", "-c", script)
+    assert out == ""
+    assert record["tasks"][0]["status"] == 15
+
+
+def test_kill_after_its_task_has_ended_is_known() -> None:
+    late = f"(sleep 2; python3 -c '{EAT}') >/dev/null 2>&1 & exit 0"
+    script = f"if [ $SLURM_PROCID = 1 ]; then {late}; fi; sleep 10; echo done"
+    out, _, record = out_of_memory("-n2", "--mem=80M", "sh", "-c", script)
+    assert out == "done\n"
+    assert record["victims"][0]["task"] == 1
+    assert [task["status"] for task in record["tasks"]] == [0, 0]
+
+
+def test_step_within_its_memory_ends_as_ever() -> None:
+    assert service.nodectl("run", "--mem=100M", "python3", "-c", "bytearray(40 << 20)", user="alice") == ""
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_refused_forks_are_told_and_are_the_reason_of_a_failure(status: int) -> None:
+    configure(max_processes_per_step=40)
+    program = BOMB.replace("os._exit(0)", f"os._exit({status})")
+    done = service.run("nodectl", "run", "python3", "-c", program, user="alice")
+    assert done.returncode == status
+    job = int(re.search(r"step (\d+)\.0: reached its limit of 40 processes and threads: ", done.stderr)[1])  # type: ignore[index]
+    record = service.record(job)
+    assert record["forks_refused"] >= 1 or record["tasks"][0]["forks_refused"] >= 1
+    assert record["peak_processes"] == 40
+    wanted = "task 0 ended with exit code 3; no more processes were allowed" if status else ""
+    assert record["reason"] == wanted
