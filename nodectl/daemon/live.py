@@ -10,6 +10,7 @@ import fcntl
 import os
 import select
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping
 
@@ -359,6 +360,7 @@ async def remove_groups(mount: str, path: str) -> bool:
         pause = min(pause * 2, _LONGEST_PAUSE)
         if group.populated():
             group.kill_all()
+    print(f"nodectl daemon: {path}: cannot be removed, processes {group.pids()} do not die", file=sys.stderr)
     return False
 
 

@@ -7,6 +7,7 @@ from nodectl import kernel_file
 NO_CHILD = 0
 _FLAGS = 6  # of the fields behind the name in /proc/PID/stat
 _FORKED_AND_NOT_EXECUTED = 0x40  # PF_FORKNOEXEC
+_DUMPING = 0x200  # PF_DUMPCORE
 
 
 def next_to_collect() -> int | None:
@@ -21,12 +22,22 @@ def next_to_collect() -> int | None:
 
 
 def has_executed(pid: int) -> bool:
-    """True when the process, living or not yet collected, has called execve(2) since its fork: flags of proc(5)."""
+    """True when the process, living or not yet collected, has called execve(2) since its fork."""
+    flags = _flags(pid)
+    return flags is not None and not flags & _FORKED_AND_NOT_EXECUTED
+
+
+def dumps_core(pid: int) -> bool:
+    """True while the process writes its core, which SIGKILL would cut off."""
+    return bool((_flags(pid) or 0) & _DUMPING)
+
+
+def _flags(pid: int) -> int | None:
+    """PF_* of proc(5); None where there is no such process."""
     try:
-        fields = kernel_file.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
+        return int(kernel_file.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()[_FLAGS])
     except OSError:
-        return False
-    return not int(fields[_FLAGS]) & _FORKED_AND_NOT_EXECUTED
+        return None
 
 
 def said(status: int) -> str:

@@ -239,6 +239,8 @@ class Reaper:
         for task in self._run.tasks:
             if task.pid > 0 and task.status is None:
                 task.killed_by_command |= number in (TERM, KILL)
+                if number == KILL and children.dumps_core(task.pid):
+                    continue  # the tracker waits for that
                 try:
                     os.kill(task.pid, number)
                 except ProcessLookupError:

@@ -12,6 +12,7 @@ from nodectl import cgroup
 from nodectl.plugin_api import PluginError
 from nodectl.recorder import cgroup_of
 from nodectl.step import Step
+from nodectl.stepd.children import dumps_core
 
 plugin_type = "proctrack/cgroup"
 plugin_name = "process tracking by cgroup v2"
@@ -20,6 +21,7 @@ plugin_version = (22, 5, 8)
 _STOP, _CONT = 19, 18
 _FIRST_PAUSE = 0.0005
 _LONGEST_PAUSE = 0.5
+_LONGEST_DUMP = 30.0
 
 
 class _State:
@@ -28,6 +30,7 @@ class _State:
     mount = ""
     groups: dict[int, cgroup.Group] = {}  # noqa: RUF012  # one per process, by design
     patience: dict[int, float] = {}  # noqa: RUF012
+    dumps: dict[int, float] = {}  # noqa: RUF012
 
 
 def init() -> int:
@@ -46,6 +49,8 @@ def proctrack_p_create(step: Step) -> int:
     step.container_id = group.number()
     _State.groups[step.container_id] = group
     _State.patience[step.container_id] = step.unkillable_timeout
+    # A hook that overran its time would not kill at all.
+    _State.dumps[step.container_id] = min(_LONGEST_DUMP, step.hook_timeout / 2 or _LONGEST_DUMP)
     return 0
 
 
@@ -60,13 +65,16 @@ def proctrack_p_add(step: Step, pid: int) -> int:
 
 
 def proctrack_p_signal(cont_id: int, signal: int) -> int:
-    """SIGKILL by cgroup.kill, SIGSTOP by the freezer, any other signal process by process; after SIGCONT the thaw."""
+    """SIGKILL by cgroup.kill, when no core is being written; SIGSTOP by the freezer; others process by process, and
+    after SIGCONT the thaw.
+    """
     group = _group(cont_id)
     if signal == _STOP:
         group.core.freeze = True
         return 0
     if signal == 9:  # SIGKILL
         if group.populated():
+            _let_dump(group, _State.dumps.get(cont_id, _LONGEST_DUMP))
             group.kill_all()
         return 0
     for pid in group.pids():
@@ -97,6 +105,7 @@ def proctrack_p_destroy(cont_id: int) -> int:
     """Forgets the container; its directories are removed by the stepd and the daemon."""
     _State.groups.pop(cont_id, None)
     _State.patience.pop(cont_id, None)
+    _State.dumps.pop(cont_id, None)
     return 0
 
 
@@ -118,6 +127,13 @@ def proctrack_p_has_pid(cont_id: int, pid: int) -> int:
 def proctrack_p_get_pids(cont_id: int) -> list[int]:
     """Every process of the container."""
     return _group(cont_id).pids()
+
+
+def _let_dump(group: cgroup.Group, patience: float) -> None:
+    """Waits while a process writes its core, which would be cut off."""
+    deadline = time.monotonic() + patience
+    while any(map(dumps_core, group.pids())) and time.monotonic() < deadline:
+        time.sleep(_LONGEST_PAUSE)
 
 
 def _group(cont_id: int) -> cgroup.Group:
