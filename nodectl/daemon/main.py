@@ -61,7 +61,7 @@ async def _serve(config: Config, *, private: bool) -> None:
     store = Store(f"{config.state_dir}/history.db", config.history_limit)
     plugins = load_node_plugins(config.task_plugin, config.proctrack_type, config.job_container_type, config.plugin_dir)
     await slurmd.ready()
-    base, constraints = _confine(config)  # after what may refuse: nobody would remove it
+    base, constraints = _confine(config, private=private)  # after what may refuse: nobody would remove it
     node = Node(config, store, plugins, lock=lock.fd, base=base, constraints=constraints)
     if not private:
         remove_dead_private_nodes(config.runtime_dir)
@@ -124,8 +124,10 @@ def _is_served(config: Config) -> bool:
         return sock.connect_ex(config.socket) == 0
 
 
-def _confine(config: Config) -> tuple[Base, Constraints]:
-    """Where jobs' cgroups are made, and what they are confined to; what is not enforced is said here, once."""
+def _confine(config: Config, *, private: bool) -> tuple[Base, Constraints]:
+    """Where jobs' cgroups are made, and what they are confined to. What is not enforced is said once, in the log; who
+    has a private node is told of what they ask for.
+    """
     wanted = config.proctrack_type == "proctrack/cgroup" or "task/cgroup" in config.task_plugin
     base = Base(cgroup.find_mount(), "", (), {})
     try:
@@ -138,7 +140,7 @@ def _confine(config: Config) -> tuple[Base, Constraints]:
         if base.path:
             cgroup.Group(base.mount + base.path).remove()
         raise CannotStart(str(error)) from None
-    for line in constraints.complaints:
+    for line in () if private else constraints.complaints:
         print(f"nodectl daemon: {line}", file=sys.stderr)
     return base, constraints
 

@@ -79,6 +79,10 @@ def test_however_a_command_ends_nothing_is_left(alone: Node, words: tuple[str, .
     assert leftovers(alone) == []
 
 
+def test_command_says_nothing_of_constraints_that_nobody_asked_for(alone: Node) -> None:
+    assert alone.run("true").stderr == ""
+
+
 def test_the_history_is_shared_by_the_nodes_of_one_machine(alone: Node) -> None:
     jobs = []
     for _ in range(2):
