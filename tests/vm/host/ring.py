@@ -61,7 +61,7 @@ class Failed(Exception):
 def main() -> int:
     """The command. Must be root: the machine's disk has root's files."""
     arguments, pytest = _parse()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     with tempfile.TemporaryDirectory(prefix="nodectl-vm-") as name:
         scratch = Path(name)
