@@ -204,14 +204,15 @@ def test_what_a_prolog_leaves_behind_lives_no_longer_than_its_job(stage: Stage) 
 
 def test_who_uses_none_of_it_pays_for_none_of_it(stage: Stage) -> None:
     stage.node.plugstack("")
-    stage.node.configure(prolog="", epilog="")
+    theirs = dict(stage.node.values)
+    stage.node.configure(prolog="", epilog="", job_container_type="job_container/none")
     stage.node.restart()
     try:
         assert stage.node.run("true", user=NOBODY).returncode == 0
         assert {line["process"] for line in stage.node.trace(stage.last_job())} == {"daemon", "stepd", "task"}
         wait_until(lambda: not stage.node.leftovers(), "the step is in the history")
     finally:
-        stage.node.configure(prolog=str(stage.node.dir / "prolog"), epilog=str(stage.node.dir / "epilog"))
+        stage.node.configure(**theirs)
         stage.node.restart()
 
 
