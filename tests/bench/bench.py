@@ -183,7 +183,7 @@ def stacked(rounds: int, runtime_dir: Path, plain: Client, rows: list[Row]) -> N
 def contained(rounds: int, runtime_dir: Path, plain: Client, rows: list[Row]) -> None:
     """What a job container costs a step, in turns with the node of `plain`; its removal is not waited for."""
     node = Node(runtime_dir=str(runtime_dir), job_container_type="job_container/namespace")
-    node.configure(container_base_path=str(runtime_dir.parent / "containers"))
+    node.configure(container_base_path=str(node.dir / "containers"))  # beside no directory that the container hides
     try:
         one = Client(str(node.start().socket))
         taken = in_turns(rounds, plain=plain.step, contained=one.step)
