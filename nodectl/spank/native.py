@@ -18,16 +18,15 @@ class NativeSource:
     that names it. `missing`: functions that it calls and nobody has.
     """
 
-    __slots__ = ("library", "missing", "name", "path", "plugin", "type", "version")
+    __slots__ = ("missing", "name", "path", "plugin", "type", "version")
 
     def __init__(self, library: "_spank_host.Library", name: str, kind: str, version: tuple[int, int, int]) -> None:
-        self.library = library
         self.path = library.path
         self.name = name
         self.type = kind
         self.version = version
         self.missing = library.missing
-        self.plugin = NativePlugin(self)
+        self.plugin = NativePlugin(self, library)
 
 
 class NativePlugin:
@@ -35,16 +34,16 @@ class NativePlugin:
 
     __slots__ = ("hooks", "init_failure_mode", "name", "options", "path", "type", "version")
 
-    def __init__(self, source: NativeSource) -> None:
+    def __init__(self, source: NativeSource, library: "_spank_host.Library") -> None:
         self.path = source.path
         self.name = source.name
         self.type = source.type
         self.version = source.version
-        self.hooks = dict(source.library.hooks)
-        self.init_failure_mode = source.library.init_failure_mode or 0
+        self.hooks = dict(library.hooks)
+        self.init_failure_mode = library.init_failure_mode or 0
         self.options = [
             SpankOption(name, arginfo, usage or "", has_arg, val, cb)
-            for name, arginfo, usage, has_arg, val, cb in source.library.options
+            for name, arginfo, usage, has_arg, val, cb in library.options
         ]
 
 
