@@ -1,4 +1,4 @@
-"""One row of the configuration's table, and how values are written in the file.
+"""One row of the configuration's table, rows that belong together, and how values are written in the file.
 
 Imported where `nodectl.config` is.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Key:
-    """One row of the table.
+    """One row of the table. `group` is its section's.
 
     `default` is our value, or makes one from the values of the keys above it; `shown` is then what
     the manual says about it.
@@ -24,7 +24,6 @@ class Key:
     def __init__(
         self,
         name: str,
-        group: str,
         parser: Parser,
         default: object,
         help: str,  # noqa: A002 - the column's name in every such table
@@ -32,7 +31,7 @@ class Key:
         shown: str = "",
     ) -> None:
         self.name = name
-        self.group = group
+        self.group = ""
         self.parser = parser
         self.default = default
         self.help = help
@@ -45,6 +44,13 @@ class Key:
     def default_text(self) -> str:
         """The default in the words of the manual."""
         return self.shown or toml(self.default)
+
+
+def section(group: str, *keys: Key) -> tuple[Key, ...]:
+    """The rows of one chapter of the manual."""
+    for key in keys:
+        key.group = group
+    return keys
 
 
 def toml(value: object) -> str:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
-from nodectl.config_cgroup import CGROUP_KEYS
-from nodectl.config_key import Key
+from nodectl.config_cgroup import CGROUPS
+from nodectl.config_key import Key, section
 from nodectl.config_values import (
     CPU_LIST,
     DEVICES,
@@ -41,52 +41,65 @@ def _default_socket(values: Mapping[str, object]) -> str:
     return os.path.join(str(values["runtime_dir"]), "nodectl.sock")
 
 
-KEYS: tuple[Key, ...] = (
+_NODE = section(
+    "node",
     Key(
-        "node_name", "node", NAME, _host,
+        "node_name", NAME, _host,
         "Name of this node: SLURMD_NODENAME, SLURM_NODELIST and %N in file names.",
         shown="the host's name up to its first dot",
     ),
+)  # fmt: skip
+
+_FILES = section(
+    "files",
     Key(
-        "runtime_dir", "files", PATH, "/run/nodectl",
+        "runtime_dir", PATH, "/run/nodectl",
         "Directory of sockets and of what may be lost when the machine restarts.",
     ),
     Key(
-        "state_dir", "files", PATH, "/var/lib/nodectl",
+        "state_dir", PATH, "/var/lib/nodectl",
         "Directory of the history and of what must outlive a restart.",
     ),
     Key(
-        "socket", "files", SOCKET, _default_socket,
+        "socket", SOCKET, _default_socket,
         "Socket on which the daemon takes requests.",
         shown="nodectl.sock in runtime_dir",
     ),
+)  # fmt: skip
+
+_PLUGINS = section(
+    "plugins",
     Key(
-        "plugin_dir", "plugins", PLUGIN_DIRS, (BUILTIN_DIR,),
+        "plugin_dir", PLUGIN_DIRS, (BUILTIN_DIR,),
         "Directories in which plugins are looked for, in this order; nodectl's own comes last.",
         shown="nodectl's own plugins only",
     ),
     Key(
-        "task_plugin", "plugins", TASK_PLUGINS, ("task/cgroup", "task/affinity"),
+        "task_plugin", TASK_PLUGINS, ("task/cgroup", "task/affinity"),
         "Task plugins, in the order in which they are called.",
     ),
     Key(
-        "proctrack_type", "plugins", PROCTRACK, "proctrack/cgroup",
+        "proctrack_type", PROCTRACK, "proctrack/cgroup",
         "Plugin that follows and kills the processes of a step.",
     ),
     Key(
-        "job_container_type", "plugins", JOB_CONTAINER, "job_container/none",
+        "job_container_type", JOB_CONTAINER, "job_container/none",
         "Plugin that gives each job what of the machine it has to itself.",
     ),
     Key(
-        "plugstack_config", "plugins", PATH, "/etc/nodectl/plugstack.conf",
+        "plugstack_config", PATH, "/etc/nodectl/plugstack.conf",
         "List of SPANK plugins. A file that is not there is an empty list.",
     ),
     Key(
-        "spank_hook_timeout", "plugins", SECONDS, 60,
+        "spank_hook_timeout", SECONDS, 60,
         "Seconds a function of a plugin may take before its process is ended.",
     ),
+)  # fmt: skip
+
+_BINDING = section(
+    "binding",
     Key(
-        "select_type_parameters", "binding",
+        "select_type_parameters",
         words(
             "CR_CPU", "CR_CPU_Memory", "CR_Core", "CR_Core_Memory", "CR_Socket", "CR_Socket_Memory", "CR_Memory",
             "CR_ONE_TASK_PER_CORE", "CR_CORE_DEFAULT_DIST_BLOCK", "CR_Pack_Nodes", "CR_LLN",
@@ -95,11 +108,11 @@ KEYS: tuple[Key, ...] = (
         "What a job is given: whole cores; and how tasks are dealt over sockets that were not chosen.",
     ),
     Key(
-        "slurmd_parameters", "binding", words("l3cache_as_socket", "numa_node_as_socket", "allow_ecores"), (),
+        "slurmd_parameters", words("l3cache_as_socket", "numa_node_as_socket", "allow_ecores"), (),
         "What counts as a socket of this machine, and whether its small cores are used.",
     ),
     Key(
-        "task_plugin_param", "binding",
+        "task_plugin_param",
         words(
             "none", "verbose", "threads", "cores", "sockets", "autobind=none", "autobind=threads", "autobind=cores",
             "autobind=sockets", "SlurmdOffSpec", "SlurmdSpecOverride", "OOMKillStep",
@@ -108,122 +121,139 @@ KEYS: tuple[Key, ...] = (
         "How tasks are bound whose users do not say.",
     ),
     Key(
-        "boards", "binding", number(0, 64, "boards"), 0,
+        "boards", number(0, 64, "boards"), 0,
         "Boards on which the sockets are, as many on each; 0 for what the firmware says.",
     ),
     Key(
-        "cpu_spec_list", "binding", CPU_LIST, "",
+        "cpu_spec_list", CPU_LIST, "",
         "CPUs, in abstract numbers, that are kept for the system: no job is given their cores.",
     ),
     Key(
-        "core_spec_count", "binding", number(0, 65_535, "cores"), 0,
+        "core_spec_count", number(0, 65_535, "cores"), 0,
         "Cores that are kept for the system where cpu_spec_list names none.",
     ),
     Key(
-        "gres", "binding", DEVICES, ("AutoDetect=sysfs",),
+        "gres", DEVICES, ("AutoDetect=sysfs",),
         "Devices that tasks can ask for, a line each as in gres.conf: Name=gpu Type=a File=/dev/nvidia[0-1] Cores=0-7.",
     ),
+)  # fmt: skip
+
+_CONTAINERS = section(
+    "containers",
     Key(
-        "container_base_path", "containers", PATH, lambda values: os.path.join(str(values["state_dir"]), "containers"),
+        "container_base_path", PATH, lambda values: os.path.join(str(values["state_dir"]), "containers"),
         "Directory in which jobs' private directories are stored and their namespaces are held; %h is the host's name, "
         "%n node_name.",
         shown="containers in state_dir",
     ),
     Key(
-        "container_auto_base_path", "containers", SWITCH, True,
+        "container_auto_base_path", SWITCH, True,
         "Whether container_base_path is made where it is missing.",
     ),
     Key(
-        "container_dirs", "containers", PRIVATE_DIRS, ("/tmp", "/var/tmp", "/dev/shm"),
+        "container_dirs", PRIVATE_DIRS, ("/tmp", "/var/tmp", "/dev/shm"),
         "Directories that each job has to itself. /dev/shm always is a tmpfs.",
     ),
     Key(
-        "container_shared", "containers", SWITCH, False,
+        "container_shared", SWITCH, False,
         "Whether what is mounted on the machine later appears in running jobs.",
     ),
     Key(
-        "container_namespaces", "containers", words("pid", "ipc", "uts", "net", "cgroup", "time"), (),
+        "container_namespaces", words("pid", "ipc", "uts", "net", "cgroup", "time"), (),
         "Namespaces that each job has to itself beside that of mounts.",
     ),
     Key(
-        "container_init_script", "containers", SCRIPT, None,
+        "container_init_script", SCRIPT, None,
         "Program that runs as root before a job's namespaces are made; the job's step fails if it fails.",
     ),
     Key(
-        "container_clone_ns_script", "containers", SCRIPT, None,
+        "container_clone_ns_script", SCRIPT, None,
         "Program that runs as root when they are made, outside of them; SLURM_NS is the path of the mount namespace.",
     ),
     Key(
-        "container_clone_ns_epilog", "containers", SCRIPT, None,
+        "container_clone_ns_epilog", SCRIPT, None,
         "Program that runs as root before they are removed.",
     ),
     Key(
-        "container_script_timeout", "containers", SECONDS, 10,
+        "container_script_timeout", SECONDS, 10,
         "Seconds after which such a program is killed and counts as failed; 0 for never.",
     ),
-    *CGROUP_KEYS,
+)  # fmt: skip
+
+_LIMITS = section(
+    "limits",
     Key(
-        "admin_group", "limits", NAME, "nodectl",
+        "admin_group", NAME, "nodectl",
         "Group whose members may do what root may: see and end everybody's steps.",
     ),
     Key(
-        "max_tasks_per_node", "limits", number(1, 65_533, "tasks"), 512,
+        "max_tasks_per_node", number(1, 65_533, "tasks"), 512,
         "Most tasks of one step.",
     ),
     Key(
-        "max_message_bytes", "limits", number(65_536, 1 << 30, "bytes"), 8 << 20,
+        "max_message_bytes", number(65_536, 1 << 30, "bytes"), 8 << 20,
         "Longest request or answer; a longer one ends the connection.",
     ),
     Key(
-        "max_connections_per_user", "limits", number(1, 65_536, "connections"), 128,
+        "max_connections_per_user", number(1, 65_536, "connections"), 128,
         "Most connections that one user may hold to the daemon.",
     ),
     Key(
-        "max_steps_per_user", "limits", number(1, 1_000_000, "steps"), 512,
+        "max_steps_per_user", number(1, 1_000_000, "steps"), 512,
         "Most steps that one user, root excepted, may have running at a time.",
     ),
     Key(
-        "user_cache_seconds", "limits", SECONDS, 30,
+        "user_cache_seconds", SECONDS, 30,
         "Seconds for which what was found out about a user and their groups is used again.",
     ),
+)  # fmt: skip
+
+_STEPS = section(
+    "steps",
     Key(
-        "kill_wait", "steps", SECONDS, 30,
+        "kill_wait", SECONDS, 30,
         "Seconds between SIGTERM and SIGKILL.",
     ),
     Key(
-        "unkillable_step_timeout", "steps", SECONDS, 60,
+        "unkillable_step_timeout", SECONDS, 60,
         "Seconds after SIGKILL until a step that is still there is reported as unkillable.",
     ),
     Key(
-        "suspend_grace_time", "steps", SECONDS, 2,
+        "suspend_grace_time", SECONDS, 2,
         "Seconds between SIGTSTP and the freezing of a step that is suspended.",
     ),
     Key(
-        "task_prolog", "steps", SCRIPT, None,
+        "task_prolog", SCRIPT, None,
         "Program that runs as the user before each task.",
     ),
     Key(
-        "task_epilog", "steps", SCRIPT, None,
+        "task_epilog", SCRIPT, None,
         "Program that runs as the user after each task.",
     ),
     Key(
-        "prolog", "steps", SCRIPT, None,
+        "prolog", SCRIPT, None,
         "Program that runs as root before the first step of each job; the job is refused if it fails.",
     ),
     Key(
-        "epilog", "steps", SCRIPT, None,
+        "epilog", SCRIPT, None,
         "Program that runs as root after the end of each job.",
     ),
     Key(
-        "prolog_epilog_timeout", "steps", SECONDS, 0,
+        "prolog_epilog_timeout", SECONDS, 0,
         "Seconds after which such a program is killed and counts as failed; 0 for never.",
     ),
+)  # fmt: skip
+
+_RECORDS = section(
+    "records",
     Key(
-        "history_limit", "records", number(0, 100_000_000, "steps"), 10_000,
+        "history_limit", number(0, 100_000_000, "steps"), 10_000,
         "Ended steps that are kept in the history.",
     ),
     Key(
-        "trace", "records", SWITCH, True,
+        "trace", SWITCH, True,
         "Whether each step records its calls.",
     ),
 )  # fmt: skip
+
+KEYS: tuple[Key, ...] = (*_NODE, *_FILES, *_PLUGINS, *_BINDING, *_CONTAINERS, *CGROUPS, *_LIMITS, *_STEPS, *_RECORDS)

@@ -64,7 +64,9 @@ def test_limits_of_the_unit_of_steps_are_limits_of_all_steps_together() -> None:
 def test_step_cannot_have_more_processes_than_it_may() -> None:
     service.CONFIG.write_text("max_processes_per_step = 40\n")
     service.systemctl("restart", UNIT)
-    assert 20 < int(service.nodectl("run", "python3", "-c", FORKS, user="alice")) < 40
+    done = service.run("nodectl", "run", "python3", "-c", FORKS, user="alice")
+    assert 20 < int(done.stdout) < 40
+    assert ": reached its limit of 40 processes and threads: " in done.stderr
 
 
 def test_task_cannot_leave_the_cpus_of_its_step() -> None:
