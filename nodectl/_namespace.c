@@ -250,19 +250,20 @@ struct clone3_args {
     uint64_t stack, stack_size, tls, set_tid, set_tid_size, cgroup;
 };
 
-PyDoc_STRVAR(fork_first_doc,
-"fork_first(cgroup_fd: int) -> int\n\n"
-"fork(2) with the child the first process of a new pid namespace, born in the cgroup that the descriptor stands for (-1:\n"
-"the caller's). It is no child of the caller's but of the caller's parent: who waits for children does not meet it.\n"
+PyDoc_STRVAR(fork_aside_doc,
+"fork_aside(kinds: int, cgroup_fd: int) -> int\n\n"
+"fork(2) with the child in new namespaces (CLONE_NEW*), born in the cgroup that the descriptor stands for (-1: the\n"
+"caller's). It is no child of the caller's but of the caller's parent: who waits for children does not meet it.\n"
 "Returns its pid, 0 in the child. Raises OSError. The caller has one thread.");
 
-static PyObject *fork_first(PyObject *self, PyObject *arg)
+static PyObject *fork_aside(PyObject *self, PyObject *arguments)
 {
     (void)self;
-    long cgroup = PyLong_AsLong(arg);
-    if (cgroup == -1 && PyErr_Occurred())
+    unsigned long long kinds;
+    int cgroup;
+    if (!PyArg_ParseTuple(arguments, "Ki", &kinds, &cgroup))
         return NULL;
-    struct clone3_args args = {.flags = CLONE_NEWPID | CLONE_PARENT};
+    struct clone3_args args = {.flags = kinds | CLONE_PARENT};
     if (cgroup >= 0) {
         args.flags |= 0x200000000ULL; /* CLONE_INTO_CGROUP */
         args.cgroup = (uint64_t)cgroup;
@@ -310,7 +311,7 @@ static PyMethodDef methods[] = {
     {"detach", detach, METH_O, detach_doc},
     {"raise_loopback", raise_loopback, METH_NOARGS, raise_loopback_doc},
     {"set_hostname", set_hostname, METH_VARARGS, set_hostname_doc},
-    {"fork_first", fork_first, METH_O, fork_first_doc},
+    {"fork_aside", fork_aside, METH_VARARGS, fork_aside_doc},
     {"reap", reap, METH_NOARGS, reap_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -159,7 +159,7 @@ _CONTAINERS = section(
         "Whether what is mounted on the machine later appears in running jobs.",
     ),
     Key(
-        "container_namespaces", words("pid", "ipc", "uts", "net", "cgroup", "time"), (),
+        "container_namespaces", words("pid", "ipc", "uts", "net", "cgroup", "time", "user"), (),
         "Namespaces that each job has to itself beside that of mounts.",
     ),
     Key(

@@ -5,6 +5,7 @@
 run in single-threaded processes only: set*id(2) of one thread would leave the others behind.
 """
 
+import errno
 import os
 
 import prctl
@@ -13,7 +14,7 @@ from nodectl import _kernel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 SECBIT_KEEP_CAPS_LOCKED = 1 << 5
 
@@ -36,14 +37,26 @@ class Identity:
         self.gids = tuple(sorted({gid, *gids}))
 
 
+_entrances: "list[Callable[[], None]]" = []
+
+
+def enter_at_the_end(entrance: "Callable[[], None]") -> None:
+    """This process enters its job's user namespace by `entrance` in `become_user` and not before: root there is not
+    root here, and what is root's to do comes first. Raises OSError.
+    """
+    _entrances.append(entrance)
+
+
 def become_user(who: Identity) -> None:
     """Gives up root for good and proves it. Raises OSError when a call fails, StillPrivileged when the proof does.
 
-    Order: groups while we may, then gids, then uids, saved ones included (setresuid(2)); the kernel then empties the
-    permitted, effective and ambient capabilities (capabilities(7), "Effect of user ID changes"). Inheritable
-    capabilities and securebits survive a change of uid, so they are cleared first. A step of root itself keeps root's
-    capabilities.
+    Order: the user namespace, in which root has every capability but is nobody; groups while we may, then gids, then
+    uids, saved ones included (setresuid(2)); the kernel then empties the permitted, effective and ambient capabilities
+    (capabilities(7), "Effect of user ID changes"). Inheritable capabilities and securebits survive a change of uid, so
+    they are cleared first. A step of root itself keeps root's capabilities.
     """
+    for entrance in _entrances:
+        entrance()
     if prctl.get_securebits() & ~SECBIT_KEEP_CAPS_LOCKED:
         prctl.set_securebits(0)
     if _kernel.capabilities()[2]:
@@ -51,6 +64,9 @@ def become_user(who: Identity) -> None:
     os.setgroups(who.gids)
     os.setresgid(who.gid, who.gid, who.gid)
     os.setresuid(who.uid, who.uid, who.uid)
+    if who.uid != 0 and any(_kernel.capabilities()):  # a user namespace without a uid 0: there was no root to give up
+        prctl.cap_effective.limit()
+        prctl.cap_permitted.limit()
     _prove(who)
 
 
@@ -74,7 +90,9 @@ def _prove(who: Identity) -> None:
             continue  # group 0 is the user's own: going back to it proves nothing
         try:
             regain(0)
-        except PermissionError:
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EINVAL):  # EINVAL: a user namespace does not know uid 0
+                raise
             continue
         raise StillPrivileged(f"{regain.__name__}(0) succeeded after the drop")
 

@@ -145,7 +145,7 @@ OPTIONS = (
     Option("export", "", "VARS", "environment of the tasks: ALL (default), NONE, or NAME,NAME=VALUE,...", str),
     Option("task-prolog", "", "FILE", "script run as you before each task", str),
     Option(
-        "container-ns", "", "LIST", "namespaces of the job's own: pid, ipc, uts, net, cgroup, time", _words,
+        "container-ns", "", "LIST", "namespaces of the job's own: pid, ipc, uts, net, cgroup, time, user", _words,
         dest="container_ns",
     ),
     Option("task-epilog", "", "FILE", "script run as you after each task", str),

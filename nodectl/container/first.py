@@ -25,8 +25,9 @@ _PROC = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _LOW = 3
 
 
-def start(place: Place, group: str) -> int:
-    """Starts it, in the cgroup with the full path `group`, "" for none. Returns a descriptor of the pid namespace.
+def start(place: Place, group: str, user: int) -> int:
+    """Starts it, in the cgroup with the full path `group`, "" for none. Returns a descriptor of the pid namespace. That
+    belongs to the user namespace that `user` stands for, -1 for the caller's.
 
     Until BASE/JOB/first tells of it, it ends with the caller. Raises OSError.
     """
@@ -34,7 +35,7 @@ def start(place: Place, group: str) -> int:
     proc = os.open("/proc", _PROC)  # soon another lies over it, in which the caller has no number
     (heard, told), (go, let_go) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
     try:
-        pid = _namespace.fork_first(born_in)
+        pid = _bear(born_in, user)
         if pid == 0:
             _be_first(go, told)
         os.close(told)
@@ -48,6 +49,42 @@ def start(place: Place, group: str) -> int:
     finally:
         for end in {born_in, proc, heard, go, let_go} - {-1}:
             os.close(end)
+
+
+def _bear(born_in: int, user: int) -> int:
+    """fork_aside, where asked for by a process that has become one of the user namespace's: who makes a namespace makes
+    it for its own.
+    """
+    if user < 0:
+        return _namespace.fork_aside(_namespace.CLONE_NEWPID, born_in)
+    heard, told = os.pipe2(os.O_CLOEXEC)
+    try:
+        if _namespace.fork_aside(0, -1) == 0:
+            _bear_inside(born_in, user, told)
+            return 0
+        os.close(told)
+        told = -1
+        pid = int(os.read(heard, 16) or -errno.ECHILD)
+    finally:
+        for end in {heard, told} - {-1}:
+            os.close(end)
+    if pid < 0:
+        raise OSError(-pid, f"fork into a user namespace: {os.strerror(-pid)}")
+    return pid
+
+
+def _bear_inside(born_in: int, user: int, told: int) -> None:
+    """Returns in the first process; who forks it tells its pid, or an errno below zero, and ends."""
+    said = -errno.EIO
+    try:
+        _namespace.setns(user)
+        said = _namespace.fork_aside(_namespace.CLONE_NEWPID, born_in)
+    except OSError as error:
+        said = -(error.errno or errno.EIO)
+    finally:
+        if said != 0:
+            os.write(told, str(said).encode())
+            os._exit(0)
 
 
 def stop(place: Place) -> None:

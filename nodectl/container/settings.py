@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nodectl.config import Config
 
 NONE = "job_container/none"
-NAMESPACES = ("pid", "ipc", "uts", "net", "cgroup", "time")
+NAMESPACES = ("pid", "ipc", "uts", "net", "cgroup", "time", "user")
 SHM = "/dev/shm"
 _FLAGS = ("ro", "nosuid", "nodev", "noexec")
 _MOST_DIGITS = 18

@@ -1,22 +1,28 @@
 """A container's namespaces: made, held by files, joined.
 
 A stepd makes them by leaving its own namespaces, preparing the new ones from inside, and coming back: without a fork,
-and with nothing left if it is killed in between, because nothing holds them yet. The caller has one thread.
+and with nothing left if it is killed in between, because nothing holds them yet. With a user namespace, out of which
+nobody comes back, they are made by a child (`users.py`) and entered. The caller has one thread.
 """
 
 import errno
 import os
 
 from nodectl import _kernel, _namespace
+from nodectl.container import users
+from nodectl.identity import enter_at_the_end
 from nodectl.plugin_api import PluginError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from nodectl.identity import Identity
+
 # A pid namespace is made with its first process (`first.py`) and entered by being born in it; one of cgroups is each
-# process's own. The others are here, by their names in /proc/PID/ns and in the order in which they are joined: the
-# mount namespace last, because with it the files of this list are out of reach.
+# process's own; that of users is entered last, where root is given up. The others are here, by their names in
+# /proc/PID/ns and in the order in which they are joined: the mount namespace last, because with it the files of this
+# list are out of reach.
 KINDS = {
     "ipc": _namespace.CLONE_NEWIPC,
     "uts": _namespace.CLONE_NEWUTS,
@@ -30,26 +36,34 @@ _READ = os.O_RDONLY | os.O_CLOEXEC
 _ROOT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-def make(kinds: "Iterable[str]", prepare: "Callable[[], None]") -> dict[str, int]:
-    """New namespaces of these kinds, in which `prepare` has run. Returns a descriptor for each; raises OSError and
-    what `prepare` raises. The caller is where it was.
+def make(
+    kinds: "Iterable[str]", who: "Identity | None", prepare: "Callable[[Mapping[str, int]], None]"
+) -> dict[str, int]:
+    """New namespaces of these kinds, in which `prepare` has run; with `who` in a user namespace for them, of which
+    `prepare` is told. Returns a descriptor for each; raises OSError and what `prepare` raises. The caller is where it
+    was.
     """
     one_thread()
-    kinds = list(kinds)
+    names = {kind: _FOR_CHILDREN.get(kind, kind) for kind in KINDS if kind in kinds}
     flags = 0
-    for kind in kinds:
+    for kind in names:
         flags |= KINDS[kind]
     own: dict[str, int] = {}
     made: dict[str, int] = {}
     root, here, of_self = os.open("/", _ROOT), os.open(".", _ROOT), os.open("/proc/self/ns", _ROOT)
     try:
-        for kind in kinds:
+        for kind in names:
             own[kind] = os.open(kind, _READ, dir_fd=of_self)
         try:
-            _namespace.unshare(flags)
-            prepare()
-            for kind in kinds:
-                made[kind] = os.open(_FOR_CHILDREN.get(kind, kind), _READ, dir_fd=of_self)
+            if who is None:
+                _namespace.unshare(flags)
+            else:
+                made = users.make(who, flags, names)
+                _enter(made)
+            prepare(made)
+            if who is None:
+                for kind, name in names.items():
+                    made[kind] = os.open(name, _READ, dir_fd=of_self)
         finally:
             for fd in own.values():
                 _namespace.setns(fd)
@@ -83,7 +97,7 @@ def hold(directory: int, fds: "Mapping[str, int]") -> None:
 def find(directory: int) -> dict[str, int]:
     """Descriptors of the namespaces that are held in a directory. Raises OSError."""
     names = os.listdir(directory)
-    return {kind: os.open(kind, _READ, dir_fd=directory) for kind in (PID, *KINDS) if kind in names}
+    return {kind: os.open(kind, _READ, dir_fd=directory) for kind in (PID, users.USER, *KINDS) if kind in names}
 
 
 def bear_in(fds: "Mapping[str, int]") -> None:
@@ -92,9 +106,18 @@ def bear_in(fds: "Mapping[str, int]") -> None:
         _namespace.setns(fds[PID])
 
 
-def join(fds: "Mapping[str, int]") -> None:
-    """The caller enters; its directory becomes the root of the container. Raises OSError, PluginError."""
+def join(fds: dict[str, int]) -> None:
+    """The caller enters; its directory becomes the root of the container. That of users it enters when it becomes one,
+    and keeps the descriptor until then. Raises OSError, PluginError.
+    """
     one_thread()
+    _enter(fds)
+    if users.USER in fds:
+        user = fds.pop(users.USER)
+        enter_at_the_end(lambda: _namespace.setns(user))
+
+
+def _enter(fds: "Mapping[str, int]") -> None:
     for kind in KINDS:
         if kind in fds:
             try:

@@ -16,7 +16,7 @@ import os
 import time
 
 from nodectl import _namespace, cgroup, container, job_environment, trust
-from nodectl.container import dirs, first, settings, spaces
+from nodectl.container import dirs, first, settings, spaces, users
 from nodectl.container.place import Place, open_plain, sweep
 from nodectl.plugin_api import PluginError
 from nodectl.stepd import scripts
@@ -134,10 +134,9 @@ def _fill(job: container.Job, place: Place) -> None:
     made = dirs.make(place, private, step.uid, step.gid)
     try:
         kinds: list[str] = ["mnt", *wanted["namespaces"]]  # type: ignore[misc]
+        who = step.identity if users.USER in kinds else None
         fds = _State.fds[step.job_id] = {}
-        fds.update(
-            spaces.make([kind for kind in kinds if kind in spaces.KINDS], lambda: _prepare(job, place, kinds, made))
-        )
+        fds.update(spaces.make(kinds, who, lambda begun: _prepare(job, place, kinds, made, begun.get(users.USER, -1))))
     finally:
         dirs.close(made)
     held = open_plain(place.fd, "ns", os.O_RDONLY)
@@ -148,15 +147,15 @@ def _fill(job: container.Job, place: Place) -> None:
     _require(_run(job, place, "clone_ns_script"))
 
 
-def _prepare(job: container.Job, place: Place, kinds: list[str], made: list[tuple[str, int]]) -> None:
-    """Inside the new namespaces."""
+def _prepare(job: container.Job, place: Place, kinds: list[str], made: list[tuple[str, int]], user: int) -> None:
+    """Inside the new namespaces; `user` stands for the one of users, in which nobody is, -1 for none."""
     dirs.mount(made, shared=bool(job.step.container["shared"]))
     if "net" in kinds:
         _namespace.raise_loopback()
     if "uts" in kinds:
         _namespace.set_hostname(f"{job.step.node_name}-job{job.step.job_id}"[:64])
     if spaces.PID in kinds:
-        _State.fds[job.step.job_id][spaces.PID] = first.start(place, _group(job))
+        _State.fds[job.step.job_id][spaces.PID] = first.start(place, _group(job), user)
 
 
 def _group(job: container.Job) -> str:

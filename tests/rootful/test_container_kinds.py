@@ -14,7 +14,7 @@ from rootful.contained import Contained, contained
 from rootful.node import NOBODY, wait_until
 from rootful.test_container_attacks import pid_of
 
-KINDS = ("pid", "ipc", "uts", "net", "cgroup", "time")
+KINDS = ("pid", "ipc", "uts", "net", "cgroup", "time", "user")
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +28,13 @@ def test_only_a_job_that_asks_has_a_namespace_of_its_own(shared: Contained, kind
     ours = os.readlink(f"/proc/self/ns/{kind}")
     assert shared.out("readlink", f"/proc/self/ns/{kind}").strip() == ours
     assert shared.out(f"--container-ns={kind}", "readlink", f"/proc/self/ns/{kind}").strip() != ours
-    others = [f"/proc/self/ns/{other}" for other in (*KINDS, "user") if other != kind]
+    others = [f"/proc/self/ns/{other}" for other in KINDS if other != kind]
     assert shared.out(f"--container-ns={kind}", "readlink", *others).split() == [os.readlink(path) for path in others]
 
 
 def test_tasks_of_a_job_are_in_the_same_namespaces(shared: Contained) -> None:
-    kinds = [f"/proc/self/ns/{kind}" for kind in ("mnt", "pid", "ipc", "uts", "net", "time")]
-    words = shared.out("-n3", "--container-ns=pid,ipc,uts,net,time", "readlink", *kinds).split()
+    kinds = [f"/proc/self/ns/{kind}" for kind in ("mnt", "pid", "ipc", "uts", "net", "time", "user")]
+    words = shared.out("-n3", "--container-ns=pid,ipc,uts,net,time,user", "readlink", *kinds).split()
     assert len(words) == 3 * len(kinds)
     assert len(set(words)) == len(kinds)
 
@@ -45,7 +45,7 @@ def test_a_configured_kind_needs_not_be_asked_for_and_bad_words_are_refused() ->
         assert "-job" in found.out("uname", "-n")
         done = found.node.run("--container-ns=uts,moon", "true", user=NOBODY)
         assert done.returncode == 1
-        assert "container_ns: 'moon' is none of pid, ipc, uts, net, cgroup, time" in done.stderr
+        assert "container_ns: 'moon' is none of pid, ipc, uts, net, cgroup, time, user" in done.stderr
     with contained(job_container_type="job_container/none") as found:
         done = found.node.run("--container-ns=net", "true", user=NOBODY)
         assert done.returncode == 1
@@ -87,10 +87,11 @@ def test_everything_of_a_step_works_in_a_pid_namespace(shared: Contained) -> Non
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize("kinds", ["pid,net", "pid,net,user"])
 @pytest.mark.parametrize("victim", ["stepd", "daemon", "first"])
-def test_kills_around_a_pid_namespace_leave_nothing(victim: str) -> None:
+def test_kills_around_a_pid_namespace_leave_nothing(victim: str, kinds: str) -> None:
     with contained() as found:
-        words = ["--container-ns=pid,net", "sh", "-c", "echo ready; sleep 1; echo done"]
+        words = [f"--container-ns={kinds}", "sh", "-c", "echo ready; sleep 1; echo done"]
         job = found.node.popen(*words, user=NOBODY)
         assert job.stdout is not None
         assert job.stdout.readline() == "ready\n"

@@ -117,15 +117,15 @@ def test_at_a_terminal_a_shell_has_a_terminal_of_its_own_and_job_control(job: Jo
     os.close(ours)
 
 
-@pytest.mark.parametrize("words", [(), ("--container-ns=pid,net,uts,ipc,cgroup",)])
+@pytest.mark.parametrize("words", [(), ("--container-ns=pid,net,uts,ipc,cgroup,user",)])
 def test_entering_joins_every_namespace(shared: Contained, words: tuple[str, ...]) -> None:
     made = Job(shared, *words)
     try:
-        kinds = [f"/proc/self/ns/{kind}" for kind in ("mnt", "pid", "ipc", "uts", "net")]
+        kinds = [f"/proc/self/ns/{kind}" for kind in ("mnt", "pid", "ipc", "uts", "net", "user")]
         inside = made.enter("readlink", *kinds).stdout.split()
         assert inside == made.enter("readlink", *kinds).stdout.split()
         ours = [os.readlink(kind) for kind in kinds]
-        assert [a == b for a, b in zip(inside, ours, strict=True)] == [False, *[not words] * 4]
+        assert [a == b for a, b in zip(inside, ours, strict=True)] == [False, *[not words] * 5]
         comm = made.enter("cat", "/proc/1/comm").stdout.strip()
         assert (comm == "nodectl-first") == bool(words)
     finally:
