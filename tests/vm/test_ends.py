@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rootful.node import wait_until
 from vm import service
 from vm.test_limits import BOMB, configure
 
@@ -95,3 +97,18 @@ def test_refused_forks_are_told_and_are_the_reason_of_a_failure(status: int) -> 
     assert record["peak_processes"] == 40
     wanted = "task 0 ended with exit code 3; no more processes were allowed" if status else ""
     assert record["reason"] == wanted
+
+
+def test_core_of_a_process_that_a_task_left_is_written_before_the_end(tmp_path: Path) -> None:
+    pattern = Path("/proc/sys/kernel/core_pattern")
+    slow, core, before = tmp_path / "slow", tmp_path / "core", pattern.read_text()
+    slow.write_text(f"#!/bin/sh\nsleep 2\ncat > {core}.part\nmv {core}.part {core}\n")
+    slow.chmod(0o755)
+    pattern.write_text(f"|{slow}")
+    try:
+        crash = "python3 -c 'import os; os.abort()' >/dev/null 2>&1 & sleep 1"
+        assert service.run("nodectl", "run", "sh", "-c", crash, user="alice").returncode == 0
+        wait_until(core.exists, "the core is written")
+    finally:
+        pattern.write_text(before)
+    assert core.stat().st_size > MIB  # more than a pipe holds

@@ -1,12 +1,44 @@
-"""Steps that stand still under systemd."""
+"""Steps that stand still, and tasks that hang in the kernel, on a machine with a file system to freeze."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
+
+from rootful.node import wait_until
 from vm import service
 from vm.service import Sleeper
-from vm.test_limits import read
+from vm.test_limits import configure, read
+
+_KIBIBYTES = 8192
+
+
+@pytest.fixture
+def frozen(tmp_path: Path) -> Iterator[Path]:
+    """A directory where who writes hangs in the kernel, until the test is over."""
+    image, mounted = tmp_path / "image", tmp_path / "mounted"
+    tmp_path.parent.chmod(0o755)
+    tmp_path.parent.parent.chmod(0o755)
+    tmp_path.chmod(0o755)
+    mounted.mkdir()
+    with image.open("wb") as file:
+        file.truncate(_KIBIBYTES << 10)
+    for words in ("modprobe loop", f"mkfs.ext4 -q {image}", f"mount -o loop {image} {mounted}", f"chmod 777 {mounted}"):
+        subprocess.run(words.split(), check=True)
+    subprocess.run(["fsfreeze", "--freeze", mounted], check=True)
+    try:
+        yield mounted
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", mounted], check=False)
+        subprocess.run(["umount", "--lazy", mounted], check=True)
+
+
+def hangs(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1] == "D"
 
 
 def test_suspended_step_uses_no_cpu_and_is_freed_to_end_well() -> None:
@@ -20,3 +52,38 @@ def test_suspended_step_uses_no_cpu_and_is_freed_to_end_well() -> None:
     assert read(step.group / "user", "cpu.stat").splitlines()[0] == before
     service.nodectl("resume", str(step.job), user="alice")
     assert step.let_go()[:2] == (5, "ran\n")
+
+
+def test_process_that_hangs_in_the_kernel_is_named_when_it_cannot_be_suspended(frozen: Path) -> None:
+    configure(suspend_grace_time=0)
+    client = service.start("touch", str(frozen / "file"), user="alice")
+    wait_until(lambda: bool(service.running_steps()), "the step runs")
+    (job,) = service.running_steps()
+    (task,) = json.loads(service.nodectl("show", "--json", str(job)))["tasks"]
+    wait_until(lambda: hangs(task["pid"]), "it hangs")
+    done = service.run("nodectl", "suspend", str(job))
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"hanging in the kernel, not suspended: {task['pid']}\n")
+    subprocess.run(["fsfreeze", "--unfreeze", frozen], check=True)
+    service.nodectl("resume", str(job))
+    assert service.finished(client)[0] == 0
+
+
+def test_task_that_does_not_die_is_given_up_in_time_and_told(frozen: Path) -> None:
+    configure(unkillable_step_timeout=2, kill_wait=1)
+    # What hangs would keep the client's own pipes open.
+    client = service.start("-o", "none", "-e", "none", "touch", str(frozen / "file"), user="alice")
+    wait_until(lambda: bool(service.running_steps()), "the step runs")
+    (job,) = service.running_steps()
+    (task,) = json.loads(service.nodectl("show", "--json", str(job)))["tasks"]
+    wait_until(lambda: hangs(task["pid"]), "it hangs")
+    service.nodectl("signal", "-s", "KILL", str(job), user="alice")
+    status, _, told = service.finished(client)
+    assert status == 1
+    assert f"task 0: process {task['pid']} does not die" in told
+    record = service.record(job)
+    assert record["state"] == "CANCELLED"
+    assert f"processes [{task['pid']}] do not die" in record["unkillable"]
+    assert service.nodectl("run", "echo", "served", user="alice") == "served\n"
+    subprocess.run(["fsfreeze", "--unfreeze", frozen], check=True)
+    wait_until(lambda: not Path(f"/proc/{task['pid']}").exists(), "it has died")

@@ -24,7 +24,7 @@ PYTHON = (3, 11)  # of that suite
 SIZE = "2G"  # sparse
 PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "udev", "kmod", "libpam-systemd", "login", "passwd", "mount", "procps",
-    "iproute2", "numactl", "strace", "python3", "python3-venv", "libcap2",
+    "iproute2", "e2fsprogs", "numactl", "strace", "python3", "python3-venv", "libcap2",
 )  # fmt: skip
 TEST_PACKAGES = ("pytest>=8.2", "setuptools>=77", "wheel")
 # In the initial RAM disk, each with what it needs: the rest of the kernel's modules stays on the disk.
