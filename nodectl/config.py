@@ -154,6 +154,11 @@ def build(values: Mapping[str, object], where: str = "configuration") -> Config:
     return Config(made)
 
 
+def with_section(config: Config, group: str, other: Config) -> Config:
+    """`config` with the keys of one section as `other` has them."""
+    return Config({key.name: getattr(other if key.group == group else config, key.name) for key in KEYS})
+
+
 def explain(config: Config | None = None) -> str:
     """The text of `nodectl config --explain`, itself a file that can be read: each key with its
     help.

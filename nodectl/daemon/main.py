@@ -1,8 +1,8 @@
 """The service's life: sockets, signals, systemd, and the end.
 
 Started by systemd (socket activation, readiness and watchdog by sd_notify(3)), by hand, or by a client for the length
-of one command (a private node). SIGHUP reads configuration that may change while running; SIGTERM ends the daemon and
-leaves steps alone.
+of one command (a private node). SIGHUP reads what of the configuration may change while running: the section
+containers, for the jobs to come; SIGTERM ends the daemon and leaves steps alone.
 """
 
 import asyncio
@@ -11,9 +11,10 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 
 from nodectl import cgroup
-from nodectl.config import Config
+from nodectl.config import Config, ConfigError, with_section
 from nodectl.container import settings as container_settings
 from nodectl.daemon import cgroup_base
 from nodectl.daemon.cgroup_base import Base
@@ -39,20 +40,23 @@ class CannotStart(Exception):
     """The daemon does not start; str() is one line for the log and the terminal."""
 
 
-def run(config: Config, *, private: bool = False) -> int:
-    """The daemon, until it is told to end. Returns the exit status. Must be root."""
+def run(config: Config, read: Callable[[], Config], *, private: bool = False) -> int:
+    """The daemon, until it is told to end. Returns the exit status. Must be root.
+
+    `read` reads the configuration's file once more, and raises ConfigError.
+    """
     if os.geteuid() != 0:
         print("nodectl daemon: must be root: it starts other users' steps", file=sys.stderr)
         return 1
     try:
-        asyncio.run(_serve(config, private=private))
+        asyncio.run(_serve(config, read, private=private))
     except (CannotStart, StoreError, PluginRefused, ForkserverDied, SlurmdRefused) as error:
         print(f"nodectl daemon: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _serve(config: Config, *, private: bool) -> None:
+async def _serve(config: Config, read: Callable[[], Config], *, private: bool) -> None:
     os.umask(0o022)
     os.chdir("/")
     lock = _prepare(config)
@@ -75,7 +79,7 @@ async def _serve(config: Config, *, private: bool) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, lambda: _reload(loop, node))
+    loop.add_signal_handler(signal.SIGHUP, lambda: _reload(loop, node, read))
     _notify("READY=1")
     _tell_client()
     heart = loop.create_task(_heartbeat())
@@ -246,9 +250,18 @@ async def _heartbeat() -> None:
         await asyncio.sleep(usec / 2e6)
 
 
-def _reload(loop: asyncio.AbstractEventLoop, node: Node) -> None:
-    """SIGHUP: accounts and the admin group are looked up anew. plugstack.conf is read at each launch anyway."""
+def _reload(loop: asyncio.AbstractEventLoop, node: Node, read: Callable[[], Config]) -> None:
+    """SIGHUP: accounts and the admin group are looked up anew, and jobs' containers are made by the file as it is now.
+    plugstack.conf is read at each launch anyway.
+    """
     _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+    try:
+        config = with_section(node.config, "containers", read())
+        if wrong := container_settings.check(config):
+            raise ConfigError(wrong)
+        node.config = config
+    except ConfigError as error:
+        print(f"nodectl daemon: reload: {error}; what was read before is kept", file=sys.stderr)
     task = loop.create_task(node.reload())
     task.add_done_callback(lambda _: _notify("READY=1"))
 
