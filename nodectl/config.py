@@ -53,6 +53,10 @@ class Config:
     container_dirs: tuple[str, ...]
     container_shared: bool
     container_namespaces: tuple[str, ...]
+    container_net: str
+    container_net_parent: str
+    container_net_addresses: str
+    container_net_gateway: str
     container_init_script: str | None
     container_clone_ns_script: str | None
     container_clone_ns_epilog: str | None

@@ -10,10 +10,13 @@ import os
 from nodectl.config_cgroup import CGROUPS
 from nodectl.config_key import Key, section
 from nodectl.config_values import (
+    ADDRESS,
     CPU_LIST,
     DEVICES,
+    INTERFACE,
     JOB_CONTAINER,
     NAME,
+    NETWORK,
     PATH,
     PLUGIN_DIRS,
     PRIVATE_DIRS,
@@ -24,6 +27,7 @@ from nodectl.config_values import (
     SWITCH,
     TASK_PLUGINS,
     number,
+    one_of,
     words,
 )
 from nodectl.plugin import BUILTIN_DIR
@@ -161,6 +165,23 @@ _CONTAINERS = section(
     Key(
         "container_namespaces", words("pid", "ipc", "uts", "net", "cgroup", "time", "user"), (),
         "Namespaces that each job has to itself beside that of mounts.",
+    ),
+    Key(
+        "container_net", one_of("none", "veth", "macvlan"), "none",
+        "What a job's network namespace has as eth0: nothing, one end of a pair whose other end is a port of the "
+        "bridge container_net_parent, or a macvlan of that interface.",
+    ),
+    Key(
+        "container_net_parent", INTERFACE, "",
+        "Bridge or interface of this machine to which container_net connects jobs.",
+    ),
+    Key(
+        "container_net_addresses", NETWORK, "",
+        "Network of which each eth0 has an address that no other job has; without one it has none.",
+    ),
+    Key(
+        "container_net_gateway", ADDRESS, "",
+        "Address of that network which no job is given and which is every job's default route.",
     ),
     Key(
         "container_init_script", SCRIPT, None,

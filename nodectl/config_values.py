@@ -112,6 +112,28 @@ def _name(value: object) -> str:
     return name
 
 
+def _optional_name(value: object) -> str:
+    return _name(value) if value != "" else ""
+
+
+def _network(value: object) -> str:
+    text = _string(value)
+    if text:
+        import ipaddress  # who configures none does not pay for it
+
+        ipaddress.ip_network(text)  # its error is a ValueError that says what is wrong
+    return text
+
+
+def _address(value: object) -> str:
+    text = _string(value)
+    if text:
+        import ipaddress
+
+        ipaddress.ip_address(text)
+    return text
+
+
 def _switch(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"is {_kind(value)}")
@@ -198,6 +220,9 @@ DEVICES = Parser("lines of words Name=, Type=, File=, Cores=, Count=, as a list"
 SCRIPT = Parser('the absolute path of a program, or "" for none', _optional)
 SOCKET = Parser(f"an absolute path of at most {_MAX_SOCKET_PATH} bytes", _socket)
 NAME = Parser("letters, digits, '-', '_' and '.', no '.' in front", _name)
+INTERFACE = Parser('the name of a network interface, or "" for none', _optional_name)
+NETWORK = Parser('a network of addresses as "10.1.0.0/24", or "" for none', _network)
+ADDRESS = Parser('an address, or "" for none', _address)
 SWITCH = Parser("true or false", _switch)
 SECONDS = number(0, 1_000_000, "seconds")
 PLUGIN_DIRS = Parser("absolute paths, as a list or with ':' between them", _plugin_dirs)

@@ -2,6 +2,7 @@
 
     BASE/JOB/owner      the path of the file of the step that it was made for
     BASE/JOB/first      which process is the first of its pid namespace, if it has one
+    BASE/JOB/link       which link its network namespace has, and the address of that (`link.py`)
     BASE/JOB/ns/KIND    the job's namespaces, each bound on a file
     BASE/JOB/dirs/_tmp  what the job sees as /tmp
 
@@ -20,6 +21,10 @@ import time
 
 from nodectl import _namespace, trust
 from nodectl.removal import remove as remove_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PLAIN = _namespace.RESOLVE_NO_SYMLINKS | _namespace.RESOLVE_NO_MAGICLINKS
@@ -40,17 +45,17 @@ def open_plain(directory: int, path: str, flags: int = os.O_PATH) -> int:
 class Place:
     """The place of one job's container. `fd` stands for BASE/JOB once it was made or opened."""
 
-    __slots__ = ("_base", "fd", "name", "path")
+    __slots__ = ("base", "fd", "name", "path")
 
     def __init__(self, base: str, job_id: int) -> None:
-        self._base = base
+        self.base = base
         self.name = str(job_id)
         self.path = f"{base}/{job_id}"
         self.fd = -1
 
     def make(self, owner: str, *, make_base: bool) -> None:
         """Makes the directory and mounts it on itself. Raises OSError: EEXIST where another living step owns it."""
-        base = _open_base(self._base, make=make_base)
+        base = _open_base(self.base, make=make_base)
         try:
             fcntl.flock(base, fcntl.LOCK_EX)  # a sweep must not see it without its owner
             try:
@@ -73,7 +78,7 @@ class Place:
 
     def open(self) -> None:
         """The place of a container that is there. Raises OSError."""
-        base = _open_base(self._base, make=False)
+        base = _open_base(self.base, make=False)
         try:
             self.fd = os.open(self.name, _DIRECTORY, dir_fd=base)
         finally:
@@ -91,6 +96,24 @@ class Place:
         finally:
             os.close(fd)
 
+    def claim(self, name: str, choose: "Callable[[set[str]], str]") -> str:
+        """A new file with what `choose` makes of the contents of other containers' files of this name: two never choose
+        at a time. Returns the content. Raises OSError, and what `choose` raises.
+        """
+        base = _open_base(self.base, make=False)
+        try:
+            fcntl.flock(base, fcntl.LOCK_EX)
+            others = {_read(base, f"{one}/{name}") for one in os.listdir(base) if not one.startswith(_GONE)}
+            text = choose({os.fsdecode(other) for other in others if other})
+            self.write(name, text)
+            return text
+        finally:
+            os.close(base)
+
+    def has(self, name: str) -> bool:
+        """Whether it is there and has such a file."""
+        return os.path.exists(f"{self.path}/{name}")
+
     def make_dir(self, name: str, uid: int, gid: int) -> int:
         """A directory BASE/JOB/dirs/NAME of the user's. Returns a descriptor. Raises OSError."""
         inner = open_plain(self.fd, "dirs", os.O_RDONLY)
@@ -105,7 +128,7 @@ class Place:
     def remove(self) -> str:
         """Nothing is mounted, nothing is there. Returns "" or why something is left; that it is gone is success."""
         try:
-            base = _open_base(self._base, make=False)
+            base = _open_base(self.base, make=False)
         except FileNotFoundError:
             return ""
         try:
@@ -128,9 +151,9 @@ class Place:
         return name
 
 
-def sweep(base_path: str) -> list[str]:
-    """Removes the containers of which no owner's file is left, and what earlier removals left. Returns what could not
-    be removed, a line each.
+def sweep(base_path: str, let_go: "Callable[[list[Place]], str]") -> list[str]:
+    """Removes the containers of which no owner's file is left, and what earlier removals left; what such containers
+    have elsewhere goes before, by `let_go`, which returns what is wrong. Returns what could not be removed, by lines.
     """
     try:
         base = _open_base(base_path, make=False)
@@ -138,12 +161,15 @@ def sweep(base_path: str) -> list[str]:
         return []
     try:
         fcntl.flock(base, fcntl.LOCK_EX)
-        for name in os.listdir(base):
-            if name.isascii() and name.isdecimal() and _owner(base, name) is None:
-                Place(base_path, int(name))._put_away(base)
+        names = [name for name in os.listdir(base) if name.isascii() and name.isdecimal()]
+        dead = [Place(base_path, int(name)) for name in names if _owner(base, name) is None]
+        why = let_go(dead)
+        for place in dead:
+            place._put_away(base)
         fcntl.flock(base, fcntl.LOCK_UN)
         gone = [name for name in os.listdir(base) if name.startswith(_GONE)]
-        return [f"{base_path}/{name}: {why}" for name in gone if (why := _remove_gone(base, name))]
+        left = [f"{base_path}/{name}: {why}" for name in gone if (why := _remove_gone(base, name))]
+        return [why, *left] if why else left
     finally:
         os.close(base)
 
@@ -179,15 +205,20 @@ def _make_base(path: str) -> None:
 
 def _owner(base: int, name: str) -> str | None:
     """The file of the step that a container was made for; None when that is no more, or was never said."""
+    path = os.fsdecode(_read(base, f"{name}/owner"))
+    return path if path and os.path.exists(path) else None
+
+
+def _read(directory: int, name: str) -> bytes:
+    """A file's content, b"" where there is none."""
     try:
-        fd = os.open(f"{name}/owner", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=base)
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory)
     except OSError:
-        return None
+        return b""
     try:
-        path = os.fsdecode(os.read(fd, _MOST_PATH))
+        return os.read(fd, _MOST_PATH)
     finally:
         os.close(fd)
-    return path if path and os.path.exists(path) else None
 
 
 def _detach_all(path: str) -> None:

@@ -82,6 +82,10 @@ def check(config: "Config") -> str:
     for one in read_dirs(config.container_dirs):
         if config.job_container_type != NONE and lies_in(base, one.path):
             return f"container_base_path {base} lies in {one.path}, which each job has for itself"
+    if config.container_net != "none" and not config.container_net_parent:
+        return f"container_net {config.container_net} wants a container_net_parent"
+    if config.container_net_gateway and not config.container_net_addresses:
+        return "container_net_gateway wants container_net_addresses"
     return ""
 
 
@@ -98,14 +102,25 @@ def of_job(config: "Config", asked: "Iterable[str]") -> dict[str, object]:
         if asked:
             raise ValueError(f"there are no job containers here: job_container_type is {NONE}")
         return {}
+    namespaces = [name for name in NAMESPACES if name in asked or name in config.container_namespaces]
     return {
         "base": base_path(config),
         "make_base": config.container_auto_base_path,
         "dirs": list(config.container_dirs),
         "shared": config.container_shared,
-        "namespaces": [name for name in NAMESPACES if name in asked or name in config.container_namespaces],
+        "namespaces": namespaces,
+        "net": _net(config) if "net" in namespaces and config.container_net != "none" else {},
         "init_script": config.container_init_script or "",
         "clone_ns_script": config.container_clone_ns_script or "",
         "clone_ns_epilog": config.container_clone_ns_epilog or "",
         "script_timeout": config.container_script_timeout,
+    }
+
+
+def _net(config: "Config") -> dict[str, str]:
+    return {
+        "kind": config.container_net,
+        "parent": config.container_net_parent,
+        "addresses": config.container_net_addresses,
+        "gateway": config.container_net_gateway,
     }

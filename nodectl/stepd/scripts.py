@@ -13,7 +13,7 @@ from nodectl.identity import become_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from nodectl.identity import Identity
 
@@ -22,12 +22,15 @@ _MOST = 1 << 20  # a prolog that says more than this says it to nobody
 _NO_PROGRAM = 127
 
 
-def run(path: str, environment: "Mapping[str, str]", *, timeout: float | None = None) -> tuple[int, bytes]:
-    """Runs a script in its own process group; (exit status, what it wrote). A signal counts as 1, a time-out too.
+def run(
+    path: str, environment: "Mapping[str, str]", *, words: "Iterable[str]" = (), timeout: float | None = None
+) -> tuple[int, bytes]:
+    """Runs a script, or a program with `words`, in its own process group; (exit status, what it wrote). A signal counts
+    as 1, a time-out too.
 
     Reads until the output ends *and* the script has ended; whatever it left in its group is killed.
     """
-    return _run(path, environment, timeout, who=None, cwd=None)
+    return _run([path, *words], environment, timeout, who=None, cwd=None)
 
 
 def run_as(
@@ -35,17 +38,17 @@ def run_as(
     enter: "Callable[[], bool]",
 ) -> tuple[int, bytes]:  # fmt: skip
     """As `run`, from root: the script enters its job's container, where `enter` succeeds, and becomes the user."""
-    return _run(path, environment, timeout, who=who, cwd=cwd, enter=enter)
+    return _run([path], environment, timeout, who=who, cwd=cwd, enter=enter)
 
 
 def _run(
-    path: str, environment: "Mapping[str, str]", timeout: float | None, *, who: "Identity | None", cwd: str | None,
-    enter: "Callable[[], bool] | None" = None,
+    argv: list[str], environment: "Mapping[str, str]", timeout: float | None, *, who: "Identity | None",
+    cwd: str | None, enter: "Callable[[], bool] | None" = None,
 ) -> tuple[int, bytes]:  # fmt: skip
     reader, writer = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
-        _become_script(path, environment, writer, who, cwd, enter)
+        _become_script(argv, environment, writer, who, cwd, enter)
     os.close(writer)
     pidfd = os.pidfd_open(pid)
     output = _gather(reader, pidfd, timeout)
@@ -61,7 +64,7 @@ def _run(
 
 
 def _become_script(
-    path: str, environment: "Mapping[str, str]", writer: int, who: "Identity | None", cwd: str | None,
+    argv: list[str], environment: "Mapping[str, str]", writer: int, who: "Identity | None", cwd: str | None,
     enter: "Callable[[], bool] | None",
 ) -> None:  # fmt: skip
     try:
@@ -78,7 +81,7 @@ def _become_script(
         os.dup2(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), 0, inheritable=True)  # the task's input is the task's
         os.dup2(writer, 1, inheritable=True)
         os.dup2(writer, 2, inheritable=True)
-        os.execve(path, [path], environment)
+        os.execve(argv[0], argv, environment)
     finally:
         os._exit(_NO_PROGRAM)
 

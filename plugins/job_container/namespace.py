@@ -16,7 +16,7 @@ import os
 import time
 
 from nodectl import _namespace, cgroup, container, job_environment, trust
-from nodectl.container import dirs, first, settings, spaces, users
+from nodectl.container import dirs, first, link, settings, spaces, users
 from nodectl.container.place import Place, open_plain, sweep
 from nodectl.plugin_api import PluginError
 from nodectl.stepd import scripts
@@ -60,6 +60,7 @@ def container_p_create(job_id: int) -> int:
     except BaseException as error:
         spaces.close(_State.fds.pop(job_id, {}))
         _empty(job, place)
+        link.disconnect([place])
         place.remove()
         if not isinstance(error, OSError):
             raise
@@ -107,15 +108,16 @@ def container_p_delete(job_id: int) -> int:
     if os.path.exists(f"{place.path}/ns/mnt"):
         why = _run(job, place, "clone_ns_epilog")
     _empty(job, place)
+    linked = link.disconnect([place])
     left = place.remove()
-    if why or left:
-        raise PluginError(errno.EBUSY, "; ".join(filter(None, (why, left))))
+    if why or linked or left:
+        raise PluginError(errno.EBUSY, "; ".join(filter(None, (why, linked, left))))
     return 0
 
 
 def container_p_restore() -> int:
     """After the start of a daemon: removes the containers that are nobody's any more."""
-    left = [line for base in container.bases() for line in sweep(base)]
+    left = [line for base in container.bases() for line in sweep(base, link.disconnect)]
     if left:
         raise PluginError(errno.EBUSY, "; ".join(left))
     return 0
@@ -144,6 +146,9 @@ def _fill(job: container.Job, place: Place) -> None:
         spaces.hold(held, fds)
     finally:
         os.close(held)
+    net: dict[str, str] = wanted["net"]  # type: ignore[assignment]  # as above
+    if net:
+        _require(link.connect(place.base, step.job_id, net))
     _require(_run(job, place, "clone_ns_script"))
 
 
