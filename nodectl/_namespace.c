@@ -28,7 +28,7 @@
 enum {
     TREE_CLONE = 1, TREE_CLOEXEC = O_CLOEXEC, MOVE_FROM_EMPTY = 0x4, MOVE_TO_EMPTY = 0x40,
     FS_OPEN_CLOEXEC = 1, FS_MOUNT_CLOEXEC = 1, SET_FLAG = 0, SET_STRING = 1, CREATE = 6,
-    ATTR_RDONLY = 0x1, ATTR_NOSUID = 0x2, ATTR_NODEV = 0x4, ATTR_NOEXEC = 0x8,
+    ATTR_RDONLY = 0x1, ATTR_NOSUID = 0x2, ATTR_NODEV = 0x4, ATTR_NOEXEC = 0x8, ATTR_IDMAP = 0x100000,
     RECURSIVE = 0x8000, EMPTY_PATH = 0x1000,
 };
 
@@ -176,18 +176,18 @@ static PyObject *move_mount_(PyObject *self, PyObject *args)
 }
 
 PyDoc_STRVAR(set_mount_doc,
-"set_mount(mount: int, attributes: int, propagation: int, recursive: bool) -> None\n\n"
+"set_mount(mount: int, attributes: int, propagation: int, recursive: bool, users: int = -1) -> None\n\n"
 "Adds attributes (MOUNT_ATTR_*) to a mount and sets its propagation (MS_*, 0: as it is), with all below it if\n"
-"recursive: mount_setattr(2), Linux 5.12.");
+"recursive: mount_setattr(2), Linux 5.12. users: the user namespace that MOUNT_ATTR_IDMAP takes.");
 
 static PyObject *set_mount(PyObject *self, PyObject *args)
 {
     (void)self;
-    int mount, recursive;
+    int mount, recursive, users = -1;
     unsigned long long set, propagation;
-    if (!PyArg_ParseTuple(args, "iKKp", &mount, &set, &propagation, &recursive))
+    if (!PyArg_ParseTuple(args, "iKKp|i", &mount, &set, &propagation, &recursive, &users))
         return NULL;
-    struct attributes wanted = {.set = set, .propagation = propagation};
+    struct attributes wanted = {.set = set, .propagation = propagation, .userns_fd = users < 0 ? 0 : (uint64_t)users};
     unsigned flags = EMPTY_PATH | (recursive ? RECURSIVE : 0U);
     return none_or_failed(syscall(SYS_mount_setattr, mount, "", flags, &wanted, sizeof wanted), "mount_setattr");
 }
@@ -331,7 +331,8 @@ static const struct {
     {"MS_PRIVATE", MS_PRIVATE},             {"MS_SLAVE", MS_SLAVE},
     {"MS_SHARED", MS_SHARED},               {"MOUNT_ATTR_RDONLY", ATTR_RDONLY},
     {"MOUNT_ATTR_NOSUID", ATTR_NOSUID},     {"MOUNT_ATTR_NODEV", ATTR_NODEV},
-    {"MOUNT_ATTR_NOEXEC", ATTR_NOEXEC},     {"RESOLVE_BENEATH", RESOLVE_BENEATH},
+    {"MOUNT_ATTR_NOEXEC", ATTR_NOEXEC},     {"MOUNT_ATTR_IDMAP", ATTR_IDMAP},
+    {"RESOLVE_BENEATH", RESOLVE_BENEATH},
     {"RESOLVE_IN_ROOT", RESOLVE_IN_ROOT},   {"RESOLVE_NO_SYMLINKS", RESOLVE_NO_SYMLINKS},
     {"RESOLVE_NO_MAGICLINKS", RESOLVE_NO_MAGICLINKS},
 };

@@ -1,6 +1,6 @@
 """`nodectl doctor`: what this machine can and cannot do for steps, and what to do about it.
 
-Looks at the machine (`machine_checks`), the configuration, the plugins and the service. Changes nothing; plugins are
+Looks at the machine (`machine_checks`, `container_checks`), the configuration, the plugins and the service. Changes nothing; plugins are
 read, not run.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nodectl import __version__
-from nodectl.cli import machine_checks
+from nodectl.cli import container_checks, machine_checks
 from nodectl.cli.check import FAIL, OK, WARN, Check
 from nodectl.cli.config import as_json, configured
 from nodectl.cli.plugins import node_plugins, spank_plugins, unusable
@@ -34,7 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help='print one JSON object, {"checks": [...]}')
     parser.epilog = (
         "ok: as it should be. warn: steps run, but something is not enforced or not tried. fail: steps cannot run; the "
-        "exit status is 1. What stands behind -> is what an admin can do. As root it makes a cgroup for a moment."
+        "exit status is 1. What stands behind -> is what an admin can do. As root it makes a cgroup and namespaces for a "
+        "moment."
     )
 
 
@@ -74,6 +75,7 @@ def _all(settings: "Globals") -> Iterator[Check]:
     else:
         yield Check(OK, "configuration", "valid")
     yield from machine_checks.all_checks(config)
+    yield from container_checks.all_checks(config)
     yield admins(config)
     yield from scripts((("task_prolog", config.task_prolog), ("task_epilog", config.task_epilog)))
     yield from plugin_checks(config)
