@@ -1,7 +1,7 @@
 """`nodectl doctor`: what this machine can and cannot do for steps, and what to do about it.
 
-Looks at the machine (`machine_checks`, `container_checks`), the configuration, the plugins and the service. Changes nothing; plugins are
-read, not run.
+Looks at the machine (`machine_checks`, `container_checks`), the configuration, the plugins and the service. Changes
+nothing; plugins are read, not run.
 """
 
 import _socket
@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help='print one JSON object, {"checks": [...]}')
     parser.epilog = (
         "ok: as it should be. warn: steps run, but something is not enforced or not tried. fail: steps cannot run; the "
-        "exit status is 1. What stands behind -> is what an admin can do. As root it makes a cgroup and namespaces for a "
-        "moment."
+        "exit status is 1. What stands behind -> is what an admin can do. As root it makes a cgroup and namespaces for "
+        "a moment."
     )
 
 
