@@ -69,8 +69,10 @@ class Place:
             try:
                 _write(plain, "owner", owner)
                 self.fd = _namespace.clone_mount(plain)
-                _namespace.set_mount(self.fd, 0, _namespace.MS_PRIVATE, False)
                 _namespace.move_mount(self.fd, plain)
+                # Not before: below a shared mount, as / is under systemd, whatever arrives is shared. A mount namespace
+                # cannot be bound where that would have to appear in another, older one.
+                _namespace.set_mount(self.fd, 0, _namespace.MS_PRIVATE, False)
             finally:
                 os.close(plain)
         finally:
