@@ -20,6 +20,7 @@ from nodectl.daemon.containers import Containers
 from nodectl.daemon.forkchannel import ForkChannel
 from nodectl.daemon.jobs import Jobs
 from nodectl.daemon.live import LiveStep, remove_groups
+from nodectl.daemon.running import Running
 from nodectl.daemon.start import Starter
 from nodectl.daemon.store import Ended, Store
 from nodectl.daemon.users import UnknownUser, User, Users, group_id
@@ -60,6 +61,7 @@ class Node:
         self.live: dict[tuple[int, int], LiveStep] = {}
         self.steps_dir = f"{config.runtime_dir}/steps"
         self._store = store
+        self.running = Running(store, self.live)
         self._plugins = plugins
         self._users = Users(config.user_cache_seconds)
         self._reserved: dict[int, int] = {}

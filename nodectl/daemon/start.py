@@ -86,6 +86,7 @@ class Starter:
     async def _through_prolog(self, live: LiveStep, trace: int, client: list[int]) -> str:
         """Returns why the step does not begin, "" when it does."""
         self._node.live[live.key] = live
+        self._node.running.begun()
         live.in_prolog = live.owes_epilog = True
         try:
             why = await self._node.jobs.prolog(live) or live.cancelled
@@ -113,6 +114,7 @@ class Starter:
             if not live.owes_epilog:
                 files.write_spec(step)
             node.live[live.key] = live
+            node.running.begun()
             node.forkserver.submit(
                 {
                     "step": str(step),

@@ -1,4 +1,5 @@
-"""The history: one SQLite file (WAL) with every step that ended, its record and its trace, and the counter of job ids.
+"""The history: one SQLite file (WAL) with every step that ended, its record and its trace, and the counter of job ids;
+and of steps that have run for a while, the record that they have should the machine be reset.
 
 Only the daemon writes it. Several nodes may share one file (private nodes of root do), so ids come from a
 transaction, not from memory. Ends of steps are written in batches: until then their files wait in the steps
@@ -8,8 +9,9 @@ directory, which survives the daemon.
 import json
 import os
 import sqlite3
+import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 _SCHEMA = """
@@ -19,6 +21,9 @@ CREATE TABLE IF NOT EXISTS step (
     record TEXT NOT NULL, trace BLOB NOT NULL, PRIMARY KEY (job, step)
 );
 CREATE INDEX IF NOT EXISTS step_by_end ON step (ended);
+CREATE TABLE IF NOT EXISTS running (
+    job INTEGER NOT NULL, step INTEGER NOT NULL, boot TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (job, step)
+);
 """
 _VERSION = 1
 _PRUNE_EVERY = 256
@@ -82,6 +87,7 @@ class Store:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             self._db.executemany("INSERT OR IGNORE INTO step VALUES (?, ?, ?, ?, ?, ?)", rows)
+            self._db.executemany("DELETE FROM running WHERE job = ? AND step = ?", (row[:2] for row in rows))
             self._added += len(rows)
             if self._added >= _PRUNE_EVERY:
                 self._added = 0
@@ -93,6 +99,29 @@ class Store:
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
+
+    def note(self, boot: str, records: Iterable[Mapping[str, object]]) -> None:
+        """Writes to the disk which records running steps have should the machine be reset. Raises sqlite3.Error."""
+        rows = [(record["job"], record["step"], boot, json.dumps(record)) for record in records]
+        # All that was written before comes with it: no id is given out again that the history knows.
+        self._db.execute("PRAGMA synchronous=FULL")
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany("INSERT OR REPLACE INTO running VALUES (?, ?, ?, ?)", rows)
+            self._db.execute("COMMIT")
+        except sqlite3.Error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        finally:
+            self._db.execute("PRAGMA synchronous=NORMAL")
+
+    def bury(self, boot: str, known: Container[tuple[int, int]]) -> None:
+        """Steps that were noted before this boot, by whichever node, have ended, unless more is known of them."""
+        rows = self._db.execute("SELECT job, step, record FROM running WHERE boot != ?", (boot,))
+        ended = [json.loads(record) for job, step, record in rows if (job, step) not in known]
+        if ended:
+            self.add(Ended({**record, "ended": time.time()}, b"") for record in ended)
 
     def record(self, job: int, step: int) -> Mapping[str, object] | None:
         """A step's record, None for a step the history does not know."""

@@ -1,5 +1,5 @@
-"""What an earlier daemon left: steps that still run are taken over, steps that ended are recorded, and whatever
-belongs to nobody is removed.
+"""What an earlier daemon left: steps that still run are taken over, steps that ended are recorded, also those that the
+machine did not survive, and whatever belongs to nobody is removed.
 
 Runs once at the start of a daemon, before it listens. By then neither the earlier daemon nor its forkserver lives
 (both held the lock), so no new stepd can appear. Every step has a spec file from before its first fork until it is in
@@ -49,6 +49,8 @@ def sweep(node: Node) -> None:
     for name in os.listdir(node.steps_dir):
         if not os.path.exists(f"{node.steps_dir}/{_stem(name)}.json"):
             os.unlink(f"{node.steps_dir}/{name}")
+    node.flush()
+    node.running.bury(node.live.keys() | node.jobs.ending.keys())
     if node.base:
         _remove_strays(node)
 
