@@ -18,5 +18,6 @@ HIDDEN int capabilities_of(uint64_t *effective, uint64_t *permitted, uint64_t *i
 HIDDEN extern PyMethodDef trace_methods[];
 HIDDEN extern PyMethodDef clock_methods[];
 HIDDEN extern PyMethodDef memory_methods[];
+HIDDEN extern PyMethodDef secure_methods[];
 
 #endif

@@ -73,6 +73,8 @@ class Config:
     max_swap_percent: float
     min_ram_space: int
     max_processes_per_step: int
+    secure_floor: str
+    secure: str
     admin_group: str
     max_tasks_per_node: int
     max_message_bytes: int

@@ -15,6 +15,7 @@ from nodectl.config_values import (
     DEVICES,
     INTERFACE,
     JOB_CONTAINER,
+    LEVEL,
     NAME,
     NETWORK,
     PATH,
@@ -31,6 +32,7 @@ from nodectl.config_values import (
     words,
 )
 from nodectl.plugin import BUILTIN_DIR
+from nodectl.secure import DEFAULT, NONE, strictest
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:
@@ -201,6 +203,21 @@ _CONTAINERS = section(
     ),
 )  # fmt: skip
 
+_SECURITY = section(
+    "security",
+    Key(
+        "secure_floor", LEVEL, NONE,
+        "Least confinement of any step: a request for less is refused, also root's.",
+    ),
+    Key(
+        "secure", LEVEL, lambda values: strictest(DEFAULT, str(values["secure_floor"])),
+        "Confinement of a step that does not ask. none: what a login shell may. default: no set-user-ID programs, no "
+        "capabilities but over files and processes, no system calls that no job needs. strict: also no capability, no "
+        "namespaces, and writing only in the working directory and temporary ones.",
+        shown='"default", or secure_floor where that is more',
+    ),
+)  # fmt: skip
+
 _LIMITS = section(
     "limits",
     Key(
@@ -277,4 +294,15 @@ _RECORDS = section(
     ),
 )  # fmt: skip
 
-KEYS: tuple[Key, ...] = (*_NODE, *_FILES, *_PLUGINS, *_BINDING, *_CONTAINERS, *CGROUPS, *_LIMITS, *_STEPS, *_RECORDS)
+KEYS: tuple[Key, ...] = (
+    *_NODE,
+    *_FILES,
+    *_PLUGINS,
+    *_BINDING,
+    *_CONTAINERS,
+    *CGROUPS,
+    *_SECURITY,
+    *_LIMITS,
+    *_STEPS,
+    *_RECORDS,
+)

@@ -9,6 +9,7 @@ import os
 
 from nodectl.cpu_list import format_cpulist, parse_cpulist
 from nodectl.plugin import BUILTIN_DIR
+from nodectl.secure import LEVELS
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:
@@ -214,6 +215,7 @@ def _devices(value: object) -> tuple[str, ...]:
 
 PATH = Parser("an absolute path", _absolute)
 CONSTRAINT = one_of("yes", "no", "auto")
+LEVEL = one_of(*LEVELS)
 PERCENT = Parser(f"a number of percent from 0 to {_MOST_PERCENT}", _percent)
 CPU_LIST = Parser('CPU numbers and ranges as "0-3,8", or "" for none', _cpu_list)
 DEVICES = Parser("lines of words Name=, Type=, File=, Cores=, Count=, as a list", _devices)

@@ -22,6 +22,8 @@ import prctl
 from nodectl import _kernel, cgroup, kernel_file, lean_json
 from nodectl.container import errand
 from nodectl.plugin import PluginRefused
+from nodectl.secure import confine
+from nodectl.secure.confine import PROGRAMS
 from nodectl.spank import preload
 from nodectl.spank.sources import Sources
 from nodectl.spank.stack import witness_if_tried
@@ -61,6 +63,7 @@ def main(arguments: "Mapping[str, object]") -> None:
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, CHANNEL)
     os.set_inheritable(CHANNEL, False)
     os.set_inheritable(LOCK, False)
+    os.set_inheritable(PROGRAMS, False)
     preload.remove()
     handed_over = _handed_over()
     witness_if_tried()
@@ -127,7 +130,7 @@ def _begin_anew(data: bytes, fds: "list[int]") -> "NoReturn":
     """Executes this program again, with the order that it could not serve: a library cannot be exchanged."""
     memory = os.memfd_create("nodectl-order", 0)
     os.write(memory, data)
-    for fd in (CHANNEL, LOCK, *fds):
+    for fd in (CHANNEL, LOCK, PROGRAMS, *fds):
         os.set_inheritable(fd, True)
     preload.add(os.environ)
     os.execv(sys.executable, [*sys.orig_argv[:_OWN_WORDS], *map(str, (memory, *fds))])
@@ -167,6 +170,7 @@ def _fork(  # everything a stepd starts from
     try:
         # Here and not in the stepd: what is decoded before the fork costs no copied page after it.
         step = Step.from_json(lean_json.load_object(kernel_file.read(spec)))
+        confine.load(PROGRAMS, step.secure)
         if group:
             place = cgroup.Group(f"{mount}{group}/stepd").open()
         try:
@@ -180,6 +184,7 @@ def _fork(  # everything a stepd starts from
         if pid == 0:
             channel.close()
             os.close(LOCK)
+            os.close(PROGRAMS)
             stem = spec.removesuffix(".json")
             _become_stepd(step, stem, fds, node, mount, sources, traced=bool(request["trace"]))
     except OSError as error:

@@ -26,7 +26,7 @@ class Step:
         "allocation", "argv", "base", "cgroup", "container", "cores", "cpu_masks", "cpus_per_task", "cwd", "devices",
         "environment", "gid", "gids", "hook_timeout", "job_control", "job_id", "kill_on_bad_exit", "kill_wait", "label",
         "layout", "limits", "mem_policies", "memory", "mems", "name", "node_name", "ntasks", "oom_kill_step",
-        "options", "rlimits", "stack", "stderr", "stdin", "stdout", "step_cpus", "step_id", "submitted",
+        "options", "rlimits", "secure", "stack", "stderr", "stdin", "stdout", "step_cpus", "step_id", "submitted",
         "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables", "time_limit", "uid", "umask",
         "unbuffered", "unkillable_timeout", "user_name", "verbose",
     )  # fmt: skip
@@ -77,6 +77,7 @@ class Step:
     job_control: dict[str, str]  # variables of the job's prologs and epilogs, SPANK_ in front of every name
     container: dict[str, object]  # what its job's container is to be (container/settings.py), empty for none
     cgroup: str  # the step's directory below the cgroup2 mount, "" when cgroups are not used
+    secure: str  # how far its processes are confined: none, default, strict (nodectl/secure)
     submitted: float
     memory: int  # MiB asked for, 0 for none
     oom_kill_step: bool  # one process too many ends all

@@ -6,7 +6,7 @@ cd /vagrant
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -q
 apt-get install -qy --no-install-recommends \
-    python3 python3-venv python3-dev gcc libc6-dev libcap-dev git numactl hwloc-nox
+    python3 python3-venv python3-dev gcc libc6-dev libcap-dev libseccomp2 git numactl hwloc-nox
 
 systemd/install
 systemctl --no-pager --lines=0 status nodectld.socket nodectld.service

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nodectl import __version__
-from nodectl.cli import container_checks, machine_checks
+from nodectl.cli import container_checks, machine_checks, secure_checks
 from nodectl.cli.check import FAIL, OK, WARN, Check
 from nodectl.cli.config import as_json, configured
 from nodectl.cli.plugins import node_plugins, spank_plugins, unusable
@@ -76,6 +76,7 @@ def _all(settings: "Globals") -> Iterator[Check]:
         yield Check(OK, "configuration", "valid")
     yield from machine_checks.all_checks(config)
     yield from container_checks.all_checks(config)
+    yield from secure_checks.all_checks(config)
     yield admins(config)
     yield from scripts((("task_prolog", config.task_prolog), ("task_epilog", config.task_epilog)))
     yield from plugin_checks(config)

@@ -148,6 +148,11 @@ OPTIONS = (
         "container-ns", "", "LIST", "namespaces of the job's own: pid, ipc, uts, net, cgroup, time, user", _words,
         dest="container_ns",
     ),
+    Option(
+        "secure", "", "LEVEL",
+        "how far the step is confined: none, default, or strict, which lets it write nowhere but in the working and "
+        "temporary directories", str,
+    ),
     Option("task-epilog", "", "FILE", "script run as you after each task", str),
     Option("uid", "", "USER", "run as this user (root only)", str),
     Option("gid", "", "GROUP", "run with this primary group", str),

@@ -91,6 +91,8 @@ def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]
     yield "tasks", record["ntasks"]
     yield "CPUs", cpu_list(record["cpus"])
     yield from _uses(record)
+    if record.get("secure"):
+        yield "secure", record["secure"]
     if record.get("pid"):
         yield "runner", f"pid {record['pid']}"
     if record.get("cgroup"):

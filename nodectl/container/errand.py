@@ -22,6 +22,7 @@ from nodectl.container import visit
 from nodectl.door import Door
 from nodectl.plugin_api import PluginError
 from nodectl.recorder import Recorder
+from nodectl.secure import confine
 from nodectl.step import Step
 
 TYPE_CHECKING = False
@@ -86,7 +87,9 @@ def _visit(
     answer, *theirs = fds
     status = 1
     try:
-        why, status = visit.visit(act, request, _introduced(request), theirs, node.container)
+        step = _introduced(request)
+        confine.load(confine.PROGRAMS, step.secure)
+        why, status = visit.visit(act, request, step, theirs, node.container)
     except (OSError, PluginError) as error:
         why = str(error)
     _answer(answer, why, status)

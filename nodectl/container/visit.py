@@ -13,6 +13,7 @@ import termios
 
 from nodectl import _kernel, cgroup
 from nodectl.identity import become_user
+from nodectl.secure.confine import Confinement
 from nodectl.stepd import environment
 from nodectl.stepd.task import exec_along_path
 
@@ -38,10 +39,6 @@ def enter(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> No
         if _signal.getsignal(number) == _signal.SIG_IGN:
             _signal.signal(number, _signal.SIG_DFL)
     os.umask(step.umask)
-    try:
-        os.chdir(step.cwd)
-    except OSError:
-        os.chdir("/")
     variables = {**step.environment, **environment.for_step(step), **request["environment"]}  # type: ignore[dict-item]
     argv: list[str] = request["argv"] or [variables.get("SHELL", "/bin/sh")]  # type: ignore[assignment]
     _kernel.cloexec_from(3)
@@ -112,6 +109,13 @@ def visit(
     return why.decode(errors="replace"), code if code >= 0 else 128 - code
 
 
+def _go_to(directory: str) -> None:
+    try:
+        os.chdir(directory)
+    except OSError:
+        os.chdir("/tmp")  # as the job's tasks
+
+
 def _be_visitor(
     act: "Callable[[Mapping[str, object], Step, list[int]], None]",
     request: "Mapping[str, object]",
@@ -130,7 +134,11 @@ def _be_visitor(
         join = plugin.hooks.get("container_p_add_pid")
         if join is not None:
             join(step.job_id, os.getpid(), step.uid)
+        confinement = Confinement(step, step.environment)
+        confinement.limit_capabilities()
         become_user(step.identity)
+        _go_to(step.cwd)
+        confinement.confine()
         act(request, step, fds)
         status = 0
     except OSError as error:

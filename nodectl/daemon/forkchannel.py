@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nodectl import lean_json
 from nodectl.config import Config
+from nodectl.secure.confine import PROGRAMS
 from nodectl.spank import preload
 from nodectl.spank.stack import tried
 
 _READY_SECONDS = 20
-_CHANNEL, _LOCK = 3, 4
+_PLACES = (3, 4, PROGRAMS)  # of the channel, the lock, and what confines steps
 _START = (
     "import sys; sys.path[:0] = {path!r}; from nodectl import forkserver, lean_json; "
     "forkserver.main(lean_json.loads({arguments!r}))"
@@ -32,8 +33,11 @@ class ForkserverDied(Exception):
 class ForkChannel:
     """`answered(message)` is called in the event loop for each answer, with {"step", "pid"} or {"step", "error"}."""
 
-    def __init__(self, config: Config, lock: int, answered: Callable[[Mapping[str, object]], None]) -> None:
+    def __init__(
+        self, config: Config, lock: int, programs: int, answered: Callable[[Mapping[str, object]], None]
+    ) -> None:
         self._config = config
+        self._programs = programs
         self._lock = lock  # shared with the forkserver: the next daemon begins when both have let go
         self._answered = answered
         self._sock: socket.socket | None = None
@@ -57,7 +61,7 @@ class ForkChannel:
         )
         code = _START.format(path=[p for p in sys.path if p], arguments=arguments)
         # Out of the way first: dup2 onto 3 must not destroy what is to become 4.
-        channel, lock = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (theirs.fileno(), self._lock))
+        passed = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (theirs.fileno(), self._lock, self._programs)]
         environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **tried()}
         preload.add(environment)
         self.pid = os.posix_spawn(
@@ -66,12 +70,11 @@ class ForkChannel:
             environment,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_DUP2, channel, _CHANNEL),
-                (os.POSIX_SPAWN_DUP2, lock, _LOCK),
+                *((os.POSIX_SPAWN_DUP2, fd, place) for fd, place in zip(passed, _PLACES, strict=True)),
             ],
         )
         theirs.close()
-        _close([channel, lock])
+        _close(passed)
         ours.settimeout(_READY_SECONDS)
         try:
             answer = lean_json.load_object(ours.recv(65536) or b'{"error":"it ended at once; see the log"}')

@@ -66,6 +66,7 @@ REQUEST: "Shape" = {
     "mem": Optional(integer(0, _MOST_MEMORY)),
     "mem_per_cpu": Optional(integer(0, _MOST_MEMORY)),
     "oom_kill_step": Optional(boolean),
+    "secure": Optional(text(16)),
 }
 
 _SPANK = "SPANK_"  # what root's scripts would obey (PATH, LD_PRELOAD, BASH_ENV) has no such beginning
@@ -118,6 +119,7 @@ def make_step(  # everything a step is made from
     cgroup: str,
     binder: Binder,
     constraints: Constraints,
+    secure: str,
 ) -> Step:
     """The Step a request means. Raises Refused, naming the parameter."""
     argv: list[str] = request["argv"]  # type: ignore[assignment]  # REQUEST says so
@@ -161,6 +163,7 @@ def make_step(  # everything a step is made from
         job_control=_job_control(request.get("job_control", {})),  # type: ignore[arg-type]  # REQUEST says so
         container=_container(request, config),
         cgroup=cgroup,
+        secure=secure,
         submitted=time.time(),
         **_memory(request, layout, config, constraints),
     )

@@ -276,6 +276,7 @@ class LiveStep:
             "reason": "",
             "submitted": step.submitted,
             "cpus": f"{step.allocation:x}",
+            "secure": step.secure,
             "pid": self.pid,
             "cgroup": step.cgroup,
         }
@@ -309,6 +310,7 @@ class LiveStep:
             "cwd": step.cwd,
             "ntasks": step.ntasks,
             "cpus": f"{step.allocation:x}",
+            "secure": step.secure,
             "state": self._state,
             "reason": why,
             "exit_status": 1,

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from nodectl import cgroup
+from nodectl import cgroup, secure
 from nodectl.config import Config, ConfigError, with_section
 from nodectl.container import settings as container_settings
 from nodectl.daemon import cgroup_base
@@ -102,7 +102,7 @@ async def _serve(config: Config, read: Callable[[], Config], *, private: bool) -
 
 def _prepare(config: Config) -> Lock:
     """The runtime directories, and the lock on them."""
-    wrong = container_settings.check(config)
+    wrong = container_settings.check(config) or secure.check(config)
     if wrong:
         raise CannotStart(wrong)
     try:

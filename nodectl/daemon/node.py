@@ -21,6 +21,7 @@ from nodectl.daemon.forkchannel import ForkChannel
 from nodectl.daemon.jobs import Jobs
 from nodectl.daemon.live import LiveStep, remove_groups
 from nodectl.daemon.running import Running
+from nodectl.daemon.securing import Securing
 from nodectl.daemon.start import Starter
 from nodectl.daemon.store import Ended, Store
 from nodectl.daemon.users import UnknownUser, User, Users, group_id
@@ -71,7 +72,8 @@ class Node:
         self._cleaning: set[asyncio.Task[bool]] = set()
         self._admin_gid: int | None = None
         self._binder = Binder(config, lambda: (live.step for live in self.live.values()))
-        self.forkserver = ForkChannel(config, lock, self._answered)
+        self.securing = Securing(config, self.live.values)
+        self.forkserver = ForkChannel(config, lock, self.securing.programs, self._answered)
         self.containers = Containers(config, plugins, self.forkserver)
         self.jobs = Jobs(config, base.mount, self.containers, self._write_down)
         self._starter = Starter(self, plugins)
@@ -152,29 +154,27 @@ class Node:
         if call.fds:
             launch.check_control(call.fds[3], call.peer.uid)
         known = None if "uid" in request or "gid" in request else self._users.known(call.peer.uid)
-        return self._look_up_and_admit(call, request) if known is None else self._admit(call, request, known)
+        level = self.securing.level_of(request, call.peer)
+        if known is None or not self.securing.is_ready(level):
+            return self._look_up_and_admit(call, request, level)
+        return self._admit(call, request, known, level)
 
-    async def _look_up_and_admit(self, call: Call, request: Mapping[str, object]) -> Mapping[str, object]:
-        answer = self._admit(call, request, await launch.who_runs(self._users, request, call.peer.uid))
+    async def _look_up_and_admit(self, call: Call, request: Mapping[str, object], level: str) -> Mapping[str, object]:
+        await self.securing.ready(level)
+        answer = self._admit(call, request, await launch.who_runs(self._users, request, call.peer.uid), level)
         return await answer if isinstance(answer, Awaitable) else answer
 
     def _admit(
-        self, call: Call, request: Mapping[str, object], user: User
+        self, call: Call, request: Mapping[str, object], user: User, level: str
     ) -> Mapping[str, object] | Awaitable[Mapping[str, object]]:
         self._check_room(user.uid)
         job = self._take_job(request, call.peer.uid)
         stack = self._stack().entries
         group = f"{self.base}/job_{job}/step_0" if self.base else ""
         step = launch.make_step(
-            request,
-            user,
-            self.config,
-            job=job,
-            stack=stack,
-            cgroup=group,
-            binder=self._binder,
-            constraints=self.constraints,
-        )
+            request, user, self.config, job=job, stack=stack, cgroup=group, binder=self._binder,
+            constraints=self.constraints, secure=level,
+        )  # fmt: skip
         return self._starter.begin(step, call.fds)
 
     def _check_room(self, uid: int) -> None:
@@ -373,6 +373,7 @@ class Node:
             await asyncio.wait([live.ended for live in self.live.values()])
         await self.jobs.settle(patiently=wait_for_steps)
         await self.containers.settle()
+        await self.securing.settle()
         self.flush()
         if self._cleaning:
             await asyncio.wait(self._cleaning, timeout=10)

@@ -56,6 +56,8 @@ class Visits:
             raise Refused("NoSuchStep", f"{which} is not running")
         if call.peer.uid not in (0, live.step.uid):
             raise Refused("NotPermitted", f"{which} belongs to {live.step.user_name}")
+        self._node.securing.check_visit(live, call.peer)
+        await self._node.securing.ready(live.step.secure)
         answer = await self._node.containers.visit({**request, "spec": live.files.spec}, call.fds)
         if answer["why"]:
             raise Refused("LaunchRefused", f"{which}: {request['container']}: {answer['why']}", exit_status=1)

@@ -11,6 +11,7 @@ import time
 
 from nodectl.hooks import ROWS
 from nodectl.interface import STEP, Refused
+from nodectl.secure.confine import Confinement
 from nodectl.shape import Optional, boolean, integer
 from nodectl.stepd import children, scripts
 from nodectl.stepd.reports import Reports
@@ -207,8 +208,9 @@ class Reaper:
             started = self._run.enter("task_epilog")
             environment = {**task.environment, "SLURM_SCRIPT_CONTEXT": "epilog_task"}
             status, _ = scripts.run_as(
-                step.identity, path, environment, step.cwd, timeout=limit or None, enter=self._run.enter_container
-            )
+                step.identity, path, environment, step.cwd, timeout=limit or None, enter=self._run.enter_container,
+                confinement=Confinement(step, environment),
+            )  # fmt: skip
             self._run.recorder.write(ROWS["task_epilog"], started, task=task.local_id, rc=status, note=path)
 
     def _tell_exits(self, ended: "list[Task]") -> None:

@@ -49,6 +49,7 @@ def compose(run: "Run") -> "dict[str, object]":
         "cwd": step.cwd,
         "ntasks": step.ntasks,
         "cpus": f"{step.allocation:x}",
+        "secure": step.secure,
         "state": run.state,
         "reason": run.reason,
         "exit_status": status,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from nodectl.identity import Identity
+    from nodectl.secure.confine import Confinement
 
 _CHUNK = 65536
 _MOST = 1 << 20  # a prolog that says more than this says it to nobody
@@ -23,32 +24,33 @@ _NO_PROGRAM = 127
 
 
 def run(
-    path: str, environment: "Mapping[str, str]", *, words: "Iterable[str]" = (), timeout: float | None = None
-) -> tuple[int, bytes]:
+    path: str, environment: "Mapping[str, str]", *, words: "Iterable[str]" = (), timeout: float | None = None,
+    confinement: "Confinement | None" = None,
+) -> tuple[int, bytes]:  # fmt: skip
     """Runs a script, or a program with `words`, in its own process group; (exit status, what it wrote). A signal counts
     as 1, a time-out too.
 
     Reads until the output ends *and* the script has ended; whatever it left in its group is killed.
     """
-    return _run([path, *words], environment, timeout, who=None, cwd=None)
+    return _run([path, *words], environment, timeout, who=None, cwd=None, confinement=confinement)
 
 
 def run_as(
     who: "Identity", path: str, environment: "Mapping[str, str]", cwd: str, *, timeout: float | None = None,
-    enter: "Callable[[], bool]",
+    enter: "Callable[[], bool]", confinement: "Confinement",
 ) -> tuple[int, bytes]:  # fmt: skip
     """As `run`, from root: the script enters its job's container, where `enter` succeeds, and becomes the user."""
-    return _run([path], environment, timeout, who=who, cwd=cwd, enter=enter)
+    return _run([path], environment, timeout, who=who, cwd=cwd, enter=enter, confinement=confinement)
 
 
 def _run(
     argv: list[str], environment: "Mapping[str, str]", timeout: float | None, *, who: "Identity | None",
-    cwd: str | None, enter: "Callable[[], bool] | None" = None,
+    cwd: str | None, enter: "Callable[[], bool] | None" = None, confinement: "Confinement | None" = None,
 ) -> tuple[int, bytes]:  # fmt: skip
     reader, writer = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
-        _become_script(argv, environment, writer, who, cwd, enter)
+        _become_script(argv, environment, writer, who, cwd, enter, confinement)
     os.close(writer)
     pidfd = os.pidfd_open(pid)
     output = _gather(reader, pidfd, timeout)
@@ -65,7 +67,7 @@ def _run(
 
 def _become_script(
     argv: list[str], environment: "Mapping[str, str]", writer: int, who: "Identity | None", cwd: str | None,
-    enter: "Callable[[], bool] | None",
+    enter: "Callable[[], bool] | None", confinement: "Confinement | None",
 ) -> None:  # fmt: skip
     try:
         os.setpgid(0, 0)
@@ -75,12 +77,16 @@ def _become_script(
         if enter is not None and not enter():
             return
         if who is not None:
+            if confinement is not None:
+                confinement.limit_capabilities()
             become_user(who)
-        if cwd is not None and os.access(cwd, os.X_OK):
-            os.chdir(cwd)
+        if cwd is not None:
+            os.chdir(cwd if os.access(cwd, os.X_OK) else "/tmp")  # as its task
         os.dup2(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), 0, inheritable=True)  # the task's input is the task's
         os.dup2(writer, 1, inheritable=True)
         os.dup2(writer, 2, inheritable=True)
+        if confinement is not None:
+            confinement.confine()
         os.execve(argv[0], argv, environment)
     finally:
         os._exit(_NO_PROGRAM)

@@ -16,6 +16,8 @@ from nodectl.door import Door
 from nodectl.hooks import ROWS
 from nodectl.identity import become_user
 from nodectl.recorder import Recorder, now
+from nodectl.secure import NONE
+from nodectl.secure.confine import CannotConfine, Confinement
 from nodectl.stepd import scripts
 
 TYPE_CHECKING = False
@@ -94,6 +96,8 @@ def be_task(child: Child) -> "NoReturn":
         status = end.status
         if str(end):
             child.tell("failed", str(end))
+    except CannotConfine as error:
+        child.tell("failed", f"{error} (as {child.run.step.user_name})")
     except OSError as error:
         child.tell("failed", _words(child, error))
     except BaseException as error:  # the top of a process
@@ -154,8 +158,9 @@ def task_init_privileged(child: Child) -> None:
 
 
 def become(child: Child) -> None:
-    """The last act of root in this process."""
+    """The last acts of root in this process."""
     started = child.row("become_user")
+    Confinement(child.run.step, child.task.environment).limit_capabilities()
     become_user(child.run.step.identity)
     child.wrote("become_user", started)
 
@@ -231,7 +236,7 @@ def task_prologs(child: Child) -> None:
     for path in child.run.step.task_prologs:
         started = child.row("task_prolog")
         environment = {**child.task.environment, "SLURM_SCRIPT_CONTEXT": "prolog_task"}
-        status, output = scripts.run(path, environment)
+        status, output = scripts.run(path, environment, confinement=Confinement(child.run.step, environment))
         child.wrote("task_prolog", started, status, path)
         os.write(1, scripts.obey(output, child.task.environment))
         if status != 0:
@@ -252,6 +257,16 @@ def limits(child: Child) -> None:
             resource.setrlimit(number, (wanted, hard))
         except (OSError, ValueError) as error:
             messages.verbose(f"limit {name} to {soft}: {error}")
+
+
+def confine(child: Child) -> None:
+    """What the program may not do, by the step's level; the scripts before it were confined alike."""
+    step = child.run.step
+    if step.secure == NONE:
+        return
+    started = child.row("confine")
+    Confinement(step, child.task.environment).confine()
+    child.wrote("confine", started)
 
 
 def execute(child: Child) -> None:
@@ -317,5 +332,6 @@ SEQUENCE = (
     task_init,
     task_prologs,
     limits,
+    confine,
     execute,
 )

@@ -61,8 +61,8 @@ def becoming_root(shared: Contained) -> Iterator[str]:
 
 
 def test_a_program_of_roots_gives_nothing_inside(shared: Contained, becoming_root: str) -> None:
-    assert out(shared, becoming_root, "-u").strip() == "0"
-    assert out(shared, EVERYTHING, becoming_root, "-u").strip() == str(OTHER.pw_uid)
+    assert out(shared, "--secure=none", becoming_root, "-u").strip() == "0"
+    assert out(shared, "--secure=none", EVERYTHING, becoming_root, "-u").strip() == str(OTHER.pw_uid)
 
 
 def test_nothing_of_root_is_left_and_a_mount_wants_a_namespace_of_ones_own(shared: Contained) -> None:

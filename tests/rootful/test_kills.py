@@ -21,6 +21,7 @@ BESIDE = {
     "gate": "second.slurm_spank_task_init_privileged",
     "open_gate": "second.slurm_spank_task_post_fork",
     "option": "first.option",
+    "confine": "second.slurm_spank_task_init",
 }
 SCRIPTS = ("task_prolog", "exec", "task_epilog")
 PREFIX = {"spank": "first", "task": "task", "proctrack": "proctrack", "job_container": "container"}

@@ -1,0 +1,116 @@
+/* What a process gives up for good: seccomp(2), landlock(7). */
+#define _GNU_SOURCE
+#include "_kernel.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* landlock(7), Linux 5.13; numbers and shapes are the same on every machine, and older headers lack them. */
+#ifndef SYS_landlock_create_ruleset
+#define SYS_landlock_create_ruleset 444
+#define SYS_landlock_add_rule 445
+#define SYS_landlock_restrict_self 446
+#endif
+enum { TELL_VERSION = 1, PATH_BENEATH = 1 };
+struct beneath {
+    uint64_t allowed;
+    int32_t parent;
+} __attribute__((packed));
+
+PyDoc_STRVAR(seccomp_doc,
+"seccomp(program: bytes) -> None\n\n"
+"From now on the kernel puts every system call of the caller, and of all that it becomes or starts, to this filter of\n"
+"classic BPF: seccomp(2). The caller has no_new_privs set, or CAP_SYS_ADMIN. Speculation is left as it is.\n"
+"Raises OSError: EINVAL for what is no program, ENOSYS or EINVAL where the kernel has no filters.");
+
+static PyObject *seccomp_(PyObject *self, PyObject *arg)
+{
+    (void)self;
+    char *code;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(arg, &code, &size) != 0)
+        return NULL;
+    struct sock_fprog program = {
+        .len = (unsigned short)(size / (Py_ssize_t)sizeof(struct sock_filter)),
+        .filter = (struct sock_filter *)code,
+    };
+    if (program.len * (Py_ssize_t)sizeof(struct sock_filter) != size) {
+        errno = EINVAL;
+        return failed("seccomp");
+    }
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program) != 0)
+        return failed("seccomp");
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(landlock_abi_doc,
+"landlock_abi() -> int\n\n"
+"The version of Landlock that this kernel has, 0 where it has none or has not enabled it: landlock_create_ruleset(2).");
+
+static PyObject *landlock_abi(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    long version = syscall(SYS_landlock_create_ruleset, NULL, 0, TELL_VERSION);
+    return PyLong_FromLong(version < 0 ? 0 : version);
+}
+
+PyDoc_STRVAR(landlock_ruleset_doc,
+"landlock_ruleset(rights: int) -> int\n\n"
+"A descriptor of a set of rules that deny these rights (LANDLOCK_ACCESS_FS_*) to files but where a rule allows them:\n"
+"landlock_create_ruleset(2). Raises OSError: ENOSYS, EOPNOTSUPP, EINVAL for a right that this kernel does not know.");
+
+static PyObject *landlock_ruleset(PyObject *self, PyObject *arg)
+{
+    (void)self;
+    uint64_t rights = PyLong_AsUnsignedLongLong(arg);
+    if (PyErr_Occurred())
+        return NULL;
+    long fd = syscall(SYS_landlock_create_ruleset, &rights, sizeof rights, 0);
+    return fd < 0 ? failed("landlock_create_ruleset") : PyLong_FromLong(fd);
+}
+
+PyDoc_STRVAR(landlock_allow_doc,
+"landlock_allow(ruleset: int, file: int, rights: int) -> None\n\n"
+"A rule: rights to what the descriptor stands for, and to all beneath a directory: landlock_add_rule(2).");
+
+static PyObject *landlock_allow(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int ruleset, file;
+    unsigned long long rights;
+    if (!PyArg_ParseTuple(args, "iiK", &ruleset, &file, &rights))
+        return NULL;
+    struct beneath rule = {.allowed = rights, .parent = file};
+    if (syscall(SYS_landlock_add_rule, ruleset, PATH_BENEATH, &rule, 0) != 0)
+        return failed("landlock_add_rule");
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(landlock_restrict_doc,
+"landlock_restrict(ruleset: int) -> None\n\n"
+"From now on the rules hold for the caller and for all that it becomes or starts: landlock_restrict_self(2). The caller\n"
+"has no_new_privs set, or CAP_SYS_ADMIN. Raises OSError: E2BIG after 16 times.");
+
+static PyObject *landlock_restrict(PyObject *self, PyObject *arg)
+{
+    (void)self;
+    long ruleset = PyLong_AsLong(arg);
+    if (ruleset == -1 && PyErr_Occurred())
+        return NULL;
+    if (syscall(SYS_landlock_restrict_self, (int)ruleset, 0) != 0)
+        return failed("landlock_restrict_self");
+    Py_RETURN_NONE;
+}
+
+PyMethodDef secure_methods[] = {
+    {"seccomp", seccomp_, METH_O, seccomp_doc},
+    {"landlock_abi", landlock_abi, METH_NOARGS, landlock_abi_doc},
+    {"landlock_ruleset", landlock_ruleset, METH_O, landlock_ruleset_doc},
+    {"landlock_allow", landlock_allow, METH_VARARGS, landlock_allow_doc},
+    {"landlock_restrict", landlock_restrict, METH_O, landlock_restrict_doc},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,61 @@
+"""What programs in a step try that is not allowed, and how they fare."""
+
+from __future__ import annotations
+
+import pwd
+import shutil
+import subprocess
+from pathlib import Path
+
+from rootful.node import NOBODY, Node
+
+SOURCE = Path(__file__).with_name("tries.c")
+EPERM, EACCES, EXDEV, ENOSYS = 1, 13, 18, 38
+FILES = """
+import errno, os, sys
+def attempt(act):
+    try:
+        act()
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return "done"
+def flags(path, flags):
+    os.close(os.open(path, flags, 0o600))
+"""
+
+
+def program(node: Node, name: str = "tries", mode: int = 0o755) -> Path:
+    """The program of tries.c, where every user finds it."""
+    path = node.scratch / name
+    if not path.exists():
+        subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-o", path, SOURCE], check=True)
+    path.chmod(mode)
+    return path
+
+
+def tries(
+    node: Node, level: str, *words: str, user: pwd.struct_passwd | None = NOBODY, options: tuple[str, ...] = ()
+) -> dict[str, int]:
+    """The errno of each attempt, 0 for success, in a step of this level."""
+    done = node.run(f"--secure={level}", *options, str(program(node)), *words, user=user)
+    assert done.returncode == 0, done.stderr
+    return {name: int(number) for name, _, number in (line.rpartition("=") for line in done.stdout.splitlines())}
+
+
+def files(node: Node, level: str, script: str, *options: str, user: pwd.struct_passwd | None = NOBODY) -> list[str]:
+    """What a Python program prints that has `attempt` and `flags`, in a step of this level."""
+    python = shutil.which("python3", path="/usr/bin:/bin") or "python3"
+    done = node.run(f"--secure={level}", *options, python, "-c", FILES + script, user=user)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def status(node: Node, *words: str, user: pwd.struct_passwd | None = NOBODY) -> dict[str, str]:
+    """/proc/self/status of a step's program."""
+    done = node.run(*words, "cat", "/proc/self/status", user=user)
+    assert done.returncode == 0, done.stderr
+    return read_status(done.stdout)
+
+
+def read_status(text: str) -> dict[str, str]:
+    return dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
