@@ -14,16 +14,22 @@ from nodectl.cli.session import Session
 from nodectl.cli.step_name import step_argument
 from nodectl.cli.table import duration, pairs, put, table
 
-TASK_HEADER = ("TASK", "PID", "STATUS", "CPUS", "USER", "SYSTEM", "MAXRSS")
-_RIGHT = ("TASK", "PID", "USER", "SYSTEM", "MAXRSS")
+TASK_HEADER = ("TASK", "PID", "STATUS", "CPUS", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
+_RIGHT = ("TASK", "PID", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
 _SIGNAL_BASE = 128
+_SAID = {"memory.max": "memory", "memory.swap.max": "swap space", "pids.max": "processes", "cpu.max": "CPU time",
+         "cpu.weight": "weight of CPU time", "io.max": "disks", "io.weight": "weight of disks"}  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl show` to its parser."""
     parser.add_argument("step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its step 0")
     parser.add_argument("--json", action="store_true", help="print the record as one JSON object")
-    parser.epilog = "USER and SYSTEM are seconds of CPU time, MAXRSS the most memory a task's process had resident."
+    parser.epilog = (
+        "USER and SYSTEM are seconds of CPU time, MAXRSS the most memory a task's process had resident. Of a task and "
+        "all that it started PEAK is the most memory, WAITED the seconds for which some of it waited for "
+        "CPU/memory/disks."
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -105,11 +111,31 @@ def _uses(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     if record.get("memory") or peak is not None:
         limit = f" of {_memory(record['memory'] << 10)}" if record.get("memory") else ""
         yield "peak memory", ("unknown" if peak is None else _memory(peak >> 10)) + limit
+    if record.get("peak_swap"):
+        yield "peak swap space", _memory(record["peak_swap"] >> 10)
     if record.get("peak_processes") is not None:
         yield "peak processes", record["peak_processes"]
+    limits = ", ".join(_limit(name, text) for name, text in record.get("limits", {}).items() if name in _SAID)
+    if limits:
+        yield "limits", limits
+    if record.get("throttled_seconds"):
+        yield "over its CPU time", f"{record['throttled_seconds']:.3f} s without any"
+    if record.get("read_bytes") is not None:
+        yield "disks", f"{_memory(record['read_bytes'] >> 10)} read, {_memory(record['written_bytes'] >> 10)} written"
     if record.get("pressure"):
         waits = (f"{resource} {seconds[0]:.3f} s" for resource, seconds in record["pressure"].items())
         yield "waited for", ", ".join(waits)
+
+
+def _limit(name: str, text: str) -> str:
+    """A file of the step's cgroup in words."""
+    what = _SAID[name]
+    if name == "cpu.max" and not text.startswith("max"):
+        quota, period = map(int, text.split())
+        return f"{what} {100 * quota / period:g}%"
+    if name.endswith(("memory.max", "swap.max")) and text.isdecimal():
+        return f"{what} {_memory(int(text) >> 10)}"
+    return f"{what} {text.split(maxsplit=1)[0] if name == 'cpu.max' else text}".replace("\n", "; ")
 
 
 def _exit_words(status: int) -> str:
@@ -133,6 +159,8 @@ def _task_row(task: Mapping[str, Any]) -> tuple[object, ...]:
         f"{task['user_seconds']:.3f} s" if "user_seconds" in task else "-",
         f"{task['system_seconds']:.3f} s" if "system_seconds" in task else "-",
         _memory(task["max_rss_kib"]) if "max_rss_kib" in task else "-",
+        _memory(task["peak_memory"] >> 10) if task.get("peak_memory") is not None else "-",
+        "/".join(f"{some:.1f}" for some, _ in task["pressure"].values()) if task.get("pressure") else "-",
     )
 
 

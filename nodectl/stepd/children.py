@@ -43,5 +43,5 @@ def _flags(pid: int) -> int | None:
 def said(status: int) -> str:
     """A wait status in words."""
     if os.WIFSIGNALED(status):
-        return f"was ended by signal {os.WTERMSIG(status)}"
+        return f"was ended by signal {os.WTERMSIG(status)}{' and dumped core' if os.WCOREDUMP(status) else ''}"
     return f"ended with exit code {os.WEXITSTATUS(status)}"

@@ -20,9 +20,11 @@ _EARLIER = 1.0  # seconds: the log's clock is not quite the monotonic one
 
 
 class Ends:
-    """What is known of one step's ends. `reason` is why it ran out of memory, "" while it has not."""
+    """What is known of one step's ends. `reason` is why it ran out of memory, `refused` that it had no more processes;
+    "" while it is not so.
+    """
 
-    __slots__ = ("_began", "_pids", "_run", "_user", "forks_refused", "reason", "used", "victims")
+    __slots__ = ("_began", "_pids", "_run", "_user", "forks_refused", "reason", "refused", "used", "victims")
 
     def __init__(self, run: "Run") -> None:
         self._run = run
@@ -30,6 +32,7 @@ class Ends:
         self._began = time.monotonic() - _EARLIER
         self._pids: set[int] = set()  # victims that have been told of
         self.reason = ""
+        self.refused = ""
         self.forks_refused = 0
         self.victims: list[dict[str, object]] = []
         self.used: dict[str, object] = {}
@@ -38,7 +41,7 @@ class Ends:
         """A task has ended: its figures, and whether the kernel killed in it."""
         if self._user is None:
             return
-        used = usage.of(self._user.child(f"task_{task.local_id}"))
+        used = usage.of(self._user.child(f"task_{task.local_id}"), self._run.step.limits)
         task.used = used.record
         self.forks_refused += used.forks_refused
         if used.oom_kills:
@@ -50,7 +53,7 @@ class Ends:
         """The step is over, its cgroups are still there."""
         if self._user is None:
             return
-        used = usage.of(self._user)
+        used = usage.of(self._user, self._run.step.limits)
         self.used = used.record
         known = sum(int(str(task.used.get("oom_kills", 0))) for task in self._run.tasks)
         if used.oom_kills > known:
@@ -61,12 +64,13 @@ class Ends:
         self.forks_refused = max(self.forks_refused, used.forks_refused)
         if self.forks_refused:
             limit = self._run.step.limits.get("pids.max", "")
-            self._run.say(f"reached its limit of {limit} processes and threads: {self.forks_refused} refused")
+            self.refused = f"reached its limit of {limit} processes and threads: {self.forks_refused} refused"
+            self._run.say(self.refused)
 
     def task_again(self, task: "Task") -> None:
         """What a task left behind may have been killed after it."""
         assert self._user is not None  # noqa: S101  # asked by `step`
-        used = usage.of(self._user.child(f"task_{task.local_id}"))
+        used = usage.of(self._user.child(f"task_{task.local_id}"), self._run.step.limits)
         if used.oom_kills > int(str(task.used.get("oom_kills", 0))):
             self._out_of_memory(task, used.oom_kills)
         task.used = used.record

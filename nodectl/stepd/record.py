@@ -59,6 +59,7 @@ def compose(run: "Run") -> "dict[str, object]":
         "suspended_seconds": round(run.suspended_seconds, 3),
         "unkillable": run.unkillable,
         "memory": step.memory,
+        "limits": step.limits,
         "victims": run.ends.victims,
         **run.ends.used,
         "tasks": [
@@ -80,12 +81,12 @@ def compose(run: "Run") -> "dict[str, object]":
 
 def _reason(run: "Run", status: int) -> str:
     if status == 0:
-        return ""
+        return run.ends.refused
     if run.failures:
         rank, why = min(run.failures.items())
         return f"task {rank}: {why}"
     why = next((f"task {task.local_id} {said(task.status)}" for task in run.tasks if task.status), "")
-    return f"{why}; no more processes were allowed" if run.ends.forks_refused else why
+    return f"{why}; {run.ends.refused}" if run.ends.refused else why
 
 
 def save(directory: int, name: str, record: "dict[str, object]") -> None:

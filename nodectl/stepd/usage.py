@@ -1,8 +1,8 @@
 """What a task or step used and what befell it, from its cgroup's files, read at its end; and whom the kernel killed for
 want of memory, from its log.
 
-Files: kernel cgroup-v2, "Memory", "PID", and psi.rst. Of a controller that is not there nothing is known, and nothing
-is said. Runs in the stepd, as root.
+Files: kernel cgroup-v2, "Memory", "PID", "CPU", "IO", and psi.rst. Of a controller that is not there nothing is known,
+and nothing is said. Runs in the stepd, as root.
 """
 
 import os
@@ -11,7 +11,7 @@ from nodectl import kernel_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from nodectl.cgroup import Group
 
@@ -34,21 +34,39 @@ class Used:
         self.forks_refused = 0
 
 
-def of(group: "Group") -> Used:
-    """The figures of a cgroup and all below it."""
+def of(group: "Group", limits: "Mapping[str, str]") -> Used:
+    """The figures of a cgroup and all below it. `limits` are the step's: of what has none some figures are left out."""
     used = Used()
     events = _table(_read(f"{group.full_path}/memory.events"))
     if events:
         used.oom_kills = events.get("oom_kill", 0)
         used.record["peak_memory"] = _number(_read(f"{group.full_path}/memory.peak"))
         used.record["oom_kills"] = used.oom_kills
+    swapped = _read(f"{group.full_path}/memory.swap.peak")
+    if swapped:
+        used.record["peak_swap"] = int(swapped)
     refused = _table(_read(f"{group.full_path}/pids.events"))
     if refused:
         used.forks_refused = refused.get("max", 0)
         used.record["peak_processes"] = _number(_read(f"{group.full_path}/pids.peak"))
         used.record["forks_refused"] = used.forks_refused
+    if limits.keys() & {"cpu.max", "io.max"}:
+        used.record.update(_rates(group))
     used.record["pressure"] = _pressure(group)
     return used
+
+
+def _rates(group: "Group") -> dict[str, object]:
+    """What a limit of CPU time, input and output leaves to be told: seconds for which nothing might run, bytes of all
+    disks.
+    """
+    throttled = _table(_read(f"{group.full_path}/cpu.stat")).get("throttled_usec")
+    found: dict[str, object] = {} if throttled is None else {"throttled_seconds": throttled / _MICROSECONDS}
+    words = _read(f"{group.full_path}/io.stat").split()
+    for key, beginning in (("read_bytes", b"rbytes="), ("written_bytes", b"wbytes=")):
+        if words:
+            found[key] = sum(int(word.removeprefix(beginning)) for word in words if word.startswith(beginning))
+    return found
 
 
 def _pressure(group: "Group") -> dict[str, list[float]]:

@@ -54,6 +54,8 @@ RECORD: Mapping[str, Any] = {
             "user_seconds": 1.5,
             "system_seconds": 0.25,
             "max_rss_kib": 2048,
+            "peak_memory": 3 << 20,
+            "pressure": {"cpu": [0.25, 0.0], "memory": [0.0, 0.0], "io": [1.04, 1.0]},
         },
         {"task": 1, "pid": 71, "status": 9, "cpus": "", "user_seconds": 0, "system_seconds": 0, "max_rss_kib": 900},
     ],
@@ -152,9 +154,24 @@ def test_show_says_how_each_task_ended() -> None:
     assert "exit status:  137 (signal 9 (SIGKILL))" in text
     assert "user:         alice (uid 1001, gid 100)" in text
     assert [row.split() for row in text[-2:]] == [
-        ["0", "70", "exit", "code", "0", "0", "1.500", "s", "0.250", "s", "2.0", "MiB"],
-        ["1", "71", "signal", "9", "(SIGKILL)", "-", "0.000", "s", "0.000", "s", "900", "KiB"],
-    ]
+        ["0", "70", "exit", "code", "0", "0", "1.500", "s", "0.250", "s", "2.0", "MiB", "3.0", "MiB",
+         "0.2/0.0/1.0"],
+        ["1", "71", "signal", "9", "(SIGKILL)", "-", "0.000", "s", "0.000", "s", "900", "KiB", "-", "-"],
+    ]  # fmt: skip
+
+
+def test_show_tells_limits_and_what_came_of_them() -> None:
+    limits = {"cpuset.cpus": "0-3", "memory.max": str(64 << 20), "memory.high": str(64 << 20), "pids.max": "40",
+              "cpu.max": "150000 100000", "io.max": "8:0 rbps=1 wbps=max\n8:16 rbps=2 wbps=max"}  # fmt: skip
+    used = {"peak_memory": 1 << 20, "memory": 64, "throttled_seconds": 1.5, "read_bytes": 2 << 20, "written_bytes": 0}
+    text = show.text_of({**RECORD, "limits": limits, **used}, now=2000.0)
+    said = {name: words for name, _, words in (row.partition(": ") for row in text)}
+    assert said["peak memory"].strip() == "1.0 MiB of 64.0 MiB"
+    assert said["limits"].strip() == (
+        "memory 64.0 MiB, processes 40, CPU time 150%, disks 8:0 rbps=1 wbps=max; 8:16 rbps=2 wbps=max"
+    )
+    assert said["over its CPU time"].strip() == "1.500 s without any"
+    assert said["disks"].strip() == "2.0 MiB read, 0 KiB written"
 
 
 def test_show_of_a_running_step_has_no_end() -> None:

@@ -95,8 +95,10 @@ def test_refused_forks_are_told_and_are_the_reason_of_a_failure(status: int) -> 
     record = service.record(job)
     assert record["forks_refused"] >= 1 or record["tasks"][0]["forks_refused"] >= 1
     assert record["peak_processes"] == 40
-    wanted = "task 0 ended with exit code 3; no more processes were allowed" if status else ""
-    assert record["reason"] == wanted
+    refused = next(line for line in done.stderr.splitlines() if "reached its limit" in line).partition(".0: ")[2]
+    assert record["reason"] == (f"task 0 ended with exit code 3; {refused}" if status else refused)
+    assert record["state"] == ("FAILED" if status else "COMPLETED")
+    assert refused in service.nodectl("show", str(job))
 
 
 def test_core_of_a_process_that_a_task_left_is_written_before_the_end(tmp_path: Path) -> None:
@@ -112,3 +114,58 @@ def test_core_of_a_process_that_a_task_left_is_written_before_the_end(tmp_path: 
     finally:
         pattern.write_text(before)
     assert core.stat().st_size > MIB  # more than a pipe holds
+
+
+def test_core_is_dumped_where_the_users_limit_allows_it_and_that_is_told(tmp_path: Path) -> None:
+    pattern = Path("/proc/sys/kernel/core_pattern")
+    before = pattern.read_text()
+    tmp_path.parent.parent.chmod(0o755)
+    tmp_path.parent.chmod(0o755)
+    tmp_path.chmod(0o777)
+    pattern.write_text("core")
+    try:
+        for limit, told in (("unlimited", " (core dumped)"), ("0", "")):
+            script = f"cd {tmp_path}; ulimit -c {limit}; nodectl run sh -c 'echo $SLURM_JOB_ID; kill -ABRT $$'"
+            done = service.run("sh", "-c", script, user="alice")
+            assert done.returncode == 128 + 6
+            assert done.stderr == f"nodectl: error: nodectl: task 0: Aborted{told}\n"
+            core = tmp_path / "core"
+            assert core.exists() == bool(told)
+            core.unlink(missing_ok=True)
+            record = service.record(int(done.stdout))
+            assert record["reason"] == f"task 0 was ended by signal 6{' and dumped core' if told else ''}"
+            assert ("core dumped" in service.nodectl("show", str(record["job"]))) == bool(told)
+    finally:
+        pattern.write_text(before)
+
+
+def test_memory_bomb_is_contained_told_and_cleaned_up() -> None:
+    bomb = "import os\nfor _ in range(8): os.fork()\nx = bytearray(b'x') * (1 << 27)\nwhile True: pass"
+    done = service.run("nodectl", "run", "-K", "--mem=100M", "--oom-kill-step", "python3", "-c", bomb, user="alice")
+    assert done.returncode == 1
+    job = re.search(r"step (\d+)\.0: out of memory: task 0: killed process \d+ \(python3\)", done.stderr)
+    assert job is not None, done.stderr
+    assert done.stderr.endswith(": task 0: Out Of Memory\n")
+    record = service.record(int(job[1]))
+    assert record["state"] == "OUT_OF_MEMORY"
+    assert record["peak_memory"] <= 100 * MIB
+    assert service.nodectl("run", "--mem=64M", "echo", "served", user="alice") == "served\n"
+    service.assert_clean()
+
+
+def test_fork_bomb_is_contained_told_and_cleaned_up() -> None:
+    configure(max_processes_per_step=200, kill_wait=1)
+    bomb = "import os\nwhile True:\n try: os.fork()\n except OSError: pass"
+    client = service.start("-t", "0:10", "python3", "-c", bomb, user="alice")
+    wait_until(lambda: bool(service.running_steps()), "it runs")
+    (job,) = service.running_steps()
+    assert service.nodectl("run", "echo", "served", user="bob") == "served\n"
+    status, _, told = service.finished(client)
+    assert status == 143
+    assert "DUE TO TIME LIMIT" in told
+    assert f"step {job}.0: reached its limit of 200 processes and threads: " in told
+    record = service.record(job)
+    assert (record["state"], record["reason"]) == ("TIMEOUT", "time limit of 10 s")
+    assert record["peak_processes"] == 200
+    assert service.nodectl("run", "echo", "served", user="alice") == "served\n"
+    service.assert_clean()
