@@ -11,7 +11,7 @@ from setuptools.command.build_ext import build_ext
 
 STABLE_ABI_OF_3_11 = "0x030B0000"
 WARNINGS = ["-std=gnu11", "-Wall", "-Wextra"]
-KERNEL = ["trace", "clock", "memory", "secure"]
+KERNEL = ["trace", "clock", "memory", "secure", "devices"]
 SPANK_HOST = ["host", "api", "guard", "link", "memory", "slurm"]
 # The releases of libslurm that plugins are linked with: Slurm 20.11 to 25.05.
 LIBSLURM_RELEASES = range(36, 44)

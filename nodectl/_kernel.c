@@ -2,7 +2,8 @@
  *
  * Used in the forkserver, the stepd and the tasks, which must not import ctypes: mapping libffi doubles the price of
  * every later fork. Every function raises a plain OSError(errno, "<call>") so that callers can say
- * `except PermissionError`. What belongs together stands in a part of its own: the trace, the clock, memory policy.
+ * `except PermissionError`. What belongs together stands in a part of its own: the trace, the clock, memory policy,
+ * devices.
  */
 #define _GNU_SOURCE
 #include "_kernel.h"
@@ -183,7 +184,7 @@ static struct PyModuleDef module = {
 PyMODINIT_FUNC PyInit__kernel(void)
 {
     PyObject *made = PyModule_Create(&module);
-    PyMethodDef *parts[] = {trace_methods, clock_methods, memory_methods, secure_methods};
+    PyMethodDef *parts[] = {trace_methods, clock_methods, memory_methods, secure_methods, devices_methods};
     for (size_t i = 0; made != NULL && i < sizeof parts / sizeof parts[0]; i++)
         if (PyModule_AddFunctions(made, parts[i]) != 0)
             Py_CLEAR(made);

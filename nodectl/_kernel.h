@@ -19,5 +19,6 @@ HIDDEN extern PyMethodDef trace_methods[];
 HIDDEN extern PyMethodDef clock_methods[];
 HIDDEN extern PyMethodDef memory_methods[];
 HIDDEN extern PyMethodDef secure_methods[];
+HIDDEN extern PyMethodDef devices_methods[];
 
 #endif

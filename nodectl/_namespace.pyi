@@ -20,6 +20,7 @@ RESOLVE_BENEATH: int
 RESOLVE_IN_ROOT: int
 RESOLVE_NO_SYMLINKS: int
 RESOLVE_NO_MAGICLINKS: int
+RESOLVE_NO_XDEV: int
 
 def openat2(directory: int, path: str, flags: int, resolve: int, /) -> int: ...
 def unshare(kinds: int, /) -> None: ...

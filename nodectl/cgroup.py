@@ -17,7 +17,7 @@ from nodectl import kernel_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 MOUNTS = "/proc/self/mounts"
 
@@ -93,6 +93,12 @@ class Group:
         words = " ".join(f"+{name}" for name in controllers)
         if words:
             self.core.set_property("cgroup.subtree_control", words)
+
+    def write(self, files: "Mapping[str, str]") -> None:
+        """Writes files, a line at a time, as those want it that hold a line for each device. Raises OSError."""
+        for name, text in files.items():
+            for line in text.split("\n"):
+                self.core.set_property(name, line)
 
     def child(self, name: str) -> "Group":
         """The group below this one."""

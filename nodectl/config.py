@@ -66,6 +66,9 @@ class Config:
     constrain_ram_space: str
     constrain_swap_space: str
     constrain_processes: str
+    constrain_cpu_time: str
+    constrain_io: str
+    constrain_devices: str
     real_memory: int
     allowed_ram_space: float
     allowed_swap_space: float
@@ -75,6 +78,12 @@ class Config:
     max_processes_per_step: int
     secure_floor: str
     secure: str
+    cpu_weight: int
+    cpu_max: int
+    io_weight: int
+    io_max: tuple[str, ...]
+    hugetlb_max: tuple[str, ...]
+    allowed_devices: tuple[str, ...]
     admin_group: str
     max_tasks_per_node: int
     max_message_bytes: int

@@ -6,9 +6,10 @@ Names and arithmetic are those of Slurm's cgroup.conf, in snake case.
 from __future__ import annotations
 
 from nodectl.config_key import Key, section
-from nodectl.config_values import CONSTRAINT, NAME, PERCENT, number
+from nodectl.config_values import CONSTRAINT, DEVICE_NAMES, LINES, NAME, PERCENT, number
 
 _MEMORY = number(0, 1 << 40, "MiB")
+_WEIGHT = number(1, 10_000, "parts")
 
 
 def _constraint(what: str, default: str, help: str) -> Key:  # noqa: A002 - the column's name
@@ -30,6 +31,12 @@ CGROUPS = section(
     _constraint("ram_space", "auto", "Whether a step is confined to the memory that it asked for."),
     _constraint("swap_space", "no", "Whether a step's use of swap space is confined."),
     _constraint("processes", "auto", "Whether a job and its steps are confined to max_processes_per_step."),
+    _constraint("cpu_time", "auto", "Whether jobs share CPU time by weight, and have no more of it than they may."),
+    _constraint("io", "auto", "Whether jobs share disks by weight, and use them no faster than they may."),
+    _constraint(
+        "devices", "auto",
+        "Whether a job may open, of the devices of the key gres, only those that it holds.",
+    ),
     Key("real_memory", _MEMORY, 0, "Memory of this machine; 0 for what it has."),
     Key("allowed_ram_space", PERCENT, 100, "Percent of the memory asked for that a step may use."),
     Key("allowed_swap_space", PERCENT, 0, "Percent of the memory asked for that a step may use of swap space."),
@@ -39,5 +46,26 @@ CGROUPS = section(
     Key(
         "max_processes_per_step", number(0, 1 << 22, "processes"), 0,
         "Most processes and threads of a step; 0 for half of what the kernel can have.",
+    ),
+    Key("cpu_weight", _WEIGHT, 100, "Weight of a job when jobs compete for CPU time; users may ask for less."),
+    Key(
+        "cpu_max", number(0, 10_000_000, "percent"), 0,
+        "Most CPU time of a job, in percent of one CPU; 0 for all there is. Users may ask for less.",
+    ),
+    Key("io_weight", _WEIGHT, 100, "Weight of a job when jobs compete for a disk; users may ask for less."),
+    Key(
+        "io_max", LINES, (),
+        "Most input and output of a job, a line for each disk: /dev/vda:rbps=100M,wbps=50M,riops=1000,wiops=1000. "
+        "Users may ask for less.",
+    ),
+    Key(
+        "hugetlb_max", LINES, (),
+        "Most memory in huge pages of a step, a line for each size, as 2MB:1G. The service does not start where that "
+        "cannot be kept.",
+    ),
+    Key(
+        "allowed_devices", DEVICE_NAMES, (),
+        "Devices that steps may open beside those of their job: paths, patterns of paths, and char-NAME or block-NAME "
+        "for a driver in /proc/devices. Terminals, null, zero, full, random and urandom always are. Without any: all.",
     ),
 )  # fmt: skip

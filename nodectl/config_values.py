@@ -213,12 +213,28 @@ def _devices(value: object) -> tuple[str, ...]:
     return texts
 
 
+def _lines(value: object) -> tuple[str, ...]:
+    lines = value if isinstance(value, list) else [value]
+    return tuple(line.strip() for line in map(_string, lines) if line.strip())
+
+
+def _device_names(value: object) -> tuple[str, ...]:
+    words = _lines(value)
+    for word in words:
+        kind, _, name = word.partition("-")
+        if not word.startswith("/dev/") and not (kind in ("char", "block") and name):
+            raise ValueError(f"has {word!r}")
+    return words
+
+
 PATH = Parser("an absolute path", _absolute)
 CONSTRAINT = one_of("yes", "no", "auto")
 LEVEL = one_of(*LEVELS)
 PERCENT = Parser(f"a number of percent from 0 to {_MOST_PERCENT}", _percent)
 CPU_LIST = Parser('CPU numbers and ranges as "0-3,8", or "" for none', _cpu_list)
 DEVICES = Parser("lines of words Name=, Type=, File=, Cores=, Count=, as a list", _devices)
+LINES = Parser("lines, as a list", _lines)
+DEVICE_NAMES = Parser("paths and patterns below /dev, char-NAME and block-NAME, as a list", _device_names)
 SCRIPT = Parser('the absolute path of a program, or "" for none', _optional)
 SOCKET = Parser(f"an absolute path of at most {_MAX_SOCKET_PATH} bytes", _socket)
 NAME = Parser("letters, digits, '-', '_' and '.', no '.' in front", _name)

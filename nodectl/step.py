@@ -23,12 +23,12 @@ class Step:
     """
 
     FIELDS = (
-        "allocation", "argv", "base", "cgroup", "container", "cores", "cpu_masks", "cpus_per_task", "cwd", "devices",
-        "environment", "gid", "gids", "hook_timeout", "job_control", "job_id", "kill_on_bad_exit", "kill_wait", "label",
-        "layout", "limits", "mem_policies", "memory", "mems", "name", "node_name", "ntasks", "oom_kill_step",
-        "options", "rlimits", "secure", "stack", "stderr", "stdin", "stdout", "step_cpus", "step_id", "submitted",
-        "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables", "time_limit", "uid", "umask",
-        "unbuffered", "unkillable_timeout", "user_name", "verbose",
+        "allocation", "argv", "base", "cgroup", "container", "cores", "cpu_masks", "cpus_per_task", "cwd",
+        "device_rules", "devices", "environment", "gid", "gids", "hook_timeout", "job_control", "job_id",
+        "kill_on_bad_exit", "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems", "name",
+        "node_name", "ntasks", "oom_kill_step", "options", "rlimits", "secure", "shares", "stack", "stderr", "stdin",
+        "stdout", "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs", "task_prologs",
+        "task_variables", "time_limit", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
     )  # fmt: skip
     __slots__ = (*FIELDS, "binder", "born_in_place", "container_id", "helpers", "task")
 
@@ -81,7 +81,10 @@ class Step:
     submitted: float
     memory: int  # MiB asked for, 0 for none
     oom_kill_step: bool  # one process too many ends all
-    limits: dict[str, str]  # files of the step's `user` cgroup and what is written there
+    shares: dict[str, int]  # of CPU time, input and output (daemon/shares.py)
+    # What comes of these where it can be enforced:
+    limits: dict[str, str]  # files of the step's `user` cgroup and what is written there, a line at a time
+    device_rules: list[list[int]]  # what its tasks may open (daemon/devices.py), empty for everything
     task: "Task | None"  # in a task's own process: which one it is; None in the stepd
     helpers: set[int]  # pids of the stepd's own helpers (pumps): no part of the user's step
     born_in_place: bool  # the kernel gave birth to the last forked task in its own cgroup: nothing is to be moved

@@ -38,6 +38,11 @@ class Device:
     cores: tuple[int, ...] | None = None
     cpus: int = 0
 
+    @property
+    def key(self) -> str:
+        """Its name as it travels in a step: gpu:0."""
+        return f"{self.name}:{self.number}"
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:

@@ -16,6 +16,7 @@ from nodectl.cgroup import MOUNTS, Group, find_mount
 from nodectl.cli.check import FAIL, OK, WARN, Check
 from nodectl.config import Config
 from nodectl.cpu_list import format_cpulist
+from nodectl.daemon.constraints import cannot_decide_devices
 from nodectl.recorder import cgroup_of
 from nodectl.topology import read
 
@@ -116,6 +117,7 @@ def cgroups(config: Config) -> Iterator[Check]:
         yield from controllers(available, old)
     if os.geteuid() == 0:
         yield trial(mount)
+        yield device_programs()
 
 
 def v1_controllers(mounts: Iterable[str]) -> set[str]:
@@ -158,6 +160,14 @@ def trial(mount: str) -> Check:
     if not removed:
         return Check(FAIL, "cgroup trial", f"cannot remove {group.full_path}")
     return Check(OK, "cgroup trial", f"made {group.full_path}, forked a child into it, removed it")
+
+
+def device_programs() -> Check:
+    """Whether steps can be kept from devices: a program is given to the kernel, and to no cgroup."""
+    why = cannot_decide_devices()
+    if not why:
+        return Check(OK, "devices", "a step can be kept from devices that other jobs hold")
+    return Check(WARN, "devices", f"steps can open each other's devices: {why}", "use Linux 4.15, allow bpf(2)")
 
 
 def _born_in(group: Group) -> str:

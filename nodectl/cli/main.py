@@ -23,6 +23,7 @@ COMMANDS = (
     ("bcast", "write a file into the container of a running job"),
     ("suspend", "stop all of a step until it is resumed"),
     ("resume", "let a suspended step run again"),
+    ("update", "change the limits of a running step"),
     ("trace", "print a step's flight recorder as a timeline"),
     ("topo", "draw the machine: sockets, caches, cores, and who is on them"),
     ("plugins", "list the plugins; --hooks: the order of a launch"),

@@ -33,9 +33,11 @@ class BadUsage(BadOption):
 
 
 class Option:
-    """One row. `take(value)` returns what is stored under `dest`, or raises ValueError with the reason."""
+    """One row. `take(value)` returns what is stored under `dest`, or raises ValueError with the reason. With `many`
+    each time the option is given adds to a list.
+    """
 
-    __slots__ = ("arginfo", "dest", "has_arg", "help", "long", "short", "take")
+    __slots__ = ("arginfo", "dest", "has_arg", "help", "long", "many", "short", "take")
 
     def __init__(  # the columns of the table
         self,
@@ -47,6 +49,7 @@ class Option:
         *,
         dest: str = "",
         has_arg: int = ARGUMENT,
+        many: bool = False,
     ) -> None:
         self.long = long
         self.short = short
@@ -55,6 +58,7 @@ class Option:
         self.take = take
         self.dest = dest or long.replace("-", "_")
         self.has_arg = has_arg
+        self.many = many
 
 
 class PluginOption(Option):
@@ -114,6 +118,11 @@ def mebibytes(text: str) -> int:
     return -(-(int(digits) << _SHIFTS[unit]) >> _SHIFTS["M"])
 
 
+def percent(text: str) -> int:
+    """CPU time in percent of one CPU: 150%, or 150; 0 for max."""
+    return 0 if text == "max" else positive(text.removesuffix("%"))
+
+
 def _words(text: str) -> list[str]:
     return [word for word in text.split(",") if word]
 
@@ -132,6 +141,11 @@ OPTIONS = (
     Option("time", "t", "TIME", "time limit: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S", seconds, dest="time_limit"),
     Option("mem", "", "SIZE", "memory of the step, in MiB or with K, M, G, T; 0 for all there is", mebibytes),
     Option("mem-per-cpu", "", "SIZE", "memory for each CPU asked for", mebibytes),
+    Option("cpu-max", "", "PERCENT%", "most CPU time, in percent of one CPU: 150%", percent),
+    Option("cpu-weight", "", "N", "weight when jobs compete for CPU time, 1 to 10000 (default 100)", positive),
+    Option("io-max", "", "DISK:FIGURES", "most input and output of a disk, each second: /dev/vda:rbps=10M,wiops=100; "
+           "rbps, wbps, riops, wiops; once for each disk", str, many=True),
+    Option("io-weight", "", "N", "weight when jobs compete for a disk, 1 to 10000 (default 100)", positive),
     Option("oom-kill-step", "", "0|1", "end the whole step when it runs out of memory", _flag, has_arg=MAYBE_ARGUMENT),
     Option("input", "i", "FILE", "stdin: a file pattern, a task number, all (default) or none", str, dest="stdin"),
     Option("output", "o", "FILE", "stdout: a file pattern (%t task, %j job), a number, all, none", str, dest="stdout"),
@@ -279,9 +293,15 @@ class Parser:
             parsed.verbose += 1
         else:
             try:
-                parsed.values[option.dest] = option.take(value)
+                taken = option.take(value)
             except ValueError as error:
                 raise BadOption(f"{error} for --{option.long}.") from None
+            parsed.values[option.dest] = self._added(parsed, option, taken) if option.many else taken
+
+    @staticmethod
+    def _added(parsed: Parsed, option: Option, value: object) -> list[object]:
+        before: list[object] = parsed.values.get(option.dest, [])  # type: ignore[assignment]  # stored here
+        return [*before, value]
 
     def help(self, columns: int = 80) -> str:
         """The text of `nodectl run --help`; plugins' options stand in a group of their own at the end."""

@@ -47,7 +47,7 @@ class Binder:
         asked = devices.wanted(texts, req.ntasks)
         held: list[devices.Device] = []
         if asked.count:
-            held = devices.hold(self._devices, asked, self._taken(), self.allocation, self._machine)
+            held = devices.hold(self.node_devices, asked, self._taken(), self.allocation, self._machine)
         near = devices.cpus_near(held, self.allocation, asked, req.ntasks * req.cpus_per_task, self._machine)
         req.base, layout = self._apart(tuple(sorted(req.layout.items())), near)
         req.cpu_masks = [place.mask for place in layout.tasks]
@@ -61,7 +61,7 @@ class Binder:
         req.environment.update(layout.environment)
         if held:
             given = devices.of_tasks(held, asked, req.cpu_masks, self._machine)
-            req.devices = [_key(device) for device in held]
+            req.devices = [device.key for device in held]
             req.task_variables = [devices.task_environment(of_task) for of_task in given]
             req.environment.update(devices.step_environment(held, texts))
 
@@ -71,7 +71,7 @@ class Binder:
         answer = layout_answer(layout, {0: (self._name, self.allocation)})
         if req.devices:
             asked = devices.wanted(_texts(req.layout), req.ntasks)
-            held = [device for device in self._devices if _key(device) in req.devices]
+            held = [device for device in self.node_devices if device.key in req.devices]
             add_devices(answer, devices.of_tasks(held, asked, req.cpu_masks, self._machine))
         return answer
 
@@ -101,19 +101,14 @@ class Binder:
         return node.lay_out(self._machine, cpus, request, self._settings, self._name)
 
     @functools.cached_property
-    def _devices(self) -> tuple[devices.Device, ...]:
+    def node_devices(self) -> tuple[devices.Device, ...]:
         """Looked up when they are first asked for."""
         return gres.of(self._gres)
 
     def _taken(self) -> Iterable[devices.Device]:
         taken = {name for live in self._running() for name in live.devices}
-        return (device for device in self._devices if _key(device) in taken)
+        return (device for device in self.node_devices if device.key in taken)
 
 
 def _texts(layout: Mapping[str, object]) -> dict[str, str]:
     return {name: str(value) for name, value in layout.items()}
-
-
-def _key(device: devices.Device) -> str:
-    """A device's name as it travels in a step: gpu:0."""
-    return f"{device.name}:{device.number}"

@@ -4,27 +4,45 @@ job and its step.
 Names and arithmetic are Slurm's (cgroup.conf, section "memory"). The daemon decides, plugins write.
 """
 
+import errno
 import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from nodectl import cgroup
+from nodectl import _kernel, cgroup
+from nodectl.binding.devices import Device
 from nodectl.config import Config
 from nodectl.cpu_list import cpus_of, format_cpulist
-from nodectl.daemon import cgroup_base
+from nodectl.daemon import cgroup_base, devices, shares
 from nodectl.step import Step
 
 _MIB = 1 << 20
 _OWN_PROCESSES = 64  # step runners, prologs
+_OWN_CPU = 10  # percent of one CPU, likewise
+_BPF = "bpf(2)"
 _CONTROLLERS = {
     "constrain_cores": "cpuset",
     "constrain_ram_space": "memory",
     "constrain_swap_space": "memory",
     "constrain_processes": "pids",
+    "constrain_cpu_time": "cpu",
+    "constrain_io": "io",
+    "constrain_devices": _BPF,  # no controller, but a program
 }
+_FILES = {"cpu.max": "constrain_cpu_time", "cpu.weight": "constrain_cpu_time",
+          "io.max": "constrain_io", "io.weight": "constrain_io"}  # fmt: skip
 _PLUGIN = "task/cgroup"
 
 
 class CannotConstrain(Exception):
     """A constraint is `yes` and cannot be kept; str() is one line."""
+
+
+class Confinement(NamedTuple):
+    """What a cgroup is confined to: its files with what is written there, a line at a time, and rules for devices."""
+
+    files: dict[str, str]
+    device_rules: devices.Rules
 
 
 class Constraints:
@@ -36,49 +54,90 @@ class Constraints:
         self.processes = config.max_processes_per_step or _most_processes() // 2
         self.controllers = base.controllers
         self.complaints: list[str] = []
+        self._why: dict[str, str] = {}  # of what is not enforced
         self._kept = {key for key, controller in _CONTROLLERS.items() if self._keeps(key, controller, base)}
+        group = cgroup.Group(base.mount + base.path)
+        self._files = {name for name, key in _FILES.items() if key in self._kept and group.has(name)}
+        try:
+            self.most_shares = shares.configured(config)
+        except shares.BadShare as error:
+            raise CannotConstrain(f"{error.parameter}: {error}") from None
+        unkept = {name.split()[0] for name in self.most_shares} - self._files
+        self.complaints += [f"{name}: not enforced: {self.why_not(name)}" for name in sorted(unkept)]
+        self._huge_pages = dict(_huge_pages(line, group, base) for line in config.hugetlb_max)
 
     def _keeps(self, key: str, controller: str, base: cgroup_base.Base) -> bool:
         wish = getattr(self._config, key)
-        if wish == "no":
-            return False
-        why = ""
-        if _PLUGIN not in self._config.task_plugin:
-            why = f"{_PLUGIN} is not in task_plugin"
-        elif controller not in base.controllers:
-            why = f"{controller}: {base.missing.get(controller, 'no cgroup2 file system is mounted')}"
-        elif key == "constrain_swap_space" and not _limits_swap(base):
-            why = "the kernel does not account for swap space"
-        if why and wish == "yes":
-            raise CannotConstrain(f"{key} = yes: {why}")
-        if why:
-            self.complaints.append(f"{key}: not enforced: {why}")
+        why = f"{key} = no"
+        if wish != "no":
+            why = self._missing(key, controller, base)
+            if why and wish == "yes":
+                raise CannotConstrain(f"{key} = yes: {why}")
+            if why:
+                self.complaints.append(f"{key}: not enforced: {why}")
+        self._why[key] = why
         return not why
 
-    def of_job(self, step: Step) -> dict[str, str]:
-        """Files of the cgroup of a step's job, and what is to be written there."""
-        files = self._limits(step.memory, step.allocation, "")
+    def _missing(self, key: str, controller: str, base: cgroup_base.Base) -> str:
+        if _PLUGIN not in self._config.task_plugin:
+            return f"{_PLUGIN} is not in task_plugin"
+        if controller == _BPF and base.path:
+            return cannot_decide_devices()
+        if controller not in base.controllers:
+            return _not_there(controller, base)
+        if key == "constrain_swap_space" and not _limits_swap(base):
+            return "the kernel does not account for swap space"
+        return ""
+
+    def why_not(self, file: str) -> str:
+        """Why a file of memory, CPU time, input and output is not written, "" where it is."""
+        key = _FILES.get(file, "constrain_ram_space")
+        if self._why[key] or key == "constrain_ram_space" or file in self._files:
+            return self._why[key]
+        return f"{key}: the kernel has no {file}"
+
+    def shares_of(self, given: Mapping[str, int], *, is_root: bool) -> dict[str, int]:
+        """The shares of a job that is given these, and otherwise the configured ones; only root may be given more than
+        those. Raises BadShare.
+        """
+        wanted = {**self.most_shares, **given}
+        more = "" if is_root else shares.beyond(wanted, self.most_shares)
+        if more:
+            reason = f"{shares.said(more, wanted)}: only root may exceed {shares.said(more, self.most_shares)}"
+            raise shares.BadShare(more.split()[0].replace(".", "_"), f"{reason} of the configuration")
+        return {name: number for name, number in wanted.items() if name in given or name.split()[0] in self._files}
+
+    def of_job(self, step: Step) -> Confinement:
+        """What a step's job is confined to."""
+        files = self._limits(step, step.allocation, "", more_cpu=_OWN_CPU)
         if "pids.max" in files:
             files["pids.max"] = str(self.processes + _OWN_PROCESSES)  # the step's limit is reached first, and tells
-        return files
+        return Confinement(files, devices.of_job(*self._devices(step)))
 
-    def of_step(self, step: Step) -> dict[str, str]:
-        """Likewise for the cgroup of the step's tasks."""
-        files = self._limits(step.memory, step.step_cpus, step.mems)
+    def of_step(self, step: Step) -> Confinement:
+        """What the step's tasks are confined to."""
+        files = self._limits(step, step.step_cpus, step.mems)
         if step.oom_kill_step and "constrain_ram_space" in self._kept:
             files["memory.oom.group"] = "1"
-        return files
+        allowed = self._config.allowed_devices if "constrain_devices" in self._kept else ()
+        return Confinement(files, devices.of_step(*self._devices(step), allowed))
 
-    def _limits(self, memory: int, cpus: int, mems: str) -> dict[str, str]:
+    def _limits(self, step: Step, cpus: int, mems: str, *, more_cpu: int = 0) -> dict[str, str]:
         ram, swap = "constrain_ram_space" in self._kept, "constrain_swap_space" in self._kept
-        files = memory_limits(memory, self.total, self._config, ram=ram, swap=swap) if ram or swap else {}
+        files = memory_limits(step.memory, self.total, self._config, ram=ram, swap=swap) if ram or swap else {}
         if "constrain_processes" in self._kept:
             files["pids.max"] = str(self.processes)
         if "constrain_cores" in self._kept:
             files["cpuset.cpus"] = format_cpulist(cpus_of(cpus))
             if mems:
                 files["cpuset.mems"] = mems
-        return files
+        wanted = shares.files(step.shares, more_cpu=more_cpu) if step.shares else {}
+        return files | {name: text for name, text in wanted.items() if name in self._files} | self._huge_pages
+
+    def _devices(self, step: Step) -> tuple[Sequence[Device], Sequence[str]]:
+        """The node's devices that are confined, and those that the step's job holds."""
+        known = step.binder.node_devices if step.binder is not None and "constrain_devices" in self._kept else ()
+        return known, step.devices
 
 
 def memory_limits(memory: int, total: int, config: Config, *, ram: bool, swap: bool) -> dict[str, str]:
@@ -108,8 +167,36 @@ def _clamped(value: float, low: float, high: float) -> float:
 
 def wanted_controllers(config: Config) -> list[str]:
     """The controllers that the configuration's constraints need."""
-    wanted = (controller for key, controller in _CONTROLLERS.items() if getattr(config, key) != "no")
-    return list(dict.fromkeys(wanted))
+    wanted = [controller for key, controller in _CONTROLLERS.items() if getattr(config, key) != "no"]
+    wanted += ["hugetlb"] if config.hugetlb_max else []
+    return [controller for controller in dict.fromkeys(wanted) if controller != _BPF]
+
+
+def cannot_decide_devices() -> str:
+    """Why no program can decide about devices here, "" where one can: the kernel is given one, and no cgroup."""
+    try:
+        _kernel.constrain_devices(-1, [])
+    except OSError as error:
+        return "" if error.errno == errno.EBADF else f"{error.strerror}: {os.strerror(error.errno or 0)}"
+    return ""
+
+
+def _not_there(controller: str, base: cgroup_base.Base) -> str:
+    return f"{controller}: {base.missing.get(controller, 'no cgroup2 file system is mounted')}"
+
+
+def _huge_pages(line: str, group: cgroup.Group, base: cgroup_base.Base) -> tuple[str, str]:
+    """A line of hugetlb_max, as file and content. Raises CannotConstrain."""
+    size, _, text = line.partition(":")
+    file = f"hugetlb.{size}.max"
+    most = shares.amount(text)
+    if not size.isalnum() or most is None:
+        raise CannotConstrain(f"hugetlb_max: {line!r} is no size and its limit, as 2MB:1G")
+    if "hugetlb" not in base.controllers:
+        raise CannotConstrain(f"hugetlb_max: {_not_there('hugetlb', base)}")
+    if not group.has(file):
+        raise CannotConstrain(f"hugetlb_max: {line!r}: the kernel has no huge pages of that size")
+    return file, str(most)
 
 
 def _limits_swap(base: cgroup_base.Base) -> bool:

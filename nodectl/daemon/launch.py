@@ -15,6 +15,7 @@ from nodectl import wire
 from nodectl.binding.options import gathered
 from nodectl.config import Config
 from nodectl.container import settings as container_settings
+from nodectl.daemon import shares
 from nodectl.daemon.binder import Binder
 from nodectl.daemon.constraints import Constraints
 from nodectl.daemon.users import UnknownUser, User, Users, group_id
@@ -33,7 +34,7 @@ _WORD = text(131_072)  # MAX_ARG_STRLEN: what execve(2) takes
 _PATH = text(4096)
 _YEAR = 366 * 86_400
 _DIGITS = 9
-_MOST_MEMORY = 1 << 40  # MiB
+MEMORY = integer(0, 1 << 40)  # MiB
 _LIMIT = integer(-1, 2**63 - 1)
 
 REQUEST: "Shape" = {
@@ -63,10 +64,11 @@ REQUEST: "Shape" = {
     "gid": Optional(text(256)),
     "job": Optional(integer(1, 2**32 - 1)),
     "container_ns": Optional(array(text(16), most=16)),
-    "mem": Optional(integer(0, _MOST_MEMORY)),
-    "mem_per_cpu": Optional(integer(0, _MOST_MEMORY)),
+    "mem": Optional(MEMORY),
+    "mem_per_cpu": Optional(MEMORY),
     "oom_kill_step": Optional(boolean),
     "secure": Optional(text(16)),
+    **shares.REQUEST,
 }
 
 _SPANK = "SPANK_"  # what root's scripts would obey (PATH, LD_PRELOAD, BASH_ENV) has no such beginning
@@ -114,6 +116,7 @@ def make_step(  # everything a step is made from
     user: User,
     config: Config,
     *,
+    caller: int,
     job: int,
     stack: Sequence[Entry],
     cgroup: str,
@@ -143,11 +146,7 @@ def make_step(  # everything a step is made from
         cpus_per_task=_cpus_per_task(layout, binder.allocation),
         layout=layout,
         **_unbound(binder, int(str(request["ntasks"]))),
-        stdin=request.get("stdin", ""),
-        stdout=request.get("stdout", ""),
-        stderr=request.get("stderr", ""),
-        label=request.get("label", False),
-        unbuffered=request.get("unbuffered", False),
+        **_streams(request),
         verbose=request.get("verbose", 0),
         kill_on_bad_exit=request.get("kill_on_bad_exit", False),
         time_limit=request.get("time_limit", 0),
@@ -166,9 +165,15 @@ def make_step(  # everything a step is made from
         secure=secure,
         submitted=time.time(),
         **_memory(request, layout, config, constraints),
+        **_shares(request, constraints, is_root=caller == 0),
     )
     step.binder = binder
     return step
+
+
+def _streams(request: Mapping[str, object]) -> dict[str, object]:
+    files = {name: request.get(name, "") for name in ("stdin", "stdout", "stderr")}
+    return files | {name: request.get(name, False) for name in ("label", "unbuffered")}
 
 
 def _container(request: Mapping[str, object], config: Config) -> Mapping[str, object]:
@@ -189,7 +194,7 @@ def _patience(config: Config) -> dict[str, object]:
 
 
 def _unbound(binder: Binder, ntasks: int) -> dict[str, object]:
-    """What a step is where no task plugin binds it: all that its job holds, for every task."""
+    """What a step is where no task plugin binds it: all that its job holds, for every task. It is confined later."""
     return {
         "allocation": binder.allocation,
         "cores": binder.cores,
@@ -200,6 +205,8 @@ def _unbound(binder: Binder, ntasks: int) -> dict[str, object]:
         "mem_policies": [],
         "task_variables": [],
         "devices": [],
+        "limits": {},
+        "device_rules": [],
     }
 
 
@@ -228,10 +235,21 @@ def _memory(
         raise invalid("mem", "--mem and --mem-per-cpu are mutually exclusive")
     cpus = int(str(request["ntasks"])) * int(str(layout.get("cpus_per_task", 1)))
     memory = int(str(request.get("mem", 0))) or int(str(request.get("mem_per_cpu", 0))) * cpus
+    check_memory(memory, constraints)
+    return {"memory": memory, "oom_kill_step": request.get("oom_kill_step", "OOMKillStep" in config.task_plugin_param)}
+
+
+def check_memory(memory: int, constraints: Constraints) -> None:
+    """Raises Refused for more MiB than there are."""
     if memory > constraints.total:
         raise invalid("mem", f"{memory} MiB are more than the {constraints.total} MiB of this machine")
-    kill = request.get("oom_kill_step", "OOMKillStep" in config.task_plugin_param)
-    return {"memory": memory, "oom_kill_step": kill, "limits": {}}
+
+
+def _shares(request: Mapping[str, object], constraints: Constraints, *, is_root: bool) -> dict[str, object]:
+    try:
+        return {"shares": constraints.shares_of(shares.asked(request), is_root=is_root)}
+    except shares.BadShare as error:
+        raise invalid(error.parameter, str(error)) from None
 
 
 def _check(request: Mapping[str, object], argv: list[str], config: Config) -> None:

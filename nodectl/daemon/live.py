@@ -14,12 +14,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from nodectl import board, cgroup, lean_json, wire
+from nodectl import _kernel, board, cgroup, lean_json, wire
+from nodectl.daemon.constraints import Confinement
+from nodectl.daemon.devices import Rules
 from nodectl.interface import STEP
 from nodectl.step import Step
 from nodectl.stepd.node_plugins import NodePlugins
 
-SUFFIXES = (".sock", ".json", ".trace", ".record", ".record.part", ".prolog", ".epilog")
+SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog")
 _TRIES = 60
 _BACKLOG = 16
 _FIRST_PAUSE = 0.002
@@ -42,6 +44,11 @@ class Files:
     def write_spec(self, step: Step) -> None:
         """Writes what the stepd will read."""
         _write(self.spec, step.as_json(), os.O_EXCL)
+
+    def rewrite_spec(self, step: Step) -> None:
+        """For who reads it from now on: whole or not at all. Raises OSError."""
+        _write(f"{self.spec}.part", step.as_json(), os.O_TRUNC)
+        os.rename(f"{self.spec}.part", self.spec)
 
     def open_trace(self) -> int:
         """The trace, locked: the lock lives as long as anybody has this open file, which is the stepd."""
@@ -184,6 +191,7 @@ class LiveStep:
         self.in_prolog = False
         self.suspended = False
         self.owes_epilog = False
+        self.updating = asyncio.Lock()
         self.cancelled = ""  # in its prolog: how; it will not begin
         self._pidfd = -1
         self._state = "NODE_FAIL"  # of a step whose stepd leaves no record
@@ -279,6 +287,8 @@ class LiveStep:
             "secure": step.secure,
             "pid": self.pid,
             "cgroup": step.cgroup,
+            "memory": step.memory,
+            "limits": step.limits,
         }
 
     def where_it_died(self, plugins: NodePlugins) -> str:
@@ -335,17 +345,28 @@ class LiveStep:
             self._link = None
 
 
-def make_groups(mount: str, path: str, limits: Mapping[str, str]) -> None:
-    """job_J with its limits, step_S and stepd, where the stepd is born; what the base has of controllers is enabled all
-    the way down. Raises OSError.
+def make_groups(mount: str, path: str, confinement: Confinement) -> None:
+    """job_J with what it is confined to, step_S and stepd, where the stepd is born; what the base has of controllers is
+    enabled all the way down. Raises OSError.
     """
     job, step = cgroup.Group(mount + os.path.dirname(path)).make(), cgroup.Group(mount + path)
     controllers = job.core.controllers
     job.enable(controllers)
-    for name, value in limits.items():
-        job.core.set_property(name, value)
+    job.write(confinement.files)
+    if confinement.device_rules:
+        _constrain_devices(job, confinement.device_rules)
     step.make().enable(controllers)
     step.child("stepd").make()
+
+
+def _constrain_devices(job: cgroup.Group, rules: Rules) -> None:
+    """A later step of the job finds its program there."""
+    fd = job.open()
+    try:
+        if not _kernel.device_programs(fd):
+            _kernel.constrain_devices(fd, rules)
+    finally:
+        os.close(fd)
 
 
 async def remove_groups(mount: str, path: str) -> bool:

@@ -24,6 +24,7 @@ from nodectl.daemon.running import Running
 from nodectl.daemon.securing import Securing
 from nodectl.daemon.start import Starter
 from nodectl.daemon.store import Ended, Store
+from nodectl.daemon.updating import Updates
 from nodectl.daemon.users import UnknownUser, User, Users, group_id
 from nodectl.daemon.visits import Visits
 from nodectl.interface import NODE, Call, Refused, Service
@@ -90,10 +91,10 @@ class Node:
             "Wait": ({**_WHICH, "epilog": Optional(boolean)}, self._wait),
             "Trace": (_WHICH, self._trace),
             "Signal": ({**_WHICH, "signal": integer(1, 64)}, self._signal),
-            "Suspend": (_WHICH, self._suspend),
-            "Resume": (_WHICH, self._resume),
             "Config": ({}, self._config),
             **Visits(self).methods(),
+            **Updates(self).methods(),
+            **suspending.Suspensions(self).methods(),
         }
         return Service(__version__, {f"{NODE}.{name}": row for name, row in methods.items()})
 
@@ -172,8 +173,8 @@ class Node:
         stack = self._stack().entries
         group = f"{self.base}/job_{job}/step_0" if self.base else ""
         step = launch.make_step(
-            request, user, self.config, job=job, stack=stack, cgroup=group, binder=self._binder,
-            constraints=self.constraints, secure=level,
+            request, user, self.config, caller=call.peer.uid, job=job, stack=stack, cgroup=group,
+            binder=self._binder, constraints=self.constraints, secure=level,
         )  # fmt: skip
         return self._starter.begin(step, call.fds)
 
@@ -241,7 +242,7 @@ class Node:
         return {"record": record}
 
     def _explain(self, call: Call) -> Mapping[str, object]:
-        live = self._find_running(call)
+        live = self.find_running(call)
         try:
             return {"layout": self._binder.explain(live.step)}
         except NoLayout as error:
@@ -266,7 +267,7 @@ class Node:
         return {"trace": list(_lines(raw))}
 
     async def _signal(self, call: Call) -> Mapping[str, object]:
-        live = self._find_running(call)
+        live = self.find_running(call)
         number = call.parameters["signal"]
         if live.in_prolog:
             if number not in (signal.SIGTERM, signal.SIGKILL):
@@ -278,12 +279,6 @@ class Node:
             raise Refused("NoSuchStep", f"step {live.step} has just ended")
         suspending.pass_on(answer)
         return {}
-
-    async def _suspend(self, call: Call) -> Mapping[str, object]:
-        return await suspending.suspend(self._find_running(call), self.mount)
-
-    async def _resume(self, call: Call) -> Mapping[str, object]:
-        return await suspending.resume(self._find_running(call))
 
     def _config(self, call: Call) -> Mapping[str, object]:
         del call
@@ -301,7 +296,8 @@ class Node:
             raise Refused("NotPermitted", f"step {live.step} belongs to {live.step.user_name}")
         return live
 
-    def _find_running(self, call: Call) -> LiveStep:
+    def find_running(self, call: Call) -> LiveStep:
+        """Likewise, and Refused where it does not run."""
         live = self.find_live(call)
         if live is None:
             record = self._find_ended(call)

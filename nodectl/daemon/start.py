@@ -62,7 +62,7 @@ class Starter:
         try:
             fd = trace if self._node.config.trace else -1
             launch.call_launch_request(live.step, self._plugins, fd, live.step.hook_timeout)
-            live.step.limits = self._node.constraints.of_step(live.step)
+            live.step.limits, live.step.device_rules = self._node.constraints.of_step(live.step)
             yield trace
         finally:
             os.close(trace)
@@ -131,12 +131,12 @@ class Starter:
 
     def _make_groups(self, step: Step) -> None:
         node = self._node
-        limits = node.constraints.of_job(step)
+        confinement = node.constraints.of_job(step)
         try:
-            make_groups(node.mount, step.cgroup, limits)
+            make_groups(node.mount, step.cgroup, confinement)
         except FileNotFoundError:  # the unit of steps has been started anew
             cgroup_base.make(node.config.cgroup_name, node.constraints.controllers)
-            make_groups(node.mount, step.cgroup, limits)
+            make_groups(node.mount, step.cgroup, confinement)
 
 
 def _name(live: LiveStep) -> Name:

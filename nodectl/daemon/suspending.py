@@ -4,37 +4,54 @@ for a process that hangs in the kernel cannot be frozen.
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
 
 from nodectl import cgroup
 from nodectl.daemon.live import LiveStep
-from nodectl.interface import Refused
+from nodectl.interface import Call, Refused
+from nodectl.shape import integer
 
+if TYPE_CHECKING:
+    from nodectl.daemon.node import Node
+    from nodectl.shape import Shape
+
+_WHICH = {"job": integer(1, 2**32 - 1), "step": integer(0, 2**32 - 1)}
 _PAUSE = 0.02
 _PATIENCE = 5.0  # seconds beyond the time of grace
 
 
-async def suspend(live: LiveStep, mount: str) -> Mapping[str, object]:
-    """Suspends a step; the reply names processes that still run. Raises Refused."""
-    await _ask(live, "Suspend")
-    live.suspended = True
-    await asyncio.sleep(live.step.suspend_grace_time)
-    if not live.step.cgroup:
+class Suspensions:
+    """The methods of one node."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+
+    def methods(self) -> "dict[str, tuple[Shape, Callable[[Call], Awaitable[object]]]]":
+        """Rows of the table of methods."""
+        return {"Suspend": (_WHICH, self._suspend), "Resume": (_WHICH, self._resume)}
+
+    async def _suspend(self, call: Call) -> Mapping[str, object]:
+        """The reply names processes that still run."""
+        live = self._node.find_running(call)
+        await _ask(live, "Suspend")
+        live.suspended = True
+        await asyncio.sleep(live.step.suspend_grace_time)
+        if not live.step.cgroup:
+            return {"running": []}
+        user = cgroup.Group(f"{self._node.mount}{live.step.cgroup}/user")
+        deadline = time.monotonic() + _PATIENCE
+        while not is_frozen(user) and not live.ended.done():
+            if time.monotonic() > deadline:
+                return {"running": [pid for pid in user.pids() if _hangs(pid)]}
+            await asyncio.sleep(_PAUSE)
         return {"running": []}
-    user = cgroup.Group(f"{mount}{live.step.cgroup}/user")
-    deadline = time.monotonic() + _PATIENCE
-    while not is_frozen(user) and not live.ended.done():
-        if time.monotonic() > deadline:
-            return {"running": [pid for pid in user.pids() if _hangs(pid)]}
-        await asyncio.sleep(_PAUSE)
-    return {"running": []}
 
-
-async def resume(live: LiveStep) -> Mapping[str, object]:
-    """Lets a step run again. Raises Refused."""
-    await _ask(live, "Resume")
-    live.suspended = False
-    return {}
+    async def _resume(self, call: Call) -> Mapping[str, object]:
+        live = self._node.find_running(call)
+        await _ask(live, "Resume")
+        live.suspended = False
+        return {}
 
 
 async def _ask(live: LiveStep, method: str) -> None:

@@ -1,5 +1,5 @@
 """task/cgroup: gives the step's processes a cgroup of their own and confines it: CPUs and their memory nodes, memory,
-swap space, processes.
+swap space, huge pages, processes, CPU time, input and output, devices.
 
 Where: `task_p_pre_setuid`, in the stepd, as root, writes on the step's `user` cgroup what the daemon has decided
 (`daemon/constraints.py`: the configuration, the request, the controllers that are there); the job's own limits are
@@ -7,8 +7,9 @@ there before the step.
 """
 
 import errno
+import os
 
-from nodectl import cgroup, messages
+from nodectl import _kernel, cgroup, messages
 from nodectl.plugin_api import PluginError
 from nodectl.step import Step
 
@@ -36,12 +37,26 @@ def task_p_pre_setuid(step: Step) -> int:
     user = cgroup.Group(f"{_Where.mount}{step.cgroup}/user").make()
     try:
         user.enable(user.core.controllers)
-        for name, value in step.limits.items():
-            user.core.set_property(name, value)
+        user.write(step.limits)
+        if step.device_rules:
+            _constrain_devices(user, step)
     except OSError as error:
         raise PluginError(
             error.errno or errno.EIO, f"write {error.filename or user.full_path}: {error.strerror}"
         ) from error
     if step.memory and "memory.max" not in step.limits:
         messages.error(f"step {step}: its limit of {step.memory} MiB of memory is not enforced on this machine")
+    for name in dict.fromkeys(share.partition(" ")[0] for share in step.shares):
+        if name not in step.limits:
+            messages.error(f"step {step}: its {name} is not enforced on this machine")
     return 0
+
+
+def _constrain_devices(user: cgroup.Group, step: Step) -> None:
+    place = user.open()
+    try:
+        _kernel.constrain_devices(place, step.device_rules)
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror}: {os.strerror(error.errno or 0)}", user.full_path) from None
+    finally:
+        os.close(place)

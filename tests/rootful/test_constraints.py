@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +17,22 @@ _CONTROLLERS = cgroup.Group(cgroup.find_mount()).core.controllers
 without_memory = pytest.mark.skipif("memory" in _CONTROLLERS, reason="this machine's cgroup2 has the memory controller")
 
 
+@pytest.fixture(scope="module")
+def with_shares() -> Iterator[Node]:
+    with running(cpu_max=200) as started:
+        yield started
+
+
 @without_memory
 @pytest.mark.parametrize(
     ("key", "controller"),
-    [("constrain_ram_space", "memory"), ("constrain_swap_space", "memory"), ("constrain_processes", "pids")],
+    [
+        ("constrain_ram_space", "memory"),
+        ("constrain_swap_space", "memory"),
+        ("constrain_processes", "pids"),
+        ("constrain_cpu_time", "cpu"),
+        ("constrain_io", "io"),
+    ],
 )
 def test_constraint_that_cannot_be_kept_is_refused_at_the_start(key: str, controller: str) -> None:
     node = Node(**{key: "yes"})
@@ -45,10 +61,103 @@ def test_what_is_not_enforced_is_said_once_at_the_start_and_to_who_asked() -> No
         assert "constrain_swap_space" not in node.logged()
 
 
+@without_memory
+def test_shares_that_are_not_enforced_are_told_to_who_asked_and_cannot_be_changed() -> None:
+    with running(cpu_max=300, io_weight=50) as node:
+        ended = node.run("--cpu-max=150%", "--cpu-weight=50", "true", user=NOBODY)
+        assert ended.returncode == 0
+        assert [line.partition(": its ")[2] for line in ended.stderr.splitlines()] == [
+            "cpu.max is not enforced on this machine",
+            "cpu.weight is not enforced on this machine",
+        ]
+        assert node.run("true", user=NOBODY).stderr == ""
+        assert node.logged().count("cpu.max: not enforced: cpu: cgroup2 has no such controller here") == 1
+        with node.popen("sh", "-c", "echo on; exec sleep 60", user=NOBODY) as step:
+            assert step.stdout is not None
+            assert step.stdout.readline() == "on\n"
+            for option, key in (("--mem=64M", "mem"), ("--cpu-max=10%", "cpu_max")):
+                refused = node.nodectl("update", option, str(node.last_job()))
+                assert refused.returncode == 1
+                assert f" {key}: not enforced: " in refused.stderr
+            step.terminate()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--cpu-max=201%",), "cpu_max: cpu.max = 201%: only root may exceed cpu.max = 200% of the configuration"),
+        (("--cpu-max=max",), "cpu_max: cpu.max = max: only root may exceed cpu.max = 200% of the configuration"),
+        (("--cpu-max=0",), 'Invalid numeric value "0" for --cpu-max.'),
+        (("--cpu-weight=101",), "cpu.weight = 101: only root may exceed cpu.weight = 100 of the configuration"),
+        (("--cpu-weight=10001",), "cpu_weight: 10001 is not from 1 to 10000"),
+        (("--io-weight=200",), "io.weight = 200: only root may exceed io.weight = 100 of the configuration"),
+        (("--io-max=/dev/no-such-disk:rbps=1M",), "io_max: '/dev/no-such-disk': No such file or directory"),
+        (("--io-max=/dev/null:rbps=1M",), "io_max: '/dev/null' is no block device"),
+        (("--io-max=/dev/fd/0:rbps=1M",), "io_max: '/dev/fd/0': it leads out of /dev"),
+        (("--io-max=/dev/../etc/passwd:rbps=1M",), "it leads out of /dev"),
+        (("--io-max=/etc/passwd:rbps=1M",), "is neither a path below /dev nor MAJOR:MINOR"),
+        (("--io-max=250:987654:rbps=1M",), "no block device has the numbers 250:987654"),
+        (("--io-max=rbps=1M",), "is not DEVICE:FIGURE=NUMBER"),
+        (("--io-max=7:0:speed=1M",), "'speed' is none of rbps, wbps, riops, wiops"),
+        (("--io-max=7:0:rbps=fast",), "'fast' is neither a number from 1 nor max"),
+        (("--io-max=7:0:wiops=99999999999T",), "is neither a number from 1 nor max"),
+    ],
+)
+def test_share_that_makes_no_sense_or_is_too_much_is_refused(
+    with_shares: Node, words: tuple[str, ...], reason: str
+) -> None:
+    refused = with_shares.run(*words, "true", user=NOBODY)
+    assert refused.returncode == 1, refused
+    (line,) = refused.stderr.splitlines()
+    assert reason in line
+
+
+def test_link_of_a_users_in_dev_shm_leads_nowhere(with_shares: Node) -> None:
+    link = Path(f"/dev/shm/{with_shares.dir.name}")
+    link.symlink_to("/dev/loop0")
+    try:
+        refused = with_shares.run(f"--io-max={link}:rbps=1M", "true", user=NOBODY)
+        assert f"io_max: '{link}': it leads out of /dev" in refused.stderr
+    finally:
+        link.unlink()
+
+
 def test_constraint_that_nobody_wants_is_not_spoken_of() -> None:
-    with running(constrain_cores="no", constrain_ram_space="no", constrain_processes="no") as node:
+    keys = ("cores", "ram_space", "processes", "cpu_time", "io")
+    with running(**{f"constrain_{key}": "no" for key in keys}) as node:
         assert node.run("true").returncode == 0
         assert "not enforced" not in node.logged()
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"io_max": ["/dev/null:rbps=1"]}, "io_max: '/dev/null' is no block device"),
+        ({"hugetlb_max": ["2MB"]}, "hugetlb_max: '2MB' is no size and its limit, as 2MB:1G"),
+        ({"hugetlb_max": ["3MB:1G"]}, "hugetlb_max: "),
+        ({"allowed_devices": ["null"]}, "allowed_devices: has 'null'; allowed: paths and patterns below /dev"),
+    ],
+)
+@without_memory
+def test_configuration_that_makes_no_sense_here_is_refused_at_the_start(config: dict[str, object], reason: str) -> None:
+    node = Node(**config)
+    try:
+        with pytest.raises(AssertionError, match=re.escape(reason)):
+            node.start()
+    finally:
+        node.close()
+
+
+@pytest.mark.skipif("hugetlb" not in _CONTROLLERS, reason="cgroup2 has no hugetlb controller here")
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="huge pages have other sizes here")
+def test_memory_in_huge_pages_is_limited_at_job_and_step_level() -> None:
+    with running(hugetlb_max=["2MB:1G"]) as node, node.popen("sh", "-c", "echo on; exec sleep 60") as step:
+        assert step.stdout is not None
+        assert step.stdout.readline() == "on\n"
+        (job,) = Path(node.base).glob("job_*")
+        for group in (job, job / "step_0/user"):
+            assert (group / "hugetlb.2MB.max").read_text() == f"{1 << 30}\n"
+        step.terminate()
 
 
 def test_constraint_needs_the_plugin_that_keeps_it() -> None:

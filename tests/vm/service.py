@@ -34,11 +34,11 @@ def run(*words: str, user: str = "", **how: Any) -> subprocess.CompletedProcess[
     )
 
 
-def start(*words: str, user: str = "") -> subprocess.Popen[str]:
+def start(*words: str, user: str = "", stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
     """`nodectl run ...`, left alone."""
     return subprocess.Popen(
         ["nodectl", "run", *words],
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -10,7 +10,7 @@ from rootful.node import wait_until
 from vm import service
 from vm.service import CGROUPS, STEPS_GROUP, STEPS_UNIT, UNIT, Sleeper
 
-CONTROLLERS = {"cpuset", "memory", "pids"}
+CONTROLLERS = {"cpuset", "memory", "pids", "cpu", "io"}
 MIB = 1 << 20
 # As many processes as it may have, told in one line.
 BOMB = """
@@ -68,7 +68,7 @@ def test_swap_space_and_shares_of_memory_are_as_configured() -> None:
 
 
 def test_constraints_that_are_insisted_upon_can_be_kept_here() -> None:
-    keys = ("cores", "ram_space", "swap_space", "processes")
+    keys = ("cores", "ram_space", "swap_space", "processes", "cpu_time", "io", "devices")
     began = service.since()
     configure(**{f"constrain_{key}": "yes" for key in keys})
     assert service.nodectl("run", "--mem=64M", "echo", "served", user="alice") == "served\n"

@@ -1,0 +1,52 @@
+"""`nodectl update`: other limits for a running step and its job."""
+
+import argparse
+from collections.abc import Callable
+
+from nodectl.cli.options import mebibytes, percent, positive
+from nodectl.cli.session import Session
+from nodectl.cli.step_name import step_argument
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nodectl update` to its parser."""
+    parser.add_argument("step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its step 0")
+    for name, metavar, take, text in (
+        ("mem", "SIZE", mebibytes, "memory, in MiB or with K, M, G, T; 0 for all there is"),
+        ("cpu-max", "PERCENT%%", percent, "most CPU time, in percent of one CPU, or max"),
+        ("cpu-weight", "N", positive, "weight when jobs compete for CPU time"),
+        ("io-weight", "N", positive, "weight when jobs compete for a disk"),
+    ):
+        parser.add_argument(f"--{name}", metavar=metavar.replace("%%", "%"), type=_taken(take), help=text)
+    parser.add_argument(
+        "--io-max",
+        metavar="DISK:FIGURES",
+        action="append",
+        help="most input and output of a disk, as /dev/vda:rbps=10M,wiops=max; once for each disk",
+    )
+    parser.epilog = "The owner of a step may lower its limits, root may raise them too. `nodectl show` tells them."
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Change what was given; 0."""
+    job, step = arguments.step
+    names = ("mem", "cpu_max", "cpu_weight", "io_max", "io_weight")
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    session = Session(arguments.settings)
+    try:
+        session.call("Update", job=job, step=step, **given)
+    finally:
+        session.close()
+    return 0
+
+
+def _taken(take: Callable[[str], int]) -> Callable[[str], int]:
+    """An option's reader as argparse wants it."""
+
+    def read(text: str) -> int:
+        try:
+            return take(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read

@@ -1,0 +1,77 @@
+"""Which devices a job and its step may open: those of the node that other jobs could hold are denied, its own are not.
+
+A set of rules is what `_kernel.constrain_devices` takes. Of the node's devices (`gres.py`) those count that have a
+file. All others a step may open as ever or, with the key `allowed_devices`, only those that it names and these that
+every program expects. Runs in the daemon; paths are the configuration's, and looked up at each launch, because
+drivers make their files late.
+"""
+
+import glob
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+
+from nodectl.binding.devices import Device
+
+BLOCK, CHARACTER = 1, 2  # BPF_DEVCG_DEV_*
+_ANY = -1
+_ALLOWED, _DENIED = 1, 0
+_ALL_OTHERS = [0, _ANY, _ANY, _DENIED]
+_KINDS = {"block": BLOCK, "char": CHARACTER}
+# null, zero, full, random, urandom; tty, ptmx; pts: the kernel's devices.txt.
+_EVERYBODYS = (*((CHARACTER, 1, minor) for minor in (3, 5, 7, 8, 9)), (CHARACTER, 5, 0), (CHARACTER, 5, 2))
+_TERMINALS = range(136, 144)
+
+Rules = list[list[int]]
+_Node = tuple[int, int, int]  # kind, major, minor
+
+
+def of_job(devices: Iterable[Device], held: Sequence[str]) -> Rules:
+    """What nothing of a job may open that holds the devices named `held` (gpu:0): others' devices."""
+    ours, others = set(_EVERYBODYS), []
+    for device in devices:
+        node = _node(device.file)
+        if node is not None and device.key in held:
+            ours.add(node)
+        elif node is not None:
+            others.append(node)
+    return [[*node, _DENIED] for node in dict.fromkeys(others) if node not in ours]
+
+
+def of_step(devices: Sequence[Device], held: Sequence[str], allowed: Sequence[str]) -> Rules:
+    """What the tasks of its step may open. `allowed` is the key's value; where it is empty they may open the others."""
+    rules = of_job(devices, held)
+    if not allowed:
+        return rules
+    nodes = [*_EVERYBODYS, *((CHARACTER, major, _ANY) for major in _TERMINALS)]
+    nodes += (node for device in devices if device.key in held and (node := _node(device.file)) is not None)
+    nodes += (node for word in allowed for node in _named(word))
+    return [*rules, *([*node, _ALLOWED] for node in dict.fromkeys(nodes)), _ALL_OTHERS]
+
+
+def _node(path: str) -> _Node | None:
+    """None where there is no such device, or not yet."""
+    try:
+        status = os.stat(path) if path else None
+    except OSError:
+        return None
+    kinds = {stat.S_IFBLK: BLOCK, stat.S_IFCHR: CHARACTER}
+    if status is None or stat.S_IFMT(status.st_mode) not in kinds:
+        return None
+    return kinds[stat.S_IFMT(status.st_mode)], os.major(status.st_rdev), os.minor(status.st_rdev)
+
+
+def _named(word: str) -> Iterator[_Node]:
+    """What a word of allowed_devices means: a pattern of paths, or char-NAME or block-NAME of /proc/devices."""
+    if word.startswith("/"):
+        yield from (node for path in glob.glob(word) if (node := _node(path)) is not None)
+        return
+    kind, _, name = word.partition("-")
+    found = ""
+    with open("/proc/devices", encoding="utf-8", errors="surrogateescape") as lines:
+        for line in lines:
+            major, _, driver = line.strip().partition(" ")
+            if driver == "devices:":
+                found = "char" if major == "Character" else "block"
+            elif found == kind and driver == name:
+                yield _KINDS[kind], int(major), _ANY

@@ -1,0 +1,175 @@
+"""Shares of the machine that a job asks for, or is held to, besides CPUs and memory: CPU time, input and output.
+
+A set of shares is a mapping with a number for each: `cpu.weight`, `cpu.max` (percent of one CPU), `io.weight` and, for
+each device and figure, `io.max 8:0 rbps`; 0 or absent is what the kernel does unasked. So one set is compared with
+another number by number. Names and figures are cgroup v2's: kernel cgroup-v2, "CPU" and "IO".
+
+Runs in the daemon. A device is a user's word for what root looks up: beneath /dev, in no other file system, and not
+by a link that leads out of it.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterable, Mapping
+
+from nodectl import _namespace
+from nodectl.config import Config
+from nodectl.shape import Optional, array, integer, text
+
+CPU_MAX, CPU_WEIGHT, IO_WEIGHT, IO_MAX = "cpu.max", "cpu.weight", "io.weight", "io.max"
+UNASKED = {"cpu.max": "max", "cpu.weight": "100", "io.weight": "default 100"}  # files as the kernel makes them
+
+_LONGEST_LINE = 4200  # a path and four figures
+_MOST_DISKS = 64
+WEIGHT = integer(1, 10_000)
+# Of a request to launch, and of one to update.
+REQUEST = {
+    "cpu_max": Optional(integer(0, 10_000_000)),
+    "cpu_weight": Optional(WEIGHT),
+    "io_max": Optional(array(text(_LONGEST_LINE), most=_MOST_DISKS)),
+    "io_weight": Optional(WEIGHT),
+}
+
+_PERIOD = 100_000  # microseconds, over which CPU time is counted
+_OF_A_PERCENT = _PERIOD // 100
+_FIGURES = ("rbps", "wbps", "riops", "wiops")
+_SUFFIXES = {"K": 10, "M": 20, "G": 30, "T": 40}
+_MOST_DIGITS = 12
+_TOO_MUCH = 1 << 62
+_BENEATH = _namespace.RESOLVE_BENEATH | _namespace.RESOLVE_NO_MAGICLINKS | _namespace.RESOLVE_NO_XDEV
+_DEFAULT_WEIGHT = 100
+_WEIGHTS = {"cpu_weight": CPU_WEIGHT, "io_weight": IO_WEIGHT}
+
+Shares = Mapping[str, int]
+
+
+class BadShare(ValueError):
+    """What is asked for makes no sense here, or is too much; str() is the reason, `parameter` whose it is."""
+
+    def __init__(self, parameter: str, reason: str) -> None:
+        super().__init__(reason)
+        self.parameter = parameter
+
+
+def configured(config: Config) -> dict[str, int]:
+    """What every job has unasked, and no user may exceed. Raises BadShare."""
+    shares = {name: getattr(config, key) for key, name in _WEIGHTS.items() if getattr(config, key) != _DEFAULT_WEIGHT}
+    if config.cpu_max:
+        shares[CPU_MAX] = config.cpu_max
+    return shares | io_max(config.io_max)
+
+
+def asked(request: Mapping[str, object]) -> dict[str, int]:
+    """What a request asks for: cpu_max, cpu_weight, io_weight, io_max. Raises BadShare."""
+    shares = {name: int(str(request[key])) for key, name in _WEIGHTS.items() if key in request}
+    if "cpu_max" in request:
+        shares[CPU_MAX] = int(str(request["cpu_max"]))
+    return shares | io_max(request.get("io_max", ()))  # type: ignore[arg-type]  # its shape says so
+
+
+def beyond(shares: Shares, most: Shares) -> str:
+    """The first share that is more than in `most`, "" for none."""
+    return next((name for name in sorted({*shares, *most}) if _size(name, shares) > _size(name, most)), "")
+
+
+def _size(name: str, shares: Shares) -> float:
+    number = shares.get(name, 0)
+    return number or (_DEFAULT_WEIGHT if name.endswith("weight") else float("inf"))
+
+
+def said(name: str, shares: Shares) -> str:
+    """One share in words."""
+    number = int(size) if (size := _size(name, shares)) != float("inf") else 0
+    return f"{name} = {number or 'max'}{'%' if number and name == CPU_MAX else ''}"
+
+
+def files(shares: Shares, *, more_cpu: int = 0) -> dict[str, str]:
+    """The files of a cgroup and what is to be written there, a line at a time. `more_cpu` percent are added."""
+    found = {}
+    for name, number in shares.items():
+        if name == CPU_MAX:
+            quota = (number + more_cpu) * _OF_A_PERCENT if number else "max"
+            found[name] = f"{quota} {_PERIOD}"
+        elif name == CPU_WEIGHT:
+            found[name] = str(number or _DEFAULT_WEIGHT)
+        elif name == IO_WEIGHT:
+            found[name] = f"default {number or _DEFAULT_WEIGHT}"
+    devices = dict.fromkeys(name.split()[1] for name in shares if name.startswith(IO_MAX))
+    if devices:
+        found[IO_MAX] = "\n".join(_io_line(device, shares) for device in devices)
+    return found
+
+
+def _io_line(device: str, shares: Shares) -> str:
+    return " ".join(
+        [device, *(f"{figure}={shares.get(f'{IO_MAX} {device} {figure}') or 'max'}" for figure in _FIGURES)]
+    )
+
+
+def io_max(lines: Iterable[str]) -> dict[str, int]:
+    """The shares that lines like `/dev/vda:rbps=1M,wiops=100` mean. Raises BadShare."""
+    shares = {}
+    for line in lines:
+        name, colon, figures = line.rpartition(":")
+        if not colon or not figures:
+            raise BadShare("io_max", f"{line[:80]!r} is not DEVICE:FIGURE=NUMBER,... with rbps, wbps, riops or wiops")
+        device = _device(name)
+        for word in figures.split(","):
+            figure, _, size = word.partition("=")
+            if figure not in _FIGURES:
+                raise BadShare("io_max", f"{line[:80]!r}: {figure[:20]!r} is none of {', '.join(_FIGURES)}")
+            number = 0 if size == "max" else amount(size) or -1
+            if number < 0:
+                raise BadShare("io_max", f"{line[:80]!r}: {size[:20]!r} is neither a number from 1 nor max")
+            shares[f"{IO_MAX} {device} {figure}"] = number
+    return shares
+
+
+def amount(word: str) -> int | None:
+    """A number, with K, M, G or T of 1024; None where it is none."""
+    shift = _SUFFIXES.get(word[-1:].upper(), 0)
+    digits = word[:-1] if shift else word
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > _MOST_DIGITS:
+        return None
+    number = int(digits) << shift
+    return number if number < _TOO_MUCH else None
+
+
+def _device(name: str) -> str:
+    """The numbers of a whole disk by its path below /dev, or by themselves, as MAJOR:MINOR. Raises BadShare."""
+    major, colon, minor = name.partition(":")
+    if colon and all(word.isascii() and word.isdecimal() and len(word) < _MOST_DIGITS for word in (major, minor)):
+        device = f"{int(major)}:{int(minor)}"
+    else:
+        number = _look_up(name)
+        device = f"{os.major(number)}:{os.minor(number)}"
+    here = f"/sys/dev/block/{device}"
+    if not os.path.exists(here):
+        raise BadShare("io_max", f"{name[:80]!r}: no block device has the numbers {device}")
+    if os.path.exists(f"{here}/partition"):
+        disk = os.path.basename(os.path.dirname(os.path.realpath(here)))
+        raise BadShare("io_max", f"{name[:80]!r} is a partition; limits are those of its disk, /dev/{disk}")
+    return device
+
+
+def _look_up(name: str) -> int:
+    below = name.removeprefix("/dev/")
+    if below == name or not below:
+        raise BadShare("io_max", f"{name[:80]!r} is neither a path below /dev nor MAJOR:MINOR")
+    top = os.open("/dev", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fd = _namespace.openat2(top, below, os.O_PATH, _BENEATH)
+    except OSError as error:
+        outside = error.errno in (errno.EXDEV, errno.ELOOP)
+        reason = "it leads out of /dev" if outside else os.strerror(error.errno or 0)
+        raise BadShare("io_max", f"{name[:80]!r}: {reason}") from None
+    finally:
+        os.close(top)
+    try:
+        status = os.fstat(fd)
+    finally:
+        os.close(fd)
+    if not stat.S_ISBLK(status.st_mode):
+        raise BadShare("io_max", f"{name[:80]!r} is no block device")
+    return status.st_rdev

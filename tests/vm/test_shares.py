@@ -1,0 +1,93 @@
+"""Shares of CPU time, of disks and of devices, where cgroup2 has the controllers: at job and step level."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from vm import service
+from vm.service import Sleeper
+from vm.test_limits import MIB, configure, read
+
+DISK = Path("/dev/vdb")
+
+
+def numbers(disk: Path) -> str:
+    number = disk.stat().st_rdev
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
+def test_shares_are_those_of_job_and_step() -> None:
+    asked = ("--cpu-max=150%", "--cpu-weight=50", f"--io-max={DISK}:rbps=1M,wiops=100", "--io-weight=10")
+    step = Sleeper("alice", 0, *asked)
+    for group, quota in ((step.group.parent, 160_000), (step.group / "user", 150_000)):
+        assert read(group, "cpu.max") == f"{quota} 100000"
+        assert read(group, "cpu.weight") == "50"
+        assert read(group, "io.max") == f"{numbers(DISK)} rbps=1048576 wbps=max riops=max wiops=100"
+        assert read(group, "io.weight") == "default 10"
+    assert step.let_go() == (0, "ran\n", "")
+
+
+def test_what_nobody_asks_for_is_as_the_kernel_makes_it() -> None:
+    step = Sleeper("alice")
+    for group in (step.group.parent, step.group / "user"):
+        assert [read(group, name) for name in ("cpu.max", "cpu.weight", "io.max")] == ["max 100000", "100", ""]
+    assert step.let_go()[0] == 0
+
+
+def test_configured_shares_are_for_all_and_only_root_exceeds_them() -> None:
+    configure(cpu_max=100, cpu_weight=80, io_max=f"{DISK}:rbps=2M,wbps=1M")
+    step = Sleeper("alice", 0, f"--io-max={DISK}:rbps=1M")
+    user = step.group / "user"
+    assert [read(user, "cpu.max"), read(user, "cpu.weight")] == ["100000 100000", "80"]
+    assert read(user, "io.max") == f"{numbers(DISK)} rbps=1048576 wbps=1048576 riops=max wiops=max"
+    assert step.let_go()[0] == 0
+    refused = service.run("nodectl", "run", f"--io-max={DISK}:wbps=2M", "true", user="alice")
+    assert refused.returncode == 1
+    assert "only root may exceed io.max" in refused.stderr
+    assert service.nodectl("run", f"--io-max={DISK}:wbps=2M", "--cpu-max=max", "echo", "ran") == "ran\n"
+
+
+def test_task_beyond_its_cpu_time_waits_and_the_record_tells() -> None:
+    count = "import os; n = sum(range(20_000_000)); print(os.environ['SLURM_JOB_ID'])"
+    job = int(service.nodectl("run", "--cpu-max=20%", "python3", "-c", count, user="alice"))
+    assert service.record(job)["throttled_seconds"] > 0
+    assert "over its CPU time" in service.nodectl("show", str(job))
+
+
+def test_disk_is_read_no_faster_than_asked() -> None:
+    clock = "cut -d ' ' -f 1 /proc/uptime"
+    script = (
+        f"{clock}; dd if=/dev/vda of=/dev/null iflag=direct bs=64k count=64 status=none; {clock}; echo $SLURM_JOB_ID"
+    )
+    begin, end, job = service.nodectl("run", "--io-max=/dev/vda:rbps=1M", "sh", "-c", script).split()
+    assert float(end) - float(begin) > 2  # seconds: of 4 MiB no more than two can have come
+    assert service.record(int(job))["read_bytes"] >= 4 * MIB
+
+
+def test_what_is_no_disk_is_refused() -> None:
+    for words, reason in (("/dev/vda9:rbps=1M", "No such file"), ("/dev/tty:rbps=1M", "is no block device")):
+        refused = service.run("nodectl", "run", f"--io-max={words}", "true", user="alice")
+        assert refused.returncode == 1
+        assert reason in refused.stderr
+
+
+def test_devices_of_others_are_denied_under_systemd_too() -> None:
+    places = [Path(f"/dev/nodectl-test{minor}") for minor in (3, 4)]
+    for place, minor in zip(places, (11, 8), strict=True):
+        os.mknod(place, stat.S_IFCHR | 0o666, os.makedev(1, minor))
+        place.chmod(0o666)
+    try:
+        configure(gres=f"Name=gpu File={places[0]}", constrain_devices="yes")
+        look = f"(: <{places[0]}) 2>/dev/null && echo open || echo denied; (: <{places[1]}) && echo open"
+        assert service.nodectl("run", "sh", "-c", look) == "denied\nopen\n"
+        assert service.nodectl("run", "--gpus=1", "sh", "-c", look) == "open\nopen\n"
+        service.systemctl("daemon-reload")
+        step = Sleeper("root")
+        service.systemctl("daemon-reload")
+        assert service.nodectl("run", "sh", "-c", look) == "denied\nopen\n"
+        assert step.let_go()[0] == 0
+    finally:
+        for place in places:
+            place.unlink()
