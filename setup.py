@@ -12,7 +12,7 @@ from setuptools.command.build_ext import build_ext
 STABLE_ABI_OF_3_11 = "0x030B0000"
 WARNINGS = ["-std=gnu11", "-Wall", "-Wextra"]
 KERNEL = ["trace", "clock", "memory", "secure", "devices"]
-SPANK_HOST = ["host", "api", "guard", "link", "memory", "slurm"]
+SPANK_HOST = ["host", "api", "guard", "link", "memory", "slurm", "walk"]
 # The releases of libslurm that plugins are linked with: Slurm 20.11 to 25.05.
 LIBSLURM_RELEASES = range(36, 44)
 
@@ -45,7 +45,7 @@ setup(
         Extension(
             "nodectl._kernel",
             sources=["nodectl/_kernel.c", *(f"nodectl/_kernel_{part}.c" for part in KERNEL)],
-            depends=["nodectl/_kernel.h"],
+            depends=["nodectl/_kernel.h", "nodectl/_kernel_calls.h"],
             define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
             extra_compile_args=WARNINGS,
             py_limited_api=True,
@@ -60,7 +60,7 @@ setup(
         Extension(
             "nodectl._spank_host",
             sources=[f"nodectl/_spank_{part}.c" for part in SPANK_HOST],
-            depends=["nodectl/_spank_host.h"],
+            depends=["nodectl/_spank_host.h", "nodectl/_kernel_calls.h"],
             include_dirs=["nodectl/include"],
             define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
             extra_compile_args=[*WARNINGS, "-fvisibility=hidden"],

@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include "_kernel.h"
+#include "_kernel_calls.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -181,6 +182,8 @@ static struct PyModuleDef module = {
     NULL, NULL, NULL, NULL,
 };
 
+static const struct kernel_calls calls = {clock_go_on, clock_stop, trace_line};
+
 PyMODINIT_FUNC PyInit__kernel(void)
 {
     PyObject *made = PyModule_Create(&module);
@@ -188,5 +191,11 @@ PyMODINIT_FUNC PyInit__kernel(void)
     for (size_t i = 0; made != NULL && i < sizeof parts / sizeof parts[0]; i++)
         if (PyModule_AddFunctions(made, parts[i]) != 0)
             Py_CLEAR(made);
+    if (made == NULL)
+        return NULL;
+    PyObject *capsule = PyCapsule_New((void *)&calls, KERNEL_CALLS, NULL);
+    if (capsule == NULL || PyModule_AddObjectRef(made, "calls", capsule) != 0)
+        Py_CLEAR(made);
+    Py_XDECREF(capsule);
     return made;
 }

@@ -5,6 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define HIDDEN __attribute__((visibility("hidden")))
@@ -14,6 +15,12 @@ HIDDEN PyObject *failed(const char *call);
 
 /* capget(2) of the caller: 0, or -1 with errno. */
 HIDDEN int capabilities_of(uint64_t *effective, uint64_t *permitted, uint64_t *inheritable);
+
+/* What nodectl._kernel hands to nodectl._spank_host, too. */
+HIDDEN int clock_set(double seconds, double deadline);
+HIDDEN int clock_go_on(double seconds, double deadline);
+HIDDEN void clock_stop(void);
+HIDDEN bool trace_line(int fd, long long started, const char *const facts[], const char *rc, const char *note);
 
 HIDDEN extern PyMethodDef trace_methods[];
 HIDDEN extern PyMethodDef clock_methods[];

@@ -48,28 +48,49 @@ static void hear_alarm(void)
     sigprocmask(SIG_UNBLOCK, &alarm, NULL);
 }
 
+int clock_go_on(double seconds, double deadline)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    double since = (double)(now.tv_sec - own_clock.set.tv_sec) + (double)(now.tv_nsec - own_clock.set.tv_nsec) / 1e9;
+    if (own_clock.runs && since < seconds / 100)
+        return 0;
+    if (set_timer(own_clock.alarm, seconds, 1) != 0 || set_timer(own_clock.kill, deadline, 0) != 0)
+        return -1;
+    own_clock.set = now;
+    own_clock.runs = true;
+    return 0;
+}
+
+int clock_set(double seconds, double deadline)
+{
+    hear_alarm();
+    if (own_clock.owner != getpid()) {
+        if (make_timer(&own_clock.alarm, SIGALRM) != 0 || make_timer(&own_clock.kill, SIGKILL) != 0)
+            return -1;
+        own_clock.owner = getpid();
+        own_clock.runs = false;
+    }
+    return clock_go_on(seconds, deadline);
+}
+
+void clock_stop(void)
+{
+    if (own_clock.runs && own_clock.owner == getpid()) {
+        set_timer(own_clock.alarm, 0, 0);
+        set_timer(own_clock.kill, 0, 0);
+    }
+    own_clock.runs = false;
+}
+
 static PyObject *set_clock(PyObject *self, PyObject *args)
 {
     (void)self;
     double seconds, deadline;
-    struct timespec now;
     if (!PyArg_ParseTuple(args, "dd", &seconds, &deadline))
         return NULL;
-    hear_alarm();
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (own_clock.owner != getpid()) {
-        if (make_timer(&own_clock.alarm, SIGALRM) != 0 || make_timer(&own_clock.kill, SIGKILL) != 0)
-            return failed("timer_create");
-        own_clock.owner = getpid();
-        own_clock.runs = false;
-    }
-    double since = (double)(now.tv_sec - own_clock.set.tv_sec) + (double)(now.tv_nsec - own_clock.set.tv_nsec) / 1e9;
-    if (own_clock.runs && since < seconds / 100)
-        Py_RETURN_NONE;
-    if (set_timer(own_clock.alarm, seconds, 1) != 0 || set_timer(own_clock.kill, deadline, 0) != 0)
-        return failed("timer_settime");
-    own_clock.set = now;
-    own_clock.runs = true;
+    if (clock_set(seconds, deadline) != 0)
+        return failed("set a timer");
     Py_RETURN_NONE;
 }
 
@@ -81,11 +102,7 @@ static PyObject *stop_clock(PyObject *self, PyObject *none)
 {
     (void)self;
     (void)none;
-    if (own_clock.runs && own_clock.owner == getpid()) {
-        set_timer(own_clock.alarm, 0, 0);
-        set_timer(own_clock.kill, 0, 0);
-    }
-    own_clock.runs = false;
+    clock_stop();
     Py_RETURN_NONE;
 }
 

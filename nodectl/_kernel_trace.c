@@ -172,26 +172,24 @@ PyDoc_STRVAR(write_row_doc,
 "members of a JSON object in ASCII; started is CLOCK_MONOTONIC in nanoseconds. Identity and time are the kernel's\n"
 "word at this moment. In C, because a step writes dozens. False when the line could not be written whole.");
 
-static PyObject *write_row(PyObject *self, PyObject *args)
+bool trace_line(int fd, long long started, const char *const facts[], const char *rc, const char *note)
 {
-    (void)self;
-    int fd;
-    long long started;
-    const char *facts, *rc, *note;
-    if (!PyArg_ParseTuple(args, "iLsss", &fd, &started, &facts, &rc, &note))
-        return NULL;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     long long us = ((long long)now.tv_sec * 1000000000 + now.tv_nsec - started) / 1000;
     struct who who;
     char *line = NULL;
     bool whole = false;
+    size_t room = strlen(rc) + strlen(note) + 128;
+    for (size_t i = 0; facts[i] != NULL; i++)
+        room += strlen(facts[i]);
     if (ask(&who) == 0)
-        line = malloc(room_for(&who) + strlen(facts) + strlen(rc) + strlen(note) + 128);
+        line = malloc(room_for(&who) + room);
     if (line != NULL) {
         char *out = put_signed(stpcpy(line, "{\"t\":"), started);
         *out++ = ',';
-        out = stpcpy(out, facts);
+        for (size_t i = 0; facts[i] != NULL; i++)
+            out = stpcpy(out, facts[i]);
         *out++ = ',';
         out = put_who(out, &who);
         out = stpcpy(stpcpy(out, ",\"rc\":"), rc);
@@ -203,7 +201,18 @@ static PyObject *write_row(PyObject *self, PyObject *args)
     }
     free(line);
     forget(&who);
-    return PyBool_FromLong(whole);
+    return whole;
+}
+
+static PyObject *write_row(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int fd;
+    long long started;
+    const char *facts[2] = {NULL}, *rc, *note;
+    if (!PyArg_ParseTuple(args, "iLsss", &fd, &started, &facts[0], &rc, &note))
+        return NULL;
+    return PyBool_FromLong(trace_line(fd, started, facts, rc, note));
 }
 
 PyMethodDef trace_methods[] = {

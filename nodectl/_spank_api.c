@@ -34,6 +34,12 @@ void api_use(PyObject *sp)
     Py_XDECREF(before);
 }
 
+void api_plugin(PyObject *stacked)
+{
+    if (handle.sp != NULL && PyObject_SetAttrString(handle.sp, "plugin", stacked) != 0)
+        guard_keep_exception();
+}
+
 spank_t api_handle(void)
 {
     return &handle;

@@ -25,7 +25,7 @@ enum { INTERRUPTS = 3 };       /* as many as the Door grants to a Python hook th
 
 struct frame {
     struct frame *outer;
-    const struct call *call;
+    struct call *call;
     pthread_t thread;
     pid_t pid;
     sigjmp_buf landing;
@@ -39,7 +39,7 @@ static struct frame *current;
 
 static const int deadly[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 static const char *const deadly_names[] = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT"};
-enum { DEADLY = sizeof deadly / sizeof deadly[0] };
+_Static_assert(sizeof deadly / sizeof deadly[0] == DEADLY_SIGNALS, "as many as a watch remembers");
 
 static bool is_mine(const struct frame *frame)
 {
@@ -90,7 +90,7 @@ static void on_death(int number)
 {
     struct frame *frame = current;
     if (frame != NULL && frame->pid == getpid()) /* a child that the plugin forked dies on its own account */
-        for (int i = 0; i < DEADLY; i++)
+        for (int i = 0; i < DEADLY_SIGNALS; i++)
             if (deadly[i] == number)
                 tell(frame->call, "died by ", deadly_names[i]);
     raise(number); /* SA_RESETHAND and SA_NODEFER: it takes effect here */
@@ -99,22 +99,22 @@ static void on_death(int number)
 /* --- the signals of a call ----------------------------------------------------------------------------- */
 
 /* Where nobody else handles them. */
-static void watch_deaths(struct sigaction before[DEADLY])
+static void watch_deaths(struct sigaction before[DEADLY_SIGNALS])
 {
     static char stack[1 << 16]; /* for a plugin that has used up its own; untouched memory costs nothing */
     stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
     sigaltstack(&alternate, NULL);
     struct sigaction action = {.sa_handler = on_death, .sa_flags = SA_ONSTACK | SA_RESETHAND | SA_NODEFER};
-    for (int i = 0; i < DEADLY; i++) {
+    for (int i = 0; i < DEADLY_SIGNALS; i++) {
         sigaction(deadly[i], &action, &before[i]);
         if (before[i].sa_handler != SIG_DFL)
             sigaction(deadly[i], &before[i], NULL);
     }
 }
 
-static void forget_deaths(const struct sigaction before[DEADLY])
+static void forget_deaths(const struct sigaction before[DEADLY_SIGNALS])
 {
-    for (int i = 0; i < DEADLY; i++) {
+    for (int i = 0; i < DEADLY_SIGNALS; i++) {
         struct sigaction now;
         if (before[i].sa_handler != SIG_DFL)
             continue;
@@ -124,15 +124,13 @@ static void forget_deaths(const struct sigaction before[DEADLY])
     }
 }
 
-/* Returns false where nobody limits this call. */
-static bool watch_clock(struct sigaction *before)
+static void watch_clock(struct watch *watch)
 {
-    struct sigaction action = {.sa_handler = on_alarm};
-    sigaction(SIGALRM, &action, before);
-    if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN)
-        return true;
-    sigaction(SIGALRM, before, NULL);
-    return false;
+    const struct sigaction action = {.sa_handler = on_alarm};
+    sigaction(SIGALRM, &action, &watch->clock_before);
+    watch->clocked = watch->clock_before.sa_handler != SIG_DFL && watch->clock_before.sa_handler != SIG_IGN;
+    if (!watch->clocked) /* nobody limits these calls */
+        sigaction(SIGALRM, &watch->clock_before, NULL);
 }
 
 /* A jump may have come out of malloc with its lock held; it is better to hang here, under the running clock, than at
@@ -172,16 +170,39 @@ static int outcome(struct frame *frame, int how)
     return 0;
 }
 
-int guard(struct call *call, int *rc)
+void guard_begin(struct watch *watch, int context)
+{
+    watch_clock(watch);
+    watch->tells = context != S_CTX_REMOTE;
+    if (watch->tells)
+        watch_deaths(watch->deaths_before);
+}
+
+void guard_end(const struct watch *watch)
+{
+    if (watch->clocked)
+        sigaction(SIGALRM, &watch->clock_before, NULL);
+    if (watch->tells)
+        forget_deaths(watch->deaths_before);
+}
+
+void guard_again(const struct watch *watch)
+{
+    const struct sigaction action = {.sa_handler = on_alarm};
+    sigset_t alarm;
+    if (!watch->clocked)
+        return;
+    sigaction(SIGALRM, &action, NULL);
+    sigemptyset(&alarm);
+    sigaddset(&alarm, SIGALRM);
+    sigprocmask(SIG_UNBLOCK, &alarm, NULL);
+}
+
+int guard(const struct watch *watch, struct call *call, int *rc)
 {
     struct frame frame = {.outer = current, .call = call, .thread = pthread_self(), .state = LANDED};
-    struct sigaction clock_before, deaths_before[DEADLY];
-    const bool tells = call->context != S_CTX_REMOTE;
-    volatile const bool clocked = watch_clock(&clock_before);
-    if (tells) {
+    if (watch->tells)
         frame.pid = getpid();
-        watch_deaths(deaths_before);
-    }
     PyThreadState *python = PyEval_SaveThread(); /* a thread of the plugin's may log */
     current = &frame;
     int how = sigsetjmp(frame.landing, 1);
@@ -197,10 +218,6 @@ int guard(struct call *call, int *rc)
     }
     frame.state = LANDED;
     current = frame.outer;
-    if (clocked)
-        sigaction(SIGALRM, &clock_before, NULL);
-    if (tells)
-        forget_deaths(deaths_before);
     PyEval_RestoreThread(python);
     return outcome(&frame, how);
 }
@@ -237,6 +254,10 @@ void visit_begin(struct visit *visit)
     if (visit->of_call)
         current->state = IN_PYTHON;
     visit->gil = PyGILState_Ensure();
+    if (current != NULL && current->call->stacked != NULL) {
+        api_plugin(current->call->stacked);
+        current->call->stacked = NULL;
+    }
     errno = visit->saved_errno;
 }
 

@@ -30,27 +30,9 @@ struct arguments { /* plugins keep pointers to their arguments, and cut them up 
     char **argv;
 };
 
-struct plugin {
-    const char *name;
-    struct arguments *known;
-};
-
-struct hook {
-    struct plugin *plugin;
-    const char *name;
-    void *function;
-};
-
 struct callback {
     const char *plugin;
     spank_opt_cb_f function;
-};
-
-struct hook_call {
-    struct call call;
-    void *function;
-    int ac;
-    char **argv;
 };
 
 struct callback_call {
@@ -80,14 +62,17 @@ static int enter_callback(struct call *call)
 static PyObject *run(struct call *call)
 {
     int rc;
+    struct watch watch;
     call->context = api_context();
-    if (call->context < 0 || guard(call, &rc) != 0)
+    if (call->context < 0)
         return NULL;
-    return PyLong_FromLong(rc);
+    guard_begin(&watch, call->context);
+    int failed = guard(&watch, call, &rc);
+    guard_end(&watch);
+    return failed != 0 ? NULL : PyLong_FromLong(rc);
 }
 
-/* The same array for the same arguments, in every hook of the plugin. */
-static char **argv_of(struct plugin *plugin, PyObject *words)
+char **argv_of(struct plugin *plugin, PyObject *words)
 {
     PyObject *key = PySequence_Tuple(words);
     if (key == NULL)
@@ -109,12 +94,22 @@ static char **argv_of(struct plugin *plugin, PyObject *words)
     return vector.strings;
 }
 
+struct hook_call call_of(const struct hook *hook, int ac, char **argv)
+{
+    return (struct hook_call){
+        .call = {.plugin = hook->plugin->name, .hook = hook->name, .enter = enter_hook},
+        .function = hook->function,
+        .ac = ac,
+        .argv = argv,
+    };
+}
+
 static PyObject *call_hook(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     struct hook *hook = PyCapsule_GetPointer(self, NULL);
     if (hook == NULL)
         return NULL;
-    struct hook_call call = {.call = {.plugin = hook->plugin->name, .hook = hook->name}, .function = hook->function};
+    struct hook_call call = call_of(hook, 0, NULL);
     if (count == 0) {
         call.call.enter = enter_life;
         return run(&call.call);
@@ -127,7 +122,6 @@ static PyObject *call_hook(PyObject *self, PyObject *const *args, Py_ssize_t cou
     if (PyErr_Occurred() || (call.argv = argv_of(hook->plugin, args[2])) == NULL)
         return NULL;
     api_use(args[0]);
-    call.call.enter = enter_hook;
     return run(&call.call);
 }
 
@@ -149,7 +143,16 @@ static PyObject *call_callback(PyObject *self, PyObject *args)
 static PyMethodDef hook_method = {"hook", (PyCFunction)(void (*)(void))call_hook, METH_FASTCALL, NULL};
 static PyMethodDef callback_method = {"callback", call_callback, METH_VARARGS, NULL};
 
-static PyObject *callable(PyMethodDef *method, void *data) /* `data` belongs to the callable, that is: stays */
+struct hook *hook_of(PyObject *function)
+{
+    if (!PyCFunction_Check(function) || PyCFunction_GetFunction(function) != hook_method.ml_meth) {
+        PyErr_SetString(PyExc_TypeError, "this is no hook of a compiled plugin");
+        return NULL;
+    }
+    return PyCapsule_GetPointer(PyCFunction_GetSelf(function), NULL);
+}
+
+PyObject *callable(PyMethodDef *method, void *data)
 {
     PyObject *capsule = data == NULL ? PyErr_NoMemory() : PyCapsule_New(data, NULL, NULL);
     PyObject *function = capsule == NULL ? NULL : PyCFunction_NewEx(method, capsule, NULL);
@@ -393,6 +396,7 @@ static PyMethodDef methods[] = {
     {"open", open_, METH_O, open_doc},
     {"preloaded", preloaded, METH_NOARGS, preloaded_doc},
     {"environ", environ_, METH_NOARGS, environ_doc},
+    {"lane", walk_lane, METH_O, walk_lane_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -415,7 +419,7 @@ static int execute(PyObject *module)
 {
     if (library_type == NULL)
         library_type = PyStructSequence_NewType(&library_desc);
-    if (library_type == NULL || api_begin() != 0)
+    if (library_type == NULL || api_begin() != 0 || walk_begin() != 0)
         return -1;
     return PyModule_AddObjectRef(module, "Library", (PyObject *)library_type);
 }

@@ -8,6 +8,7 @@
 
 #include <slurm/spank.h>
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -17,6 +18,8 @@
 #pragma weak PyExc_OSError
 #pragma weak PyExc_RuntimeError
 #pragma weak PyExc_TypeError
+#pragma weak PyExc_ValueError
+#pragma weak PyCFunction_Type
 
 #define EXPORTED __attribute__((visibility("default")))
 #define HIDDEN __attribute__((visibility("hidden")))
@@ -27,10 +30,20 @@ struct call {
     const char *plugin, *hook;
     int (*enter)(struct call *); /* calls the plugin's function, within a larger struct */
     int context;                 /* S_CTX_* of this process */
+    PyObject *stacked;           /* the plugin in its stack, where Python has not been told yet whose call this is */
 };
 
+enum { DEADLY_SIGNALS = 5 };
+struct watch { /* the signals of one call, or of several in a row */
+    struct sigaction clock_before, deaths_before[DEADLY_SIGNALS];
+    bool clocked, tells;
+};
+HIDDEN void guard_begin(struct watch *watch, int context);
+HIDDEN void guard_again(const struct watch *watch); /* before another call: a plugin may have taken the clock's signal */
+HIDDEN void guard_end(const struct watch *watch);
+
 /* Runs call->enter with the GIL released. Returns 0 with *rc, or -1 with a Python exception. */
-HIDDEN int guard(struct call *call, int *rc);
+HIDDEN int guard(const struct watch *watch, struct call *call, int *rc);
 
 /* Leaves the call that runs in this thread: the call raises RuntimeError(text); text is copied. */
 HIDDEN void guard_leave(const char *text) __attribute__((noreturn));
@@ -72,6 +85,7 @@ HIDDEN int live_update(struct live_vector *vector, PyObject *words);
 
 HIDDEN int api_begin(void); /* at import; -1 with an exception */
 HIDDEN void api_use(PyObject *sp);
+HIDDEN void api_plugin(PyObject *stacked); /* whose call it is, for what Python decides */
 HIDDEN int api_context(void); /* S_CTX_*, -1 with an exception */
 HIDDEN spank_t api_handle(void);
 
@@ -79,7 +93,37 @@ HIDDEN void plain_fatal(const char *format, ...) __attribute__((noreturn, format
 
 /* --- _spank_host.c ------------------------------------------------------------------------------------------ */
 
+struct arguments;
+struct plugin {
+    const char *name;
+    struct arguments *known;
+};
+struct hook {
+    struct plugin *plugin;
+    const char *name;
+    void *function;
+};
+struct hook_call {
+    struct call call;
+    void *function;
+    int ac;
+    char **argv;
+};
+
+HIDDEN struct hook *hook_of(PyObject *callable); /* of one of our own making; NULL with an exception */
+HIDDEN struct hook_call call_of(const struct hook *hook, int ac, char **argv);
+/* The same array for the same arguments, in every hook of the plugin; NULL with an exception. */
+HIDDEN char **argv_of(struct plugin *plugin, PyObject *words);
+/* A callable with `data`, which belongs to it: that is, stays. Frees nothing; NULL with an exception. */
+HIDDEN PyObject *callable(PyMethodDef *method, void *data);
+
 /* The Python callable for an option's callback; NULL with an exception. */
 HIDDEN PyObject *callback_of(const char *plugin, spank_opt_cb_f function);
+
+/* --- _spank_walk.c: a hook of many plugins in one call ------------------------------------------------------ */
+
+HIDDEN int walk_begin(void); /* at import; -1 with an exception */
+HIDDEN PyObject *walk_lane(PyObject *self, PyObject *rows);
+HIDDEN extern const char walk_lane_doc[];
 
 #endif

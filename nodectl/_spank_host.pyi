@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from mmap import mmap
 from typing import NamedTuple
 
 class Library(NamedTuple):
@@ -12,6 +13,12 @@ class Library(NamedTuple):
     options: list[tuple[str, str | None, str | None, int, int, Callable[[int, str | None, int], int] | None]]
     missing: list[str]
 
+Row = tuple[Callable[..., int], tuple[str, ...], str, object, int]
+Lane = Callable[
+    [int, object, mmap, int, int, int, str, str, float, float, int], tuple[int, int, int | BaseException] | None
+]
+
+def lane(rows: list[Row], /) -> Lane: ...
 def preloaded() -> bool: ...
 def open(path: str, /) -> Library: ...  # noqa: A001  # called as _spank_host.open
 def environ() -> dict[str, str]: ...

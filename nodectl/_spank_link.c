@@ -102,9 +102,10 @@ struct object {
     const char *strings;
     const ElfW(Sym) *symbols;
     uintptr_t relro, relro_end; /* read-only since relocation */
+    uintptr_t fixed, fixed_end; /* what nobody ever writes to: headers, code, constants */
 };
 
-static int find_relro(struct dl_phdr_info *info, size_t size, void *data)
+static int find_parts(struct dl_phdr_info *info, size_t size, void *data)
 {
     (void)size;
     struct object *object = data;
@@ -117,8 +118,25 @@ static int find_relro(struct dl_phdr_info *info, size_t size, void *data)
             object->relro = (info->dlpi_addr + header->p_vaddr) & ~(page - 1);
             object->relro_end = (info->dlpi_addr + header->p_vaddr + header->p_memsz) & ~(page - 1);
         }
+        uintptr_t start = (info->dlpi_addr + header->p_vaddr) & ~(page - 1);
+        uintptr_t end = (info->dlpi_addr + header->p_vaddr + header->p_memsz + page - 1) & ~(page - 1);
+        if (header->p_type != PT_LOAD || (header->p_flags & PF_W) != 0)
+            continue;
+        if (object->fixed == 0)
+            object->fixed = start;
+        else if (object->fixed_end != start)
+            continue;
+        object->fixed_end = end;
     }
     return 1;
+}
+
+/* Linkers put headers, code and constants of a library into three mappings, and each of them is copied at every fork of
+ * every step. With one protection they are one mapping, as linkers made them before binutils 2.31. */
+static void join_fixed(const struct object *object)
+{
+    if (object->fixed_end > object->fixed)
+        mprotect((void *)object->fixed, object->fixed_end - object->fixed, PROT_READ | PROT_EXEC);
 }
 
 static void set_slot(const struct object *object, uintptr_t *slot, uintptr_t value)
@@ -204,7 +222,8 @@ PyObject *link_plugin(void *handle)
         case DT_PLTREL: jump_addend = value == DT_RELA; break;
         }
     }
-    dl_iterate_phdr(find_relro, &object);
+    dl_iterate_phdr(find_parts, &object);
+    join_fixed(&object);
     if (bind_table(&object, jump, jump_size, jump_addend, true, missing) != 0 ||
         bind_table(&object, rela, rela_size, true, false, missing) != 0 ||
         bind_table(&object, rel, rel_size, false, false, missing) != 0)

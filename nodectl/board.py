@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NOWHERE, DONE = 0, 255
 _CALLS = (*HOOKS, LOADING)
 _INDEX = {hook.call: index + 1 for index, hook in enumerate(_CALLS)}
-_MOST_PLUGINS = 255
+MOST_PLUGINS = 255
 
 
 class Board:
@@ -40,7 +40,11 @@ class Board:
     def enter(self, slot: int, hook: "Hook", plugin: int = 0) -> None:
         """The process of `slot` is about to make the call; `plugin` is the plugin's place in its stack."""
         self._memory[2 * slot] = _INDEX[hook.call]
-        self._memory[2 * slot + 1] = min(plugin, _MOST_PLUGINS)
+        self._memory[2 * slot + 1] = min(plugin, MOST_PLUGINS)
+
+    def where(self, slot: int, hook: "Hook") -> tuple[mmap.mmap, int, int]:
+        """What `enter` writes: the memory, the place of the first byte, its value; the plugin's place follows."""
+        return self._memory, 2 * slot, _INDEX[hook.call]
 
     def done(self, slot: int) -> None:
         """The process of `slot` has come through: a task is about to exec, the stepd has written its record."""

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeVar
 
-    from nodectl.board import Whereabouts
+    from nodectl.board import Board, Whereabouts
     from nodectl.hooks import Hook
     from nodectl.recorder import Recorder
+    from nodectl.spank.handle import Spank
+    from nodectl.spank.lanes import Lane
 
     _T = TypeVar("_T")
 
@@ -44,10 +46,10 @@ class _Clock:
     interrupts. During a walk the timer runs on from one hook to the next.
     """
 
-    __slots__ = ("_handler", "_last_words", "_late", "_running", "_seconds", "walks")
+    __slots__ = ("_handler", "_last_words", "_late", "_running", "times", "walks")
 
     def __init__(self, seconds: float, last_words: "Callable[[], object] | None") -> None:
-        self._seconds = seconds
+        self.times = (seconds, seconds + _DEADLINE if last_words else 0.0)  # as for _kernel.set_clock
         self._last_words = last_words
         self._running = False
         self._late = 0
@@ -55,12 +57,12 @@ class _Clock:
         self._handler = self._overrun
 
     def __enter__(self) -> None:
-        if self._seconds:
+        if self.times[0]:
             self._late = 0
             self._running = True
             if _signal.getsignal(_signal.SIGALRM) is not self._handler:  # the first time, or a plugin took it
                 _signal.signal(_signal.SIGALRM, self._handler)
-            _kernel.set_clock(self._seconds, self._seconds + _DEADLINE if self._last_words else 0)
+            _kernel.set_clock(*self.times)
 
     def __exit__(self, *_: object) -> None:
         self._running = False
@@ -74,7 +76,7 @@ class _Clock:
         if self._last_words is not None and self._late > _INTERRUPTS:
             self._last_words()
             os._exit(1)
-        raise Overrun(f"took longer than {self._seconds:g} s")
+        raise Overrun(f"took longer than {self.times[0]:g} s")
 
 
 class Outcome:
@@ -137,10 +139,30 @@ class Door:
         if self._board is not None:
             self._board.enter(self._slot, hook, place)
         started = now()
-        try:
-            outcome = self._guarded(function, arguments)
-        except Overrun as overrun:
-            outcome = Outcome(FAILED, str(overrun))
+        return self._over(hook, plugin, started, self.silent(function, arguments), task)
+
+    def walk(
+        self, hook: "Hook", lane: "Lane", handle: "Spank", begin: int, *, task: "int | None"
+    ) -> "tuple[int, Outcome] | None":
+        """Calls compiled plugins one after the other as `call` would, from place `begin` of the lane on. Only in
+        a stepd and its tasks.
+
+        None when all went well to the end; else the place that was called last, and what came of it: one that failed,
+        or had to be looked at.
+        """
+        board: Board = self._board  # type: ignore[assignment]  # a stepd has one
+        with self._clock:
+            stopped = lane.walk(
+                begin, handle, *board.where(self._slot, hook), self._recorder.fd, *self._recorder.around(hook, task),
+                *self._clock.times, self._threads,
+            )  # fmt: skip
+        if stopped is None:
+            return None
+        place, started, value = stopped
+        return place, self._over(hook, lane.members[place].plugin.name, started, _judged(value), task)
+
+    def _over(self, hook: "Hook", plugin: str, started: int, outcome: Outcome, task: "int | None") -> Outcome:
+        """A call has come back."""
         if self.left_thread():
             outcome = Outcome(FAILED, LEFT_THREAD, fatal=True)
         self._recorder.write(hook, started, plugin=plugin, task=task, rc=outcome.rc, note=outcome.why)
@@ -155,10 +177,15 @@ class Door:
 
     def silent(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> Outcome:
         """As `call`, without a line in the trace: for a plugin's own init() and fini()."""
+        pid = os.getpid()
         try:
-            return self._guarded(function, arguments)
-        except Overrun as overrun:
-            return Outcome(FAILED, str(overrun))
+            with self._clock:
+                value = function(*arguments)
+        except BaseException as error:  # the door: nothing a plugin throws passes
+            _end_child_of(pid)
+            return _judged(error)
+        _end_child_of(pid)
+        return _judged(value)
 
     def within_time(self, function: "Callable[[], _T]") -> "_T":
         """Runs `function` under the clock that hooks run under. Raises Overrun, and what `function` raises."""
@@ -167,8 +194,7 @@ class Door:
             with self._clock:
                 return function()
         finally:
-            if os.getpid() != pid:
-                os._exit(1)  # as in _guarded
+            _end_child_of(pid)
 
     def left_thread(self) -> bool:
         """True when a plugin left a thread where a fork is to come. One that was joined may take a moment to go."""
@@ -186,27 +212,27 @@ class Door:
         """True when the process has one thread, and where nobody watches."""
         return self._threads < 0 or _kernel.entries(self._threads) == 1
 
-    def _guarded(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> Outcome:
-        pid = os.getpid()
-        try:
-            with self._clock:
-                value = function(*arguments)
-        except Overrun:
-            raise
-        except PluginError as error:
-            return Outcome(FAILED, _words(error), error.code)
-        except BaseException as error:  # the door: nothing a plugin throws passes
-            if os.getpid() != pid:
-                os._exit(1)  # a child the plugin forked ran out of its hook: it must not live on as a second stepd
-            return Outcome(FAILED, _describe(error))
-        if os.getpid() != pid:
-            os._exit(1)
-        if value is None:
-            return OK
-        if not isinstance(value, int):
-            return Outcome(FAILED, f"returned {value!r}, not a number")
-        number = int(value)
-        return Outcome(number, f"returned {number}") if number else OK
+
+def _end_child_of(pid: int) -> None:
+    """A child that the plugin forked ran out of its hook: it must not live on as a second stepd."""
+    if os.getpid() != pid:
+        os._exit(1)
+
+
+def _judged(value: object) -> Outcome:
+    """What a plugin returned, or raised, as what came of the call."""
+    if value is None:
+        return OK
+    if isinstance(value, Overrun):
+        return Outcome(FAILED, str(value))
+    if isinstance(value, PluginError):
+        return Outcome(FAILED, _words(value), value.code)
+    if isinstance(value, BaseException):
+        return Outcome(FAILED, _describe(value))
+    if not isinstance(value, int):
+        return Outcome(FAILED, f"returned {value!r}, not a number")
+    number = int(value)
+    return Outcome(number, f"returned {number}") if number else OK
 
 
 def _nothing() -> None:

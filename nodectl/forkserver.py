@@ -26,7 +26,7 @@ from nodectl.secure import confine
 from nodectl.secure.confine import PROGRAMS
 from nodectl.spank import preload
 from nodectl.spank.sources import Sources
-from nodectl.spank.stack import witness_if_tried
+from nodectl.spank.stack import Stack, witness_if_tried
 from nodectl.step import Step
 from nodectl.stepd import main as stepd
 from nodectl.stepd.node_plugins import load_node_plugins
@@ -169,8 +169,12 @@ def _fork(  # everything a stepd starts from
     place = -1
     try:
         # Here and not in the stepd: what is decoded before the fork costs no copied page after it.
-        step = Step.from_json(lean_json.load_object(kernel_file.read(spec)))
+        fields = lean_json.load_object(kernel_file.read(spec))
+        step = Step.from_json(fields)
         confine.load(PROGRAMS, step.secure)
+        # A trial's witness stands beside each call of a plugin.
+        if Stack.witness is None:
+            sources.make_ready(fields["stack"])  # type: ignore[arg-type]  # our own daemon's words
         if group:
             place = cgroup.Group(f"{mount}{group}/stepd").open()
         try:
@@ -202,7 +206,7 @@ def _become_stepd(  # as _fork
     lock, board, listener, link = fds[:_FIXED]  # the trace file, whose lock says that this stepd lives
     client = fds[_FIXED:] or [-1, -1, -1, -1]
     trace = lock if traced else -1
-    stepd.main(step, stem, Descriptors(trace, board, listener, link, client), node, mount, sources.__getitem__)
+    stepd.main(step, stem, Descriptors(trace, board, listener, link, client), node, mount, sources)
 
 
 def _one_thread() -> None:

@@ -44,12 +44,20 @@ class Recorder:
         """
         if self.fd < 0:
             return
+        head, tail = self.around(hook, task)
+        # A disk that is full costs the trace its lines, not the step its life.
+        _kernel.write_row(
+            self.fd, started, f"{head}{quoted(plugin)}{tail}", str(rc), f'"note":{quoted(note[:512])}' if note else ""
+        )
+
+    def around(self, hook: "Hook", task: "int | None") -> tuple[str, str]:
+        """A line's facts of the call and of the process, to be put around the plugin's name; "" without a trace."""
+        if self.fd < 0:
+            return "", ""
         if task is None:
             task = self.task
         process = self._process or self._look()
-        facts = f'{hook.facts},"plugin":{quoted(plugin)},{process},"task":{"null" if task is None else task}'
-        # A disk that is full costs the trace its lines, not the step its life.
-        _kernel.write_row(self.fd, started, facts, str(rc), f'"note":{quoted(note[:512])}' if note else "")
+        return f'{hook.facts},"plugin":', f',{process},"task":{"null" if task is None else task}'
 
     def _look(self) -> str:
         if self._cgroup is None:

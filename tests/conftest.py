@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from rootful.node import Node
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_as_on_a_terminal() -> None:
+    """What runs the tests in the background may ignore signals, and what is started from here would inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

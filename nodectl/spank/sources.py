@@ -13,6 +13,7 @@ import prctl
 
 from nodectl import _kernel, kernel_file
 from nodectl.plugin import PluginRefused, compile_plugin
+from nodectl.step import entry_from_list
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from nodectl.plugin import Source
+    from nodectl.spank.lanes import ReadyStack
     from nodectl.spank.native import NativeSource
 
 _MOST = 512
@@ -34,11 +36,13 @@ def is_native(path: str) -> bool:
 
 
 class Sources:
-    """Plugins by path, looked at again when size, times, file, owner or mode have changed."""
+    """Plugins by path, looked at again when size, times, file, owner or mode have changed; `ready`: see make_ready."""
 
-    __slots__ = ("_known", "_opened")
+    __slots__ = ("_known", "_opened", "_rows", "ready")
 
     def __init__(self) -> None:
+        self.ready: ReadyStack | None = None
+        self._rows: list[list[object]] | None = None
         self._known: dict[str, tuple[bytes, Source | NativeSource | PluginRefused]] = {}
         self._opened: dict[str, bytes] = {}
 
@@ -50,12 +54,14 @@ class Sources:
             stamp = _kernel.stamp(path)
             if not stamp:
                 self._known.pop(path, None)
+                self._rows = None
                 continue
             known = self._known.get(path)
             if known is not None and known[0] == stamp:
                 continue
             if path in self._opened:
                 return False
+            self._rows = None
             if len(self._known) >= _MOST:
                 self._known = {path: self._known[path] for path in self._opened if path in self._known}
             try:
@@ -63,6 +69,17 @@ class Sources:
             except PluginRefused as refused:
                 self._known[path] = (stamp, refused)
         return True
+
+    def make_ready(self, rows: "list[list[object]]") -> None:
+        """Puts the stack of these lines, as they travel in a Step, together for the stepds to come: `ready`."""
+        if rows == self._rows:
+            return
+        entries = [entry_from_list(row) for row in rows]
+        self._rows, self.ready = rows, None
+        if all(is_native(entry.path) for entry in entries):
+            from nodectl.spank.lanes import ready_stack  # only where native plugins are stacked
+
+            self.ready = ready_stack(entries, self.__getitem__)
 
     def _open(self, path: str, stamp: bytes) -> "NativeSource":
         from nodectl.spank.native import open_native  # only where a native plugin is stacked

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from nodectl.door import Door
     from nodectl.plugin import Plugin
+    from nodectl.spank.lanes import ReadyStack
     from nodectl.spank.native import NativePlugin, NativeSource
     from nodectl.spank.plugstack import Entry
     from nodectl.spank.witness import Witness
@@ -74,21 +75,26 @@ class StackedPlugin:
 class Stack:
     """The plugins of one process and the handle their hooks are given."""
 
-    __slots__ = ("_door", "handle", "plugins")
+    __slots__ = ("_door", "_ready", "handle", "plugins")
 
     witness: "Witness | None" = None  # of every stack of a process that is part of a trial
 
     def __init__(self, door: "Door", handle: Spank) -> None:
         self._door = door
+        self._ready: ReadyStack | None = None
         self.handle = handle
         self.plugins: list[StackedPlugin] = []
 
     def load(
-        self, entries: "Iterable[Entry]", source_of: "Callable[[str], Source | NativeSource]" = source_of
-    ) -> Outcome:
+        self, entries: "Iterable[Entry]", source_of: "Callable[[str], Source | NativeSource]" = source_of,
+        ready: "ReadyStack | None" = None,
+    ) -> Outcome:  # fmt: skip
         """Loads every entry. A required plugin that cannot be used is the failure returned; an optional one is
-        skipped.
+        skipped. `ready`: the same entries, as the forkserver has made them ready.
         """
+        if ready is not None:
+            self._ready, self.plugins = ready, ready.plugins
+            return OK
         for place, entry in enumerate(entries):
             if self.witness is not None:
                 self.witness.enter("load", entry.path, self.handle, None)
@@ -144,6 +150,8 @@ class Stack:
 
     def has(self, call: str) -> bool:
         """True when any plugin of the stack defines the hook."""
+        if self._ready is not None:
+            return call in self._ready.lanes
         return any(call in stacked.plugin.hooks for stacked in self.plugins)
 
     def call(self, call: str, task: "Task | None" = None, row: "Hook | None" = None) -> Outcome:
@@ -152,21 +160,45 @@ class Stack:
         """
         row = row or ROWS[call]
         with self._door:
+            if self._ready is not None:
+                return self._call_lane(self._ready, row, task)
             for stacked in self.plugins:
                 function = stacked.plugin.hooks.get(call)
                 if function is None:
                     continue
                 argv = list(stacked.entry.argv)
                 outcome = self._enter(stacked, row, function, (self.handle, len(argv), argv), task)
-                if outcome:
-                    continue
-                if call == "slurm_spank_init" and stacked.plugin.init_failure_mode:
-                    outcome.rc = stacked.plugin.init_failure_mode
-                    outcome.why += f", which this plugin wants taken for {outcome.rc}"
-                if stacked.entry.required or outcome.fatal:
+                if not outcome and self._ends_walk(stacked, row, outcome):
                     return outcome
-                messages.verbose(f"optional {outcome.why}")
         return OK
+
+    def _call_lane(self, ready: "ReadyStack", row: Hook, task: "Task | None") -> Outcome:
+        lane = ready.lanes.get(row.call)
+        if lane is None:
+            return OK
+        handle, begin = self.handle, 0
+        handle.hook, handle.task = row.call, task
+        try:
+            number = None if task is None else task.local_id
+            while (stopped := self._door.walk(row, lane, handle, begin, task=number)) is not None:
+                place, outcome = stopped
+                if not outcome and self._ends_walk(lane.members[place], row, outcome):
+                    return outcome
+                begin = place + 1
+        finally:
+            handle.hook, handle.plugin, handle.task = "", None, None
+        return OK
+
+    @staticmethod
+    def _ends_walk(stacked: StackedPlugin, row: Hook, outcome: Outcome) -> bool:
+        """What a plugin's failure costs: True where those behind it are not called."""
+        if row.call == "slurm_spank_init" and stacked.plugin.init_failure_mode:
+            outcome.rc = stacked.plugin.init_failure_mode
+            outcome.why += f", which this plugin wants taken for {outcome.rc}"
+        if stacked.entry.required or outcome.fatal:
+            return True
+        messages.verbose(f"optional {outcome.why}")
+        return False
 
     def _enter(
         self, stacked: StackedPlugin, row: Hook, function: "Callable[..., object]", arguments: "tuple[object, ...]",
@@ -202,12 +234,13 @@ class Stack:
             else:
                 messages.verbose(f"option {option_name} of plugin {plugin_name} is unknown here")
         environment = self.handle.job_environment()
-        for stacked, option in self.offered():
+        carrying = [name for name in environment if name.removeprefix("SPANK_").startswith(FORWARDED)]
+        for stacked, option in self.offered() if carrying else ():
             value = environment.get(forwarding_name(stacked.plugin.name, option.name))
             if value is not None and option.name not in stacked.given:
                 self._process_remote(stacked, option, value)
-        for name in [name for name in environment if name.removeprefix("SPANK_").startswith(FORWARDED)]:
-            del environment[name]
+        for name in carrying:
+            environment.pop(name, None)
 
     def _process_remote(self, stacked: StackedPlugin, option: SpankOption, argument: "str | None") -> None:
         outcome = self.process_option(stacked, option, argument, remote=True)

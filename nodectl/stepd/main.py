@@ -22,11 +22,9 @@ from nodectl.stepd.task import CAP_SYS_RESOURCE, Child, be_task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import NoReturn
 
-    from nodectl.plugin import Source
-    from nodectl.spank.native import NativeSource
+    from nodectl.spank.sources import Sources
     from nodectl.stepd.node_plugins import NodePlugins
 
 _OOM_ADJUSTMENT = b"-999"
@@ -40,7 +38,7 @@ def main(
     fds: Descriptors,
     node: "NodePlugins",
     cgroup_mount: str,
-    source_of: "Callable[[str], Source | NativeSource]",
+    sources: "Sources",
 ) -> "NoReturn":
     """The whole life of a stepd. `stem` is the path of the step's files without their suffixes; never returns."""
     status = 1
@@ -48,7 +46,7 @@ def main(
         _settle()
         prctl.set_name(f"stepd {step}")
         container.introduce(step, f"{stem}.json")
-        _serve(Run(step, fds, node, cgroup_mount), stem, source_of)
+        _serve(Run(step, fds, node, cgroup_mount), stem, sources)
         status = 0
     except BaseException:  # the top of a process; the daemon records its death
         sys.excepthook(*sys.exc_info())
@@ -67,7 +65,7 @@ def _settle() -> None:
         kernel_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)
 
 
-def _serve(run: Run, stem: str, source_of: "Callable[[str], Source | NativeSource]") -> None:
+def _serve(run: Run, stem: str, sources: "Sources") -> None:
     poll = select.poll()
     reaper = Reaper(run, poll)
     run.links = Links(run.fds.listener, run.step.uid, poll, reaper.methods())
@@ -83,7 +81,7 @@ def _serve(run: Run, stem: str, source_of: "Callable[[str], Source | NativeSourc
     )
     reaper.turn(0)  # the client's Attach is waiting already
     try:
-        run_step(run, reaper, source_of)
+        run_step(run, reaper, sources)
     except StepFailed:
         pass  # told where it happened
     finish(run, reaper)
@@ -98,13 +96,13 @@ def _serve(run: Run, stem: str, source_of: "Callable[[str], Source | NativeSourc
     run.links.drain()
 
 
-def run_step(run: Run, reaper: Reaper, source_of: "Callable[[str], Source | NativeSource]") -> None:
+def run_step(run: Run, reaper: Reaper, sources: "Sources") -> None:
     """The launch. Raises StepFailed where a row's failure ends the step; `finish` is called in any case."""
     step = run.step
     run.require(run.node.call_container(run.door, "container_p_create", (step.job_id,)))
     run.require(run.node.call_proctrack(run.door, "proctrack_p_create", (step,)))
     run.require(run.node.call_container(run.door, "container_p_add_cont", (step.job_id, step.container_id)))
-    run.require(run.spank.load(step.stack, source_of))
+    run.require(run.spank.load(step.stack, sources.__getitem__, sources.ready))
     run.require(run.spank.call("slurm_spank_init"))
     run.spank.process_options(step.options)
     run.require(run.spank.call("slurm_spank_init_post_opt"))
