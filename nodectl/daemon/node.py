@@ -20,6 +20,7 @@ from nodectl.daemon.containers import Containers
 from nodectl.daemon.forkchannel import ForkChannel
 from nodectl.daemon.jobs import Jobs
 from nodectl.daemon.live import LiveStep, remove_groups
+from nodectl.daemon.oom_watch import OomWatch
 from nodectl.daemon.running import Running
 from nodectl.daemon.securing import Securing
 from nodectl.daemon.start import Starter
@@ -73,6 +74,7 @@ class Node:
         self._cleaning: set[asyncio.Task[bool]] = set()
         self._admin_gid: int | None = None
         self._binder = Binder(config, lambda: (live.step for live in self.live.values()))
+        self._oom_watch = OomWatch(self.live.values, needed="memory" not in base.controllers)
         self.securing = Securing(config, self.live.values)
         self.forkserver = ForkChannel(config, lock, self.securing.programs, self._answered)
         self.containers = Containers(config, plugins, self.forkserver)
@@ -377,6 +379,7 @@ class Node:
     def close(self) -> None:
         """Nothing is started and nothing noticed any more: what ends from now on the next daemon writes down."""
         self.forkserver.close()
+        self._oom_watch.end()
         self.flush()
         for live in self.live.values():
             live.close()

@@ -101,11 +101,17 @@ class Ends:
     def _look_for(self, task: "Task") -> None:
         """Where cgroup2 has no memory controller, the log alone knows: v1's limits, or the machine had no more."""
         for one in usage.victims(self._began):
-            if one.pid == task.pid and one.pid not in self._pids:
-                self._pids.add(one.pid)
-                task.out_of_memory = True
-                self.victims.append({"task": task.local_id, "pid": one.pid, "name": one.name})
-                self._tell(f"task {task.local_id}: killed process {one.pid} ({one.name})")
+            if one.pid == task.pid:
+                self.victim(task, one.pid, one.name)
+
+    def victim(self, task: "Task", pid: int, name: str) -> None:
+        """The kernel's log names a process of this task, and no counter does."""
+        if pid in self._pids:
+            return
+        self._pids.add(pid)
+        task.out_of_memory = True
+        self.victims.append({"task": task.local_id, "pid": pid, "name": name})
+        self._tell(f"task {task.local_id}: killed process {pid} ({name})")
 
     def _limit(self, one: usage.Victim) -> str:
         """Whose limit it was, where it was ours."""

@@ -12,10 +12,11 @@ import time
 from nodectl.hooks import ROWS
 from nodectl.interface import STEP, Refused
 from nodectl.secure.confine import Confinement
-from nodectl.shape import Optional, boolean, integer, mapping, text
+from nodectl.shape import Optional, boolean, integer
 from nodectl.stepd import children, scripts
 from nodectl.stepd.reports import Reports
 from nodectl.stepd.suspension import FREEZE, TSTP, Suspension
+from nodectl.stepd.told import Told
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -318,14 +319,11 @@ class Reaper:
             f"{STEP}.Status": ({}, self._status),
             f"{STEP}.Suspend": ({}, self._suspend),
             f"{STEP}.Resume": ({}, self._resume),
-            f"{STEP}.Confine": (
-                {"memory": integer(0, 1 << 40), "limits": mapping(text(65_536), most=64)},
-                self._confine,
-            ),
             f"{STEP}.Signal": (
                 {"signal": integer(1, 64), "forwarded": Optional(boolean), "by": Optional(_UID)},
                 self._signal,
             ),
+            **Told(self._run).methods(),
         }
 
     def _allow(self, call: "Call") -> None:
@@ -350,20 +348,6 @@ class Reaper:
     def _resume(self, call: "Call") -> "Mapping[str, object]":
         self._allow(call)
         self._suspension.end()
-        return {}
-
-    def _confine(self, call: "Call") -> "Mapping[str, object]":
-        """Only root: its owner goes to the daemon, which knows what there is."""
-        if call.peer.uid != 0:
-            raise Refused(f"{STEP}.NotPermitted", "only the service says what a step is confined to")
-        step = self._run.step
-        step.memory, limits = call.parameters["memory"], call.parameters["limits"]
-        step.limits.update(limits)
-        if self._run.group is not None:
-            try:
-                self._run.group.child("user").write(limits)
-            except OSError:
-                pass  # not made yet, or gone: the plugin will write them, or nobody needs them
         return {}
 
     def _signal(self, call: "Call") -> "Mapping[str, object]":

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from nodectl.cgroup import Group
 
-_LOG = "/dev/kmsg"
-_LONGEST_LINE = 8192
+LOG = "/dev/kmsg"
+LONGEST_LINE = 8192
 _PRESSURES = ("cpu", "memory", "io")
 _MICROSECONDS = 1e6
 
@@ -135,13 +135,13 @@ def victim_of(line: str) -> Victim | None:
 
 def _log(since: float) -> "Iterator[str]":
     try:
-        fd = os.open(_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return  # a container without it
     try:
         while True:
             try:
-                head, _, text = os.read(fd, _LONGEST_LINE).partition(b";")
+                head, _, text = os.read(fd, LONGEST_LINE).partition(b";")
             except BrokenPipeError:
                 continue  # overwritten before we came to it
             except OSError:

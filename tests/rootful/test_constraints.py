@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nodectl import cgroup
-from rootful.node import NOBODY, Node, running
+from rootful.node import NOBODY, Node, running, wait_until
 
 _CONTROLLERS = cgroup.Group(cgroup.find_mount()).core.controllers
 without_memory = pytest.mark.skipif("memory" in _CONTROLLERS, reason="this machine's cgroup2 has the memory controller")
@@ -206,3 +206,39 @@ def test_task_that_is_killed_is_not_said_to_have_run_out_of_memory(node: Node) -
     assert (ended.returncode, "emory" in ended.stderr) == (128 + 9, False)
     record = node.record(node.last_job())
     assert (record["state"], record["reason"]) == ("FAILED", "task 0 was ended by signal 9")
+
+
+@pytest.fixture
+def v1_limit() -> Iterator[Path]:
+    """A cgroup of v1's memory controller with little memory, as a site may have around its services."""
+    mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    mount = next((words[1] for words in mounts if words[2] == "cgroup" and "memory" in words[3].split(",")), "")
+    if not mount or not os.access("/dev/kmsg", os.R_OK):
+        pytest.skip("memory does not belong to cgroup v1 here, or the kernel's log cannot be read")
+    group = Path(mount, f"nodectl-test-{os.getpid()}")
+    group.mkdir()
+    try:
+        (group / "memory.limit_in_bytes").write_text("200M")
+        yield group
+    finally:
+        wait_until(cgroup.Group(str(group)).remove, f"{group} is empty")
+
+
+@without_memory
+def test_out_of_memory_under_a_limit_of_others_is_known_also_where_a_shell_hides_it(v1_limit: Path) -> None:
+    eat = "python3 -c 'x = bytearray(10**9)'"
+    with running() as node:
+        assert node.daemon is not None
+        pid = node.daemon.pid
+        for process in (pid, *Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):  # forkserver
+            (v1_limit / "cgroup.procs").write_text(str(process))
+        for script, out in ((f"exec {eat}", ""), (f"{eat}; echo hidden; exit 0", "hidden\n")):
+            ended = node.run("sh", "-c", script, user=NOBODY)
+            assert (ended.returncode, ended.stdout) == (1, out), ended
+            # The shell has a word of its own for it.
+            line, task = (line for line in ended.stderr.splitlines() if line.startswith("nodectl: error: "))
+            assert re.search(r": out of memory: task 0: killed process \d+ \(python3\)$", line)
+            assert task.endswith(": task 0: Out Of Memory")
+            record = node.record(node.last_job())
+            assert record["state"] == "OUT_OF_MEMORY"
+            assert str(record["reason"]) in line

@@ -21,9 +21,11 @@ from nodectl.wire import Peer
 
 PACKAGE = Path(nodectl.__file__).parent
 # The tables need an object only for the functions they point to.
+REAPER = Reaper.__new__(Reaper)
+REAPER._run = None  # type: ignore[assignment]  # likewise
 SERVICES: dict[str, Any] = {
     "org.nodectl": Node.service(Node.__new__(Node))._methods,
-    "org.nodectl.step": Reaper.methods(Reaper.__new__(Reaper)),
+    "org.nodectl.step": Reaper.methods(REAPER),
 }
 SAMPLES: dict[str, object] = {"int": 5, "str": "/x", "bool": True, "list": [], "dict": {}}
 
