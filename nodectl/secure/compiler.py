@@ -6,7 +6,6 @@ that is forked from later may have that. What it made it tries on itself, and wr
 """
 
 import errno
-import json
 import os
 from collections.abc import Mapping
 from types import ModuleType
@@ -14,7 +13,7 @@ from typing import Any
 
 import prctl
 
-from nodectl import _kernel
+from nodectl import _kernel, lean_json
 from nodectl.secure import DEFAULT, LEVELS, STRICT, denied
 from nodectl.secure.confine import LEAST_LANDLOCK, TRUNCATION_SINCE
 from nodectl.spank.teller import Teller
@@ -41,7 +40,7 @@ def main(arguments: Mapping[str, object]) -> None:
     except CannotCompile as error:
         teller.ended(str(error))
         return
-    os.pwrite(_RESULT, json.dumps(made).encode("ascii"), 0)
+    os.pwrite(_RESULT, lean_json.dumps(made).encode("ascii"), 0)
     teller.ended("")
 
 

@@ -3,6 +3,7 @@
 Programs and numbers are in hand before the fork (`load`); here are system calls only, and nothing of it is undone.
 """
 
+import errno
 import os
 import stat
 
@@ -50,10 +51,13 @@ _held = _Held()
 
 
 def load(fd: int, level: str) -> None:
-    """From now on this process and its children can confine themselves to the level. Raises OSError, BadJson."""
+    """From now on this process and its children can confine themselves to the level. Raises OSError."""
     if level == NONE or level in _held.programs:
         return
-    made = lean_json.load_object(os.pread(fd, os.fstat(fd).st_size, 0))
+    data = os.pread(fd, os.fstat(fd).st_size, 0)
+    if not data:
+        raise FileNotFoundError(errno.ENOENT, "the daemon has not made what confines", level)
+    made = lean_json.load_object(data)
     last = int(kernel_file.read("/proc/sys/kernel/cap_last_cap"))
     for name in (DEFAULT, STRICT):
         if name in made:
@@ -117,8 +121,9 @@ class Confinement:
 
 
 def _temporary(step: "Step", environment: "Mapping[str, str]") -> "Iterator[str]":
-    """Directories for what lasts as long as the job: its own ones where it has such, and TMPDIR."""
-    dirs: list[str] = step.container.get("dirs", _TEMPORARY)  # type: ignore[assignment]  # the daemon's words
+    """Directories for what need not last: the machine's, the job's own ones, and TMPDIR."""
+    yield from _TEMPORARY
+    dirs: list[str] = step.container.get("dirs", [])  # type: ignore[assignment]  # the daemon's words
     yield from (line.partition(":")[0] for line in dirs)
     own = environment.get("TMPDIR", "")
     if own.startswith("/"):

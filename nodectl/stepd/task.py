@@ -244,7 +244,7 @@ def task_prologs(child: Child) -> None:
 
 
 def limits(child: Child) -> None:
-    """The user's soft limits, last, so that no hook or script runs under them. Hard limits stay root's business."""
+    """The user's soft limits, last, so that nothing of ours runs under them. Hard limits stay root's business."""
     for name, soft in child.run.step.rlimits.items():
         number = getattr(resource, f"RLIMIT_{name}", None)
         if number is None:
@@ -331,7 +331,7 @@ SEQUENCE = (
     pre_launch,
     task_init,
     task_prologs,
-    limits,
     confine,
+    limits,
     execute,
 )

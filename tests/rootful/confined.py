@@ -22,6 +22,25 @@ def attempt(act):
 def flags(path, flags):
     os.close(os.open(path, flags, 0o600))
 """
+# By which a program could write to a directory O beside its working directory.
+WAYS_OUT = {
+    "write": "attempt(lambda: flags(O + '/file', os.O_WRONLY))",
+    "append": "attempt(lambda: flags(O + '/file', os.O_RDWR | os.O_APPEND))",
+    "create": "attempt(lambda: flags(O + '/new', os.O_WRONLY | os.O_CREAT))",
+    "empty": "attempt(lambda: os.truncate(O + '/file', 0))",
+    "empty when opened": "attempt(lambda: flags(O + '/file', os.O_RDONLY | os.O_TRUNC))",
+    "remove": "attempt(lambda: os.unlink(O + '/file'))",
+    "make a directory": "attempt(lambda: os.mkdir(O + '/new'))",
+    "make a FIFO": "attempt(lambda: os.mkfifo(O + '/new'))",
+    "make a link": "attempt(lambda: os.symlink('x', O + '/new'))",
+    "by dots": "attempt(lambda: flags(O + '/../outside/file', os.O_WRONLY))",
+    "by a link": "(os.symlink(O, 'out'), attempt(lambda: flags('out/file', os.O_WRONLY)), os.unlink('out'))[1]",
+    "by /proc": "attempt(lambda: flags('/proc/self/root' + O + '/file', os.O_WRONLY))",
+    "by a hard link": "attempt(lambda: os.link(O + '/file', 'hard'))",
+    "move out": "(flags('mine', os.O_CREAT), attempt(lambda: os.rename('mine', O + '/new')), os.unlink('mine'))[1]",
+    "move in": "attempt(lambda: os.rename(O + '/file', 'theirs'))",
+    "by its directory": "attempt(lambda: os.close(os.open('file', os.O_WRONLY, dir_fd=os.open(O, os.O_RDONLY))))",
+}
 
 
 def program(node: Node, name: str = "tries", mode: int = 0o755) -> Path:

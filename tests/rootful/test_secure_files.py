@@ -10,7 +10,7 @@ import pytest
 
 from nodectl import _kernel
 from nodectl.secure.confine import LEAST_LANDLOCK
-from rootful.confined import files
+from rootful.confined import WAYS_OUT, files
 from rootful.contained import contained
 from rootful.node import NOBODY, Node, running
 
@@ -46,31 +46,11 @@ def inside(node: Node) -> Path:
     return path
 
 
-WAYS = {
-    "write": "attempt(lambda: flags(O + '/file', os.O_WRONLY))",
-    "append": "attempt(lambda: flags(O + '/file', os.O_RDWR | os.O_APPEND))",
-    "create": "attempt(lambda: flags(O + '/new', os.O_WRONLY | os.O_CREAT))",
-    "empty": "attempt(lambda: os.truncate(O + '/file', 0))",
-    "empty when opened": "attempt(lambda: flags(O + '/file', os.O_RDONLY | os.O_TRUNC))",
-    "remove": "attempt(lambda: os.unlink(O + '/file'))",
-    "make a directory": "attempt(lambda: os.mkdir(O + '/new'))",
-    "make a FIFO": "attempt(lambda: os.mkfifo(O + '/new'))",
-    "make a link": "attempt(lambda: os.symlink('x', O + '/new'))",
-    "by dots": "attempt(lambda: flags('../../outside/file', os.O_WRONLY))",
-    "by a link": "(os.symlink(O, 'out'), attempt(lambda: flags('out/file', os.O_WRONLY)), os.unlink('out'))[1]",
-    "by /proc": "attempt(lambda: flags('/proc/self/root' + O + '/file', os.O_WRONLY))",
-    "by a hard link": "attempt(lambda: os.link(O + '/file', 'hard'))",
-    "move out": "(flags('mine', os.O_CREAT), attempt(lambda: os.rename('mine', O + '/new')), os.unlink('mine'))[1]",
-    "move in": "attempt(lambda: os.rename(O + '/file', 'theirs'))",
-    "by its directory": "attempt(lambda: os.close(os.open('file', os.O_WRONLY, dir_fd=os.open(O, os.O_RDONLY))))",
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WAYS_OUT)
 @pytest.mark.parametrize("user", [pytest.param(NOBODY, id="nobody"), pytest.param(None, id="root")])
 def test_nothing_is_written_outside(node: Node, inside: Path, outside: Path, way: str, user: object) -> None:
     before = (outside / "file").stat().st_ino
-    script = f"O = {str(outside)!r}\nprint({WAYS[way]})"
+    script = f"O = {str(outside)!r}\nprint({WAYS_OUT[way]})"
     (said,) = files(node, "strict", script, "-D", str(inside), user=user)  # type: ignore[arg-type]
     assert said in ("EACCES", "EXDEV", "EPERM"), said
     assert [path.name for path in outside.iterdir()] == ["file"]
@@ -80,7 +60,7 @@ def test_nothing_is_written_outside(node: Node, inside: Path, outside: Path, way
 
 def test_the_same_is_done_in_a_step_that_is_not_strict(node: Node, inside: Path, outside: Path) -> None:
     ways = ("write", "append", "empty", "by dots", "by a link", "by /proc", "by its directory")
-    script = f"O = {str(outside)!r}\n" + "\n".join(f"print({WAYS[way]})" for way in ways)
+    script = f"O = {str(outside)!r}\n" + "\n".join(f"print({WAYS_OUT[way]})" for way in ways)
     assert files(node, "default", script, "-D", str(inside)) == ["done"] * len(ways)
 
 
