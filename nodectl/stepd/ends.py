@@ -76,7 +76,7 @@ class Ends:
         task.used = used.record
 
     def _out_of_memory(self, task: "Task", count: int) -> None:
-        task.out_of_memory = True
+        told, task.out_of_memory = task.out_of_memory, True
         place = f"{self._run.step.cgroup}/user/task_{task.local_id}"
         # The log has up to two lines of each, of which the first tells more.
         lines = [one for one in usage.victims(self._began) if self._is_here(one, task, place)]
@@ -84,6 +84,8 @@ class Ends:
         for one in named:
             self._pids.add(one.pid)
             self.victims.append({"task": task.local_id, "pid": one.pid, "name": one.name})
+        if told:
+            return  # where all of a step is killed, that goes on after its task's end
         if named:
             more = f" and {count - 1} more" if count > 1 else ""
             who = f"process {named[0].pid} ({named[0].name}){more}"

@@ -42,9 +42,8 @@ def of(group: "Group", limits: "Mapping[str, str]") -> Used:
         used.oom_kills = events.get("oom_kill", 0)
         used.record["peak_memory"] = _number(_read(f"{group.full_path}/memory.peak"))
         used.record["oom_kills"] = used.oom_kills
-    swapped = _read(f"{group.full_path}/memory.swap.peak")
-    if swapped:
-        used.record["peak_swap"] = int(swapped)
+    if "memory.swap.max" in limits:
+        used.record["peak_swap"] = _number(_read(f"{group.full_path}/memory.swap.peak"))  # Linux 6.5
     refused = _table(_read(f"{group.full_path}/pids.events"))
     if refused:
         used.forks_refused = refused.get("max", 0)

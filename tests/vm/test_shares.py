@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 from vm import service
@@ -74,20 +75,20 @@ def test_what_is_no_disk_is_refused() -> None:
 
 
 def test_devices_of_others_are_denied_under_systemd_too() -> None:
-    places = [Path(f"/dev/nodectl-test{minor}") for minor in (3, 4)]
-    for place, minor in zip(places, (11, 8), strict=True):
-        os.mknod(place, stat.S_IFCHR | 0o666, os.makedev(1, minor))
+    places = [Path("/dev/nodectl-test1"), Path("/dev/nodectl-test2")]
+    for place, disk in zip(places, (DISK, Path("/dev/vdc")), strict=True):
+        os.mknod(place, stat.S_IFBLK, disk.stat().st_rdev)
         place.chmod(0o666)
     try:
         configure(gres=f"Name=gpu File={places[0]}", constrain_devices="yes")
         look = f"(: <{places[0]}) 2>/dev/null && echo open || echo denied; (: <{places[1]}) && echo open"
-        assert service.nodectl("run", "sh", "-c", look) == "denied\nopen\n"
-        assert service.nodectl("run", "--gpus=1", "sh", "-c", look) == "open\nopen\n"
-        service.systemctl("daemon-reload")
-        step = Sleeper("root")
-        service.systemctl("daemon-reload")
-        assert service.nodectl("run", "sh", "-c", look) == "denied\nopen\n"
-        assert step.let_go()[0] == 0
+        assert service.nodectl("run", "sh", "-c", look, user="alice") == "denied\nopen\n"
+        assert service.nodectl("run", "--gpus=1", "sh", "-c", look, user="alice") == "open\nopen\n"
+        client = service.start("sh", "-c", f"echo on; read line; {look}", user="alice", stdin=subprocess.PIPE)
+        assert client.stdout is not None
+        assert client.stdout.readline() == "on\n"
+        service.systemctl("daemon-reload")  # systemd writes programs of its own anew
+        assert client.communicate("go\n")[0] == "denied\nopen\n"
     finally:
         for place in places:
             place.unlink()
