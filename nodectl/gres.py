@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 
 from nodectl import pci, sysfs
 from nodectl.binding.devices import GPU, Device, declared
@@ -28,7 +29,7 @@ def of(lines: Iterable[str], root: str = "/") -> tuple[Device, ...]:
 
 def _numbered(device: Device, number: int) -> Device:
     own = device.number if device.number >= 0 else number
-    return Device(device.name, own, device.type, device.file, None, device.cpus)
+    return replace(device, number=own)
 
 
 def _found(root: str) -> Iterable[Device]:
@@ -40,9 +41,9 @@ def _found(root: str) -> Iterable[Device]:
         render = next((name for name in device.names if name.startswith("renderD")), "")
         # One that has neither file only shows pictures.
         if minor >= 0 or render:
-            yield Device(
-                GPU, minor, "", f"/dev/nvidia{minor}" if minor >= 0 else f"/dev/dri/{render}", None, device.mask
-            )
+            file = f"/dev/nvidia{minor}" if minor >= 0 else f"/dev/dri/{render}"
+            also = (f"/dev/dri/{name}" for name in device.names if name.startswith(("card", "renderD")))
+            yield Device(GPU, minor, "", file, None, device.mask, tuple(path for path in also if path != file))
 
 
 def _minor(root: str, address: str) -> int:

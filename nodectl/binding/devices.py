@@ -28,7 +28,8 @@ class Device:
     """One device: `number` is what libraries call it, dense over those of its name unless its file says otherwise.
 
     `cores` are the numbers of the cores near it as gres.conf counts them (abstract), None where nothing was declared;
-    `cpus` is the same as a machine mask where sysfs told it, 0 where nobody did.
+    `cpus` is the same as a machine mask where sysfs told it, 0 where nobody did. `also` are other files by which it can
+    be used.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Device:
     file: str = ""
     cores: tuple[int, ...] | None = None
     cpus: int = 0
+    also: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

@@ -28,13 +28,8 @@ _Node = tuple[int, int, int]  # kind, major, minor
 
 def of_job(devices: Iterable[Device], held: Sequence[str]) -> Rules:
     """What nothing of a job may open that holds the devices named `held` (gpu:0): others' devices."""
-    ours, others = set(_EVERYBODYS), []
-    for device in devices:
-        node = _node(device.file)
-        if node is not None and device.key in held:
-            ours.add(node)
-        elif node is not None:
-            others.append(node)
+    ours = {*_EVERYBODYS, *_nodes(device for device in devices if device.key in held)}
+    others = _nodes(device for device in devices if device.key not in held)
     return [[*node, _DENIED] for node in dict.fromkeys(others) if node not in ours]
 
 
@@ -44,9 +39,14 @@ def of_step(devices: Sequence[Device], held: Sequence[str], allowed: Sequence[st
     if not allowed:
         return rules
     nodes = [*_EVERYBODYS, *((CHARACTER, major, _ANY) for major in _TERMINALS)]
-    nodes += (node for device in devices if device.key in held and (node := _node(device.file)) is not None)
+    nodes += _nodes(device for device in devices if device.key in held)
     nodes += (node for word in allowed for node in _named(word))
     return [*rules, *([*node, _ALLOWED] for node in dict.fromkeys(nodes)), _ALL_OTHERS]
+
+
+def _nodes(devices: Iterable[Device]) -> Iterator[_Node]:
+    for device in devices:
+        yield from (node for path in (device.file, *device.also) if (node := _node(path)) is not None)
 
 
 def _node(path: str) -> _Node | None:

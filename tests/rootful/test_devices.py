@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from nodectl import _kernel, cgroup
+from nodectl.daemon.constraints import cannot_decide_devices
 from rootful.node import NOBODY, Node, wait_until
 
 LOOP = 7  # a major number that every kernel with loop devices has; opening one that is not used harms nobody
+# A test's machine may be a container that must not have it.
+pytestmark = pytest.mark.skipif(cannot_decide_devices() != "", reason="no program can decide about devices here")
 OPEN = 'for device in "$@"; do (: <"$device") 2>/dev/null && printf "%s " "${device##*/}"; done; echo'
 
 
@@ -98,6 +101,25 @@ def test_job_has_a_program_of_its_own_that_no_step_can_widen(node: Node) -> None
         finally:
             wait_until(extra.remove, "the cgroup is empty")
         holder.terminate()
+
+
+@pytest.mark.parametrize(("wish", "status"), [("yes", 1), ("auto", 0)])
+def test_node_that_may_give_the_kernel_no_program_says_so(node: Node, wish: str, status: int) -> None:
+    node.configure(constrain_devices=wish)
+    lacking = ["setpriv", "--bounding-set=-bpf,-sys_admin,-net_admin", "--inh-caps=-bpf,-sys_admin,-net_admin"]
+    daemon = subprocess.Popen(
+        [*lacking, *node.command("daemon")], stderr=subprocess.PIPE, text=True, env=node.environment()
+    )
+    try:
+        if wish == "auto":
+            wait_until(node.socket.exists, "the daemon listens")
+            daemon.terminate()
+        _, told = daemon.communicate(timeout=30)
+    finally:
+        daemon.kill()
+    assert daemon.returncode == status
+    begin = "constrain_devices = yes:" if status else "constrain_devices: not enforced:"
+    assert f"nodectl daemon: {begin} BPF_PROG_LOAD: Operation not permitted\n" in told
 
 
 @pytest.mark.parametrize("config", [{"constrain_devices": "no"}, {"gres": []}])

@@ -31,6 +31,12 @@ def test_devices_of_others_are_denied(pair: list[Device]) -> None:
     assert devices.of_job(pair, ["gpu:0", "gpu:1"]) == []
 
 
+def test_every_file_of_a_device_is_denied(pair: list[Device]) -> None:
+    both = [Device("gpu", 0, file=ONE, also=(TWO,)), Device("gpu", 1)]
+    assert devices.of_job(both, ["gpu:1"]) == devices.of_job(pair, [])
+    assert devices.of_job(both, ["gpu:0"]) == []
+
+
 def test_device_that_is_held_under_another_name_is_not_denied(pair: list[Device]) -> None:
     twice = [*pair, Device("gpu", 7, file=ONE)]
     assert devices.of_job(twice, ["gpu:7"]) == [[2, 5, 1, 0]]

@@ -184,4 +184,5 @@ def test_sysfs_shows_gpus_that_have_a_file(tmp_path: Path) -> None:
         (3, "/dev/nvidia3", 0xFF),
         (1, "/dev/dri/renderD129", 0xFF00),
     ]
+    assert [d.also for d in found] == [(), ("/dev/dri/card1",)]
     assert gres.of([], str(tmp_path)) == ()
