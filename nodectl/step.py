@@ -114,6 +114,26 @@ class Step:
         """How many CPUs its job holds here: S_JOB_NCPUS, SLURM_JOB_CPUS_PER_NODE."""
         return self.allocation.bit_count()
 
+    def facts(self) -> "dict[str, object]":
+        """What lists and records say of it, whatever came of it."""
+        return {
+            "job": self.job_id,
+            "step": self.step_id,
+            "name": self.name,
+            "user": self.user_name,
+            "uid": self.uid,
+            "gid": self.gid,
+            "node": self.node_name,
+            "command": self.argv,
+            "cwd": self.cwd,
+            "ntasks": self.ntasks,
+            "cpus": f"{self.allocation:x}",
+            "secure": self.secure,
+            "memory": self.memory,
+            "limits": self.limits,
+            "submitted": self.submitted,
+        }
+
     def as_json(self) -> "dict[str, object]":
         """Every field under its own name. CPU masks are hex: JSON numbers lose their top bits elsewhere."""
         fields: dict[str, object] = {name: getattr(self, name) for name in self.FIELDS}

@@ -269,26 +269,12 @@ class LiveStep:
 
     def summary(self) -> dict[str, object]:
         """What is known of it while it runs, without asking it."""
-        step = self.step
         return {
-            "job": step.job_id,
-            "step": step.step_id,
-            "name": step.name,
-            "user": step.user_name,
-            "uid": step.uid,
-            "node": step.node_name,
-            "command": step.argv,
-            "cwd": step.cwd,
-            "ntasks": step.ntasks,
+            **self.step.facts(),
             "state": "CONFIGURING" if self.in_prolog else "SUSPENDED" if self.suspended else "RUNNING",
             "reason": "",
-            "submitted": step.submitted,
-            "cpus": f"{step.allocation:x}",
-            "secure": step.secure,
             "pid": self.pid,
-            "cgroup": step.cgroup,
-            "memory": step.memory,
-            "limits": step.limits,
+            "cgroup": self.step.cgroup,
         }
 
     def where_it_died(self, plugins: NodePlugins) -> str:
@@ -307,24 +293,11 @@ class LiveStep:
 
     def death_record(self, why: str) -> dict[str, object]:
         """The record of a step whose stepd could not write one."""
-        step = self.step
         return {
-            "job": step.job_id,
-            "step": step.step_id,
-            "name": step.name,
-            "user": step.user_name,
-            "uid": step.uid,
-            "gid": step.gid,
-            "node": step.node_name,
-            "command": step.argv,
-            "cwd": step.cwd,
-            "ntasks": step.ntasks,
-            "cpus": f"{step.allocation:x}",
-            "secure": step.secure,
+            **self.step.facts(),
             "state": self._state,
             "reason": why,
             "exit_status": 1,
-            "submitted": step.submitted,
             "started": None,
             "ended": time.time(),
             "tasks": [],

@@ -26,7 +26,6 @@ def exit_status(statuses: "list[int]") -> int:
 
 def compose(run: "Run") -> "dict[str, object]":
     """The record of a step that is over. Times are seconds since the epoch, CPU times seconds, memory KiB."""
-    step = run.step
     ended = [task.status for task in run.tasks if task.status is not None]
     status = exit_status(ended)
     if run.ends.reason:
@@ -38,28 +37,14 @@ def compose(run: "Run") -> "dict[str, object]":
     elif status == 0 and (run.state == "FAILED" or not ended):
         status = _FAILED  # the step never ran, or ended for a reason that no task's status tells
     return {
-        "job": step.job_id,
-        "step": step.step_id,
-        "name": step.name,
-        "user": step.user_name,
-        "uid": step.uid,
-        "gid": step.gid,
-        "node": step.node_name,
-        "command": step.argv,
-        "cwd": step.cwd,
-        "ntasks": step.ntasks,
-        "cpus": f"{step.allocation:x}",
-        "secure": step.secure,
+        **run.step.facts(),
         "state": run.state,
         "reason": run.reason,
         "exit_status": status,
-        "submitted": step.submitted,
         "started": run.started,
         "ended": time.time(),
         "suspended_seconds": round(run.suspended_seconds, 3),
         "unkillable": run.unkillable,
-        "memory": step.memory,
-        "limits": step.limits,
         "victims": run.ends.victims,
         **run.ends.used,
         "tasks": [

@@ -1,0 +1,78 @@
+"""What `--cpu-bind` and `--mem-bind` have in common: words between commas, flags among them, and lists that go on until
+the next word. Lean: plugins of the step runner import it, so no dataclasses, no re.
+"""
+
+from __future__ import annotations
+
+from nodectl.binding.entries import Entries, shown
+from nodectl.binding.refused import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+MAX_TEXT = 1 << 20
+
+
+class Value:
+    """Compared and shown by its slots."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and all(getattr(self, n) == getattr(other, n) for n in self.__slots__)
+
+    def __hash__(self) -> int:
+        return hash(tuple(getattr(self, name) for name in self.__slots__))
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__ if getattr(self, name))
+        return f"{type(self).__name__}({fields})"
+
+
+class Words:
+    """What was said: `flags` by name, the last `word` ("" for none), and the entries of its list."""
+
+    __slots__ = ("entries", "flags", "listed", "word")
+
+    def __init__(self) -> None:
+        self.flags: dict[str, bool] = {}
+        self.word = ""
+        self.entries: tuple[int, ...] = ()
+        self.listed = ""
+
+
+def read(
+    option: str,
+    text: str,
+    flags: Mapping[str, tuple[str, bool]],
+    words: Mapping[str, str],
+    lists: Mapping[str, Callable[[], Entries]],
+) -> Words:
+    """Words in any case of letters; the last of several of a kind holds. After a list's word every part up to the next
+    word of the language belongs to the list. Raises Refused.
+    """
+    if len(text) > MAX_TEXT:
+        raise Refused(f"{option}: longer than {MAX_TEXT} characters")
+    said = Words()
+    entries: Entries | None = None
+    in_list = False
+    for part in text.split(","):
+        word, colon, rest = part.partition(":")
+        word = word.lower()
+        if not colon and word in flags:
+            name, value = flags[word]
+            said.flags[name], in_list = value, False
+        elif colon and word in lists:
+            said.word, in_list = word, True
+            entries = lists[word]()
+            entries.add(rest)
+        elif not colon and word in words:
+            said.word, in_list, entries = words[word], False, None
+        elif in_list and entries is not None:
+            entries.add(part)
+        else:
+            raise Refused(f"unrecognized {option} argument {shown(part)}")
+    if entries is not None:
+        said.entries, said.listed = entries.values, entries.listed
+    return said
