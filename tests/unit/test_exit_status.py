@@ -38,7 +38,11 @@ def test_signals_beat_codes_and_the_highest_counts(statuses: list[int], expected
 
 @pytest.mark.parametrize(
     ("status", "text"),
-    [(code(3), "ended with exit code 3"), (9, "was ended by signal 9"), (11 | CORE, "was ended by signal 11")],
+    [
+        (code(3), "ended with exit code 3"),
+        (9, "was ended by signal 9"),
+        (11 | CORE, "was ended by signal 11 and dumped core"),
+    ],
 )
 def test_a_status_in_words(status: int, text: str) -> None:
     assert said(status) == text
