@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 
 from nodectl.cli.options import mebibytes, percent, positive
-from nodectl.cli.session import Session
+from nodectl.cli.session import Failed, Session
 from nodectl.cli.step_name import step_argument
 
 
@@ -32,6 +32,8 @@ def main(arguments: argparse.Namespace) -> int:
     job, step = arguments.step
     names = ("mem", "cpu_max", "cpu_weight", "io_max", "io_weight")
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    if not given:
+        raise Failed("nothing to change: give --mem, --cpu-max, --cpu-weight, --io-max or --io-weight", 2)
     session = Session(arguments.settings)
     try:
         session.call("Update", job=job, step=step, **given)

@@ -73,6 +73,8 @@ class Updates:
         lowers = _memory(new) < _memory(old)
         try:
             await asyncio.to_thread(_write_all, writes, lowers=lowers)  # to reclaim memory may take its time
+            if live.ended.done():
+                raise Refused("NoSuchStep", f"step {old} has just ended")
             live.files.rewrite_spec(new)
         except (OSError, _InUse) as error:
             await asyncio.to_thread(_undo, writes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodectl import cgroup
-from rootful.node import NOBODY, Node, running, wait_until
+from rootful.node import NOBODY, OTHER, Node, running, wait_until
 
 _CONTROLLERS = cgroup.Group(cgroup.find_mount()).core.controllers
 without_memory = pytest.mark.skipif("memory" in _CONTROLLERS, reason="this machine's cgroup2 has the memory controller")
@@ -120,6 +121,21 @@ def test_link_of_a_users_in_dev_shm_leads_nowhere(with_shares: Node) -> None:
         assert f"io_max: '{link}': it leads out of /dev" in refused.stderr
     finally:
         link.unlink()
+
+
+def test_update_of_what_cannot_be_updated_is_refused_in_one_line(with_shares: Node) -> None:
+    assert with_shares.run("true", user=NOBODY).returncode == 0
+    job = str(with_shares.last_job())
+    for words, user, status, reason in (
+        (("--mem=64M", job), NOBODY, 1, f"step {job}.0 has ended: COMPLETED"),
+        (("--mem=64M", job), OTHER, 1, f"step {job}.0 belongs to nobody"),
+        (("--mem=64M", "4000000000"), NOBODY, 1, "no step 4000000000.0 is running or in the history"),
+        ((job,), NOBODY, 2, "nothing to change: give --mem, "),
+        (("--cpu-max=fast", job), NOBODY, 2, 'Invalid numeric value "fast"'),
+    ):
+        refused = with_shares.nodectl("update", *words, user=user)
+        assert refused.returncode == status
+        assert reason in refused.stderr.splitlines()[-1]
 
 
 def test_constraint_that_nobody_wants_is_not_spoken_of() -> None:
@@ -231,7 +247,8 @@ def test_out_of_memory_under_a_limit_of_others_is_known_also_where_a_shell_hides
         assert node.daemon is not None
         pid = node.daemon.pid
         for process in (pid, *Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):  # forkserver
-            (v1_limit / "cgroup.procs").write_text(str(process))
+            with contextlib.suppress(ProcessLookupError):  # who has just ended
+                (v1_limit / "cgroup.procs").write_text(str(process))
         for script, out in ((f"exec {eat}", ""), (f"{eat}; echo hidden; exit 0", "hidden\n")):
             ended = node.run("sh", "-c", script, user=NOBODY)
             assert (ended.returncode, ended.stdout) == (1, out), ended
