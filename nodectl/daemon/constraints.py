@@ -32,6 +32,7 @@ _CONTROLLERS = {
 _FILES = {"cpu.max": "constrain_cpu_time", "cpu.weight": "constrain_cpu_time",
           "io.max": "constrain_io", "io.weight": "constrain_io"}  # fmt: skip
 _PLUGIN = "task/cgroup"
+_GIVES_DEVICES = "task/affinity"
 
 
 class CannotConstrain(Exception):
@@ -81,6 +82,8 @@ class Constraints:
     def _missing(self, key: str, controller: str, base: cgroup_base.Base) -> str:
         if _PLUGIN not in self._config.task_plugin:
             return f"{_PLUGIN} is not in task_plugin"
+        if controller == _BPF and _GIVES_DEVICES not in self._config.task_plugin:
+            return f"{_GIVES_DEVICES}, which gives devices to jobs, is not in task_plugin"
         if controller == _BPF and base.path:
             return cannot_decide_devices()
         if controller not in base.controllers:

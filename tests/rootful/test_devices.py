@@ -103,6 +103,13 @@ def test_job_has_a_program_of_its_own_that_no_step_can_widen(node: Node) -> None
         holder.terminate()
 
 
+def test_devices_that_no_plugin_gives_to_jobs_are_everybodys(node: Node) -> None:
+    node.configure(task_plugin=["task/cgroup"])
+    node.start()
+    assert opened(node) == "first second other null zero"
+    assert "constrain_devices: not enforced: task/affinity, which gives devices to jobs, is not" in node.logged()
+
+
 @pytest.mark.parametrize(("wish", "status"), [("yes", 1), ("auto", 0)])
 def test_node_that_may_give_the_kernel_no_program_says_so(node: Node, wish: str, status: int) -> None:
     node.configure(constrain_devices=wish)

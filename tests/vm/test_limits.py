@@ -53,7 +53,12 @@ def test_memory_asked_for_is_the_limit_of_job_and_step() -> None:
     step = Sleeper("alice", 0, "--mem=300M")
     for group in (step.group.parent, step.group / "user"):
         assert [read(group, f"memory.{name}") for name in ("max", "high", "swap.max")] == [str(300 * MIB)] * 2 + ["max"]
-    assert read(step.group / "stepd", "memory.max") == "max"
+    assert read(step.group / "stepd", "memory.max") == "max"  # the step runner is charged to the job, not to the step
+    used = [
+        int(read(group, "memory.current")) for group in (step.group / "user", step.group / "stepd", step.group.parent)
+    ]
+    assert used[1] > MIB
+    assert used[2] >= used[0] + used[1] - MIB
     assert read(step.group / "user", "memory.oom.group") == "0"
     assert step.let_go()[0] == 0
 
