@@ -121,6 +121,19 @@ def test_a_steps_own_socket_answers_its_user_and_root(
         assert reply["error"] == "org.nodectl.step.NotPermitted"
 
 
+@pytest.mark.parametrize(
+    ("method", "parameters"),
+    [("Confine", '{"memory": 1, "limits": {}}'), ("Victim", '{"task": 7, "pid": 1, "name": "init"}')],
+)
+@pytest.mark.parametrize("name", WHO)
+def test_only_root_tells_a_step_of_its_limits_and_victims(
+    busy: tuple[Node, dict[str, int]], method: str, parameters: str, name: str
+) -> None:
+    node, jobs = busy
+    reply = ask(node.steps / f"{jobs['running']}.0.sock", WHO[name], f"org.nodectl.step.{method}", parameters)
+    assert reply.get("error") == (None if name == "root" else "org.nodectl.step.NotPermitted")
+
+
 def test_strangers_cannot_keep_the_daemon_from_a_step(busy: tuple[Node, dict[str, int]]) -> None:
     node, jobs = busy
     path = str(node.steps / f"{jobs['running']}.0.sock")
