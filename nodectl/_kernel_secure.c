@@ -1,10 +1,11 @@
-/* What a process gives up for good: seccomp(2), landlock(7). */
+/* What a process gives up for good: capabilities(7), seccomp(2), landlock(7). */
 #define _GNU_SOURCE
 #include "_kernel.h"
 
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,6 +20,30 @@ struct beneath {
     uint64_t allowed;
     int32_t parent;
 } __attribute__((packed));
+
+PyDoc_STRVAR(bound_capabilities_doc,
+"bound_capabilities(kept: int) -> None\n\n"
+"Takes every capability but those of the bits in `kept` out of what programs that the caller, or what it starts,\n"
+"executes can ever have: the bounding set, capabilities(7). The caller has CAP_SETPCAP; what it has itself it keeps.\n"
+"Raises OSError(EPERM).");
+
+static PyObject *bound_capabilities(PyObject *self, PyObject *arg)
+{
+    (void)self;
+    uint64_t kept = PyLong_AsUnsignedLongLong(arg);
+    if (PyErr_Occurred())
+        return NULL;
+    for (unsigned number = 0; number < 64; number++) {
+        if (kept >> number & 1)
+            continue;
+        if (prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0)
+            continue;
+        if (errno != EINVAL)
+            return failed("drop capabilities");
+        break; /* the kernel has no more */
+    }
+    Py_RETURN_NONE;
+}
 
 PyDoc_STRVAR(seccomp_doc,
 "seccomp(program: bytes) -> None\n\n"
@@ -107,6 +132,7 @@ static PyObject *landlock_restrict(PyObject *self, PyObject *arg)
 }
 
 PyMethodDef secure_methods[] = {
+    {"bound_capabilities", bound_capabilities, METH_O, bound_capabilities_doc},
     {"seccomp", seccomp_, METH_O, seccomp_doc},
     {"landlock_abi", landlock_abi, METH_NOARGS, landlock_abi_doc},
     {"landlock_ruleset", landlock_ruleset, METH_O, landlock_ruleset_doc},

@@ -9,7 +9,7 @@ import stat
 
 import prctl
 
-from nodectl import _kernel, kernel_file, lean_json
+from nodectl import _kernel, lean_json
 from nodectl.secure import DEFAULT, NONE, STRICT
 
 TYPE_CHECKING = False
@@ -39,11 +39,10 @@ class CannotConfine(Exception):
 
 
 class _Held:
-    __slots__ = ("dropped", "landlock", "programs")
+    __slots__ = ("landlock", "programs")
 
     def __init__(self) -> None:
         self.programs: dict[str, bytes] = {}
-        self.dropped: dict[str, tuple[int, ...]] = {}
         self.landlock = 0
 
 
@@ -58,11 +57,9 @@ def load(fd: int, level: str) -> None:
     if not data:
         raise FileNotFoundError(errno.ENOENT, "the daemon has not made what confines", level)
     made = lean_json.load_object(data)
-    last = int(kernel_file.read("/proc/sys/kernel/cap_last_cap"))
     for name in (DEFAULT, STRICT):
         if name in made:
             _held.programs[name] = bytes.fromhex(str(made[name]))
-        _held.dropped[name] = tuple(n for n in range(last + 1) if not _KEPT[name] >> n & 1)
     _held.landlock = int(str(made["landlock"]))
 
 
@@ -83,8 +80,7 @@ class Confinement:
         if self._level == NONE:
             return
         try:
-            for number in _held.dropped[self._level]:
-                prctl.capbset_drop(number)
+            _kernel.bound_capabilities(_KEPT[self._level])  # prctl's own takes 5 us for each of two dozen
         except OSError as error:
             raise self._failed("limit the capabilities", error) from None
 
