@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,6 +30,22 @@ CONFINED_MODULES: dict[str, tuple[str, ...]] = {
     "threading": (),
     "asyncio": ("nodectl/daemon/*.py", "nodectl/daemon/**/*.py", "nodectl/cli/daemon*.py"),
 }
+SHELL_SCRIPTS = ("dev", ".ci/run", "systemd/install", "systemd/uninstall",
+                 "vagrant/provision.sh", "vagrant/round", "vagrant/run-tests")  # fmt: skip
+
+
+def needs(program: str) -> None:
+    """Skips the test where there is no such program."""
+    if shutil.which(program) is None:
+        pytest.skip(f"no {program} here")
+
+
+def finds_nothing(*argv: str) -> None:
+    """Run a checker over a file of the tree, where there is one, and fail with what it printed."""
+    needs(argv[0])
+    result = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        pytest.fail(f"{' '.join(argv)}:\n{result.stdout}{result.stderr}", pytrace=False)
 
 
 def tool(*argv: str) -> None:
@@ -172,8 +189,29 @@ def test_plugins_are_a_link_in_the_package() -> None:
     assert os.readlink(link) == "../plugins"
 
 
-@pytest.mark.parametrize("script", ["dev", ".ci/run", "nodectl/bin/nodectl"])
+@pytest.mark.parametrize("script", [*SHELL_SCRIPTS, "nodectl/bin/nodectl"])
 def test_scripts_are_executable_plain_shell(script: str) -> None:
     path = ROOT / script
     assert os.access(path, os.X_OK)
     assert path.read_text().startswith("#!/bin/sh\n")
+
+
+@pytest.mark.parametrize("checker", [("sh", "-n"), ("shellcheck",)])
+@pytest.mark.parametrize("script", SHELL_SCRIPTS)
+def test_shell_scripts_are_sound(checker: tuple[str, ...], script: str) -> None:
+    finds_nothing(*checker, script)
+
+
+def test_vagrantfile_is_ruby() -> None:
+    finds_nothing("ruby", "-wc", "vagrant/Vagrantfile")
+
+
+@pytest.mark.parametrize(("topology", "said"), [("1s6c1t1n", "validated"), ("2s4c2t3n", "16 CPUs"), ("4", "topology")])
+def test_vagrant_takes_its_file_with_topologies_that_can_be(topology: str, said: str, tmp_path: Path) -> None:
+    needs("vagrant")
+    places = {"VAGRANT_HOME": str(tmp_path / "home"), "VAGRANT_DOTFILE_PATH": str(tmp_path / "machine")}
+    env = {**os.environ, **places, "VAGRANT_CHECKPOINT_DISABLE": "1", "NODECTL_TOPOLOGY": topology}
+    command = ["vagrant", "validate", "--ignore-provider"]
+    done = subprocess.run(command, cwd=ROOT / "vagrant", env=env, capture_output=True, text=True, check=False)
+    assert said in done.stdout + done.stderr
+    assert (done.returncode == 0) is (said == "validated")
