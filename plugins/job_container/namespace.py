@@ -117,10 +117,26 @@ def container_p_delete(job_id: int) -> int:
 
 def container_p_restore() -> int:
     """After the start of a daemon: removes the containers that are nobody's any more."""
-    left = [line for base in container.bases() for line in sweep(base, link.disconnect)]
+    left = [line for base in container.bases() for line in sweep(base, _let_go)]
     if left:
         raise PluginError(errno.EBUSY, "; ".join(left))
     return 0
+
+
+def _let_go(places: list[Place]) -> str:
+    """Ends what dead containers have elsewhere: the first process of a pid namespace, a link."""
+    for place in places:
+        _stop_first(place)
+    return link.disconnect(places)
+
+
+def _stop_first(place: Place) -> None:
+    try:
+        place.open()
+        first.stop(place)
+        os.close(place.fd)
+    except OSError:
+        pass  # it was never made
 
 
 def _place(job_id: int) -> Place:
@@ -173,12 +189,7 @@ def _empty(job: container.Job, place: Place) -> None:
     """Ends the pid namespace, and with it whoever is in it, and removes its cgroup."""
     if spaces.PID not in job.step.container["namespaces"]:  # type: ignore[operator]
         return
-    try:
-        place.open()
-        first.stop(place)
-        os.close(place.fd)
-    except OSError:
-        pass  # it was never made
+    _stop_first(place)
     if not _group(job):
         return
     group = cgroup.Group(_group(job))
