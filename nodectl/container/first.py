@@ -116,6 +116,9 @@ def _be_first(go: int, told: int) -> "NoReturn":
     try:
         prctl.set_name("nodectl-first")
         os.setsid()
+        null = os.open("/dev/null", os.O_RDWR)
+        for fd in range(_LOW):  # a private node's are its command's, whose reader waits for their end
+            os.dup2(null, fd)
         low = _LOW
         for fd in sorted((go, told)):
             os.closerange(low, fd)

@@ -190,3 +190,28 @@ def test_a_private_node_that_cannot_start_says_why(alone: Node) -> None:
     assert "task/nosuch" in done.stderr
     assert "start a private node: it did not come up" in done.stderr
     assert leftovers(alone) == []
+
+
+@pytest.mark.parametrize(
+    "tracking", [{}, {"proctrack_type": "proctrack/linuxproc", "task_plugin": ["task/none"]}], ids=["cgroup", "none"]
+)
+def test_the_container_of_a_dead_node_goes_with_the_next_command(alone: Node, tracking: dict[str, object]) -> None:
+    alone.configure(job_container_type="job_container/namespace", **tracking)
+    client = alone.popen("--container-ns=pid,net", "sh", "-c", "echo ready; exec sleep 300")
+    assert client.stdout is not None
+    assert client.stdout.readline() == "ready\n"
+    (place,) = (alone.dir / "state/containers").iterdir()
+    first = int((place / "first").read_text(encoding="ascii").split()[0])
+    for pid, line in processes(alone):
+        if "daemon.private(" in line or pid == client.pid:
+            os.kill(pid, signal.SIGKILL)
+    client.communicate(timeout=30)
+    assert os.path.exists(f"/proc/{first}")  # whoever could have ended it is dead
+
+    def gone() -> bool:
+        assert alone.run("true").returncode == 0
+        return not place.exists() and not os.path.exists(f"/proc/{first}")
+
+    wait_until(gone, "it is removed")
+    assert_nothing_left(alone)
+    assert alone.dir.name not in Path("/proc/self/mountinfo").read_text(encoding="utf-8")
