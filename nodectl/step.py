@@ -6,6 +6,7 @@ JSON in a root-owned file. `Task` is one task of it, in the stepd and in that ta
 """
 
 from nodectl.identity import Identity
+from nodectl.secure import NONE
 from nodectl.spank.plugstack import Entry
 
 TYPE_CHECKING = False
@@ -146,14 +147,30 @@ class Step:
 
     @classmethod
     def from_json(cls, fields: "Mapping[str, object]") -> "Step":
-        """What `as_json` wrote. Raises KeyError, TypeError or ValueError: only our own daemon writes such files."""
-        values = dict(fields)
+        """What `as_json` wrote, here or in another version of nodectl: a field that it did not have is empty. Raises
+        KeyError, TypeError or ValueError: only our own daemon writes such files.
+        """
+        values = dict(fields) if fields.keys() >= _NAMES else {**_empty(), **fields, "job_id": fields["job_id"]}
         values["allocation"] = int(values["allocation"], 16)  # type: ignore[call-overload]
         values["base"] = int(values["base"], 16)  # type: ignore[call-overload]
         values["step_cpus"] = int(values["step_cpus"], 16)  # type: ignore[call-overload]
         values["cpu_masks"] = [int(mask, 16) for mask in values["cpu_masks"]]  # type: ignore[attr-defined]
         values["stack"] = [entry_from_list(row) for row in values["stack"]]  # type: ignore[attr-defined]
         return cls(**values)
+
+
+_NAMES = frozenset(Step.FIELDS)
+_LATER = {
+    "secure": NONE,
+    "allocation": "0",
+    "base": "0",
+    "step_cpus": "0",
+}  # what would not be empty, or travels as text
+
+
+def _empty() -> "dict[str, object]":
+    kinds = {name: Step.__annotations__[name] for name in Step.FIELDS}
+    return {name: kind() if callable(kind) else [] for name, kind in kinds.items()} | _LATER
 
 
 def entry_from_list(row: list[object]) -> Entry:

@@ -108,6 +108,24 @@ def test_step_that_an_earlier_daemon_began_can_be_cancelled(node: Node) -> None:
     node.assert_clean()
 
 
+@pytest.mark.parametrize("version", ["earlier", "later"])
+def test_step_that_another_version_began_goes_on(node: Node, version: str) -> None:
+    client = sleeper(node)
+    (step,) = running_steps(node)
+    node.stop()
+    spec = next(node.steps.glob("*.json"))
+    fields = json.loads(spec.read_text(encoding="ascii"))
+    kept = {"job_id", "step_id", "uid", "gid", "ntasks", "argv", "cgroup", "name"}
+    other = {name: fields[name] for name in kept} if version == "earlier" else fields | {"invented": [1]}
+    spec.write_text(json.dumps(other), encoding="ascii")
+    node.start()
+    assert [one["job"] for one in running_steps(node)] == [step["job"]]
+    (node.scratch / "go").touch()
+    assert finished(client)[:2] == (0, "ran\n")
+    assert recorded(node, int(str(step["job"])))["state"] == "COMPLETED"
+    node.assert_clean()
+
+
 def test_sighup_keeps_steps_and_service(node: Node) -> None:
     client = sleeper(node)
     before = running_steps(node)
