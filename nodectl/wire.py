@@ -7,6 +7,7 @@ The length limit is checked before anything is decoded. Identity is what the ker
 import _socket
 import errno
 import os
+import select
 
 from nodectl import lean_json
 
@@ -14,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+LONGEST_ORDER = 1 << 17  # bytes: one packet from the daemon to its forkserver
 MAX_DESCRIPTORS = 16  # a launch carries four; more in one message is a mistake or an attack
 _CHUNK = 65536
 _INT = 4
@@ -28,7 +30,7 @@ class BrokenWire(Exception):
 class Peer:
     """Who is at the other end, as the kernel recorded it when the connection was made: SO_PEERCRED, unix(7)."""
 
-    __slots__ = ("_sock", "gid", "pid", "uid")
+    __slots__ = ("_pidfd", "_sock", "gid", "pid", "uid")
 
     def __init__(self, sock: "_socket.socket") -> None:
         self._sock = sock
@@ -36,6 +38,24 @@ class Peer:
         self.pid, self.uid, self.gid = memoryview(raw).cast("i").tolist()
         self.uid &= 0xFFFFFFFF
         self.gid &= 0xFFFFFFFF
+        self._pidfd = -1
+
+    def hold(self) -> None:
+        """From now on `lives` tells whether `pid` is still the peer's: numbers are given to others."""
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            pass  # it has gone, or is in no namespace of ours
+
+    def lives(self) -> bool:
+        """True while the process that made the connection is there; False where it is not held."""
+        return self._pidfd >= 0 and runs(self._pidfd)
+
+    def let_go(self) -> None:
+        """The inverse of `hold`."""
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
 
     @property
     def groups(self) -> "tuple[int, ...]":
@@ -51,6 +71,13 @@ class Peer:
                 continue
             return (self.gid, *memoryview(raw).cast("I").tolist())
         return (self.gid,)
+
+
+def runs(pidfd: int) -> bool:
+    """True while the process has not ended, waited for or not. poll(2), because descriptors may be many."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return not poll.poll(0)
 
 
 def encode(message: "Mapping[str, object]") -> bytes:

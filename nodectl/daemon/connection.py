@@ -24,6 +24,7 @@ class Connection:
     ) -> None:
         sock.setblocking(False)
         self.peer = wire.Peer(sock)
+        self.peer.hold()
         self._sock = sock
         self._service = service
         self._on_close = on_close
@@ -31,6 +32,7 @@ class Connection:
         self._out = bytearray()
         self._calls: list[tuple[Mapping[str, object], list[int]]] = []
         self._busy: asyncio.Task[None] | None = None
+        self._holds = False  # descriptors, for the call that is under way
         self._closed = False
         asyncio.get_running_loop().add_reader(sock.fileno(), self._readable)
 
@@ -70,6 +72,7 @@ class Connection:
             self._finish(call, fds, _refusal(error))
             return
         if isinstance(result, Awaitable):
+            self._holds = bool(fds)
             self._busy = asyncio.get_running_loop().create_task(self._wait_for(call, fds, result))
         else:
             self._finish(call, fds, {"parameters": result})
@@ -114,7 +117,9 @@ class Connection:
         loop.remove_writer(self._sock.fileno())
 
     def close(self) -> None:
-        """Ends the connection; a call that is under way goes on without anybody to tell."""
+        """Ends the connection; a call that is under way goes on without anybody to tell. While that holds descriptors
+        the connection is counted: else one user could fill the daemon with them.
+        """
         if self._closed:
             return
         self._closed = True
@@ -126,7 +131,11 @@ class Connection:
             _close(fds)
         self._calls.clear()
         self._sock.close()
-        self._on_close(self)
+        self.peer.let_go()
+        if self._busy is not None and self._holds:
+            self._busy.add_done_callback(lambda _: self._on_close(self))
+        else:
+            self._on_close(self)
 
     def abandon(self) -> list[asyncio.Task[None]]:
         """Ends the connection and what is under way for it; returns what is left to wait for."""

@@ -8,7 +8,6 @@ the stepd as long as it lives), `.sock` its socket, `.record` what came of it, `
 import asyncio
 import fcntl
 import os
-import select
 import socket
 import sys
 import time
@@ -167,7 +166,7 @@ def _runs(pid: int) -> bool:
     except ProcessLookupError:
         return False
     try:
-        return not select.select([fd], [], [], 0)[0]
+        return wire.runs(fd)
     finally:
         os.close(fd)
 

@@ -88,7 +88,7 @@ class Securing:
         if not steps:
             return None
         place = cgroup_of(peer.pid)
-        if not place:
+        if not place or not peer.lives():  # in this order: else it may be the place of who has its number now
             return max(steps, key=lambda step: LEVELS.index(step.secure))
         return next((step for step in steps if f"{place}/".startswith(f"{step.cgroup}/")), None)
 

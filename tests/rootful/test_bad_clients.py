@@ -12,6 +12,8 @@ from pathlib import Path
 from rootful.node import NOBODY, Node, wait_until
 from rootful.raw import call, connect, launch
 
+MOST = 128  # max_connections_per_user
+
 
 def test_a_client_that_vanishes_at_any_moment_leaves_nothing(served: Node) -> None:
     for data in (
@@ -108,3 +110,38 @@ def test_replies_that_nobody_reads_end_the_connection_not_the_daemon(served: Nod
                     break
             except (BrokenPipeError, ConnectionResetError):
                 break
+
+
+def test_descriptors_of_calls_whose_client_has_gone_are_counted(served: Node) -> None:
+    """A call goes on without its client; so many of them must not fill the daemon."""
+    assert served.daemon is not None
+    client = served.popen("sh", "-c", "echo on; exec sleep 60", user=NOBODY)
+    assert client.stdout is not None
+    assert client.stdout.readline() == "on\n"
+    job = served.last_job()
+    before = len(os.listdir(f"/proc/{served.daemon.pid}/fd"))
+    pid = os.fork()
+    if pid == 0:  # as an ordinary user
+        try:
+            os.setgid(NOBODY.pw_gid)
+            os.setuid(NOBODY.pw_uid)
+            null = os.open("/dev/null", os.O_RDONLY)
+            for _ in range(MOST + 100):
+                with connect(served) as sock:
+                    wait = call("org.nodectl.Wait", parameters={"job": job, "step": 0})
+                    hello = call("org.nodectl.Hello")
+                    try:
+                        socket.send_fds(sock, [hello], [])
+                        if not sock.recv(65536):
+                            break
+                        socket.send_fds(sock, [wait], [null] * 16)
+                        time.sleep(0.002)
+                    except ConnectionError:
+                        break
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    assert len(os.listdir(f"/proc/{served.daemon.pid}/fd")) < before + (MOST + 5) * 17
+    served.nodectl("signal", "-s", "KILL", str(job))
+    client.communicate(timeout=30)
+    wait_until(lambda: served.run("true", user=NOBODY).returncode == 0, "what was counted is free again")

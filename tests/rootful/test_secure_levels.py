@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -117,6 +119,40 @@ def test_who_asks_and_is_gone_counts_as_the_strictest(free: Node) -> None:
     )
     done = free.run("--secure=strict", "/usr/bin/python3", "-c", script, user=NOBODY)
     assert "NotPermitted" in done.stdout, done.stdout + done.stderr
+
+
+def test_who_has_got_the_number_of_who_asked_does_not_speak_for_them(free: Node) -> None:
+    """As before, but meanwhile a process outside of every step has the number."""
+    script = (
+        "import os, socket, sys, time\n"
+        "sock = socket.socket(socket.AF_UNIX); sock.settimeout(20)\n"
+        "asker = os.fork()\n"
+        f"if asker == 0: sock.connect({str(free.socket)!r}); os._exit(0)\n"
+        "time.sleep(0.2); os.wait(); print(asker, flush=True); sys.stdin.read()\n"
+        f"sock.sendall({launch(secure='none', cwd='/tmp')!r}); print(sock.recv(4096))\n"
+    )
+    words = ["--secure=strict", "/usr/bin/python3", "-c", script]
+    with free.popen(*words, user=NOBODY, stdin=subprocess.PIPE) as step:
+        assert step.stdin is not None
+        assert step.stdout is not None
+        with born_as(int(step.stdout.readline())):
+            step.stdin.close()
+            assert "NotPermitted" in step.stdout.read()
+
+
+@contextlib.contextmanager
+def born_as(pid: int) -> Iterator[None]:
+    """A process of ours that has this number, which is free."""
+    for _ in range(100):
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1), encoding="ascii")
+        with subprocess.Popen(["sleep", "60"]) as process:
+            try:
+                if process.pid == pid:
+                    yield
+                    return
+            finally:
+                process.kill()
+    raise AssertionError(f"somebody else has got {pid}")
 
 
 class Sleeping:

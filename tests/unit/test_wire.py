@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 
@@ -192,3 +194,18 @@ def test_no_listener_is_an_error_that_names_the_path(tmp_path: os.PathLike[str])
     with pytest.raises(FileNotFoundError) as caught:
         wire.connect(path)
     assert caught.value.filename == path
+
+
+def test_processes_are_asked_for_however_many_descriptors_are_open() -> None:
+    """select(2) knows no descriptor from 1024 on."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        low = os.pidfd_open(process.pid)
+        high = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 2000)
+        try:
+            assert wire.runs(high)
+            process.kill()
+            process.wait()
+            assert not wire.runs(high)
+        finally:
+            os.close(low)
+            os.close(high)
