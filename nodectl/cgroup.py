@@ -1,6 +1,6 @@
 """The cgroup v2 tree of steps: where it is, what its files are called, how a step's part is made, emptied and removed.
 
-    <cgroup2 mount>/<base>/job_J/step_S/{stepd, user/task_T}
+    <cgroup2 mount>/<base>/job_J/step_S/{stepd, user/task_T, epilog}
 
 Where `base` is, and which controllers there are below it: `daemon/cgroup_base.py`. Limits are written on `job_J` and
 on `user`; the stepd sits beside `user`, so that emptying it never touches the stepd, which is charged to the job. Typed

@@ -11,9 +11,8 @@ import time
 
 from nodectl.hooks import ROWS
 from nodectl.interface import STEP, Refused
-from nodectl.secure.confine import Confinement
 from nodectl.shape import Optional, boolean, integer
-from nodectl.stepd import children, scripts
+from nodectl.stepd import children, epilogs
 from nodectl.stepd.reports import Reports
 from nodectl.stepd.suspension import FREEZE, TSTP, Suspension
 from nodectl.stepd.told import Told
@@ -178,7 +177,7 @@ class Reaper:
         if hook is not None and not kept_waiting and task.local_id not in run.failures and not task.killed_by_command:
             self._explain(task, f"it ended inside {_named(run, hook.call, place)}")
         run.ends.task(task)
-        self._epilogs(task)
+        epilogs.run_all(run, task)
         run.log(run.spank.call("slurm_spank_task_exit", task))
         outcome = run.node.call_tasks(run.door, "task_p_post_term", (run.step, task), task.local_id)
         if not outcome:
@@ -199,20 +198,6 @@ class Reaper:
         self._run.failures.setdefault(task.local_id, why)
         if task.status == 0:
             task.status = 1 << 8
-
-    def _epilogs(self, task: "Task") -> None:
-        """The user's --task-epilog first, with a limit, then the site's TaskEpilog; as the user, in their own
-        session.
-        """
-        step = self._run.step
-        for path, limit in step.task_epilogs:
-            started = self._run.enter("task_epilog")
-            environment = {**task.environment, "SLURM_SCRIPT_CONTEXT": "epilog_task"}
-            status, _ = scripts.run_as(
-                step.identity, path, environment, step.cwd, timeout=limit or None, enter=self._run.enter_container,
-                confinement=Confinement(step, environment),
-            )  # fmt: skip
-            self._run.recorder.write(ROWS["task_epilog"], started, task=task.local_id, rc=status, note=path)
 
     def _tell_exits(self, ended: "list[Task]") -> None:
         alike: dict[tuple[int, bool], list[int]] = {}

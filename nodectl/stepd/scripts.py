@@ -9,6 +9,7 @@ import os
 import select
 import time
 
+from nodectl import _kernel
 from nodectl.identity import become_user
 
 TYPE_CHECKING = False
@@ -85,6 +86,7 @@ def _become_script(
         os.dup2(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), 0, inheritable=True)  # the task's input is the task's
         os.dup2(writer, 1, inheritable=True)
         os.dup2(writer, 2, inheritable=True)
+        _kernel.cloexec_from(3)  # a plugin's descriptors may be open to everybody who is executed
         if confinement is not None:
             confinement.confine()
         os.execve(argv[0], argv, environment)

@@ -1,0 +1,65 @@
+"""The scripts behind a task: the user's --task-epilog first, with a limit, then the site's TaskEpilog; as the user.
+
+They run in `step_S/epilog`: on devices confined as tasks are, within the job's limits, but not frozen with what is
+suspended, because the stepd waits for them. What they leave behind ends with them.
+"""
+
+import os
+
+from nodectl import _kernel, kernel_file, messages
+from nodectl.hooks import ROWS
+from nodectl.secure.confine import Confinement
+from nodectl.stepd import scripts
+from nodectl.stepd.task import CAP_SYS_RESOURCE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.cgroup import Group
+    from nodectl.step import Task
+    from nodectl.stepd.run import Run
+
+
+def run_all(run: "Run", task: "Task") -> None:
+    """Row 13's scripts. Without a place that is confined they are not run, which is logged."""
+    step = run.step
+    if not step.task_epilogs:
+        return
+    try:
+        place = _place(run)
+    except OSError as error:
+        messages.error(f"step {step}: task epilogs: confine them: {error.strerror}")
+        return
+    for path, limit in step.task_epilogs:
+        started = run.enter("task_epilog")
+        environment = {**task.environment, "SLURM_SCRIPT_CONTEXT": "epilog_task"}
+        status, _ = scripts.run_as(
+            step.identity, path, environment, step.cwd, timeout=limit or None, enter=lambda: _enter(run, place),
+            confinement=Confinement(step, environment),
+        )  # fmt: skip
+        run.recorder.write(ROWS["task_epilog"], started, task=task.local_id, rc=status, note=path)
+    if place is not None:
+        place.kill_all()
+
+
+def _place(run: "Run") -> "Group | None":
+    """None without cgroups. Raises OSError."""
+    if run.group is None:
+        return None
+    place = run.group.child("epilog").make()
+    if run.step.device_rules:
+        fd = place.open()
+        try:
+            if not _kernel.device_programs(fd):
+                _kernel.constrain_devices(fd, run.step.device_rules)
+        finally:
+            os.close(fd)
+    return place
+
+
+def _enter(run: "Run", place: "Group | None") -> bool:
+    """In the script's process, root: it is no harder to kill than a task. False when there is no way in."""
+    if place is not None:
+        place.add(0)
+    if _kernel.capabilities()[0] & CAP_SYS_RESOURCE:
+        kernel_file.write("/proc/self/oom_score_adj", b"0")
+    return run.enter_container()

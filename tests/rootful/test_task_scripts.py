@@ -1,0 +1,94 @@
+"""What the scripts around a task have, and have not, of the processes that they come from."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodectl import _kernel
+from nodectl.daemon.constraints import cannot_decide_devices
+from rootful.node import NOBODY, Node, wait_until
+
+LOOP = 7
+CAP_SYS_RESOURCE = 1 << 24
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    """Not started."""
+    made = Node()
+    try:
+        yield made
+        made.assert_clean()
+    finally:
+        made.close()
+
+
+def script(node: Node, text: str) -> Path:
+    path = node.scratch / "script"
+    path.write_text(f"#!/bin/sh\nexec > {node.scratch}/$SLURM_SCRIPT_CONTEXT 2>&1\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def said(node: Node, context: str) -> list[str]:
+    return (node.scratch / context).read_text(encoding="utf-8").splitlines()
+
+
+def left(node: Node) -> list[str]:
+    """Processes of epilogs."""
+    (place,) = Path(node.base).glob("job_*/step_0/epilog")
+    return (place / "cgroup.procs").read_text(encoding="ascii").split()
+
+
+def test_nothing_that_a_plugin_has_open_reaches_them(node: Node) -> None:
+    """A compiled plugin's open(2) lets whoever is executed have the file."""
+    secret = node.dir / "secret"
+    secret.touch(0o600)
+    node.plugin("opens", f'''
+import os
+def slurm_spank_init(sp, ac, argv):
+    if os.getuid() == 0:
+        os.set_inheritable(os.open("{secret}", os.O_RDONLY), True)
+''')  # fmt: skip
+    node.plugstack("required opens\n")
+    node.start()
+    path = script(node, "ls -l /proc/self/fd")
+    done = node.run(f"--task-prolog={path}", f"--task-epilog={path}", "ls", "-l", "/proc/self/fd", user=NOBODY)
+    assert done.returncode == 0, done.stderr
+    for lines in (done.stdout.splitlines(), said(node, "prolog_task"), said(node, "epilog_task")):
+        assert any("/dev/null" in line for line in lines)
+        assert not any("secret" in line for line in lines)
+
+
+def test_epilog_is_as_easy_to_kill_as_a_task_and_leaves_nothing(node: Node) -> None:
+    """Its step goes on: another task has not ended."""
+    node.start()
+    path = script(node, "cat /proc/self/oom_score_adj /proc/self/cgroup; setsid sleep 60 & sleep 0.1; echo over")
+    words = ["-n2", f"--task-epilog={path}", "sh", "-c", "test $SLURM_PROCID = 0 || exec sleep 60"]
+    client = node.popen(*words, user=NOBODY)
+    output = node.scratch / "epilog_task"
+    wait_until(lambda: output.exists() and "over" in said(node, "epilog_task"), "the first task's epilog is over")
+    lowered = _kernel.capabilities()[0] & CAP_SYS_RESOURCE
+    own = Path("/proc/self/oom_score_adj").read_text(encoding="utf-8").strip()
+    assert said(node, "epilog_task")[0] == ("0" if lowered else own)
+    assert any(line.endswith("/step_0/epilog") for line in said(node, "epilog_task"))
+    wait_until(lambda: left(node) == [], "what it left is gone")
+    node.nodectl("signal", "-s", "KILL", str(node.last_job()))
+    client.communicate(timeout=30)
+
+
+@pytest.mark.skipif(cannot_decide_devices() != "", reason="no program can decide about devices here")
+def test_epilog_opens_no_device_that_its_task_could_not(node: Node) -> None:
+    device = node.dir / "device"
+    os.mknod(device, stat.S_IFBLK | 0o666, os.makedev(LOOP, 2))
+    device.chmod(0o666)
+    node.configure(allowed_devices=["/dev/nothing-of-this-name*"])
+    node.start()
+    path = script(node, f"sh -c ': < {device}'")
+    assert node.run("-n2", f"--task-epilog={path}", "true", user=NOBODY).returncode == 0
+    assert "Operation not permitted" in said(node, "epilog_task")[0]
