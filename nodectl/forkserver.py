@@ -32,6 +32,7 @@ from nodectl.stepd import main as stepd
 from nodectl.stepd.node_plugins import load_node_plugins
 from nodectl.stepd.run import Descriptors
 from nodectl.stepd.task import IGNORED
+from nodectl.wire import LONGEST_ORDER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 CHANNEL = 3  # the descriptors that the daemon leaves open for us
 LOCK = 4
-MAX_MESSAGE = 1 << 17
 _INT = 4
 _OWN_WORDS = 5  # python -I -S -c CODE
 _FIXED = 4  # trace, board, listener, link; after them the client's four, where there is a client
@@ -113,10 +113,10 @@ def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order |
 def _receive(channel: "_socket.socket") -> "Order":
     room = _socket.CMSG_SPACE(16 * _INT)
     try:
-        data, ancillary, _, _ = channel.recvmsg(MAX_MESSAGE, room, _socket.MSG_CMSG_CLOEXEC)
+        data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, _socket.MSG_CMSG_CLOEXEC)
     except ConnectionResetError:
         # The daemon ended without reading our last answer; it is said once, and what it ordered before is still there.
-        data, ancillary, _, _ = channel.recvmsg(MAX_MESSAGE, room, _socket.MSG_CMSG_CLOEXEC)
+        data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, _socket.MSG_CMSG_CLOEXEC)
     fds = [
         fd
         for level, kind, raw in ancillary
@@ -141,7 +141,7 @@ def _handed_over() -> "Order | None":
     if len(sys.argv) == 1:
         return None
     memory, *fds = map(int, sys.argv[1:])
-    data = os.pread(memory, MAX_MESSAGE, 0)
+    data = os.pread(memory, LONGEST_ORDER, 0)
     os.close(memory)
     for fd in fds:
         os.set_inheritable(fd, False)

@@ -109,6 +109,17 @@ def visit(
     return why.decode(errors="replace"), code if code >= 0 else 128 - code
 
 
+def _join_processes(user: cgroup.Group, step: "Step") -> None:
+    """The caller is one of the step's. Raises OSError: before the step's tasks are confined nobody else is there."""
+    if step.device_rules:
+        place = user.open()
+        confined = _kernel.device_programs(place)
+        os.close(place)
+        if not confined:
+            raise OSError(errno.EAGAIN, "the step has not begun yet")
+    user.child("visitors").make().add(0)
+
+
 def _go_to(directory: str) -> None:
     try:
         os.chdir(directory)
@@ -130,7 +141,7 @@ def _be_visitor(
         os.setsid()
         if not step.cgroup:
             raise OSError(errno.EOPNOTSUPP, "the node tracks no cgroups, so nothing would end it with the job")
-        cgroup.Group(f"{mount}{step.cgroup}/user/visitors").make().add(0)
+        _join_processes(cgroup.Group(f"{mount}{step.cgroup}/user"), step)
         join = plugin.hooks.get("container_p_add_pid")
         if join is not None:
             join(step.job_id, os.getpid(), step.uid)

@@ -5,6 +5,7 @@ started again with the next step; stepds do not mind.
 """
 
 import asyncio
+import errno
 import fcntl
 import os
 import signal
@@ -17,6 +18,7 @@ from nodectl.config import Config
 from nodectl.secure.confine import PROGRAMS
 from nodectl.spank import preload
 from nodectl.spank.stack import tried
+from nodectl.wire import LONGEST_ORDER
 
 _READY_SECONDS = 20
 _PLACES = (3, 4, PROGRAMS)  # of the channel, the lock, and what confines steps
@@ -96,11 +98,13 @@ class ForkChannel:
         self._be_there(fds)
         if plugins != self._told:
             request = {**request, "plugins": plugins[0]}
-            self._told = plugins
         self._send(request, fds)
+        self._told = plugins
 
     def errand(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
-        """Asks for what concerns a container, see `nodectl/container/errand.py`. As `submit`."""
+        """Asks for what concerns a container, see `nodectl/container/errand.py`. As `submit`, and raises OSError for
+        a request that is too long.
+        """
         self._be_there(fds)
         self._send(request, fds)
 
@@ -112,7 +116,11 @@ class ForkChannel:
             raise
 
     def _send(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
-        self._waiting.append((lean_json.dumps(request).encode("ascii"), list(fds)))
+        data = lean_json.dumps(request).encode("ascii")
+        if len(data) > LONGEST_ORDER:
+            _close(fds)
+            raise OSError(errno.E2BIG, f"{len(data)} bytes are more than the forkserver takes, {LONGEST_ORDER}")
+        self._waiting.append((data, list(fds)))
         self._write()
 
     def _write(self) -> None:

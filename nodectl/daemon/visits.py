@@ -8,6 +8,7 @@ import stat
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
+from nodectl.daemon.forkchannel import ForkserverDied
 from nodectl.interface import Call, Refused
 from nodectl.shape import Optional, array, boolean, integer, mapping, text
 
@@ -58,7 +59,11 @@ class Visits:
             raise Refused("NotPermitted", f"{which} belongs to {live.step.user_name}")
         self._node.securing.check_visit(live, call.peer)
         await self._node.securing.ready(live.step.secure)
-        answer = await self._node.containers.visit({**request, "spec": live.files.spec}, call.fds)
+        try:
+            answer = await self._node.containers.visit({**request, "spec": live.files.spec}, call.fds)
+        except (OSError, ForkserverDied) as error:
+            why = f"{which}: {request['container']}: {getattr(error, 'strerror', None) or error}"
+            raise Refused("LaunchRefused", why, exit_status=1) from None
         if answer["why"]:
             raise Refused("LaunchRefused", f"{which}: {request['container']}: {answer['why']}", exit_status=1)
         return int(str(answer["status"]))
