@@ -41,10 +41,19 @@ _entrances: "list[Callable[[], None]]" = []
 
 
 def enter_at_the_end(entrance: "Callable[[], None]") -> None:
-    """This process enters its job's user namespace by `entrance` in `become_user` and not before: root there is not
-    root here, and what is root's to do comes first. Raises OSError.
+    """This process enters its job's user namespace by `entrance`, in `become_user` and not before: root there is not
+    root here, and what is root's to do comes first.
     """
     _entrances.append(entrance)
+
+
+def enter() -> None:
+    """Enters it now, for what comes between: the kernel gives every capability in it, and an unbounded set of them.
+
+    Where there is none to enter, or that was done, nothing happens. Raises OSError.
+    """
+    while _entrances:
+        _entrances.pop()()
 
 
 def become_user(who: Identity) -> None:
@@ -55,8 +64,7 @@ def become_user(who: Identity) -> None:
     (capabilities(7), "Effect of user ID changes"). Inheritable capabilities and securebits survive a change of uid, so
     they are cleared first. A step of root itself keeps root's capabilities.
     """
-    for entrance in _entrances:
-        entrance()
+    enter()
     if prctl.get_securebits() & ~SECBIT_KEEP_CAPS_LOCKED:
         prctl.set_securebits(0)
     if _kernel.capabilities()[2]:

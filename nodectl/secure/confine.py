@@ -10,6 +10,7 @@ import stat
 import prctl
 
 from nodectl import _kernel, lean_json
+from nodectl.identity import enter
 from nodectl.secure import DEFAULT, NONE, STRICT
 
 TYPE_CHECKING = False
@@ -75,10 +76,12 @@ class Confinement:
     def limit_capabilities(self) -> None:
         """As root, before it becomes the user: what no program may have any more, whoever executes it.
 
-        The caller keeps what it has until it executes something. Raises CannotConfine.
+        The caller keeps what it has until it executes something. Raises CannotConfine; OSError where its user namespace
+        cannot be entered.
         """
         if self._level == NONE:
             return
+        enter()  # what was bounded before would not be there
         try:
             _kernel.bound_capabilities(_KEPT[self._level])  # prctl's own takes 5 us for each of two dozen
         except OSError as error:

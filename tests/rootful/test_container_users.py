@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -85,6 +86,15 @@ def test_other_namespaces_of_the_job_belong_to_it(shared: Contained, kind: str) 
     assert os.fstat(owner).st_ino == (held / "user").stat().st_ino
     os.close(owner)
     job.communicate("\n", timeout=30)
+
+
+@pytest.mark.parametrize("user", [OTHER, None])
+def test_capabilities_that_a_level_takes_are_not_given_back_there(
+    shared: Contained, user: pwd.struct_passwd | None
+) -> None:
+    words = ("--secure=strict", "-D", "/tmp", "grep", "-E", "Cap(Eff|Bnd)", "/proc/self/status")
+    done = shared.node.run(EVERYTHING, *words, user=user)
+    assert done.stdout.split()[1::2] == ["0" * 16] * 2, done.stderr
 
 
 PLUGIN = """
