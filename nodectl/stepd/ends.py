@@ -24,13 +24,14 @@ class Ends:
     "" while it is not so.
     """
 
-    __slots__ = ("_began", "_pids", "_run", "_user", "forks_refused", "reason", "refused", "used", "victims")
+    __slots__ = ("_began", "_killed", "_pids", "_run", "_user", "forks_refused", "reason", "refused", "used", "victims")
 
     def __init__(self, run: "Run") -> None:
         self._run = run
         self._user: Group | None = None if run.group is None else run.group.child("user")
         self._began = time.monotonic() - _EARLIER
         self._pids: set[int] = set()  # victims that have been told of
+        self._killed: dict[int, int] = {}  # processes of each task that were killed before it ended
         self.reason = ""
         self.refused = ""
         self.forks_refused = 0
@@ -38,42 +39,52 @@ class Ends:
         self.used: dict[str, object] = {}
 
     def task(self, task: "Task") -> None:
-        """A task has ended: its figures, and whether the kernel killed in it."""
+        """A task has ended: whether the kernel killed in it, which its exit is told with."""
         if self._user is None:
             return
-        used = usage.of(self._user.child(f"task_{task.local_id}"), self._run.step.limits)
-        task.used = used.record
-        self.forks_refused += used.forks_refused
-        if used.oom_kills:
-            self._out_of_memory(task, used.oom_kills)
-        elif _is_killed(task) and not task.killed_by_command and "oom_kills" not in used.record:
-            self._look_for(task)
+        befallen = usage.Befallen(self._group(task))
+        self.forks_refused += befallen.forks_refused or 0
+        if befallen.oom_kills is None:
+            if _is_killed(task) and not task.killed_by_command:
+                self._look_for(task)
+        elif befallen.oom_kills:
+            self._killed[task.local_id] = befallen.oom_kills
+            self._out_of_memory(task, befallen.oom_kills)
 
     def step(self) -> None:
-        """The step is over, its cgroups are still there."""
+        """The step is over, its cgroups are still there: its figures and its tasks'."""
         if self._user is None:
             return
-        used = usage.of(self._user, self._run.step.limits)
-        self.used = used.record
-        known = sum(int(str(task.used.get("oom_kills", 0))) for task in self._run.tasks)
-        if used.oom_kills > known:
-            for task in self._run.tasks:
-                self.task_again(task)
-        if used.oom_kills and not self.reason:
-            self._tell(f"the kernel killed {used.oom_kills} of its processes")
-        self.forks_refused = max(self.forks_refused, used.forks_refused)
+        befallen = usage.Befallen(self._user)
+        killed = befallen.oom_kills or 0
+        if killed > sum(self._killed.values()):
+            self._look_again()
+        if killed and not self.reason:
+            self._tell(f"the kernel killed {killed} of its processes")
+        self.forks_refused = max(self.forks_refused, befallen.forks_refused or 0)
         if self.forks_refused:
             limit = self._run.step.limits.get("pids.max", "")
             self.refused = f"reached its limit of {limit} processes and threads: {self.forks_refused} refused"
             self._run.say(self.refused)
+            befallen.forks_refused = self.forks_refused
+        self.used = usage.figures(self._user, befallen, self._run.step.limits)
+        for task in self._run.tasks:
+            task.used = self.used if len(self._run.tasks) == 1 else self._figures(task)
 
-    def task_again(self, task: "Task") -> None:
-        """What a task left behind may have been killed after it."""
-        assert self._user is not None  # noqa: S101  # asked by `step`
-        used = usage.of(self._user.child(f"task_{task.local_id}"), self._run.step.limits)
-        if used.oom_kills > int(str(task.used.get("oom_kills", 0))):
-            self._out_of_memory(task, used.oom_kills)
-        task.used = used.record
+    def _look_again(self) -> None:
+        """What tasks left behind may have been killed after them."""
+        for task in self._run.tasks:
+            count = usage.Befallen(self._group(task)).oom_kills or 0
+            if count > self._killed.get(task.local_id, 0):
+                self._out_of_memory(task, count)
+
+    def _group(self, task: "Task") -> "Group":
+        assert self._user is not None  # noqa: S101  # asked where there is one
+        return self._user.child(f"task_{task.local_id}")
+
+    def _figures(self, task: "Task") -> dict[str, object]:
+        group = self._group(task)
+        return usage.figures(group, usage.Befallen(group), self._run.step.limits)
 
     def _out_of_memory(self, task: "Task", count: int) -> None:
         told, task.out_of_memory = task.out_of_memory, True

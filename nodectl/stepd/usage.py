@@ -21,38 +21,33 @@ _PRESSURES = ("cpu", "memory", "io")
 _MICROSECONDS = 1e6
 
 
-class Used:
-    """The figures of one cgroup: `record` for the step's record; how many of its processes the kernel killed for want
-    of memory, and how many forks it refused.
+class Befallen:
+    """What the kernel did to the processes of one cgroup and all below it: how many it killed for want of memory, None
+    where nobody counts, and how many forks it refused.
     """
 
-    __slots__ = ("forks_refused", "oom_kills", "record")
+    __slots__ = ("forks_refused", "oom_kills")
 
-    def __init__(self) -> None:
-        self.record: dict[str, object] = {}
-        self.oom_kills = 0
-        self.forks_refused = 0
+    def __init__(self, group: "Group") -> None:
+        self.oom_kills = _table(_read(f"{group.full_path}/memory.events")).get("oom_kill")
+        self.forks_refused = _table(_read(f"{group.full_path}/pids.events")).get("max")
 
 
-def of(group: "Group", limits: "Mapping[str, str]") -> Used:
-    """The figures of a cgroup and all below it. `limits` are the step's: of what has none some figures are left out."""
-    used = Used()
-    events = _table(_read(f"{group.full_path}/memory.events"))
-    if events:
-        used.oom_kills = events.get("oom_kill", 0)
-        used.record["peak_memory"] = _number(_read(f"{group.full_path}/memory.peak"))
-        used.record["oom_kills"] = used.oom_kills
+def figures(group: "Group", befallen: Befallen, limits: "Mapping[str, str]") -> dict[str, object]:
+    """A cgroup's part of the step's record. `limits` are the step's: of what has none some figures are left out."""
+    found: dict[str, object] = {}
+    if befallen.oom_kills is not None:
+        found["peak_memory"] = _number(_read(f"{group.full_path}/memory.peak"))
+        found["oom_kills"] = befallen.oom_kills
     if "memory.swap.max" in limits:
-        used.record["peak_swap"] = _number(_read(f"{group.full_path}/memory.swap.peak"))  # Linux 6.5
-    refused = _table(_read(f"{group.full_path}/pids.events"))
-    if refused:
-        used.forks_refused = refused.get("max", 0)
-        used.record["peak_processes"] = _number(_read(f"{group.full_path}/pids.peak"))
-        used.record["forks_refused"] = used.forks_refused
+        found["peak_swap"] = _number(_read(f"{group.full_path}/memory.swap.peak"))  # Linux 6.5
+    if befallen.forks_refused is not None:
+        found["peak_processes"] = _number(_read(f"{group.full_path}/pids.peak"))
+        found["forks_refused"] = befallen.forks_refused
     if limits.keys() & {"cpu.max", "io.max"}:
-        used.record.update(_rates(group))
-    used.record["pressure"] = _pressure(group)
-    return used
+        found.update(_rates(group))
+    found["pressure"] = _pressure(group)
+    return found
 
 
 def _rates(group: "Group") -> dict[str, object]:
