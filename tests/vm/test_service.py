@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 
@@ -80,6 +81,17 @@ def test_restart_is_not_noticed_by_a_running_step(status: int) -> None:
     end, out, err = step.let_go()
     assert (end, sorted(out.split()), err) == (status, ["ran", "told"], "")
     assert service.record(step.job)["exit_status"] == status
+
+
+def test_suspended_step_stays_suspended_over_a_restart() -> None:
+    step = Sleeper("alice", 2)
+    service.nodectl("suspend", str(step.job), user="alice")
+    service.systemctl("restart", UNIT)
+    (shown,) = json.loads(service.nodectl("ps", "--json", user="alice"))["steps"]
+    assert shown["state"] == "SUSPENDED"
+    assert "frozen 1" in (step.group / "user/cgroup.events").read_text()
+    service.nodectl("resume", str(step.job), user="alice")
+    assert step.let_go() == (2, "ran\n", "")
 
 
 def test_restart_with_many_steps_loses_none() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from vm import service
 from vm.host.qemu import Topology
+from vm.service import STEPS_UNIT, Sleeper
 
 MACHINE = Topology.parse(os.environ.get("NODECTL_TEST_VM", "1s1c1t1n"))
 PER_SOCKET = MACHINE.cores * MACHINE.threads
@@ -27,6 +28,7 @@ for line in open("/proc/self/numa_maps"):
         nodes[node] = nodes.get(node, 0) + int(pages)
 print(max(nodes, key=nodes.get))
 """
+two_nodes = pytest.mark.skipif(MACHINE.nodes == 1, reason="one memory node")
 
 
 def cpus(text: str) -> set[int]:
@@ -43,6 +45,14 @@ def masks(ntasks: int, *words: str) -> list[set[int]]:
     out = service.nodectl("run", "-l", "-n", str(ntasks), *words, "sh", "-c", script, user="alice")
     found = dict(re.findall(r"^ *(\d+): (\S+)$", out, re.MULTILINE))
     return [cpus(found[str(rank)]) for rank in range(ntasks)]
+
+
+def memory_of_tasks(*words: str) -> list[int]:
+    """Of tasks that are pinned to one node each: where their memory is."""
+    first = ",".join(str(min(node)) for node in NODES)
+    command = ("run", "-l", "-n", str(MACHINE.nodes), f"--cpu-bind=map_cpu:{first}", *words, "python3", "-c", MEMORY)
+    found = dict(re.findall(r"^ *(\d+): (\d+)$", service.nodectl(*command, user="alice"), re.MULTILINE))
+    return [int(found[str(rank)]) for rank in range(MACHINE.nodes)]
 
 
 def test_topology_is_read_as_it_was_built() -> None:
@@ -78,12 +88,46 @@ def test_unbound_tasks_have_the_whole_machine() -> None:
     assert masks(2, "--cpu-bind=none") == [set(range(MACHINE.cpus))] * 2
 
 
-@pytest.mark.skipif(MACHINE.nodes == 1, reason="one memory node")
+def test_threads_of_a_core_are_kept_together() -> None:
+    found = masks(len(CORES), f"-c{MACHINE.threads}", "--cpu-bind=threads")
+    assert sorted(map(sorted, found)) == sorted(map(sorted, CORES))
+
+
+def test_task_without_multithreading_has_one_thread_of_a_core_of_its_own() -> None:
+    found = masks(len(CORES), "--hint=nomultithread")
+    assert [len(mask) for mask in found] == [1] * len(CORES)
+    assert [sum(bool(mask & core) for mask in found) for core in CORES] == [1] * len(CORES)
+
+
+def test_exact_step_is_kept_on_whole_cores_by_the_kernel() -> None:
+    step = Sleeper("alice", 0, "--exact", "-n1", "-c1")
+    assert cpus((step.group / "user/cpuset.cpus.effective").read_text().strip()) in CORES
+    assert step.let_go()[0] == 0
+
+
+@two_nodes
 def test_pinned_task_gets_its_memory_from_its_own_node() -> None:
-    first = ",".join(str(min(node)) for node in NODES)
-    command = ("run", "-l", "-n", str(MACHINE.nodes), f"--cpu-bind=map_cpu:{first}", "python3", "-c", MEMORY)
-    lines = sorted(service.nodectl(*command, user="alice").split("\n")[:-1])
-    assert lines == [f"{node}: {node}" for node in range(MACHINE.nodes)]
+    assert memory_of_tasks() == list(range(MACHINE.nodes))
+
+
+@two_nodes
+@pytest.mark.parametrize("words", ["map_mem:{}", "mask_mem:{}"])
+def test_memory_is_on_the_node_that_was_asked_for_wherever_the_task_runs(words: str) -> None:
+    far = list(reversed(range(MACHINE.nodes)))
+    values = far if words.startswith("map") else [1 << node for node in far]
+    assert memory_of_tasks(f"--mem-bind={words.format(','.join(map(str, values)))}") == far
+
+
+@two_nodes
+def test_memory_nodes_of_the_unit_of_steps_are_those_of_all_steps() -> None:
+    insisting = ("nodectl", "run", "numactl", f"--membind={MACHINE.nodes - 1}", "true")
+    assert service.run(*insisting, user="alice").returncode == 0
+    service.systemctl("set-property", "--runtime", STEPS_UNIT, "AllowedMemoryNodes=0")
+    try:
+        assert memory_of_tasks() == [0] * MACHINE.nodes
+        assert service.run(*insisting, user="alice").returncode != 0
+    finally:
+        service.systemctl("set-property", "--runtime", STEPS_UNIT, f"AllowedMemoryNodes=0-{MACHINE.nodes - 1}")
 
 
 def test_cpu_outside_of_the_machine_is_refused() -> None:

@@ -1,30 +1,32 @@
 """The machine's disk: a small Debian 12 with systemd, the kernel unpacked beside it, made once and kept in a cache.
 
-Run as root on the host. An image is named by its recipe: this file, the wheels that it holds, the host's Python.
+Made as root on the host. An image is named by its recipe: this file, the wheels that it holds.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import lzma
 import os
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from vm.host import cache
+
 SUITE = "bookworm"
 PYTHON = (3, 11)  # of that suite
 SIZE = "2G"  # sparse
+PATIENCE = 900  # seconds, for each program; packages are downloaded
 PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "udev", "kmod", "libpam-systemd", "login", "passwd", "mount", "procps",
-    "iproute2", "e2fsprogs", "numactl", "strace", "python3", "python3-venv", "libcap2",
+    "iproute2", "e2fsprogs", "numactl", "strace", "python3", "python3-venv", "libcap2", "gcc", "libc6-dev",
 )  # fmt: skip
 TEST_PACKAGES = ("pytest>=8.2", "setuptools>=77", "wheel")
 # In the initial RAM disk, each with what it needs: the rest of the kernel's modules stays on the disk.
@@ -42,7 +44,7 @@ MASKED = (
     "systemd-modules-load.service", "systemd-binfmt.service", "kmod-static-nodes.service", "sys-kernel-debug.mount",
     "sys-kernel-tracing.mount", "dev-hugepages.mount", "dev-mqueue.mount",
 )  # fmt: skip
-# Takes the tests from one disk; its output is the console's; when they are over the machine is.
+# Takes the tests from one disk, once; its output is the console's; when they are over the machine is.
 RING_UNIT = """\
 [Unit]
 Description=tests brought along on a disk
@@ -51,7 +53,7 @@ SuccessAction=poweroff-force
 FailureAction=poweroff-force
 [Service]
 Type=oneshot
-ExecStart=/bin/sh -c 'mkdir /root/ring && tar -xf /dev/vdb -C /root/ring && exec sh /root/ring/run'
+ExecStart=/bin/sh -c 'mkdir -p /root/ring && cd /root/ring && { [ -e run ] || tar -xf /dev/vdb; } && exec sh ./run'
 StandardOutput=tty
 StandardError=tty
 TTYPath=/dev/ttyS0
@@ -89,57 +91,68 @@ class Image:
     initrd: Path
 
 
+class CannotMake(Exception):
+    """There is no image; str() says why."""
+
+
 def cache_directory() -> Path:
     """Where images are kept: outside of any checkout."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodectl"
 
 
-def prepare(dependencies: Sequence[str]) -> Image:
-    """The image for these Python dependencies, from the cache or newly made. Raises CalledProcessError, OSError."""
-    wanted = (*dependencies, *TEST_PACKAGES)
-    recipe = hashlib.sha256(Path(__file__).read_bytes() + repr((wanted, sys.version_info[:2])).encode())
-    cache = cache_directory()
-    cache.mkdir(parents=True, exist_ok=True)
-    made = cache / f"vm-{recipe.hexdigest()[:12]}"
-    with _alone(cache / "vm.lock"):
-        if not made.exists():
-            _make(made, wanted)
-    return Image(made / "disk", made / "kernel", made / "initrd")
-
-
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def prepared(dependencies: Sequence[str]) -> Iterator[Image]:
+    """The image with these Python dependencies, from the cache or newly made, nobody's to remove while the context
+    lasts. Raises CannotMake, OSError.
+    """
+    wanted = (*dependencies, *TEST_PACKAGES)
+    recipe = hashlib.sha256(Path(__file__).read_bytes() + repr(wanted).encode())
+    with cache.kept(cache_directory(), f"vm-{recipe.hexdigest()[:12]}", lambda made: _make(made, wanted)) as made:
+        yield Image(made / "disk", made / "kernel", made / "initrd")
 
 
 def _make(made: Path, wheels: Sequence[str]) -> None:
+    if sys.version_info[:2] != PYTHON:
+        mine, theirs = (".".join(map(str, version[:2])) for version in (sys.version_info, PYTHON))
+        raise CannotMake(f"wheels for the machine's Python {theirs} cannot be made with Python {mine}")
     began = time.monotonic()
-    print(f"vm: making the machine's disk in {made}", flush=True)
-    for old in made.parent.glob("vm-*"):  # of another recipe, or half made
-        shutil.rmtree(old)
-    scratch = Path(tempfile.mkdtemp(prefix="vm-", dir=made.parent))
-    scratch.chmod(0o755)  # apt's own user reads below
-    try:
-        root = scratch / "root"
-        _bootstrap(root)
-        _install_wheels(root, scratch / "wheels", wheels)
-        _settle(root)
-        _kernel(root, scratch)
-        _run("mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-d", root, scratch / "disk", SIZE)
-        shutil.rmtree(root)
-        scratch.rename(made)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    print(f"vm: making the machine's disk in {made.parent}", flush=True)
+    root = made / "root"
+    _bootstrap(root)
+    _install_wheels(root, made / "wheels", wheels)
+    _settle(root)
+    _kernel(root, made)
+    _run("mke2fs", "-q", "-t", "ext4", "-m", "0", "-d", root, made / "disk", SIZE)
+    for rest in (root, made / "kernel.sh"):
+        _run("rm", "-rf", rest)
     print(f"vm: made in {time.monotonic() - began:.0f} s", flush=True)
 
 
 def _run(*argv: str | Path) -> None:
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    if done.returncode != 0:
-        sys.stderr.write(done.stdout.decode(errors="replace")[-4000:])
-        done.check_returncode()
+    """A command to its end, with everything that it started. Raises CannotMake."""
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, process_group=0
+    ) as running:
+        try:
+            said, _ = running.communicate(timeout=PATIENCE)
+        except BaseException as error:
+            _end(running)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise CannotMake(f"{argv[0]} was not done after {PATIENCE} s") from None
+            raise
+    if running.returncode != 0:
+        raise CannotMake(f"{argv[0]} ended with {running.returncode}: {said.decode(errors='replace')[-4000:]}")
+
+
+def _end(running: subprocess.Popen[bytes]) -> None:
+    """mmdebstrap cleans up when it is told to end."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        os.killpg(running.pid, number)
+        try:
+            running.wait(timeout=10)
+            break
+        except subprocess.TimeoutExpired:
+            continue
 
 
 def _bootstrap(root: Path) -> None:
@@ -154,8 +167,6 @@ def _bootstrap(root: Path) -> None:
 
 def _install_wheels(root: Path, wheels: Path, wanted: Sequence[str]) -> None:
     """The environment that systemd/install will fill, with everything but nodectl in it."""
-    if sys.version_info[:2] != PYTHON:
-        raise OSError(f"wheels are built for the machine's Python {PYTHON[0]}.{PYTHON[1]}, and this is {sys.version}")
     _run(sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "-w", wheels, *wanted)
     inside = root / "wheels"
     wheels.rename(inside)

@@ -1,4 +1,4 @@
-"""QEMU: which CPUs the machine has, whether KVM works here, one run from power-on to power-off."""
+"""QEMU: which CPUs the machine has, whether KVM works here, one run from power-on to power-off, resets included."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _TCG, _KVM = "tcg,thread=multi,tb-size=256", "kvm"
 _MODELS = {_TCG: "Skylake-Server", _KVM: "host"}
 _KERNEL = (
     "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 net.ifnames=0 mitigations=off nokaslr audit=0 "
-    "apparmor=0 cryptomgr.notests random.trust_cpu=on rcupdate.rcu_expedited=1 psi=1 nowatchdog"
+    "apparmor=0 cryptomgr.notests random.trust_cpu=on rcupdate.rcu_expedited=1 psi=1 nowatchdog "
+    "panic=-1"  # a reset, which the machine tells of
 )
 _CLOCK = "clocksource=tsc tsc=reliable no_timer_check"  # an emulated clock does not pass the kernel's doubts
 
@@ -66,7 +67,7 @@ class Machine:
         top = self.topology
         smp = f"{top.cpus},sockets={top.sockets},cores={top.cores},threads={top.threads}"
         clock = _CLOCK if accelerator == _TCG else ""
-        words = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+        words = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
                  "-machine", "q35,usb=off,graphics=off,vmport=off,hpet=off,smm=off",
                  "-accel", accelerator, "-cpu", _MODELS[accelerator], "-smp", smp, "-m", f"{self.memory}M",
                  "-kernel", str(self.image.kernel), "-initrd", str(self.image.initrd),
@@ -95,8 +96,7 @@ class Machine:
 
 
 def run(words: list[str], seconds: float, log: Path = Path("/dev/null")) -> subprocess.Popen[bytes]:
-    """Starts QEMU under timeout(1), which ends it in time even when this process has gone: status 124."""
+    """Starts QEMU under timeout(1), which ends it in time, status 124; and when this process has gone."""
+    guards = ["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after=5", str(seconds)]
     with log.open("wb") as out:
-        return subprocess.Popen(
-            ["timeout", "--kill-after=5", str(seconds), *words], stdin=subprocess.DEVNULL, stdout=out, stderr=out
-        )
+        return subprocess.Popen([*guards, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=out)

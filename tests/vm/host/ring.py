@@ -2,15 +2,16 @@
 
     sudo ./dev vm [--topology 2s4c2t2n] [--limit SECONDS] [--keep DIRECTORY] [PYTEST ARG]...
 
-Makes the machine's disk once, boots it, lets it install this checkout and run the tests, and prints what each of them
-proved. The machine has no network and forgets what it did. Exit status 0: every test passed; 1: not so, and why.
+Makes the machine's disk once, boots it, lets it install this checkout and run the tests, resets it in the middle of
+steps, and prints what each test proved. The machine has no network and forgets what it did. Exit status 0: every test
+passed; 5: none was selected; 1: not so, and why. The last line is in pytest's own form.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -21,41 +22,23 @@ import time
 import tomllib
 from pathlib import Path
 from typing import NoReturn
-from xml.etree import ElementTree
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vm.host import image, qemu
+from vm.host import image, qemu, report
 
 TREE = Path(__file__).resolve().parents[3]
 RESULTS_BYTES = 64 << 20
 MEMORY = 1536  # MiB
-TESTING = 0.85  # of the machine's life; then the tests are interrupted, so that what they found is told
+SILENCE = 300  # seconds without a word on the console; each test's own limit (conftest.py) is less
+AFTER_RESET = 300  # seconds of the machine's life that are kept for it
+TESTING = 0.9  # of the rest; then the tests are interrupted, so that what they found is told
+NO_TEST = 5  # pytest's status
 _TERMINAL = re.compile(r"\r|\x1bc|\x1b\[[0-9;?]*[a-zA-Z]")  # what the firmware says to one
-# Runs in the machine, in the directory in which the disk was unpacked; what it prints is the console's.
-RUN = """\
-cd /root/ring
-mkdir results
-export NODECTL_TEST_VM={topology}
-say() {{ echo "vm: $(cut -d ' ' -f 1 /proc/uptime) s: $*"; }}
-say installing
-if systemd/install ./*.whl >results/install.log 2>&1 </dev/null; then
-    say testing
-    left=$(({limit} - $(cut -d . -f 1 /proc/uptime)))
-    timeout -s INT "$left" /opt/nodectl/bin/python3 -P -m pytest -v --junit-xml=results/junit.xml \\
-        -o cache_dir=/tmp/cache {arguments} tests/vm 2>&1 </dev/null | tee results/pytest.log
-else
-    cat results/install.log
-fi
-journalctl -b --no-pager -o short-monotonic >results/journal.log
-tar -cf /dev/vdc results
-sync
-say done
-"""
 
 
 class Failed(Exception):
-    """The ring has no result; str() says why."""
+    """The ring has no result, or not all; str() says why."""
 
 
 def main() -> int:
@@ -63,24 +46,59 @@ def main() -> int:
     arguments, pytest = _parse()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
+    if arguments.make_only:
+        return _make_only()
+    began = time.monotonic()
+    rows: list[report.Row] = []
+    why = ""
     with tempfile.TemporaryDirectory(prefix="nodectl-vm-") as name:
         scratch = Path(name)
         try:
-            return _ring(arguments, pytest, scratch)
-        except (Failed, OSError, subprocess.CalledProcessError) as error:
-            print(f"vm: {error}", file=sys.stderr)
-            return 1
+            _ring(arguments, pytest, scratch)
+        except (Failed, image.CannotMake, OSError, subprocess.CalledProcessError) as error:
+            why = str(error)
         finally:
+            for path in (scratch / "results/first.xml", scratch / "results/reset.xml"):
+                rows += report.read(path) if path.exists() else ()
+            about = {"topology": str(arguments.topology), "error": why}
+            if rows:
+                (scratch / "results/report.json").write_text(report.as_json(rows, about))
+                (scratch / "results/report.txt").write_text(report.as_text(rows))
             if arguments.keep:
                 _keep(scratch, Path(arguments.keep))
+    return _conclude(rows, why, began)
+
+
+def _make_only() -> int:
+    try:
+        with image.prepared(_dependencies()):
+            return 0
+    except (image.CannotMake, OSError, subprocess.CalledProcessError) as error:
+        print(f"vm: {error}")
+        return 1
+
+
+def _conclude(rows: list[report.Row], why: str, began: float) -> int:
+    print(f"\n{report.as_text(rows)}")
+    counts = report.count(rows)
+    if why:
+        print(f"vm: {why}")
+        counts[report.ERROR] += 1
+    print(report.last_line(counts, time.monotonic() - began), flush=True)
+    if counts[report.ERROR] or counts[report.FAILED]:
+        return 1
+    return 0 if counts[report.PROVED] else NO_TEST
 
 
 def _parse() -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(prog="./dev vm", description="Run tests/vm in a virtual machine.")
+    parser = argparse.ArgumentParser(
+        prog="./dev vm", description="Run tests/vm in a virtual machine.", allow_abbrev=False,
+        epilog="Other arguments are pytest's: -k NAME, tests/vm/test_service.py, ...")  # fmt: skip
     parser.add_argument("--topology", type=qemu.Topology.parse, default="2s4c2t2n", metavar="2s4c2t2n",
-                        help="sockets, cores of each, threads of each, memory nodes")  # fmt: skip
-    parser.add_argument("--limit", type=float, default=900, metavar="SECONDS", help="for the machine's life")
-    parser.add_argument("--keep", metavar="DIRECTORY", help="where to leave the logs and the results")
+                        help="sockets, cores of each, threads of each, memory nodes of all")  # fmt: skip
+    parser.add_argument("--limit", type=float, default=1800, metavar="SECONDS", help="for the machine's life")
+    parser.add_argument("--make-only", action="store_true", help="make the machine's disk, and boot nothing")
+    parser.add_argument("--keep", metavar="DIRECTORY", help="where to leave the report, the logs and the results")
     return parser.parse_known_args()
 
 
@@ -95,20 +113,60 @@ def _keep(scratch: Path, where: Path) -> None:
             shutil.copy(path, where)
 
 
-def _ring(arguments: argparse.Namespace, pytest: list[str], scratch: Path) -> int:
+def _ring(arguments: argparse.Namespace, pytest: list[str], scratch: Path) -> None:
+    """Leaves the machine's results in the scratch directory; nothing if no test is selected. Raises Failed."""
+    selected = {mark: _selects(arguments, pytest, mark) for mark in ("not reset", "reset")}
+    if not any(selected.values()):
+        return
+    with image.prepared(_dependencies()) as disk:
+        machine = qemu.Machine(disk, arguments.topology, MEMORY)
+        _pack(scratch, arguments, pytest, selected)
+        accelerator = machine.accelerator()
+        print(f"vm: {arguments.topology}, {accelerator.partition(',')[0]}, {MEMORY} MiB", flush=True)
+        try:
+            _live(machine, accelerator, arguments.limit, scratch)
+        finally:
+            _unpack(scratch)
+    for mark, name in (("not reset", "first"), ("reset", "reset")):
+        if selected[mark] and not (scratch / f"results/{name}.xml").exists():
+            raise Failed(f"the machine ended without results of its tests ({mark}); its last words are above")
+
+
+def _dependencies() -> list[str]:
     with (TREE / "pyproject.toml").open("rb") as file:
-        dependencies = tomllib.load(file)["project"]["dependencies"]
-    machine = qemu.Machine(image.prepare(dependencies), arguments.topology, MEMORY)
-    _pack(scratch, arguments, pytest)
-    accelerator = machine.accelerator()
-    print(f"vm: {arguments.topology}, {accelerator.partition(',')[0]}, {MEMORY} MiB", flush=True)
-    _live(machine, accelerator, arguments.limit, scratch)
-    _unpack(scratch)
-    return _report(scratch / "results/junit.xml")
+        found: list[str] = tomllib.load(file)["project"]["dependencies"]
+    return found
 
 
-def _pack(scratch: Path, arguments: argparse.Namespace, pytest: list[str]) -> None:
+def _selects(arguments: argparse.Namespace, pytest: list[str], mark: str) -> bool:
+    """Whether pytest's arguments select a test: before any machine is booted. Raises Failed."""
+    command = [sys.executable, "-P", "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run([*command, "-o", "testpaths=tests/vm", *pytest, "-m", f"vm and {mark}"], cwd=TREE,
+                          env={**os.environ, "NODECTL_TEST_VM": str(arguments.topology)}, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    if done.returncode not in {0, NO_TEST}:
+        raise Failed(f"the tests cannot be collected:\n{done.stdout}{done.stderr}")
+    return done.returncode == 0
+
+
+def _pack(scratch: Path, arguments: argparse.Namespace, pytest: list[str], selected: dict[str, bool]) -> None:
     """The disk vdb is a tar archive: the wheel of this checkout, the units, the tests, and what to do. vdc is empty."""
+    limit = int((arguments.limit - AFTER_RESET * selected["reset"]) * TESTING)
+    settings = {"topology": arguments.topology, "limit": limit, "reset_limit": int(AFTER_RESET * TESTING),
+                "first": selected["not reset"], "reset": selected["reset"]}  # fmt: skip
+    (scratch / "settings").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    (scratch / "arguments").write_text("".join(f"{word}\n" for word in pytest))
+    with tarfile.open(scratch / "in", "w") as archive:
+        for path in (_build_wheel(scratch), scratch / "settings", scratch / "arguments"):
+            archive.add(path, path.name)
+        archive.add(TREE / "tests/vm/run", "run", filter=_as_root)
+        for name in ("systemd", "pyproject.toml", "tests/vm", "tests/rootful"):
+            archive.add(TREE / name, name, filter=_as_root)
+    with (scratch / "out").open("wb") as out:
+        out.truncate(RESULTS_BYTES)
+
+
+def _build_wheel(scratch: Path) -> Path:
     source = scratch / "source"
     for name in ("nodectl", "plugins"):
         shutil.copytree(TREE / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
@@ -119,15 +177,7 @@ def _pack(scratch: Path, arguments: argparse.Namespace, pytest: list[str]) -> No
     if built.returncode != 0:
         raise Failed(f"no wheel: {built.stderr.decode(errors='replace')[-2000:]}")
     (wheel,) = scratch.glob("*.whl")
-    limit = int(arguments.limit * TESTING)
-    (scratch / "run").write_text(RUN.format(topology=arguments.topology, limit=limit, arguments=shlex.join(pytest)))
-    with tarfile.open(scratch / "in", "w") as archive:
-        for path in (wheel, scratch / "run"):
-            archive.add(path, path.name)
-        for name in ("systemd", "pyproject.toml", "tests/vm", "tests/rootful"):
-            archive.add(TREE / name, name, filter=_as_root)
-    with (scratch / "out").open("wb") as out:
-        out.truncate(RESULTS_BYTES)
+    return wheel
 
 
 def _as_root(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -145,47 +195,33 @@ def _live(machine: qemu.Machine, accelerator: str, limit: float, scratch: Path) 
     running = qemu.run(machine.boot(accelerator, disks=disks, console=str(console)), limit, scratch / "qemu.log")
     try:
         with console.open(encoding="utf-8", errors="replace") as lines:
+            spoke = time.monotonic()
             while running.poll() is None:
-                _show(lines.read())
                 time.sleep(0.2)
+                if _show(lines.read()):
+                    spoke = time.monotonic()
+                elif time.monotonic() > spoke + SILENCE:
+                    raise Failed(f"the machine hangs: it has said nothing for {SILENCE} s; its last words are above")
             _show(lines.read())
     finally:
         running.terminate()
         running.wait()
     if running.returncode == 124:
-        raise Failed(f"the machine was not done after {limit:g} s")
+        raise Failed(f"the machine was not done after {limit:g} s; its last words are above")
     if running.returncode != 0:
         raise Failed(f"qemu ended with {running.returncode}: {(scratch / 'qemu.log').read_text()}")
 
 
-def _show(text: str) -> None:
+def _show(text: str) -> bool:
     sys.stdout.write(_TERMINAL.sub("", text))
     sys.stdout.flush()
+    return bool(text)
 
 
 def _unpack(scratch: Path) -> None:
+    """What the machine brought out, if anything."""
     unpacking = ["tar", "-xf", f"{scratch}/out", "-C", str(scratch), "--no-same-owner", "results"]
-    if subprocess.run(unpacking, capture_output=True, check=False).returncode != 0:
-        raise Failed("the machine ended without results; its last words are above")
-
-
-def _report(path: Path) -> int:
-    """A line for each test: what its name says it proves, how it came out, seconds. The exit status."""
-    if not path.exists():
-        raise Failed("no test was run; see above")
-    rows = []
-    for case in ElementTree.parse(path).iter("testcase"):  # noqa: S314  # written by our own machine
-        bad = [child.tag for child in case if child.tag in {"failure", "error", "skipped"}]
-        group = case.get("classname", "").rpartition(".")[2].removeprefix("test_").replace("_", " ")
-        what = case.get("name", "").removeprefix("test_").replace("_", " ")
-        rows.append((bad[0] if bad else "proved", float(case.get("time", "0")), group, what))
-    print()
-    for result, seconds, group, what in rows:
-        print(f"{result:8}{seconds:7.1f} s  {group}: {what}")
-    failed = [row for row in rows if row[0] in {"failure", "error"}]
-    proved = sum(row[0] == "proved" for row in rows)
-    print(f"\nvm: {proved} proved, {len(failed)} failed, {len(rows) - proved - len(failed)} skipped")
-    return int(bool(failed) or not proved)
+    subprocess.run(unpacking, capture_output=True, check=False)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,173 @@
+"""The host's side of the vm ring: words for topologies, disks in the cache, reports; no machine is booted."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from rootful.node import wait_until
+from vm.host import cache, report
+from vm.host.image import Image
+from vm.host.qemu import Machine, Topology, run
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGE = Image(Path("/image/disk"), Path("/image/kernel"), Path("/image/initrd"))
+FIRST = """\
+<testsuites><testsuite>
+<testcase classname="vm.test_service" name="test_reload_keeps_the_daemon" time="2.5" />
+<testcase classname="vm.test_service" name="test_restart_harms_nothing[3]" time="1"><failure message="no" /></testcase>
+<testcase classname="vm.test_service" name="test_restart_harms_nothing[3]" time="1"><error message="left" /></testcase>
+<testcase classname="vm.test_topology" name="test_memory_is_near" time="0"><skipped message="one node" /></testcase>
+<testcase classname="vm.test_topology" name="test_cleans_up" time="0"><error message="left" /></testcase>
+</testsuite></testsuites>
+"""
+
+
+def words_after(words: list[str], option: str) -> list[str]:
+    return [value for name, value in pairwise(words) if name == option]
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("2s4c2t2n", 16), ("1s6c1t1n", 6), ("1s1c1t1n", 1), ("4s2c2t4n", 16)])
+def test_topology_is_read_and_told_in_the_same_words(text: str, cpus: int) -> None:
+    topology = Topology.parse(text)
+    assert (str(topology), topology.cpus) == (text, cpus)
+
+
+@pytest.mark.parametrize("text", ["", "2s4c2t", "2s4c2t0n", "s4c2t2n", "2s4c2t2n ", "2:4:2:2", "1s6c1t4n"])
+def test_topology_that_cannot_be_built_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"topology|divide"):
+        Topology.parse(text)
+
+
+def test_machine_is_built_with_the_nodes_of_its_topology() -> None:
+    words = Machine(IMAGE, Topology.parse("2s4c2t2n"), 1024).boot("kvm", disks=("file=/in",), console="/console")
+    assert words_after(words, "-smp") == ["16,sockets=2,cores=4,threads=2"]
+    assert words_after(words, "-object") == [f"memory-backend-ram,id=ram{node},size=512M" for node in (0, 1)]
+    nodes = ["node,nodeid=0,memdev=ram0,cpus=0-7", "node,nodeid=1,memdev=ram1,cpus=8-15", "dist,src=0,dst=1,val=21"]
+    assert words_after(words, "-numa") == nodes
+    disks = words_after(words, "-drive")
+    assert disks == ["file=/image/disk,snapshot=on,cache=unsafe,format=raw,if=virtio", "file=/in,format=raw,if=virtio"]
+
+
+def test_machine_that_is_not_done_in_time_is_ended() -> None:
+    assert run(["sleep", "1000"], 0.1).wait(timeout=30) == 124
+
+
+def test_machine_ends_with_who_runs_it() -> None:
+    script = (
+        "from vm.host.qemu import run; import os; said, here = os.pipe()\n"
+        "run(['sh', '-c', f'echo $$ >/proc/{os.getpid()}/fd/{here}; exec sleep 1000'], 1000)\n"
+        "print(os.read(said, 100).decode(), flush=True); os._exit(0)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    machine = Path(f"/proc/{int(done.stdout)}/cmdline")
+    wait_until(lambda: not machine.exists() or not machine.read_text(), "it has ended")
+
+
+def fill(directory: Path) -> None:
+    (directory / "disk").write_text("whole")
+
+
+def test_disk_is_made_once_and_found_again(tmp_path: Path) -> None:
+    for make in (fill, None):
+        with cache.kept(tmp_path, "vm-1", make) as made:  # type: ignore[arg-type]  # None is not called
+            assert (made / "disk").read_text() == "whole"
+
+
+def test_disk_that_was_not_finished_is_never_used(tmp_path: Path) -> None:
+    def half(directory: Path) -> None:
+        (directory / "disk").write_text("half")
+        raise OSError("no space")
+
+    with pytest.raises(OSError, match="no space"), cache.kept(tmp_path, "vm-1", half):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["vm.lock"]
+    (tmp_path / "making-killed").mkdir()
+    with cache.kept(tmp_path, "vm-1", fill) as made:
+        assert (made / "disk").read_text() == "whole"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["vm-1", "vm.lock"]
+
+
+@pytest.mark.parametrize("harm", ["shorten", "remove", "forget"])
+def test_disk_that_was_damaged_is_made_anew(tmp_path: Path, harm: str) -> None:
+    with cache.kept(tmp_path, "vm-1", fill) as made:
+        pass
+    if harm == "shorten":
+        os.truncate(made / "disk", 1)
+    else:
+        (made / ("disk" if harm == "remove" else "whole.json")).unlink()
+    with cache.kept(tmp_path, "vm-1", fill) as made:
+        assert (made / "disk").read_text() == "whole"
+
+
+def test_disks_of_others_are_forgotten_in_the_end_but_not_while_they_are_used(tmp_path: Path) -> None:
+    with cache.kept(tmp_path, "vm-0", fill):
+        for number in range(1, 7):
+            with cache.kept(tmp_path, f"vm-{number}", fill) as made:
+                os.utime(made, (number, number))
+                os.utime(tmp_path / "vm-0", (0, 0))
+        assert sorted(path.name for path in tmp_path.glob("vm-*")) == [f"vm-{number}" for number in (0, 3, 4, 5, 6)]
+    with cache.kept(tmp_path, "vm-6", fill):
+        assert sorted(path.name for path in tmp_path.glob("vm-*")) == [f"vm-{number}" for number in (3, 4, 5, 6)]
+
+
+def _use(directory: Path, log: Path) -> None:
+    def slowly(made: Path) -> None:
+        with log.open("a") as file:
+            file.write("made\n")
+        fill(made)
+
+    with cache.kept(directory, "vm-1", slowly) as made, log.open("a") as file:
+        file.write((made / "disk").read_text() + "\n")
+
+
+def test_two_runs_at_one_time_make_one_disk(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    runs = [multiprocessing.Process(target=_use, args=(tmp_path / "cache", log)) for _ in range(4)]
+    for one in runs:
+        one.start()
+    for one in runs:
+        one.join()
+    assert sorted(log.read_text().split()) == ["made"] + ["whole"] * 4
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> list[report.Row]:
+    (tmp_path / "first.xml").write_text(FIRST)
+    return list(report.read(tmp_path / "first.xml"))
+
+
+def test_report_tells_what_each_test_proved(rows: list[report.Row]) -> None:
+    assert report.as_text(rows).splitlines() == [
+        "proved      2.5 s  service: reload keeps the daemon",
+        "failed      1.0 s  service: restart harms nothing[3]",
+        "skipped     0.0 s  topology: memory is near",
+        "error       0.0 s  topology: cleans up",
+    ]
+    told = json.loads(report.as_json(rows, {"topology": "2s4c2t2n"}))
+    assert told["topology"] == "2s4c2t2n"
+    assert told["counts"] == {"proved": 1, "failed": 1, "error": 1, "skipped": 1}
+    assert [test["why"] for test in told["tests"]] == ["", "no", "one node", "left"]
+
+
+def test_last_line_is_in_pytests_form(rows: list[report.Row]) -> None:
+    assert report.last_line(report.count(rows), 61.5) == "===== 1 failed, 1 passed, 1 skipped, 1 errors in 61.50s ====="
+    assert report.last_line(report.count([]), 0.25) == "===== no tests ran in 0.25s ====="
+
+
+def test_misspelt_selection_is_told_before_a_machine_is_booted() -> None:
+    ring = [sys.executable, "-P", str(ROOT / "tests/vm/host/ring.py")]
+    nothing = subprocess.run([*ring, "-k", "no_such_test"], capture_output=True, text=True, check=False, timeout=120)
+    assert (nothing.returncode, nothing.stdout.split("=====")[1][:14]) == (5, " no tests ran ")
+    wrong = subprocess.run([*ring, "tests/vm/none.py"], capture_output=True, text=True, check=False, timeout=120)
+    assert wrong.returncode == 1
+    assert "tests/vm/none.py" in wrong.stdout
+    assert wrong.stdout.splitlines()[-1].startswith("===== 1 errors in ")
