@@ -41,7 +41,8 @@ class Securing:
     def level_of(self, request: Mapping[str, object], peer: Peer) -> str:
         """The level of the step that is asked for. Raises Refused: it is none, or below what must be.
 
-        A process of a step gets no step of a lower level than its own: else it would only have to ask.
+        A process of a step gets no step of a lower level than its own, and one at strict none at all, because that has
+        directories of its own choice: else it would only have to ask.
         """
         asked = request.get("secure")
         if asked is not None and asked not in LEVELS:
@@ -50,14 +51,18 @@ class Securing:
         floor = self._config.secure_floor
         if is_below(level, floor):
             raise Refused("NotPermitted", f"secure: {level} is below what this node demands: secure_floor = {floor}")
-        own = self._stricter_caller(level, peer)
+        own = self._confined_caller(level, peer)
+        if own is not None and own.secure == STRICT:
+            raise Refused(
+                "NotPermitted", f"secure: step {own}, at {STRICT}, starts no other: that could write elsewhere"
+            )
         if asked is not None and own is not None:
             raise Refused("NotPermitted", f"secure: {level} is below {own.secure}, the level of step {own}, which asks")
         return level if own is None else own.secure
 
     def check_visit(self, live: LiveStep, peer: Peer) -> None:
-        """Raises Refused for a caller that is more confined than whom it visits."""
-        own = self._stricter_caller(live.step.secure, peer)
+        """Raises Refused for a caller that is more confined than whom it visits, or at strict and of another step."""
+        own = self._confined_caller(live.step.secure, peer, visited=live)
         if own is not None:
             theirs = f"step {live.step}, at secure={live.step.secure}"
             raise Refused("NotPermitted", f"{theirs}, is not visited from step {own}, at {own.secure}")
@@ -82,9 +87,16 @@ class Securing:
             await asyncio.wait([self._making])
         os.close(self.programs)
 
-    def _stricter_caller(self, level: str, peer: Peer) -> Step | None:
-        """The step above this level, a process of which the peer is; one that has gone may have been of any."""
-        steps = [live.step for live in self._live() if is_below(level, live.step.secure) and live.step.cgroup]
+    def _confined_caller(self, level: str, peer: Peer, visited: LiveStep | None = None) -> Step | None:
+        """The step above this level, or at strict, a process of which the peer is; one that has gone may have been of
+        any. That which it visits is not looked at.
+        """
+        steps = [
+            live.step
+            for live in self._live()
+            if live is not visited and live.step.cgroup
+            if live.step.secure == STRICT or is_below(level, live.step.secure)
+        ]
         if not steps:
             return None
         place = cgroup_of(peer.pid)

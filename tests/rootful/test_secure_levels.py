@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,7 +92,10 @@ def from_within(node: Node, level: str, *words: str) -> subprocess.CompletedProc
 @pytest.mark.parametrize("inner", LEVELS)
 def test_a_process_of_a_step_gets_no_step_with_more_rights(free: Node, outer: str, inner: str) -> None:
     done = from_within(free, outer, "run", f"--secure={inner}", "grep", "NoNewPrivs", "/proc/self/status")
-    if is_below(inner, outer):
+    if outer == "strict":
+        assert done.returncode == 1
+        assert ", at strict, starts no other" in done.stderr
+    elif is_below(inner, outer):
         assert done.returncode == 1
         assert f"secure: {inner} is below {outer}, the level of step " in done.stderr
     else:
@@ -99,9 +103,32 @@ def test_a_process_of_a_step_gets_no_step_with_more_rights(free: Node, outer: st
 
 
 def test_a_step_from_within_a_step_inherits_its_level(free: Node) -> None:
-    done = from_within(free, "strict", "run", "cat", "/proc/self/status")
-    assert int(read_status(done.stdout)["CapBnd"], 16) == 0
-    assert free.record(free.last_job())["secure"] == "strict"
+    done = from_within(free, "default", "run", "cat", "/proc/self/status")
+    assert read_status(done.stdout)["NoNewPrivs"] == "1"
+    assert free.record(free.last_job())["secure"] == "default"
+
+
+def test_a_strict_step_writes_nowhere_else_by_another_step(free: Node) -> None:
+    """Of which it would choose the working directory, and files for output, which are opened before confinement."""
+    elsewhere = free.dir / "elsewhere"
+    elsewhere.mkdir()
+    elsewhere.chmod(0o777)
+    for words in (["-D", str(elsewhere), "touch", "file"], ["-o", f"{elsewhere}/file", "true"]):
+        done = from_within(free, "strict", "run", *words)
+        assert done.returncode == 1
+        assert "starts no other" in done.stderr
+        assert not list(elsewhere.iterdir())
+
+
+def test_a_strict_step_visits_itself_and_no_other_strict_one(free: Node) -> None:
+    other = Sleeping(free, "strict")
+    done = from_within(free, "strict", "enter", other.name, "true")
+    assert done.returncode == 1
+    assert "is not visited from step" in done.stderr
+    other.end()
+    script = " ".join(shlex.quote(word) for word in free.command("enter"))
+    done = free.run("--secure=strict", "sh", "-c", f"exec {script} $SLURM_JOB_ID echo itself", user=NOBODY)
+    assert done.stdout == "itself\n", done.stderr
 
 
 def test_who_asks_and_is_gone_counts_as_the_strictest(free: Node) -> None:
