@@ -1,9 +1,10 @@
-/* What a process gives up for good: capabilities(7), seccomp(2), landlock(7). */
+/* What a process gives up for good: capabilities(7), seccomp(2), landlock(7), keys. */
 #define _GNU_SOURCE
 #include "_kernel.h"
 
 #include <errno.h>
 #include <linux/filter.h>
+#include <linux/keyctl.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -71,6 +72,20 @@ static PyObject *seccomp_(PyObject *self, PyObject *arg)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(new_session_keyring_doc,
+"new_session_keyring() -> None\n\n"
+"The caller, and what it starts, has a session keyring(7) of its own, and in it nothing of the one that it came with.\n"
+"Raises OSError: ENOSYS where the kernel has no keys, EPERM where a container denies them.");
+
+static PyObject *new_session_keyring(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0)
+        return failed("keyctl");
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(landlock_abi_doc,
 "landlock_abi() -> int\n\n"
 "The version of Landlock that this kernel has, 0 where it has none or has not enabled it: landlock_create_ruleset(2).");
@@ -134,6 +149,7 @@ static PyObject *landlock_restrict(PyObject *self, PyObject *arg)
 PyMethodDef secure_methods[] = {
     {"bound_capabilities", bound_capabilities, METH_O, bound_capabilities_doc},
     {"seccomp", seccomp_, METH_O, seccomp_doc},
+    {"new_session_keyring", new_session_keyring, METH_NOARGS, new_session_keyring_doc},
     {"landlock_abi", landlock_abi, METH_NOARGS, landlock_abi_doc},
     {"landlock_ruleset", landlock_ruleset, METH_O, landlock_ruleset_doc},
     {"landlock_allow", landlock_allow, METH_VARARGS, landlock_allow_doc},

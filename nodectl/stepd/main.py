@@ -55,11 +55,15 @@ def main(
 
 
 def _settle() -> None:
-    """A process of its own: session, orphans, and hard to kill when memory runs out.
+    """A process of its own: session, keys, orphans, and hard to kill when memory runs out.
 
     Directory, umask and ignored signals are the forkserver's.
     """
     os.setsid()
+    try:
+        _kernel.new_session_keyring()  # else users' tasks had that of whoever started the service, and one together
+    except OSError:
+        pass  # the kernel has no keys, or a container denies them
     prctl.set_child_subreaper(1)
     if _kernel.capabilities()[0] & CAP_SYS_RESOURCE:  # which a container's root may lack
         kernel_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)

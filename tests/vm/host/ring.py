@@ -96,7 +96,7 @@ def _parse() -> tuple[argparse.Namespace, list[str]]:
         epilog="Other arguments are pytest's: -k NAME, tests/vm/test_service.py, ...")  # fmt: skip
     parser.add_argument("--topology", type=qemu.Topology.parse, default="2s4c2t2n", metavar="2s4c2t2n",
                         help="sockets, cores of each, threads of each, memory nodes of all")  # fmt: skip
-    parser.add_argument("--limit", type=float, default=1800, metavar="SECONDS", help="for the machine's life")
+    parser.add_argument("--limit", type=float, default=2400, metavar="SECONDS", help="for the machine's life")
     parser.add_argument("--make-only", action="store_true", help="make the machine's disk, and boot nothing")
     parser.add_argument("--keep", metavar="DIRECTORY", help="where to leave the report, the logs and the results")
     return parser.parse_known_args()
