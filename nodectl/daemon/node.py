@@ -21,6 +21,7 @@ from nodectl.daemon.forkchannel import ForkChannel
 from nodectl.daemon.jobs import Jobs
 from nodectl.daemon.live import LiveStep, remove_groups
 from nodectl.daemon.oom_watch import OomWatch
+from nodectl.daemon.reservations import Reservations
 from nodectl.daemon.running import Running
 from nodectl.daemon.securing import Securing
 from nodectl.daemon.start import Starter
@@ -67,7 +68,7 @@ class Node:
         self.running = Running(store, self.live)
         self._plugins = plugins
         self._users = Users(config.user_cache_seconds)
-        self._reserved: dict[int, int] = {}
+        self._reserved = Reservations()
         self._known_stack: plugstack.Plugstack | None = None
         self._ended: list[tuple[Ended, LiveStep]] = []
         self._flush_due = False
@@ -141,9 +142,7 @@ class Node:
 
     def _reserve(self, call: Call) -> Mapping[str, object]:
         job = self._store.next_job()
-        if len(self._reserved) > _MOST_LISTED:
-            self._reserved.clear()
-        self._reserved[job] = call.peer.uid
+        self._reserved.add(call.peer.uid, job)
         return {"job": job, "step": 0}
 
     def _launch(self, call: Call) -> Mapping[str, object] | Awaitable[Mapping[str, object]]:
@@ -193,9 +192,8 @@ class Node:
         if wanted is None:
             asyncio.get_running_loop().call_soon(self._store.look_ahead)
             return self._store.next_job()
-        if self._reserved.get(int(str(wanted))) != uid:
+        if not self._reserved.take(uid, int(str(wanted))):
             raise launch.invalid("job", f"{wanted} was not reserved by you")
-        del self._reserved[int(str(wanted))]
         return int(str(wanted))
 
     def _answered(self, message: Mapping[str, object]) -> None:
