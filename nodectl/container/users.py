@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 USER = "user"
 _MOST_LINES = 340  # of a map: user_namespaces(7)
+_PAGE = os.sysconf("SC_PAGE_SIZE")  # likewise, because it is written at once
 _READ = os.O_RDONLY | os.O_CLOEXEC
 
 
@@ -66,10 +67,13 @@ def identity_map(ids: "Iterable[int]") -> str:
             ranges[-1][1] += 1
         else:
             ranges.append([one, 1])
-    if len(ranges) > _MOST_LINES:
-        why = f"{len(ranges)} groups apart are more than the {_MOST_LINES} lines of a gid_map"
+    lines = "".join(f"{first} {first} {count}\n" for first, count in ranges)
+    if len(ranges) > _MOST_LINES or len(lines) >= _PAGE:
+        why = (
+            f"{len(ranges)} groups apart are more than a gid_map holds: {_MOST_LINES} lines in less than {_PAGE} bytes"
+        )
         raise OSError(errno.E2BIG, why)
-    return "".join(f"{first} {first} {count}\n" for first, count in ranges)
+    return lines
 
 
 def _write(proc: int, path: str, text: str) -> None:
