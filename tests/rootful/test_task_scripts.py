@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,3 +93,20 @@ def test_epilog_opens_no_device_that_its_task_could_not(node: Node) -> None:
     path = script(node, f"sh -c ': < {device}'")
     assert node.run("-n2", f"--task-epilog={path}", "true", user=NOBODY).returncode == 0
     assert "Operation not permitted" in said(node, "epilog_task")[0]
+
+
+def test_epilog_of_a_task_that_died_suspended_is_not_suspended(node: Node) -> None:
+    """The step runner waits for it, and could not be told to resume."""
+    script(node, "echo over")
+    node.configure(task_epilog=str(node.scratch / "script"), suspend_grace_time=0)
+    node.start()
+    client = node.popen("sh", "-c", "echo $$; exec sleep 60", user=NOBODY)
+    assert client.stdout is not None
+    pid = int(client.stdout.readline())
+    job = str(node.last_job())
+    assert node.nodectl("suspend", job).returncode == 0
+    frozen = next(Path(node.base).glob("job_*/step_0/user/cgroup.freeze"))
+    wait_until(lambda: frozen.read_text(encoding="ascii") == "1\n", "it is frozen")
+    os.kill(pid, signal.SIGKILL)
+    client.communicate(timeout=30)
+    assert said(node, "epilog_task") == ["over"]
