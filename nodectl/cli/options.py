@@ -138,6 +138,7 @@ OPTIONS = (
     Option("cpus-per-task", "c", "N", "CPUs for each task (default 1)", positive),
     Option("chdir", "D", "DIR", "working directory of the tasks", str, dest="cwd"),
     Option("job-name", "J", "NAME", "name of the job", str, dest="name"),
+    Option("jobid", "", "JOB", "a further step of this running job of yours", positive),
     Option("time", "t", "TIME", "time limit: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S", seconds, dest="time_limit"),
     Option("mem", "", "SIZE", "memory of the step, in MiB or with K, M, G, T; 0 for all there is", mebibytes),
     Option("mem-per-cpu", "", "SIZE", "memory for each CPU asked for", mebibytes),

@@ -262,8 +262,11 @@ def _through_local_hooks(session: Session, local: "LocalStack", request: dict[st
     launched.
     """
     local.after_options()
-    reserved = session.call("Reserve")
+    of_job = {"jobid": request.pop("jobid")} if "jobid" in request else {}
+    reserved = session.call("Reserve", (), **of_job)
     request["job"] = reserved["job"]
+    if reserved["step"]:
+        request["step"] = reserved["step"]
     request["options"] = local.given()
     local.before_launch(request, reserved)
     if local.job_control():

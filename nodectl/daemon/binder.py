@@ -46,6 +46,8 @@ class Binder:
         texts = _texts(req.layout)
         asked = devices.wanted(texts, req.ntasks)
         held: list[devices.Device] = []
+        if asked.count and req.step_id:
+            raise Refused("devices are given to a job with its first step, not to a further one")
         if asked.count:
             held = devices.hold(self.node_devices, asked, self._taken(), self.allocation, self._machine)
         near = devices.cpus_near(held, self.allocation, asked, req.ntasks * req.cpus_per_task, self._machine)

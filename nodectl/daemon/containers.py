@@ -32,8 +32,8 @@ class Containers:
         self._restoring: asyncio.Task[None] | None = None
 
     def owed(self, step: Step) -> bool:
-        """True when the end of the step's job is an end of its container."""
-        return bool(step.container) and "container_p_delete" in self._hooks
+        """True when the end of the step is its job's, and that an end of its container."""
+        return bool(step.container) and not step.step_id and "container_p_delete" in self._hooks
 
     async def delete(self, live: LiveStep) -> str:
         """The job has ended. Returns what is wrong, one line, which is logged, "" for nothing."""

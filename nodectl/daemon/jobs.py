@@ -9,7 +9,7 @@ stay until then, and one of them says so (`Files.begin_prolog`).
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 
 from nodectl import cgroup, job_environment, trust
 from nodectl.config import Config
@@ -67,6 +67,7 @@ class Jobs:
         self._done = done
         self._mentions = Mentions()
         self._tasks: set[asyncio.Task[object]] = set()
+        self._waiting: set[int] = set()  # jobs whose first step has ended and another has not
         self.ending: dict[tuple[int, int], Ending] = {}
 
     def any_for(self, step: Step) -> bool:
@@ -86,12 +87,27 @@ class Jobs:
         task.add_done_callback(self._tasks.discard)
         return await self._run(PROLOG, live)
 
-    def end(self, live: LiveStep, record: Mapping[str, object]) -> None:
-        """The step has ended: its epilog and the end of its container, in the background."""
+    def end(self, live: LiveStep, record: Mapping[str, object], *, waits: bool) -> None:
+        """A job's first step has ended: the epilog and the end of the container, in the background. `waits`: other
+        steps of the job run still, and it is when the last of them has ended (`release`).
+        """
         if live.owes_epilog or live.files.record() is None:
             self._keep(live, record)
         self.ending[live.key] = Ending(live, record)
-        task = asyncio.get_running_loop().create_task(self._end(self.ending[live.key]))
+        if waits:
+            self._waiting.add(live.step.job_id)
+            self._begin(self._empty(live.step.cgroup))
+        else:
+            self._begin(self._end(self.ending[live.key]))
+
+    def release(self, job: int) -> None:
+        """No step of the job runs any more."""
+        if job in self._waiting:
+            self._waiting.remove(job)
+            self._begin(self._end(self.ending[job, 0]))
+
+    def _begin(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -63,6 +63,8 @@ REQUEST: "Shape" = {
     "uid": Optional(text(256)),
     "gid": Optional(text(256)),
     "job": Optional(integer(1, 2**32 - 1)),
+    "step": Optional(integer(1, 2**32 - 1)),
+    "jobid": Optional(integer(1, 2**32 - 1)),
     "container_ns": Optional(array(text(16), most=16)),
     "mem": Optional(MEMORY),
     "mem_per_cpu": Optional(MEMORY),
@@ -118,6 +120,7 @@ def make_step(  # everything a step is made from
     *,
     caller: int,
     job: int,
+    number: int,
     stack: Sequence[Entry],
     cgroup: str,
     binder: Binder,
@@ -130,7 +133,7 @@ def make_step(  # everything a step is made from
     layout = _layout(request)
     step = Step(
         job_id=job,
-        step_id=0,
+        step_id=number,
         node_name=config.node_name,
         uid=user.uid,
         gid=user.gid,

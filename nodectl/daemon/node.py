@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from nodectl import __version__, lean_json, wire
 from nodectl.binding.refused import Refused as NoLayout
 from nodectl.config import Config
-from nodectl.daemon import launch, suspending
+from nodectl.daemon import further, launch, suspending
 from nodectl.daemon.binder import Binder
 from nodectl.daemon.cgroup_base import Base
 from nodectl.daemon.constraints import Constraints
 from nodectl.daemon.containers import Containers
 from nodectl.daemon.forkchannel import ForkChannel
+from nodectl.daemon.further import RESERVE, Further
 from nodectl.daemon.jobs import Jobs
 from nodectl.daemon.live import LiveStep, remove_groups
 from nodectl.daemon.oom_watch import OomWatch
-from nodectl.daemon.reservations import Reservations
 from nodectl.daemon.running import Running
 from nodectl.daemon.securing import Securing
 from nodectl.daemon.start import Starter
@@ -68,7 +68,6 @@ class Node:
         self.running = Running(store, self.live)
         self._plugins = plugins
         self._users = Users(config.user_cache_seconds)
-        self._reserved = Reservations()
         self._known_stack: plugstack.Plugstack | None = None
         self._ended: list[tuple[Ended, LiveStep]] = []
         self._flush_due = False
@@ -80,13 +79,14 @@ class Node:
         self.forkserver = ForkChannel(config, lock, self.securing.programs, self._answered)
         self.containers = Containers(config, plugins, self.forkserver)
         self.jobs = Jobs(config, base.mount, self.containers, self._write_down)
+        self.further = Further(self, store)
         self._starter = Starter(self, plugins)
 
     def service(self) -> Service:
         """The table of methods."""
         methods: dict[str, tuple[Shape, Callable[[Call], object]]] = {
             "Hello": ({}, self._hello),
-            "Reserve": ({}, self._reserve),
+            "Reserve": (RESERVE, self._reserve),
             "Launch": ({"request": _any}, self._launch),
             "List": ({"ended": Optional(integer(0, _MOST_LISTED))}, self._list),
             "Show": (_WHICH, self._show),
@@ -141,9 +141,7 @@ class Node:
         return self._known_stack
 
     def _reserve(self, call: Call) -> Mapping[str, object]:
-        job = self._store.next_job()
-        self._reserved.add(call.peer.uid, job)
-        return {"job": job, "step": 0}
+        return self.further.reserve(call)
 
     def _launch(self, call: Call) -> Mapping[str, object] | Awaitable[Mapping[str, object]]:
         """At once for a known user's own step, so that thousands of short steps do not wait in line."""
@@ -170,13 +168,17 @@ class Node:
         self, call: Call, request: Mapping[str, object], user: User, level: str
     ) -> Mapping[str, object] | Awaitable[Mapping[str, object]]:
         self._check_room(user.uid)
-        job = self._take_job(request, call.peer.uid)
+        job, number, first = self.further.take(request, call.peer.uid, user.uid)
+        if not number:
+            asyncio.get_running_loop().call_soon(self._store.look_ahead)
         stack = self._stack().entries
-        group = f"{self.base}/job_{job}/step_0" if self.base else ""
+        group = f"{self.base}/job_{job}/step_{number}" if self.base else ""
         step = launch.make_step(
-            request, user, self.config, caller=call.peer.uid, job=job, stack=stack, cgroup=group,
+            request, user, self.config, caller=call.peer.uid, job=job, number=number, stack=stack, cgroup=group,
             binder=self._binder, constraints=self.constraints, secure=level,
         )  # fmt: skip
+        if first is not None:
+            further.fit(step, first, request)
         return self._starter.begin(step, call.fds)
 
     def _check_room(self, uid: int) -> None:
@@ -186,15 +188,6 @@ class Node:
         if uid != 0 and running >= self.config.max_steps_per_user:
             most = f"max_steps_per_user = {self.config.max_steps_per_user}"
             raise Refused("LaunchRefused", f"{running} steps of yours are running: {most}", exit_status=1)
-
-    def _take_job(self, request: Mapping[str, object], uid: int) -> int:
-        wanted = request.get("job")
-        if wanted is None:
-            asyncio.get_running_loop().call_soon(self._store.look_ahead)
-            return self._store.next_job()
-        if not self._reserved.take(uid, int(str(wanted))):
-            raise launch.invalid("job", f"{wanted} was not reserved by you")
-        return int(str(wanted))
 
     def _answered(self, message: Mapping[str, object]) -> None:
         """The forkserver's answer to a step, or the news of its death."""
@@ -330,11 +323,13 @@ class Node:
             record = live.death_record(why)
         live.close()
         self.live.pop(live.key, None)
-        if live.owes_epilog or self.containers.owed(live.step):
-            self.jobs.end(live, record)
+        waits = not live.step.step_id and self.further.any_of(live.step.job_id)
+        if waits or live.owes_epilog or self.containers.owed(live.step):
+            self.jobs.end(live, record, waits=waits)
         else:
             self.clean_group(live.step.cgroup)
             self._write_down(live, record)
+        self.further.ended(live.step)
         live.ended.set_result(record)
 
     def _write_down(self, live: LiveStep, record: Mapping[str, object]) -> None:

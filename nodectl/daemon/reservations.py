@@ -1,4 +1,4 @@
-"""Job ids that clients have drawn for the steps that they are about to ask for: whose each is."""
+"""Jobs' and steps' numbers that clients have drawn for what they are about to ask for: whose each is."""
 
 _MOST = 1024  # of one user; who wants more loses the oldest, and nobody else loses any
 
@@ -7,21 +7,21 @@ class Reservations:
     """Those of one node."""
 
     def __init__(self) -> None:
-        self._jobs: dict[int, dict[int, None]] = {}  # by uid, the oldest first
+        self._steps: dict[int, dict[tuple[int, int], None]] = {}  # by uid, the oldest first
 
-    def add(self, uid: int, job: int) -> None:
-        """The job is this user's."""
-        own = self._jobs.setdefault(uid, {})
+    def add(self, uid: int, job: int, step: int) -> None:
+        """The step is this user's."""
+        own = self._steps.setdefault(uid, {})
         if len(own) >= _MOST:
             del own[next(iter(own))]
-        own[job] = None
+        own[job, step] = None
 
-    def take(self, uid: int, job: int) -> bool:
+    def take(self, uid: int, job: int, step: int) -> bool:
         """True when it was this user's; it is used up."""
-        own = self._jobs.get(uid, {})
-        if job not in own:
+        own = self._steps.get(uid, {})
+        if (job, step) not in own:
             return False
-        del own[job]
+        del own[job, step]
         if not own:
-            del self._jobs[uid]
+            del self._steps[uid]
         return True

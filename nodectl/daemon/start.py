@@ -35,7 +35,7 @@ class Starter:
         """Starts the step; `client` are the descriptors that came with its request. Raises Refused."""
         files = Files(self._node.steps_dir, step.job_id, step.step_id)
         live = LiveStep(step, files, self._node.ended_step)
-        if self._node.jobs.any_for(step):
+        if self._node.jobs.any_for(step) and not step.step_id:
             return self._start_after_prolog(live, client)
         with self._undoing(live), self._trace(live) as trace:
             self._start(live, trace, client)
@@ -51,6 +51,7 @@ class Starter:
             live.close()
             live.files.remove()
             self._node.clean_group(live.step.cgroup)
+            self._node.further.ended(live.step)
             if isinstance(error, Refused):
                 raise
             raise Refused("LaunchRefused", f"step {live.step}: {error}", exit_status=1) from error
@@ -114,6 +115,8 @@ class Starter:
             if not live.owes_epilog:
                 files.write_spec(step)
             node.live[live.key] = live
+            if step.step_id:
+                node.further.begun(step)
             node.running.begun()
             node.forkserver.submit(
                 {
@@ -131,7 +134,7 @@ class Starter:
 
     def _make_groups(self, step: Step) -> None:
         node = self._node
-        confinement = node.constraints.of_job(step)
+        confinement = node.constraints.of_job(node.further.job_of(step))
         try:
             make_groups(node.mount, step.cgroup, confinement)
         except FileNotFoundError:  # the unit of steps has been started anew

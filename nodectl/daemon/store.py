@@ -128,6 +128,10 @@ class Store:
         row = self._db.execute("SELECT record FROM step WHERE job = ? AND step = ?", (job, step)).fetchone()
         return None if row is None else json.loads(row[0])
 
+    def last_step(self, job: int) -> int:
+        """The highest number of a job's steps that have ended, 0 where there is none."""
+        return int(self._db.execute("SELECT MAX(step) FROM step WHERE job = ?", (job,)).fetchone()[0] or 0)
+
     def trace(self, job: int, step: int) -> bytes | None:
         """A step's trace, line by line."""
         row = self._db.execute("SELECT trace FROM step WHERE job = ? AND step = ?", (job, step)).fetchone()

@@ -56,10 +56,14 @@ def sweep(node: Node) -> None:
 
 
 def _specs(directory: str) -> Iterator[Files]:
-    for name in sorted(os.listdir(directory)):
+    """A job's first step comes last: whether the job is over depends on the others."""
+    found = []
+    for name in os.listdir(directory):
         job, _, step = name.removesuffix(".json").partition(".")
         if name.endswith(".json") and job.isdecimal() and step.isdecimal():
-            yield Files(directory, int(job), int(step))
+            found.append((int(job), int(step)))
+    for number, of_job in sorted(found, key=lambda one: (one[0], -one[1])):
+        yield Files(directory, number, of_job)
 
 
 def _stem(name: str) -> str:
@@ -76,6 +80,8 @@ def _settle_step(node: Node, files: Files) -> None:
     live = LiveStep(step, files, node.ended_step)
     live.owes_epilog = files.owes_epilog()
     node.live[live.key] = live
+    if step.step_id:
+        node.further.begun(step)
     link = files.connect()
     if files.in_prolog():
         live.fail("the service ended while the job's prolog ran")

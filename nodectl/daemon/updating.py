@@ -117,6 +117,8 @@ class Updates:
         ]
         if _memory(new) < _memory(old):
             groups.reverse()
+        if old.step_id:
+            groups = [group for group in groups if group[0].full_path.endswith(_USER)]  # the job is its first step's
         return [
             _Write(group, name, one.get(name, _UNASKED.get(name, "")), two.get(name, _UNASKED.get(name, "")))
             for group, one, two in groups

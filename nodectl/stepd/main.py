@@ -103,7 +103,8 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
 def run_step(run: Run, reaper: Reaper, sources: "Sources") -> None:
     """The launch. Raises StepFailed where a row's failure ends the step; `finish` is called in any case."""
     step = run.step
-    run.require(run.node.call_container(run.door, "container_p_create", (step.job_id,)))
+    if not step.step_id:  # a further step joins what its job has
+        run.require(run.node.call_container(run.door, "container_p_create", (step.job_id,)))
     run.require(run.node.call_proctrack(run.door, "proctrack_p_create", (step,)))
     run.require(run.node.call_container(run.door, "container_p_add_cont", (step.job_id, step.container_id)))
     run.require(run.spank.load(step.stack, sources.__getitem__, sources.ready))
