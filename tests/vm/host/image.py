@@ -1,11 +1,12 @@
 """The machine's disk: a small Debian 12 with systemd, the kernel unpacked beside it, made once and kept in a cache.
 
-Made as root on the host. An image is named by its recipe: this file, the wheels that it holds.
+Made as root on the host. An image is named by its recipe and this file.
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import lzma
 import os
 import shutil
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +92,25 @@ class Image:
     initrd: Path
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """What makes one machine's disk another than the next one's."""
+
+    name: str
+    size: str
+    packages: Sequence[str]
+    modules: Sequence[str]  # of the kernel, below its directory of them
+    wheels: Sequence[str]  # pip's requirements
+    settle: Callable[[Path], None]  # the last hand on the tree of files; the wheels are in /wheels
+
+    @property
+    def key(self) -> str:
+        """A name for what comes of it."""
+        words = (self.size, *self.packages, *self.modules, *self.wheels)
+        sources = Path(__file__).read_bytes() + Path(inspect.getfile(self.settle)).read_bytes()
+        return f"{self.name}-{hashlib.sha256(sources + repr(words).encode()).hexdigest()[:12]}"
+
+
 class CannotMake(Exception):
     """There is no image; str() says why."""
 
@@ -105,30 +125,38 @@ def prepared(dependencies: Sequence[str]) -> Iterator[Image]:
     """The image with these Python dependencies, from the cache or newly made, nobody's to remove while the context
     lasts. Raises CannotMake, OSError.
     """
-    wanted = (*dependencies, *TEST_PACKAGES)
-    recipe = hashlib.sha256(Path(__file__).read_bytes() + repr(wanted).encode())
-    with cache.kept(cache_directory(), f"vm-{recipe.hexdigest()[:12]}", lambda made: _make(made, wanted)) as made:
-        yield Image(made / "disk", made / "kernel", made / "initrd")
+    recipe = Recipe("vm", SIZE, PACKAGES, MODULES, (*dependencies, *TEST_PACKAGES), _settle)
+    with cache.kept(cache_directory(), recipe.key, lambda made: make(made, recipe)) as made:
+        yield image_in(made)
 
 
-def _make(made: Path, wheels: Sequence[str]) -> None:
+def image_in(directory: Path) -> Image:
+    """What `make` has left there."""
+    return Image(directory / "disk", directory / "kernel", directory / "initrd")
+
+
+def make(made: Path, recipe: Recipe) -> None:
+    """Fills an empty directory. Raises CannotMake, OSError."""
     if sys.version_info[:2] != PYTHON:
         mine, theirs = (".".join(map(str, version[:2])) for version in (sys.version_info, PYTHON))
         raise CannotMake(f"wheels for the machine's Python {theirs} cannot be made with Python {mine}")
     began = time.monotonic()
     print(f"vm: making the machine's disk in {made.parent}", flush=True)
     root = made / "root"
-    _bootstrap(root)
-    _install_wheels(root, made / "wheels", wheels)
-    _settle(root)
-    _kernel(root, made)
-    _run("mke2fs", "-q", "-t", "ext4", "-m", "0", "-d", root, made / "disk", SIZE)
+    _bootstrap(root, recipe.packages)
+    run(
+        sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "-w", made / "wheels", *recipe.wheels
+    )
+    (made / "wheels").rename(root / "wheels")
+    recipe.settle(root)
+    _kernel(root, recipe.modules, made)
+    run("mke2fs", "-q", "-t", "ext4", "-m", "0", "-d", root, made / "disk", recipe.size)
     for rest in (root, made / "kernel.sh"):
-        _run("rm", "-rf", rest)
+        run("rm", "-rf", rest)
     print(f"vm: made in {time.monotonic() - began:.0f} s", flush=True)
 
 
-def _run(*argv: str | Path) -> None:
+def run(*argv: str | Path) -> None:
     """A command to its end, with everything that it started. Raises CannotMake."""
     with subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, process_group=0
@@ -155,28 +183,22 @@ def _end(running: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def _bootstrap(root: Path) -> None:
+def _bootstrap(root: Path, packages: Sequence[str]) -> None:
     script = root.with_name("kernel.sh")
     script.write_text(DOWNLOAD_KERNEL)
     without = (f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "info", "locale", "man"))
     options = ("--variant=apt", '--aptopt=Acquire::Languages "none"', '--aptopt=APT::Install-Recommends "false"',
-               "--dpkgopt=force-unsafe-io", f"--include={','.join(PACKAGES)}",
+               "--dpkgopt=force-unsafe-io", f"--include={','.join(packages)}",
                f'--customize-hook=chroot "$1" sh -es <{script}')  # fmt: skip
-    _run("mmdebstrap", *options, *without, SUITE, root)
-
-
-def _install_wheels(root: Path, wheels: Path, wanted: Sequence[str]) -> None:
-    """The environment that systemd/install will fill, with everything but nodectl in it."""
-    _run(sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "-w", wheels, *wanted)
-    inside = root / "wheels"
-    wheels.rename(inside)
-    _run("chroot", root, "/usr/bin/python3", "-m", "venv", "/opt/nodectl")
-    pip = ("/opt/nodectl/bin/python3", "-m", "pip", "install", "-q", "--no-index", "--find-links=/wheels")
-    _run("chroot", root, *pip, *wanted)
-    shutil.rmtree(inside)
+    run("mmdebstrap", *options, *without, SUITE, root)
 
 
 def _settle(root: Path) -> None:
+    # The environment that systemd/install will fill, with everything but nodectl in it.
+    run("chroot", root, "/usr/bin/python3", "-m", "venv", "/opt/nodectl")
+    wheels = sorted(f"/wheels/{path.name}" for path in (root / "wheels").iterdir())
+    run("chroot", root, "/opt/nodectl/bin/python3", "-m", "pip", "install", "-q", "--no-index", *wheels)
+    shutil.rmtree(root / "wheels")
     units = root / "etc/systemd/system"
     for name in MASKED:
         (units / name).unlink(missing_ok=True)
@@ -193,20 +215,20 @@ def _settle(root: Path) -> None:
     journal.write_text("[Journal]\nStorage=volatile\nRateLimitIntervalSec=0\n")
 
 
-def _kernel(root: Path, scratch: Path) -> None:
+def _kernel(root: Path, modules: Sequence[str], scratch: Path) -> None:
     """The kernel as an ELF file, which starts without unpacking itself; its modules, and the initial RAM disk."""
     unpacked = (root / "kernel").rename(scratch / "unpacked")
     (compressed,) = (unpacked / "boot").glob("vmlinuz-*")
     (scratch / "kernel").write_bytes(_vmlinux(compressed.read_bytes()))
     version = compressed.name.removeprefix("vmlinuz-")
     source, target = unpacked / "lib/modules" / version, root / "usr/lib/modules" / version
-    wanted = [f"kernel/{name}" for name in MODULES]
+    wanted = [f"kernel/{name}" for name in modules]
     for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order", *wanted):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         copy = shutil.copytree if (source / name).is_dir() else shutil.copy
         copy(source / name, target / name)
     shutil.rmtree(unpacked)
-    _run("chroot", root, "depmod", version)
+    run("chroot", root, "depmod", version)
     _initrd(root, version, scratch)
 
 

@@ -17,12 +17,12 @@ _REMOTE = 21  # the distance of two memory nodes
 _TCG, _KVM = "tcg,thread=multi,tb-size=256", "kvm"
 # Siblings show only with an Intel model when CPUs are emulated.
 _MODELS = {_TCG: "Skylake-Server", _KVM: "host"}
-_KERNEL = (
+KERNEL_PARAMETERS = (
     "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 net.ifnames=0 mitigations=off nokaslr audit=0 "
     "apparmor=0 cryptomgr.notests random.trust_cpu=on rcupdate.rcu_expedited=1 psi=1 nowatchdog "
     "panic=-1"  # a reset, which the machine tells of
 )
-_CLOCK = "clocksource=tsc tsc=reliable no_timer_check"  # an emulated clock does not pass the kernel's doubts
+CLOCK_PARAMETERS = "clocksource=tsc tsc=reliable no_timer_check"  # an emulated clock does not pass the kernel's doubts
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class Machine:
         """QEMU's words. The console is a file; disks are `file=...` of raw images, vdb and on; vda forgets."""
         top = self.topology
         smp = f"{top.cpus},sockets={top.sockets},cores={top.cores},threads={top.threads}"
-        clock = _CLOCK if accelerator == _TCG else ""
+        clock = CLOCK_PARAMETERS if accelerator == _TCG else ""
         words = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
                  "-machine", "q35,usb=off,graphics=off,vmport=off,hpet=off,smm=off",
                  "-accel", accelerator, "-cpu", _MODELS[accelerator], "-smp", smp, "-m", f"{self.memory}M",
                  "-kernel", str(self.image.kernel), "-initrd", str(self.image.initrd),
-                 "-append", f"{_KERNEL} {clock} {parameters}",
+                 "-append", f"{KERNEL_PARAMETERS} {clock} {parameters}",
                  "-serial", f"file:{console}", "-device", "virtio-rng-pci", *self._nodes()]  # fmt: skip
         for disk in (f"file={self.image.disk},snapshot=on,cache=unsafe", *disks):
             words += ["-drive", f"{disk},format=raw,if=virtio"]
