@@ -169,7 +169,7 @@ class Node:
     ) -> Mapping[str, object] | Awaitable[Mapping[str, object]]:
         self._check_room(user.uid)
         job, number, first = self.further.take(request, call.peer.uid, user.uid)
-        if not number:
+        if not number and "job" not in request:
             asyncio.get_running_loop().call_soon(self._store.look_ahead)
         stack = self._stack().entries
         group = f"{self.base}/job_{job}/step_{number}" if self.base else ""
