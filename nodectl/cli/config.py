@@ -9,8 +9,8 @@ import json
 from nodectl.cli.session import Failed
 from nodectl.cli.table import put
 from nodectl.config import DEFAULT_PATH, Config, ConfigError, explain, load
-from nodectl.config_key import toml
-from nodectl.config_keys import KEYS
+from nodectl.config.key import toml
+from nodectl.config.keys import KEYS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from nodectl import trust
 from nodectl.cli.session import Failed
-from nodectl.config_key import toml
+from nodectl.config.key import toml
 from nodectl.spank.stack import TRIAL
 
 _PREFIX = "nodectl-try-"

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nodectl
-from nodectl import config, config_keys
+from nodectl import config
+from nodectl.config import keys
 from nodectl.plugin import BUILTIN_DIR
 
 
@@ -33,20 +34,20 @@ def refusal(tmp_path: Path, text: str) -> str:
 
 
 def test_table_and_typed_attributes_have_the_same_names() -> None:
-    names = [key.name for key in config_keys.KEYS]
+    names = [key.name for key in keys.KEYS]
     assert len(set(names)) == len(names)
     assert set(config.Config.__annotations__) == set(names)
 
 
 def test_keys_of_a_group_stand_together() -> None:
-    groups = [key.group for key in config_keys.KEYS]
+    groups = [key.group for key in keys.KEYS]
     changes = sum(one != two for one, two in itertools.pairwise(groups))
     assert changes == len(set(groups)) - 1
 
 
 def test_every_default_passes_its_own_check() -> None:
     defaults = config.build({})
-    for key in config_keys.KEYS:
+    for key in keys.KEYS:
         value = getattr(defaults, key.name)
         given_value = list(value) if isinstance(value, tuple) else "" if value is None else value
         assert key.parser.read(given_value) == value
@@ -198,7 +199,7 @@ def test_explanation_is_a_file_that_gives_the_same_configuration(tmp_path: Path)
 
 @pytest.mark.parametrize("text", [config.explain(), config.manual()])
 def test_explanation_and_manual_name_every_key_with_its_default(text: str) -> None:
-    for key in config_keys.KEYS:
+    for key in keys.KEYS:
         assert key.name in text
         assert key.help in text
         assert key.default_text() in text
@@ -229,7 +230,7 @@ SCALAR = st.one_of(st.booleans(), st.integers(), st.floats(), st.text(max_size=8
 @settings(max_examples=200, deadline=None)
 @given(
     st.dictionaries(
-        st.sampled_from([key.name for key in config_keys.KEYS]) | st.text(max_size=6),
+        st.sampled_from([key.name for key in keys.KEYS]) | st.text(max_size=6),
         SCALAR | st.lists(SCALAR, max_size=3),
         max_size=2,
     )

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 
-from nodectl.config_cgroup import CGROUPS
-from nodectl.config_key import Key, section
-from nodectl.config_values import (
+from nodectl.config.cgroups import CGROUPS
+from nodectl.config.key import Key, section
+from nodectl.config.values import (
     ADDRESS,
     CPU_LIST,
     DEVICES,

@@ -5,8 +5,8 @@ Names and arithmetic are those of Slurm's cgroup.conf, in snake case.
 
 from __future__ import annotations
 
-from nodectl.config_key import Key, section
-from nodectl.config_values import CONSTRAINT, DEVICE_NAMES, LINES, NAME, PERCENT, number
+from nodectl.config.key import Key, section
+from nodectl.config.values import CONSTRAINT, DEVICE_NAMES, LINES, NAME, PERCENT, number
 
 _MEMORY = number(0, 1 << 40, "MiB")
 _WEIGHT = number(1, 10_000, "parts")

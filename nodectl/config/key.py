@@ -5,7 +5,7 @@ Imported where `nodectl.config` is.
 
 from __future__ import annotations
 
-from nodectl.config_values import Parser
+from nodectl.config.values import Parser
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The configuration: one TOML file, declared by one table.
 
-`config_keys.KEYS` makes the defaults, the checks, `nodectl config --explain` and the chapter of the manual. The
+`keys.KEYS` makes the defaults, the checks, `nodectl config --explain` and the chapter of the manual. The
 names are Slurm's parameter names in snake case. Read by the daemon at its start and by the client
 at each command; tomllib and difflib are imported only when there is a file, or an unknown key.
 """
@@ -8,8 +8,8 @@ at each command; tomllib and difflib are imported only when there is a file, or 
 from __future__ import annotations
 
 from nodectl import trust
-from nodectl.config_key import toml
-from nodectl.config_keys import KEYS
+from nodectl.config.key import toml
+from nodectl.config.keys import KEYS
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:
