@@ -44,15 +44,16 @@ setup(
     ext_modules=[
         Extension(
             "nodectl._kernel",
-            sources=["nodectl/_kernel.c", *(f"nodectl/_kernel_{part}.c" for part in KERNEL)],
-            depends=["nodectl/_kernel.h", "nodectl/_kernel_calls.h"],
+            sources=["nodectl/_kernel.c", "nodectl/_system.c", *(f"nodectl/_kernel_{part}.c" for part in KERNEL)],
+            depends=["nodectl/_kernel.h", "nodectl/_kernel_calls.h", "nodectl/_system.h"],
             define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
             extra_compile_args=WARNINGS,
             py_limited_api=True,
         ),
         Extension(
             "nodectl._namespace",
-            sources=["nodectl/_namespace.c"],
+            sources=["nodectl/_namespace.c", "nodectl/_system.c"],
+            depends=["nodectl/_system.h"],
             define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
             extra_compile_args=WARNINGS,
             py_limited_api=True,

@@ -12,36 +12,11 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <linux/close_range.h>
-#include <linux/sched.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#ifndef CLONE_INTO_CGROUP
-#define CLONE_INTO_CGROUP 0x200000000ULL
-#endif
-
-/* clone_args as of Linux 5.7 (clone3(2)); declared here because older uapi headers stop at set_tid_size. */
-struct clone3_args {
-    uint64_t flags, pidfd, child_tid, parent_tid, exit_signal;
-    uint64_t stack, stack_size, tls, set_tid, set_tid_size, cgroup;
-};
-
-PyObject *failed(const char *call)
-{
-    PyObject *args = Py_BuildValue("is", errno, call);
-    if (args != NULL) {
-        PyErr_SetObject(PyExc_OSError, args);
-        Py_DECREF(args);
-    }
-    return NULL;
-}
 
 PyDoc_STRVAR(fork_into_doc,
 "fork_into(cgroup_fd: int) -> int\n\n"
@@ -56,33 +31,11 @@ static PyObject *fork_into(PyObject *self, PyObject *arg)
     long cgroup = PyLong_AsLong(arg);
     if (cgroup == -1 && PyErr_Occurred())
         return NULL;
-
-    struct clone3_args args;
-    memset(&args, 0, sizeof args);
-    args.flags = CLONE_INTO_CGROUP;
-    args.exit_signal = SIGCHLD;
-    args.cgroup = (uint64_t)cgroup;
-
-    /* What fork(3) does: the child's thread id lands where libc keeps it, and is cleared there at its end. The
-     * kernel knows the place since libc's start-up told it (set_tid_address); without it libc would keep
-     * the parent's id, which only matters to robust and priority-inheriting mutexes. */
-    unsigned long tid_address = 0;
-    if (prctl(PR_GET_TID_ADDRESS, &tid_address, 0, 0, 0) == 0 && tid_address != 0) {
-        args.flags |= CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
-        args.child_tid = tid_address;
-    }
-
-    PyOS_BeforeFork();
-    long pid = syscall(SYS_clone3, &args, sizeof args);
-    int saved = errno;
-    if (pid == 0)
-        PyOS_AfterFork_Child();
-    else
-        PyOS_AfterFork_Parent();
-    errno = saved;
-    if (pid < 0)
+    if (cgroup < 0) {
+        errno = EBADF;
         return failed("clone3");
-    return PyLong_FromLong(pid);
+    }
+    return number_or_failed(fork_with(0, (int)cgroup), "clone3");
 }
 
 int capabilities_of(uint64_t *effective, uint64_t *permitted, uint64_t *inheritable)
@@ -140,9 +93,7 @@ static PyObject *cloexec_from(PyObject *self, PyObject *arg)
     long first = PyLong_AsLong(arg);
     if (first == -1 && PyErr_Occurred())
         return NULL;
-    if (syscall(SYS_close_range, (unsigned)first, ~0U, CLOSE_RANGE_CLOEXEC) != 0)
-        return failed("close_range");
-    Py_RETURN_NONE;
+    return none_or_failed(syscall(SYS_close_range, (unsigned)first, ~0U, CLOSE_RANGE_CLOEXEC), "close_range");
 }
 
 PyDoc_STRVAR(stamp_doc,

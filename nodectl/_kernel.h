@@ -2,16 +2,9 @@
 #ifndef NODECTL_KERNEL_H
 #define NODECTL_KERNEL_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "_system.h"
 
 #include <stdbool.h>
-#include <stdint.h>
-
-#define HIDDEN __attribute__((visibility("hidden")))
-
-/* Raises OSError(errno, call); returns NULL. */
-HIDDEN PyObject *failed(const char *call);
 
 /* capget(2) of the caller: 0, or -1 with errno. */
 HIDDEN int capabilities_of(uint64_t *effective, uint64_t *permitted, uint64_t *inheritable);

@@ -5,8 +5,7 @@
  * Every function raises a plain OSError(errno, "<call>").
  */
 #define _GNU_SOURCE
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "_system.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,28 +39,6 @@ struct attributes {
     uint64_t set, clear, propagation, userns_fd;
 };
 
-static PyObject *failed(const char *call)
-{
-    PyObject *args = Py_BuildValue("is", errno, call);
-    if (args != NULL) {
-        PyErr_SetObject(PyExc_OSError, args);
-        Py_DECREF(args);
-    }
-    return NULL;
-}
-
-static PyObject *none_or_failed(long result, const char *call)
-{
-    if (result != 0)
-        return failed(call);
-    Py_RETURN_NONE;
-}
-
-static PyObject *fd_or_failed(long fd, const char *call)
-{
-    return fd < 0 ? failed(call) : PyLong_FromLong(fd);
-}
-
 PyDoc_STRVAR(openat2_doc,
 "openat2(directory: int, path: str, flags: int, resolve: int) -> int\n\n"
 "openat2(2), Linux 5.6: opens what exists, closed at an exec; resolve is RESOLVE_*. Raises OSError: ELOOP for a link,\n"
@@ -80,7 +57,7 @@ static PyObject *openat2_(PyObject *self, PyObject *args)
     int saved = errno;
     Py_DECREF(path);
     errno = saved;
-    return fd_or_failed(fd, "openat2");
+    return number_or_failed(fd, "openat2");
 }
 
 PyDoc_STRVAR(unshare_doc,
@@ -120,7 +97,8 @@ static PyObject *clone_mount(PyObject *self, PyObject *arg)
     long fd = PyLong_AsLong(arg);
     if (fd == -1 && PyErr_Occurred())
         return NULL;
-    return fd_or_failed(syscall(SYS_open_tree, (int)fd, "", TREE_CLONE | TREE_CLOEXEC | EMPTY_PATH), "open_tree");
+    unsigned flags = TREE_CLONE | TREE_CLOEXEC | EMPTY_PATH;
+    return number_or_failed(syscall(SYS_open_tree, (int)fd, "", flags), "open_tree");
 }
 
 static bool configure(int fs, PyObject *options)
@@ -157,7 +135,7 @@ static PyObject *new_mount(PyObject *self, PyObject *args)
         return failed("fsopen");
     PyObject *result = NULL;
     if (configure((int)fs, options))
-        result = fd_or_failed(syscall(SYS_fsmount, (int)fs, FS_MOUNT_CLOEXEC, attributes), "fsmount");
+        result = number_or_failed(syscall(SYS_fsmount, (int)fs, FS_MOUNT_CLOEXEC, attributes), "fsmount");
     close((int)fs);
     return result;
 }
@@ -244,12 +222,6 @@ static PyObject *set_hostname(PyObject *self, PyObject *args)
     return none_or_failed(sethostname(name, (size_t)length), "sethostname");
 }
 
-/* clone_args as of Linux 5.7 (clone3(2)); declared here because older uapi headers stop at set_tid_size. */
-struct clone3_args {
-    uint64_t flags, pidfd, child_tid, parent_tid, exit_signal;
-    uint64_t stack, stack_size, tls, set_tid, set_tid_size, cgroup;
-};
-
 PyDoc_STRVAR(fork_aside_doc,
 "fork_aside(kinds: int, cgroup_fd: int) -> int\n\n"
 "fork(2) with the child in new namespaces (CLONE_NEW*), born in the cgroup that the descriptor stands for (-1: the\n"
@@ -263,20 +235,7 @@ static PyObject *fork_aside(PyObject *self, PyObject *arguments)
     int cgroup;
     if (!PyArg_ParseTuple(arguments, "Ki", &kinds, &cgroup))
         return NULL;
-    struct clone3_args args = {.flags = kinds | CLONE_PARENT};
-    if (cgroup >= 0) {
-        args.flags |= 0x200000000ULL; /* CLONE_INTO_CGROUP */
-        args.cgroup = (uint64_t)cgroup;
-    }
-    PyOS_BeforeFork();
-    long pid = syscall(SYS_clone3, &args, sizeof args);
-    int saved = errno;
-    if (pid == 0)
-        PyOS_AfterFork_Child();
-    else
-        PyOS_AfterFork_Parent();
-    errno = saved;
-    return fd_or_failed(pid, "clone3");
+    return number_or_failed(fork_with(kinds | CLONE_PARENT, cgroup), "clone3");
 }
 
 PyDoc_STRVAR(reap_doc,

@@ -137,7 +137,7 @@ def test_only_system_calls_and_the_host_of_compiled_plugins_are_written_in_c() -
     in_package = {name for name in found if not name.startswith("tests/")}
     host = {f"nodectl/_spank_{part}.c" for part in ("host", "api", "guard", "link", "memory", "slurm", "walk")}
     system_calls = {f"nodectl/_kernel{part}.c" for part in ("", "_trace", "_clock", "_memory", "_secure", "_devices")}
-    assert in_package == {*system_calls, "nodectl/_namespace.c", *host}
+    assert in_package == {*system_calls, "nodectl/_namespace.c", "nodectl/_system.c", *host}
 
 
 def test_no_module_is_longer_than_can_be_kept_in_mind() -> None:

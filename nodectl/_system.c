@@ -1,0 +1,73 @@
+#define _GNU_SOURCE
+#include "_system.h"
+
+#include <errno.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef CLONE_INTO_CGROUP
+#define CLONE_INTO_CGROUP 0x200000000ULL
+#endif
+
+/* clone_args as of Linux 5.7 (clone3(2)); declared here because older uapi headers stop at set_tid_size. */
+struct clone3_args {
+    uint64_t flags, pidfd, child_tid, parent_tid, exit_signal;
+    uint64_t stack, stack_size, tls, set_tid, set_tid_size, cgroup;
+};
+
+PyObject *failed(const char *call)
+{
+    PyObject *args = Py_BuildValue("is", errno, call);
+    if (args != NULL) {
+        PyErr_SetObject(PyExc_OSError, args);
+        Py_DECREF(args);
+    }
+    return NULL;
+}
+
+PyObject *none_or_failed(long result, const char *call)
+{
+    if (result != 0)
+        return failed(call);
+    Py_RETURN_NONE;
+}
+
+PyObject *number_or_failed(long number, const char *call)
+{
+    return number < 0 ? failed(call) : PyLong_FromLong(number);
+}
+
+long fork_with(uint64_t flags, int cgroup_fd)
+{
+    struct clone3_args args = {.flags = flags};
+    /* A sibling's end is told as the caller's own would be: it has no signal of its own. */
+    if (!(flags & CLONE_PARENT))
+        args.exit_signal = SIGCHLD;
+    if (cgroup_fd >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (uint64_t)cgroup_fd;
+    }
+
+    /* What fork(3) does: the child's thread id lands where libc keeps it, and is cleared there at its end. The
+     * kernel knows the place since libc's start-up told it (set_tid_address); without it libc would keep
+     * the parent's id, which only matters to robust and priority-inheriting mutexes. */
+    unsigned long tid_address = 0;
+    if (prctl(PR_GET_TID_ADDRESS, &tid_address, 0, 0, 0) == 0 && tid_address != 0) {
+        args.flags |= CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
+        args.child_tid = tid_address;
+    }
+
+    PyOS_BeforeFork();
+    long pid = syscall(SYS_clone3, &args, sizeof args);
+    int saved = errno;
+    if (pid == 0)
+        PyOS_AfterFork_Child();
+    else
+        PyOS_AfterFork_Parent();
+    errno = saved;
+    return pid;
+}

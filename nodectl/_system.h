@@ -1,0 +1,25 @@
+/* What the extensions that make system calls share: their errors as Python's, and fork(2) with flags. */
+#ifndef NODECTL_SYSTEM_H
+#define NODECTL_SYSTEM_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdint.h>
+
+#define HIDDEN __attribute__((visibility("hidden")))
+
+/* Raises OSError(errno, call); returns NULL. */
+HIDDEN PyObject *failed(const char *call);
+
+/* None for 0; else as failed(). */
+HIDDEN PyObject *none_or_failed(long result, const char *call);
+
+/* The number if it is none below 0; else as failed(). */
+HIDDEN PyObject *number_or_failed(long number, const char *call);
+
+/* fork(2) with further flags of clone3(2), in Python's own order of things; the child is born in the cgroup that the
+ * descriptor stands for, -1 for the caller's. Returns its pid, 0 in the child, -1 with errno. */
+HIDDEN long fork_with(uint64_t flags, int cgroup_fd);
+
+#endif
