@@ -6,11 +6,9 @@ run from this directory.
 
 import argparse
 import signal
-import sys
-from collections.abc import Callable, Iterable
 
-from nodectl.cli.session import Failed, Session
-from nodectl.cli.step_name import step_argument
+from nodectl.cli.session import Session
+from nodectl.cli.steps import add_steps, for_each
 
 _HIGHEST = 64
 
@@ -25,13 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|NUMBER",
         help="the signal, with or without SIG in front: TERM (the default), SIGUSR1, RTMIN+2, 9",
     )
-    parser.add_argument(
-        "steps",
-        nargs="+",
-        type=step_argument,
-        metavar="JOB[.STEP]",
-        help="the steps; a job alone means its step 0",
-    )
+    add_steps(parser)
     parser.epilog = (
         "KILL reaches everything a step's tasks have started, other signals the tasks. The exit status is 1 if a step "
         "could not be signalled; the others are."
@@ -40,27 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Signal every step; 0, or 1 with a line on stderr for each that failed."""
-    session = Session(arguments.settings)
 
-    def send(job: int, step: int) -> None:
+    def send(session: Session, job: int, step: int) -> None:
         session.call("Signal", job=job, step=step, signal=arguments.signal)
 
-    try:
-        return send_all(dict.fromkeys(arguments.steps), send)
-    finally:
-        session.close()
-
-
-def send_all(steps: Iterable[tuple[int, int]], send: Callable[[int, int], None]) -> int:
-    """Call `send` for every step, whatever becomes of the ones before; 1 if any failed."""
-    status = 0
-    for job, step in steps:
-        try:
-            send(job, step)
-        except Failed as failed:
-            print(f"nodectl: error: signal {job}.{step}: {failed}", file=sys.stderr)
-            status = 1
-    return status
+    return for_each(arguments, "signal", send)
 
 
 def signal_of(text: str) -> int:

@@ -13,11 +13,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its step 0")
     for name, metavar, take, text in (
         ("mem", "SIZE", mebibytes, "memory, in MiB or with K, M, G, T; 0 for all there is"),
-        ("cpu-max", "PERCENT%%", percent, "most CPU time, in percent of one CPU, or max"),
+        ("cpu-max", "PERCENT%", percent, "most CPU time, in percent of one CPU, or max"),
         ("cpu-weight", "N", positive, "weight when jobs compete for CPU time"),
         ("io-weight", "N", positive, "weight when jobs compete for a disk"),
     ):
-        parser.add_argument(f"--{name}", metavar=metavar.replace("%%", "%"), type=_taken(take), help=text)
+        parser.add_argument(f"--{name}", metavar=metavar, type=_taken(take), help=text)
     parser.add_argument(
         "--io-max",
         metavar="DISK:FIGURES",

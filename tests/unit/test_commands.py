@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import signal
 import tomllib
@@ -20,6 +21,8 @@ from nodectl.cli import (
     ps,
     send_signal,
     show,
+    steps,
+    suspend,
     table,
     timeline,
 )
@@ -203,18 +206,36 @@ def test_what_is_no_signal_is_refused(text: str) -> None:
         send_signal.signal_of(text)
 
 
-def test_steps_after_one_that_failed_are_signalled(capsys: pytest.CaptureFixture[str]) -> None:
-    reached = []
+def test_steps_after_one_that_failed_are_asked_for_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
 
-    def send(job: int, step: int) -> None:
-        if job == 1:
-            raise Failed("has ended")
-        reached.append((job, step))
+    class Service:
+        def __init__(self, settings: main.Globals) -> None:
+            pass
 
-    assert send_signal.send_all([(1, 0), (2, 3)], send) == 1
-    assert reached == [(2, 3)]
-    assert capsys.readouterr().err == "nodectl: error: signal 1.0: has ended\n"
-    assert send_signal.send_all([(2, 3)], send) == 0
+        def call(self, method: str, **words: int) -> Mapping[str, object]:
+            asked.append((method, *words.values()))
+            if words["job"] == 1:
+                raise Failed("has ended")
+            return {"running": [70, 71] if words["job"] == 2 else []}
+
+        def close(self) -> None:
+            asked.append(("close",))
+
+    monkeypatch.setattr(steps, "Session", Service)
+    given = argparse.Namespace(settings=main.Globals(), steps=[(1, 0), (2, 3), (3, 0), (1, 0)], signal=15)
+    assert suspend.main(given) == 1
+    assert capsys.readouterr().err == (
+        "nodectl: error: suspend 1.0: has ended\n"
+        "nodectl: error: suspend 2.3: hanging in the kernel, not suspended: 70, 71\n"
+    )
+    assert asked == [("Suspend", 1, 0), ("Suspend", 2, 3), ("Suspend", 3, 0), ("close",)]
+    given.steps.remove((1, 0))
+    given.steps.remove((1, 0))
+    assert send_signal.main(given) == 0
+    assert asked[4:] == [("Signal", 2, 3, 15), ("Signal", 3, 0, 15), ("close",)]
 
 
 def test_timeline_is_in_order_of_time_with_a_heading_for_each_change_of_process() -> None:
