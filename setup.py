@@ -11,6 +11,7 @@ from setuptools.command.build_ext import build_ext
 
 STABLE_ABI_OF_3_11 = "0x030B0000"
 WARNINGS = ["-std=gnu11", "-Wall", "-Wextra"]
+NATIVE = "nodectl/native"
 KERNEL = ["trace", "clock", "memory", "secure", "devices"]
 SPANK_HOST = ["host", "api", "guard", "link", "memory", "slurm", "walk"]
 # The releases of libslurm that plugins are linked with: Slurm 20.11 to 25.05.
@@ -44,24 +45,24 @@ setup(
     ext_modules=[
         Extension(
             "nodectl._kernel",
-            sources=["nodectl/_kernel.c", "nodectl/_system.c", *(f"nodectl/_kernel_{part}.c" for part in KERNEL)],
-            depends=["nodectl/_kernel.h", "nodectl/_kernel_calls.h", "nodectl/_system.h"],
+            sources=[f"{NATIVE}/{name}.c" for name in ("kernel", "system", *(f"kernel_{part}" for part in KERNEL))],
+            depends=[f"{NATIVE}/{name}.h" for name in ("kernel", "kernel_calls", "system")],
             define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
             extra_compile_args=WARNINGS,
             py_limited_api=True,
         ),
         Extension(
             "nodectl._namespace",
-            sources=["nodectl/_namespace.c", "nodectl/_system.c"],
-            depends=["nodectl/_system.h"],
+            sources=[f"{NATIVE}/{name}.c" for name in ("namespace", "system")],
+            depends=[f"{NATIVE}/system.h"],
             define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
             extra_compile_args=WARNINGS,
             py_limited_api=True,
         ),
         Extension(
             "nodectl._spank_host",
-            sources=[f"nodectl/_spank_{part}.c" for part in SPANK_HOST],
-            depends=["nodectl/_spank_host.h", "nodectl/_kernel_calls.h"],
+            sources=[f"{NATIVE}/spank_{part}.c" for part in SPANK_HOST],
+            depends=[f"{NATIVE}/{name}.h" for name in ("spank_host", "kernel_calls")],
             include_dirs=["nodectl/include"],
             define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
             extra_compile_args=[*WARNINGS, "-fvisibility=hidden"],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = sorted(Path(__file__).parents[2].glob("nodectl/_*.c"))
+SOURCES = sorted(Path(__file__).parents[2].glob("nodectl/native/*.c"))
 HEADERS = Path(sysconfig.get_path("include"))
 COMPILER = "aarch64-linux-gnu-gcc"
 
@@ -24,7 +24,7 @@ def test_c_source_compiles_for_aarch64(source: Path, tmp_path: Path) -> None:
     place.mkdir(parents=True)
     shutil.copy(configuration, place / "pyconfig.h")
     command = [COMPILER, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
-    include = [f"-I{tmp_path}", f"-I{HEADERS}", f"-I{source.parent / 'include'}"]
+    include = [f"-I{tmp_path}", f"-I{HEADERS}", f"-I{source.parents[1] / 'include'}"]
     done = subprocess.run(
         [*command, *include, "-c", source, "-o", tmp_path / "it.o"], capture_output=True, text=True, check=False
     )

@@ -1,6 +1,6 @@
 /* What a process gives up for good: capabilities(7), seccomp(2), landlock(7), keys. */
 #define _GNU_SOURCE
-#include "_kernel.h"
+#include "kernel.h"
 
 #include <errno.h>
 #include <linux/filter.h>

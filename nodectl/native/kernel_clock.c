@@ -1,6 +1,6 @@
 /* The clock that plugins' hooks run under. */
 #define _GNU_SOURCE
-#include "_kernel.h"
+#include "kernel.h"
 
 #include <signal.h>
 #include <stdbool.h>

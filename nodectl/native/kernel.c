@@ -6,8 +6,8 @@
  * devices.
  */
 #define _GNU_SOURCE
-#include "_kernel.h"
-#include "_kernel_calls.h"
+#include "kernel.h"
+#include "kernel_calls.h"
 
 #include <errno.h>
 #include <linux/capability.h>

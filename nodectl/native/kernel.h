@@ -1,8 +1,8 @@
-/* What the parts of nodectl._kernel share. Each part has its table of methods; _kernel.c makes the module of them. */
+/* What the parts of nodectl._kernel share. Each part has its table of methods; kernel.c makes the module of them. */
 #ifndef NODECTL_KERNEL_H
 #define NODECTL_KERNEL_H
 
-#include "_system.h"
+#include "system.h"
 
 #include <stdbool.h>
 

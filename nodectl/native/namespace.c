@@ -5,7 +5,7 @@
  * Every function raises a plain OSError(errno, "<call>").
  */
 #define _GNU_SOURCE
-#include "_system.h"
+#include "system.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* The lines of a step's trace: who a process is at one moment, in the kernel's words, written with one write(2). */
 #define _GNU_SOURCE
-#include "_kernel.h"
+#include "kernel.h"
 
 #include <errno.h>
 #include <grp.h>

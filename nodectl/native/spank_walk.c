@@ -2,9 +2,9 @@
  * between. A lane is made where stepds are forked from, and a walk only reads it: whatever Python object a stepd so much as
  * counts a reference to is on a page that has to be copied.
  */
-#include "_spank_host.h"
+#include "spank_host.h"
 
-#include "_kernel_calls.h"
+#include "kernel_calls.h"
 
 #include <errno.h>
 #include <stdlib.h>

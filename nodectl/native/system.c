@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "_system.h"
+#include "system.h"
 
 #include <errno.h>
 #include <linux/sched.h>

@@ -1,5 +1,5 @@
 /* What plugins use of libslurm besides SPANK: host lists, and one question to a controller that is not there. */
-#include "_spank_host.h"
+#include "spank_host.h"
 
 #include <ctype.h>
 #include <errno.h>

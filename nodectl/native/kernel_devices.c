@@ -5,7 +5,7 @@
  * what they mean is in linux/bpf.h and in the kernel's instruction-set.rst.
  */
 #define _GNU_SOURCE
-#include "_kernel.h"
+#include "kernel.h"
 
 #include <errno.h>
 #include <linux/bpf.h>

@@ -24,7 +24,7 @@
 #define EXPORTED __attribute__((visibility("default")))
 #define HIDDEN __attribute__((visibility("hidden")))
 
-/* --- _spank_guard.c: one call into a plugin, and the ways out of it ---------------------------------- */
+/* --- spank_guard.c: one call into a plugin, and the ways out of it ---------------------------------- */
 
 struct call {
     const char *plugin, *hook;
@@ -63,14 +63,14 @@ HIDDEN void visit_end(struct visit *visit); /* does not return when the call's t
 /* Takes the current exception; the call that is running raises it in the end. */
 HIDDEN void guard_keep_exception(void);
 
-/* --- _spank_link.c: what ld.so has left to be bound ---------------------------------------------------- */
+/* --- spank_link.c: what ld.so has left to be bound ---------------------------------------------------- */
 
 /* Binds what only we know how to bind in the library of a dlopen handle. Returns a new list of the names of
  * functions that nobody provides; NULL with an exception. */
 HIDDEN PyObject *link_plugin(void *handle);
 HIDDEN void *link_global(const char *name); /* what every plugin finds under this name */
 
-/* --- _spank_memory.c: memory that plugins keep pointers to: it lives as long as the process ------------ */
+/* --- spank_memory.c: memory that plugins keep pointers to: it lives as long as the process ------------ */
 
 HIDDEN const char *keep(const char *text); /* the same pointer for the same text; NULL without memory */
 
@@ -81,7 +81,7 @@ struct live_vector { /* a NULL-terminated char ** that follows a Python list or 
 /* `words`: list of str, or dict of str (as "K=V"). Returns 0, or -1 with an exception. */
 HIDDEN int live_update(struct live_vector *vector, PyObject *words);
 
-/* --- _spank_api.c: the exported functions ---------------------------------------------------------------- */
+/* --- spank_api.c: the exported functions ---------------------------------------------------------------- */
 
 HIDDEN int api_begin(void); /* at import; -1 with an exception */
 HIDDEN void api_use(PyObject *sp);
@@ -91,7 +91,7 @@ HIDDEN spank_t api_handle(void);
 
 HIDDEN void plain_fatal(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-/* --- _spank_host.c ------------------------------------------------------------------------------------------ */
+/* --- spank_host.c ------------------------------------------------------------------------------------------ */
 
 struct arguments;
 struct plugin {
@@ -120,7 +120,7 @@ HIDDEN PyObject *callable(PyMethodDef *method, void *data);
 /* The Python callable for an option's callback; NULL with an exception. */
 HIDDEN PyObject *callback_of(const char *plugin, spank_opt_cb_f function);
 
-/* --- _spank_walk.c: a hook of many plugins in one call ------------------------------------------------------ */
+/* --- spank_walk.c: a hook of many plugins in one call ------------------------------------------------------ */
 
 HIDDEN int walk_begin(void); /* at import; -1 with an exception */
 HIDDEN PyObject *walk_lane(PyObject *self, PyObject *rows);

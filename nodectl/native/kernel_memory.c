@@ -1,6 +1,6 @@
 /* Memory policy: set_mempolicy(2), get_mempolicy(2). */
 #define _GNU_SOURCE
-#include "_kernel.h"
+#include "kernel.h"
 
 #include <errno.h>
 #include <stdbool.h>
