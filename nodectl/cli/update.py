@@ -24,7 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="most input and output of a disk, as /dev/vda:rbps=10M,wiops=max; once for each disk",
     )
-    parser.epilog = "The owner of a step may lower its limits, root may raise them too. `nodectl show` tells them."
+    parser.epilog = (
+        "The owner of a step may lower its limits; root and members of the admin group may raise them too. "
+        "`nodectl show` tells them. Its CPUs, its devices and what it may do (--secure) remain as they are."
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:

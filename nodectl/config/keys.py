@@ -222,7 +222,7 @@ _LIMITS = section(
     "limits",
     Key(
         "admin_group", NAME, "nodectl",
-        "Group whose members may do what root may: see and end everybody's steps.",
+        "Group whose members may do what root may: see and end everybody's steps, and give them other limits.",
     ),
     Key(
         "max_tasks_per_node", number(1, 65_533, "tasks"), 512,

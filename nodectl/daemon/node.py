@@ -102,7 +102,7 @@ class Node:
         return Service(__version__, {f"{NODE}.{name}": row for name, row in methods.items()})
 
     async def load_admins(self) -> None:
-        """Looks up admin_group, whose members may see and signal every step. A group that does not exist has none."""
+        """Looks up admin_group, whose members may see, signal and update every step. One that is not there has none."""
         try:
             self._admin_gid = await group_id(self.config.admin_group)
         except UnknownUser:
@@ -206,7 +206,7 @@ class Node:
             found.fail(str(message["error"]))
 
     async def _list(self, call: Call) -> Mapping[str, object]:
-        everyone = self._is_admin(call.peer)
+        everyone = self.is_admin(call.peer)
         # Clients may know of their steps' ends before we do.
         ended = [live.ended for live in self.live.values() if live.files.has_record()]
         if ended:
@@ -279,13 +279,14 @@ class Node:
 
     # Who may.
 
-    def _is_admin(self, peer: wire.Peer) -> bool:
+    def is_admin(self, peer: wire.Peer) -> bool:
+        """True for root and the members of admin_group."""
         return peer.uid == 0 or (self._admin_gid is not None and self._admin_gid in peer.groups)
 
     def find_live(self, call: Call) -> LiveStep | None:
         """The running step that a call names, None where it does not run. Raises Refused: its caller may not know."""
         live = self.live.get(_which(call))
-        if live is not None and live.step.uid != call.peer.uid and not self._is_admin(call.peer):
+        if live is not None and live.step.uid != call.peer.uid and not self.is_admin(call.peer):
             raise Refused("NotPermitted", f"step {live.step} belongs to {live.step.user_name}")
         return live
 
@@ -304,7 +305,7 @@ class Node:
         record = self._store.record(job, step) if ending is None else ending.record
         if record is None:
             raise Refused("NoSuchStep", f"no step {job}.{step} is running or in the history")
-        if record["uid"] != call.peer.uid and not self._is_admin(call.peer):
+        if record["uid"] != call.peer.uid and not self.is_admin(call.peer):
             raise Refused("NotPermitted", f"step {job}.{step} belongs to {record['user']}")
         return record
 

@@ -1,4 +1,5 @@
-"""Update: other limits for a running step and its job. The step's owner may lower them, only root may raise them.
+"""Update: other limits for a running step and its job. Its owner may lower them; root and the members of
+admin_group may raise them too, as Slurm's operators may any job's, beyond what its user could have asked for.
 
 Written are the job's cgroup and the step's, in an order in which the job never has less than its step. Where memory is
 taken away the kernel is first asked to reclaim it, and what is in use all the same is not taken. What cannot be written
@@ -60,12 +61,12 @@ class Updates:
         if live.in_prolog:
             raise Refused("WrongState", f"step {live.step} has no task yet: its prolog is running")
         async with live.updating:
-            await self._change(live, call.parameters, is_root=call.peer.uid == 0)
+            await self._change(live, call.parameters, may_raise=self._node.is_admin(call.peer))
         return {}
 
-    async def _change(self, live: LiveStep, request: Mapping[str, object], *, is_root: bool) -> None:
+    async def _change(self, live: LiveStep, request: Mapping[str, object], *, may_raise: bool) -> None:
         old, new = live.step, self._changed(live.step, request)
-        if not is_root:
+        if not may_raise:
             _must_lower(old, new)
         writes = self._writes(old, new, self._touched(old, new, request))
         changed = {one.name: one.new for one in writes if one.group.full_path.endswith(_USER)}
@@ -132,10 +133,10 @@ def _must_lower(old: Step, new: Step) -> None:
     more = shares.beyond(new.shares, old.shares)
     if more:
         raise Refused(
-            "NotPermitted", f"{shares.said(more, new.shares)}: only root may exceed {shares.said(more, old.shares)}"
+            "NotPermitted", f"{shares.said(more, new.shares)}: only an admin may exceed {shares.said(more, old.shares)}"
         )
     if _memory(new) > _memory(old):
-        raise Refused("NotPermitted", f"mem: only root may exceed the {old.memory} MiB that step {old} has")
+        raise Refused("NotPermitted", f"mem: only an admin may exceed the {old.memory} MiB that step {old} has")
 
 
 def _memory(step: Step) -> float:

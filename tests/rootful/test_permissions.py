@@ -87,6 +87,26 @@ def test_a_step_is_its_owners_and_the_administrators_business(
         assert "error" not in reply
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("owner", "cpu.weight = 101: only an admin may exceed cpu.weight = 100"),
+        ("other", "belongs to nobody"),
+        ("administrator", ""),
+        ("root", ""),
+    ],
+)
+def test_only_administrators_give_a_running_step_more(
+    busy: tuple[Node, dict[str, int]], name: str, reason: str
+) -> None:
+    node, jobs = busy
+    reply = ask(
+        node.socket, WHO[name], "org.nodectl.Update", f'{{"job": {jobs["running"]}, "step": 0, "cpu_weight": 101}}'
+    )
+    assert (reply.get("error") == "org.nodectl.NotPermitted") is bool(reason)
+    assert reason in str(reply["parameters"])
+
+
 @pytest.mark.parametrize(("name", "sees"), [("owner", True), ("other", False), ("administrator", True), ("root", True)])
 def test_a_list_shows_what_its_reader_may_see(busy: tuple[Node, dict[str, int]], name: str, sees: bool) -> None:
     node, jobs = busy

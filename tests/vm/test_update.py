@@ -32,7 +32,7 @@ def memory(step: Sleeper) -> list[int]:
             for group in (step.group.parent, step.group / "user") for name in ("max", "high")]  # fmt: skip
 
 
-def test_owner_lowers_and_only_root_raises_and_the_record_tells() -> None:
+def test_owner_lowers_and_only_an_admin_raises_and_the_record_tells() -> None:
     step = Sleeper("alice", 3, "--mem=300M", "--cpu-max=150%")
     assert update(step, "--mem=200M", "--cpu-max=50%", "--cpu-weight=20", user="alice") == ""
     user = step.group / "user"
@@ -40,11 +40,11 @@ def test_owner_lowers_and_only_root_raises_and_the_record_tells() -> None:
     assert [read(user, "cpu.max"), read(user, "cpu.weight")] == ["50000 100000", "20"]
     assert read(step.group.parent, "cpu.max") == "60000 100000"
     for words, reason in (
-        ("--mem=201M", "mem: only root may exceed the 200 MiB"),
-        ("--mem=0", "mem: only root may exceed the 200 MiB"),
-        ("--cpu-max=51%", "cpu.max = 51%: only root may exceed cpu.max = 50%"),
-        ("--cpu-max=max", "cpu.max = max: only root may exceed cpu.max = 50%"),
-        ("--cpu-weight=21", "cpu.weight = 21: only root may exceed cpu.weight = 20"),
+        ("--mem=201M", "mem: only an admin may exceed the 200 MiB"),
+        ("--mem=0", "mem: only an admin may exceed the 200 MiB"),
+        ("--cpu-max=51%", "cpu.max = 51%: only an admin may exceed cpu.max = 50%"),
+        ("--cpu-max=max", "cpu.max = max: only an admin may exceed cpu.max = 50%"),
+        ("--cpu-weight=21", "cpu.weight = 21: only an admin may exceed cpu.weight = 20"),
     ):
         assert reason in update(step, words, user="alice")
     assert "belongs to alice" in update(step, "--mem=100M", user="bob")
@@ -73,7 +73,7 @@ def test_new_limits_survive_the_daemon() -> None:
     service.systemctl("restart", UNIT)
     assert memory(step) == [200] * 4
     assert shown(step)["memory"] == 200
-    assert "only root may exceed the 200 MiB" in update(step, "--mem=250M", user="alice")
+    assert "only an admin may exceed the 200 MiB" in update(step, "--mem=250M", user="alice")
     assert update(step, "--mem=150M", user="alice") == ""
     assert memory(step) == [150] * 4
     assert step.let_go()[0] == 0
