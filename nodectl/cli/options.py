@@ -159,6 +159,7 @@ OPTIONS = (
            "map_ldom:LIST|mask_ldom:LIST|rank_ldom", str),
     Option("export", "", "VARS", "environment of the tasks: ALL (default), NONE, or NAME,NAME=VALUE,...", str),
     Option("task-prolog", "", "FILE", "script run as you before each task", str),
+    Option("task-epilog", "", "FILE", "script run as you after each task", str),
     Option(
         "container-ns", "", "LIST", "namespaces of the job's own: pid, ipc, uts, net, cgroup, time, user", _words,
         dest="container_ns",
@@ -168,7 +169,6 @@ OPTIONS = (
         "how far the step is confined: none, default, or strict, which lets it write nowhere but in the working and "
         "temporary directories", str,
     ),
-    Option("task-epilog", "", "FILE", "script run as you after each task", str),
     Option("uid", "", "USER", "run as this user (root only)", str),
     Option("gid", "", "GROUP", "run with this primary group", str),
     Option("trace", "", "FILE", "write the step's flight recorder to FILE too", str),

@@ -85,10 +85,8 @@ class Session:
             else:
                 return
         if not start_private or os.geteuid() != 0:
-            raise Failed(
-                f"no service at {config.socket}: start it with `systemctl start nodectld`, "
-                "or run this command as root for a private node"
-            )
+            else_ = ", or run this command as root for a private node" if start_private else ""
+            raise Failed(f"no service at {config.socket}: start it with `systemctl start nodectld`{else_}")
         from nodectl.cli import private  # only without a service
 
         self.private = private.start(settings.config, config, _PRIVATE_SECONDS)

@@ -54,9 +54,10 @@ def main(arguments: argparse.Namespace) -> int:
         elif not arguments.json:
             width = min(max(terminal_width() or WIDTH, NARROWEST), WIDEST)
             put(text.draw(topology, occupied, devices, width=width))
-    except (OSError, ValueError) as problem:
-        print(f"nodectl topo: {problem}", file=sys.stderr)
-        return 1
+    except OSError as problem:
+        return _refuse(f"{problem.filename}: {problem.strerror}" if problem.filename else problem)
+    except ValueError as problem:
+        return _refuse(problem)
     return 0
 
 
@@ -98,6 +99,11 @@ def as_json(topology: Topology, occupied: Occupation, devices: Iterable[Device] 
         "cpus": list(_cpu_rows(topology)),
         "jobs": list(_job_rows(occupied)),
     }
+
+
+def _refuse(reason: object) -> int:
+    print(f"nodectl topo: {reason}", file=sys.stderr)
+    return 1
 
 
 def _machine(arguments: argparse.Namespace) -> Topology:

@@ -133,7 +133,7 @@ def load(path: str | None, *, must_exist: bool) -> Config:
         text = trust.read(path, _MAX_BYTES)
     except FileNotFoundError as error:
         if must_exist:
-            raise ConfigError(f"{path}: {error.strerror}") from error
+            raise ConfigError(f"configuration {path}: {error.strerror}") from error
         return build({})
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error

@@ -73,7 +73,7 @@ class Constraints:
         if wish != "no":
             why = self._missing(key, controller, base)
             if why and wish == "yes":
-                raise CannotConstrain(f"{key} = yes: {why}")
+                raise CannotConstrain(f"{key} = yes: {why} (`nodectl doctor` tells more; auto goes without)")
             if why:
                 self.complaints.append(f"{key}: not enforced: {why}")
         self._why[key] = why

@@ -51,10 +51,10 @@ class Visits:
         return {}
 
     async def _visit(self, call: Call, request: Mapping[str, object]) -> int:
-        live = self._node.find_live(call)
-        which = f"step {call.parameters['job']}.{call.parameters['step']}"
-        if live is None or not live.pid:
-            raise Refused("NoSuchStep", f"{which} is not running")
+        live = self._node.find_running(call)
+        which = f"step {live.step}"
+        if not live.pid:
+            raise Refused("NoSuchStep", f"{which} has not begun yet")
         if call.peer.uid not in (0, live.step.uid):
             raise Refused("NotPermitted", f"{which} belongs to {live.step.user_name}")
         self._node.securing.check_visit(live, call.peer)

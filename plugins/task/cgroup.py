@@ -1,5 +1,6 @@
-"""task/cgroup: gives the step's processes a cgroup of their own and confines it: CPUs and their memory nodes, memory,
-swap space, huge pages, processes, CPU time, input and output, devices.
+"""task/cgroup: gives the step's processes a cgroup of their own, and confines it to what the step may use.
+
+That is CPUs and their memory nodes, memory, swap space, huge pages, processes, CPU time, input and output, devices.
 
 Where: `task_p_pre_setuid`, in the stepd, as root, writes on the step's `user` cgroup what the daemon has decided
 (`daemon/constraints.py`: the configuration, the request, the controllers that are there); the job's own limits are

@@ -174,6 +174,13 @@ def test_an_ordinary_user_gets_a_clear_line(alone: Node, command: str) -> None:
     assert leftovers(alone) == []
 
 
+def test_a_visit_has_no_use_for_a_private_node(alone: Node) -> None:
+    done = alone.nodectl("enter", "1", "true")
+    line = f"nodectl: error: no service at {alone.socket}: start it with `systemctl start nodectld`\n"
+    assert (done.returncode, done.stderr) == (1, line)
+    assert leftovers(alone) == []
+
+
 def test_a_socket_that_was_named_is_not_replaced_by_a_private_node(alone: Node) -> None:
     command = alone.command("--socket", "/no/such.sock", "run", "true")
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone.environment())
