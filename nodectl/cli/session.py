@@ -54,14 +54,17 @@ class PrivateNode:
 
 
 class Session:
-    """An open connection; `close` ends the private node, if this command started one."""
+    """An open connection; `close` ends the step that this command launched, if it runs, and the private node, if this
+    command started one.
+    """
 
-    __slots__ = ("_inbox", "_path", "_sock", "_successors", "private", "socket_path")
+    __slots__ = ("_events", "_inbox", "_path", "_sock", "_successors", "private", "socket_path")
 
     def __init__(
         self, settings: "Globals", *, start_private: bool = True, private: "PrivateNode | None" = None
     ) -> None:
         self.private = private
+        self._events: _socket.socket | None = None
         self._successors = _MOST_SUCCESSORS
         self._inbox = wire.Inbox(_LARGEST_REPLY)
         self.socket_path = settings.socket or ("" if settings.config else DEFAULT_SOCKET)
@@ -132,6 +135,7 @@ class Session:
         it, or for whose job the plugins have done their part already, is.
         """
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        self._events = ours
         wire.send(ours, {"method": f"{STEP}.Attach", "parameters": {}, "more": True})
         try:
             answer = self.call("Launch", (0, 1, 2, theirs.fileno()), request=request)
@@ -159,11 +163,15 @@ class Session:
         return True
 
     def close(self) -> None:
-        """Ends the connection and a private node, and waits for it to have cleaned up."""
-        try:
-            self._sock.close()
-        except OSError:
-            pass  # a plugin has closed the descriptor
+        """Ends the connections and a private node, and waits for it to have cleaned up."""
+        # The events too: a private node waits for its step, which goes on while somebody holds them. After a Ctrl-C
+        # in the wrong moment that would be ourselves.
+        for sock in (self._sock, self._events):
+            try:
+                if sock is not None:
+                    sock.close()
+            except OSError:
+                pass  # a plugin has closed the descriptor
         if self.private is not None:
             os.close(self.private.pipe)
             os.waitpid(self.private.pid, 0)

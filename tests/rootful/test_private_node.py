@@ -55,14 +55,23 @@ def assert_nothing_left(node: Node, patience: float = 10) -> None:
         time.sleep(0.02)
 
 
-def begun(node: Node) -> tuple[subprocess.Popen[str], int]:
-    """A client whose task runs, and the pid of its daemon."""
-    client = node.popen("sh", "-c", "echo ready; trap '' TERM; sleep 300; sleep 300")
+def begun(
+    node: Node, script: str = "echo ready; trap '' TERM; sleep 300; sleep 300"
+) -> tuple[subprocess.Popen[str], int]:
+    """A client whose task runs and that has its node's answer, and the pid of its daemon."""
+    client = node.popen("sh", "-c", script)
     assert client.stdout is not None
     assert client.stdout.readline() == "ready\n"
-    daemons = [pid for pid, line in processes(node) if "daemon.private(" in line]
-    assert len(daemons) == 1
-    return client, daemons[0]
+    wait_until(lambda: passes_signals_on(client.pid), "the client passes signals on")
+    (daemon,) = [pid for pid, line in processes(node) if "daemon.private(" in line]
+    return client, daemon
+
+
+def passes_signals_on(pid: int) -> bool:
+    """True when the client has a handler for SIGTERM, which is the first thing it does with an answer."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    (mask,) = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:")]
+    return bool(mask >> (signal.SIGTERM - 1) & 1)
 
 
 def test_a_step_runs_and_nothing_is_left_when_the_command_has_ended(alone: Node) -> None:
@@ -107,12 +116,25 @@ def test_two_private_nodes_do_not_disturb_each_other(alone: Node) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_reach_the_step_and_the_node_cleans_up(alone: Node, number: int) -> None:
-    client = alone.popen("sh", "-c", "echo ready; exec sleep 300")
-    assert client.stdout is not None
-    client.stdout.readline()
+    client, _ = begun(alone, "echo ready; exec sleep 300")
     client.send_signal(number)
     client.communicate(timeout=20)
     assert client.returncode == 128 + number
+    assert leftovers(alone) == []
+
+
+def test_interrupt_before_the_step_has_begun_ends_command_step_and_node(alone: Node) -> None:
+    there, release = alone.scratch / "there", alone.scratch / "release"
+    prolog = alone.dir / "prolog"
+    prolog.write_text(f"#!/bin/sh\n: >{there}\nuntil [ -e {release} ]; do sleep 0.02; done\n", encoding="utf-8")
+    prolog.chmod(0o755)
+    alone.configure(prolog=str(prolog))
+    client = alone.popen("sleep", "300")
+    wait_until(there.exists, "the prolog runs")
+    client.send_signal(signal.SIGINT)
+    release.touch()
+    client.communicate(timeout=20)
+    assert client.returncode == 128 + signal.SIGINT
     assert leftovers(alone) == []
 
 
@@ -126,7 +148,6 @@ def test_a_killed_client_leaves_nothing(alone: Node) -> None:
 def test_a_killed_daemon_leaves_nothing_after_the_next_command(alone: Node) -> None:
     client, daemon = begun(alone)
     os.kill(daemon, signal.SIGKILL)
-    time.sleep(0.2)
     client.send_signal(signal.SIGINT)
     client.send_signal(signal.SIGKILL)
     client.communicate(timeout=20)
@@ -138,11 +159,10 @@ def test_a_killed_daemon_leaves_nothing_after_the_next_command(alone: Node) -> N
 
 
 def test_a_step_goes_on_to_its_end_without_its_daemon(alone: Node) -> None:
-    client = alone.popen("sh", "-c", "echo ready; sleep 1; exit 5")
-    assert client.stdout is not None
-    client.stdout.readline()
-    (daemon,) = [pid for pid, line in processes(alone) if "daemon.private(" in line]
+    go = alone.scratch / "go"
+    client, daemon = begun(alone, f"echo ready; until [ -e {go} ]; do sleep 0.02; done; exit 5")
     os.kill(daemon, signal.SIGKILL)
+    go.touch()
     _, errors = client.communicate(timeout=20)
     assert client.returncode == 5, errors
     assert alone.run("true").returncode == 0
