@@ -170,10 +170,17 @@ class Stage:
         (self.node.scratch / "release").touch(mode=0o644)
 
     def stepd(self) -> int:
-        """The pid of the one stepd there is."""
-        steps: list[Mapping[str, object]] = self.node.call("List")["steps"]  # type: ignore[assignment]
-        (pid,) = {int(str(step["pid"])) for step in steps}
-        assert pid > 0
+        """The pid of the one stepd there is, as soon as the forkserver has told the daemon."""
+        found: set[int] = set()
+
+        def told() -> bool:
+            steps: list[Mapping[str, object]] = self.node.call("List")["steps"]  # type: ignore[assignment]
+            found.clear()
+            found.update(int(str(step["pid"])) for step in steps)
+            return 0 not in found
+
+        wait_until(told, "the stepd has a pid")
+        (pid,) = found
         return pid
 
 

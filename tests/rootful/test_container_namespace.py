@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -28,10 +26,7 @@ def test_a_job_sees_empty_directories_of_its_own_and_leaves_nothing_outside(shar
 
 
 def test_tasks_of_one_job_share_them_and_other_jobs_do_not(shared: Contained) -> None:
-    script = (
-        "echo x > /tmp/$SLURM_PROCID; "
-        "for n in 1 2 3 4 5 6 7 8 9; do [ $(ls /tmp | wc -l) = 3 ] && break; sleep 0.2; done; ls /tmp"
-    )
+    script = "echo x > /tmp/$SLURM_PROCID; until [ $(ls /tmp | wc -l) = 3 ]; do sleep 0.05; done; ls /tmp"
     waiting = shared.node.popen("-n3", "sh", "-c", script, user=NOBODY)
     assert "0" not in shared.out("ls", "/tmp").split()
     said, _ = waiting.communicate(timeout=30)
@@ -39,7 +34,8 @@ def test_tasks_of_one_job_share_them_and_other_jobs_do_not(shared: Contained) ->
 
 
 def test_the_directories_are_the_users_and_a_root_process_joins_by_the_held_file(shared: Contained) -> None:
-    running_job = shared.node.popen("sh", "-c", "umask 077; echo secret > /tmp/mine; sleep 30", user=NOBODY)
+    script = "umask 077; echo secret > /tmp/part; mv /tmp/part /tmp/mine; exec sleep 300"
+    running_job = shared.node.popen("sh", "-c", script, user=NOBODY)
     try:
         wait_until(lambda: any(shared.base.glob("*/dirs/_tmp/mine")), "the job has written")
         (place,) = [path for path in shared.base.iterdir() if (path / "dirs/_tmp/mine").exists()]
@@ -50,9 +46,7 @@ def test_the_directories_are_the_users_and_a_root_process_joins_by_the_held_file
         words = ["nsenter", f"--mount={place}/ns/mnt", "cat", "/tmp/mine"]
         assert subprocess.run(words, check=True, capture_output=True, text=True).stdout == "secret\n"
     finally:
-        running_job.send_signal(signal.SIGINT)
-        time.sleep(0.1)
-        running_job.send_signal(signal.SIGINT)
+        running_job.terminate()
         running_job.communicate(timeout=30)
 
 

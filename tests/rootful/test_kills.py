@@ -52,7 +52,7 @@ def stopped_at(call: str) -> str:
 
 
 def launch(stage: Stage, call: str, ntasks: int = 2) -> subprocess.Popen[str]:
-    """A step, stopped in the row."""
+    """A step, stopped in the row; where that is the step's and not the daemon's, the daemon has answered."""
     words = [f"-n{ntasks}", "--first=x"]
     program = ["sh", "-c", "echo ran"]
     if call in SCRIPTS:
@@ -65,6 +65,8 @@ def launch(stage: Stage, call: str, ntasks: int = 2) -> subprocess.Popen[str]:
         stage.block(stopped_at(call))
     client = stage.node.popen(*words, *program, user=NOBODY)
     stage.wait_there(client)
+    if call not in IN_DAEMON:
+        stage.node.call("Hello")  # when it answers this, it has answered the launch
     return client
 
 

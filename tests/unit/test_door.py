@@ -14,6 +14,8 @@ from nodectl.hooks import ROWS
 from nodectl.recorder import Recorder
 
 ALLOWED = 0.3
+WHOLE = 0.98  # hooks are short: one of a walk may begin with a hundredth of its time gone
+LATE = f"plugin it: slurm_spank_init: took longer than {ALLOWED} s"
 HOOK = ROWS["slurm_spank_init"]
 
 
@@ -35,23 +37,31 @@ def call(door: Door, seconds: float) -> str:
     return door.call(HOOK, "it", lasting, (seconds,)).why
 
 
+def granted(door: Door) -> float:
+    """How long a hook ran before it was interrupted, of ALLOWED. At least, as a busy machine makes it longer."""
+    began = time.monotonic()
+    assert call(door, 60) == LATE
+    return (time.monotonic() - began) / ALLOWED
+
+
 def test_each_hook_of_a_walk_has_its_whole_time(door: Door) -> None:
     with door:
-        assert [call(door, 0.6 * ALLOWED) for _ in range(4)] == [""] * 4
+        for seconds in (0, 0.5 * ALLOWED, 0.9 * ALLOWED):
+            call(door, seconds)
+            assert granted(door) >= WHOLE
 
 
 def test_a_hook_that_overruns_in_a_walk_costs_the_next_ones_nothing(door: Door) -> None:
     with door:
-        told = [call(door, seconds * ALLOWED) for seconds in (0.1, 20, 0.9, 20, 0)]
-    late = f"plugin it: slurm_spank_init: took longer than {ALLOWED} s"
-    assert told == ["", late, "", late, ""]
+        assert [call(door, seconds) for seconds in (0, 60, 0, 60, 0)] == ["", LATE, "", LATE, ""]
+        assert granted(door) >= WHOLE
 
 
 def test_nothing_rings_between_the_hooks_of_a_walk_or_behind_it(door: Door) -> None:
     with door:
         assert call(door, 0) == ""
         lasting(2 * ALLOWED)
-        assert call(door, 0.9 * ALLOWED) == ""
+        assert granted(door) >= WHOLE
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     lasting(2 * ALLOWED)
 
@@ -59,13 +69,13 @@ def test_nothing_rings_between_the_hooks_of_a_walk_or_behind_it(door: Door) -> N
 def test_a_plugin_that_takes_the_signal_takes_it_from_itself_only(door: Door) -> None:
     with door:
         door.call(HOOK, "thief", signal.signal, (signal.SIGALRM, signal.SIG_IGN))
-        assert "took longer" in call(door, 20 * ALLOWED)
+        assert "took longer" in call(door, 60)
 
 
 def test_a_plugins_own_alarm_leaves_the_clock_alone(door: Door) -> None:
     with door:
         door.call(HOOK, "timed", signal.setitimer, (signal.ITIMER_REAL, 0))
-        assert "took longer" in call(door, 20 * ALLOWED)
+        assert "took longer" in call(door, 60)
 
 
 def test_a_child_that_is_forked_in_a_walk_hears_no_alarm(door: Door) -> None:
