@@ -278,6 +278,20 @@ def wait_until(condition: object, what: str, patience: float = 20) -> None:
         time.sleep(0.01)
 
 
+def wait_for_answer(client: subprocess.Popen[str]) -> None:
+    """Until the daemon has answered this `nodectl run`: a task may be quicker. The first thing that a client does with
+    its answer is to handle SIGTERM; from then on it passes signals on, and needs the daemon no more.
+    """
+
+    def handles_term() -> bool:
+        assert client.poll() is None, client.communicate()
+        status = Path(f"/proc/{client.pid}/status").read_text(encoding="utf-8")
+        caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+        return bool(caught >> (signal.SIGTERM - 1) & 1)
+
+    wait_until(handles_term, "the client has its answer")
+
+
 def _left_to_init(pid: int) -> bool:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(") ")[2].split()
     return fields[:2] == ["Z", "1"]

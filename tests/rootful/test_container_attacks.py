@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rootful.contained import Contained, contained
-from rootful.node import NOBODY, OTHER, wait_until
+from rootful.node import NOBODY, OTHER, wait_for_answer, wait_until
 
 
 def refused(found: Contained, *words: str) -> str:
@@ -187,15 +187,17 @@ def test_what_an_init_script_mounts_is_gone_at_the_end() -> None:
 @pytest.mark.parametrize("victim", ["daemon", "forkserver", "stepd"])
 def test_kills_while_jobs_run_leave_nothing(victim: str) -> None:
     with contained() as found:
-        job = found.node.popen("sh", "-c", "echo x > /tmp/x; echo ready; sleep 1; cat /tmp/x", user=NOBODY)
+        script = "echo x > /tmp/x; echo ready; read line; cat /tmp/x"
+        job = found.node.popen("sh", "-c", script, user=NOBODY, stdin=subprocess.PIPE)
         assert job.stdout is not None
         assert job.stdout.readline() == "ready\n"
+        wait_for_answer(job)
         if victim == "daemon":
             found.node.restart(signal.SIGKILL)
         else:
             name = {"forkserver": "nodectl-fork", "stepd": "stepd "}[victim]
             os.kill(pid_of(found, name), signal.SIGKILL)
-        out, err = job.communicate(timeout=30)
+        out, err = job.communicate("go\n", timeout=30)
         assert victim == "stepd" or (job.returncode, out) == (0, "x\n"), err
         found.assert_gone()
         assert found.node.run("true", user=NOBODY).returncode == 0

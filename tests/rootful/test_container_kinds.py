@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rootful.contained import Contained, contained
-from rootful.node import NOBODY, wait_until
+from rootful.node import NOBODY, wait_for_answer, wait_until
 from rootful.test_container_attacks import pid_of
 
 KINDS = ("pid", "ipc", "uts", "net", "cgroup", "time", "user")
@@ -91,15 +92,16 @@ def test_everything_of_a_step_works_in_a_pid_namespace(shared: Contained) -> Non
 @pytest.mark.parametrize("victim", ["stepd", "daemon", "first"])
 def test_kills_around_a_pid_namespace_leave_nothing(victim: str, kinds: str) -> None:
     with contained() as found:
-        words = [f"--container-ns={kinds}", "sh", "-c", "echo ready; sleep 1; echo done"]
-        job = found.node.popen(*words, user=NOBODY)
+        words = [f"--container-ns={kinds}", "sh", "-c", "echo ready; read line; echo done"]
+        job = found.node.popen(*words, user=NOBODY, stdin=subprocess.PIPE)
         assert job.stdout is not None
         assert job.stdout.readline() == "ready\n"
+        wait_for_answer(job)
         if victim == "daemon":
             found.node.restart(signal.SIGKILL)
         else:
             os.kill(pid_of(found, {"stepd": "stepd ", "first": "nodectl-first"}[victim]), signal.SIGKILL)
-        _, err = job.communicate(timeout=30)
+        _, err = job.communicate("go\n", timeout=30)
         assert (job.returncode == 0) == (victim == "daemon"), err
         found.assert_gone()
         wait_until(lambda: not firsts(), "the first process has ended")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rootful.node import NOBODY, Node, wait_until
+from rootful.node import NOBODY, Node, wait_for_answer, wait_until
 
 EXECUTES = """
 import os
@@ -69,6 +69,7 @@ def test_signals_reach_a_program_that_a_plugin_executed(node: Node) -> None:
     client = node.popen("sh", "-c", "trap 'echo caught; exit 5' USR1; echo ready; while :; do sleep 0.05; done")
     assert client.stdout is not None
     assert (client.stdout.readline(), client.stdout.readline()) == ("wrapped\n", "ready\n")
+    wait_for_answer(client)
     client.send_signal(signal.SIGUSR1)
     assert client.stdout.readline() == "caught\n"
     assert client.wait(20) == 5

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rootful.contained import Contained, contained
-from rootful.node import NOBODY, OTHER, Node, wait_until
+from rootful.node import NOBODY, OTHER, Node, wait_for_answer, wait_until
 from rootful.stage import Stage, staged
 
 EVERYTHING = "--container-ns=user,pid,net,ipc,uts,time"
@@ -27,6 +27,7 @@ class Step:
         assert self.client.stdout is not None
         said = self.client.stdout.readline()
         assert said == "ready\n", self.client.communicate()
+        wait_for_answer(self.client)
 
     def end(self) -> None:
         out, err = self.client.communicate("\n", timeout=30)

@@ -43,6 +43,7 @@ def launch(stage: Stage, name: str) -> subprocess.Popen[str]:
         stage.block(name)
     client = stage.node.popen("sh", "-c", "echo ran", user=NOBODY)
     wait_until((stage.node.scratch / "there").exists, f"{name} is reached")
+    stage.node.call("Hello")  # when it answers this, it has answered the launch of a step that has begun
     return client
 
 

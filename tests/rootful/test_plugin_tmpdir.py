@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rootful.node import NOBODY, OTHER, Node, running, wait_until
+from rootful.node import NOBODY, OTHER, Node, running, wait_for_answer, wait_until
 
 # Files that the clean-up meets: names, kinds and modes that trip over a careless walk.
 ODD_TREE = r"""
@@ -114,7 +114,9 @@ def sleeper(node: Node, *words: str) -> tuple[subprocess.Popen[str], Path]:
     code = 'echo "$TMPDIR"; cd "$TMPDIR"; exec sleep 60'
     client = node.popen(*words, "--", "sh", "-c", code, user=NOBODY)
     assert client.stdout is not None
-    return client, Path(client.stdout.readline().strip())
+    path = Path(client.stdout.readline().strip())
+    wait_for_answer(client)
+    return client, path
 
 
 def end(client: subprocess.Popen[str]) -> str:

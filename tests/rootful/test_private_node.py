@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.recorder import cgroup_of
-from rootful.node import NOBODY, Node, wait_until
+from rootful.node import NOBODY, Node, wait_for_answer, wait_until
 
 
 @pytest.fixture
@@ -62,16 +62,9 @@ def begun(
     client = node.popen("sh", "-c", script)
     assert client.stdout is not None
     assert client.stdout.readline() == "ready\n"
-    wait_until(lambda: passes_signals_on(client.pid), "the client passes signals on")
+    wait_for_answer(client)
     (daemon,) = [pid for pid, line in processes(node) if "daemon.private(" in line]
     return client, daemon
-
-
-def passes_signals_on(pid: int) -> bool:
-    """True when the client has a handler for SIGTERM, which is the first thing it does with an answer."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    (mask,) = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:")]
-    return bool(mask >> (signal.SIGTERM - 1) & 1)
 
 
 def test_a_step_runs_and_nothing_is_left_when_the_command_has_ended(alone: Node) -> None:
@@ -227,6 +220,7 @@ def test_the_container_of_a_dead_node_goes_with_the_next_command(alone: Node, tr
     client = alone.popen("--container-ns=pid,net", "sh", "-c", "echo ready; exec sleep 300")
     assert client.stdout is not None
     assert client.stdout.readline() == "ready\n"
+    wait_for_answer(client)
     (place,) = (alone.dir / "state/containers").iterdir()
     first = int((place / "first").read_text(encoding="ascii").split()[0])
     for pid, line in processes(alone):

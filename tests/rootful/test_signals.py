@@ -10,16 +10,17 @@ import time
 
 import pytest
 
-from rootful.node import NOBODY, OTHER, Node
+from rootful.node import NOBODY, OTHER, Node, wait_for_answer
 
 FORWARDED = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")
 
 
 def started(node: Node, *words: str, **how: object) -> subprocess.Popen[str]:
-    """A client whose tasks say "ready"; returns when the first has."""
+    """A client whose tasks say "ready"; returns when the first has, and when signals to the client are passed on."""
     client = node.popen(*words, user=NOBODY, **how)
     assert client.stdout is not None
     assert client.stdout.readline().endswith("ready\n")
+    wait_for_answer(client)
     return client
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from vm import service
 from vm.service import UNIT, Sleeper
 from vm.test_limits import MIB, read
-from vm.test_shares import DISK, numbers
+from vm.test_shares import disks, numbers
 
 HOLD = "x = bytearray(b'x') * (120 << 20)"
 TELL = "import os; print(os.environ['SLURM_JOB_ID'], flush=True)"
@@ -60,9 +60,10 @@ def test_owner_lowers_and_only_an_admin_raises_and_the_record_tells() -> None:
 
 def test_limit_of_a_disk_comes_and_goes() -> None:
     step = Sleeper("alice")
-    assert update(step, f"--io-max={DISK}:rbps=1M", user="alice") == ""
-    assert read(step.group / "user", "io.max") == f"{numbers(DISK)} rbps=1048576 wbps=max riops=max wiops=max"
-    assert update(step, f"--io-max={DISK}:rbps=max") == ""
+    disk = disks()[-1]
+    assert update(step, f"--io-max={disk}:rbps=1M", user="alice") == ""
+    assert read(step.group / "user", "io.max") == f"{numbers(disk)} rbps=1048576 wbps=max riops=max wiops=max"
+    assert update(step, f"--io-max={disk}:rbps=max") == ""
     assert read(step.group / "user", "io.max") == ""
     assert step.let_go()[0] == 0
 
