@@ -1,0 +1,47 @@
+"""What the README shows and names is what nodectl draws and takes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from nodectl.binding import node
+from nodectl.binding.options import request_of
+from nodectl.cli.main import COMMANDS
+from nodectl.cli.options import OPTIONS, layout_options
+from nodectl.config import build
+from nodectl.machine_spec import from_spec
+from nodectl.picture import text
+from nodectl.picture.occupants import occupation
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+def test_its_picture_is_what_topo_draws_while_that_step_runs() -> None:
+    machine = from_spec("2s:4c:2t:2n")
+    settings = node.settings_of(build({}), machine)
+    whole = node.whole(machine, settings)
+    layout = node.lay_out(machine, whole, request_of({"ntasks": 4, "cpu_bind": "cores"}, {}), settings, "node")
+    tasks = [{"task": place.task, "cpus": f"{place.mask:x}"} for place in layout.tasks]
+    step = {"job": 7, "step": 0, "user": "alice", "name": "solver", "ntasks": 4, "cpus": f"{whole:x}", "tasks": tasks}
+    drawn = "\n".join(text.draw(machine, occupation([step])))
+    assert f"\n```\n{drawn}\n```\n" in README
+
+
+def test_it_names_every_command_and_no_other() -> None:
+    table = README.partition("## Commands")[2].partition("\n## ")[0]
+    named = re.findall(r"`(?:nodectl )?([a-z]+)[ `]", "\n".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE)))
+    commands = {name for name, _ in COMMANDS}
+    assert set(named) - {"command", "check", "try"} == commands
+    called = re.findall(r"(?:^    (?:sudo )?|`|\$ )(?:\.venv/bin/)?nodectl ([a-z]+)", README, re.MULTILINE)
+    assert set(called) <= commands
+
+
+def test_the_options_of_run_that_it_lists_are_those_that_run_takes() -> None:
+    listed = README.partition("Options of `run` are srun's: ")[2].partition("\n\n")[0]
+    known = {f"--{option.long}" for option in OPTIONS} | {f"-{option.short}" for option in OPTIONS if option.short}
+    found = set(re.findall(r"(?<![\w-])-{1,2}[a-zA-Z][a-z-]*", listed))
+    assert found <= known
+    short = {f"--{option.long}" for option in OPTIONS if option.short}
+    of_layout = {f"--{option.long}" for option in layout_options()}
+    assert known - found - short - of_layout == {"--cpu-bind", "-h"}
