@@ -85,6 +85,14 @@ def encode(message: "Mapping[str, object]") -> bytes:
     return lean_json.dumps(message).encode("ascii") + b"\0"
 
 
+def decode(text: bytes) -> "Mapping[str, object]":
+    """The message of these bytes, without its NUL. Raises BrokenWire."""
+    try:
+        return lean_json.load_object(text)
+    except lean_json.BadJson as error:
+        raise BrokenWire(f"message is {error}") from None
+
+
 class Inbox:
     """What has arrived on one connection and is not yet taken: bytes, and the descriptors that came with them.
 
@@ -114,6 +122,11 @@ class Inbox:
 
     def next(self) -> "Mapping[str, object] | None":
         """The next whole message, or None until more bytes have come. Raises BrokenWire."""
+        text = self.take()
+        return None if text is None else decode(text)
+
+    def take(self) -> bytes | None:
+        """Likewise its bytes, as for `decode`: many times smaller than what they can mean."""
         end = self._data.find(0, self._searched)
         if end < 0:
             self._searched = len(self._data)
@@ -125,10 +138,7 @@ class Inbox:
         text = bytes(self._data[:end])
         del self._data[: end + 1]
         self._searched = 0
-        try:
-            return lean_json.load_object(text)
-        except lean_json.BadJson as error:
-            raise BrokenWire(f"message is {error}") from None
+        return text
 
     @property
     def partial(self) -> bool:

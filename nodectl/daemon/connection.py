@@ -5,11 +5,11 @@ faster than it reads. It gets one clear error where it can be told, and its conn
 """
 
 import asyncio
-import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 
 from nodectl import wire
+from nodectl.daemon import descriptors
 from nodectl.interface import STANDARD, Call, Refused, Service, error_reply
 
 _MAX_BACKLOG = 32 << 20
@@ -29,8 +29,9 @@ class Connection:
         self._service = service
         self._on_close = on_close
         self._inbox = wire.Inbox(limit)
+        self._limit = limit
         self._out = bytearray()
-        self._calls: list[tuple[Mapping[str, object], list[int]]] = []
+        self._calls: list[tuple[bytes, list[int]]] = []  # as they came: what they mean may be much larger
         self._busy: asyncio.Task[None] | None = None
         self._holds = False  # descriptors, for the call that is under way
         self._closed = False
@@ -39,17 +40,15 @@ class Connection:
     def _readable(self) -> None:
         try:
             alive = self._inbox.receive(self._sock)
-            while (message := self._inbox.next()) is not None:
+            while (message := self._inbox.take()) is not None:
                 # A read ends with the message that brought descriptors: they are the last one's.
                 last = not self._inbox.partial
                 self._calls.append((message, self._inbox.take_descriptors() if last else []))
-                if len(self._calls) > _MAX_QUEUED:
-                    raise wire.BrokenWire(f"more than {_MAX_QUEUED} calls without waiting for a reply")
+                self._bound()
         except BlockingIOError:
             return
         except wire.BrokenWire as error:
-            self._reply(error_reply(Refused(f"{STANDARD}.InvalidParameter", str(error), parameter="message")))
-            self.close()
+            self._break(error)
             return
         except OSError:
             alive = False
@@ -58,16 +57,33 @@ class Connection:
         elif self._calls and self._busy is None:
             self._next()
 
+    def _bound(self) -> None:
+        """What waits behind a call is no more than one message may be. Raises BrokenWire."""
+        if len(self._calls) > _MAX_QUEUED:
+            raise wire.BrokenWire(f"more than {_MAX_QUEUED} calls without waiting for a reply")
+        if len(self._calls) > 1 and sum(len(message) for message, _ in self._calls) > self._limit:
+            raise wire.BrokenWire(f"calls of more than {self._limit} bytes without waiting for a reply")
+        if sum(len(fds) for _, fds in self._calls) > wire.MAX_DESCRIPTORS:
+            raise wire.BrokenWire(f"more than {wire.MAX_DESCRIPTORS} descriptors without waiting for a reply")
+
+    def _break(self, error: wire.BrokenWire) -> None:
+        self._reply(error_reply(Refused(f"{STANDARD}.InvalidParameter", str(error), parameter="message")))
+        self.close()
+
     def _next(self) -> None:
-        """Serves the calls in the order they came; while one has to wait, those behind it wait too."""
-        while self._calls and self._busy is None and not self._closed:
+        """Serves the calls in the order they came; while one has to wait, or its reply, those behind it wait too."""
+        while self._calls and self._busy is None and not self._out and not self._closed:
             self._begin(*self._calls.pop(0))
 
-    def _begin(self, message: Mapping[str, object], fds: list[int]) -> None:
+    def _begin(self, message: bytes, fds: list[int]) -> None:
         call = None
         try:
-            call = Call(message, self.peer, fds)
+            call = Call(wire.decode(message), self.peer, fds)
             result = self._service.find(call)(call)
+        except wire.BrokenWire as error:
+            descriptors.close(fds)
+            self._break(error)
+            return
         except Exception as error:  # the daemon's door: one caller's trouble is nobody else's
             self._finish(call, fds, _refusal(error))
             return
@@ -81,7 +97,7 @@ class Connection:
         try:
             answer: Mapping[str, object] = {"parameters": await result}
         except asyncio.CancelledError:
-            _close(fds)
+            descriptors.close(fds)
             raise
         except Exception as error:  # as above
             answer = _refusal(error)
@@ -90,7 +106,7 @@ class Connection:
         self._next()
 
     def _finish(self, call: Call | None, fds: list[int], answer: Mapping[str, object]) -> None:
-        _close(fds)
+        descriptors.close(fds)
         if call is None or not call.oneway:
             self._reply(answer)
 
@@ -103,13 +119,17 @@ class Connection:
             return
         self._flush()
 
+    def _writable(self) -> None:
+        self._flush()
+        self._next()
+
     def _flush(self) -> None:
         loop = asyncio.get_running_loop()
         try:
             while self._out:
                 del self._out[: self._sock.send(self._out, socket.MSG_NOSIGNAL)]
         except BlockingIOError:
-            loop.add_writer(self._sock.fileno(), self._flush)
+            loop.add_writer(self._sock.fileno(), self._writable)
             return
         except OSError:
             self.close()
@@ -128,7 +148,7 @@ class Connection:
         loop.remove_writer(self._sock.fileno())
         self._inbox.close()
         for _, fds in self._calls:
-            _close(fds)
+            descriptors.close(fds)
         self._calls.clear()
         self._sock.close()
         self.peer.let_go()
@@ -144,11 +164,6 @@ class Connection:
             task.cancel()
         self.close()
         return busy
-
-
-def _close(fds: list[int]) -> None:
-    for fd in fds:
-        os.close(fd)
 
 
 def _refusal(error: Exception) -> Mapping[str, object]:

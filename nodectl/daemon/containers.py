@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from nodectl import lean_json
 from nodectl.config import Config
 from nodectl.container import settings
+from nodectl.daemon import descriptors
 from nodectl.daemon.forkchannel import ForkChannel, ForkserverDied
 from nodectl.daemon.live import LiveStep
 from nodectl.step import Step
@@ -80,7 +81,8 @@ class Containers:
     async def _once(self, request: Mapping[str, object], more: list[int]) -> bytes:
         """One errand's answer, b"" where it died. Raises OSError, ForkserverDied."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        fds = [theirs.detach(), *map(os.dup, more)]
+        with theirs:
+            fds = descriptors.copies((theirs.fileno(), *more))
         ours.setblocking(False)
         with ours:
             self._forkserver.errand(request, fds)

@@ -6,7 +6,6 @@ started again with the next step; stepds do not mind.
 
 import asyncio
 import errno
-import fcntl
 import os
 import signal
 import socket
@@ -15,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nodectl import lean_json
 from nodectl.config import Config
+from nodectl.daemon import descriptors
 from nodectl.secure.confine import PROGRAMS
 from nodectl.spank import preload
 from nodectl.spank.stack import tried
@@ -22,6 +22,7 @@ from nodectl.wire import LONGEST_ORDER
 
 _READY_SECONDS = 20
 _PLACES = (3, 4, PROGRAMS)  # of the channel, the lock, and what confines steps
+_OUT_OF_THE_WAY = 10  # dup2 onto 3 must not destroy what is to become 4
 _START = (
     "import sys; sys.path[:0] = {path!r}; from nodectl import forkserver, lean_json; "
     "forkserver.main(lean_json.loads({arguments!r}))"
@@ -62,8 +63,7 @@ class ForkChannel:
             }
         )
         code = _START.format(path=[p for p in sys.path if p], arguments=arguments)
-        # Out of the way first: dup2 onto 3 must not destroy what is to become 4.
-        passed = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (theirs.fileno(), self._lock, self._programs)]
+        passed = descriptors.copies((theirs.fileno(), self._lock, self._programs), _OUT_OF_THE_WAY)
         environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **tried()}
         preload.add(environment)
         self.pid = os.posix_spawn(
@@ -76,7 +76,7 @@ class ForkChannel:
             ],
         )
         theirs.close()
-        _close(passed)
+        descriptors.close(passed)
         ours.settimeout(_READY_SECONDS)
         try:
             answer = lean_json.load_object(ours.recv(65536) or b'{"error":"it ended at once; see the log"}')
@@ -112,13 +112,13 @@ class ForkChannel:
         try:
             self.start()
         except ForkserverDied:
-            _close(fds)
+            descriptors.close(fds)
             raise
 
     def _send(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
         data = lean_json.dumps(request).encode("ascii")
         if len(data) > LONGEST_ORDER:
-            _close(fds)
+            descriptors.close(fds)
             raise OSError(errno.E2BIG, f"{len(data)} bytes are more than the forkserver takes, {LONGEST_ORDER}")
         self._waiting.append((data, list(fds)))
         self._write()
@@ -136,7 +136,7 @@ class ForkChannel:
                 self._lost()
                 return
             del self._waiting[0]
-            _close(fds)
+            descriptors.close(fds)
         if self._sock is not None:
             loop.remove_writer(self._sock.fileno())
 
@@ -169,10 +169,5 @@ class ForkChannel:
             self._sock.close()
             self._sock = None
             for _, fds in self._waiting:
-                _close(fds)
+                descriptors.close(fds)
             self._waiting.clear()
-
-
-def _close(fds: Sequence[int]) -> None:
-    for fd in fds:
-        os.close(fd)

@@ -6,7 +6,6 @@ it is silent for too long, and what it leaves in its group ends with it. Nothing
 """
 
 import asyncio
-import fcntl
 import os
 import signal
 import socket
@@ -15,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from nodectl import lean_json
+from nodectl.daemon import descriptors
 from nodectl.spank.teller import DEAF
 
 _START = "import sys; sys.path[:0] = {path!a}; from {package} import {module} as it; it.main({arguments!a})"
@@ -50,7 +50,13 @@ class Helper:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._told: asyncio.Future[None] = self._loop.create_future()
         self.pid, self._link = _execute(module, arguments, environment, extra)
-        self._pidfd = os.pidfd_open(self.pid)
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+        except OSError:  # no descriptors left: nobody would notice its end
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self._link.close()
+            raise
         self._loop.add_reader(self._link, self._read)
         self._loop.add_reader(self._pidfd, self._finish)
         self._timer: asyncio.TimerHandle | None = None
@@ -172,7 +178,7 @@ def _execute(
     code = _START.format(path=[p for p in sys.path if p], package=package, module=name, arguments=arguments)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     ours.setblocking(False)
-    passed = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for fd in (theirs.fileno(), *extra)]
+    passed = descriptors.copies((theirs.fileno(), *extra), _OUT_OF_THE_WAY)
     try:
         pid = os.posix_spawn(
             sys.executable,
@@ -190,6 +196,5 @@ def _execute(
         raise
     finally:
         theirs.close()
-        for fd in passed:
-            os.close(fd)
+        descriptors.close(passed)
     return pid, ours

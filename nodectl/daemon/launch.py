@@ -83,12 +83,14 @@ USER_EPILOG_SECONDS = 5.0
 def check_control(fd: int, uid: int) -> None:
     """The fourth descriptor must be the caller's own end of a stream socket: events go there, orders come from it."""
     try:
-        sock = socket.socket(fileno=os.dup(fd))
+        sock = socket.socket(fileno=fd)
     except OSError:
         raise invalid("request", "the fourth descriptor is no socket") from None
-    with sock:
+    try:
         if sock.family != socket.AF_UNIX or sock.type != socket.SOCK_STREAM or wire.Peer(sock).uid != uid:
             raise invalid("request", "the fourth descriptor is no local stream socket of yours")
+    finally:
+        sock.detach()  # the caller's
 
 
 def invalid(parameter: str, reason: str) -> Refused:

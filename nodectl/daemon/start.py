@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nodectl import board
-from nodectl.daemon import cgroup_base, launch
+from nodectl.daemon import cgroup_base, descriptors, launch
 from nodectl.daemon.forkchannel import ForkserverDied
 from nodectl.daemon.live import Files, LiveStep, make_groups
 from nodectl.interface import Refused
@@ -126,11 +126,10 @@ class Starter:
                     "trace": node.config.trace,
                 },
                 node.jobs.plugins_of(step),
-                [os.dup(fd) for fd in (trace, *fds, *client)],
+                descriptors.copies((trace, *fds, *client)),
             )
         finally:
-            for fd in fds:
-                os.close(fd)
+            descriptors.close(fds)
 
     def _make_groups(self, step: Step) -> None:
         node = self._node

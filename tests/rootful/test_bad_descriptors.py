@@ -1,0 +1,92 @@
+"""Descriptors that users send, and descriptors that run out, cost the daemon none of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+import subprocess
+
+import pytest
+
+from nodectl import wire
+from rootful.node import NOBODY, Node, wait_until
+from rootful.raw import call, connect, exchange, launch
+
+
+def held(node: Node) -> int:
+    assert node.daemon is not None
+    return len(os.listdir(f"/proc/{node.daemon.pid}/fd"))
+
+
+@pytest.fixture
+def null() -> int:
+    return os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+
+
+def running(node: Node) -> tuple[subprocess.Popen[str], int]:
+    """A step that runs until it is killed, and its job."""
+    client = node.popen("sh", "-c", "echo on; exec sleep 60", user=NOBODY)
+    assert client.stdout is not None
+    assert client.stdout.readline() == "on\n"
+    return client, node.last_job()
+
+
+def wait(job: int) -> bytes:
+    return call("org.nodectl.Wait", parameters={"job": job, "step": 0})
+
+
+def test_a_fourth_descriptor_that_is_no_socket_is_not_kept(served: Node, null: int) -> None:
+    exchange(served, launch(), [null] * 4)
+    before = held(served)
+    for _ in range(20):
+        reply, _ = exchange(served, launch(), [null] * 4)
+        assert reply is not None
+        assert "no socket" in str(reply["parameters"])
+    wait_until(lambda: held(served) <= before, "nothing of it is kept")
+
+
+def test_what_waits_behind_a_call_is_no_more_than_one_message_may_be(served: Node, null: int) -> None:
+    """Else one connection could hold a thousand descriptors of the daemon's, and half a gigabyte of its memory."""
+    client, job = running(served)
+    hello = call("org.nodectl.Hello")
+    for burst, fds in ((hello, 10), (call("org.nodectl.Hello", parameters={"x": "x" * (3 << 20)}), 0)):
+        with connect(served) as sock:
+            sock.sendall(wait(job))
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                for _ in range(3):
+                    sent = socket.send_fds(sock, [burst], [null] * fds)
+                    sock.sendall(burst[sent:])
+            reply = wire.receive(sock, wire.Inbox(1 << 20))
+            assert reply is not None
+            assert "without waiting for a reply" in str(reply["parameters"])
+    client.kill()
+    client.communicate()
+
+
+def test_a_reply_that_nobody_reads_keeps_the_calls_behind_it_waiting(served: Node) -> None:
+    with connect(served) as sock:
+        question = call("org.varlink.service.GetInterfaceDescription", parameters={"interface": "org.nodectl"})
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        for _ in range(60):
+            sock.sendall(question)
+        inbox = wire.Inbox(1 << 20)
+        for _ in range(60):
+            reply = wire.receive(sock, inbox)
+            assert reply is not None
+            assert "interface org.nodectl" in str(reply["parameters"])
+
+
+def test_descriptors_that_run_out_at_any_moment_of_a_launch_are_not_lost(node: Node) -> None:
+    assert node.run("true").returncode == 0
+    assert node.daemon is not None
+    node.assert_clean()
+    before = held(node)
+    for more in range(1, 24):
+        resource.prlimit(node.daemon.pid, resource.RLIMIT_NOFILE, (before + more, 20_000))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            node.run("true", timeout=2)
+        resource.prlimit(node.daemon.pid, resource.RLIMIT_NOFILE, (20_000, 20_000))
+        wait_until(lambda: held(node) <= before, f"with {more} descriptors nothing is lost")
+    assert node.run("true").returncode == 0
