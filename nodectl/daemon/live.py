@@ -360,11 +360,11 @@ async def remove_groups(mount: str, path: str) -> bool:
 
 
 def remove_once(group: cgroup.Group) -> bool:
-    """One try."""
-    if not group.exists():
-        return True
+    """One try, which may find that the step's was never made."""
     for directory, _, _ in os.walk(group.full_path, topdown=False):
         if not cgroup.Group(directory).remove():
             return False
+    if group.exists():
+        return False  # it could not be read: there are no descriptors left
     cgroup.Group(os.path.dirname(group.full_path)).remove()  # the job's, if this was its last step
     return True
