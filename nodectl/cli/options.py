@@ -123,6 +123,11 @@ def percent(text: str) -> int:
     return 0 if text == "max" else positive(text.removesuffix("%"))
 
 
+def processes(text: str) -> int:
+    """A number of processes and threads; 0 for max."""
+    return 0 if text == "max" else positive(text)
+
+
 def _words(text: str) -> list[str]:
     return [word for word in text.split(",") if word]
 
@@ -147,6 +152,9 @@ OPTIONS = (
     Option("io-max", "", "DISK:FIGURES", "most input and output of a disk, each second: /dev/vda:rbps=10M,wiops=100; "
            "rbps, wbps, riops, wiops; once for each disk", str, many=True),
     Option("io-weight", "", "N", "weight when jobs compete for a disk, 1 to 10000 (default 100)", positive),
+    Option("pids-max", "", "N", "most processes and threads of the step", processes),
+    Option("hugetlb-max", "", "SIZE:MOST", "most memory in huge pages of a size: 2MB:1G; once for each", str,
+           many=True),
     Option("oom-kill-step", "", "0|1", "end the whole step when it runs out of memory", _flag, has_arg=MAYBE_ARGUMENT),
     Option("input", "i", "FILE", "stdin: a file pattern, a task number, all (default) or none", str, dest="stdin"),
     Option("output", "o", "FILE", "stdout: a file pattern (%t task, %j job), a number, all, none", str, dest="stdout"),

@@ -115,7 +115,7 @@ def _uses(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
         yield "peak swap space", _memory(record["peak_swap"] >> 10)
     if record.get("peak_processes") is not None:
         yield "peak processes", record["peak_processes"]
-    limits = ", ".join(_limit(name, text) for name, text in record.get("limits", {}).items() if name in _SAID)
+    limits = ", ".join(_limit(name, text) for name, text in record.get("limits", {}).items() if _what(name))
     if limits:
         yield "limits", limits
     if record.get("throttled_seconds"):
@@ -127,13 +127,20 @@ def _uses(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
         yield "waited for", ", ".join(waits)
 
 
+def _what(name: str) -> str:
+    """What a file of the step's cgroup limits, "" for what is not said."""
+    if name.startswith("hugetlb."):
+        return f"pages of {name.split('.')[1]}"
+    return _SAID.get(name, "")
+
+
 def _limit(name: str, text: str) -> str:
     """A file of the step's cgroup in words."""
-    what = _SAID[name]
+    what = _what(name)
     if name == "cpu.max" and not text.startswith("max"):
         quota, period = map(int, text.split())
         return f"{what} {100 * quota / period:g}%"
-    if name.endswith(("memory.max", "swap.max")) and text.isdecimal():
+    if name.startswith(("memory.", "hugetlb.")) and text.isdecimal():
         return f"{what} {_memory(int(text) >> 10)}"
     return f"{what} {text.split(maxsplit=1)[0] if name == 'cpu.max' else text}".replace("\n", "; ")
 

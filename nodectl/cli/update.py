@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable
 
-from nodectl.cli.options import mebibytes, percent, positive
+from nodectl.cli.options import mebibytes, percent, positive, processes
 from nodectl.cli.session import Failed, Session
 from nodectl.cli.step_name import step_argument
 
@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("cpu-max", "PERCENT%", percent, "most CPU time, in percent of one CPU, or max"),
         ("cpu-weight", "N", positive, "weight when jobs compete for CPU time"),
         ("io-weight", "N", positive, "weight when jobs compete for a disk"),
+        ("pids-max", "N", processes, "most processes and threads, or max"),
     ):
         parser.add_argument(f"--{name}", metavar=metavar, type=_taken(take), help=text)
     parser.add_argument(
@@ -23,6 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DISK:FIGURES",
         action="append",
         help="most input and output of a disk, as /dev/vda:rbps=10M,wiops=max; once for each disk",
+    )
+    parser.add_argument(
+        "--hugetlb-max",
+        metavar="SIZE:MOST",
+        action="append",
+        help="most memory in huge pages of a size, as 2MB:1G or 2MB:max; once for each",
     )
     parser.epilog = (
         "The owner of a step may lower its limits; root and members of the admin group may raise them too. "
@@ -33,10 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Change what was given; 0."""
     job, step = arguments.step
-    names = ("mem", "cpu_max", "cpu_weight", "io_max", "io_weight")
+    names = ("mem", "cpu_max", "cpu_weight", "io_max", "io_weight", "pids_max", "hugetlb_max")
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     if not given:
-        raise Failed("nothing to change: give --mem, --cpu-max, --cpu-weight, --io-max or --io-weight", 2)
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+        raise Failed(f"nothing to change: give one of {options}", 2)
     session = Session(arguments.settings)
     try:
         session.call("Update", job=job, step=step, **given)

@@ -17,8 +17,10 @@ from nodectl.daemon import cgroup_base, devices, shares
 from nodectl.step import Step
 
 _MIB = 1 << 20
-_OWN_PROCESSES = 64  # step runners, prologs
-_OWN_CPU = 10  # percent of one CPU, likewise
+_OWN = {
+    shares.PIDS_MAX: 64,
+    shares.CPU_MAX: 10,
+}  # of step runners and prologs: a step's limits are reached first, and tell
 _BPF = "bpf(2)"
 _CONTROLLERS = {
     "constrain_cores": "cpuset",
@@ -30,7 +32,8 @@ _CONTROLLERS = {
     "constrain_devices": _BPF,  # no controller, but a program
 }
 _FILES = {"cpu.max": "constrain_cpu_time", "cpu.weight": "constrain_cpu_time",
-          "io.max": "constrain_io", "io.weight": "constrain_io"}  # fmt: skip
+          "io.max": "constrain_io", "io.weight": "constrain_io", "pids.max": "constrain_processes"}  # fmt: skip
+_HUGE_PAGES = "hugetlb_max"
 _PLUGIN = "task/cgroup"
 _GIVES_DEVICES = "task/affinity"
 
@@ -52,7 +55,6 @@ class Constraints:
     def __init__(self, config: Config, base: cgroup_base.Base) -> None:
         self._config = config
         self.total = config.real_memory or _machine_memory()
-        self.processes = config.max_processes_per_step or _most_processes() // 2
         self.controllers = base.controllers
         self.complaints: list[str] = []
         self._why: dict[str, str] = {}  # of what is not enforced
@@ -63,9 +65,13 @@ class Constraints:
             self.most_shares = shares.configured(config)
         except shares.BadShare as error:
             raise CannotConstrain(f"{error.parameter}: {error}") from None
+        huge_pages = [name for name in self.most_shares if shares.parameter_of(name) == _HUGE_PAGES]
+        _check_huge_pages(huge_pages, group, base)
+        self._files.update(huge_pages)
         unkept = {name.split()[0] for name in self.most_shares} - self._files
         self.complaints += [f"{name}: not enforced: {self.why_not(name)}" for name in sorted(unkept)]
-        self._huge_pages = dict(_huge_pages(line, group, base) for line in config.hugetlb_max)
+        if shares.PIDS_MAX in self._files:
+            self.most_shares[shares.PIDS_MAX] = config.max_processes_per_step or _most_processes() // 2
 
     def _keeps(self, key: str, controller: str, base: cgroup_base.Base) -> bool:
         wish = getattr(self._config, key)
@@ -93,9 +99,13 @@ class Constraints:
         return ""
 
     def why_not(self, file: str) -> str:
-        """Why a file of memory, CPU time, input and output is not written, "" where it is."""
+        """Why a file of memory or of a share is not written, "" where it is."""
+        if file in self._files:
+            return ""
+        if shares.parameter_of(file) == _HUGE_PAGES:
+            return f"{_HUGE_PAGES} of the configuration does not name this size"
         key = _FILES.get(file, "constrain_ram_space")
-        if self._why[key] or key == "constrain_ram_space" or file in self._files:
+        if self._why[key] or key == "constrain_ram_space":
             return self._why[key]
         return f"{key}: the kernel has no {file}"
 
@@ -107,35 +117,31 @@ class Constraints:
         more = "" if is_root else shares.beyond(wanted, self.most_shares)
         if more:
             reason = f"{shares.said(more, wanted)}: only root may exceed {shares.said(more, self.most_shares)}"
-            raise shares.BadShare(more.split()[0].replace(".", "_"), f"{reason} of the configuration")
+            raise shares.BadShare(shares.parameter_of(more), f"{reason} of the configuration")
         return {name: number for name, number in wanted.items() if name in given or name.split()[0] in self._files}
 
     def of_job(self, step: Step) -> Confinement:
         """What a step's job is confined to."""
-        files = self._limits(step, step.allocation, "", more_cpu=_OWN_CPU)
-        if "pids.max" in files:
-            files["pids.max"] = str(self.processes + _OWN_PROCESSES)  # the step's limit is reached first, and tells
+        files = self._limits(step, step.allocation, "", _OWN)
         return Confinement(files, devices.of_job(*self._devices(step)))
 
     def of_step(self, step: Step) -> Confinement:
         """What the step's tasks are confined to."""
-        files = self._limits(step, step.step_cpus, step.mems)
+        files = self._limits(step, step.step_cpus, step.mems, {})
         if step.oom_kill_step and "constrain_ram_space" in self._kept:
             files["memory.oom.group"] = "1"
         allowed = self._config.allowed_devices if "constrain_devices" in self._kept else ()
         return Confinement(files, devices.of_step(*self._devices(step), allowed))
 
-    def _limits(self, step: Step, cpus: int, mems: str, *, more_cpu: int = 0) -> dict[str, str]:
+    def _limits(self, step: Step, cpus: int, mems: str, more: Mapping[str, int]) -> dict[str, str]:
         ram, swap = "constrain_ram_space" in self._kept, "constrain_swap_space" in self._kept
         files = memory_limits(step.memory, self.total, self._config, ram=ram, swap=swap) if ram or swap else {}
-        if "constrain_processes" in self._kept:
-            files["pids.max"] = str(self.processes)
         if "constrain_cores" in self._kept:
             files["cpuset.cpus"] = format_cpulist(cpus_of(cpus))
             if mems:
                 files["cpuset.mems"] = mems
-        wanted = shares.files(step.shares, more_cpu=more_cpu) if step.shares else {}
-        return files | {name: text for name, text in wanted.items() if name in self._files} | self._huge_pages
+        wanted = shares.files(step.shares, more)
+        return files | {name: text for name, text in wanted.items() if name in self._files}
 
     def _devices(self, step: Step) -> tuple[Sequence[Device], Sequence[str]]:
         """The node's devices that are confined, and those that the step's job holds."""
@@ -188,18 +194,13 @@ def _not_there(controller: str, base: cgroup_base.Base) -> str:
     return f"{controller}: {base.missing.get(controller, 'no cgroup2 file system is mounted')}"
 
 
-def _huge_pages(line: str, group: cgroup.Group, base: cgroup_base.Base) -> tuple[str, str]:
-    """A line of hugetlb_max, as file and content. Raises CannotConstrain."""
-    size, _, text = line.partition(":")
-    file = f"hugetlb.{size}.max"
-    most = shares.amount(text)
-    if not size.isalnum() or most is None:
-        raise CannotConstrain(f"hugetlb_max: {line!r} is no size and its limit, as 2MB:1G")
-    if "hugetlb" not in base.controllers:
-        raise CannotConstrain(f"hugetlb_max: {_not_there('hugetlb', base)}")
-    if not group.has(file):
-        raise CannotConstrain(f"hugetlb_max: {line!r}: the kernel has no huge pages of that size")
-    return file, str(most)
+def _check_huge_pages(files: Sequence[str], group: cgroup.Group, base: cgroup_base.Base) -> None:
+    """Raises CannotConstrain."""
+    if files and "hugetlb" not in base.controllers:
+        raise CannotConstrain(f"{_HUGE_PAGES}: {_not_there('hugetlb', base)}")
+    for file in files:
+        if not group.has(file):
+            raise CannotConstrain(f"{_HUGE_PAGES}: {file}: the kernel has no huge pages of that size")
 
 
 def _limits_swap(base: cgroup_base.Base) -> bool:

@@ -1,8 +1,10 @@
-"""Shares of the machine that a job asks for, or is held to, besides CPUs and memory: CPU time, input and output.
+"""Shares of the machine that a job asks for, or is held to, besides CPUs and memory: CPU time, input and output,
+processes, huge pages.
 
-A set of shares is a mapping with a number for each: `cpu.weight`, `cpu.max` (percent of one CPU), `io.weight` and, for
-each device and figure, `io.max 8:0 rbps`; 0 or absent is what the kernel does unasked. So one set is compared with
-another number by number. Names and figures are cgroup v2's: kernel cgroup-v2, "CPU" and "IO".
+A set of shares is a mapping with a number for each: `cpu.weight`, `cpu.max` (percent of one CPU), `io.weight`, for each
+device and figure `io.max 8:0 rbps`, `pids.max`, and for each size `hugetlb.2MB.max` (bytes); 0 or absent is what the
+kernel does unasked. So one set is compared with another number by number. Names and figures are cgroup v2's: kernel
+cgroup-v2, "CPU", "IO", "PID" and "HugeTLB".
 
 Runs in the daemon. A device is a user's word for what root looks up: beneath /dev, in no other file system, and not
 by a link that leads out of it.
@@ -17,11 +19,12 @@ from nodectl import _namespace
 from nodectl.config import Config
 from nodectl.shape import Optional, array, integer, text
 
-CPU_MAX, CPU_WEIGHT, IO_WEIGHT, IO_MAX = "cpu.max", "cpu.weight", "io.weight", "io.max"
-UNASKED = {"cpu.max": "max", "cpu.weight": "100", "io.weight": "default 100"}  # files as the kernel makes them
+CPU_MAX, CPU_WEIGHT, IO_WEIGHT, IO_MAX, PIDS_MAX = "cpu.max", "cpu.weight", "io.weight", "io.max", "pids.max"
+_HUGE_PAGES = "hugetlb."
 
 _LONGEST_LINE = 4200  # a path and four figures
 _MOST_DISKS = 64
+_MOST_SIZES = 16
 WEIGHT = integer(1, 10_000)
 # Of a request to launch, and of one to update.
 REQUEST = {
@@ -29,6 +32,8 @@ REQUEST = {
     "cpu_weight": Optional(WEIGHT),
     "io_max": Optional(array(text(_LONGEST_LINE), most=_MOST_DISKS)),
     "io_weight": Optional(WEIGHT),
+    "pids_max": Optional(integer(0, 1 << 22)),
+    "hugetlb_max": Optional(array(text(_LONGEST_LINE), most=_MOST_SIZES)),
 }
 
 _PERIOD = 100_000  # microseconds, over which CPU time is counted
@@ -40,6 +45,7 @@ _TOO_MUCH = 1 << 62
 _BENEATH = _namespace.RESOLVE_BENEATH | _namespace.RESOLVE_NO_MAGICLINKS | _namespace.RESOLVE_NO_XDEV
 _DEFAULT_WEIGHT = 100
 _WEIGHTS = {"cpu_weight": CPU_WEIGHT, "io_weight": IO_WEIGHT}
+_NUMBERS = {**_WEIGHTS, "cpu_max": CPU_MAX, "pids_max": PIDS_MAX}
 
 Shares = Mapping[str, int]
 
@@ -57,15 +63,19 @@ def configured(config: Config) -> dict[str, int]:
     shares = {name: getattr(config, key) for key, name in _WEIGHTS.items() if getattr(config, key) != _DEFAULT_WEIGHT}
     if config.cpu_max:
         shares[CPU_MAX] = config.cpu_max
-    return shares | io_max(config.io_max)
+    return shares | io_max(config.io_max) | hugetlb_max(config.hugetlb_max)
 
 
 def asked(request: Mapping[str, object]) -> dict[str, int]:
-    """What a request asks for: cpu_max, cpu_weight, io_weight, io_max. Raises BadShare."""
-    shares = {name: int(str(request[key])) for key, name in _WEIGHTS.items() if key in request}
-    if "cpu_max" in request:
-        shares[CPU_MAX] = int(str(request["cpu_max"]))
-    return shares | io_max(request.get("io_max", ()))  # type: ignore[arg-type]  # its shape says so
+    """What a request asks for, by the names of `REQUEST`. Raises BadShare."""
+    shares = {name: int(str(request[key])) for key, name in _NUMBERS.items() if key in request}
+    lines: Mapping[str, Iterable[str]] = request  # type: ignore[assignment]  # its shape says so
+    return shares | io_max(lines.get("io_max", ())) | hugetlb_max(lines.get("hugetlb_max", ()))
+
+
+def parameter_of(name: str) -> str:
+    """The parameter of a request by which a share, or its file, is asked for."""
+    return "hugetlb_max" if name.startswith(_HUGE_PAGES) else name.partition(" ")[0].replace(".", "_")
 
 
 def beyond(shares: Shares, most: Shares) -> str:
@@ -84,17 +94,21 @@ def said(name: str, shares: Shares) -> str:
     return f"{name} = {number or 'max'}{'%' if number and name == CPU_MAX else ''}"
 
 
-def files(shares: Shares, *, more_cpu: int = 0) -> dict[str, str]:
-    """The files of a cgroup and what is to be written there, a line at a time. `more_cpu` percent are added."""
+def files(shares: Shares, more: Shares) -> dict[str, str]:
+    """The files of a cgroup and what is to be written there, a line at a time. `more` is added where there is a
+    limit.
+    """
     found = {}
-    for name, number in shares.items():
+    for name, share in shares.items():
+        number = share and share + more.get(name, 0)
         if name == CPU_MAX:
-            quota = (number + more_cpu) * _OF_A_PERCENT if number else "max"
-            found[name] = f"{quota} {_PERIOD}"
+            found[name] = f"{number * _OF_A_PERCENT or 'max'} {_PERIOD}"
         elif name == CPU_WEIGHT:
             found[name] = str(number or _DEFAULT_WEIGHT)
         elif name == IO_WEIGHT:
             found[name] = f"default {number or _DEFAULT_WEIGHT}"
+        elif not name.startswith(IO_MAX):
+            found[name] = str(number or "max")
     devices = dict.fromkeys(name.split()[1] for name in shares if name.startswith(IO_MAX))
     if devices:
         found[IO_MAX] = "\n".join(_io_line(device, shares) for device in devices)
@@ -123,6 +137,19 @@ def io_max(lines: Iterable[str]) -> dict[str, int]:
             if number < 0:
                 raise BadShare("io_max", f"{line[:80]!r}: {size[:20]!r} is neither a number from 1 nor max")
             shares[f"{IO_MAX} {device} {figure}"] = number
+    return shares
+
+
+def hugetlb_max(lines: Iterable[str]) -> dict[str, int]:
+    """The shares that lines like `2MB:1G`, or `2MB:max`, mean. Raises BadShare."""
+    shares = {}
+    for line in lines:
+        size, _, most = line.partition(":")
+        number = 0 if most == "max" else amount(most)
+        if not (size.isascii() and size.isalnum()) or number is None:
+            raise BadShare("hugetlb_max", f"{line[:80]!r} is no size and its limit, as 2MB:1G")
+        none = most != "max" and not number
+        shares[f"{_HUGE_PAGES}{size}.max"] = 1 if none else number  # the kernel rounds down to whole pages
     return shares
 
 

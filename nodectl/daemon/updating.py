@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _WHICH = {"job": integer(1, 2**32 - 1), "step": integer(0, 2**32 - 1)}
 _HIGH, _MAX, _SWAP = "memory.high", "memory.max", "memory.swap.max"
-_UNASKED = {_HIGH: "max", _MAX: "max", _SWAP: "max", **shares.UNASKED}
+_UNASKED = "max"  # of memory and swap space: files as the kernel makes them
 _USER = "/user"
 _MIB = 1 << 20
 _PATIENCE = 1.0  # seconds for a stepd, which does not answer while it is in a plugin's hook
@@ -44,6 +44,11 @@ class _Write(NamedTuple):
     name: str
     new: str
     old: str
+
+    @property
+    def is_user(self) -> bool:
+        """Whether it is the cgroup of the step's tasks."""
+        return self.group.full_path.endswith(_USER)
 
 
 class Updates:
@@ -69,20 +74,25 @@ class Updates:
         if not may_raise:
             _must_lower(old, new)
         writes = self._writes(old, new, self._touched(old, new, request))
-        changed = {one.name: one.new for one in writes if one.group.full_path.endswith(_USER)}
+        changed = {one.name: one.new for one in writes if one.is_user}
         new.limits = {**old.limits, **changed}
+        if not cgroup.Group(f"{self._node.mount}{old.cgroup}{_USER}").exists():
+            writes = [one for one in writes if not one.is_user]  # its stepd makes it with the limits that it is told
         lowers = _memory(new) < _memory(old)
         try:
             await asyncio.to_thread(_write_all, writes, lowers=lowers)  # to reclaim memory may take its time
             if live.ended.done():
-                raise Refused("NoSuchStep", f"step {old} has just ended")
+                raise _just_ended(old)
             live.files.rewrite_spec(new)
         except (OSError, _InUse) as error:
             await asyncio.to_thread(_undo, writes)
+            if isinstance(error, FileNotFoundError) and not writes[-1].group.exists():
+                raise _just_ended(old) from None
             why = f"write {error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
             raise Refused("WrongState", f"step {old}: {why}; its limits are as they were") from None
         old.memory, old.shares, old.limits = new.memory, new.shares, new.limits
-        # Written once more by the stepd: it may have begun meanwhile, with the limits that it was given.
+        # Written once more by the stepd: it may have begun meanwhile, with the limits that it was given. In a hook it
+        # does not answer; it takes no other step before it has read this.
         await live.ask("Confine", {"memory": new.memory, "limits": changed}, _PATIENCE)
 
     def _changed(self, step: Step, request: Mapping[str, object]) -> Step:
@@ -104,7 +114,7 @@ class Updates:
         for name in touched:
             why = self._node.constraints.why_not(name)
             if why:
-                raise launch.invalid("mem" if "memory" in name else name.replace(".", "_"), f"not enforced: {why}")
+                raise launch.invalid("mem" if "memory" in name else shares.parameter_of(name), f"not enforced: {why}")
         return touched
 
     def _writes(self, old: Step, new: Step, names: Iterable[str]) -> "list[_Write]":
@@ -121,11 +131,15 @@ class Updates:
         if old.step_id:
             groups = [group for group in groups if group[0].full_path.endswith(_USER)]  # the job is its first step's
         return [
-            _Write(group, name, one.get(name, _UNASKED.get(name, "")), two.get(name, _UNASKED.get(name, "")))
+            _Write(group, name, one.get(name, _UNASKED), two.get(name, _UNASKED))
             for group, one, two in groups
             for name in names
             if name in one or name in two
         ]
+
+
+def _just_ended(step: Step) -> Refused:
+    return Refused("NoSuchStep", f"step {step} has just ended")
 
 
 def _must_lower(old: Step, new: Step) -> None:

@@ -79,7 +79,12 @@ def test_shares_that_are_not_enforced_are_told_to_who_asked_and_cannot_be_change
         with node.popen("sh", "-c", "echo on; exec sleep 60", user=NOBODY) as step:
             assert step.stdout is not None
             assert step.stdout.readline() == "on\n"
-            for option, key in (("--mem=64M", "mem"), ("--cpu-max=10%", "cpu_max")):
+            for option, key in (
+                ("--mem=64M", "mem"),
+                ("--cpu-max=10%", "cpu_max"),
+                ("--pids-max=9", "pids_max"),
+                ("--hugetlb-max=2MB:1G", "hugetlb_max"),
+            ):
                 refused = node.nodectl("update", option, str(node.last_job()))
                 assert refused.returncode == 1
                 assert f" {key}: not enforced: " in refused.stderr
@@ -105,6 +110,8 @@ def test_shares_that_are_not_enforced_are_told_to_who_asked_and_cannot_be_change
         (("--io-max=7:0:speed=1M",), "'speed' is none of rbps, wbps, riops, wiops"),
         (("--io-max=7:0:rbps=fast",), "'fast' is neither a number from 1 nor max"),
         (("--io-max=7:0:wiops=99999999999T",), "is neither a number from 1 nor max"),
+        (("--pids-max=0",), 'Invalid numeric value "0" for --pids-max.'),
+        (("--hugetlb-max=2MB:lots",), "hugetlb_max: '2MB:lots' is no size and its limit, as 2MB:1G"),
     ],
 )
 def test_share_that_makes_no_sense_or_is_too_much_is_refused(
@@ -133,7 +140,7 @@ def test_update_of_what_cannot_be_updated_is_refused_in_one_line(with_shares: No
         (("--mem=64M", job), NOBODY, 1, f"step {job}.0 has ended: COMPLETED"),
         (("--mem=64M", job), OTHER, 1, f"step {job}.0 belongs to nobody"),
         (("--mem=64M", "4000000000"), NOBODY, 1, "no step 4000000000.0 is running or in the history"),
-        ((job,), NOBODY, 2, "nothing to change: give --mem, "),
+        ((job,), NOBODY, 2, "nothing to change: give one of --mem, "),
         (("--cpu-max=fast", job), NOBODY, 2, 'Invalid numeric value "fast"'),
     ):
         refused = with_shares.nodectl("update", *words, user=user)

@@ -165,13 +165,15 @@ def test_show_says_how_each_task_ended() -> None:
 
 def test_show_tells_limits_and_what_came_of_them() -> None:
     limits = {"cpuset.cpus": "0-3", "memory.max": str(64 << 20), "memory.high": str(64 << 20), "pids.max": "40",
-              "cpu.max": "150000 100000", "io.max": "8:0 rbps=1 wbps=max\n8:16 rbps=2 wbps=max"}  # fmt: skip
+              "cpu.max": "150000 100000", "io.max": "8:0 rbps=1 wbps=max\n8:16 rbps=2 wbps=max",
+              "hugetlb.2MB.max": str(4 << 20)}  # fmt: skip
     used = {"peak_memory": 1 << 20, "memory": 64, "throttled_seconds": 1.5, "read_bytes": 2 << 20, "written_bytes": 0}
     text = show.text_of({**RECORD, "limits": limits, **used}, now=2000.0)
     said = {name: words for name, _, words in (row.partition(": ") for row in text)}
     assert said["peak memory"].strip() == "1.0 MiB of 64.0 MiB"
     assert said["limits"].strip() == (
-        "memory 64.0 MiB, processes 40, CPU time 150%, disks 8:0 rbps=1 wbps=max; 8:16 rbps=2 wbps=max"
+        "memory 64.0 MiB, processes 40, CPU time 150%, disks 8:0 rbps=1 wbps=max; 8:16 rbps=2 wbps=max, "
+        "pages of 2MB 4.0 MiB"
     )
     assert said["over its CPU time"].strip() == "1.500 s without any"
     assert said["disks"].strip() == "2.0 MiB read, 0 KiB written"
