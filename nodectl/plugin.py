@@ -274,7 +274,7 @@ def _check_unknown(source: Source, value: object, name: str, kind: str, hooks: M
         if not name.startswith(prefix):
             continue
         if other == kind:
-            reason = f"{name} is unknown; nearest is {_nearest(name, hooks)}"
+            reason = f"{name} is unknown; nearest is {nearest(name, hooks)}"
         else:
             reason = f"{name} belongs into a {other} plugin; nothing calls it in a {kind} plugin"
         raise PluginRefused(source.path, _line_of_function(source, value), reason)
@@ -330,7 +330,9 @@ def _may_be_near(name: str, hook: str) -> bool:
     return hook[:third] in name or hook[third:-third] in name or hook[-third:] in name
 
 
-def _nearest(name: str, hooks: Mapping[str, int]) -> str:
+def nearest(name: str, hooks: Iterable[str]) -> str:
+    """The hook that is spelt most like the name, "none" where there is no hook."""
+    hooks = tuple(hooks)
     far = len(name) + max(map(len, hooks), default=0)
     return min(hooks, key=lambda hook: edit_distance(name, hook, far), default="none")
 

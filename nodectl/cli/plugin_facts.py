@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nodectl.hooks import functions
-from nodectl.plugin import PREFIXES, REQUIRED, PluginRefused, compile_plugin, compile_text
+from nodectl.plugin import PREFIXES, REQUIRED, PluginRefused, compile_plugin, compile_text, nearest
 from nodectl.plugin_api import API_VERSION
 
 _NAMES = ("plugin_type", "plugin_name", "plugin_version")
@@ -162,7 +162,7 @@ def _wrong_functions(kind: str, defined: Mapping[str, ast.stmt]) -> Iterator[tup
             continue
         owner = next((other for other, prefix in PREFIXES.items() if name.startswith(prefix)), None)
         if owner == kind:
-            yield statement.lineno, f"{name} is unknown"
+            yield statement.lineno, f"{name} is unknown; nearest is {nearest(name, functions(kind))}"
         elif owner is not None:
             yield statement.lineno, f"{name} belongs into a {owner} plugin; nothing calls it in a {kind} plugin"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from nodectl import trust
 from nodectl.hooks import functions
-from nodectl.plugin import edit_distance
+from nodectl.plugin import edit_distance, nearest
 from nodectl.spank import SPANK_OPTION_MAXLEN
 from nodectl.workbench.releases import is_documented
 
@@ -128,8 +128,8 @@ def misspelt(names: Iterable[str]) -> Iterator[tuple[str, str]]:
             continue
         if not name.startswith(PREFIX) and (name.startswith("_") or len(name) < _LONG_ENOUGH):
             continue
-        nearest = min(known, key=lambda hook: edit_distance(name, hook, len(name) + len(hook)))
+        near = nearest(name, known)
         if name.startswith(PREFIX):
-            yield name, f"{name} is no hook and is never called; nearest is {nearest}"
-        elif edit_distance(name, nearest, _NEAR) <= _NEAR:
-            yield name, f"{name} looks like a misspelt {nearest}"
+            yield name, f"{name} is no hook and is never called; nearest is {near}"
+        elif edit_distance(name, near, _NEAR) <= _NEAR:
+            yield name, f"{name} looks like a misspelt {near}"

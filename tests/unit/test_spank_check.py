@@ -157,7 +157,7 @@ def test_python_findings_name_their_lines(tmp_path: Path) -> None:
     found = inspect(path)
     assert f"{path}:4: needs no_such_call, which nodectl.spank does not provide" in found.errors
     assert f"{path}:5: slurm_spank_init takes 1 parameter(s); it is called with 3" in found.errors
-    assert f"{path}:6: slurm_spank_tsk_init is unknown" in found.errors
+    assert f"{path}:6: slurm_spank_tsk_init is unknown; nearest is slurm_spank_task_init" in found.errors
     assert f"{path}:7: slrm_spank_exit looks like a misspelt slurm_spank_exit" in found.errors
     assert [(option.name, option.static) for option in found.options] == [("mine", True), ("later", False)]
 
