@@ -52,7 +52,7 @@ _FIXED = 4  # trace, board, listener, link; after them the client's four, where 
 
 def main(arguments: "Mapping[str, object]") -> None:
     """Serves the channel until the daemon is gone. `arguments`: task_plugin, proctrack_type, job_container_type,
-    plugin_dir, from the configuration.
+    plugin_dir, from the configuration; earlier, the types of containers that are there besides.
     """
     prctl.set_name("nodectl-fork")
     # Nobody waits for stepds: the daemon hears of their ends elsewhere.
@@ -73,6 +73,7 @@ def main(arguments: "Mapping[str, object]") -> None:
             arguments["proctrack_type"],  # type: ignore[arg-type]
             arguments["job_container_type"],  # type: ignore[arg-type]
             arguments["plugin_dir"],  # type: ignore[arg-type]
+            arguments["earlier"],  # type: ignore[arg-type]
         )
     except PluginRefused as refused:
         if handed_over is None:
@@ -171,6 +172,7 @@ def _fork(  # everything a stepd starts from
         # Here and not in the stepd: what is decoded before the fork costs no copied page after it.
         fields = lean_json.load_object(kernel_file.read(spec))
         step = Step.from_json(fields)
+        node = node.for_job(step)
         confine.load(PROGRAMS, step.secure)
         # A trial's witness stands beside each call of a plugin.
         if Stack.witness is None:
@@ -191,6 +193,8 @@ def _fork(  # everything a stepd starts from
             os.close(PROGRAMS)
             stem = spec.removesuffix(".json")
             _become_stepd(step, stem, fds, node, mount, sources, traced=bool(request["trace"]))
+    except PluginRefused as refused:
+        return {"step": request["step"], "error": str(refused)}
     except OSError as error:
         what = f"start a step runner: {error.strerror}"
         return {"step": request["step"], "error": f"{what}: {error.filename}" if error.filename else what}

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from nodectl.step import Step
 
 
+NONE = "job_container/none"
+
+
+def plugin_of(step: "Step") -> str:
+    """The type of the plugin that makes, or has made, the container of the step's job."""
+    return str(step.container.get("type", NONE))
+
+
 class Job:
     """`step` is the job's step on whose behalf a function is called; `spec` the path of its file, which is there from
     before the container is made until the container is deleted: whose owner's file has gone is nobody's.

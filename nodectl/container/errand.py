@@ -1,7 +1,8 @@
 """Errands: what is done to a job's container outside of a step, each in a process that the forkserver forks.
 
     {"container": "delete", "spec": path, "timeout": s}   container_p_delete for the step's job
-    {"container": "restore", "base": path, "timeout": s}  container_p_restore, after the start of a daemon
+    {"container": "restore", "plugin": type, "base": path, "timeout": s}
+                                                          container_p_restore, after the start of a daemon
     {"container": "reconfigure", "timeout": s}            container_p_reconfig, in the forkserver itself: its children
                                                           to come are to know it
 
@@ -20,6 +21,7 @@ import prctl
 from nodectl import container, kernel_file, lean_json
 from nodectl.container import visit
 from nodectl.door import Door
+from nodectl.plugin import PluginRefused
 from nodectl.plugin_api import PluginError
 from nodectl.recorder import Recorder
 from nodectl.secure import confine
@@ -89,8 +91,8 @@ def _visit(
     try:
         step = _introduced(request)
         confine.load(confine.PROGRAMS, step.secure)
-        why, status = visit.visit(act, request, step, theirs, node.container)
-    except (OSError, PluginError) as error:
+        why, status = visit.visit(act, request, step, theirs, node.for_job(step).container)
+    except (OSError, PluginError, PluginRefused) as error:
         why = str(error)
     _answer(answer, why, status)
 
@@ -98,12 +100,19 @@ def _visit(
 def _delete(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> str:
     step = _introduced(request)
     recorder = Recorder(fds[1] if len(fds) > 1 else -1, "container")
-    outcome = node.call_container(_door(recorder, request, fds[0]), "container_p_delete", (step.job_id,))
-    return outcome.why
+    door = _door(recorder, request, fds[0])
+    try:
+        return node.for_job(step).call_container(door, "container_p_delete", (step.job_id,)).why
+    except PluginRefused as refused:
+        return str(refused)
 
 
 def _restore(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> str:
     container.introduce_base(str(request["base"]))
+    try:
+        node = node.with_container(str(request["plugin"]))
+    except PluginRefused as refused:
+        return str(refused)
     return _why(node, "container_p_restore", _silently(node, "container_p_restore", request, fds[0]))
 
 

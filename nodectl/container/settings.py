@@ -6,13 +6,14 @@ daemon with another configuration still knows where this job's container lies.
 
 import os
 
+from nodectl.container import NONE
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nodectl.config import Config
 
-NONE = "job_container/none"
 NAMESPACES = ("pid", "ipc", "uts", "net", "cgroup", "time", "user")
 SHM = "/dev/shm"
 _FLAGS = ("ro", "nosuid", "nodev", "noexec")
@@ -104,6 +105,7 @@ def of_job(config: "Config", asked: "Iterable[str]") -> dict[str, object]:
         return {}
     namespaces = [name for name in NAMESPACES if name in asked or name in config.container_namespaces]
     return {
+        "type": config.job_container_type,
         "base": base_path(config),
         "make_base": config.container_auto_base_path,
         "dirs": list(config.container_dirs),

@@ -1,5 +1,8 @@
 """The daemon's part in job containers: it has them deleted, restored and told of a new configuration.
 
+A container is its plugin's as long as it is there, whatever the configuration says since: the job's step names the
+plugin, and the history where containers of which plugin have been made.
+
 What is done is done by errands (`nodectl/container/errand.py`), processes of the forkserver's; here is who asks for
 them and waits. An errand that dies without an answer is asked for again.
 """
@@ -7,15 +10,17 @@ them and waits. An errand that dies without an answer is asked for again.
 import asyncio
 import os
 import socket
+import sqlite3
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from nodectl import lean_json
 from nodectl.config import Config
-from nodectl.container import settings
+from nodectl.container import plugin_of, settings
 from nodectl.daemon import descriptors
 from nodectl.daemon.forkchannel import ForkChannel, ForkserverDied
 from nodectl.daemon.live import LiveStep
+from nodectl.daemon.store import Store
 from nodectl.step import Step
 from nodectl.stepd.node_plugins import NodePlugins
 
@@ -24,17 +29,31 @@ _LONGEST_ANSWER = 65536
 
 
 class Containers:
-    """The containers of one node's jobs."""
+    """The containers of one node's jobs; `unfinished()` are the steps of those that have not ended. The forkserver is
+    set when there is one, which is told of `earlier` ones.
+    """
 
-    def __init__(self, config: Config, plugins: NodePlugins, forkserver: ForkChannel) -> None:
+    forkserver: ForkChannel
+
+    def __init__(
+        self, config: Config, plugins: NodePlugins, store: Store, unfinished: Callable[[], Iterable[Step]]
+    ) -> None:
         self._config = config
+        self._store = store
+        self._unfinished = unfinished
         self._hooks = plugins.container.hooks
-        self._forkserver = forkserver
         self._restoring: asyncio.Task[None] | None = None
 
     def owed(self, step: Step) -> bool:
         """True when the end of the step is its job's, and that an end of its container."""
-        return bool(step.container) and not step.step_id and "container_p_delete" in self._hooks
+        if step.step_id or not step.container:
+            return False
+        return plugin_of(step) != self._config.job_container_type or "container_p_delete" in self._hooks
+
+    def earlier(self) -> list[str]:
+        """The plugins besides the configured one of which there are containers, or may be."""
+        found = {plugin_of(step) for step in self._unfinished()} | {plugin for plugin, _ in self._store.containers()}
+        return sorted(found - {self._config.job_container_type})
 
     async def delete(self, live: LiveStep) -> str:
         """The job has ended. Returns what is wrong, one line, which is logged, "" for nothing."""
@@ -51,19 +70,42 @@ class Containers:
 
     def restore(self) -> None:
         """After a start, in the background: containers that nobody owns any more are removed."""
+        self._note()
+        if places := self._store.containers():
+            self._restoring = asyncio.get_running_loop().create_task(self._restore(places))
+
+    def _place(self) -> tuple[str, str]:
+        """The plugin and the base of the containers to come."""
+        return self._config.job_container_type, settings.base_path(self._config)
+
+    def _note(self) -> None:
+        """Before a container is made: one that outlives its job is found there by whichever daemon comes."""
         if "container_p_restore" in self._hooks:
-            self._restoring = asyncio.get_running_loop().create_task(self._restore())
+            try:
+                self._store.note_containers(*self._place())
+            except sqlite3.Error as error:
+                print(f"nodectl daemon: note in the history where containers lie: {error}", file=sys.stderr)
 
-    async def _restore(self) -> None:
-        why = await self._errand({"container": "restore", "base": settings.base_path(self._config)})
-        if why:
-            print(f"nodectl daemon: restore containers: {why}", file=sys.stderr)
+    async def _restore(self, places: Iterable[tuple[str, str]]) -> None:
+        for place in places:
+            plugin, base = place
+            why = await self._errand({"container": "restore", "plugin": plugin, "base": base})
+            if why:
+                print(f"nodectl daemon: restore containers: {why}", file=sys.stderr)
+            elif not self._is_used(place) and not _any_in(base):
+                self._store.forget_containers(*place)
 
-    def reconfigure(self) -> None:
+    def _is_used(self, place: tuple[str, str]) -> bool:
+        used = {(plugin_of(step), step.container["base"]) for step in self._unfinished() if step.container}
+        return place == self._place() or place in used
+
+    def reconfigure(self, config: Config) -> None:
         """SIGHUP: the plugin is told, in the forkserver, so that the steps to come know."""
+        self._config = config
+        self._note()
         if "container_p_reconfig" in self._hooks:
             try:
-                self._forkserver.errand({"container": "reconfigure", "timeout": self._config.spank_hook_timeout}, [])
+                self.forkserver.errand({"container": "reconfigure", "timeout": self._config.spank_hook_timeout}, [])
             except ForkserverDied as error:
                 print(f"nodectl daemon: container_p_reconfig: {error}", file=sys.stderr)
 
@@ -85,7 +127,7 @@ class Containers:
             fds = descriptors.copies((theirs.fileno(), *more))
         ours.setblocking(False)
         with ours:
-            self._forkserver.errand(request, fds)
+            self.forkserver.errand(request, fds)
             return await asyncio.get_running_loop().sock_recv(ours, _LONGEST_ANSWER)
 
     async def _errand(self, request: Mapping[str, object], trace: int = -1) -> str:
@@ -99,3 +141,10 @@ class Containers:
             if answer:
                 return str(lean_json.load_object(answer)["why"])
         return f"{request['container']} the container: its process died, {_TRIES} times"
+
+
+def _any_in(directory: str) -> bool:
+    try:
+        return bool(os.listdir(directory))
+    except FileNotFoundError:
+        return False

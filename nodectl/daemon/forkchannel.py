@@ -34,15 +34,23 @@ class ForkserverDied(Exception):
 
 
 class ForkChannel:
-    """`answered(message)` is called in the event loop for each answer, with {"step", "pid"} or {"step", "error"}."""
+    """`answered(message)` is called in the event loop for each answer, with {"step", "pid"} or {"step", "error"};
+    `earlier()` are the types of plugins of which there are containers besides the configured one's.
+    """
 
     def __init__(
-        self, config: Config, lock: int, programs: int, answered: Callable[[Mapping[str, object]], None]
+        self,
+        config: Config,
+        lock: int,
+        programs: int,
+        answered: Callable[[Mapping[str, object]], None],
+        earlier: Callable[[], list[str]],
     ) -> None:
         self._config = config
         self._programs = programs
         self._lock = lock  # shared with the forkserver: the next daemon begins when both have let go
         self._answered = answered
+        self._earlier = earlier
         self._sock: socket.socket | None = None
         self._waiting: list[tuple[bytes, list[int]]] = []
         self._told: tuple[list[str], int] | None = None
@@ -60,6 +68,7 @@ class ForkChannel:
                 "proctrack_type": self._config.proctrack_type,
                 "job_container_type": self._config.job_container_type,
                 "plugin_dir": list(self._config.plugin_dir),
+                "earlier": self._earlier(),
             }
         )
         code = _START.format(path=[p for p in sys.path if p], arguments=arguments)

@@ -37,6 +37,7 @@ from nodectl.stepd.node_plugins import NodePlugins
 
 if TYPE_CHECKING:
     from nodectl.shape import Shape
+    from nodectl.step import Step
 
 _JOB = integer(1, 2**32 - 1)
 _STEP = integer(0, 2**32 - 1)
@@ -76,8 +77,9 @@ class Node:
         self._binder = Binder(config, lambda: (live.step for live in self.live.values()))
         self._oom_watch = OomWatch(self.live.values, needed="memory" not in base.controllers)
         self.securing = Securing(config, self.live.values)
-        self.forkserver = ForkChannel(config, lock, self.securing.programs, self._answered)
-        self.containers = Containers(config, plugins, self.forkserver)
+        self.containers = Containers(config, plugins, store, self._unfinished)
+        self.forkserver = ForkChannel(config, lock, self.securing.programs, self._answered, self.containers.earlier)
+        self.containers.forkserver = self.forkserver
         self.jobs = Jobs(config, base.mount, self.containers, self._write_down)
         self.further = Further(self, store)
         self._starter = Starter(self, plugins)
@@ -111,7 +113,7 @@ class Node:
     async def reload(self) -> None:
         """Forgets what it knows of accounts, and tells the plugin of containers."""
         self._users.forget()
-        self.containers.reconfigure()
+        self.containers.reconfigure(self.config)
         await self.load_admins()
 
     # Methods.
@@ -183,11 +185,15 @@ class Node:
 
     def _check_room(self, uid: int) -> None:
         """One user's steps must not exhaust the machine's processes and memory for the others."""
-        running = sum(live.step.uid == uid for live in self.live.values())
-        running += sum(ending.live.step.uid == uid for ending in self.jobs.ending.values())
+        running = sum(step.uid == uid for step in self._unfinished())
         if uid != 0 and running >= self.config.max_steps_per_user:
             most = f"max_steps_per_user = {self.config.max_steps_per_user}"
             raise Refused("LaunchRefused", f"{running} steps of yours are running: {most}", exit_status=1)
+
+    def _unfinished(self) -> "Iterator[Step]":
+        """Steps that run, and those after which their jobs are being ended."""
+        yield from (live.step for live in self.live.values())
+        yield from (ending.live.step for ending in self.jobs.ending.values())
 
     def _answered(self, message: Mapping[str, object]) -> None:
         """The forkserver's answer to a step, or the news of its death."""

@@ -1,5 +1,5 @@
 """The history: one SQLite file (WAL) with every step that ended, its record and its trace, and the counter of job ids;
-and of steps that have run for a while, the record that they have should the machine be reset.
+of steps that have run for a while, the record that they have should the machine be reset; and where containers lie.
 
 Only the daemon writes it. Several nodes may share one file (private nodes of root do), so ids come from a
 transaction, not from memory. Ends of steps are written in batches: until then their files wait in the steps
@@ -24,6 +24,7 @@ CREATE INDEX IF NOT EXISTS step_by_end ON step (ended);
 CREATE TABLE IF NOT EXISTS running (
     job INTEGER NOT NULL, step INTEGER NOT NULL, boot TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (job, step)
 );
+CREATE TABLE IF NOT EXISTS container (plugin TEXT NOT NULL, base TEXT NOT NULL, PRIMARY KEY (plugin, base));
 """
 _VERSION = 1
 _PRUNE_EVERY = 256
@@ -103,11 +104,14 @@ class Store:
     def note(self, boot: str, records: Iterable[Mapping[str, object]]) -> None:
         """Writes to the disk which records running steps have should the machine be reset. Raises sqlite3.Error."""
         rows = [(record["job"], record["step"], boot, json.dumps(record)) for record in records]
-        # All that was written before comes with it: no id is given out again that the history knows.
+        self._write_through("INSERT OR REPLACE INTO running VALUES (?, ?, ?, ?)", rows)
+
+    def _write_through(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
+        """All that was written before comes with it: no id is given out again that the history knows."""
         self._db.execute("PRAGMA synchronous=FULL")
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT OR REPLACE INTO running VALUES (?, ?, ?, ?)", rows)
+            self._db.executemany(statement, rows)
             self._db.execute("COMMIT")
         except sqlite3.Error:
             if self._db.in_transaction:
@@ -122,6 +126,19 @@ class Store:
         ended = [json.loads(record) for job, step, record in rows if (job, step) not in known]
         if ended:
             self.add(Ended({**record, "ended": time.time()}, b"") for record in ended)
+
+    def note_containers(self, plugin: str, base: str) -> None:
+        """Writes to the disk that containers of this plugin's lie below `base`. Raises sqlite3.Error."""
+        if (plugin, base) not in self.containers():
+            self._write_through("INSERT OR IGNORE INTO container VALUES (?, ?)", [(plugin, base)])
+
+    def forget_containers(self, plugin: str, base: str) -> None:
+        """None is there any more, and none will be."""
+        self._db.execute("DELETE FROM container WHERE plugin = ? AND base = ?", (plugin, base))
+
+    def containers(self) -> list[tuple[str, str]]:
+        """Plugins and bases that were noted and not forgotten."""
+        return self._db.execute("SELECT plugin, base FROM container").fetchall()
 
     def record(self, job: int, step: int) -> Mapping[str, object] | None:
         """A step's record, None for a step the history does not know."""

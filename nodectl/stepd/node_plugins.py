@@ -1,29 +1,54 @@
 """The plugins of the node that every step shares: the stack of task plugins, one for tracking, one for containers.
 
 Loaded and initialised once, by the forkserver (and, for the daemon's row of the launch, by the daemon); a stepd and
-its tasks find them in their memory. Task plugins are called in configured order and stop at the first failure.
+its tasks find them in their memory. Task plugins are called in configured order and stop at the first failure. A job
+keeps the plugin that made its container, whatever the configuration says since.
 """
 
+from nodectl.container import plugin_of
 from nodectl.door import OK, Outcome
 from nodectl.hooks import ROWS, functions
 from nodectl.plugin import BUILTIN_DIR, Plugin, PluginRefused, compile_plugin, find, load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from nodectl.door import Door
+    from nodectl.step import Step
 
 
 class NodePlugins:
-    """`tasks` in calling order, `proctrack` and `container`."""
+    """`tasks` in calling order, `proctrack` and `container`; `earlier` are further ones for containers, by their types:
+    those of jobs that began under another configuration, or why one of them cannot be used.
+    """
 
-    __slots__ = ("container", "proctrack", "tasks")
+    __slots__ = ("container", "earlier", "proctrack", "tasks")
 
-    def __init__(self, tasks: "Sequence[Plugin]", proctrack: Plugin, container: Plugin) -> None:
+    def __init__(
+        self,
+        tasks: "Sequence[Plugin]",
+        proctrack: Plugin,
+        container: Plugin,
+        earlier: "Mapping[str, Plugin | PluginRefused]",
+    ) -> None:
         self.tasks = tuple(tasks)
         self.proctrack = proctrack
         self.container = container
+        self.earlier = earlier
+
+    def for_job(self, step: "Step") -> "NodePlugins":
+        """These, with the plugin that made the container of the step's job. Raises PluginRefused."""
+        return self.with_container(plugin_of(step))
+
+    def with_container(self, plugin_type: str) -> "NodePlugins":
+        """These, with that plugin for containers. Raises PluginRefused."""
+        if plugin_type == self.container.type:
+            return self
+        plugin = self.earlier[plugin_type]
+        if isinstance(plugin, PluginRefused):
+            raise plugin.with_traceback(None)
+        return NodePlugins(self.tasks, self.proctrack, plugin, self.earlier)
 
     def call_tasks(self, door: "Door", call: str, arguments: "Sequence[object]", task: "int | None" = None) -> Outcome:
         """Calls a task_p_* hook in each plugin that has it, up to the first failure, which is returned."""
@@ -59,15 +84,29 @@ class NodePlugins:
 
 
 def load_node_plugins(
-    task_plugins: "Sequence[str]", proctrack: str, container: str, plugin_dirs: "Sequence[str]"
+    task_plugins: "Sequence[str]",
+    proctrack: str,
+    container: str,
+    plugin_dirs: "Sequence[str]",
+    earlier: "Iterable[str]" = (),
 ) -> NodePlugins:
-    """Finds, checks, loads and initialises the configured plugins. Raises PluginRefused with one line."""
+    """Finds, checks, loads and initialises the configured plugins, and those types for containers that are in use from
+    earlier. Raises PluginRefused with one line, but not for these.
+    """
     dirs = (*plugin_dirs, BUILTIN_DIR) if BUILTIN_DIR not in plugin_dirs else tuple(plugin_dirs)
     return NodePlugins(
         [_load(plugin_type, dirs) for plugin_type in task_plugins],
         _load(proctrack, dirs),
         _load(container, dirs),
+        {plugin_type: _load_or_not(plugin_type, dirs) for plugin_type in earlier},
     )
+
+
+def _load_or_not(plugin_type: str, dirs: "Sequence[str]") -> "Plugin | PluginRefused":
+    try:
+        return _load(plugin_type, dirs)
+    except PluginRefused as refused:
+        return refused
 
 
 def _load(plugin_type: str, dirs: "Sequence[str]") -> Plugin:
