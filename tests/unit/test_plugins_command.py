@@ -86,7 +86,10 @@ def test_missing_configured_plugin_is_an_error(tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("def slurm_spank_inti(*a): pass\ndef slurm_spank_exit(*a): pass\n", "4: slurm_spank_inti is unknown; nearest is slurm_spank_init"),
+        (
+            "def slurm_spank_inti(*a): pass\ndef slurm_spank_exit(*a): pass\n",
+            "4: slurm_spank_inti is unknown; nearest is slurm_spank_init",
+        ),
         ("def slurm_spank_exit(sp): pass\n", "4: slurm_spank_exit takes 1 parameter(s); it is called with 3"),
         ("async def slurm_spank_exit(sp, ac, av): pass\n", "4: slurm_spank_exit must not be async"),
         (
