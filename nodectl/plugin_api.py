@@ -20,8 +20,10 @@ functions that carry the names of the plugin documents:
             raise PluginError(error.errno, "cannot be nice") from error
         return SLURM_SUCCESS
 
-`init()` and `fini()` may be given and take no parameters. A function that is left out does nothing.
-A name that looks like a hook and is none is refused when the file is loaded.
+It is found as task/nice.py in a directory of the key `plugin_dir`. `init()` and `fini()` may be given
+and take no parameters. A function that is left out does nothing. A name that looks like a hook and is
+none is refused when the file is loaded. A plugin speaks to the step's user with `nodectl.messages`:
+`print` writes into a stream that is the user's, or nowhere.
 """
 
 from __future__ import annotations

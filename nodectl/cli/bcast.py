@@ -11,8 +11,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl bcast` to its parser."""
     parser.add_argument("--job", "-j", required=True, type=step_argument, metavar="JOB[.STEP]", help="the job")
     parser.add_argument("--force", "-f", action="store_true", help="replace a file that is there")
-    parser.add_argument("file", help="the file, as you see it")
-    parser.add_argument("destination", help="its path in the job; below the step's directory if it is not absolute")
+    parser.add_argument("file", metavar="FILE", help="the file, as you see it")
+    where = "its path in the job; below the step's directory if it is not absolute"
+    parser.add_argument("destination", metavar="DESTINATION", help=where)
     parser.epilog = "The file is written as the job's user, whole or not at all, with the mode that it has."
 
 

@@ -1,8 +1,8 @@
 """The service's life: sockets, signals, systemd, and the end.
 
 Started by systemd (socket activation, readiness and watchdog by sd_notify(3)), by hand, or by a client for the length
-of one command (a private node). SIGHUP reads what of the configuration may change while running: the section
-containers, for the jobs to come; SIGTERM ends the daemon and leaves steps alone.
+of one command (a private node). SIGHUP reads what of the configuration may change while running, the keys container_*
+for the jobs to come, and forgets who users are; SIGTERM ends the daemon and leaves steps alone.
 """
 
 import asyncio
