@@ -41,6 +41,7 @@ from nodectl.cpu_list import cpus_of, mask_of_list
 from nodectl.topology import Topology
 
 _MOST_NODES = 4096
+_DIGITS = 9
 # srun's, by what stands behind them: long names, with a letter where there is one.
 _ELSEWHERE = (
     (ARGUMENT, "account:A acctg-freq bb bcast begin:b cluster-constraint clusters:M comment constraint:C cpu-freq "
@@ -171,7 +172,7 @@ def _help() -> str:
 
 
 def _machines(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:9]) <= _MOST_NODES:
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS and 1 <= int(text) <= _MOST_NODES):
         raise ValueError(f'Invalid number of machines "{text[:20]}", from 1 to {_MOST_NODES}')
     return int(text)
 

@@ -45,7 +45,7 @@ CGROUPS = section(
     Key("min_ram_space", _MEMORY, 30, "Memory that every step may use."),
     Key(
         "max_processes_per_step", number(0, 1 << 22, "processes"), 0,
-        "Most processes and threads of a step; 0 for half of what the kernel can have.",
+        "Most processes and threads of a step; 0 for half of what the kernel can have. Users may ask for less.",
     ),
     Key("cpu_weight", _WEIGHT, 100, "Weight of a job when jobs compete for CPU time; users may ask for less."),
     Key(
@@ -61,7 +61,7 @@ CGROUPS = section(
     Key(
         "hugetlb_max", LINES, (),
         "Most memory in huge pages of a step, a line for each size, as 2MB:1G. The service does not start where that "
-        "cannot be kept.",
+        "cannot be kept. Users may ask for less.",
     ),
     Key(
         "allowed_devices", DEVICE_NAMES, (),

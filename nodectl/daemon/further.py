@@ -9,6 +9,7 @@ removes what is the job's, whoever is killed when. Runs in the daemon, touched o
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from nodectl.daemon import shares
 from nodectl.daemon.launch import invalid
 from nodectl.daemon.reservations import Reservations
 from nodectl.interface import Call, Refused
@@ -106,10 +107,15 @@ class Further:
 
 
 def fit(step: Step, first: Step, request: Mapping[str, object]) -> None:
-    """Makes the step one of the job whose first step is `first`: its container, no more memory. Raises Refused."""
+    """Makes the step one of the job of its `first`: in its container, with no more than it has. Raises Refused."""
     if request.get("container_ns"):
         raise invalid("container_ns", f"job {first.job_id} has the namespaces that its first step asked for")
     if first.memory and step.memory > first.memory:
         raise invalid("mem", f"{step.memory} MiB are more than the {first.memory} MiB of job {first.job_id}")
-    step.memory = step.memory or first.memory
+    wanted = {**first.shares, **shares.asked(request)}
+    more = shares.beyond(wanted, first.shares)
+    if more:
+        most = f"{shares.said(more, first.shares)} of job {first.job_id}"
+        raise invalid(shares.parameter_of(more), f"{shares.said(more, wanted)} is more than {most}")
+    step.memory, step.shares = step.memory or first.memory, wanted
     step.container = first.container

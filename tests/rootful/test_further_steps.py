@@ -178,17 +178,19 @@ def test_what_is_the_jobs_cannot_be_asked_for_by_a_further_step(node: Node) -> N
     node.stop()
     node.configure(gres=["Name=gpu File=/dev/null"])
     node.start()
-    first = Step(node, "--mem=100M")
+    first = Step(node, "--mem=100M", "--cpu-max=50%", "--pids-max=100")
     option = f"--jobid={node.last_job()}"
     for word, words in (
         ("--container-ns=net", "has the namespaces that its first step asked for"),
         ("--mem=200M", "200 MiB are more than the 100 MiB of job"),
+        ("--cpu-max=51%", "cpu_max: cpu.max = 51% is more than cpu.max = 50% of job"),
+        ("--pids-max=max", "pids_max: pids.max = max is more than pids.max = 100 of job"),
         ("--gpus=1", "devices are given to a job with its first step"),
     ):
         done = node.run(option, word, "true", user=NOBODY)
         assert done.returncode == 1
         assert words in done.stderr
-    assert said(node, option, "--mem=50M", "echo", "less") == "less\n"
+    assert said(node, option, "--mem=50M", "--cpu-max=40%", "echo", "less") == "less\n"
     first.end()
 
 

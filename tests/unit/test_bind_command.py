@@ -108,6 +108,7 @@ def test_explain_tells_why_for_people_and_programs() -> None:
         ((SPEC, "--allocated="), 1, "--allocated: no CPU"),
         ((SPEC, "--allocated=0;1;2", "--nodes=2"), 1, "--allocated: 3 lists for 2 machines"),
         ((SPEC, "--nodes=0"), 1, "Invalid number of machines"),
+        ((SPEC, "--nodes=0000000014097"), 1, "Invalid number of machines"),
         ((SPEC, "--hint=more"), 1, "more"),
         (("--machine=2x4",), 1, "machine '2x4'"),
         (("--machine=/nowhere.json",), 1, "/nowhere.json: No such file or directory"),

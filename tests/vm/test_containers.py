@@ -235,13 +235,13 @@ def test_doctor_says_that_every_kind_can_be_made() -> None:
 
 
 def test_a_further_step_is_held_by_its_jobs_limits_and_does_not_change_them() -> None:
-    step = Sleeper("alice", 0, "--mem=300M")
+    step = Sleeper("alice", 0, "--mem=300M", "--pids-max=50")
     job = step.group.parent
     before = {path.name: path.read_text() for path in job.glob("*.max")}
     show = f"cat {job}/step_$SLURM_STEP_ID/user/memory.max"
     option = f"--jobid={step.job}"
     assert out(option, "--mem=100M", "sh", "-c", show) == f"{100 << 20}\n"
-    assert out(option, "sh", "-c", show) == f"{300 << 20}\n"
+    assert out(option, "sh", "-c", f"{show}; cat {job}/step_$SLURM_STEP_ID/user/pids.max") == f"{300 << 20}\n50\n"
     bombed = service.run("nodectl", "run", option, "--mem=100M", "python3", "-c", BOMB, user="alice")
     assert bombed.returncode == 1
     assert "out of memory: task 0: killed process" in bombed.stderr
