@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LONGEST_ORDER = 1 << 17  # bytes: one packet from the daemon to its forkserver
 MAX_DESCRIPTORS = 16  # a launch carries four; more in one message is a mistake or an attack
+_MOST_IN_KERNEL = 253  # SCM_MAX_FD
 _CHUNK = 65536
 _INT = 4
 _SO_PEERGROUPS = 59  # not named by Python's socket module; the same on every architecture but parisc and sparc
@@ -109,7 +110,7 @@ class Inbox:
 
     def receive(self, sock: "_socket.socket") -> bool:
         """Reads once. False at the end of the stream. Raises BrokenWire, BlockingIOError, ConnectionError."""
-        room = _socket.CMSG_SPACE(MAX_DESCRIPTORS * _INT)
+        room = _socket.CMSG_SPACE(_MOST_IN_KERNEL * _INT)  # what has none the kernel would close here and now
         data, ancillary, flags, _ = sock.recvmsg(_CHUNK, room, _socket.MSG_CMSG_CLOEXEC)
         for level, kind, raw in ancillary:
             if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:

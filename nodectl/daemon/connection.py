@@ -33,7 +33,7 @@ class Connection:
         self._out = bytearray()
         self._calls: list[tuple[bytes, list[int]]] = []  # as they came: what they mean may be much larger
         self._busy: asyncio.Task[None] | None = None
-        self._holds = False  # descriptors, for the call that is under way
+        self._held = 1  # the connection, and each call with descriptors that are not closed yet
         self._closed = False
         asyncio.get_running_loop().add_reader(sock.fileno(), self._readable)
 
@@ -77,18 +77,18 @@ class Connection:
 
     def _begin(self, message: bytes, fds: list[int]) -> None:
         call = None
+        self._held += bool(fds)
         try:
             call = Call(wire.decode(message), self.peer, fds)
             result = self._service.find(call)(call)
         except wire.BrokenWire as error:
-            descriptors.close(fds)
+            self._let_go(fds)
             self._break(error)
             return
         except Exception as error:  # the daemon's door: one caller's trouble is nobody else's
             self._finish(call, fds, _refusal(error))
             return
         if isinstance(result, Awaitable):
-            self._holds = bool(fds)
             self._busy = asyncio.get_running_loop().create_task(self._wait_for(call, fds, result))
         else:
             self._finish(call, fds, {"parameters": result})
@@ -97,7 +97,7 @@ class Connection:
         try:
             answer: Mapping[str, object] = {"parameters": await result}
         except asyncio.CancelledError:
-            descriptors.close(fds)
+            self._let_go(fds)
             raise
         except Exception as error:  # as above
             answer = _refusal(error)
@@ -106,7 +106,7 @@ class Connection:
         self._next()
 
     def _finish(self, call: Call | None, fds: list[int], answer: Mapping[str, object]) -> None:
-        descriptors.close(fds)
+        self._let_go(fds)
         if call is None or not call.oneway:
             self._reply(answer)
 
@@ -136,9 +136,18 @@ class Connection:
             return
         loop.remove_writer(self._sock.fileno())
 
+    def _let_go(self, fds: list[int]) -> None:
+        if fds:
+            descriptors.close_aside(fds, self._released)
+
+    def _released(self) -> None:
+        self._held -= 1
+        if not self._held:
+            self._on_close(self)
+
     def close(self) -> None:
-        """Ends the connection; a call that is under way goes on without anybody to tell. While that holds descriptors
-        the connection is counted: else one user could fill the daemon with them.
+        """Ends the connection; a call that is under way goes on without anybody to tell. While descriptors of the
+        user's are not closed the connection is counted: else one user could fill the daemon with them.
         """
         if self._closed:
             return
@@ -146,16 +155,11 @@ class Connection:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._sock.fileno())
         loop.remove_writer(self._sock.fileno())
-        self._inbox.close()
-        for _, fds in self._calls:
-            descriptors.close(fds)
-        self._calls.clear()
-        self._sock.close()
         self.peer.let_go()
-        if self._busy is not None and self._holds:
-            self._busy.add_done_callback(lambda _: self._on_close(self))
-        else:
-            self._on_close(self)
+        # With what is in the socket unread, and what came with it.
+        unused = [self._sock.detach(), *self._inbox.take_descriptors(), *(fd for _, fds in self._calls for fd in fds)]
+        self._calls.clear()
+        descriptors.close_aside(unused, self._released)
 
     def abandon(self) -> list[asyncio.Task[None]]:
         """Ends the connection and what is under way for it; returns what is left to wait for."""

@@ -6,7 +6,9 @@ import contextlib
 import os
 import resource
 import socket
+import struct
 import subprocess
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -90,3 +92,35 @@ def test_descriptors_that_run_out_at_any_moment_of_a_launch_are_not_lost(node: N
         resource.prlimit(node.daemon.pid, resource.RLIMIT_NOFILE, (20_000, 20_000))
         wait_until(lambda: held(node) <= before, f"with {more} descriptors nothing is lost")
     assert node.run("true").returncode == 0
+
+
+@pytest.fixture
+def lingering() -> Iterator[Callable[[], int]]:
+    """Makes descriptors whose last close(2) takes twenty seconds: what they have sent is not read."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        peers = []
+
+        def make() -> int:
+            sock = socket.create_connection(server.getsockname())
+            peers.append(server.accept()[0])
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 20))
+            sock.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    sock.send(bytes(65_536))
+            return sock.detach()
+
+        yield make
+        for peer in peers:
+            peer.close()
+
+
+@pytest.mark.parametrize("data", [call("org.nodectl.Hello"), launch(), b"no message\0", b'{"half'])
+def test_what_takes_long_to_close_hinders_nobody(served: Node, lingering: Callable[[], int], data: bytes) -> None:
+    slow = [lingering() for _ in range(20)]
+    for some in (slow[:4], slow[4:]):
+        with connect(served) as sock:
+            socket.send_fds(sock, [data], some)
+            for fd in some:
+                os.close(fd)
+    assert served.run("true", timeout=10).returncode == 0
