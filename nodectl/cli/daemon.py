@@ -1,8 +1,10 @@
 """`nodectl daemon`: the service itself."""
 
 import argparse
+import os
 import shutil
 import sys
+from collections.abc import Callable
 
 from nodectl.config import DEFAULT_PATH, Config, ConfigError, build, load
 from nodectl.daemon.main import run
@@ -20,10 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """The service in the foreground."""
     settings = arguments.settings
-
-    def read() -> Config:
-        return load(settings.config or DEFAULT_PATH, must_exist=settings.config is not None)
-
+    read = _reader(settings.config)
     try:
         config = read()
     except ConfigError as error:
@@ -36,10 +35,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def private(directory: str, config_path: str | None) -> int:
     """A private node in a directory of its own; see `nodectl.cli.private`."""
-
-    def read() -> Config:
-        return load(config_path or DEFAULT_PATH, must_exist=config_path is not None)
-
+    read = _reader(config_path)
     config = read()
     remove_dead_private_nodes(config.runtime_dir)
     own = _with(
@@ -51,6 +47,12 @@ def private(directory: str, config_path: str | None) -> int:
     status = run(own, read, private=True)
     shutil.rmtree(directory, ignore_errors=True)
     return status
+
+
+def _reader(given: str | None) -> Callable[[], Config]:
+    """What reads the configuration, also when the daemon's working directory is no more the one it was started in."""
+    path = DEFAULT_PATH if given is None else os.path.abspath(given)
+    return lambda: load(path, must_exist=given is not None)
 
 
 def _with(config: Config, **changes: object) -> Config:

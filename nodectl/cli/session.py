@@ -113,7 +113,10 @@ class Session:
 
     def _call(self, method: str, fds: "Sequence[int]", parameters: "Mapping[str, object]") -> "Mapping[str, object]":
         try:
-            wire.send(self._sock, {"method": f"{NODE}.{method}", "parameters": parameters}, fds)
+            try:
+                wire.send(self._sock, {"method": f"{NODE}.{method}", "parameters": parameters}, fds)
+            except ConnectionError:
+                pass  # what closed the connection may have said why
             reply = wire.receive(self._sock, self._inbox)
         except ConnectionError:
             reply = None

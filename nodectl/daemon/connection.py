@@ -66,6 +66,11 @@ class Connection:
         if sum(len(fds) for _, fds in self._calls) > wire.MAX_DESCRIPTORS:
             raise wire.BrokenWire(f"more than {wire.MAX_DESCRIPTORS} descriptors without waiting for a reply")
 
+    def refuse(self, reason: str) -> None:
+        """Ends the connection before anything was asked; what is asked all the same finds the reason for its answer."""
+        self._reply(error_reply(Refused("NotPermitted", reason)))
+        self.close()
+
     def _break(self, error: wire.BrokenWire) -> None:
         self._reply(error_reply(Refused(f"{STANDARD}.InvalidParameter", str(error), parameter="message")))
         self.close()

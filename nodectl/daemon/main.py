@@ -196,8 +196,9 @@ class Listener:
             uid = connection.peer.uid
             self._connections.add(connection)
             self._open[uid] = self._open.get(uid, 0) + 1
-            if uid != 0 and self._open[uid] > self._config.max_connections_per_user:
-                connection.close()
+            most = self._config.max_connections_per_user
+            if uid != 0 and self._open[uid] > most:
+                connection.refuse(f"more connections of yours than max_connections_per_user = {most}")
 
     def _resume(self) -> None:
         if self._sock.fileno() >= 0:

@@ -55,6 +55,8 @@ class Visits:
         which = f"step {live.step}"
         if not live.pid:
             raise Refused("NoSuchStep", f"{which} has not begun yet")
+        if live.suspended:  # where a visitor would be frozen, too
+            raise Refused("WrongState", f"{which} is suspended; resume it first")
         if call.peer.uid not in (0, live.step.uid):
             raise Refused("NotPermitted", f"{which} belongs to {live.step.user_name}")
         self._node.securing.check_visit(live, call.peer)

@@ -9,7 +9,7 @@ import socket
 import time
 from pathlib import Path
 
-from rootful.node import NOBODY, Node, wait_until
+from rootful.node import NOBODY, Node, running, wait_until
 from rootful.raw import call, connect, launch
 
 MOST = 128  # max_connections_per_user
@@ -145,3 +145,16 @@ def test_descriptors_of_calls_whose_client_has_gone_are_counted(served: Node) ->
     served.nodectl("signal", "-s", "KILL", str(job))
     client.communicate(timeout=30)
     wait_until(lambda: served.run("true", user=NOBODY).returncode == 0, "what was counted is free again")
+
+
+def test_a_user_with_too_many_connections_is_told_so() -> None:
+    with running(max_connections_per_user=1) as node:
+        step = node.popen("sh", "-c", "echo on; exec sleep 60", user=NOBODY)
+        assert step.stdout is not None
+        assert step.stdout.readline() == "on\n"
+        done = node.nodectl("ps", user=NOBODY)
+        line = "nodectl: error: more connections of yours than max_connections_per_user = 1\n"
+        assert (done.returncode, done.stderr) == (1, line)
+        assert node.nodectl("ps").returncode == 0  # root is not counted
+        node.nodectl("signal", "-s", "KILL", str(node.last_job()))
+        step.communicate(timeout=30)

@@ -6,6 +6,9 @@ import os
 import signal
 import socket
 import subprocess
+from pathlib import Path
+
+import pytest
 
 from rootful.contained import contained
 from rootful.node import NOBODY, Node, wait_until
@@ -63,6 +66,20 @@ def test_a_file_that_cannot_be_used_is_told_of_and_changes_nothing() -> None:
         reload(node, told="not trusted")
         node.config_path.chmod(0o644)
         assert node.logged().count("what was read before is kept") == 5
+
+
+def test_a_file_named_by_a_relative_path_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with contained() as found:
+        node = found.node
+        node.stop()
+        whole = node.config_path
+        monkeypatch.chdir(whole.parent)
+        node.config_path = Path(whole.name)
+        node.start()
+        node.config_path = whole
+        node.configure(container_base_path=str(node.dir / "elsewhere"))
+        reload(node)
+        node.configure(container_base_path=str(found.base))
 
 
 def test_keys_of_other_sections_wait_for_a_restart() -> None:

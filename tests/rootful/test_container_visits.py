@@ -164,6 +164,15 @@ def test_bcast_cannot_write_where_its_user_could_not_and_leaves_nothing(job: Job
         assert "regular file" in job.bcast(evil, "/tmp/x").stderr
 
 
+def test_a_suspended_job_is_not_entered(job: Job) -> None:
+    assert job.node.nodectl("suspend", job.name, user=NOBODY).returncode == 0
+    for visited in (job.enter("true"), job.bcast("/etc/hostname", "/tmp/x")):
+        assert visited.returncode == 1
+        assert visited.stderr.endswith(f"step {job.name}.0 is suspended; resume it first\n")
+    assert job.node.nodectl("resume", job.name, user=NOBODY).returncode == 0
+    assert job.enter("true").returncode == 0
+
+
 def test_a_job_that_is_not_running_is_not_entered(shared: Contained) -> None:
     assert shared.node.run("true", user=NOBODY).returncode == 0
     done = shared.node.nodectl("enter", str(shared.node.last_job()), "true", user=NOBODY)
