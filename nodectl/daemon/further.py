@@ -77,8 +77,7 @@ class Further:
     def _next(self, job: int) -> int:
         """Numbers count up, over restarts too: of an earlier daemon's steps each runs or is in the history."""
         if job not in self._given:
-            self._node.flush()
-            self._given[job] = max(self._store.last_step(job), *self._running.get(job, ()), 0)
+            self._given[job] = max(self._node.batch.last_step(job), *self._running.get(job, ()), 0)
         self._given[job] += 1
         return self._given[job]
 

@@ -13,6 +13,7 @@ from nodectl import __version__, lean_json, wire
 from nodectl.binding.refused import Refused as NoLayout
 from nodectl.config import Config
 from nodectl.daemon import further, launch, suspending
+from nodectl.daemon.batch import Batch
 from nodectl.daemon.binder import Binder
 from nodectl.daemon.cgroup_base import Base
 from nodectl.daemon.constraints import Constraints
@@ -25,7 +26,7 @@ from nodectl.daemon.oom_watch import OomWatch
 from nodectl.daemon.running import Running
 from nodectl.daemon.securing import Securing
 from nodectl.daemon.start import Starter
-from nodectl.daemon.store import Ended, Store
+from nodectl.daemon.store import Store
 from nodectl.daemon.updating import Updates
 from nodectl.daemon.users import UnknownUser, User, Users, group_id
 from nodectl.daemon.visits import Visits
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 _JOB = integer(1, 2**32 - 1)
 _STEP = integer(0, 2**32 - 1)
 _WHICH = {"job": _JOB, "step": _STEP}
-_BATCH_SECONDS = 0.2
 _STATUS_SECONDS = 1.0
 _CLIENT_FDS = 4
 _MOST_LISTED = 10_000
@@ -70,8 +70,7 @@ class Node:
         self._plugins = plugins
         self._users = Users(config.user_cache_seconds)
         self._known_stack: plugstack.Plugstack | None = None
-        self._ended: list[tuple[Ended, LiveStep]] = []
-        self._flush_due = False
+        self.batch = Batch(store)
         self._cleaning: set[asyncio.Task[bool]] = set()
         self._admin_gid: int | None = None
         self._binder = Binder(config, lambda: (live.step for live in self.live.values()))
@@ -80,7 +79,7 @@ class Node:
         self.containers = Containers(config, plugins, store, self._unfinished)
         self.forkserver = ForkChannel(config, lock, self.securing.programs, self._answered, self.containers.earlier)
         self.containers.forkserver = self.forkserver
-        self.jobs = Jobs(config, base.mount, self.containers, self._write_down)
+        self.jobs = Jobs(config, base.mount, self.containers, self.batch.add)
         self.further = Further(self, store)
         self._starter = Starter(self, plugins)
 
@@ -222,7 +221,7 @@ class Node:
         ]
         most = int(str(call.parameters.get("ended", 0)))
         if most:
-            self.flush()
+            self.batch.flush()
             ending = [e.record for e in self.jobs.ending.values() if everyone or e.record["uid"] == call.peer.uid]
             steps += (ending[::-1] + self._store.latest(None if everyone else call.peer.uid, most))[:most]
         return {"steps": steps}
@@ -262,7 +261,7 @@ class Node:
             self._find_ended(call)
             ending = self.jobs.ending.get(_which(call))
             live = None if ending is None else ending.live
-        raw = (self._store.trace(*_which(call)) if live is None else live.files.read(".trace")) or b""
+        raw = self.batch.trace(*_which(call)) if live is None else live.files.read(".trace") or b""
         return {"trace": list(_lines(raw))}
 
     async def _signal(self, call: Call) -> Mapping[str, object]:
@@ -305,10 +304,9 @@ class Node:
         return live
 
     def _find_ended(self, call: Call) -> Mapping[str, object]:
-        self.flush()
         job, step = _which(call)
         ending = self.jobs.ending.get((job, step))
-        record = self._store.record(job, step) if ending is None else ending.record
+        record = self.batch.record(job, step) if ending is None else ending.record
         if record is None:
             raise Refused("NoSuchStep", f"no step {job}.{step} is running or in the history")
         if record["uid"] != call.peer.uid and not self.is_admin(call.peer):
@@ -335,16 +333,9 @@ class Node:
             self.jobs.end(live, record, waits=waits)
         else:
             self.clean_group(live.step.cgroup)
-            self._write_down(live, record)
+            self.batch.add(live, record)
         self.further.ended(live.step)
         live.ended.set_result(record)
-
-    def _write_down(self, live: LiveStep, record: Mapping[str, object]) -> None:
-        """Into the next batch for the history."""
-        self._ended.append((Ended(record, live.files.read(".trace") or b""), live))
-        if not self._flush_due:
-            self._flush_due = True
-            asyncio.get_running_loop().call_later(_BATCH_SECONDS, self.flush)
 
     def clean_group(self, path: str) -> None:
         """Empties and removes a step's cgroup, in the background."""
@@ -352,15 +343,6 @@ class Node:
             task = asyncio.get_running_loop().create_task(remove_groups(self.mount, path))
             self._cleaning.add(task)
             task.add_done_callback(self._cleaning.discard)
-
-    def flush(self) -> None:
-        """Writes the steps that have ended into the history; only then do their files go."""
-        self._flush_due = False
-        batch, self._ended = self._ended, []
-        if batch:
-            self._store.add(ended for ended, _ in batch)
-            for _, live in batch:
-                live.files.remove()
 
     async def settle(self, *, wait_for_steps: bool) -> None:
         """Before the daemon ends: what is known is written, what is being cleaned is clean.
@@ -372,7 +354,7 @@ class Node:
         await self.jobs.settle(patiently=wait_for_steps)
         await self.containers.settle()
         await self.securing.settle()
-        self.flush()
+        self.batch.flush()
         if self._cleaning:
             await asyncio.wait(self._cleaning, timeout=10)
 
@@ -380,7 +362,7 @@ class Node:
         """Nothing is started and nothing noticed any more: what ends from now on the next daemon writes down."""
         self.forkserver.close()
         self._oom_watch.end()
-        self.flush()
+        self.batch.flush()
         for live in self.live.values():
             live.close()
 

@@ -98,7 +98,8 @@ class Store:
                 )
             self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # a full disk has ended it
+                self._db.execute("ROLLBACK")
             raise
 
     def note(self, boot: str, records: Iterable[Mapping[str, object]]) -> None:

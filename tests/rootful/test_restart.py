@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -171,3 +172,32 @@ def test_daemon_starts_at_once_after_one_that_was_killed(node: Node) -> None:
     node.restart(signal.SIGKILL)
     assert time.monotonic() - began < 5
     assert os.path.exists(node.socket)
+
+
+def test_a_history_that_cannot_be_written_loses_no_step(node: Node) -> None:
+    """Ended steps wait, are known meanwhile, and are written when there is room, by this daemon or the next."""
+    node.stop()
+    state = node.dir / "state"
+    state.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "tmpfs", state], check=True)
+    try:
+        node.start()
+        assert node.run("true").returncode == 0
+        held = node.popen("cat", stdin=subprocess.PIPE)
+        wait_until(lambda: len(node.call("List")["steps"]) == 1, "it runs")  # type: ignore[arg-type]
+        job = node.last_job()
+        with contextlib.suppress(OSError), (state / "filler").open("wb", buffering=0) as filler:
+            while filler.write(bytes(4096)):
+                pass
+        held.communicate("x" * 10)
+        wait_until(lambda: "into the history" in node.logged(), "it cannot be written")
+        assert node.record(job)["state"] == "COMPLETED"
+        assert node.trace(job)
+        (state / "filler").unlink()
+        node.restart(signal.SIGKILL)
+        assert node.record(job)["state"] == "COMPLETED"
+        wait_until(lambda: not list(node.steps.iterdir()), "its files are gone")
+        assert "Traceback" not in node.logged()
+    finally:
+        node.stop()
+        subprocess.run(["umount", state], check=True)

@@ -1,0 +1,68 @@
+"""Steps that have ended and are not in the history yet: they are written together, and only then do their files go.
+
+Where the history cannot be written, on a full disk, they wait, and are known from here. Used in the event loop only.
+"""
+
+import asyncio
+import sqlite3
+import sys
+from collections.abc import Mapping
+
+from nodectl.daemon.live import LiveStep
+from nodectl.daemon.store import Ended, Store
+
+_SECONDS = 0.2
+_SECONDS_AGAIN = 5.0
+
+
+class Batch:
+    """Those of one node."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._steps: dict[tuple[int, int], tuple[Ended, LiveStep]] = {}
+        self._due = False
+
+    def add(self, live: LiveStep, record: Mapping[str, object]) -> None:
+        """This is what came of a step."""
+        self._steps[live.key] = Ended(record, live.files.read(".trace") or b""), live
+        self._flush_in(_SECONDS)
+
+    def flush(self) -> None:
+        """Writes them now; what cannot be written later, which the log tells."""
+        if not self._steps:
+            return
+        batch = list(self._steps.values())
+        try:
+            self._store.add(ended for ended, _ in batch)
+        except sqlite3.Error as error:
+            print(f"nodectl daemon: write {len(batch)} ended steps into the history: {error}", file=sys.stderr)
+            self._flush_in(_SECONDS_AGAIN)
+            return
+        self._steps.clear()
+        for _, live in batch:
+            live.files.remove()
+
+    def record(self, job: int, step: int) -> Mapping[str, object] | None:
+        """A step's record, from here or from the history; None for one that neither knows."""
+        waiting = self._steps.get((job, step))
+        return self._store.record(job, step) if waiting is None else waiting[0].record
+
+    def trace(self, job: int, step: int) -> bytes:
+        """Likewise its trace."""
+        waiting = self._steps.get((job, step))
+        return (self._store.trace(job, step) or b"") if waiting is None else waiting[0].trace
+
+    def last_step(self, job: int) -> int:
+        """The highest number of a job's steps that have ended, 0 where there is none."""
+        waiting = (step for of_job, step in self._steps if of_job == job)
+        return max(self._store.last_step(job), *waiting, 0)
+
+    def _flush_in(self, seconds: float) -> None:
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_later(seconds, self._flush_due)
+
+    def _flush_due(self) -> None:
+        self._due = False
+        self.flush()
