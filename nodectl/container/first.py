@@ -105,9 +105,15 @@ def stop(place: Place) -> None:
 
 
 def _started(proc: int, pid: int) -> str:
-    fd = os.open(f"{pid}/stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+    """When, and since which boot that is counted: the file may lie on a disk."""
+    ticks = _read(proc, f"{pid}/stat").rpartition(b") ")[2].split()[_START]
+    return f"{ticks.decode()}@{_read(proc, 'sys/kernel/random/boot_id').strip().decode()}"
+
+
+def _read(proc: int, path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
     try:
-        return os.read(fd, 4096).rpartition(b") ")[2].split()[_START].decode()
+        return os.read(fd, 4096)
     finally:
         os.close(fd)
 

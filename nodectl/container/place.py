@@ -53,17 +53,21 @@ class Place:
         self.path = f"{base}/{job_id}"
         self.fd = -1
 
-    def make(self, owner: str, *, make_base: bool) -> None:
-        """Makes the directory and mounts it on itself. Raises OSError: EEXIST where another living step owns it."""
+    def make(self, owner: str, *, make_base: bool, let_go: "Callable[[list[Place]], str]") -> None:
+        """Makes the directory and mounts it on itself; a dead container's there is removed as by `sweep`. Raises
+        OSError: EEXIST where another living step owns it.
+        """
         base = _open_base(self.base, make=make_base)
         try:
             fcntl.flock(base, fcntl.LOCK_EX)  # a sweep must not see it without its owner
             try:
                 os.mkdir(self.name, 0o700, dir_fd=base)
             except FileExistsError:
-                if _owner(base, self.name) not in (None, owner):
-                    raise FileExistsError(errno.EEXIST, "belongs to another node's job", self.path) from None
-                self._put_away(base)
+                if not _may_take(base, self.name, owner):
+                    why = "belongs to another node's job: give each node a container_base_path of its own, as with %n"
+                    raise FileExistsError(errno.EEXIST, why, self.path) from None
+                let_go([Place(self.base, int(self.name))])
+                _remove_gone(base, self._put_away(base))
                 os.mkdir(self.name, 0o700, dir_fd=base)
             plain = os.open(self.name, _DIRECTORY, dir_fd=base)
             try:
@@ -127,14 +131,32 @@ class Place:
         finally:
             os.close(inner)
 
-    def remove(self) -> str:
-        """Nothing is mounted, nothing is there. Returns "" or why something is left; that it is gone is success."""
+    def is_of(self, owner: str) -> bool:
+        """Whether it is there, and no other living step's. Raises OSError."""
+        try:
+            base = _open_base(self.base, make=False)
+        except FileNotFoundError:
+            return False
+        try:
+            return os.path.lexists(self.path) and _may_take(base, self.name, owner)
+        finally:
+            os.close(base)
+
+    def remove(self, owner: str) -> str:
+        """Nothing is mounted, nothing is there, unless it is another living step's. Returns "" or why something is
+        left; that it is gone is success.
+        """
         try:
             base = _open_base(self.base, make=False)
         except FileNotFoundError:
             return ""
         try:
-            return _remove_gone(base, self._put_away(base))
+            fcntl.flock(base, fcntl.LOCK_EX)
+            if not _may_take(base, self.name, owner):
+                return ""
+            gone = self._put_away(base)
+            fcntl.flock(base, fcntl.LOCK_UN)
+            return _remove_gone(base, gone)
         except OSError as error:
             return f"{self.path}: {error.strerror}"
         finally:
@@ -209,6 +231,11 @@ def _owner(base: int, name: str) -> str | None:
     """The file of the step that a container was made for; None when that is no more, or was never said."""
     path = os.fsdecode(_read(base, f"{name}/owner"))
     return path if path and os.path.exists(path) else None
+
+
+def _may_take(base: int, name: str, owner: str) -> bool:
+    """False for a container of another living step."""
+    return _owner(base, name) in (None, owner)
 
 
 def _read(directory: int, name: str) -> bytes:

@@ -52,7 +52,7 @@ def container_p_create(job_id: int) -> int:
     wanted = job.step.container
     place = _place(job_id)
     try:
-        place.make(job.spec, make_base=bool(wanted["make_base"]))
+        place.make(job.spec, make_base=bool(wanted["make_base"]), let_go=_let_go)
     except OSError as error:
         raise PluginError(error.errno or errno.EIO, f"make {error.filename or place.path}: {error.strerror}") from None
     try:
@@ -61,7 +61,7 @@ def container_p_create(job_id: int) -> int:
         spaces.close(_State.fds.pop(job_id, {}))
         _empty(job, place)
         link.disconnect([place])
-        place.remove()
+        place.remove(job.spec)
         if not isinstance(error, OSError):
             raise
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
@@ -101,15 +101,19 @@ def container_p_add_pid(job_id: int, pid: int, uid: int) -> int:
 
 
 def container_p_delete(job_id: int) -> int:
-    """Runs the epilog where there is a container, and removes it. That there is none is success."""
+    """Runs the epilog where there is a container, and removes it. None there, or another node's, is success: then
+    container_p_create was refused.
+    """
     job = container.job(job_id)
     place = _place(job_id)
+    if not place.is_of(job.spec):
+        return 0
     why = ""
     if os.path.exists(f"{place.path}/ns/mnt"):
         why = _run(job, place, "clone_ns_epilog")
     _empty(job, place)
     linked = link.disconnect([place])
-    left = place.remove()
+    left = place.remove(job.spec)
     if why or linked or left:
         raise PluginError(errno.EBUSY, "; ".join(filter(None, (why, linked, left))))
     return 0

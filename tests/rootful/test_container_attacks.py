@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rootful.contained import Contained, contained
-from rootful.node import NOBODY, OTHER, wait_for_answer, wait_until
+from rootful.node import NOBODY, OTHER, running, wait_for_answer, wait_until
 
 
 def refused(found: Contained, *words: str) -> str:
@@ -258,3 +258,38 @@ def test_a_daemon_that_begins_with_many_containers_to_delete_serves_and_leaves_n
             assert found.node.run("true", user=NOBODY).returncode == 0
             for job in jobs:
                 job.communicate(timeout=30)
+
+
+def test_two_nodes_at_one_place_do_not_touch_each_others_jobs() -> None:
+    with (
+        contained() as found,
+        running(job_container_type="job_container/namespace", container_base_path=str(found.base)) as other,
+    ):  # its jobs have the same numbers
+        script = "echo x > /tmp/x; echo ready; read go; cat /tmp/x"
+        job = found.node.popen("--container-ns=pid", "sh", "-c", script, user=NOBODY, stdin=subprocess.PIPE)
+        assert job.stdout is not None
+        assert job.stdout.readline() == "ready\n"
+        done = other.run("--container-ns=pid", "true", user=NOBODY)
+        assert done.returncode == 1
+        assert "belongs to another node's job: give each node a container_base_path of its own" in done.stderr
+        record = other.call("Wait", job=1, step=0, epilog=True)["record"]
+        assert "container" not in record  # type: ignore[operator]
+        out, err = job.communicate("\n", timeout=30)
+        assert (job.returncode, out) == (0, "x\n"), err
+        assert other.run("true", user=NOBODY).returncode == 0
+
+
+def test_what_a_dead_job_of_the_same_number_has_left_is_removed_before() -> None:
+    with contained() as found, subprocess.Popen(["sleep", "60"]) as first:
+        assert found.node.run("true", user=NOBODY).returncode == 0
+        found.assert_gone()
+        started = Path(f"/proc/{first.pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()[19]
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+        for job, since in ((2, "00000000-0000-0000-0000-000000000000"), (3, boot)):
+            assert first.poll() is None  # of another boot it was another process
+            (found.base / f"{job}/dirs/_tmp").mkdir(parents=True)
+            (found.base / f"{job}/first").write_text(f"{first.pid} {started}@{since}", encoding="ascii")
+            assert found.node.run("true", user=NOBODY).returncode == 0
+            assert found.node.last_job() == job
+            found.assert_gone()
+        assert first.wait(10) == -signal.SIGKILL
