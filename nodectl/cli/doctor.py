@@ -71,8 +71,9 @@ def _all(settings: "Globals") -> Iterator[Check]:
         config = configured(settings.config)
     except Failed as failed:
         yield Check(FAIL, "configuration", str(failed), "correct the file; the defaults are assumed below")
-        config = build({})
+        config, valid = build({}), False
     else:
+        valid = True
         yield Check(OK, "configuration", "valid")
     yield from machine_checks.all_checks(config)
     yield from container_checks.all_checks(config)
@@ -80,7 +81,8 @@ def _all(settings: "Globals") -> Iterator[Check]:
     yield admins(config)
     yield from scripts((("task_prolog", config.task_prolog), ("task_epilog", config.task_epilog)))
     yield from plugin_checks(config)
-    yield from service(settings, config)
+    if valid:  # else nobody knows where it is
+        yield from service(settings, config)
 
 
 def admins(config: Config) -> Check:

@@ -50,11 +50,18 @@ def bcast(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> No
     """Writes what the descriptor holds to the path, whole or not at all; over another file only with `force`."""
     path = os.path.join(step.cwd, str(request["path"]))
     directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    name = os.path.basename(path)
+    try:
+        _write_whole(request, fds[0], directory, os.path.basename(path))
+    except OSError as error:  # which names, if any, the file that is not whole yet
+        why = f"{error.strerror}; --force replaces it" if error.errno == errno.EEXIST else error.strerror
+        raise OSError(error.errno, why, path) from None
+
+
+def _write_whole(request: "Mapping[str, object]", source: int, directory: int, name: str) -> None:
     partial = f".{name[:200]}.{os.urandom(6).hex()}"
     fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
     try:
-        while data := os.read(fds[0], _CHUNK):
+        while data := os.read(source, _CHUNK):
             view = memoryview(data)
             while view:
                 view = view[os.write(fd, view) :]

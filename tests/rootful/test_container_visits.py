@@ -145,7 +145,7 @@ def test_bcast_writes_into_the_container_only_whole_and_as_its_user(job: Job) ->
     assert sorted(check.stdout.split()[2:]) == ["here", job.node.dir.name]
     again = job.bcast(str(source), outside)
     assert again.returncode == 1
-    assert "File exists" in again.stderr
+    assert again.stderr.endswith(f": {outside}: File exists; --force replaces it (as nobody)\n")
     source.write_text("new", encoding="utf-8")
     assert job.bcast("--force", str(source), outside).returncode == 0
     assert job.enter("cat", outside).stdout == "new"

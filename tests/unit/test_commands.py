@@ -309,6 +309,16 @@ def test_config_that_is_not_valid_is_one_line(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().err.startswith(f"nodectl: error: {path}: kill_wait: is -1")
 
 
+def test_doctor_looks_for_no_service_where_the_configuration_is_not_valid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, "kill_wait = -1\n", "nodectl.toml")
+    assert main.main(["--config", path, "doctor"]) == 1
+    told = capsys.readouterr().out
+    assert told.startswith(f"fail  configuration        {path}: kill_wait: is -1")
+    assert "service  " not in told
+
+
 @pytest.mark.parametrize(
     ("release", "levels"),
     [("6.1.0-9-amd64", ["ok"]), ("5.14", ["ok"]), ("5.10.0", ["fail", "warn"]), ("4.19+", ["warn", "fail", "warn"])],
