@@ -5,12 +5,15 @@ Reads the file itself, as the user who asks; needs no service. What it prints is
 
 import argparse
 import json
+import textwrap
 
 from nodectl.cli.session import Failed
 from nodectl.cli.table import put
 from nodectl.config import DEFAULT_PATH, Config, ConfigError, explain, load
 from nodectl.config.key import toml
 from nodectl.config.keys import KEYS
+
+_WIDTH = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,10 +33,17 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(explained(config) if arguments.explain else as_json(config), indent=2))
     elif arguments.explain:
-        put(explain(config).splitlines())
+        put(part for line in explain(config).splitlines() for part in _folded(line))
     else:
         put(f"{name} = {toml(value)}" for name, value in config)
     return 0
+
+
+def _folded(line: str) -> list[str]:
+    """A comment in lines that are read with ease; anything else as it is."""
+    if not line.startswith("# "):
+        return [line]
+    return textwrap.wrap(line, _WIDTH, subsequent_indent="# ", break_long_words=False, break_on_hyphens=False)
 
 
 def configured(path: str | None) -> Config:

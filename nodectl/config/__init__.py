@@ -207,7 +207,7 @@ def _unknown(name: str, value: object, names: tuple[str, ...]) -> str:
     if isinstance(value, dict):
         return "unknown section; keys are written without sections"
     near = difflib.get_close_matches(name, names, 1)
-    return f"unknown key; did you mean {near[0]}?" if near else "unknown key; see --explain"
+    return f"unknown key; did you mean {near[0]}?" if near else "unknown key; `nodectl config --explain` has all"
 
 
 def _printable(name: str) -> str:

@@ -114,9 +114,9 @@ def test_configuration_cannot_be_changed() -> None:
     ("line", "message"),
     [
         ("kil_wait = 3", "kil_wait: unknown key; did you mean kill_wait?"),
-        ("zzzzzz = 3", "zzzzzz: unknown key; see --explain"),
+        ("zzzzzz = 3", "zzzzzz: unknown key; `nodectl config --explain` has all"),
         ("[steps]\nkill_wait = 3", "steps: unknown section; keys are written without sections"),
-        ('"a\\nb" = 3', "'a\\nb': unknown key; see --explain"),
+        ('"a\\nb" = 3', "'a\\nb': unknown key; `nodectl config --explain` has all"),
     ],
 )
 def test_unknown_key_is_refused(tmp_path: Path, line: str, message: str) -> None:
