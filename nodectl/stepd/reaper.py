@@ -219,7 +219,8 @@ class Reaper:
     def signal(self, number: int) -> None:
         """To every task that is still there, and with SIGKILL to everything they started.
 
-        Until a task has become its program it ignores most signals, and before its fork it gets none: those are held.
+        Until a task has become its program it ignores most signals, and before its first row it gets none: those are
+        held. What a process has not handled when Python comes out of its fork is dropped there.
         """
         if number != KILL and not all(self._takes(task, number) for task in self._run.tasks):
             self._held.append(number)
@@ -240,7 +241,8 @@ class Reaper:
     def _takes(self, task: "Task", number: int) -> bool:
         if task.pid <= 0 or task.status is not None:
             return task.pid > 0
-        return number in (TERM, CONT) or self._has_begun(task)
+        hook, _ = self._run.board.place(task.local_id + 1)
+        return number == CONT or (number == TERM and hook is not None) or self._has_begun(task)
 
     def _has_begun(self, task: "Task") -> bool:
         """True when the task has become a program: its own, or one that a plugin executed from inside a hook."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from nodectl import wire
 from nodectl.hooks import HOOKS, ROWS
-from rootful.node import NOBODY, wait_until
+from nodectl.interface_names import STEP
+from rootful.node import NOBODY, PATIENCE, wait_for_answer, wait_until
 from rootful.stage import CONTAINER, Stage, ended, finished, staged
 
 # Where a test can stop a row that is no hook: in the hook beside it, or in a script or program of the test's own.
@@ -98,7 +101,7 @@ def zombies(stage: Stage) -> list[str]:
 
 def nothing_left(stage: Stage) -> None:
     stage.node.assert_clean()
-    wait_until(lambda: not zombies(stage), "no zombie is left", 5)
+    wait_until(lambda: not zombies(stage), "no zombie is left")
 
 
 @pytest.mark.parametrize("call", OF_A_STEP)
@@ -189,7 +192,7 @@ def test_daemon_and_step_runner_both_die(stage: Stage, call: str) -> None:
     job, stepd = stage.last_job(), stage.stepd()
     stage.node.stop(signal.SIGKILL)
     os.kill(stepd, signal.SIGKILL)
-    assert client.wait(20) == 1
+    assert client.wait(PATIENCE) == 1
     stage.node.start()
     _, _, err = finished(client)  # when the tasks, which have its streams, are gone too
     assert len(err.splitlines()) == 1
@@ -222,6 +225,23 @@ def test_death_of_the_step_runner_is_noticed_though_a_child_of_a_plugin_holds_it
     os.kill(stepd, signal.SIGKILL)
     assert ended(stage, job)["state"] == "NODE_FAIL"
     assert finished(client)[0] == 1
+    nothing_left(stage)
+
+
+def test_signal_to_a_task_that_has_not_run_since_its_fork_is_not_lost(stage: Stage) -> None:
+    # One CPU, and nobody runs there before the stepd waits for something, which it does not in this hook.
+    first = "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+    stage.order("task.task_p_pre_setuid", first + "os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))")
+    busy = 'open(SCRATCH + "/there", "w").close()\nwhile not os.path.exists(SCRATCH + "/release"): pass'
+    stage.order("proctrack.proctrack_p_add", busy)
+    client = stage.node.popen("sleep", "300", user=NOBODY)
+    stage.wait_there(client)
+    wait_for_answer(client)
+    with contextlib.closing(wire.connect(str(stage.node.steps / f"{stage.last_job()}.0.sock"))) as link:
+        told = {"signal": int(signal.SIGTERM), "forwarded": True}
+        wire.send(link, {"method": f"{STEP}.Signal", "parameters": told, "oneway": True})
+        stage.release()
+        assert finished(client)[0] == 128 + signal.SIGTERM
     nothing_left(stage)
 
 
