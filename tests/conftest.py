@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rootful.node import Node
+from rootful.node import PATIENCE, Node
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -25,7 +25,7 @@ def nothing_remains() -> Iterator[None]:
     or process.
     """
     yield
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while left := {made.dir.name: found for made in Node.made if (found := made.remains())}:
         assert time.monotonic() < end, left
         time.sleep(0.1)

@@ -41,12 +41,17 @@ int slurm_spank_{hook}(spank_t sp, int ac, char **av)
 
 
 def native(node: Node, name: str, text: str = "", **hooks: str) -> Path:
-    """Compiles a plugin from the bodies of its hooks (init="...") and puts it where its node looks: NAME.so."""
+    """Compiles a plugin from the bodies of its hooks (init="...") and puts it where its node looks: NAME.so. What is
+    there already is left alone.
+    """
     source = node.dir / f"{name}.c"
     bodies = "".join(HOOK.format(hook=hook, body=body) for hook, body in hooks.items())
-    source.write_text(HEAD.format(name=name) + text + bodies, encoding="utf-8")
-    (node.plugins / "spank").mkdir(exist_ok=True)
+    whole = HEAD.format(name=name) + text + bodies
     library = node.plugins / "spank" / f"{name}.so"
+    if library.exists() and source.exists() and source.read_text(encoding="utf-8") == whole:
+        return library
+    source.write_text(whole, encoding="utf-8")
+    (node.plugins / "spank").mkdir(exist_ok=True)
     made = compiled(source, node.dir / f"{name}.so.new")
     made.replace(library)
     return library

@@ -28,6 +28,7 @@ NOBODY = pwd.getpwnam("nobody")
 OTHER = pwd.getpwnam("daemon")  # a second ordinary account that every Linux has
 BOOT = "import sys; sys.path[:0] = {path!r}; from nodectl.cli.main import main; sys.exit(main())"
 PATH = [sysconfig.get_paths()["purelib"]]
+PATIENCE = 45  # seconds, of which a busy machine may need many; less than what a test lets sleep for ever
 
 
 class Node:
@@ -106,7 +107,7 @@ class Node:
         """Ends the daemon with a signal and waits for its end."""
         if self.daemon is not None:
             self.daemon.send_signal(number)
-            self.daemon.wait(30)
+            self.daemon.wait(PATIENCE)
             self.daemon = None
 
     def restart(self, number: int = signal.SIGTERM) -> None:
@@ -143,7 +144,7 @@ class Node:
         stdin: str | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        timeout: float = 60,
+        timeout: float = 2 * PATIENCE,
     ) -> subprocess.CompletedProcess[str]:
         """Runs a nodectl command to its end, as root or as `user`."""
         return subprocess.run(
@@ -239,7 +240,7 @@ class Node:
                     found.append(f"process {name}: {os.fsdecode(words)[-200:]}")
         return found
 
-    def assert_clean(self, patience: float = 10) -> None:
+    def assert_clean(self, patience: float = PATIENCE) -> None:
         """Within `patience` seconds nothing of any step is left."""
         end = time.monotonic() + patience
         while left := self.leftovers() + [str(process) for process in self.processes()]:
@@ -269,7 +270,7 @@ def running(**config: object) -> Iterator[Node]:
         node.close()
 
 
-def wait_until(condition: object, what: str, patience: float = 20) -> None:
+def wait_until(condition: object, what: str, patience: float = PATIENCE) -> None:
     """Polls a condition; fails with `what` when it does not come true in time."""
     end = time.monotonic() + patience
     while not condition():  # type: ignore[operator]

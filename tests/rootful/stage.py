@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nodectl.hooks import HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, functions
-from rootful.node import Node, wait_until
+from rootful.node import PATIENCE, Node, wait_until
 
 SPANK_PLUGINS = ("first", "second")
 TASK_PLUGINS = ("task/cgroup", "task/affinity", "task/puppet")
@@ -196,13 +196,13 @@ def staged(*, jobs: bool = False, **config: object) -> Iterator[Stage]:
         stage.node.close()
 
 
-def finished(client: subprocess.Popen[str], patience: float = 20) -> tuple[int, str, str]:
+def finished(client: subprocess.Popen[str], patience: float = PATIENCE) -> tuple[int, str, str]:
     """(exit status, stdout, stderr) of a client, which ends within `patience`."""
     out, err = client.communicate(timeout=patience)
     return client.returncode, out, err
 
 
-def ended(stage: Stage, job: int, patience: float = 10) -> Mapping[str, object]:
+def ended(stage: Stage, job: int, patience: float = PATIENCE) -> Mapping[str, object]:
     """The record of a step, as soon as it is in the history."""
     end = time.monotonic() + patience
     while True:

@@ -9,7 +9,7 @@ import socket
 import time
 from pathlib import Path
 
-from rootful.node import NOBODY, Node, running, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 from rootful.raw import call, connect, launch
 
 MOST = 128  # max_connections_per_user
@@ -46,7 +46,7 @@ def test_a_stopped_client_hinders_nobody(served: Node) -> None:
     client.send_signal(signal.SIGSTOP)
     assert served.run("true", user=NOBODY).returncode == 0
     client.send_signal(signal.SIGCONT)
-    output, _ = client.communicate(timeout=30)
+    output, _ = client.communicate(timeout=PATIENCE)
     assert client.returncode == 3
     assert output.count("\n") == 80_000
 
@@ -143,7 +143,7 @@ def test_descriptors_of_calls_whose_client_has_gone_are_counted(served: Node) ->
     os.waitpid(pid, 0)
     assert len(os.listdir(f"/proc/{served.daemon.pid}/fd")) < before + (MOST + 5) * 17
     served.nodectl("signal", "-s", "KILL", str(job))
-    client.communicate(timeout=30)
+    client.communicate(timeout=PATIENCE)
     wait_until(lambda: served.run("true", user=NOBODY).returncode == 0, "what was counted is free again")
 
 
@@ -157,4 +157,4 @@ def test_a_user_with_too_many_connections_is_told_so() -> None:
         assert (done.returncode, done.stderr) == (1, line)
         assert node.nodectl("ps").returncode == 0  # root is not counted
         node.nodectl("signal", "-s", "KILL", str(node.last_job()))
-        step.communicate(timeout=30)
+        step.communicate(timeout=PATIENCE)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rootful.contained import Contained, contained
-from rootful.node import NOBODY, OTHER, running, wait_for_answer, wait_until
+from rootful.node import NOBODY, OTHER, PATIENCE, running, wait_for_answer, wait_until
 
 
 def refused(found: Contained, *words: str) -> str:
@@ -197,7 +197,7 @@ def test_kills_while_jobs_run_leave_nothing(victim: str) -> None:
         else:
             name = {"forkserver": "nodectl-fork", "stepd": "stepd "}[victim]
             os.kill(pid_of(found, name), signal.SIGKILL)
-        out, err = job.communicate("go\n", timeout=30)
+        out, err = job.communicate("go\n", timeout=PATIENCE)
         assert victim == "stepd" or (job.returncode, out) == (0, "x\n"), err
         found.assert_gone()
         assert found.node.run("true", user=NOBODY).returncode == 0
@@ -229,7 +229,7 @@ def test_step_runners_killed_at_random_moments_leave_nothing() -> None:
             for pid, name in found.node.processes():
                 if name.startswith("stepd"):
                     os.kill(pid, signal.SIGKILL)
-            job.communicate(timeout=30)
+            job.communicate(timeout=PATIENCE)
 
 
 def test_a_new_daemon_removes_what_nobody_owns_and_leaves_what_somebody_does() -> None:
@@ -257,7 +257,7 @@ def test_a_daemon_that_begins_with_many_containers_to_delete_serves_and_leaves_n
             found.node.restart(signal.SIGKILL)
             assert found.node.run("true", user=NOBODY).returncode == 0
             for job in jobs:
-                job.communicate(timeout=30)
+                job.communicate(timeout=PATIENCE)
 
 
 def test_two_nodes_at_one_place_do_not_touch_each_others_jobs() -> None:
@@ -274,7 +274,7 @@ def test_two_nodes_at_one_place_do_not_touch_each_others_jobs() -> None:
         assert "belongs to another node's job: give each node a container_base_path of its own" in done.stderr
         record = other.call("Wait", job=1, step=0, epilog=True)["record"]
         assert "container" not in record  # type: ignore[operator]
-        out, err = job.communicate("\n", timeout=30)
+        out, err = job.communicate("\n", timeout=PATIENCE)
         assert (job.returncode, out) == (0, "x\n"), err
         assert other.run("true", user=NOBODY).returncode == 0
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rootful.contained import Contained, contained
-from rootful.node import NOBODY, wait_for_answer, wait_until
+from rootful.node import NOBODY, PATIENCE, wait_for_answer, wait_until
 from rootful.test_container_attacks import pid_of
 
 KINDS = ("pid", "ipc", "uts", "net", "cgroup", "time", "user")
@@ -101,7 +101,7 @@ def test_kills_around_a_pid_namespace_leave_nothing(victim: str, kinds: str) -> 
             found.node.restart(signal.SIGKILL)
         else:
             os.kill(pid_of(found, {"stepd": "stepd ", "first": "nodectl-first"}[victim]), signal.SIGKILL)
-        _, err = job.communicate("go\n", timeout=30)
+        _, err = job.communicate("go\n", timeout=PATIENCE)
         assert (job.returncode == 0) == (victim == "daemon"), err
         found.assert_gone()
         wait_until(lambda: not firsts(), "the first process has ended")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from rootful.contained import DIRS, Contained, contained
-from rootful.node import NOBODY, wait_until
+from rootful.node import NOBODY, PATIENCE, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_tasks_of_one_job_share_them_and_other_jobs_do_not(shared: Contained) ->
     script = "echo x > /tmp/$SLURM_PROCID; until [ $(ls /tmp | wc -l) = 3 ]; do sleep 0.05; done; ls /tmp"
     waiting = shared.node.popen("-n3", "sh", "-c", script, user=NOBODY)
     assert "0" not in shared.out("ls", "/tmp").split()
-    said, _ = waiting.communicate(timeout=30)
+    said, _ = waiting.communicate(timeout=PATIENCE)
     assert said.split() == ["0", "1", "2"] * 3
 
 
@@ -47,7 +47,7 @@ def test_the_directories_are_the_users_and_a_root_process_joins_by_the_held_file
         assert subprocess.run(words, check=True, capture_output=True, text=True).stdout == "secret\n"
     finally:
         running_job.terminate()
-        running_job.communicate(timeout=30)
+        running_job.communicate(timeout=PATIENCE)
 
 
 def test_no_descriptor_but_the_three_reaches_the_program(shared: Contained) -> None:
@@ -119,7 +119,7 @@ def test_mounts_of_the_machine_appear_inside_only_when_shared_and_never_outside(
             assert job.stdout.readline() == "ready\n"
             subprocess.run(["mount", "-t", "tmpfs", "none", str(inner)], check=True)
             (inner / "late").touch()
-            out, err = job.communicate("go\n", timeout=30)
+            out, err = job.communicate("go\n", timeout=PATIENCE)
             assert (out.strip() == "late") == shared_option, err
         finally:
             subprocess.run(["umount", "-R", str(place)], check=True)
@@ -131,10 +131,10 @@ def test_thirty_jobs_at_five_a_time_leave_nothing() -> None:
         jobs: list[subprocess.Popen[str]] = []
         for _ in range(30):
             if len(jobs) == 5:
-                assert jobs.pop(0).wait(30) == 0
+                assert jobs.pop(0).wait(PATIENCE) == 0
             script = "mkdir -p /tmp/a/b; echo x > /tmp/a/b/c; [ $(ls /tmp | wc -l) = 1 ]"
             jobs.append(found.node.popen("-n2", "sh", "-c", script, user=NOBODY))
-        assert all(job.wait(30) == 0 for job in jobs)
+        assert all(job.wait(PATIENCE) == 0 for job in jobs)
 
 
 def test_steps_of_a_node_without_containers_share_tmp() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rootful.contained import Contained, contained
-from rootful.node import NOBODY, wait_for_answer, wait_until
+from rootful.node import NOBODY, PATIENCE, wait_for_answer, wait_until
 from rootful.test_container_attacks import pid_of
 
 NETWORK = ipaddress.ip_network("198.51.100.0/28")  # for documentation: nobody has it (RFC 5737)
@@ -99,7 +99,7 @@ class Waiting:
         wait_for_answer(self.client)
 
     def end(self) -> int:
-        self.client.communicate("\n", timeout=30)
+        self.client.communicate("\n", timeout=PATIENCE)
         return self.client.returncode
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rootful.contained import contained
-from rootful.node import NOBODY, Node, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
 
 def reload(node: Node, *, told: str = "") -> None:
@@ -41,7 +41,7 @@ def test_jobs_to_come_have_the_new_keys_and_a_running_one_keeps_its_own() -> Non
         assert said[1:] == ["0", str(os.stat("/tmp").st_ino)]
         assert elsewhere.is_dir()
         assert node.nodectl("enter", name, "cat", "/tmp/x", user=NOBODY).stdout == "x\n"
-        out, err = job.communicate("\n", timeout=30)
+        out, err = job.communicate("\n", timeout=PATIENCE)
         assert out == f"x\n{socket.gethostname()}\n", err
         found.assert_gone()
         wait_until(lambda: not list(elsewhere.iterdir()), "the later job's container is removed")

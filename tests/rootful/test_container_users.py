@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rootful.contained import Contained, contained
-from rootful.node import OTHER
+from rootful.node import OTHER, PATIENCE
 
 NS_GET_USERNS = 0xB701  # ioctl_ns(2)
 EVERYTHING = "--container-ns=user,pid,net,ipc,uts,cgroup,time"
@@ -85,7 +85,7 @@ def test_other_namespaces_of_the_job_belong_to_it(shared: Contained, kind: str) 
         owner = fcntl.ioctl(file, NS_GET_USERNS)
     assert os.fstat(owner).st_ino == (held / "user").stat().st_ino
     os.close(owner)
-    job.communicate("\n", timeout=30)
+    job.communicate("\n", timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("user", [OTHER, None])

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from rootful.contained import Contained, contained
-from rootful.node import NOBODY, OTHER, wait_until
+from rootful.node import NOBODY, OTHER, PATIENCE, wait_until
 
 
 class Job:
@@ -36,7 +36,7 @@ class Job:
 
     def end(self) -> None:
         self.node.nodectl("signal", "-s", "KILL", self.name)
-        self.client.communicate(timeout=30)
+        self.client.communicate(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_who_entered_ends_with_the_step(job: Job) -> None:
     assert visitor.stdout is not None
     assert visitor.stdout.readline() == "ready\n"
     job.end()
-    assert visitor.wait(20) == 128 + signal.SIGKILL
+    assert visitor.wait(PATIENCE) == 128 + signal.SIGKILL
     job.node.assert_clean()
 
 
@@ -110,7 +110,7 @@ def test_at_a_terminal_a_shell_has_a_terminal_of_its_own_and_job_control(job: Jo
     while shell.poll() is None and time.monotonic() < end:
         with contextlib.suppress(OSError):  # its end
             said += os.read(ours, 4096) if select.select([ours], [], [], 0.05)[0] else b""
-    assert shell.wait(5) == 5, said
+    assert shell.wait(PATIENCE) == 5, said
     assert b"42" in said
     assert b"inside" in said
     assert b"no job control" not in said

@@ -12,7 +12,7 @@ import pytest
 
 from nodectl import _kernel, cgroup
 from nodectl.daemon.constraints import cannot_decide_devices
-from rootful.node import NOBODY, Node, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
 LOOP = 7  # a major number that every kernel with loop devices has; opening one that is not used harms nobody
 # A test's machine may be a container that must not have it.
@@ -121,7 +121,7 @@ def test_node_that_may_give_the_kernel_no_program_says_so(node: Node, wish: str,
         if wish == "auto":
             wait_until(node.socket.exists, "the daemon listens")
             daemon.terminate()
-        _, told = daemon.communicate(timeout=30)
+        _, told = daemon.communicate(timeout=PATIENCE)
     finally:
         daemon.kill()
     assert daemon.returncode == status

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rootful.node import NOBODY, Node, wait_for_answer, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, wait_for_answer, wait_until
 
 EXECUTES = """
 import os
@@ -72,7 +72,7 @@ def test_signals_reach_a_program_that_a_plugin_executed(node: Node) -> None:
     wait_for_answer(client)
     client.send_signal(signal.SIGUSR1)
     assert client.stdout.readline() == "caught\n"
-    assert client.wait(20) == 5
+    assert client.wait(PATIENCE) == 5
     client.communicate()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rootful.contained import Contained, contained
-from rootful.node import NOBODY, OTHER, Node, wait_for_answer, wait_until
+from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_for_answer, wait_until
 from rootful.stage import Stage, staged
 
 EVERYTHING = "--container-ns=user,pid,net,ipc,uts,time"
@@ -30,7 +30,7 @@ class Step:
         wait_for_answer(self.client)
 
     def end(self) -> None:
-        out, err = self.client.communicate("\n", timeout=30)
+        out, err = self.client.communicate("\n", timeout=PATIENCE)
         assert (self.client.returncode, out) == (0, "ended\n"), err
 
 
@@ -135,7 +135,7 @@ def test_a_step_runner_that_is_killed_takes_no_other_step_along(node: Node, orde
         int(pid) for pid in Path(f"{node.base}/job_{job}/step_{number}/stepd/cgroup.procs").read_text().split()
     ]
     os.kill(runner, signal.SIGKILL)
-    victim.client.communicate(timeout=30)
+    victim.client.communicate(timeout=PATIENCE)
     assert victim.client.returncode == 1
     assert said(node, option, "echo", "served") == "served\n"
     other.end()

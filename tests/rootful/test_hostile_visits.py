@@ -11,7 +11,7 @@ import pytest
 from nodectl import wire
 from nodectl.daemon.constraints import cannot_decide_devices
 from rootful import raw
-from rootful.node import NOBODY, Node, running, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 
 LOOP = 7
 
@@ -84,7 +84,7 @@ def slurm_spank_init_post_opt(sp, ac, argv):
         assert client.stdout.readline() == "ready\n"
         assert "Operation not permitted" in made.nodectl(*opens, user=NOBODY).stderr
         made.nodectl("signal", "-s", "KILL", job)
-        client.communicate(timeout=30)
+        client.communicate(timeout=PATIENCE)
         made.assert_clean()
     finally:
         made.close()

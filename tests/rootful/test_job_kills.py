@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rootful.node import NOBODY, wait_until
+from rootful.node import NOBODY, PATIENCE, wait_until
 from rootful.stage import Stage, ended, finished, staged
 
 PROLOG, EPILOG = "slurm_spank_job_prolog", "slurm_spank_job_epilog"
@@ -195,7 +195,7 @@ def test_daemon_that_is_told_to_end_waits_for_what_is_under_way(stage: Stage, na
     wait_until(lambda: not stage.node.socket.exists(), "it has stopped listening")
     assert stage.node.daemon.poll() is None
     stage.release()
-    assert stage.node.daemon.wait(20) == 0
+    assert stage.node.daemon.wait(PATIENCE) == 0
     assert finished(client) == (0, "ran\n", "")
     stage.node.daemon = None
     stage.node.start()

@@ -33,10 +33,11 @@ os.chmod("closed/in", 0)
 os.chmod("closed", 0)
 os.link("-rf/-rf", "hard")
 """
+# Deeper than a process may have descriptors; more entries than the kernel tells at a time.
 DEEP_TREE = """
 import os
 os.chdir(os.environ["TMPDIR"])
-for _ in range(5000):
+for _ in range(1500):
     os.mkdir("d" * 200)
     os.chdir("d" * 200)
 open("bottom", "w").close()
@@ -44,9 +45,9 @@ open("bottom", "w").close()
 WIDE_TREE = """
 import os
 os.chdir(os.environ["TMPDIR"])
-for n in range(20000):
+for n in range(4000):
     open(f"file{n}", "w").close()
-for n in range(5000):
+for n in range(1000):
     os.mkdir(f"directory{n}")
 """
 # Outlives the step: puts a link in the place of a directory and back, and makes new files, as fast as it can.

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.recorder import cgroup_of
-from rootful.node import NOBODY, Node, wait_for_answer, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, wait_for_answer, wait_until
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def leftovers(node: Node) -> list[str]:
     return found + [str(path) for path in Path(directory).glob(f"{name}*")]
 
 
-def assert_nothing_left(node: Node, patience: float = 10) -> None:
+def assert_nothing_left(node: Node, patience: float = PATIENCE) -> None:
     end = time.monotonic() + patience
     while left := leftovers(node):
         assert time.monotonic() < end, left
@@ -56,10 +56,10 @@ def assert_nothing_left(node: Node, patience: float = 10) -> None:
 
 
 def begun(
-    node: Node, script: str = "echo ready; trap '' TERM; sleep 300; sleep 300"
+    node: Node, script: str = "echo ready; trap '' TERM; sleep 300; sleep 300", *options: str
 ) -> tuple[subprocess.Popen[str], int]:
     """A client whose task runs and that has its node's answer, and the pid of its daemon."""
-    client = node.popen("sh", "-c", script)
+    client = node.popen(*options, "sh", "-c", script)
     assert client.stdout is not None
     assert client.stdout.readline() == "ready\n"
     wait_for_answer(client)
@@ -104,14 +104,14 @@ def test_two_private_nodes_do_not_disturb_each_other(alone: Node) -> None:
     assert client.poll() is None
     client.send_signal(signal.SIGKILL)
     client.communicate()
-    assert_nothing_left(alone, 15)
+    assert_nothing_left(alone)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_reach_the_step_and_the_node_cleans_up(alone: Node, number: int) -> None:
     client, _ = begun(alone, "echo ready; exec sleep 300")
     client.send_signal(number)
-    client.communicate(timeout=20)
+    client.communicate(timeout=PATIENCE)
     assert client.returncode == 128 + number
     assert leftovers(alone) == []
 
@@ -126,7 +126,7 @@ def test_interrupt_before_the_step_has_begun_ends_command_step_and_node(alone: N
     wait_until(there.exists, "the prolog runs")
     client.send_signal(signal.SIGINT)
     release.touch()
-    client.communicate(timeout=20)
+    client.communicate(timeout=PATIENCE)
     assert client.returncode == 128 + signal.SIGINT
     assert leftovers(alone) == []
 
@@ -135,7 +135,7 @@ def test_a_killed_client_leaves_nothing(alone: Node) -> None:
     client, _ = begun(alone)
     client.kill()
     client.communicate()
-    assert_nothing_left(alone, 15)
+    assert_nothing_left(alone)
 
 
 def test_a_killed_daemon_leaves_nothing_after_the_next_command(alone: Node) -> None:
@@ -143,9 +143,9 @@ def test_a_killed_daemon_leaves_nothing_after_the_next_command(alone: Node) -> N
     os.kill(daemon, signal.SIGKILL)
     client.send_signal(signal.SIGINT)
     client.send_signal(signal.SIGKILL)
-    client.communicate(timeout=20)
+    client.communicate(timeout=PATIENCE)
     wait_until(
-        lambda: not any("sleep 300" in line for _, line in processes(alone)), "the step has ended with its client", 15
+        lambda: not any("sleep 300" in line for _, line in processes(alone)), "the step has ended with its client"
     )
     assert alone.run("echo", "next").stdout == "next\n"
     assert_nothing_left(alone)
@@ -156,7 +156,7 @@ def test_a_step_goes_on_to_its_end_without_its_daemon(alone: Node) -> None:
     client, daemon = begun(alone, f"echo ready; until [ -e {go} ]; do sleep 0.02; done; exit 5")
     os.kill(daemon, signal.SIGKILL)
     go.touch()
-    _, errors = client.communicate(timeout=20)
+    _, errors = client.communicate(timeout=PATIENCE)
     assert client.returncode == 5, errors
     assert alone.run("true").returncode == 0
     assert_nothing_left(alone)
@@ -169,7 +169,7 @@ def test_client_and_daemon_killed_together_leave_nothing_after_the_next_command(
     client.communicate()
     assert alone.run("true").returncode == 0
     wait_until(
-        lambda: not any("sleep 300" in line for _, line in processes(alone)), "the step has ended with its client", 15
+        lambda: not any("sleep 300" in line for _, line in processes(alone)), "the step has ended with its client"
     )
     assert alone.run("true").returncode == 0
     assert_nothing_left(alone)
@@ -217,16 +217,12 @@ def test_a_private_node_that_cannot_start_says_why(alone: Node) -> None:
 )
 def test_the_container_of_a_dead_node_goes_with_the_next_command(alone: Node, tracking: dict[str, object]) -> None:
     alone.configure(job_container_type="job_container/namespace", **tracking)
-    client = alone.popen("--container-ns=pid,net", "sh", "-c", "echo ready; exec sleep 300")
-    assert client.stdout is not None
-    assert client.stdout.readline() == "ready\n"
-    wait_for_answer(client)
+    client, daemon = begun(alone, "echo ready; exec sleep 300", "--container-ns=pid,net")
     (place,) = (alone.dir / "state/containers").iterdir()
     first = int((place / "first").read_text(encoding="ascii").split()[0])
-    for pid, line in processes(alone):
-        if "daemon.private(" in line or pid == client.pid:
-            os.kill(pid, signal.SIGKILL)
-    client.communicate(timeout=30)
+    os.kill(daemon, signal.SIGKILL)  # first: it would end what its client leaves
+    client.kill()
+    client.communicate(timeout=PATIENCE)
     assert os.path.exists(f"/proc/{first}")  # whoever could have ended it is dead
 
     def gone() -> bool:

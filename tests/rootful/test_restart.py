@@ -15,6 +15,7 @@ import pytest
 from rootful.node import NOBODY, Node, running, wait_until
 from rootful.stage import finished
 
+ONE_THAT_WAITS = 15  # seconds: a daemon that finds a lock held by one that does not serve
 ENDINGS = [signal.SIGTERM, signal.SIGINT, signal.SIGKILL]
 
 
@@ -160,7 +161,7 @@ def test_second_daemon_on_one_runtime_directory_refuses(node: Node) -> None:
     assert second.returncode == 1
     (line,) = second.stderr.splitlines()
     assert f"another daemon serves {node.values['runtime_dir']}" in line
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < ONE_THAT_WAITS
     assert len(running_steps(node)) == 1  # the first one has not noticed
     (node.scratch / "go").touch()
     assert finished(client) == (0, "ran\n", "")
@@ -170,7 +171,7 @@ def test_second_daemon_on_one_runtime_directory_refuses(node: Node) -> None:
 def test_daemon_starts_at_once_after_one_that_was_killed(node: Node) -> None:
     began = time.monotonic()
     node.restart(signal.SIGKILL)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < ONE_THAT_WAITS
     assert os.path.exists(node.socket)
 
 

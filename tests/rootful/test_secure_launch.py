@@ -13,7 +13,7 @@ import pytest
 
 from nodectl.hooks import HOOKS
 from rootful.confined import read_status, status
-from rootful.node import NOBODY, Node, running, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 from rootful.raw import REQUEST
 from rootful.stage import staged
 
@@ -125,7 +125,7 @@ def test_a_killed_compiler_costs_one_refusal_and_the_next_step_runs() -> None:
                 pass
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
-            _, err = step.communicate(timeout=30)
+            _, err = step.communicate(timeout=PATIENCE)
             if "secure: default is not possible here: the compiler of system call filters died by SIGKILL" in err:
                 break
             assert step.returncode == 0, err
@@ -152,7 +152,7 @@ def test_kills_in_between_leave_later_steps_confined(node: Node, victim: str) ->
         entered = node.nodectl("enter", job, "cat", "/proc/self/status", user=NOBODY)
         assert facts(entered.stdout) == {"NoNewPrivs": "1", "Seccomp": "2"}, entered.stderr
     (node.scratch / "go").touch()
-    out, _ = step.communicate(timeout=30)
+    out, _ = step.communicate(timeout=PATIENCE)
     assert victim == "stepd" or facts(out) == {"NoNewPrivs": "1", "Seccomp": "2"}
     wait_until(lambda: node.record(int(job)).get("exit_status") is not None, "it is in the history")
     assert node.record(int(job))["secure"] == "strict"
@@ -184,7 +184,7 @@ def test_step_runners_killed_at_random_moments_leave_nothing(node: Node) -> None
             with contextlib.suppress(ProcessLookupError):  # it was quicker
                 if name.startswith("stepd"):
                     os.kill(pid, signal.SIGKILL)
-        step.communicate(timeout=30)
+        step.communicate(timeout=PATIENCE)
 
 
 def test_a_forkserver_that_begins_anew_keeps_what_confines(node: Node) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from nodectl.secure import LEVELS, is_below
 from rootful.confined import read_status, status
-from rootful.node import NOBODY, Node, running
+from rootful.node import NOBODY, PATIENCE, Node, running
 from rootful.raw import exchange, launch
 
 
@@ -194,7 +194,7 @@ class Sleeping:
 
     def end(self) -> None:
         self.node.nodectl("signal", "-s", "KILL", self.name)
-        self.client.communicate(timeout=30)
+        self.client.communicate(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("command", ["enter", "bcast"])

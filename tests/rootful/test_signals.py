@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from rootful.node import NOBODY, OTHER, Node, wait_for_answer
+from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_for_answer
 
 FORWARDED = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")
 
@@ -29,7 +29,7 @@ def test_a_signal_is_passed_on_and_the_client_ends_as_the_tasks_do(shared_node: 
     number = signal.Signals[f"SIG{name}"]
     client = started(shared_node, "sh", "-c", "ulimit -c 0; echo ready; exec sleep 300")
     client.send_signal(number)
-    _, errors = client.communicate(timeout=30)
+    _, errors = client.communicate(timeout=PATIENCE)
     assert client.returncode == 128 + number, errors
     assert f"task 0: {signal.strsignal(number)}" in errors
     shared_node.assert_clean()
@@ -40,7 +40,7 @@ def test_a_task_that_handles_a_signal_decides_itself(shared_node: Node, name: st
     script = f"trap 'echo got; exit 5' {name}; echo ready; while :; do sleep 0.05; done"
     client = started(shared_node, "sh", "-c", script)
     client.send_signal(signal.Signals[f"SIG{name}"])
-    output, _ = client.communicate(timeout=30)
+    output, _ = client.communicate(timeout=PATIENCE)
     assert (client.returncode, output) == (5, "got\n")
 
 
@@ -51,23 +51,27 @@ def test_no_signal_is_lost_however_early_it_comes(shared_node: Node, name: str) 
         client = shared_node.popen("sleep", "300", user=NOBODY)
         time.sleep(delay)
         client.send_signal(number)
-        _, errors = client.communicate(timeout=20)
+        _, errors = client.communicate(timeout=PATIENCE)
+        # An interrupt while Python is still starting, before our own main(), ends as Python has it.
+        if number == signal.SIGINT and "KeyboardInterrupt" in errors and "in main\n" not in errors:
+            continue
         # Before the client has begun to listen the signal is its own.
         assert client.returncode in (128 + number, -number), errors
-        assert "Traceback" not in errors or (delay == 0 and number == signal.SIGINT)  # Python was still starting
+        assert "Traceback" not in errors
     shared_node.assert_clean()
 
 
 def test_two_quick_interrupts_end_what_ignores_the_first(shared_node: Node) -> None:
     client = started(shared_node, "-n2", "sh", "-c", "trap '' INT TERM; echo ready; sleep 300; sleep 300")
-    client.send_signal(signal.SIGINT)
-    time.sleep(0.2)
-    assert client.poll() is None
-    client.send_signal(signal.SIGINT)
-    _, errors = client.communicate(timeout=20)
+    assert client.stderr is not None
+    said: list[str] = []
+    while "forcing termination of step" not in (said or [""])[-1]:
+        client.send_signal(signal.SIGINT)
+        said.append(client.stderr.readline())
+    assert all("interrupt sent to step" in line for line in said[:-1])  # more than one where two took a second
+    assert len(said) > 1
+    client.communicate(timeout=PATIENCE)
     assert client.returncode == 137
-    assert "interrupt sent to step" in errors
-    assert "forcing termination of step" in errors
     shared_node.assert_clean()
 
 
@@ -80,7 +84,7 @@ def test_a_hangup_that_the_client_ignores_reaches_nobody(shared_node: Node) -> N
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )
     client.send_signal(signal.SIGHUP)
-    output, _ = client.communicate(timeout=20)
+    output, _ = client.communicate(timeout=PATIENCE)
     assert (client.returncode, output) == (0, "end\n")
 
 
@@ -92,7 +96,7 @@ def test_another_shell_may_signal_the_step(shared_node: Node, word: str, number:
     assert refused.returncode != 0
     sent = shared_node.nodectl("signal", "-s", word, f"{job}.0", user=NOBODY)
     assert sent.returncode == 0, sent.stderr
-    _, errors = client.communicate(timeout=20)
+    _, errors = client.communicate(timeout=PATIENCE)
     assert client.returncode == 128 + number
     if number in (9, 15):
         assert f"*** STEP {job}.0 ON " in errors
@@ -140,7 +144,7 @@ def test_the_exit_status_is_the_tasks_worst(
 def test_a_failed_task_ends_the_others_only_where_asked(
     shared_node: Node, option: str | None, status: int, survivors: int
 ) -> None:
-    script = "[ $SLURM_PROCID = 2 ] && exit 3; sleep 1; echo survived"
+    script = f"[ $SLURM_PROCID = 2 ] && exit 3; sleep {1 if survivors else 300}; echo survived"
     done = shared_node.run("-n4", *([option] if option else []), "sh", "-c", script, user=NOBODY)
     assert (done.returncode, done.stdout.count("survived")) == (status, survivors), done.stderr
     assert "task 2: Exited with exit code 3" in done.stderr
@@ -150,7 +154,7 @@ def test_the_time_limit_ends_the_step_with_the_line_users_know(shared_node: Node
     begun = time.monotonic()
     done = shared_node.run("-n2", "-t", "0:01", "sleep", "300", user=NOBODY)
     assert done.returncode == 143
-    assert 0.9 < time.monotonic() - begun < 10
+    assert 0.9 < time.monotonic() - begun < PATIENCE
     job = shared_node.last_job()
     assert f"*** STEP {job}.0 ON " in done.stderr
     assert done.stderr.count("DUE TO TIME LIMIT ***") == 1
@@ -166,7 +170,7 @@ def test_what_ignores_the_request_to_end_is_killed_after_kill_wait(shared_node: 
     begun = time.monotonic()
     done = shared_node.run("-t", "0:01", "sh", "-c", program, user=NOBODY)
     assert done.returncode == (137 if "trap" in program else 143)
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < PATIENCE
     assert shared_node.record(shared_node.last_job())["state"] == "TIMEOUT"
     shared_node.assert_clean()
 
@@ -176,7 +180,7 @@ def test_children_of_a_task_go_with_it_wherever_they_hide(shared_node: Node) -> 
     hidden += "(sleep 300 >/dev/null 2>&1 &); echo ready; exec sleep 300"
     client = started(shared_node, "-n2", "sh", "-c", hidden)
     client.send_signal(signal.SIGTERM)
-    client.communicate(timeout=20)
+    client.communicate(timeout=PATIENCE)
     assert client.returncode == 143
     shared_node.assert_clean()
 
@@ -200,7 +204,7 @@ def test_only_the_three_streams_are_open(shared_node: Node) -> None:
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077, 0o777])
 def test_the_umask_is_the_clients(shared_node: Node, mask: int) -> None:
     client = shared_node.popen("sh", "-c", "umask", user=NOBODY, umask=mask)
-    assert int(client.communicate(timeout=20)[0], 8) == mask
+    assert int(client.communicate(timeout=PATIENCE)[0], 8) == mask
 
 
 def test_soft_limits_are_the_clients_and_hard_ones_the_nodes(shared_node: Node) -> None:
@@ -216,7 +220,7 @@ def test_soft_limits_are_the_clients_and_hard_ones_the_nodes(shared_node: Node) 
         user=NOBODY,
         preexec_fn=limit_itself,
     )
-    soft, core, found_hard = client.communicate(timeout=20)[0].split()
+    soft, core, found_hard = client.communicate(timeout=PATIENCE)[0].split()
     assert (soft, core, found_hard) == ("77", "0", str(hard))
 
 
@@ -240,7 +244,7 @@ def test_niceness_identity_and_session_are_the_nodes(shared_node: Node) -> None:
     client = shared_node.popen(
         "sh", "-c", "nice; id -u; id -G; cat /proc/self/oom_score_adj", user=NOBODY, preexec_fn=lambda: os.nice(5)
     )
-    assert client.communicate(timeout=20)[0].split() == ["0", str(NOBODY.pw_uid), str(NOBODY.pw_gid), "0"]
+    assert client.communicate(timeout=PATIENCE)[0].split() == ["0", str(NOBODY.pw_uid), str(NOBODY.pw_gid), "0"]
 
 
 def test_no_task_has_privileges(shared_node: Node) -> None:

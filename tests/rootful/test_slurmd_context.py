@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.recorder import cgroup_of
-from rootful.node import wait_until
+from rootful.node import PATIENCE, wait_until
 from rootful.stage import Stage, staged
 
 INIT, SLURMD_INIT, EXIT = "slurm_spank_init", "slurm_spank_slurmd_init", "slurm_spank_slurmd_exit"
@@ -185,7 +185,7 @@ def test_failure_at_the_end_is_reported_and_costs_nothing(stage: Stage, fault: s
     stage.node.start()
     assert stage.node.daemon is not None
     stage.node.daemon.terminate()
-    assert stage.node.daemon.wait(30) == 0
+    assert stage.node.daemon.wait(PATIENCE) == 0
     stage.node.daemon = None
     assert f"plugin second: {EXIT}: {words}" in stage.node.logged()
 

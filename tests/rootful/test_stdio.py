@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rootful.node import NOBODY, Node, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
 BIG = 10 << 20
 
@@ -34,7 +34,7 @@ def test_a_tasks_streams_are_the_very_files_of_the_client(shared_node: Node, pla
     script = "import os, sys; os.write(1, repr([(s.st_dev, s.st_ino) for s in map(os.fstat, (0, 1, 2))]).encode())"
     with files[0].open("rb") as stdin, files[1].open("wb") as stdout, files[2].open("wb") as stderr:
         client = shared_node.popen("python3", "-c", script, user=NOBODY, stdin=stdin, stdout=stdout, stderr=stderr)
-        assert client.wait(30) == 0
+        assert client.wait(PATIENCE) == 0
     expected = [(path.stat().st_dev, path.stat().st_ino) for path in files]
     assert files[1].read_text(encoding="ascii") == repr(expected)
 
@@ -88,7 +88,7 @@ def test_large_labelled_outputs_of_several_tasks_lose_nothing(shared_node: Node)
 def test_a_slow_reader_gets_everything(shared_node: Node, words: tuple[str, ...]) -> None:
     client = shared_node.popen(*words, "seq", "100000", user=NOBODY)
     time.sleep(0.5)  # the pipe is full now
-    output, _ = client.communicate(timeout=30)
+    output, _ = client.communicate(timeout=PATIENCE)
     assert client.returncode == 0
     assert [line.removeprefix("0: ") for line in output.splitlines()] == [str(number) for number in range(1, 100_001)]
 
@@ -101,7 +101,7 @@ def test_a_client_with_nonblocking_output_loses_nothing(shared_node: Node) -> No
     time.sleep(0.3)
     with os.fdopen(reader) as output:
         assert output.read().count("\n") == 100_000
-    assert client.wait(30) == 0
+    assert client.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize("words", [(), ("-l",), ("-u",)])
@@ -110,7 +110,7 @@ def test_a_reader_that_has_seen_enough_ends_the_writer(shared_node: Node, words:
     assert client.stdout is not None
     client.stdout.readline()
     client.stdout.close()
-    status = client.wait(20)
+    status = client.wait(PATIENCE)
     assert status in (141, 1)  # SIGPIPE, or yes has been told by write(2): a terminal gives EIO
     shared_node.assert_clean()
 
@@ -120,7 +120,7 @@ def test_a_reader_that_does_not_read_cannot_keep_a_step_beyond_its_time(
     shared_node: Node, words: tuple[str, ...]
 ) -> None:
     client = shared_node.popen(*words, "-t", "0:01", "yes", user=NOBODY)
-    assert client.wait(20) == 143  # nobody has read a byte
+    assert client.wait(PATIENCE) == 143  # nobody has read a byte
     client.communicate()
 
 
@@ -151,9 +151,9 @@ def test_unbuffered_lines_come_at_once(shared_node: Node) -> None:
     assert client.stdout is not None
     started = time.monotonic()
     assert client.stdout.readline() == "first\n"
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < PATIENCE
     client.terminate()
-    client.communicate(timeout=30)
+    client.communicate(timeout=PATIENCE)
 
 
 PATTERNS = [
@@ -286,7 +286,7 @@ def test_a_step_does_not_wait_for_input_that_nobody_reads(shared_node: Node) -> 
     client = shared_node.popen("-n2", "true", user=NOBODY, stdin=reader)
     os.close(reader)
     try:
-        assert client.wait(20) == 0
+        assert client.wait(PATIENCE) == 0
     finally:
         os.close(writer)
 
@@ -307,7 +307,7 @@ def test_a_grandchild_that_holds_the_output_is_killed_and_hangs_nobody(
         started = time.monotonic()
         done = shared_node.run(*words, "sh", "-c", f"{how}; exit 0", user=NOBODY)
         assert done.returncode == 0
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < PATIENCE
         pid = done.stdout.split()[-1]
         wait_until(lambda pid=pid: not runs(pid), "the grandchild is gone")
 
@@ -340,7 +340,7 @@ def test_a_terminal_is_handed_to_the_task_as_it_is(shared_node: Node) -> None:
     client = shared_node.popen(
         "sh", "-c", "tty <&1; test -t 0 && test -t 2", stdin=theirs, stdout=theirs, stderr=theirs
     )
-    assert client.wait(30) == 0
+    assert client.wait(PATIENCE) == 0
     assert os.read(ours, 100).decode().strip() == os.ttyname(theirs)
     os.close(ours)
     os.close(theirs)

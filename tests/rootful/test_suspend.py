@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rootful.node import NOBODY, OTHER, Node, running, wait_until
+from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
 
 # A child in a session of its own too; both count while they run.
 COUNT = "(setsid sh -c 'while :; do echo >> child; sleep 0.05; done' &) ; while :; do echo >> task; sleep 0.05; done"
@@ -48,7 +48,7 @@ class Counting:
     def kill(self) -> int:
         done = self.node.nodectl("signal", "-s", "KILL", str(self.job), user=NOBODY)
         assert done.returncode == 0, done.stderr
-        return self.client.wait(20)
+        return self.client.wait(PATIENCE)
 
 
 def test_suspended_step_stands_still_and_goes_on_when_resumed(node: Node) -> None:
@@ -95,7 +95,7 @@ def test_time_limit_does_not_count_while_a_step_is_suspended(node: Node) -> None
     assert step.state() == "SUSPENDED"
     node.nodectl("resume", str(step.job))
     step.goes_on()
-    assert step.client.wait(20) == 128 + 15
+    assert step.client.wait(PATIENCE) == 128 + 15
     record = node.record(step.job)
     assert (record["state"], record["reason"]) == ("TIMEOUT", "time limit of 4 s")
 
@@ -111,7 +111,7 @@ def test_task_may_prepare_for_its_suspension_and_is_told_of_its_end(node: Node) 
     node.nodectl("resume", job)
     wait_until(lambda: told.read_text() == "TSTP\nCONT\n", "it was told")
     node.nodectl("signal", "-s", "KILL", job)
-    client.wait(20)
+    client.wait(PATIENCE)
 
 
 def test_client_that_goes_away_ends_a_suspended_step(node: Node) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from nodectl import _kernel
 from nodectl.daemon.constraints import cannot_decide_devices
-from rootful.node import NOBODY, Node, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
 LOOP = 7
 CAP_SYS_RESOURCE = 1 << 24
@@ -80,7 +80,7 @@ def test_epilog_is_as_easy_to_kill_as_a_task_and_leaves_nothing(node: Node) -> N
     assert any(line.endswith("/step_0/epilog") for line in said(node, "epilog_task"))
     wait_until(lambda: left(node) == [], "what it left is gone")
     node.nodectl("signal", "-s", "KILL", str(node.last_job()))
-    client.communicate(timeout=30)
+    client.communicate(timeout=PATIENCE)
 
 
 @pytest.mark.skipif(cannot_decide_devices() != "", reason="no program can decide about devices here")
@@ -108,5 +108,5 @@ def test_epilog_of_a_task_that_died_suspended_is_not_suspended(node: Node) -> No
     frozen = next(Path(node.base).glob("job_*/step_0/user/cgroup.freeze"))
     wait_until(lambda: frozen.read_text(encoding="ascii") == "1\n", "it is frozen")
     os.kill(pid, signal.SIGKILL)
-    client.communicate(timeout=30)
+    client.communicate(timeout=PATIENCE)
     assert said(node, "epilog_task") == ["over"]

@@ -78,15 +78,15 @@ def test_a_script_ends_when_its_time_is_over_whatever_it_does(tmp_path: Path, te
     started = time.monotonic()
     status, _ = scripts.run(script(tmp_path, text), PATH, timeout=0.3)
     assert status == 1
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_what_a_script_leaves_behind_is_ended_and_not_waited_for(tmp_path: Path) -> None:
     started = time.monotonic()
     status, output = scripts.run(script(tmp_path, "sleep 60 & echo $!"), PATH)
     assert status == 0
-    assert time.monotonic() - started < 5
-    deadline = time.monotonic() + 5
+    assert time.monotonic() - started < 30
+    deadline = time.monotonic() + 30
     while alive(int(output)):
         assert time.monotonic() < deadline
         time.sleep(0.01)
