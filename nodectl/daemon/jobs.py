@@ -14,8 +14,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from nodectl import cgroup, job_environment, trust
 from nodectl.config import Config
 from nodectl.daemon.containers import Containers
+from nodectl.daemon.groups import remove_groups
 from nodectl.daemon.helper import FIRST_EXTRA, GRACE, Helper
-from nodectl.daemon.live import LiveStep, remove_groups
+from nodectl.daemon.live import LiveStep
 from nodectl.daemon.mentions import Mentions
 from nodectl.hooks import ROWS
 from nodectl.job_process import NO_PROGRAM

@@ -1,4 +1,4 @@
-"""A step that has begun and whose end the daemon has not recorded yet: its files, its connection, its cgroup.
+"""A step that has begun and whose end the daemon has not recorded yet: its files, its connection.
 
 Files in the steps directory, all root's: `J.S.json` what the daemon decided, `.trace` the flight recorder (locked by
 the stepd as long as it lives), `.sock` its socket, `.record` what came of it, `.prolog` that a prolog is under way,
@@ -9,22 +9,17 @@ import asyncio
 import fcntl
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping
 
-from nodectl import _kernel, board, cgroup, lean_json, wire
-from nodectl.daemon.constraints import Confinement
-from nodectl.daemon.devices import Rules
+from nodectl import board, lean_json, wire
 from nodectl.interface import STEP
 from nodectl.step import Step
 from nodectl.stepd.node_plugins import NodePlugins
 
 SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog")
-_TRIES = 60
 _BACKLOG = 16
-_FIRST_PAUSE = 0.002
-_LONGEST_PAUSE = 0.5
+_CROWDED_PAUSE = 0.05
 
 
 class Files:
@@ -91,10 +86,16 @@ class Files:
             return None
 
     def connect(self) -> socket.socket | None:
-        """A connection to the stepd's socket, None when it does not live: its children may hold the socket still."""
+        """A connection to the stepd's socket, None when it does not live: its children may hold the socket still.
+        Raises BlockingIOError while others crowd the socket of a stepd that is busy.
+        """
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        link.setblocking(False)
         try:
             link.connect(f"{self.stem}.sock")
+        except BlockingIOError:
+            link.close()
+            raise
         except OSError:
             link.close()
             return None
@@ -185,6 +186,7 @@ class LiveStep:
         self._on_end = on_end
         self._link: socket.socket | None = None
         self._inbox = wire.Inbox(8 << 20)
+        self._out = bytearray()
         self._asked: list[asyncio.Future[Mapping[str, object]]] = []
         self.board_fd = -1
         self.in_prolog = False
@@ -205,6 +207,25 @@ class LiveStep:
         link.setblocking(False)
         self._link = link
         asyncio.get_running_loop().add_reader(link.fileno(), self._read)
+
+    def reach(self, lost: Callable[[], None]) -> None:
+        """Connects to a stepd that was there before, also where its socket is crowded; `lost` is called if it is not
+        there any more.
+        """
+        if self.ended.done():
+            return
+        try:
+            gone = self._pidfd >= 0 and not wire.runs(self._pidfd)
+            link = None if gone else self.files.connect()
+        except BlockingIOError:
+            asyncio.get_running_loop().call_later(_CROWDED_PAUSE, self.reach, lost)
+            return
+        if link is None:
+            lost()
+            return
+        self.connect(link)
+        if self._pidfd < 0:
+            self.watch(wire.Peer(link).pid)
 
     def watch(self, pid: int) -> None:
         """The stepd's pid: its end is noticed too where a plugin's child holds the connection."""
@@ -239,14 +260,31 @@ class LiveStep:
     def _finish(self) -> None:
         if self.ended.done():
             return
-        if self._link is not None:
-            asyncio.get_running_loop().remove_reader(self._link.fileno())
-            self._link.close()
-            self._link = None
+        self._unlink()
         for waiting in self._asked:
             waiting.cancel()
         self._asked.clear()
         self._on_end(self)
+
+    def _unlink(self) -> None:
+        if self._link is not None:
+            asyncio.get_running_loop().remove_reader(self._link.fileno())
+            asyncio.get_running_loop().remove_writer(self._link.fileno())
+            self._link.close()
+            self._link = None
+        self._out.clear()
+
+    def _flush(self) -> None:
+        assert self._link is not None  # noqa: S101  # the writer is removed with it
+        try:
+            while self._out:
+                del self._out[: self._link.send(self._out, socket.MSG_NOSIGNAL)]
+        except BlockingIOError:
+            asyncio.get_running_loop().add_writer(self._link.fileno(), self._flush)
+            return
+        except OSError:
+            self._out.clear()  # it has gone, as the reader will notice
+        asyncio.get_running_loop().remove_writer(self._link.fileno())
 
     async def ask(
         self, method: str, parameters: Mapping[str, object], patience: float | None = None
@@ -259,11 +297,11 @@ class LiveStep:
             return None
         answer: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
         self._asked.append(answer)
-        message = wire.encode({"method": f"{STEP}.{method}", "parameters": parameters})
+        self._out += wire.encode({"method": f"{STEP}.{method}", "parameters": parameters})
+        self._flush()
         try:
-            await asyncio.get_running_loop().sock_sendall(self._link, message)
             return await asyncio.wait_for(answer, patience)
-        except (OSError, asyncio.CancelledError):
+        except (TimeoutError, asyncio.CancelledError):
             return None
 
     def summary(self) -> dict[str, object]:
@@ -311,60 +349,4 @@ class LiveStep:
         if self.board_fd >= 0:
             os.close(self.board_fd)
             self.board_fd = -1
-        if self._link is not None:
-            asyncio.get_running_loop().remove_reader(self._link.fileno())
-            self._link.close()
-            self._link = None
-
-
-def make_groups(mount: str, path: str, confinement: Confinement) -> None:
-    """job_J with what it is confined to, step_S and stepd, where the stepd is born; what the base has of controllers is
-    enabled all the way down. Raises OSError.
-    """
-    job, step = cgroup.Group(mount + os.path.dirname(path)).make(), cgroup.Group(mount + path)
-    controllers = job.core.controllers
-    job.enable(controllers)
-    job.write(confinement.files)
-    if confinement.device_rules:
-        _constrain_devices(job, confinement.device_rules)
-    step.make().enable(controllers)
-    step.child("stepd").make()
-
-
-def _constrain_devices(job: cgroup.Group, rules: Rules) -> None:
-    """A later step of the job finds its program there."""
-    fd = job.open()
-    try:
-        if not _kernel.device_programs(fd):
-            _kernel.constrain_devices(fd, rules)
-    finally:
-        os.close(fd)
-
-
-async def remove_groups(mount: str, path: str) -> bool:
-    """Kills what is left in a step's cgroup and removes it, and its job's if that is empty. True when all is gone.
-
-    A process leaves its cgroup a moment after its last descriptor closes, so the first tries may find it busy.
-    """
-    group = cgroup.Group(mount + path)
-    pause = _FIRST_PAUSE
-    for _ in range(_TRIES):
-        if remove_once(group):
-            return True
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, _LONGEST_PAUSE)
-        if group.populated():
-            group.kill_all()
-    print(f"nodectl daemon: {path}: cannot be removed, processes {group.pids()} do not die", file=sys.stderr)
-    return False
-
-
-def remove_once(group: cgroup.Group) -> bool:
-    """One try, which may find that the step's was never made."""
-    for directory, _, _ in os.walk(group.full_path, topdown=False):
-        if not cgroup.Group(directory).remove():
-            return False
-    if group.exists():
-        return False  # it could not be read: there are no descriptors left
-    cgroup.Group(os.path.dirname(group.full_path)).remove()  # the job's, if this was its last step
-    return True
+        self._unlink()

@@ -20,8 +20,9 @@ from nodectl.daemon.constraints import Constraints
 from nodectl.daemon.containers import Containers
 from nodectl.daemon.forkchannel import ForkChannel
 from nodectl.daemon.further import RESERVE, Further
+from nodectl.daemon.groups import remove_groups
 from nodectl.daemon.jobs import Jobs
-from nodectl.daemon.live import LiveStep, remove_groups
+from nodectl.daemon.live import LiveStep
 from nodectl.daemon.oom_watch import OomWatch
 from nodectl.daemon.running import Running
 from nodectl.daemon.securing import Securing
@@ -319,13 +320,10 @@ class Node:
         """A stepd has gone: its record counts, or its death does."""
         record = live.files.record()
         if record is None and not live.failure and live.files.alive():
-            link = live.files.connect()
-            if link is not None:
-                live.connect(link)  # it only dropped us: we were too slow for it
-                return
+            live.reach(lambda: live.fail(self._death(live), "NODE_FAIL"))  # unless it only dropped us: we were too slow
+            return
         if record is None:
-            why = live.failure or f"the step runner died{live.where_it_died(self._plugins)}"
-            record = live.death_record(why)
+            record = live.death_record(live.failure or self._death(live))
         live.close()
         self.live.pop(live.key, None)
         waits = not live.step.step_id and self.further.any_of(live.step.job_id)
@@ -336,6 +334,9 @@ class Node:
             self.batch.add(live, record)
         self.further.ended(live.step)
         live.ended.set_result(record)
+
+    def _death(self, live: LiveStep) -> str:
+        return f"the step runner died{live.where_it_died(self._plugins)}"
 
     def clean_group(self, path: str) -> None:
         """Empties and removes a step's cgroup, in the background."""

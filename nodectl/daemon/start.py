@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from nodectl import board
 from nodectl.daemon import cgroup_base, descriptors, launch
 from nodectl.daemon.forkchannel import ForkserverDied
-from nodectl.daemon.live import Files, LiveStep, make_groups
+from nodectl.daemon.groups import make_groups
+from nodectl.daemon.live import Files, LiveStep
 from nodectl.interface import Refused
 from nodectl.step import Step
 from nodectl.stepd.node_plugins import NodePlugins

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 
 from cgroupspy.nodes import Node as CgroupNode
 
-from nodectl import cgroup, lean_json, wire
+from nodectl import cgroup, lean_json
 from nodectl.container import first
+from nodectl.daemon.groups import remove_once
 from nodectl.daemon.jobs import PROLOG
-from nodectl.daemon.live import Files, LiveStep, remove_once
+from nodectl.daemon.live import Files, LiveStep
 from nodectl.daemon.lock import Lock
 from nodectl.daemon.node import Node
 from nodectl.daemon.suspending import is_frozen
@@ -82,15 +83,11 @@ def _settle_step(node: Node, files: Files) -> None:
     node.live[live.key] = live
     if step.step_id:
         node.further.begun(step)
-    link = files.connect()
     if files.in_prolog():
         live.fail("the service ended while the job's prolog ran")
-    elif link is None:
-        live.fail("the step runner died while the service was away", "NODE_FAIL")
-    else:
-        live.suspended = bool(step.cgroup) and is_frozen(cgroup.Group(f"{node.mount}{step.cgroup}/user"))
-        live.connect(link)
-        live.watch(wire.Peer(link).pid)
+        return
+    live.suspended = bool(step.cgroup) and is_frozen(cgroup.Group(f"{node.mount}{step.cgroup}/user"))
+    live.reach(lambda: live.fail("the step runner died while the service was away", "NODE_FAIL"))
 
 
 def _remove_strays(node: Node) -> None:

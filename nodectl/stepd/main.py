@@ -235,7 +235,7 @@ def finish(run: Run, reaper: Reaper) -> None:
 
 
 def remove_groups(group: cgroup.Group, tasks: "list[Task]") -> None:
-    """The user's part of the step's cgroups; the stepd's own place goes when the stepd has gone (daemon/live.py)."""
+    """The user's part of the step's cgroups; the stepd's own place goes when the stepd has gone (daemon/groups.py)."""
     user = group.child("user")
     for task in tasks:
         user.child(f"task_{task.local_id}").remove()

@@ -6,12 +6,14 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from nodectl import wire
 from rootful.node import NOBODY, Node, running, wait_until
 from rootful.stage import finished
 
@@ -202,3 +204,46 @@ def test_a_history_that_cannot_be_written_loses_no_step(node: Node) -> None:
     finally:
         node.stop()
         subprocess.run(["umount", state], check=True)
+        node.start()
+
+
+def test_a_crowd_at_a_busy_steps_socket_does_not_keep_the_next_daemon_from_starting(node: Node) -> None:
+    epilog = node.scratch / "epilog"
+    epilog.write_text(f"#!/bin/sh\ntouch {node.scratch}/begun\nsleep 4\n", encoding="utf-8")
+    epilog.chmod(0o755)
+    client = node.popen("-n2", f"--task-epilog={epilog}", "sh", "-c", "exec sleep ${SLURM_PROCID}0", user=NOBODY)
+    wait_until((node.scratch / "begun").exists, "the step runner waits for a script of the user's")
+    job = node.last_job()
+    crowd = []
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            crowd.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
+            crowd[-1].connect(str(node.steps / f"{job}.0.sock"))
+    node.restart(signal.SIGKILL)
+    assert (node.scratch / "begun").stat().st_mtime > time.time() - 4
+    for sock in crowd:
+        sock.close()
+    wait_until(lambda: node.nodectl("signal", str(job)).returncode == 0, "the step is reached")
+    client.communicate(timeout=30)
+    node.assert_clean()
+    assert node.record(job)["state"] == "CANCELLED"
+
+
+def test_a_step_that_is_asked_more_than_it_reads_answers_all_in_the_end(node: Node) -> None:
+    client = node.popen("sh", "-c", "echo on; exec sleep 60", user=NOBODY)
+    assert client.stdout is not None
+    assert client.stdout.readline() == "on\n"
+    job = node.last_job()
+    stepd = next(pid for pid, name in node.processes() if name.startswith("stepd"))
+    os.kill(stepd, signal.SIGSTOP)
+    asking = [wire.connect(str(node.socket)) for _ in range(600)]
+    for sock in asking:
+        wire.send(sock, {"method": "org.nodectl.Signal", "parameters": {"job": job, "step": 0, "signal": 18}})
+    assert node.call("Show", job=job, step=0)["record"]["state"] == "RUNNING"  # type: ignore[index]
+    os.kill(stepd, signal.SIGCONT)
+    for sock in asking:
+        sock.settimeout(20)
+        assert wire.receive(sock, wire.Inbox(65_536)) == {"parameters": {}}
+        sock.close()
+    client.kill()
+    client.communicate()
