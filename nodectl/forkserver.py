@@ -85,10 +85,14 @@ def main(arguments: "Mapping[str, object]") -> None:
     gc.disable()  # a short-lived stepd gains nothing from collecting, and every collection would copy pages
     if handed_over is None:
         _answer(channel, {"ready": True})
-    _serve(channel, node, handed_over)
+    order = _serve(channel, node, handed_over)
+    node.end()
+    if order is not None:
+        _begin_anew(*order)
 
 
-def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order | None") -> None:
+def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order | None") -> "Order | None":
+    """Until the daemon is gone, or with an order that only a new program can serve: that is returned."""
     sources = Sources()
     mount = cgroup.find_mount()
     if mount:
@@ -97,13 +101,13 @@ def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order |
         data, fds = handed_over or _receive(channel)
         handed_over = None
         if not data:
-            return
+            return None
         request = lean_json.load_object(data)
         if "container" in request:
             errand.begin(request, fds, node, others=(CHANNEL, LOCK))
             continue
         if not sources.refresh(request.get("plugins", ())):  # type: ignore[arg-type]
-            _begin_anew(data, fds)
+            return data, fds
         try:
             _answer(channel, _fork(channel, request, fds, node, mount, sources))
         finally:

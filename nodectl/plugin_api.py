@@ -21,7 +21,8 @@ functions that carry the names of the plugin documents:
         return SLURM_SUCCESS
 
 It is found as task/nice.py in a directory of the key `plugin_dir`. `init()` and `fini()` may be given
-and take no parameters. A function that is left out does nothing. A name that looks like a hook and is
+and take no parameters: the daemon and the process from which step runners are forked call them when they have
+loaded the plugin, and before they end. A function that is left out does nothing. A name that looks like a hook and is
 none is refused when the file is loaded. A plugin speaks to the step's user with `nodectl.messages`:
 `print` writes into a stream that is the user's, or nowhere.
 """

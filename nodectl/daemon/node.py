@@ -363,6 +363,7 @@ class Node:
         """Nothing is started and nothing noticed any more: what ends from now on the next daemon writes down."""
         self.forkserver.close()
         self._oom_watch.end()
+        self._plugins.end()
         self.batch.flush()
         for live in self.live.values():
             live.close()

@@ -5,17 +5,21 @@ its tasks find them in their memory. Task plugins are called in configured order
 keeps the plugin that made its container, whatever the configuration says since.
 """
 
+import sys
+
 from nodectl.container import plugin_of
-from nodectl.door import OK, Outcome
+from nodectl.door import OK, Door, Outcome
 from nodectl.hooks import ROWS, functions
 from nodectl.plugin import BUILTIN_DIR, Plugin, PluginRefused, compile_plugin, find, load
+from nodectl.recorder import Recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from nodectl.door import Door
     from nodectl.step import Step
+
+_END_SECONDS = 2.0  # of a fini(): the next daemon waits for the end of this process
 
 
 class NodePlugins:
@@ -36,6 +40,17 @@ class NodePlugins:
         self.proctrack = proctrack
         self.container = container
         self.earlier = earlier
+
+    def end(self) -> None:
+        """Calls fini() in each plugin, the last loaded first: this process ends, or goes on without them. What fails is
+        said on stderr; one that does not return, not even when interrupted, ends the process at once.
+        """
+        door = Door(Recorder(-1, ""), None, 0, _END_SECONDS, single_threaded=False, last_words=lambda: None)
+        earlier = [plugin for plugin in self.earlier.values() if isinstance(plugin, Plugin)]
+        for plugin in reversed((*self.tasks, self.proctrack, self.container, *earlier)):
+            fini = plugin.hooks.get("fini")
+            if fini is not None and not (outcome := door.silent(fini, ())):
+                print(f"nodectl: plugin {plugin.type}: fini(): {outcome.why}", file=sys.stderr)
 
     def for_job(self, step: "Step") -> "NodePlugins":
         """These, with the plugin that made the container of the step's job. Raises PluginRefused."""

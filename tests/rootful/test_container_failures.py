@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from nodectl.hooks import HOOKS
-from rootful.node import NOBODY, wait_until
+from rootful.node import NOBODY, Node, wait_until
 from rootful.stage import Stage, ended, finished, staged
 from rootful.test_hook_failures import FAULTS, check, in_task_one
 
@@ -156,3 +159,37 @@ def test_sighup_tells_the_plugin_in_the_process_from_which_steps_are_forked(stag
         stage.node.daemon.send_signal(signal.SIGHUP)
         wait_until(lambda: "version" in stage.node.call("Hello"), "it still answers")
     path.write_text(text, encoding="utf-8")
+
+
+def test_fini_is_called_as_often_as_init_also_where_it_fails() -> None:
+    said = Path(tempfile.mkdtemp(dir="/run")) / "said"
+    body = f"""
+def say(word):
+    with open({str(said)!r}, "a") as file:
+        file.write(word + "\\n")
+def init():
+    say(plugin_type)
+def fini():
+    say("-" + plugin_type)
+    raise OSError(5, "at the end")
+"""
+    node = Node(task_plugin=["task/one"], job_container_type="job_container/two")
+    try:
+        node.plugin("one", body, "task")
+        node.plugin("two", body, "job_container")
+        node.start()
+        assert node.run("true", user=NOBODY).returncode == 0
+        node.stop()
+        wait_until(lambda: said.read_text(encoding="ascii").count("-") == 4, "the forkserver has ended, too")
+        lines = said.read_text(encoding="ascii").split()
+        begin, end = ["task/one", "job_container/two"], ["-job_container/two", "-task/one"]
+        assert lines[:4] == [*begin, *begin]
+        assert sorted(lines[4:]) == sorted([*end, *end])
+        assert node.logged().count("plugin task/one: fini(): OSError: [Errno 5] at the end") == 2
+        node.plugin("two", "import time\ndef fini():\n    time.sleep(60)\n", "job_container")
+        node.start()
+        node.restart()
+        assert "plugin job_container/two: fini(): took longer than 2 s" in node.logged()
+    finally:
+        node.close()
+        shutil.rmtree(said.parent)
