@@ -85,7 +85,8 @@ def visit(
 ) -> tuple[str, int]:
     """Runs `act` in the job's container. Returns what went wrong, "" for nothing, and the child's exit status.
 
-    The last descriptor is a pipe of the caller's: when its other end is closed the child is ended, nobody waits for it.
+    The last descriptor is a pipe of the caller's: when its other end is closed nobody waits for the child; the
+    program that it has become is ended, a file that it writes is written to its end.
     """
     caller = fds.pop()
     mount = cgroup.find_mount()
