@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from nodectl import wire
 from nodectl.daemon import descriptors
-from nodectl.interface import STANDARD, Call, Refused, Service, error_reply
+from nodectl.interface import NODE, STANDARD, Call, Refused, Service, error_reply
 
 _MAX_BACKLOG = 32 << 20
 _MAX_QUEUED = 64
+_ONLY_ASK = frozenset(f"{NODE}.{name}" for name in ("List", "Show", "Wait"))  # nothing is lost when nobody listens
 
 
 class Connection:
@@ -33,7 +34,8 @@ class Connection:
         self._out = bytearray()
         self._calls: list[tuple[bytes, list[int]]] = []  # as they came: what they mean may be much larger
         self._busy: asyncio.Task[None] | None = None
-        self._held = 1  # the connection, and each call with descriptors that are not closed yet
+        self._only_asks = False
+        self._held = 1  # the connection, the call that is under way, and each whose descriptors are not closed yet
         self._closed = False
         asyncio.get_running_loop().add_reader(sock.fileno(), self._readable)
 
@@ -94,7 +96,10 @@ class Connection:
             self._finish(call, fds, _refusal(error))
             return
         if isinstance(result, Awaitable):
+            self._held += 1
+            self._only_asks = call.method in _ONLY_ASK
             self._busy = asyncio.get_running_loop().create_task(self._wait_for(call, fds, result))
+            self._busy.add_done_callback(lambda _: self._released())
         else:
             self._finish(call, fds, {"parameters": result})
 
@@ -151,8 +156,8 @@ class Connection:
             self._on_close(self)
 
     def close(self) -> None:
-        """Ends the connection; a call that is under way goes on without anybody to tell. While descriptors of the
-        user's are not closed the connection is counted: else one user could fill the daemon with them.
+        """Ends the connection; a call that is under way, and does more than ask, goes on without anybody to tell. While
+        it does, or descriptors of the user's are not closed, the connection counts: one user could fill the daemon.
         """
         if self._closed:
             return
@@ -164,6 +169,8 @@ class Connection:
         # With what is in the socket unread, and what came with it.
         unused = [self._sock.detach(), *self._inbox.take_descriptors(), *(fd for _, fds in self._calls for fd in fds)]
         self._calls.clear()
+        if self._busy is not None and self._only_asks:
+            self._busy.cancel()
         descriptors.close_aside(unused, self._released)
 
     def abandon(self) -> list[asyncio.Task[None]]:

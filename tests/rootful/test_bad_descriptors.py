@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import signal
 import socket
 import struct
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from nodectl import wire
 from rootful.node import NOBODY, Node, wait_until
 from rootful.raw import call, connect, exchange, launch
+from rootful.test_bad_clients import MOST
 
 
 def held(node: Node) -> int:
@@ -124,3 +126,37 @@ def test_what_takes_long_to_close_hinders_nobody(served: Node, lingering: Callab
             for fd in some:
                 os.close(fd)
     assert served.run("true", timeout=10).returncode == 0
+
+
+def asked_and_left(node: Node, data: bytes) -> int:
+    """How many connections of one user's, each of which asked and went, had an answer to Hello."""
+    answers, told = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(OSError):
+            os.setgid(NOBODY.pw_gid)
+            os.setuid(NOBODY.pw_uid)
+            for _ in range(MOST + 20):
+                with connect(node) as sock:
+                    sock.sendall(call("org.nodectl.Hello"))
+                    reply = wire.receive(sock, wire.Inbox(1 << 20)) or {}
+                    sock.sendall(data)
+                    os.write(told, b"" if "error" in reply else b"+")
+        os._exit(0)
+    os.close(told)
+    os.waitpid(pid, 0)
+    with os.fdopen(answers, "rb") as file:
+        return len(file.read())
+
+
+def test_calls_whose_client_has_gone_are_counted_and_those_that_only_ask_are_over(served: Node) -> None:
+    client, job = running(served)
+    stepd = next(pid for pid, name in served.processes() if name.startswith("stepd"))
+    os.kill(stepd, signal.SIGSTOP)
+    assert asked_and_left(served, wait(job)) == MOST + 20
+    signalling = call("org.nodectl.Signal", parameters={"job": job, "step": 0, "signal": 18})
+    assert asked_and_left(served, signalling) <= MOST
+    os.kill(stepd, signal.SIGCONT)
+    client.kill()
+    client.communicate()
+    wait_until(lambda: served.run("true", user=NOBODY).returncode == 0, "what was counted is free again")
