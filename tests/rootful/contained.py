@@ -19,6 +19,11 @@ def mounts(name: str) -> set[str]:
     return {line for line in lines if name in line or line.split()[2] in (*DIRS, "/", "/mnt", "/proc", "/sys")}
 
 
+def firsts(node: Node) -> list[int]:
+    """The first processes of its jobs' pid namespaces, where the node has cgroups."""
+    return [pid for pid, name in node.processes() if name == "nodectl-first"]
+
+
 class Contained:
     """A node with containers, and what is to be seen of them from outside."""
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from rootful.contained import Contained, contained
+from rootful.contained import Contained, contained, firsts
 from rootful.node import NOBODY, Node, wait_until
 from rootful.test_container_faults import KINDS, Sabotaged
 from rootful.test_container_reload import reload
@@ -39,11 +39,6 @@ def change(found: Contained, number: int = signal.SIGKILL, **keys: object) -> No
     found.node.stop(number)
     found.node.configure(**keys)
     found.node.start()
-
-
-def firsts(node: Node) -> list[int]:
-    """The first processes of its jobs' pid namespaces."""
-    return [pid for pid, name in node.processes() if name == "nodectl-first"]
 
 
 def assert_nothing_left(found: Contained) -> None:

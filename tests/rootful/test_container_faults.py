@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rootful.contained import Contained, contained
+from rootful.contained import Contained, contained, firsts
 from rootful.node import NOBODY, wait_until
-from rootful.test_container_kinds import firsts
 
 SABOTEUR = """
 import os, signal
@@ -166,7 +165,7 @@ def test_what_a_failing_deletion_leaves_the_next_daemon_removes(what: str) -> No
             sabotaged.order("")
             found.node.restart()
             sabotaged.assert_nothing_left()
-            wait_until(lambda: not firsts(), "the first process has ended")
+            wait_until(lambda: not firsts(found.node), "the first process has ended")
 
 
 def test_a_failing_restore_is_told_of_and_the_node_serves() -> None:
