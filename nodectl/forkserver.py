@@ -6,7 +6,8 @@ can need before any step exists, has one thread, and calls no hook of a SPANK pl
 the channel closes; stepds do not.
 
 Channel: one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup": ..., "trace": true} with the descriptors
-in the order of `Descriptors`; with "plugins": [...] where the stack is another than the last one or a file of it has
+of `Descriptors`, all the daemon's own: what a user sent goes to the stepd alone, over its link, as to close it may take
+as long as the user likes. With "plugins": [...] where the stack is another than the last one or a file of it has
 changed. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ...}. A message with "container" is an errand
 (`container/errand.py`): whoever asked has a descriptor of its own for the answer.
 """
@@ -32,7 +33,7 @@ from nodectl.stepd import main as stepd
 from nodectl.stepd.node_plugins import load_node_plugins
 from nodectl.stepd.run import Descriptors
 from nodectl.stepd.task import IGNORED
-from nodectl.wire import LONGEST_ORDER
+from nodectl.wire import LONGEST_ORDER, descriptors_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ CHANNEL = 3  # the descriptors that the daemon leaves open for us
 LOCK = 4
 _INT = 4
 _OWN_WORDS = 5  # python -I -S -c CODE
-_FIXED = 4  # trace, board, listener, link; after them the client's four, where there is a client
 
 
 def main(arguments: "Mapping[str, object]") -> None:
@@ -122,13 +122,7 @@ def _receive(channel: "_socket.socket") -> "Order":
     except ConnectionResetError:
         # The daemon ended without reading our last answer; it is said once, and what it ordered before is still there.
         data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, _socket.MSG_CMSG_CLOEXEC)
-    fds = [
-        fd
-        for level, kind, raw in ancillary
-        if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS
-        for fd in memoryview(raw).cast("i").tolist()
-    ]
-    return data, fds
+    return data, descriptors_in(ancillary)
 
 
 def _begin_anew(data: bytes, fds: "list[int]") -> "NoReturn":
@@ -211,10 +205,9 @@ def _fork(  # everything a stepd starts from
 def _become_stepd(  # as _fork
     step: Step, stem: str, fds: "list[int]", node: "NodePlugins", mount: str, sources: Sources, *, traced: bool
 ) -> "NoReturn":
-    lock, board, listener, link = fds[:_FIXED]  # the trace file, whose lock says that this stepd lives
-    client = fds[_FIXED:] or [-1, -1, -1, -1]
+    lock, board, listener, link = fds  # the trace file, whose lock says that this stepd lives
     trace = lock if traced else -1
-    stepd.main(step, stem, Descriptors(trace, board, listener, link, client), node, mount, sources)
+    stepd.main(step, stem, Descriptors(trace, board, listener, link), node, mount, sources)
 
 
 def _one_thread() -> None:

@@ -13,7 +13,7 @@ from nodectl import lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 LONGEST_ORDER = 1 << 17  # bytes: one packet from the daemon to its forkserver
 MAX_DESCRIPTORS = 16  # a launch carries four; more in one message is a mistake or an attack
@@ -94,6 +94,49 @@ def decode(text: bytes) -> "Mapping[str, object]":
         raise BrokenWire(f"message is {error}") from None
 
 
+def descriptors_in(ancillary: "Sequence[tuple[int, int, bytes]]") -> list[int]:
+    """The descriptors that came with a message, from recvmsg(2); the caller closes them."""
+    found: list[int] = []
+    for level, kind, raw in ancillary:
+        if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+            whole = len(raw) - len(raw) % _INT
+            found += memoryview(raw[:whole]).cast("i").tolist()
+    return found
+
+
+def hand_over(sock: "_socket.socket", fds: "Sequence[int]") -> None:
+    """Puts descriptors, or none, into a new connection, for whoever gets its other end: before all else a single byte.
+    Raises OSError.
+    """
+    sock.sendmsg([b"\0"], _rights(fds), _socket.MSG_NOSIGNAL)
+
+
+def take_over(sock: "_socket.socket") -> list[int]:
+    """What was handed over, closed at an exec; the caller closes it. Raises OSError."""
+    _, ancillary, _, _ = sock.recvmsg(1, _socket.CMSG_SPACE(_MOST_IN_KERNEL * _INT), _socket.MSG_CMSG_CLOEXEC)
+    return descriptors_in(ancillary)
+
+
+def close(fds: "Iterable[int]") -> None:
+    """Closes what a user has sent, as long as that may take. What close(2) reports is the file's trouble, which may be
+    of a file system of the user's: the descriptor is free.
+    """
+    for fd in fds:
+        try:
+            os.close(fd)
+        except OSError:
+            continue
+
+
+def _rights(fds: "Sequence[int]") -> list[tuple[int, int, bytes]]:
+    if not fds:
+        return []
+    numbers = memoryview(bytearray(len(fds) * _INT)).cast("i")
+    for index, fd in enumerate(fds):
+        numbers[index] = fd
+    return [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers.tobytes())]
+
+
 class Inbox:
     """What has arrived on one connection and is not yet taken: bytes, and the descriptors that came with them.
 
@@ -112,10 +155,7 @@ class Inbox:
         """Reads once. False at the end of the stream. Raises BrokenWire, BlockingIOError, ConnectionError."""
         room = _socket.CMSG_SPACE(_MOST_IN_KERNEL * _INT)  # what has none the kernel would close here and now
         data, ancillary, flags, _ = sock.recvmsg(_CHUNK, room, _socket.MSG_CMSG_CLOEXEC)
-        for level, kind, raw in ancillary:
-            if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
-                whole = len(raw) - len(raw) % _INT
-                self.descriptors += memoryview(raw[:whole]).cast("i").tolist()
+        self.descriptors += descriptors_in(ancillary)
         if flags & _socket.MSG_CTRUNC or len(self.descriptors) > MAX_DESCRIPTORS:
             raise BrokenWire(f"more than {MAX_DESCRIPTORS} descriptors in one message")
         self._data += data
@@ -153,8 +193,7 @@ class Inbox:
 
     def close(self) -> None:
         """Closes the descriptors that nobody took."""
-        for fd in self.take_descriptors():
-            os.close(fd)
+        close(self.take_descriptors())
 
 
 def send(sock: "_socket.socket", message: "Mapping[str, object]", fds: "Sequence[int]" = ()) -> None:
@@ -162,11 +201,7 @@ def send(sock: "_socket.socket", message: "Mapping[str, object]", fds: "Sequence
     data = encode(message)
     sent = 0
     if fds:
-        rights = memoryview(bytearray(len(fds) * _INT)).cast("i")
-        for index, fd in enumerate(fds):
-            rights[index] = fd
-        ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights.tobytes())]
-        sent = sock.sendmsg([data], ancillary, _socket.MSG_NOSIGNAL)
+        sent = sock.sendmsg([data], _rights(fds), _socket.MSG_NOSIGNAL)
     if sent < len(data):
         sock.sendall(data[sent:], _socket.MSG_NOSIGNAL)
 

@@ -8,17 +8,18 @@
 
     {"container": "enter" or "bcast", "spec": path, ...}  a visit to a running job's container (`visit.py`)
 
-The first descriptor takes the answer, {"why": ""} or one line; the second, if there is one, is the step's trace, those
-of a visit are the caller's. Root, one thread, lean; what blocks here blocks nobody else.
+The descriptor is a connection. It takes the answer, {"why": ""} or one line, and hands over the step's trace, if it has
+one, or what came with a visit's request. Root, one thread, lean; what blocks here blocks nobody else.
 """
 
 import _signal
+import _socket
 import os
 import sys
 
 import prctl
 
-from nodectl import container, kernel_file, lean_json
+from nodectl import container, kernel_file, lean_json, wire
 from nodectl.container import visit
 from nodectl.door import Door
 from nodectl.plugin import PluginRefused
@@ -47,7 +48,7 @@ def begin(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins"
         if os.fork() == 0:
             for fd in others:
                 os.close(fd)
-            _main(request, fds, node)
+            _main(request, fds[0], node)
     except OSError as error:
         _answer(fds[0], f"fork: {error.strerror}")
     finally:
@@ -55,17 +56,19 @@ def begin(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins"
             os.close(fd)
 
 
-def _main(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> "NoReturn":
+def _main(request: "Mapping[str, object]", answer: int, node: "NodePlugins") -> "NoReturn":
     status = 1
     try:
         os.setsid()
         prctl.set_name("nodectl-errand")
         _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a plugin's scripts are waited for
         name = str(request["container"])
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, answer)
+        fds = [answer, *wire.take_over(connection)]
         if name in _VISITS:
             _visit(_VISITS[name], request, fds, node)
         else:
-            _answer(fds[0], _ERRANDS[name](request, fds, node))
+            _answer(answer, _ERRANDS[name](request, fds, node))
         status = 0
     except BaseException:  # the top of a process
         sys.excepthook(*sys.exc_info())

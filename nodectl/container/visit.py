@@ -11,7 +11,7 @@ import os
 import select
 import termios
 
-from nodectl import _kernel, cgroup
+from nodectl import _kernel, cgroup, wire
 from nodectl.identity import become_user
 from nodectl.secure.confine import Confinement
 from nodectl.stepd import environment
@@ -99,8 +99,7 @@ def visit(
         os.close(reader)
         _be_visitor(act, request, step, fds, plugin, mount, writer)
     os.close(writer)
-    for fd in fds:
-        os.close(fd)  # a terminal ends when its last holder has gone
+    wire.close(fds)  # a terminal ends when its last holder has gone
     why = b""
     while data := os.read(reader, _LONGEST):
         why += data

@@ -14,7 +14,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
-from nodectl import lean_json
+from nodectl import lean_json, wire
 from nodectl.config import Config
 from nodectl.container import plugin_of, settings
 from nodectl.daemon import descriptors
@@ -123,12 +123,16 @@ class Containers:
     async def _once(self, request: Mapping[str, object], more: list[int]) -> bytes:
         """One errand's answer, b"" where it died. Raises OSError, ForkserverDied."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            fds = descriptors.copies((theirs.fileno(), *more))
         ours.setblocking(False)
         with ours:
+            with theirs:
+                wire.hand_over(ours, more)
+                fds = descriptors.copies([theirs.fileno()])
             self.forkserver.errand(request, fds)
-            return await asyncio.get_running_loop().sock_recv(ours, _LONGEST_ANSWER)
+            try:
+                return await asyncio.get_running_loop().sock_recv(ours, _LONGEST_ANSWER)
+            except ConnectionResetError:  # before it had taken what was handed over
+                return b""
 
     async def _errand(self, request: Mapping[str, object], trace: int = -1) -> str:
         """Returns the errand's answer, or why there is none."""

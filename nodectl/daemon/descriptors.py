@@ -11,6 +11,8 @@ import os
 import queue
 from collections.abc import Callable, Iterable
 
+from nodectl import wire
+
 
 def copies(fds: Iterable[int], least: int = 0) -> list[int]:
     """A copy of each, numbered from `least` on, closed at an exec. Raises OSError, and then there is none."""
@@ -50,7 +52,7 @@ class _Threads:
     def _close(self, loop: asyncio.AbstractEventLoop) -> None:
         while True:
             fds, done = self.work.get()
-            close(fds)
+            wire.close(fds)
             try:
                 loop.call_soon_threadsafe(self._is_free, done)
             except RuntimeError:

@@ -121,13 +121,13 @@ class ForkChannel:
         try:
             self.start()
         except ForkserverDied:
-            descriptors.close_aside(list(fds))
+            descriptors.close(fds)
             raise
 
     def _send(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
         data = lean_json.dumps(request).encode("ascii")
         if len(data) > LONGEST_ORDER:
-            descriptors.close_aside(list(fds))
+            descriptors.close(fds)
             raise OSError(errno.E2BIG, f"{len(data)} bytes are more than the forkserver takes, {LONGEST_ORDER}")
         self._waiting.append((data, list(fds)))
         self._write()
@@ -145,7 +145,7 @@ class ForkChannel:
                 self._lost()
                 return
             del self._waiting[0]
-            descriptors.close_aside(fds)
+            descriptors.close(fds)
         if self._sock is not None:
             loop.remove_writer(self._sock.fileno())
 
@@ -178,5 +178,5 @@ class ForkChannel:
             self._sock.close()
             self._sock = None
             for _, fds in self._waiting:
-                descriptors.close_aside(fds)
+                descriptors.close(fds)
             self._waiting.clear()

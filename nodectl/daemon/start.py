@@ -10,7 +10,7 @@ import socket
 from collections.abc import Awaitable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from nodectl import board
+from nodectl import board, wire
 from nodectl.daemon import cgroup_base, descriptors, launch
 from nodectl.daemon.forkchannel import ForkserverDied
 from nodectl.daemon.groups import make_groups
@@ -113,6 +113,7 @@ class Starter:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             fds.append(theirs.detach())
             live.connect(ours)
+            wire.hand_over(ours, client)
             if not live.owes_epilog:
                 files.write_spec(step)
             node.live[live.key] = live
@@ -127,7 +128,7 @@ class Starter:
                     "trace": node.config.trace,
                 },
                 node.jobs.plugins_of(step),
-                descriptors.copies((trace, *fds, *client)),
+                descriptors.copies((trace, *fds)),
             )
         finally:
             descriptors.close(fds)

@@ -55,9 +55,8 @@ class Links:
         self._listener.setblocking(False)
         poll.register(self._listener.fileno(), select.POLLIN)
 
-    def adopt(self, fd: int, *, launcher: bool = False) -> None:
+    def adopt(self, sock: "_socket.socket", *, launcher: bool = False) -> None:
         """A connection that came with the step."""
-        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
         self._add(Link(sock, launcher=launcher))
 
     def _add(self, link: Link) -> None:

@@ -4,6 +4,7 @@ One process per step, forked by the forkserver, root, one thread, its own sessio
 is the launch from top to bottom; the rows are those of `nodectl.hooks.HOOKS`.
 """
 
+import _socket
 import os
 import select
 import sys
@@ -77,7 +78,8 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
     name = os.path.basename(stem)
     run.links.on_gone = reaper.launcher_gone
     if run.fds.control >= 0:
-        run.links.adopt(run.fds.control, launcher=True)
+        launcher = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, run.fds.control)
+        run.links.adopt(launcher, launcher=True)
     run.links.adopt(run.fds.link)
     messages.listen(
         lambda line: run.links.broadcast({"event": "message", "text": line}),

@@ -1,9 +1,10 @@
 """The step that this stepd runs: everything its parts share, and the failure that ends it early."""
 
+import _socket
 import os
 import time
 
-from nodectl import cgroup, messages
+from nodectl import cgroup, messages, wire
 from nodectl.board import Board
 from nodectl.door import Door
 from nodectl.hooks import ROWS
@@ -32,16 +33,19 @@ class StepFailed(Exception):
 
 
 class Descriptors:
-    """What the daemon handed over with the step. `control` and `link` are connections; -1 where there is none."""
+    """What the daemon handed over with the step, and over the link what came from its client: `control` is the client's
+    connection. -1 where there is none.
+    """
 
     __slots__ = ("board", "control", "link", "listener", "stderr", "stdin", "stdout", "trace")
 
-    def __init__(self, trace: int, board: int, listener: int, link: int, client: "list[int]") -> None:
+    def __init__(self, trace: int, board: int, listener: int, link: int) -> None:
+        """In the stepd. Raises OSError."""
         self.trace = trace
         self.board = board
         self.listener = listener
-        self.link = link
-        self.stdin, self.stdout, self.stderr, self.control = client
+        self.link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, link)
+        self.stdin, self.stdout, self.stderr, self.control = wire.take_over(self.link) or (-1, -1, -1, -1)
 
 
 class Run:

@@ -9,6 +9,7 @@ import os
 import stat
 import termios
 
+from nodectl import wire
 from nodectl.stepd import filename
 
 TYPE_CHECKING = False
@@ -151,9 +152,7 @@ class Streams:
         """In the stepd, when every task and pump is forked: drops pipes, ptys and the client's streams."""
         for fd in self._private():
             os.close(fd)
-        for fd in (self._fds.stdin, self._fds.stdout, self._fds.stderr):
-            if fd >= 0:
-                os.close(fd)
+        wire.close(fd for fd in (self._fds.stdin, self._fds.stdout, self._fds.stderr) if fd >= 0)
         self._fds.stdin = self._fds.stdout = self._fds.stderr = -1
         self.inputs = []
         self.outputs = []

@@ -10,10 +10,12 @@ import socket
 import struct
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from nodectl import wire
+from rootful.fuse import unanswered_file
 from rootful.node import NOBODY, Node, wait_until
 from rootful.raw import call, connect, exchange, launch
 from rootful.test_bad_clients import MOST
@@ -160,3 +162,21 @@ def test_calls_whose_client_has_gone_are_counted_and_those_that_only_ask_are_ove
     client.kill()
     client.communicate()
     wait_until(lambda: served.run("true", user=NOBODY).returncode == 0, "what was counted is free again")
+
+
+def test_a_step_whose_file_cannot_be_closed_holds_up_no_other(served: Node, null: int, tmp_path: Path) -> None:
+    answers, told = os.pipe()
+    with unanswered_file(tmp_path / "file"):
+        client = os.fork()
+        if client == 0:
+            file = os.open(tmp_path / "file", os.O_RDWR)
+            ours, theirs = socket.socketpair()
+            reply, _ = exchange(served, launch(), [file, null, null, theirs.fileno()])
+            os.write(told, b"+" if reply and "error" not in reply else b"-")
+            ours.recv(1)
+            os._exit(0)
+        assert os.read(answers, 1) == b"+"
+        for _ in range(3):
+            assert served.run("true", timeout=20).returncode == 0
+        os.kill(client, signal.SIGKILL)
+    os.waitpid(client, 0)
