@@ -32,10 +32,14 @@ def run_all(run: "Run", task: "Task") -> None:
     for path, limit in step.task_epilogs:
         started = run.enter("task_epilog")
         environment = {**task.environment, "SLURM_SCRIPT_CONTEXT": "epilog_task"}
-        status, _ = scripts.run_as(
-            step.identity, path, environment, step.cwd, timeout=limit or None, enter=lambda: _enter(run, place),
-            confinement=Confinement(step, environment),
-        )  # fmt: skip
+        try:
+            status, _ = scripts.run_as(
+                step.identity, path, environment, step.cwd, timeout=limit or None, enter=lambda: _enter(run, place),
+                confinement=Confinement(step, environment),
+            )  # fmt: skip
+        except OSError as error:  # the job may have all the processes that it may have
+            messages.error(f"step {step}: task epilog {path!r}: {error.strerror}")
+            status = error.errno or 1
         run.recorder.write(ROWS["task_epilog"], started, task=task.local_id, rc=status, note=path)
     if place is not None:
         place.kill_all()

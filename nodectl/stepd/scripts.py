@@ -29,7 +29,7 @@ def run(
     confinement: "Confinement | None" = None,
 ) -> tuple[int, bytes]:  # fmt: skip
     """Runs a script, or a program with `words`, in its own process group; (exit status, what it wrote). A signal counts
-    as 1, a time-out too.
+    as 1, a time-out too. Raises OSError: it could not be begun.
 
     Reads until the output ends *and* the script has ended; whatever it left in its group is killed.
     """
@@ -49,7 +49,12 @@ def _run(
     cwd: str | None, enter: "Callable[[], bool] | None" = None, confinement: "Confinement | None" = None,
 ) -> tuple[int, bytes]:  # fmt: skip
     reader, writer = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        raise
     if pid == 0:
         _become_script(argv, environment, writer, who, cwd, enter, confinement)
     os.close(writer)

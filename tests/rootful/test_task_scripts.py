@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from nodectl import _kernel
+from nodectl import _kernel, cgroup
 from nodectl.daemon.constraints import cannot_decide_devices
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
@@ -110,3 +111,35 @@ def test_epilog_of_a_task_that_died_suspended_is_not_suspended(node: Node) -> No
     os.kill(pid, signal.SIGKILL)
     client.communicate(timeout=PATIENCE)
     assert said(node, "epilog_task") == ["over"]
+
+
+@pytest.fixture
+def no_more_processes() -> Iterator[Path]:
+    """A cgroup of v1's whose processes cannot fork."""
+    mounts = (line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines())
+    mount = next((words[1] for words in mounts if words[2] == "cgroup" and "pids" in words[3].split(",")), "")
+    if not mount:
+        pytest.skip("pids does not belong to cgroup v1 here")
+    group = Path(mount, f"nodectl-test-{os.getpid()}")
+    group.mkdir()
+    try:
+        (group / "pids.max").write_text("1", encoding="ascii")
+        yield group
+    finally:
+        wait_until(cgroup.Group(str(group)).remove, f"{group} is empty")
+
+
+def test_a_step_whose_epilog_cannot_be_forked_ends_as_its_task_did(node: Node, no_more_processes: Path) -> None:
+    """Steps of one job share its limit of processes."""
+    script(node, "echo over")
+    node.configure(task_epilog=str(node.scratch / "script"))
+    node.start()
+    client = node.popen("sh", "-c", "echo on; read line; exit 7", user=NOBODY, stdin=subprocess.PIPE)
+    assert client.stdout is not None
+    assert client.stdout.readline() == "on\n"
+    stepd = next(pid for pid, name in node.processes() if name.startswith("stepd"))
+    (no_more_processes / "cgroup.procs").write_text(str(stepd), encoding="ascii")
+    _, errors = client.communicate("\n", timeout=PATIENCE)
+    assert client.returncode == 7
+    assert "Resource temporarily unavailable" in errors
+    assert node.record(node.last_job())["state"] == "FAILED"
