@@ -96,7 +96,11 @@ class Machine:
 
 
 def run(words: list[str], seconds: float, log: Path = Path("/dev/null")) -> subprocess.Popen[bytes]:
-    """Starts QEMU under timeout(1), which ends it in time, status 124; and when this process has gone."""
-    guards = ["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after=5", str(seconds)]
+    """Starts QEMU under timeout(1), which ends it in time, status 124; and when this process has gone.
+
+    It ends with timeout, too, which told to end in the moment of its fork forgets whom it has begun.
+    """
+    when_alone = ["setpriv", "--pdeathsig"]
+    guards = [*when_alone, "TERM", "timeout", "--kill-after=5", str(seconds), *when_alone, "KILL"]
     with log.open("wb") as out:
         return subprocess.Popen([*guards, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
