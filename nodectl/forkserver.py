@@ -9,7 +9,7 @@ Channel: one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup": 
 of `Descriptors`, all the daemon's own: what a user sent goes to the stepd alone, over its link, as to close it may take
 as long as the user likes. With "plugins": [...] where the stack is another than the last one or a file of it has
 changed. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ...}. A message with "container" is an errand
-(`container/errand.py`): whoever asked has a descriptor of its own for the answer.
+(`container/errand.py`): whoever asked has a connection of its own with it.
 """
 
 import _signal

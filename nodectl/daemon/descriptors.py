@@ -7,7 +7,6 @@ a file system of their own (FUSE) that does not answer. So that is done in threa
 import _thread
 import asyncio
 import fcntl
-import os
 import queue
 from collections.abc import Callable, Iterable
 
@@ -21,15 +20,9 @@ def copies(fds: Iterable[int], least: int = 0) -> list[int]:
         for fd in fds:
             made.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, least))
     except OSError:
-        close(made)
+        wire.close(made)
         raise
     return made
-
-
-def close(fds: Iterable[int]) -> None:
-    """Closes our own: each, at once."""
-    for fd in fds:
-        os.close(fd)
 
 
 class _Threads:

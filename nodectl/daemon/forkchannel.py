@@ -12,13 +12,12 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from nodectl import lean_json
+from nodectl import lean_json, wire
 from nodectl.config import Config
 from nodectl.daemon import descriptors
 from nodectl.secure.confine import PROGRAMS
 from nodectl.spank import preload
 from nodectl.spank.stack import tried
-from nodectl.wire import LONGEST_ORDER
 
 _READY_SECONDS = 20
 _PLACES = (3, 4, PROGRAMS)  # of the channel, the lock, and what confines steps
@@ -85,7 +84,7 @@ class ForkChannel:
             ],
         )
         theirs.close()
-        descriptors.close(passed)
+        wire.close(passed)
         ours.settimeout(_READY_SECONDS)
         try:
             answer = lean_json.load_object(ours.recv(65536) or b'{"error":"it ended at once; see the log"}')
@@ -121,14 +120,14 @@ class ForkChannel:
         try:
             self.start()
         except ForkserverDied:
-            descriptors.close(fds)
+            wire.close(fds)
             raise
 
     def _send(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
         data = lean_json.dumps(request).encode("ascii")
-        if len(data) > LONGEST_ORDER:
-            descriptors.close(fds)
-            raise OSError(errno.E2BIG, f"{len(data)} bytes are more than the forkserver takes, {LONGEST_ORDER}")
+        if len(data) > wire.LONGEST_ORDER:
+            wire.close(fds)
+            raise OSError(errno.E2BIG, f"{len(data)} bytes are more than the forkserver takes, {wire.LONGEST_ORDER}")
         self._waiting.append((data, list(fds)))
         self._write()
 
@@ -145,7 +144,7 @@ class ForkChannel:
                 self._lost()
                 return
             del self._waiting[0]
-            descriptors.close(fds)
+            wire.close(fds)
         if self._sock is not None:
             loop.remove_writer(self._sock.fileno())
 
@@ -178,5 +177,5 @@ class ForkChannel:
             self._sock.close()
             self._sock = None
             for _, fds in self._waiting:
-                descriptors.close(fds)
+                wire.close(fds)
             self._waiting.clear()

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from nodectl import lean_json
+from nodectl import lean_json, wire
 from nodectl.daemon import descriptors
 from nodectl.spank.teller import DEAF
 
@@ -196,5 +196,5 @@ def _execute(
         raise
     finally:
         theirs.close()
-        descriptors.close(passed)
+        wire.close(passed)
     return pid, ours

@@ -131,7 +131,7 @@ class Starter:
                 descriptors.copies((trace, *fds)),
             )
         finally:
-            descriptors.close(fds)
+            wire.close(fds)
 
     def _make_groups(self, step: Step) -> None:
         node = self._node

@@ -86,7 +86,7 @@ class Updates:
             live.files.rewrite_spec(new)
         except (OSError, _InUse) as error:
             await asyncio.to_thread(_undo, writes)
-            if isinstance(error, FileNotFoundError) and not writes[-1].group.exists():
+            if isinstance(error, FileNotFoundError) and not all(one.group.exists() for one in writes):
                 raise _just_ended(old) from None
             why = f"write {error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
             raise Refused("WrongState", f"step {old}: {why}; its limits are as they were") from None
