@@ -118,8 +118,8 @@ def take_over(sock: "_socket.socket") -> list[int]:
 
 
 def close(fds: "Iterable[int]") -> None:
-    """Closes each, as long as that takes: of what a user has sent, perhaps for ever. What close(2) reports is the file's
-    trouble, which may be of a file system of the user's: the descriptor is free.
+    """Closes each, as long as that takes: of what a user has sent, perhaps for ever. What close(2) reports is the
+    file's trouble, which may be of a file system of the user's: the descriptor is free.
     """
     for fd in fds:
         try:
