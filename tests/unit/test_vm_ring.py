@@ -145,12 +145,15 @@ def rows(tmp_path: Path) -> list[report.Row]:
     return list(report.read(tmp_path / "first.xml"))
 
 
-def test_report_tells_what_each_test_proved(rows: list[report.Row]) -> None:
+def test_report_tells_what_each_test_proved_or_why_not(rows: list[report.Row]) -> None:
     assert report.as_text(rows).splitlines() == [
         "proved      2.5 s  service: reload keeps the daemon",
         "failed      1.0 s  service: restart harms nothing[3]",
+        "                  no",
         "skipped     0.0 s  topology: memory is near",
+        "                  one node",
         "error       0.0 s  topology: cleans up",
+        "                  left",
     ]
     told = json.loads(report.as_json(rows, {"topology": "2s4c2t2n"}))
     assert told["topology"] == "2s4c2t2n"

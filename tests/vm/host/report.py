@@ -46,8 +46,12 @@ def count(rows: Iterable[Row]) -> dict[str, int]:
 
 
 def as_text(rows: Iterable[Row]) -> str:
-    """A line a test."""
-    return "".join(f"{row.result:8}{row.seconds:7.1f} s  {row.group}: {row.proves}\n" for row in rows)
+    """A line a test, and one more of why it did not prove it."""
+    return "".join(
+        f"{row.result:8}{row.seconds:7.1f} s  {row.group}: {row.proves}\n"
+        + (f"{'':18}{row.why.partition(chr(10))[0]}\n" if row.why else "")
+        for row in rows
+    )
 
 
 def as_json(rows: Iterable[Row], about: Mapping[str, object]) -> str:
