@@ -296,7 +296,8 @@ def test_ten_thousand_calls_leave_no_memory_behind(tmp_path: Path) -> None:
     plugin = compiled(tmp_path, "threads", "-pthread")
     printed = lines(run(plugin, *["slurm_spank_user_init"] * 3, memory=True))
     _, blocks, _, pages = printed[5].split()  # of the third time: what is made once, was
-    assert int(blocks) < 100
+    # One kept at each call would be 10,000; the interpreter's free lists come and go by some hundred.
+    assert int(blocks) < 1000
     assert int(pages) < 16
 
 
