@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nodectl.daemon.binder import Binder
 
 NO_TASK = -1
+_TOLD_COMMAND = 4096  # characters
 
 
 class Step:
@@ -125,7 +126,7 @@ class Step:
             "uid": self.uid,
             "gid": self.gid,
             "node": self.node_name,
-            "command": self.argv,
+            "command": self._told_command(),
             "cwd": self.cwd,
             "ntasks": self.ntasks,
             "cpus": f"{self.allocation:x}",
@@ -134,6 +135,15 @@ class Step:
             "limits": self.limits,
             "submitted": self.submitted,
         }
+
+    def _told_command(self) -> "list[str]":
+        """The first of argv, "..." for the rest: thousands of records are kept, and an argv may have megabytes."""
+        room = _TOLD_COMMAND
+        for number, word in enumerate(self.argv):
+            if len(word) >= room:
+                return [*self.argv[:number], f"{word[:room]}..."]
+            room -= len(word) + 1
+        return self.argv
 
     def as_json(self) -> "dict[str, object]":
         """Every field under its own name. CPU masks are hex: JSON numbers lose their top bits elsewhere."""

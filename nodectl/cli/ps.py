@@ -45,14 +45,26 @@ def main(arguments: argparse.Namespace) -> int:
     """Print the table; 0."""
     session = Session(arguments.settings)
     try:
-        reply: Mapping[str, Any] = session.call("List", **({"ended": arguments.ended} if arguments.ended else {}))
+        steps = _ask(session, arguments.ended)
     finally:
         session.close()
     if arguments.json:
-        print(json.dumps({"steps": reply["steps"]}, indent=2))
+        print(json.dumps({"steps": steps}, indent=2))
         return 0
-    put(listing(reply["steps"], time.time(), terminal_width()))
+    put(listing(steps, time.time(), terminal_width()))
     return 0
+
+
+def _ask(session: Session, most: int) -> list[Mapping[str, Any]]:
+    """Running steps and `most` that have ended, in as many replies as it takes; steps may end between two of them."""
+    steps: list[Mapping[str, Any]] = []
+    told, more = 0, True
+    while more:
+        reply: Mapping[str, Any] = session.call("List", ended=most - told, skip=told)
+        steps += reply["steps"]
+        told = sum(step.get("ended") is not None for step in steps)
+        more = reply["more"]
+    return list({(step["job"], step["step"]): step for step in steps}.values())
 
 
 def listing(steps: Iterable[Mapping[str, Any]], now: float, width: int | None = None) -> list[str]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _WORD = text(131_072)  # MAX_ARG_STRLEN: what execve(2) takes
 _PATH = text(4096)
+_LONGEST_NAME = 1024
 _YEAR = 366 * 86_400
 _DIGITS = 9
 MEMORY = integer(0, 1 << 40)  # MiB
@@ -43,7 +44,7 @@ REQUEST: "Shape" = {
     "cwd": _PATH,
     "ntasks": integer(1, 2**31),
     "cpus_per_task": Optional(integer(1, 2**31)),
-    "name": Optional(text(1024)),
+    "name": Optional(text(_LONGEST_NAME)),
     "time_limit": Optional(integer(1, _YEAR)),
     "cpu_bind": Optional(text(1 << 20)),
     "layout": Optional(mapping(text(1 << 20), most=64)),
@@ -141,7 +142,7 @@ def make_step(  # everything a step is made from
         gid=user.gid,
         gids=list(user.gids),
         user_name=user.name,
-        name=request.get("name") or os.path.basename(argv[0]),
+        name=request.get("name") or os.path.basename(argv[0])[:_LONGEST_NAME],
         argv=argv,
         environment=request["environment"],
         cwd=request["cwd"],

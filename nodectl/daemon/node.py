@@ -90,7 +90,7 @@ class Node:
             "Hello": ({}, self._hello),
             "Reserve": (RESERVE, self._reserve),
             "Launch": ({"request": _any}, self._launch),
-            "List": ({"ended": Optional(integer(0, _MOST_LISTED))}, self._list),
+            "List": ({"ended": Optional(integer(0, _MOST_LISTED)), "skip": Optional(integer(0, 2**31))}, self._list),
             "Show": (_WHICH, self._show),
             "Explain": (_WHICH, self._explain),
             "Wait": ({**_WHICH, "epilog": Optional(boolean)}, self._wait),
@@ -217,15 +217,19 @@ class Node:
         ended = [live.ended for live in self.live.values() if live.files.has_record()]
         if ended:
             await asyncio.wait(ended, timeout=_STATUS_SECONDS)
+        most, skip = (int(str(call.parameters.get(name, 0))) for name in ("ended", "skip"))
         steps: list[Mapping[str, object]] = [
-            live.summary() for live in self.live.values() if everyone or live.step.uid == call.peer.uid
+            live.summary() for live in self.live.values() if not skip and (everyone or live.step.uid == call.peer.uid)
         ]
-        most = int(str(call.parameters.get("ended", 0)))
+        more = False
         if most:
             self.batch.flush()
             ending = [e.record for e in self.jobs.ending.values() if everyone or e.record["uid"] == call.peer.uid]
-            steps += (ending[::-1] + self._store.latest(None if everyone else call.peer.uid, most))[:most]
-        return {"steps": steps}
+            steps += (latest := ending[::-1][skip:][:most])
+            skip = max(skip - len(ending), 0)
+            found, more = self._store.latest(None if everyone else call.peer.uid, most - len(latest), skip)
+            steps += found
+        return {"steps": steps, "more": more}
 
     async def _show(self, call: Call) -> Mapping[str, object]:
         live = self.find_live(call)

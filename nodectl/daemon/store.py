@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS container (plugin TEXT NOT NULL, base TEXT NOT NULL, 
 """
 _VERSION = 1
 _PRUNE_EVERY = 256
+_ROOM = 1 << 20  # characters of records in one reply: the event loop stands still while they are read and written
 _LAST_JOB = 0xFFFFFF00
 
 
@@ -155,11 +156,20 @@ class Store:
         row = self._db.execute("SELECT trace FROM step WHERE job = ? AND step = ?", (job, step)).fetchone()
         return None if row is None else zlib.decompress(row[0])
 
-    def latest(self, uid: int | None, most: int) -> list[Mapping[str, object]]:
-        """Records of the steps that ended last, newest first; of one user, or of all (None)."""
+    def latest(self, uid: int | None, most: int, skip: int = 0) -> tuple[list[Mapping[str, object]], bool]:
+        """Records of the steps that ended last, newest first, behind the first `skip`; of one user, or of all (None).
+        And whether there are others that one reply has no room for.
+        """
         where, values = ("WHERE uid = ?", [uid]) if uid is not None else ("", [])
-        rows = self._db.execute(f"SELECT record FROM step {where} ORDER BY ended DESC LIMIT ?", (*values, most))  # noqa: S608
-        return [json.loads(row[0]) for row in rows]
+        statement = f"SELECT record FROM step {where} ORDER BY ended DESC LIMIT ? OFFSET ?"  # noqa: S608
+        found: list[Mapping[str, object]] = []
+        room = _ROOM
+        for (text,) in self._db.execute(statement, (*values, most, skip)):
+            if room <= 0:
+                return found, True
+            room -= len(text)
+            found.append(json.loads(text))
+        return found, False
 
     def close(self) -> None:
         """Gives back the id that nobody got, unless another node has drawn since; checkpoints and closes."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nodectl import lean_json, wire
-from rootful.node import NOBODY, OTHER, Node, running
+from rootful.node import NOBODY, OTHER, Node, running, wait_until
 
 GAMES = pwd.getpwnam("games")  # whom the node's configuration makes an administrator
 # Calls a method as somebody else: socket, method and parameters from the command line, the reply on stdout.
@@ -246,6 +246,7 @@ def test_runtime_files_are_roots_and_only_sockets_are_everybodys(busy: tuple[Nod
 def test_others_can_read_neither_the_specification_nor_the_environment(busy: tuple[Node, dict[str, int]]) -> None:
     node, jobs = busy
     spec = node.steps / f"{jobs['running']}.0.json"
+    wait_until(lambda: "sleep" in dict(node.processes()).values(), "the task is its program")
     pids = [pid for pid, name in node.processes() if name.startswith(("stepd", "sleep"))]
     assert len(pids) == 2
     for path in (str(spec), *(f"/proc/{pid}/environ" for pid in pids)):

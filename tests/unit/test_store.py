@@ -33,7 +33,7 @@ def test_noted_step_is_recorded_by_the_first_node_after_a_boot(path: str) -> Non
     assert float(str(found["ended"])) > 1e9
     assert again.next_job() == job + 1
     again.bury("three", ())
-    assert len(again.latest(None, 10)) == 1
+    assert len(again.latest(None, 10)[0]) == 1
 
 
 def test_what_a_step_says_of_its_end_replaces_the_note(path: str) -> None:
