@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 _STREAMS = 3
 _LONGEST = 4096
+_OWN_DESCRIPTORS = "/proc/self/fd"
 
 
 def enter(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> None:
@@ -59,21 +60,39 @@ def bcast(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> No
 
 def _write_whole(request: "Mapping[str, object]", source: int, directory: int, name: str) -> None:
     partial = f".{name[:200]}.{os.urandom(6).hex()}"
-    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    fd = _open_nameless(directory)
+    nameless = fd >= 0
+    if not nameless:
+        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
     try:
         while data := os.read(source, _CHUNK):
             view = memoryview(data)
             while view:
                 view = view[os.write(fd, view) :]
         os.fchmod(fd, int(str(request["mode"])) & 0o777)
+        if nameless:
+            os.link(f"{_OWN_DESCRIPTORS}/{fd}", partial, dst_dir_fd=directory, follow_symlinks=True)
         if request["force"]:
             os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
         else:
             os.link(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
             os.unlink(partial, dir_fd=directory)
     except BaseException:
-        os.unlink(partial, dir_fd=directory)
+        try:
+            os.unlink(partial, dir_fd=directory)
+        except FileNotFoundError:
+            pass  # it had no name yet
         raise
+
+
+def _open_nameless(directory: int) -> int:
+    """A file that goes with its writer, who may be killed while it is not whole; -1 where there is no such thing."""
+    if not os.access(_OWN_DESCRIPTORS, os.X_OK):
+        return -1  # it could not be given a name
+    try:
+        return os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    except OSError:
+        return -1
 
 
 def visit(
@@ -85,8 +104,7 @@ def visit(
 ) -> tuple[str, int]:
     """Runs `act` in the job's container. Returns what went wrong, "" for nothing, and the child's exit status.
 
-    The last descriptor is a pipe of the caller's: when its other end is closed nobody waits for the child; the
-    program that it has become is ended, a file that it writes is written to its end.
+    The last descriptor is a pipe of the caller's: when its other end is closed nobody waits for the child, and it ends.
     """
     caller = fds.pop()
     mount = cgroup.find_mount()
@@ -100,20 +118,31 @@ def visit(
         _be_visitor(act, request, step, fds, plugin, mount, writer)
     os.close(writer)
     wire.close(fds)  # a terminal ends when its last holder has gone
-    why = b""
-    while data := os.read(reader, _LONGEST):
-        why += data
-    child = os.pidfd_open(pid)
-    poll = select.poll()
-    poll.register(child, select.POLLIN)
-    poll.register(caller, 0)
-    while child not in (ready := [fd for fd, _ in poll.poll()]):
-        if caller in ready:
-            os.kill(pid, _signal.SIGKILL)
-            poll.unregister(caller)
+    why = _wait_for(pid, reader, caller)
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     return why.decode(errors="replace"), code if code >= 0 else 128 - code
+
+
+def _wait_for(pid: int, told: int, caller: int) -> bytes:
+    """Until the child has ended, by SIGKILL when the caller has gone; what it said before."""
+    child = os.pidfd_open(pid)
+    poll = select.poll()
+    for fd, events in ((child, select.POLLIN), (told, select.POLLIN), (caller, 0)):
+        poll.register(fd, events)
+    said = b""
+    while True:
+        ready = [fd for fd, _ in poll.poll()]
+        if told in ready:
+            data = os.read(told, _LONGEST)
+            said += data
+            if not data:
+                poll.unregister(told)
+        elif child in ready:
+            return said
+        if caller in ready:
+            os.kill(pid, _signal.SIGKILL)
+            poll.unregister(caller)
 
 
 def _join_processes(user: cgroup.Group, step: "Step") -> None:

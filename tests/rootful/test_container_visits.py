@@ -6,15 +6,17 @@ import contextlib
 import os
 import pwd
 import select
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from rootful.contained import Contained, contained
-from rootful.node import NOBODY, OTHER, PATIENCE, wait_until
+from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_until
 
 
 class Job:
@@ -150,6 +152,38 @@ def test_bcast_writes_into_the_container_only_whole_and_as_its_user(job: Job) ->
     assert job.bcast("--force", str(source), outside).returncode == 0
     assert job.enter("cat", outside).stdout == "new"
     source.unlink()
+
+
+@pytest.mark.parametrize("words", [(), ("--container-ns=pid",)])
+def test_bcast_that_is_killed_leaves_nothing(shared: Contained, words: tuple[str, ...]) -> None:
+    job = Job(shared, *words)
+    place = job.node.scratch / "place"
+    place.mkdir()
+    place.chmod(0o777)
+    with (job.node.scratch / "endless").open("wb") as source:
+        source.truncate(1 << 40)
+    try:
+        command = job.node.command("bcast", "--job", job.name, source.name, f"{place}/x")
+        client = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        wait_until(lambda: _has_written(job.node), "some of it is written")
+        client.kill()
+        client.wait(PATIENCE)
+        wait_until(lambda: not _visitors(job.node), "nobody writes")
+        assert list(place.iterdir()) == []
+    finally:
+        job.end()
+        os.unlink(source.name)
+        shutil.rmtree(place)
+
+
+def _visitors(node: Node) -> list[int]:
+    lists = Path(node.base).glob("job_*/step_0/user/visitors/cgroup.procs")
+    return [int(pid) for path in lists for pid in path.read_text(encoding="ascii").split()]
+
+
+def _has_written(node: Node) -> bool:
+    counts = [Path(f"/proc/{pid}/io").read_text(encoding="ascii") for pid in _visitors(node)]
+    return any(int(count.partition("wchar: ")[2].partition("\n")[0]) > 1 << 22 for count in counts)
 
 
 def test_bcast_cannot_write_where_its_user_could_not_and_leaves_nothing(job: Job) -> None:
