@@ -17,7 +17,7 @@ from nodectl.cli import container_checks, machine_checks, secure_checks
 from nodectl.cli.check import FAIL, OK, WARN, Check
 from nodectl.cli.config import as_json, configured
 from nodectl.cli.plugins import node_plugins, spank_plugins, unusable
-from nodectl.cli.session import Failed, Session
+from nodectl.cli.session import Failed, Session, start_command
 from nodectl.cli.table import printable, put
 from nodectl.config import Config, build
 from nodectl.spank import plugstack
@@ -137,7 +137,7 @@ def service(settings: "Globals", config: Config) -> Iterator[Check]:
     except Failed as failed:
         # Without a service root's commands start a private node.
         level = WARN if os.geteuid() == 0 and not settings.socket else FAIL
-        yield Check(level, "service", str(failed).partition(": start it")[0], "systemctl start nodectld")
+        yield Check(level, "service", str(failed).partition(": start it")[0], start_command())
         return
     finally:
         _socket.setdefaulttimeout(None)

@@ -24,7 +24,13 @@ DEFAULT_SOCKET = "/run/nodectl/nodectl.sock"
 _LARGEST_REPLY = 64 << 20
 _PRIVATE_SECONDS = 20.0
 _MOST_SUCCESSORS = 4
+_SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 _DROPPING_MS = 1000
+
+
+def start_command() -> str:
+    """What root types to start the service here."""
+    return "systemctl start nodectld" if os.path.exists(_SYSTEMD) else "nodectl daemon"
 
 
 class Failed(Exception):
@@ -89,7 +95,7 @@ class Session:
                 return
         if not start_private or os.geteuid() != 0:
             else_ = ", or run this command as root for a private node" if start_private else ""
-            raise Failed(f"no service at {config.socket}: start it with `systemctl start nodectld`{else_}")
+            raise Failed(f"no service at {config.socket}: start it with `{start_command()}`{else_}")
         from nodectl.cli import private  # only without a service
 
         self.private = private.start(settings.config, config, _PRIVATE_SECONDS)

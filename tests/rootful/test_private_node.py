@@ -14,6 +14,8 @@ import pytest
 from nodectl.recorder import cgroup_of
 from rootful.node import NOBODY, PATIENCE, Node, wait_for_answer, wait_until
 
+START = "systemctl start nodectld" if os.path.exists("/run/systemd/system") else "nodectl daemon"
+
 
 @pytest.fixture
 def alone() -> Iterator[Node]:
@@ -181,7 +183,7 @@ def test_an_ordinary_user_gets_a_clear_line(alone: Node, command: str) -> None:
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line == (
-        f"nodectl: error: no service at {alone.socket}: start it with `systemctl start nodectld`, "
+        f"nodectl: error: no service at {alone.socket}: start it with `{START}`, "
         "or run this command as root for a private node"
     )
     assert leftovers(alone) == []
@@ -189,7 +191,7 @@ def test_an_ordinary_user_gets_a_clear_line(alone: Node, command: str) -> None:
 
 def test_a_visit_has_no_use_for_a_private_node(alone: Node) -> None:
     done = alone.nodectl("enter", "1", "true")
-    line = f"nodectl: error: no service at {alone.socket}: start it with `systemctl start nodectld`\n"
+    line = f"nodectl: error: no service at {alone.socket}: start it with `{START}`\n"
     assert (done.returncode, done.stderr) == (1, line)
     assert leftovers(alone) == []
 
