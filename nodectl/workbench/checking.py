@@ -16,7 +16,8 @@ from nodectl.cli.timeline import wants_colour
 from nodectl.spank import SLURM_VERSION, plugstack
 from nodectl.workbench import releases
 from nodectl.workbench.contexts import called_in, short
-from nodectl.workbench.inspection import ERROR, WARNING, Finding, Inspection, inspect, root_refuses
+from nodectl.workbench.findings import ERROR, WARNING, Finding, Inspection
+from nodectl.workbench.inspection import inspect, root_refuses
 
 _COLOURS = {ERROR: "1;31", WARNING: "33"}
 _BUILT_IN = frozenset(option.long for option in (*OPTIONS, *layout_options()))

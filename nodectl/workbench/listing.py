@@ -13,7 +13,8 @@ from nodectl.cli.timeline import wants_colour
 from nodectl.spank import plugstack
 from nodectl.spank.plugstack import Entry
 from nodectl.workbench.contexts import CONTEXTS, Context, short
-from nodectl.workbench.inspection import Inspection, Offered, inspect, root_refuses
+from nodectl.workbench.findings import Inspection, Offered
+from nodectl.workbench.inspection import inspect, root_refuses
 from nodectl.workbench.releases import spell
 
 Row = Mapping[str, Any]

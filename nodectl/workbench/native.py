@@ -6,7 +6,7 @@ import os
 from nodectl.hooks import functions
 from nodectl.spank import SLURM_VERSION
 from nodectl.workbench import elf
-from nodectl.workbench.inspection import PREFIX, PRINTS, Inspection, Offered, misspelt
+from nodectl.workbench.findings import PREFIX, PRINTS, Inspection, Offered, misspelt
 from nodectl.workbench.releases import release_of, spell, unpack
 
 _FUNCTION = "STT_FUNC"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodectl import spank
 from nodectl.cli import plugin_facts
-from nodectl.workbench.inspection import ERROR, PREFIX, PRINTS, Finding, Inspection, Offered, misspelt
+from nodectl.workbench.findings import ERROR, PREFIX, PRINTS, Finding, Inspection, Offered, misspelt
 
 _SPELT = ("spank_", "slurm_", "S_", "ESPANK_", "SPANK_", "Spank")
 _FIELDS = ("name", "arginfo", "usage", "has_arg", "val", "cb")

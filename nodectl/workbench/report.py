@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodectl.workbench import fails, witnessed
 from nodectl.workbench.contexts import CONTEXTS, Context, short
-from nodectl.workbench.inspection import Inspection
+from nodectl.workbench.findings import Inspection
 from nodectl.workbench.witnessed import Event
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import pytest
 import nodectl
 from nodectl.cli import main
 from nodectl.workbench import releases
-from nodectl.workbench.inspection import Inspection, inspect
+from nodectl.workbench.findings import Inspection
+from nodectl.workbench.inspection import inspect
 
 HEADERS = Path(str(nodectl.__file__)).parent / "include"
 HOOK = "int slurm_spank_{}(spank_t sp, int ac, char **av) {{ return 0; }}\n"
