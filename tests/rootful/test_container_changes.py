@@ -88,9 +88,9 @@ def test_daemons_killed_around_a_jobs_end_whose_successor_has_another_type_leave
     with contained() as found:
         for turn in range(8):
             change(found, signal.SIGTERM, job_container_type=NAMESPACE)
-            job = found.node.popen(WORDS, "true", user=NOBODY)
+            job = found.node.popen(WORDS, "sleep", "0.1", user=NOBODY)
             wait_until(lambda: bool(firsts(found.node)), "there is a container")
-            time.sleep(turn * 0.005)
+            time.sleep(0.06 + turn * 0.01)
             change(found, job_container_type=NONE)
             job.communicate(timeout=30)
             assert_nothing_left(found)
