@@ -132,9 +132,11 @@ class Session:
             raise Gone(f"{method}: the service went away before it answered")
         found: Mapping[str, object] = reply.get("parameters") or {}  # type: ignore[assignment]
         if "error" in reply:
+            from nodectl.cli.refusals import as_typed  # only where something was refused
+
             status = found.get("exit_status")
-            reason = found.get("reason") or reply["error"]
-            raise Failed(str(reason), status if isinstance(status, int) else 1, str(reply["error"]))
+            reason = as_typed(str(found.get("reason") or reply["error"]), str(found.get("parameter")))
+            raise Failed(reason, status if isinstance(status, int) else 1, str(reply["error"]))
         return found
 
     def launch(self, request: "Mapping[str, object]") -> "tuple[int, int, _socket.socket]":

@@ -70,9 +70,9 @@ def test_a_forbidden_directory_is_a_line_and_tmp(served: Node) -> None:
     ("words", "user", "status", "reason"),
     [
         (("-n0", "true"), NOBODY, 1, 'Invalid numeric value "0" for --ntasks.'),
-        (("-n100000", "true"), NOBODY, 1, "ntasks: 100000 is more than max_tasks_per_node = 512"),
-        (("-n9999999999", "true"), NOBODY, 1, "ntasks: 9999999999 is not from 1 to"),
-        (("-c9999", "true"), NOBODY, 1, "cpus_per_task: 9999 is more than the"),
+        (("-n100000", "true"), NOBODY, 1, "--ntasks: 100000 is more than max_tasks_per_node = 512"),
+        (("-n9999999999", "true"), NOBODY, 1, "--ntasks: 9999999999 is not from 1 to"),
+        (("-c9999", "true"), NOBODY, 1, "--cpus-per-task: 9999 is more than the"),
         ((), NOBODY, 1, "No command given to execute."),
         (("",), NOBODY, 1, "argv: no program given"),
         (("--bad", "true"), NOBODY, 255, "unrecognized option '--bad'"),
@@ -100,8 +100,8 @@ def test_a_forbidden_directory_is_a_line_and_tmp(served: Node) -> None:
         (("--gpu-bind=closest", "true"), NOBODY, 1, "no GPUs are asked for"),
         (("--ntasks-per-core=x", "true"), NOBODY, 1, 'Invalid numeric value "x" for --ntasks-per-core.'),
         (("--cpu-bind=sideways", "true"), NOBODY, 1, "sideways"),
-        (("-t", "500-0", "true"), NOBODY, 1, "time_limit"),
-        (("-D", "/" + "d" * 5000, "true"), NOBODY, 1, "cwd: longer than 4096 characters"),
+        (("-t", "500-0", "true"), NOBODY, 1, "--time: "),
+        (("-D", "/" + "d" * 5000, "true"), NOBODY, 1, "--chdir: longer than 4096 characters"),
     ],
 )
 def test_a_request_that_makes_no_sense(

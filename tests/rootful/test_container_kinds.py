@@ -46,7 +46,7 @@ def test_a_configured_kind_needs_not_be_asked_for_and_bad_words_are_refused() ->
         assert "-job" in found.out("uname", "-n")
         done = found.node.run("--container-ns=uts,moon", "true", user=NOBODY)
         assert done.returncode == 1
-        assert "container_ns: 'moon' is none of pid, ipc, uts, net, cgroup, time, user" in done.stderr
+        assert "--container-ns: 'moon' is none of pid, ipc, uts, net, cgroup, time, user" in done.stderr
     with contained(job_container_type="job_container/none") as found:
         done = found.node.run("--container-ns=net", "true", user=NOBODY)
         assert done.returncode == 1

@@ -183,8 +183,8 @@ def test_what_is_the_jobs_cannot_be_asked_for_by_a_further_step(node: Node) -> N
     for word, words in (
         ("--container-ns=net", "has the namespaces that its first step asked for"),
         ("--mem=200M", "200 MiB are more than the 100 MiB of job"),
-        ("--cpu-max=51%", "cpu_max: cpu.max = 51% is more than cpu.max = 50% of job"),
-        ("--pids-max=max", "pids_max: pids.max = max is more than pids.max = 100 of job"),
+        ("--cpu-max=51%", "--cpu-max: cpu.max = 51% is more than cpu.max = 50% of job"),
+        ("--pids-max=max", "--pids-max: pids.max = max is more than pids.max = 100 of job"),
         ("--gpus=1", "devices are given to a job with its first step"),
     ):
         done = node.run(option, word, "true", user=NOBODY)
