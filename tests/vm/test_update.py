@@ -172,7 +172,7 @@ def test_huge_pages_that_a_step_may_have_are_fewer_from_then_on() -> None:
     assert [read(one, "hugetlb.2MB.max") for one in (group, group / "step_0/user")] == [str(2 * MIB)] * 2
     for words, reason in (
         ("--hugetlb-max=2MB:4M", "only an admin may exceed hugetlb.2MB.max = 2097152"),
-        ("--hugetlb-max=1GB:0", "--hugetlb-max: not enforced: hugetlb_max of the configuration does not name this size"),
+        ("--hugetlb-max=1GB:0", "--hugetlb-max: not enforced: hugetlb_max of the configuration does not name this"),
     ):
         assert reason in service.run("nodectl", "update", words, str(job), user="alice").stderr
     assert "pages of 2MB 2.0 MiB" in service.nodectl("show", str(job))
