@@ -68,8 +68,15 @@ def test_machine_ends_with_who_runs_it() -> None:
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
-    machine = Path(f"/proc/{int(done.stdout)}/cmdline")
-    wait_until(lambda: not machine.exists() or not machine.read_text(), "it has ended")
+    wait_until(lambda: not words_of(int(done.stdout)), "it has ended")
+
+
+def words_of(pid: int) -> str:
+    """A process's command, "" when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def fill(directory: Path) -> None:
