@@ -26,7 +26,7 @@ plugin_name = "job container by namespaces"
 plugin_version = (22, 5, 8)
 
 _LAST_WORDS = 200
-_PATIENCE, _PAUSE = 5.0, 0.002  # seconds until killed processes have gone
+_PATIENCE, _PAUSE = 20.0, 0.002  # seconds until killed processes have gone
 
 
 class _State:
@@ -111,11 +111,11 @@ def container_p_delete(job_id: int) -> int:
     why = ""
     if os.path.exists(f"{place.path}/ns/mnt"):
         why = _run(job, place, "clone_ns_epilog")
-    _empty(job, place)
+    stuck = _empty(job, place)
     linked = link.disconnect([place])
     left = place.remove(job.spec)
-    if why or linked or left:
-        raise PluginError(errno.EBUSY, "; ".join(filter(None, (why, linked, left))))
+    if why or stuck or linked or left:
+        raise PluginError(errno.EBUSY, "; ".join(filter(None, (why, stuck, linked, left))))
     return 0
 
 
@@ -189,19 +189,24 @@ def _group(job: container.Job) -> str:
     return f"{_State.cgroups}{os.path.dirname(step.cgroup)}/{first.GROUP}" if step.cgroup else ""
 
 
-def _empty(job: container.Job, place: Place) -> None:
-    """Ends the pid namespace, and with it whoever is in it, and removes its cgroup."""
+def _empty(job: container.Job, place: Place) -> str:
+    """Ends the pid namespace, and with it whoever is in it, and removes its cgroup. Returns what is wrong, "" for
+    nothing.
+    """
     if spaces.PID not in job.step.container["namespaces"]:  # type: ignore[operator]
-        return
+        return ""
     _stop_first(place)
     if not _group(job):
-        return
+        return ""
     group = cgroup.Group(_group(job))
     end = time.monotonic() + _PATIENCE
-    while not group.remove() and time.monotonic() < end:
+    while not group.remove():
+        if time.monotonic() > end:
+            return f"{group.full_path}: cannot be removed, processes {group.pids()} do not die"
         group.kill_all()
         time.sleep(_PAUSE)
     cgroup.Group(os.path.dirname(group.full_path)).remove()  # the job's, if nothing else is in it
+    return ""
 
 
 def _find(job_id: int) -> dict[str, int]:
