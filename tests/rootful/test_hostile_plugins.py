@@ -24,6 +24,7 @@ IN_TASK = [
     "first.slurm_spank_task_init",
 ]
 NAMES = {"first": "first", "task": "task/puppet", "proctrack": "proctrack/puppet"}
+SECONDS = 2  # that a hook may take: a blameless one of a busy machine needs some tenths
 HANG = "time.sleep(60)"
 SWALLOW = """
 while True:
@@ -59,7 +60,7 @@ raise Rude
 
 @pytest.fixture(scope="module")
 def module_stage() -> Iterator[Stage]:
-    with staged(spank_hook_timeout=1) as started:
+    with staged(spank_hook_timeout=SECONDS) as started:
         yield started
 
 
@@ -102,7 +103,7 @@ def unharmed(stage: Stage) -> None:
 @pytest.mark.parametrize("order", IN_STEPD + IN_TASK)
 def test_hook_that_hangs_is_interrupted(stage: Stage, order: str) -> None:
     stage.order(order, HANG)
-    fails(stage, order, "took longer than 1 s")
+    fails(stage, order, f"took longer than {SECONDS} s")
 
 
 @pytest.mark.parametrize("order", ["task.task_p_slurmd_launch_request"])
@@ -111,7 +112,7 @@ def test_hook_that_hangs_in_the_daemon_is_interrupted(stage: Stage, order: str) 
     done = stage.node.run("true", user=NOBODY)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert "plugin task/puppet: task_p_slurmd_launch_request: took longer than 1 s" in line
+    assert f"plugin task/puppet: task_p_slurmd_launch_request: took longer than {SECONDS} s" in line
 
 
 @pytest.mark.parametrize("order", ["first.slurm_spank_task_exit", "first.slurm_spank_exit", "task.task_p_post_step"])
@@ -121,7 +122,7 @@ def test_hook_that_hangs_after_the_tasks_costs_its_time_only(stage: Stage, order
     assert (done.returncode, done.stdout) == (0, "ran\n")
     (line,) = done.stderr.splitlines()
     assert order.partition(".")[2] in line
-    assert "took longer than 1 s" in line
+    assert f"took longer than {SECONDS} s" in line
 
 
 @pytest.mark.slow
@@ -175,7 +176,7 @@ def test_clock_of_a_hook_runs_whatever_an_earlier_plugin_did_to_its_signal(stage
     stage.order("second.slurm_spank_init", HANG)
     done = stage.node.run("true", user=NOBODY)
     assert done.returncode == 1
-    assert "plugin second: slurm_spank_init: took longer than 1 s" in done.stderr
+    assert f"plugin second: slurm_spank_init: took longer than {SECONDS} s" in done.stderr
 
 
 def test_task_whose_exit_status_a_plugin_has_taken_did_not_succeed(stage: Stage) -> None:
