@@ -241,9 +241,11 @@ class Theatre:
         return self.records()
 
     def records(self) -> list[dict[str, Any]]:
-        """What the tracers wrote down."""
+        """What the tracers wrote down; of a job_epilog's line, which comes when the command has ended, there may be a
+        part.
+        """
         text = self.out.read_text(encoding="utf-8", errors="surrogateescape").replace(str(self.at), "@")
-        return [json.loads(line) for line in text.split("\n") if line]
+        return [json.loads(line) for line in text.split("\n")[:-1]]
 
     def ended(self) -> list[dict[str, object]]:
         return self.node.call("List", ended=2)["steps"]  # type: ignore[return-value]

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nodectl import cgroup, wire
+from nodectl.cli.run import FORWARDED
 from nodectl.recorder import cgroup_of
 
 NOBODY = pwd.getpwnam("nobody")
@@ -281,16 +282,17 @@ def wait_until(condition: object, what: str, patience: float = PATIENCE) -> None
 
 def wait_for_answer(client: subprocess.Popen[str]) -> None:
     """Until the daemon has answered this `nodectl run`: a task may be quicker. The first thing that a client does with
-    its answer is to handle SIGTERM; from then on it passes signals on, and needs the daemon no more.
+    its answer is to handle signals, one after the other; from the last one on it passes all of them on, and needs the
+    daemon no more.
     """
 
-    def handles_term() -> bool:
+    def handles_the_last() -> bool:
         assert client.poll() is None, client.communicate()
         status = Path(f"/proc/{client.pid}/status").read_text(encoding="utf-8")
         caught = int(status.partition("SigCgt:")[2].split()[0], 16)
-        return bool(caught >> (signal.SIGTERM - 1) & 1)
+        return bool(caught >> (FORWARDED[-1] - 1) & 1)
 
-    wait_until(handles_term, "the client has its answer")
+    wait_until(handles_the_last, "the client has its answer")
 
 
 def _left_to_init(pid: int) -> bool:

@@ -80,8 +80,11 @@ def wait_for_the_runner_to_wait(stage: Stage) -> None:
         trace = stage.node.call("Trace", job=stage.last_job(), step=0)["trace"]
         return any(row["call"] == "open_gate" for row in trace)  # type: ignore[attr-defined]
 
+    def waits() -> bool:  # it answers only then; the daemon tells of it without an answer, too, after a second
+        return "tasks" in stage.node.call("Show", job=stage.last_job(), step=0)["record"]  # type: ignore[operator]
+
     wait_until(opened, "the gate is open")
-    stage.node.call("Show", job=stage.last_job(), step=0)  # it answers only while it waits
+    wait_until(waits, "the step runner waits")
 
 
 def zombies(stage: Stage) -> list[str]:
@@ -256,14 +259,25 @@ def test_step_whose_runner_is_busy_in_a_hook_can_be_shown(stage: Stage) -> None:
 def forkserver(stage: Stage) -> int:
     assert stage.node.daemon is not None
     children = Path(f"/proc/{stage.node.daemon.pid}/task/{stage.node.daemon.pid}/children").read_text(encoding="ascii")
-    names = {int(pid): Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() for pid in children.split()}
-    (found,) = [pid for pid, name in names.items() if name == "nodectl-fork"]
+    named = []
+    for pid in children.split():
+        with contextlib.suppress(FileNotFoundError):  # the compiler of filters, which has ended
+            if Path(f"/proc/{pid}/comm").read_text(encoding="ascii") == "nodectl-fork\n":
+                named.append(int(pid))
+    (found,) = named
     return found
+
+
+def kill_forkserver(stage: Stage) -> None:
+    """When the daemon has waited for it. Until then it is given steps, which nobody will ever read."""
+    pid = forkserver(stage)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the daemon has noticed")
 
 
 def test_forkserver_killed_between_steps_is_replaced(stage: Stage) -> None:
     for _ in range(2):
-        os.kill(forkserver(stage), signal.SIGKILL)
+        kill_forkserver(stage)
         done = stage.node.run("echo", "ran", user=NOBODY)
         assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
     nothing_left(stage)
@@ -272,7 +286,7 @@ def test_forkserver_killed_between_steps_is_replaced(stage: Stage) -> None:
 @pytest.mark.parametrize("call", ["slurm_spank_init", "exec", "slurm_spank_exit"])
 def test_step_outlives_its_forkserver(stage: Stage, call: str) -> None:
     client = launch(stage, call)
-    os.kill(forkserver(stage), signal.SIGKILL)
+    kill_forkserver(stage)
     other = stage.node.run("-n1", "--chdir=/", "pwd") if call == "exec" else None
     stage.release()
     assert finished(client) == (0, "ran\nran\n", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -241,7 +242,8 @@ def test_killing_the_forkserver_while_it_begins_anew_loses_no_later_step(node: N
     pid = node.daemon.pid
     client = node.popen(*ECHO, user=NOBODY)
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
-        os.kill(int(child), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(child), signal.SIGKILL)
     client.communicate(timeout=PATIENCE)
     wait_until(lambda: node.run(*ECHO, user=NOBODY).stdout == "two\n", "steps run again")
 

@@ -221,7 +221,7 @@ def test_the_next_step_removes_what_a_dead_stepd_left_and_nothing_of_the_living(
     living, kept = sleeper(node)
     dead, gone = sleeper(node)
     (gone / "file").write_text("")
-    stepd = max(pid for pid, name in node.processes() if name.startswith("stepd"))
+    (stepd,) = [pid for pid, name in node.processes() if name == f"stepd {node.last_job()}.0"]
     os.kill(stepd, signal.SIGKILL)
     dead.communicate(timeout=60)
     wait_until(lambda: len([1 for _, name in node.processes() if name == "sleep"]) == 1, "the dead step's task ends")

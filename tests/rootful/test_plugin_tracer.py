@@ -31,7 +31,8 @@ def out(node: Node) -> Iterator[Path]:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
+    """What was written by now; of the job_epilog's line, which comes when the command has ended, perhaps a part."""
+    return [json.loads(line) for line in path.read_text(encoding="ascii").splitlines(keepends=True) if line[-1] == "\n"]
 
 
 def of(path: Path, hook: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from nodectl import wire
-from rootful.node import NOBODY, Node, running, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 from rootful.stage import finished
 
 ONE_THAT_WAITS = 15  # seconds: a daemon that finds a lock held by one that does not serve
@@ -42,6 +42,7 @@ def sleeper(node: Node, *, status: int = 0) -> subprocess.Popen[str]:
     )
     client = node.popen("-J", "sleeper", "sh", "-c", script, user=NOBODY)
     wait_until(there.exists, "the step has begun")
+    wait_until(lambda: all(step["pid"] for step in node.call("List")["steps"]), "its runner's pid is known")  # type: ignore[attr-defined]
     return client
 
 
@@ -208,23 +209,28 @@ def test_a_history_that_cannot_be_written_loses_no_step(node: Node) -> None:
 
 
 def test_a_crowd_at_a_busy_steps_socket_does_not_keep_the_next_daemon_from_starting(node: Node) -> None:
-    epilog = node.scratch / "epilog"
-    epilog.write_text(f"#!/bin/sh\ntouch {node.scratch}/begun\nsleep 4\n", encoding="utf-8")
+    begun, go = node.scratch / "begun", node.scratch / "go"
+    epilog = node.dir / "epilog"
+    epilog.write_text(f"#!/bin/sh\n: >{begun}\nuntil [ -e {go} ]; do sleep 0.02; done\n", encoding="utf-8")
     epilog.chmod(0o755)
-    client = node.popen("-n2", f"--task-epilog={epilog}", "sh", "-c", "exec sleep ${SLURM_PROCID}0", user=NOBODY)
-    wait_until((node.scratch / "begun").exists, "the step runner waits for a script of the user's")
+    node.configure(task_epilog=str(epilog))
+    node.restart()
+    client = node.popen("-n2", "sh", "-c", "[ $SLURM_PROCID = 0 ] || exec sleep 300", user=NOBODY)
+    wait_until(begun.exists, "the step runner waits for a script")
     job = node.last_job()
     crowd = []
     with contextlib.suppress(BlockingIOError):
         while True:
             crowd.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
             crowd[-1].connect(str(node.steps / f"{job}.0.sock"))
+    del node.values["task_epilog"]
+    node.configure()
     node.restart(signal.SIGKILL)
-    assert (node.scratch / "begun").stat().st_mtime > time.time() - 4
     for sock in crowd:
         sock.close()
+    go.touch()
     wait_until(lambda: node.nodectl("signal", str(job)).returncode == 0, "the step is reached")
-    client.communicate(timeout=30)
+    client.communicate(timeout=PATIENCE)
     node.assert_clean()
     assert node.record(job)["state"] == "CANCELLED"
 

@@ -100,18 +100,19 @@ def test_time_limit_does_not_count_while_a_step_is_suspended(node: Node) -> None
     assert (record["state"], record["reason"]) == ("TIMEOUT", "time limit of 4 s")
 
 
-def test_task_may_prepare_for_its_suspension_and_is_told_of_its_end(node: Node) -> None:
+def test_task_may_prepare_for_its_suspension_and_is_told_of_its_end() -> None:
     script = "trap 'echo TSTP >> told' TSTP; trap 'echo CONT >> told' CONT; touch there; while :; do sleep 0.05; done"
-    client = node.popen("sh", "-c", script, user=NOBODY)
-    wait_until((node.scratch / "there").exists, "the step runs")
-    job = str(node.last_job())
-    node.nodectl("suspend", job)
-    told = node.scratch / "told"
-    assert told.read_text() == "TSTP\n"
-    node.nodectl("resume", job)
-    wait_until(lambda: told.read_text() == "TSTP\nCONT\n", "it was told")
-    node.nodectl("signal", "-s", "KILL", job)
-    client.wait(PATIENCE)
+    with running(suspend_grace_time=3) as node:  # where a shell has to wait for a CPU
+        client = node.popen("sh", "-c", script, user=NOBODY)
+        wait_until((node.scratch / "there").exists, "the step runs")
+        job = str(node.last_job())
+        node.nodectl("suspend", job)
+        told = node.scratch / "told"
+        assert told.read_text() == "TSTP\n"
+        node.nodectl("resume", job)
+        wait_until(lambda: told.read_text() == "TSTP\nCONT\n", "it was told")
+        node.nodectl("signal", "-s", "KILL", job)
+        client.wait(PATIENCE)
 
 
 def test_client_that_goes_away_ends_a_suspended_step(node: Node) -> None:
@@ -138,7 +139,7 @@ def test_suspension_without_cgroups_stops_what_the_tracker_finds() -> None:
     with running(suspend_grace_time=0, proctrack_type="proctrack/linuxproc", task_plugin=["task/affinity"]) as node:
         step = Counting(node)
         assert node.nodectl("suspend", str(step.job)).returncode == 0
-        assert step.stands_still()
+        wait_until(step.stands_still, "SIGSTOP has come everywhere")
         assert node.nodectl("resume", str(step.job)).returncode == 0
         step.goes_on()
         step.kill()
