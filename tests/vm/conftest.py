@@ -11,7 +11,7 @@ import pytest
 
 from vm import service
 
-PATIENCE = 240  # seconds; a test with what its fixtures do
+PATIENCE = 400  # seconds; a test with what its fixtures do
 
 
 def _out_of_time(_number: int, _frame: object) -> None:

@@ -11,9 +11,8 @@ import os
 import sqlite3
 from pathlib import Path
 
-from rootful.node import wait_until
 from vm import service
-from vm.service import CONFIG, UNIT, Sleeper
+from vm.service import CONFIG, UNIT, Sleeper, wait_until
 
 NOTES = Path("/root/ring/before_the_reset.json")
 HISTORY = Path("/var/lib/nodectl/history.db")

@@ -8,10 +8,11 @@ import pwd
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rootful.node import wait_until
+from rootful import node
 
 UNIT = "nodectld.service"
 SOCKET_UNIT = "nodectld.socket"
@@ -23,7 +24,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 STEPS = Path("/run/nodectl/steps")
 CONFIG = Path("/etc/nodectl/nodectl.toml")
 DROP_IN = Path(f"/run/systemd/system/{UNIT}.d/test.conf")
-_PATIENCE = 60  # seconds; the machine's CPUs may be emulated
+_PATIENCE = 120  # seconds; the machine's CPUs may be emulated, and its host busy
 
 
 def run(*words: str, user: str = "", **how: Any) -> subprocess.CompletedProcess[str]:
@@ -68,6 +69,11 @@ def systemctl(*words: str) -> str:
     return done.stdout.strip()
 
 
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Polls a condition; fails with `what` when it does not come true in this machine's time."""
+    node.wait_until(condition, what, _PATIENCE)
+
+
 def shown(name: str, unit: str = UNIT) -> str:
     """A property of the unit."""
     return systemctl("show", "--value", "--property", name, unit)
@@ -83,7 +89,8 @@ def is_active(unit: str = UNIT) -> bool:
 
 
 def logged(since: float = 0) -> str:
-    """The journal of the service, from a time of the clock on."""
+    """The journal of the service, from a time of the clock on; what was said before now is in it."""
+    run("journalctl", "--sync")
     return run("journalctl", "--unit", UNIT, "--output", "cat", "--since", f"@{since:.6f}").stdout
 
 
@@ -92,6 +99,12 @@ def configure_unit(text: str) -> None:
     DROP_IN.parent.mkdir(parents=True, exist_ok=True)
     DROP_IN.write_text(f"[Service]\n{text}\n")
     systemctl("daemon-reload")
+
+
+def limit_steps(setting: str) -> None:
+    """A property of the unit of steps, which its cgroup has from now on."""
+    systemctl("set-property", "--runtime", STEPS_UNIT, setting)
+    is_active(STEPS_UNIT)  # systemd writes it after one answer, and before the next
 
 
 def restore() -> None:
@@ -106,7 +119,7 @@ def restore() -> None:
 
 
 class Sleeper:
-    """A step of a user's that has begun, and ends with `status` when it is let go."""
+    """A step of a user's that has begun, as its client knows, and ends with `status` when it is let go."""
 
     def __init__(self, user: str, status: int = 0, *words: str) -> None:
         self.home = Path(pwd.getpwnam(user).pw_dir)
@@ -120,7 +133,8 @@ class Sleeper:
         )
         self.client = start(*words, "--chdir", str(self.home), "sh", "-c", script, user=user)
         try:
-            wait_until(there.exists, "the step has begun", _PATIENCE)
+            wait_until(there.exists, "the step has begun")
+            node.wait_for_answer(self.client)
         except AssertionError:
             self.client.kill()
             raise AssertionError(f"no step: {finished(self.client)}; {logged()[-2000:]}") from None
@@ -137,8 +151,9 @@ class Sleeper:
         return CGROUPS / STEPS_GROUP[1:] / f"job_{self.job}/step_0"
 
     def task(self) -> int:
-        """Its shell: what that starts comes and goes."""
-        return min(_pids(self.group / "user"))
+        """Its shell, the first one's: what that starts comes and goes."""
+        runner = self.runner()
+        return min(pid for pid in _pids(self.group / "user") if _is_child(pid, runner))
 
     def runner(self) -> int:
         """The stepd."""
@@ -165,8 +180,24 @@ def record(job: int) -> dict[str, Any]:
         found.update(json.loads(nodectl("show", "--json", f"{job}.0")))
         return "exit_status" in found
 
-    wait_until(ended, f"job {job} is recorded", _PATIENCE)
+    wait_until(ended, f"job {job} is recorded")
     return found
+
+
+def only_running() -> tuple[int, int]:
+    """The one step that there is: its job and the pid of its task, once it has one."""
+    tasks: list[tuple[int, int]] = []
+
+    def is_there() -> bool:
+        for job in running_steps():
+            step = json.loads(nodectl("show", "--json", str(job)))
+            # A stepd that is busy is not waited for: it says nothing of tasks then.
+            tasks.extend((job, task["pid"]) for task in step.get("tasks", ()) if task["pid"])
+        return bool(tasks)
+
+    wait_until(is_there, "the step has a task")
+    ((job, pid),) = tasks
+    return job, pid
 
 
 def leftovers() -> list[str]:
@@ -178,7 +209,12 @@ def leftovers() -> list[str]:
 
 def assert_clean() -> None:
     """Soon nothing of any step is left."""
-    wait_until(lambda: not leftovers(), f"nothing is left of steps; now {leftovers()}", _PATIENCE)
+    wait_until(lambda: not leftovers(), f"nothing is left of steps; at first {leftovers()}")
+
+
+def assert_gone(*pids: int) -> None:
+    """Soon there is none of these processes: who collects orphans may take a moment."""
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), f"of {pids} each has ended")
 
 
 def kill(*pids: int, number: int = signal.SIGKILL) -> None:
@@ -187,8 +223,9 @@ def kill(*pids: int, number: int = signal.SIGKILL) -> None:
 
 
 def forkserver() -> int:
-    """The one of this service."""
-    (pid,) = _named("nodectl-fork")
+    """The one of this service: until it has a name of its own, what that forks has the same."""
+    daemon = main_pid()
+    (pid,) = (pid for pid in _named("nodectl-fork") if _is_child(pid, daemon))
     return pid
 
 
@@ -211,6 +248,13 @@ def _named(beginning: str) -> list[int]:
         except OSError:
             continue  # it has just ended
     return found
+
+
+def _is_child(pid: int, parent: int) -> bool:
+    try:
+        return status_of(Path(f"/proc/{pid}/status").read_text())["PPid"] == str(parent)
+    except OSError:
+        return False  # it has just ended
 
 
 def _pids(group: Path) -> list[int]:

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from rootful.node import wait_until
 from vm import service
-from vm.service import UNIT, Sleeper
+from vm.service import UNIT, Sleeper, wait_until
 
 KINDS = ("mnt", "pid", "ipc", "uts", "net", "cgroup", "time", "user")
 MOST = 100  # processes
@@ -62,8 +61,8 @@ def containers() -> Iterator[None]:
     before = mounts()
     yield
     service.end_steps()
-    wait_until(lambda: not BASE.exists() or not list(BASE.iterdir()), "the containers are removed", 60)
-    wait_until(lambda: not named("nodectl-first"), "first processes have ended", 60)
+    wait_until(lambda: not BASE.exists() or not list(BASE.iterdir()), "the containers are removed")
+    wait_until(lambda: not named("nodectl-first"), "first processes have ended")
     assert mounts() == before
 
 
@@ -149,7 +148,7 @@ def test_a_network_of_a_jobs_own_is_connected_and_its_link_goes(kind: str) -> No
             peer = server.getsockname()
             connect = f"import socket; socket.create_connection({peer}, 20); print('connected')"
             assert out("--container-ns=net", "python3", "-c", connect) == "connected\n"
-        wait_until(lambda: not list(BASE.iterdir()), "the containers are removed", 60)
+        wait_until(lambda: not list(BASE.iterdir()), "the containers are removed")
     assert set(os.listdir("/sys/class/net")) == before
 
 
@@ -170,7 +169,7 @@ def test_a_restarted_service_joins_the_namespaces_of_running_jobs() -> None:
     for act in ("restart", "kill"):
         if act == "kill":
             service.kill(service.main_pid())
-            wait_until(service.is_active, "it is there again", 60)
+            wait_until(service.is_active, "it is there again")
         else:
             service.systemctl(act, UNIT)
         paths = [f"/proc/self/ns/{kind}" for kind in KINDS if kind != "cgroup"]
@@ -184,7 +183,7 @@ def test_everything_killed_leaves_nothing_of_a_container() -> None:
     service.kill(service.main_pid(), service.forkserver(), runner, tasks)
     step.client.kill()
     step.client.communicate()
-    wait_until(service.is_active, "it is there again", 60)
+    wait_until(service.is_active, "it is there again")
     service.assert_clean()
 
 
@@ -211,11 +210,10 @@ def test_a_fork_bomb_is_held_at_its_limit_and_ends_with_its_job() -> None:
     assert bomb.stdout is not None
     job = int(bomb.stdout.readline())
     group = service.CGROUPS / service.STEPS_GROUP[1:] / f"job_{job}/step_0/user"
-    wait_until(lambda: int((group / "pids.current").read_text()) == MOST, "it has met its limit", 60)
+    wait_until(lambda: int((group / "pids.current").read_text()) == MOST, "it has met its limit")
     assert out("echo", "served", user="bob") == "served\n"
     service.nodectl("signal", "-s", "KILL", str(job))
-    bomb.communicate(timeout=60)
-    assert bomb.returncode == 128 + signal.SIGKILL
+    assert service.finished(bomb)[0] == 128 + signal.SIGKILL
     assert other.let_go() == (0, "ran\n", "")
 
 

@@ -52,11 +52,11 @@ def test_step_beyond_its_memory_is_killed_and_neither_service_nor_other_steps() 
 
 def test_limits_of_the_unit_of_steps_are_limits_of_all_steps_together() -> None:
     other = Sleeper("bob")
-    service.systemctl("set-property", "--runtime", STEPS_UNIT, "MemoryMax=256M")
+    service.limit_steps("MemoryMax=256M")
     try:
         bombed = service.run("nodectl", "run", "python3", "-c", BOMB, user="alice")
     finally:
-        service.systemctl("set-property", "--runtime", STEPS_UNIT, "MemoryMax=infinity")
+        service.limit_steps("MemoryMax=infinity")
     assert bombed.returncode != 0
     assert other.let_go() == (0, "ran\n", "")
 

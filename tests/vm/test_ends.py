@@ -8,12 +8,24 @@ from typing import Any
 
 import pytest
 
-from rootful.node import wait_until
 from vm import service
+from vm.service import wait_until
 from vm.test_limits import BOMB, configure
 
 EAT = "x = bytearray(10**9)"
 MIB = 1 << 20
+# Of a step's first task: until the kernel has killed in its second.
+UNTIL_KILLED = (
+    "second=/sys/fs/cgroup$(sed 's/^0:://; s/task_0/task_1/' /proc/self/cgroup); "
+    "until grep -q 'oom_kill [1-9]' $second/memory.events; do sleep 0.1; done"
+)
+
+
+def open_to_all(directory: Path) -> None:
+    """Users read and write there."""
+    for above in (directory.parent.parent, directory.parent):
+        above.chmod(0o755)
+    directory.chmod(0o777)
 
 
 def out_of_memory(*words: str) -> tuple[str, list[str], dict[str, Any]]:
@@ -56,11 +68,13 @@ def test_shell_that_hides_it_does_not_hide_it() -> None:
 
 
 def test_other_tasks_go_on_unless_all_are_to_end() -> None:
-    script = f"if [ $SLURM_PROCID = 1 ]; then exec python3 -c '{EAT}'; fi; sleep 6; echo survived"
-    out, _, record = out_of_memory("-n2", "--mem=80M", "sh", "-c", script)
+    script = f"if [ $SLURM_PROCID = 1 ]; then exec python3 -c '{EAT}'; fi; "
+    waits = script + f"{UNTIL_KILLED}; sleep 2; echo survived"
+    out, _, record = out_of_memory("-n2", "--mem=80M", "sh", "-c", waits)
     assert out == "survived\n"
     assert [task["oom_kills"] for task in record["tasks"]] == [0, 1]
-    out, _, record = out_of_memory("-n2", "--mem=80M", "--oom-kill-step", "sh", "-c", script)
+    sleeps = script + "sleep 100; echo survived"
+    out, _, record = out_of_memory("-n2", "--mem=80M", "--oom-kill-step", "sh", "-c", sleeps)
     assert out == ""
     assert record["tasks"][0]["status"] == 9
 
@@ -73,8 +87,8 @@ def test_kill_on_bad_exit_ends_the_others_and_the_state_is_the_first_ones() -> N
 
 
 def test_kill_after_its_task_has_ended_is_known() -> None:
-    late = f"(sleep 2; python3 -c '{EAT}') >/dev/null 2>&1 & exit 0"
-    script = f"if [ $SLURM_PROCID = 1 ]; then {late}; fi; sleep 10; echo done"
+    late = f"(while kill -0 $$; do sleep 0.1; done; python3 -c '{EAT}') >/dev/null 2>&1 & exit 0"
+    script = f"if [ $SLURM_PROCID = 1 ]; then {late}; fi; {UNTIL_KILLED}; echo done"
     out, _, record = out_of_memory("-n2", "--mem=80M", "sh", "-c", script)
     assert out == "done\n"
     assert record["victims"][0]["task"] == 1
@@ -103,12 +117,14 @@ def test_refused_forks_are_told_and_are_the_reason_of_a_failure(status: int) -> 
 
 def test_core_of_a_process_that_a_task_left_is_written_before_the_end(tmp_path: Path) -> None:
     pattern = Path("/proc/sys/kernel/core_pattern")
+    open_to_all(tmp_path)
     slow, core, before = tmp_path / "slow", tmp_path / "core", pattern.read_text()
-    slow.write_text(f"#!/bin/sh\nsleep 2\ncat > {core}.part\nmv {core}.part {core}\n")
+    slow.write_text(f"#!/bin/sh\ntouch {core}.begun\nsleep 2\ncat > {core}.part\nmv {core}.part {core}\n")
     slow.chmod(0o755)
     pattern.write_text(f"|{slow}")
     try:
-        crash = "python3 -c 'import os; os.abort()' >/dev/null 2>&1 & sleep 1"
+        begun = f"until [ -e {core}.begun ]; do sleep 0.1; done"
+        crash = f"python3 -c 'import os; os.abort()' >/dev/null 2>&1 & {begun}"
         assert service.run("nodectl", "run", "sh", "-c", crash, user="alice").returncode == 0
         wait_until(core.exists, "the core is written")
     finally:
@@ -119,9 +135,7 @@ def test_core_of_a_process_that_a_task_left_is_written_before_the_end(tmp_path: 
 def test_core_is_dumped_where_the_users_limit_allows_it_and_that_is_told(tmp_path: Path) -> None:
     pattern = Path("/proc/sys/kernel/core_pattern")
     before = pattern.read_text()
-    tmp_path.parent.parent.chmod(0o755)
-    tmp_path.parent.chmod(0o755)
-    tmp_path.chmod(0o777)
+    open_to_all(tmp_path)
     pattern.write_text("core")
     try:
         for limit, told in (("unlimited", " (core dumped)"), ("0", "")):
@@ -157,19 +171,19 @@ def test_memory_bomb_is_contained_told_and_cleaned_up() -> None:
 
 
 def test_fork_bomb_is_contained_told_and_cleaned_up() -> None:
-    configure(max_processes_per_step=200, kill_wait=1)
+    configure(max_processes_per_step=100, kill_wait=1)
     tell = "import os; print(os.environ['SLURM_JOB_ID'], flush=True)"
     bomb = f"{tell}\nwhile True:\n try: os.fork()\n except OSError: pass"
-    client = service.start("-t", "0:20", "python3", "-c", bomb, user="alice")
+    client = service.start("-t", "0:30", "python3", "-c", bomb, user="alice")
     assert client.stdout is not None
     job = int(client.stdout.readline())
     assert service.nodectl("run", "echo", "served", user="bob") == "served\n"
     status, _, told = service.finished(client)
     assert status == 143
     assert "DUE TO TIME LIMIT" in told
-    assert f"step {job}.0: reached its limit of 200 processes and threads: " in told
+    assert f"step {job}.0: reached its limit of 100 processes and threads: " in told
     record = service.record(job)
-    assert (record["state"], record["reason"]) == ("TIMEOUT", "time limit of 20 s")
-    assert record["peak_processes"] == 200
+    assert (record["state"], record["reason"]) == ("TIMEOUT", "time limit of 30 s")
+    assert record["peak_processes"] == 100
     assert service.nodectl("run", "echo", "served", user="alice") == "served\n"
     service.assert_clean()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from vm import mid_step, service
-from vm.service import SOCKET_UNIT, STEPS_UNIT, UNIT
+from vm.service import SOCKET_UNIT, STEPS_UNIT, UNIT, wait_until
 
 pytestmark = pytest.mark.reset
 CONTAINERS = Path("/var/lib/nodectl/containers")
@@ -67,7 +67,7 @@ def test_nothing_of_a_step_is_left_by_a_reset(before: dict[str, Any]) -> None:
     assert mid_step.CONTAINERS in service.CONFIG.read_text()  # so their directories lay on the disk
     assert service.running_steps() == []
     service.assert_clean()
-    assert [str(path) for path in CONTAINERS.iterdir()] == []
+    wait_until(lambda: not list(CONTAINERS.iterdir()), "no container is left")
     assert str(CONTAINERS) not in Path("/proc/self/mountinfo").read_text()
     assert mid_step.noted() == 0
 

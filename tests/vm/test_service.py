@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rootful.node import wait_until
 from vm import service
-from vm.service import SOCKET_UNIT, UNIT, Sleeper
+from vm.service import SOCKET_UNIT, UNIT, Sleeper, wait_until
 
-WATCHDOG_SECONDS = 4
+WATCHDOG_SECONDS = 10  # of which a machine that stalls takes some
 
 
 def test_service_is_ready_when_systemd_says_so() -> None:
@@ -116,8 +115,7 @@ def test_stop_is_quick_and_leaves_no_process_of_the_service() -> None:
     daemon, forkserver = service.main_pid(), service.forkserver()
     service.systemctl("stop", UNIT)
     assert service.shown("Result") == "success"
-    for pid in (daemon, forkserver):
-        wait_until(lambda pid=pid: not Path(f"/proc/{pid}").exists(), f"process {pid} has ended")
+    service.assert_gone(daemon, forkserver)
     assert service.shown("ActiveState") == "inactive"
 
 
@@ -132,17 +130,24 @@ def test_killed_daemon_is_started_again_and_its_steps_go_on() -> None:
 
 
 def test_hanging_daemon_is_ended_by_the_watchdog_and_its_steps_go_on() -> None:
+    began = service.since()
     service.configure_unit(f"WatchdogSec={WATCHDOG_SECONDS}\nLimitCORE=0")
     service.systemctl("restart", UNIT)
     step = Sleeper("alice")
     daemon = service.main_pid()
     service.kill(daemon, number=signal.SIGSTOP)
-    wait_until(lambda: service.main_pid() not in {0, daemon} and service.is_active(), "the watchdog acted", 60)
-    assert "watchdog" in service.run("journalctl", "--boot", "--output", "cat").stdout.lower()
+    wait_until(lambda: service.main_pid() not in {0, daemon} and service.is_active(), "the watchdog acted")
+    assert "Watchdog timeout" in service.logged(began)
     assert step.let_go() == (0, "ran\n", "")
     daemon = service.main_pid()
-    assert service.run("sleep", str(2 * WATCHDOG_SECONDS)).returncode == 0
-    assert service.main_pid() == daemon  # which keeps telling that it lives
+    heard: set[str] = set()
+
+    def is_heard() -> bool:
+        heard.add(service.shown("WatchdogTimestampMonotonic"))
+        return len(heard) > 2
+
+    wait_until(is_heard, "it keeps telling that it lives")
+    assert service.main_pid() == daemon
 
 
 def test_bad_configuration_is_said_in_one_line_and_harms_no_step() -> None:
@@ -166,4 +171,4 @@ def test_nothing_survives_the_death_of_daemon_forkserver_and_runner_but_a_record
     ended = service.record(step.job)
     assert (ended["state"], ended["exit_status"]) == ("NODE_FAIL", 1)
     service.assert_clean()
-    assert not Path(f"/proc/{task}").exists()
+    service.assert_gone(task)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rootful.node import wait_until
 from vm import service
-from vm.service import CGROUPS, Sleeper
+from vm.service import CGROUPS, Sleeper, wait_until
 from vm.test_limits import configure
 from vm.test_reset import CONTAINERS
 
@@ -25,7 +24,7 @@ def steps() -> list[Sleeper]:
     configure(job_container_type="job_container/namespace")
     begun = [Sleeper("alice"), Sleeper("bob", 0, "-n2", "--mem=300M"), Sleeper("alice", 0, "--container-ns=pid,net")]
     service.nodectl("suspend", str(begun[0].job))
-    assert len(list(CONTAINERS.iterdir())) == len(begun)
+    assert all((CONTAINERS / str(step.job)).is_dir() for step in begun)
     return begun
 
 
@@ -39,7 +38,7 @@ def assert_only_records_are_left(steps: list[Sleeper], pids: set[int]) -> None:
     service.assert_clean()
     wait_until(lambda: not list(CONTAINERS.iterdir()), "no container is left")
     assert str(CONTAINERS) not in Path("/proc/self/mountinfo").read_text()
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "every process has ended")
+    service.assert_gone(*pids)
     assert service.nodectl("run", "echo", "served", user="alice") == "served\n"
 
 

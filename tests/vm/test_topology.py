@@ -10,7 +10,7 @@ import pytest
 
 from vm import service
 from vm.host.qemu import Topology
-from vm.service import STEPS_UNIT, Sleeper
+from vm.service import Sleeper
 
 MACHINE = Topology.parse(os.environ.get("NODECTL_TEST_VM", "1s1c1t1n"))
 PER_SOCKET = MACHINE.cores * MACHINE.threads
@@ -122,12 +122,12 @@ def test_memory_is_on_the_node_that_was_asked_for_wherever_the_task_runs(words: 
 def test_memory_nodes_of_the_unit_of_steps_are_those_of_all_steps() -> None:
     insisting = ("nodectl", "run", "numactl", f"--membind={MACHINE.nodes - 1}", "true")
     assert service.run(*insisting, user="alice").returncode == 0
-    service.systemctl("set-property", "--runtime", STEPS_UNIT, "AllowedMemoryNodes=0")
+    service.limit_steps("AllowedMemoryNodes=0")
     try:
         assert memory_of_tasks() == [0] * MACHINE.nodes
         assert service.run(*insisting, user="alice").returncode != 0
     finally:
-        service.systemctl("set-property", "--runtime", STEPS_UNIT, f"AllowedMemoryNodes=0-{MACHINE.nodes - 1}")
+        service.limit_steps(f"AllowedMemoryNodes=0-{MACHINE.nodes - 1}")
 
 
 def test_cpu_outside_of_the_machine_is_refused() -> None:

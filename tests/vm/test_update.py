@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from rootful.node import wait_until
 from vm import service
-from vm.service import CGROUPS, SLICE, STEPS_GROUP, UNIT, Sleeper
+from vm.service import CGROUPS, SLICE, STEPS_GROUP, UNIT, Sleeper, wait_until
 from vm.test_limits import BOMB, MIB, configure, read
 from vm.test_shares import disks, numbers
 
@@ -190,7 +189,9 @@ def test_step_whose_container_is_being_made_begins_with_its_new_limits() -> None
     script.write_text(f"#!/bin/sh\nuntil [ -e {go} ]; do sleep 0.1; done\n")
     script.chmod(0o755)
     try:
-        configure(job_container_type="job_container/namespace", container_init_script=str(script))
+        configure(
+            job_container_type="job_container/namespace", container_init_script=str(script), container_script_timeout=0
+        )
         client = service.start("--mem=300M", "sh", "-c", "echo on; read line", user="alice", stdin=subprocess.PIPE)
         wait_until(lambda: bool(service.running_steps()), "the step is there")
         (job,) = service.running_steps()

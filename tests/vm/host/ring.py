@@ -30,7 +30,7 @@ from vm.host import image, qemu, report
 TREE = Path(__file__).resolve().parents[3]
 RESULTS_BYTES = 64 << 20
 MEMORY = 1536  # MiB
-SILENCE = 300  # seconds without a word on the console; each test's own limit (conftest.py) is less
+SILENCE = 480  # seconds without a word on the console; each test's own limit (conftest.py) is less
 AFTER_RESET = 300  # seconds of the machine's life that are kept for it
 TESTING = 0.9  # of the rest; then the tests are interrupted, so that what they found is told
 NO_TEST = 5  # pytest's status
@@ -96,7 +96,7 @@ def _parse() -> tuple[argparse.Namespace, list[str]]:
         epilog="Other arguments are pytest's: -k NAME, tests/vm/test_service.py, ...")  # fmt: skip
     parser.add_argument("--topology", type=qemu.Topology.parse, default="2s4c2t2n", metavar="2s4c2t2n",
                         help="sockets, cores of each, threads of each, memory nodes of all")  # fmt: skip
-    parser.add_argument("--limit", type=float, default=2400, metavar="SECONDS", help="for the machine's life")
+    parser.add_argument("--limit", type=float, default=3600, metavar="SECONDS", help="for the machine's life")
     parser.add_argument("--make-only", action="store_true", help="make the machine's disk, and boot nothing")
     parser.add_argument("--keep", metavar="DIRECTORY", help="where to leave the report, the logs and the results")
     return parser.parse_known_args()
