@@ -6,7 +6,7 @@ and the batches in which ended steps are written down.
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nodectl import __version__, lean_json, wire
@@ -110,11 +110,13 @@ class Node:
         except UnknownUser:
             self._admin_gid = None
 
-    async def reload(self) -> None:
-        """Forgets what it knows of accounts, and tells the plugin of containers."""
+    def reload(self) -> Coroutine[object, object, None]:
+        """Forgets what it knows of accounts, and tells the plugin of containers: at once, so that no step is admitted
+        between. What is returned looks up the admins.
+        """
         self._users.forget()
         self.containers.reconfigure(self.config)
-        await self.load_admins()
+        return self.load_admins()
 
     # Methods.
 
