@@ -73,13 +73,13 @@ async def _serve(config: Config, read: Callable[[], Config], *, private: bool) -
     await node.load_admins()
     node.forkserver.start()
     node.containers.restore()
-    listener, inherited = _listen(config)
-    door = Listener(listener, node.service(), config)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: _reload(loop, node, read))
+    listener, inherited = _listen(config)  # who finds the socket may signal
+    door = Listener(listener, node.service(), config)
     _notify("READY=1")
     _tell_client()
     heart = loop.create_task(_heartbeat())

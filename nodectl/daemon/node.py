@@ -45,6 +45,7 @@ _JOB = integer(1, 2**32 - 1)
 _STEP = integer(0, 2**32 - 1)
 _WHICH = {"job": _JOB, "step": _STEP}
 _STATUS_SECONDS = 1.0
+_EXIT_SECONDS = 10.0  # for a stepd that has left its record, and does nothing more than exit
 _CLIENT_FDS = 4
 _MOST_LISTED = 10_000
 
@@ -74,7 +75,7 @@ class Node:
         self.batch = Batch(store)
         self._cleaning: set[asyncio.Task[bool]] = set()
         self._admin_gid: int | None = None
-        self._binder = Binder(config, lambda: (live.step for live in self.live.values()))
+        self._binder = Binder(config, self._holding)
         self._oom_watch = OomWatch(self.live.values, needed="memory" not in base.controllers)
         self.securing = Securing(config, self.live.values)
         self.containers = Containers(config, plugins, store, self._unfinished)
@@ -197,6 +198,15 @@ class Node:
         yield from (live.step for live in self.live.values())
         yield from (ending.live.step for ending in self.jobs.ending.values())
 
+    def _holding(self) -> "Iterator[Step]":
+        """Steps that may hold devices, or CPUs for themselves: no more those that have left their record, whose clients
+        may know of the end before we do.
+        """
+        for live in self.live.values():
+            own = live.step.devices or live.step.step_cpus != live.step.base
+            if not (own and live.files.has_record()):
+                yield live.step
+
     def _answered(self, message: Mapping[str, object]) -> None:
         """The forkserver's answer to a step, or the news of its death."""
         if message.get("lost"):
@@ -218,7 +228,7 @@ class Node:
         # Clients may know of their steps' ends before we do.
         ended = [live.ended for live in self.live.values() if live.files.has_record()]
         if ended:
-            await asyncio.wait(ended, timeout=_STATUS_SECONDS)
+            await asyncio.wait(ended, timeout=_EXIT_SECONDS)
         most, skip = (int(str(call.parameters.get(name, 0))) for name in ("ended", "skip"))
         steps: list[Mapping[str, object]] = [
             live.summary() for live in self.live.values() if not skip and (everyone or live.step.uid == call.peer.uid)
@@ -303,11 +313,11 @@ class Node:
         return live
 
     def find_running(self, call: Call) -> LiveStep:
-        """Likewise, and Refused where it does not run."""
+        """Likewise, and Refused where it does not run, as one that has left its record: its client knows."""
         live = self.find_live(call)
-        if live is None:
-            record = self._find_ended(call)
-            raise Refused("NoSuchStep", f"step {record['job']}.{record['step']} has ended: {record['state']}")
+        record = self._find_ended(call) if live is None else live.files.record()
+        if live is None or record is not None:
+            raise Refused("NoSuchStep", "step {job}.{step} has ended: {state}".format_map(record or {}))
         return live
 
     def _find_ended(self, call: Call) -> Mapping[str, object]:
