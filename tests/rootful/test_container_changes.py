@@ -89,7 +89,7 @@ def test_daemons_killed_around_a_jobs_end_whose_successor_has_another_type_leave
         for turn in range(8):
             change(found, signal.SIGTERM, job_container_type=NAMESPACE)
             job = found.node.popen(WORDS, "sleep", "0.1", user=NOBODY)
-            wait_until(lambda: bool(firsts(found.node)), "there is a container")
+            wait_until(lambda job=job: firsts(found.node) or job.poll() is not None, "there is a container, or was one")
             time.sleep(0.06 + turn * 0.01)
             change(found, job_container_type=NONE)
             job.communicate(timeout=30)

@@ -35,8 +35,11 @@ def ended(job: subprocess.Popen[str], found: Contained) -> str:
 
 def open_namespaces(pid: int) -> list[str]:
     """Those that a process holds: "mnt:[4026532178]"."""
-    links = map(os.readlink, Path(f"/proc/{pid}/fd").iterdir())
-    return [link for link in links if link.partition(":[")[0] in os.listdir("/proc/self/ns")]
+    found = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.append(os.readlink(path))
+    return [link for link in found if link.partition(":[")[0] in os.listdir("/proc/self/ns")]
 
 
 def command_lines(word: str) -> list[str]:

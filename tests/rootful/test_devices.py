@@ -12,7 +12,7 @@ import pytest
 
 from nodectl import _kernel, cgroup
 from nodectl.daemon.constraints import cannot_decide_devices
-from rootful.node import NOBODY, PATIENCE, Node, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, wait_for_answer, wait_until
 
 LOOP = 7  # a major number that every kernel with loop devices has; opening one that is not used harms nobody
 # A test's machine may be a container that must not have it.
@@ -152,6 +152,7 @@ def test_rules_survive_a_restart_of_the_daemon(node: Node) -> None:
         assert step.stdin is not None
         assert step.stdout is not None
         assert step.stdout.readline() == "on\n"
+        wait_for_answer(step)
         node.restart()
         assert opened(node, "--gpus=1") == "second other null zero"
         step.stdin.write("go\n")

@@ -106,5 +106,5 @@ def test_processes_of_a_step_whose_runner_has_another_root_are_killed(node: Node
     node.plugstack(f"required {node.plugin('chroot', CHROOT.format(hook='slurm_spank_task_exit', root=str(root)))}\n")
     done = node.run("sh", "-c", "setsid sleep 300 >/dev/null 2>&1 </dev/null & exit 0", user=NOBODY)
     assert done.returncode == 0
-    wait_until(lambda: not any("sleep" in name for _, name in node.processes()), "the sleeper is gone", 10)
+    wait_until(lambda: not any("sleep" in name for _, name in node.processes()), "the sleeper is gone")
     node.assert_clean()

@@ -30,6 +30,12 @@ def begin(node: Node, *words: str) -> int:
     return node.last_job()
 
 
+def runners(node: Node) -> list[int]:
+    """The pids of step runners, 0 of one that is being forked."""
+    steps: list[Mapping[str, int]] = node.call("List")["steps"]  # type: ignore[assignment]
+    return [step["pid"] for step in steps]
+
+
 def enter(node: Node, job: int, argv: list[str]) -> Mapping[str, object]:
     """The reply to a call of Enter."""
     ours, theirs = os.pipe()
@@ -72,7 +78,7 @@ def slurm_spank_init_post_opt(sp, ac, argv):
         made.plugstack("required waits\n")
         made.start()
         client = made.popen("sh", "-c", "echo ready; sleep 60", user=NOBODY)
-        wait_until(lambda: '"pid": 0' not in made.nodectl("ps", "--json").stdout, "there is a step runner")
+        wait_until(lambda: runners(made) not in ([], [0]), "there is a step runner")
         job = str(made.last_job())
         opens = ["enter", job, "sh", "-c", f": < {device} && echo opened"]
         early = made.nodectl(*opens, user=NOBODY)

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from rootful.node import NOBODY
+from rootful.node import NOBODY, wait_until
 from rootful.raw import exchange, launch
 from rootful.stage import Stage, ended, staged
 
-SECONDS = 2  # that a hook or a script may take: a blameless one of a busy machine needs some tenths
+SECONDS = 3  # that a hook or a script may take: a blameless one of a busy machine took more than one
 PROLOG, EPILOG = "slurm_spank_job_prolog", "slurm_spank_job_epilog"
 FAULTS = {
     "returns -1": ("rc = -1", "returned -1"),
@@ -268,5 +268,6 @@ def test_job_on_a_full_disk_has_its_epilog_and_its_end(module_stage: Stage) -> N
         assert "Traceback" not in node.logged()
     finally:
         node.stop()
-        subprocess.run(["umount", run], check=True)
+        # The forkserver has its files open for a moment longer.
+        wait_until(lambda: subprocess.run(["umount", run], check=False).returncode == 0, f"{run} is unmounted")
         module_stage.reset()

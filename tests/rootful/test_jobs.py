@@ -187,15 +187,16 @@ def test_processes_around_a_job_are_roots_with_their_own_session_and_cgroup(stag
 
 def test_what_a_prolog_leaves_behind_lives_no_longer_than_its_job(stage: Stage) -> None:
     stage.order(
-        "prolog", "export SCRATCH; setsid sh -c 'echo $$ >$SCRATCH/log; exec sleep 1000' & sleep 0.1; sleep 1001 & :"
+        "prolog",
+        "export SCRATCH; setsid sh -c 'echo $$ >$SCRATCH/log; exec sleep 1000' & "
+        "until [ -s $SCRATCH/log ]; do sleep 0.01; done; sleep 1001 & :",
     )
     stage.order(f"first.{PROLOG}", "if os.fork() == 0:\n os.setsid(); time.sleep(1000)")
     stage.order("epilog", "setsid sleep 1002 & sleep 1003 & :")
     client = stage.node.popen("sh", "-c", ": >there; while ! [ -e release ]; do sleep 0.01; done", user=NOBODY)
     stage.wait_there(client)
     assert Path(f"/proc/{logged(stage)[0]}").exists()
-    names = {name for _, name in stage.node.processes()}
-    assert "sleep" in names
+    wait_until(lambda: [name for _, name in stage.node.processes()].count("sleep") == 2, "both sleepers are there")
     stage.release()
     assert finished(client)[0] == 0
     over(stage)
