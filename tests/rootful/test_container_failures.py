@@ -113,6 +113,7 @@ def test_a_container_is_deleted_whoever_is_killed_while_it_is_being_deleted(stag
             if pid.isdecimal() and _is_forkserver(int(pid), stage.node.daemon.pid)
         ]
         os.kill(forkserver, signal.SIGKILL)
+        wait_until(lambda: not os.path.exists(f"/proc/{forkserver}"), "the daemon has noticed")
         stage.release()  # the errand lives on
     record = ended(stage, job)
     stage.node.call("Wait", job=job, step=0, epilog=True)
