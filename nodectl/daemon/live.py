@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from nodectl import board, lean_json, wire
+from nodectl.container import plugin_of
 from nodectl.interface import STEP
 from nodectl.step import Step
 from nodectl.stepd.node_plugins import NodePlugins
@@ -323,7 +324,7 @@ class LiveStep:
             return ""
         if hook.process == "task":
             return " while its tasks ran"
-        plugin = plugins.name(hook.kind, place)
+        plugin = plugin_of(self.step) if hook.kind == "job_container" else plugins.name(hook.kind, place)
         if hook.kind == "spank" and place < len(self.step.stack):
             plugin = os.path.basename(self.step.stack[place].path).removesuffix(".py")
         return f" in {hook.call}" + (f" of plugin {plugin}" if plugin else "")

@@ -132,6 +132,19 @@ def test_a_place_that_is_left_by_a_reload_is_swept_until_nothing_is_in_it() -> N
         dead.rmdir()
 
 
+def test_a_step_that_dies_in_its_jobs_plugin_names_that_one() -> None:
+    with contained() as found:
+        sabotaged = Sabotaged(found)
+        job, name = begun(found.node, WORDS)
+        change(found, job_container_type=NONE)
+        sabotaged.order("add_cont", "1 kill")
+        died = found.node.run(f"--jobid={name}", "true", user=NOBODY)
+        assert "died in container_p_add_cont of plugin job_container/saboteur\n" in died.stderr
+        sabotaged.order("")
+        end(job)
+        sabotaged.assert_nothing_left()
+
+
 def test_a_plugin_that_is_there_no_more_is_told_of_and_its_container_removed_when_it_is_back() -> None:
     with contained() as found:
         sabotaged = Sabotaged(found)
