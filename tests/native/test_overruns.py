@@ -10,7 +10,7 @@ import pytest
 from native.host import compiled, lines, run
 from nodectl.spank import S_CTX_JOB_SCRIPT, S_CTX_LOCAL, S_CTX_REMOTE, S_CTX_SLURMD
 
-TIMEOUT = 0.3
+TIMEOUT = 1  # second: a machine that stalls takes a part of it, also of a blameless hook's
 
 
 @pytest.mark.parametrize("where", ["sleep", "loop", "call"])
@@ -19,7 +19,7 @@ def test_hook_that_overruns_is_left_and_the_next_one_runs(where: str, context: i
     plugin = compiled(tmp_path, "slow", "-pthread")
     printed = lines(run(plugin, "slurm_spank_init", "slurm_spank_exit", argv=[where], context=context, timeout=TIMEOUT))
     assert printed[1:] == [
-        "= slurm_spank_init -1 plugin slow: slurm_spank_init: took longer than 0.3 s",
+        "= slurm_spank_init -1 plugin slow: slurm_spank_init: took longer than 1 s",
         "exit hook",
         "= slurm_spank_exit 0 ",
     ]
@@ -29,7 +29,7 @@ def test_process_whose_allocator_stayed_locked_is_ended(tmp_path: Path) -> None:
     plugin = compiled(tmp_path, "slow", "-pthread")
     result = run(plugin, "slurm_spank_init", "slurm_spank_exit", argv=["malloc"], context=S_CTX_LOCAL, timeout=TIMEOUT)
     if result.returncode == 0:  # the clock struck between two allocations
-        assert "took longer than 0.3 s" in result.stdout
+        assert "took longer than 1 s" in result.stdout
     else:
         assert result.returncode == 1
         assert result.stderr == (
@@ -39,7 +39,7 @@ def test_process_whose_allocator_stayed_locked_is_ended(tmp_path: Path) -> None:
 
 def test_clock_of_a_hook_does_not_reach_the_program_that_it_executes(tmp_path: Path) -> None:
     plugin = compiled(tmp_path, "exec")
-    result = run(plugin, "slurm_spank_task_init@0", timeout=TIMEOUT, program=["/bin/sh", "-c", "sleep 1; env"])
+    result = run(plugin, "slurm_spank_task_init@0", timeout=TIMEOUT, program=["/bin/sh", "-c", "sleep 2; env"])
     assert (result.returncode, result.stderr) == (0, "")
     variables = set(result.stdout.splitlines()) - {"= load 0 "}
     assert {name for name in variables if not name.startswith(("PWD=", "SHLVL=", "_=", "OLDPWD="))} == {
