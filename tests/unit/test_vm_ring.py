@@ -179,5 +179,6 @@ def test_misspelt_selection_is_told_before_a_machine_is_booted() -> None:
     assert (nothing.returncode, nothing.stdout.split("=====")[1][:14]) == (5, " no tests ran ")
     wrong = subprocess.run([*ring, "tests/vm/none.py"], capture_output=True, text=True, check=False, timeout=120)
     assert wrong.returncode == 1
+    assert "\nERROR vm: the tests cannot be collected" in wrong.stdout
     assert "tests/vm/none.py" in wrong.stdout
     assert wrong.stdout.splitlines()[-1].startswith("===== 1 errors in ")

@@ -82,7 +82,7 @@ def _conclude(rows: list[report.Row], why: str, began: float) -> int:
     print(f"\n{report.as_text(rows)}")
     counts = report.count(rows)
     if why:
-        print(f"vm: {why}")
+        print(f"ERROR vm: {why}")  # as pytest names what failed, which ./dev test repeats at its end
         counts[report.ERROR] += 1
     print(report.last_line(counts, time.monotonic() - began), flush=True)
     if counts[report.ERROR] or counts[report.FAILED]:
