@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from nodectl import lean_json, wire
@@ -20,6 +21,8 @@ from nodectl.spank import preload
 from nodectl.spank.stack import tried
 
 _READY_SECONDS = 20
+_END_SECONDS = 5
+_PAUSE = 0.002
 _PLACES = (3, 4, PROGRAMS)  # of the channel, the lock, and what confines steps
 _OUT_OF_THE_WAY = 10  # dup2 onto 3 must not destroy what is to become 4
 _START = (
@@ -166,6 +169,7 @@ class ForkChannel:
         self.close()
         os.kill(self.pid, signal.SIGKILL)  # ours until it is waited for, so that nobody else has its number
         os.waitpid(self.pid, 0)
+        self.pid = 0
         self._answered({"lost": True, "error": "the forkserver died"})
 
     def close(self) -> None:
@@ -179,3 +183,12 @@ class ForkChannel:
             for _, fds in self._waiting:
                 wire.close(fds)
             self._waiting.clear()
+
+    def collect(self) -> None:
+        """After `close`: waits for its end, and kills it where that does not come, say in a plugin's fini()."""
+        deadline = time.monotonic() + _END_SECONDS
+        while self.pid and os.waitpid(self.pid, os.WNOHANG) == (0, 0):
+            if time.monotonic() > deadline:
+                os.kill(self.pid, signal.SIGKILL)
+            time.sleep(_PAUSE)
+        self.pid = 0

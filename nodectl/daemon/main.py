@@ -95,6 +95,8 @@ async def _serve(config: Config, read: Callable[[], Config], *, private: bool) -
     await slurmd.end()
     await door.disconnect()
     node.close()
+    if private:
+        node.forkserver.collect()  # which is not to outlive the command; nothing runs any more that it could start
     store.close()
     if base.path:
         cgroup.Group(base.mount + base.path).remove()

@@ -82,6 +82,21 @@ def test_a_step_runs_and_nothing_is_left_when_the_command_has_ended(alone: Node)
     assert leftovers(alone) == []  # not "after a while"
 
 
+def test_command_waits_for_its_nodes_forkserver(alone: Node) -> None:
+    fini = """
+import time
+def fini():
+    if open("/proc/self/comm").read() == "nodectl-fork\\n":
+        time.sleep(1)
+    return 0
+"""
+    alone.plugin("slow", fini, kind="task")
+    alone.configure(task_plugin=["task/cgroup", "task/slow"])
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # not pipes, whose ends would be waited for
+    assert alone.popen("true", **silent).wait(PATIENCE) == 0
+    assert leftovers(alone) == []
+
+
 @pytest.mark.parametrize(
     "words", [("--uid=nobody", "true"), ("nosuch",), ("-n0", "true"), ("-n100000", "true"), ("--help",)]
 )
