@@ -94,9 +94,7 @@ async def _serve(config: Config, read: Callable[[], Config], *, private: bool) -
     await node.settle(wait_for_steps=private)
     await slurmd.end()
     await door.disconnect()
-    node.close()
-    if private:
-        node.forkserver.collect()  # which is not to outlive the command; nothing runs any more that it could start
+    node.close(wait_for_forkserver=private)
     store.close()
     if base.path:
         cgroup.Group(base.mount + base.path).remove()

@@ -375,7 +375,7 @@ class Node:
         if self._cleaning:
             await asyncio.wait(self._cleaning, timeout=10)
 
-    def close(self) -> None:
+    def close(self, *, wait_for_forkserver: bool) -> None:
         """Nothing is started and nothing noticed any more: what ends from now on the next daemon writes down."""
         self.forkserver.close()
         self._oom_watch.end()
@@ -383,6 +383,8 @@ class Node:
         self.batch.flush()
         for live in self.live.values():
             live.close()
+        if wait_for_forkserver:  # a service's may still have steps to begin
+            self.forkserver.collect()
 
 
 def _lines(raw: bytes) -> Iterator[object]:

@@ -92,8 +92,8 @@ def fini():
 """
     alone.plugin("slow", fini, kind="task")
     alone.configure(task_plugin=["task/cgroup", "task/slow"])
-    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # not pipes, whose ends would be waited for
-    assert alone.popen("true", **silent).wait(PATIENCE) == 0
+    # Not with pipes, whose ends would be waited for.
+    assert alone.popen("true", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).wait(PATIENCE) == 0
     assert leftovers(alone) == []
 
 
