@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nodectl import lean_json, wire
-from rootful.node import NOBODY, OTHER, Node, running, wait_until
+from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
 
 GAMES = pwd.getpwnam("games")  # whom the node's configuration makes an administrator
 # Calls a method as somebody else: socket, method and parameters from the command line, the reply on stdout.
@@ -54,7 +54,7 @@ def ask(path: Path, who: pwd.struct_passwd, method: str, parameters: str) -> Map
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=PATIENCE,
         user=who.pw_uid,
         group=who.pw_gid,
         extra_groups=[],

@@ -248,7 +248,7 @@ def test_a_step_that_is_asked_more_than_it_reads_answers_all_in_the_end(node: No
     assert node.call("Show", job=job, step=0)["record"]["state"] == "RUNNING"  # type: ignore[index]
     os.kill(stepd, signal.SIGCONT)
     for sock in asking:
-        sock.settimeout(20)
+        sock.settimeout(PATIENCE)
         assert wire.receive(sock, wire.Inbox(65_536)) == {"parameters": {}}
         sock.close()
     client.kill()

@@ -6,14 +6,13 @@ import os
 import shutil
 import signal
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rootful.node import NOBODY, OTHER
+from rootful.node import NOBODY, OTHER, wait_until
 from rootful.tried import HEAD, HOOKS, NATIVE, PYTHON, Bench, Tried
 
 
@@ -341,9 +340,7 @@ def test_the_text_names_every_context_and_the_consequence(bench: Bench) -> None:
 def test_a_trial_that_is_ended_leaves_nothing_or_the_next_one_removes_it(bench: Bench, number: signal.Signals) -> None:
     plugin = bench.plugin(PYTHON)
     process = bench.start(plugin, "--", "sh", "-c", f"exec sleep {SLEEP}")  # so found by its own line only
-    deadline = time.monotonic() + 30
-    while not bench.processes_of("sleep\0" + SLEEP) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: bench.processes_of("sleep\0" + SLEEP), "the program runs")
     process.send_signal(number)
     status = process.wait(timeout=60)
     if number is signal.SIGKILL:

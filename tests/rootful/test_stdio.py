@@ -64,7 +64,7 @@ def test_labelled_lines_are_whole_and_end(shared_node: Node, script: str, lines:
         capture_output=True,
         check=False,
         env=shared_node.environment(),
-        timeout=30,
+        timeout=PATIENCE,
     )
     assert done.stdout.decode().split("\n") == [*lines, ""]
 
@@ -141,7 +141,7 @@ def test_unbuffered_gives_a_terminal_that_changes_no_byte(shared_node: Node) -> 
         capture_output=True,
         check=False,
         env=shared_node.environment(),
-        timeout=30,
+        timeout=PATIENCE,
     )
     assert (done.returncode, done.stdout) == (0, data)
 
@@ -328,7 +328,7 @@ def test_a_client_with_closed_streams_runs_its_step(shared_node: Node, place: Pa
         ],
         env=shared_node.environment(),
         check=False,
-        timeout=30,
+        timeout=PATIENCE,
         capture_output=True,
     )
     assert done.returncode == 3

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from rootful.node import NOBODY, OTHER, Node
+from rootful.node import NOBODY, OTHER, PATIENCE, Node
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def running(node: Node, *words: str) -> Iterator[None]:
         assert step.stdout.readline() == "runs\n"
         yield
     finally:
-        step.communicate("\n", 20)
+        step.communicate("\n", PATIENCE)
 
 
 def test_running_step_is_drawn_with_its_tasks(node: Node) -> None:
