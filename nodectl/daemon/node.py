@@ -45,7 +45,6 @@ _JOB = integer(1, 2**32 - 1)
 _STEP = integer(0, 2**32 - 1)
 _WHICH = {"job": _JOB, "step": _STEP}
 _STATUS_SECONDS = 1.0
-_EXIT_SECONDS = 10.0  # for a stepd that has left its record, and does nothing more than exit
 _CLIENT_FDS = 4
 _MOST_LISTED = 10_000
 
@@ -223,23 +222,22 @@ class Node:
         else:
             found.fail(str(message["error"]))
 
-    async def _list(self, call: Call) -> Mapping[str, object]:
-        everyone = self.is_admin(call.peer)
-        # Clients may know of their steps' ends before we do.
-        ended = [live.ended for live in self.live.values() if live.files.has_record()]
-        if ended:
-            await asyncio.wait(ended, timeout=_EXIT_SECONDS)
+    def _list(self, call: Call) -> Mapping[str, object]:
+        uid = None if self.is_admin(call.peer) else call.peer.uid
         most, skip = (int(str(call.parameters.get(name, 0))) for name in ("ended", "skip"))
-        steps: list[Mapping[str, object]] = [
-            live.summary() for live in self.live.values() if not skip and (everyone or live.step.uid == call.peer.uid)
-        ]
+        steps: list[Mapping[str, object]] = []
+        ending = [ending.record for ending in self.jobs.ending.values() if uid in (None, ending.record["uid"])]
+        for live in self.live.values():
+            if uid in (None, live.step.uid):
+                record = live.files.record()  # its client may know of the end before we do
+                (steps if record is None else ending).append(live.summary() if record is None else record)
+        if skip:
+            steps.clear()
         more = False
         if most:
             self.batch.flush()
-            ending = [e.record for e in self.jobs.ending.values() if everyone or e.record["uid"] == call.peer.uid]
             steps += (latest := ending[::-1][skip:][:most])
-            skip = max(skip - len(ending), 0)
-            found, more = self._store.latest(None if everyone else call.peer.uid, most - len(latest), skip)
+            found, more = self._store.latest(uid, most - len(latest), max(skip - len(ending), 0))
             steps += found
         return {"steps": steps, "more": more}
 

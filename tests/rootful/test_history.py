@@ -62,6 +62,24 @@ def test_running_steps_are_told_once(node: Node) -> None:
     assert found == list(range(MANY + 1, 0, -1))
 
 
+def test_step_that_has_left_its_record_has_ended_whatever_keeps_its_runner(node: Node) -> None:
+    node.start()
+    assert node.run("true", user=NOBODY).returncode == 0
+    with node.popen("sh", "-c", "echo on; exec sleep 60", user=NOBODY) as step:
+        assert step.stdout is not None
+        assert step.stdout.readline() == "on\n"
+        record = node.steps / "2.0.record"
+        record.write_text(json.dumps({**node.record(1), "job": 2}), encoding="ascii")
+        assert node.call("List")["steps"] == []
+        states = [(found["job"], found["state"]) for found in node.call("List", ended=2)["steps"]]  # type: ignore[attr-defined]
+        assert states == [(2, "COMPLETED"), (1, "COMPLETED")]
+        assert "has ended: COMPLETED" in node.nodectl("signal", "2").stderr
+        record.unlink()
+        assert [found["state"] for found in node.call("List")["steps"]] == ["RUNNING"]  # type: ignore[attr-defined]
+        step.terminate()
+    node.assert_clean()
+
+
 def test_beginning_of_a_long_command_is_told_and_kept(node: Node) -> None:
     node.start()
     words = ["x" * 100_000] * 10
