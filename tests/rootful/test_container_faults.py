@@ -5,15 +5,19 @@ The node's plugin is the built-in one with a saboteur before the calls of `nodec
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rootful.contained import Contained, contained, firsts
-from rootful.node import NOBODY, wait_until
+from rootful.node import NOBODY, Node, wait_until
+
+NAMESPACE = "job_container/namespace"
 
 SABOTEUR = """
 import os, signal
@@ -168,12 +172,19 @@ def test_what_a_failing_deletion_leaves_the_next_daemon_removes(what: str) -> No
             wait_until(lambda: not firsts(found.node), "the first process has ended")
 
 
+def noted_plugins(node: Node) -> list[str]:
+    """Whose containers there may be: each restores what it finds at the start of a daemon."""
+    with contextlib.closing(sqlite3.connect(f"{node.values['state_dir']}/history.db")) as history:
+        return [plugin for (plugin,) in history.execute("SELECT plugin FROM container")]
+
+
 def test_a_failing_restore_is_told_of_and_the_node_serves() -> None:
     with contained() as found:
         dead = found.base / "4711"
         dead.mkdir(parents=True)
         sabotaged = Sabotaged(found)
-        found.assert_gone()  # its first restore is over
+        wait_until(lambda: NAMESPACE not in noted_plugins(found.node), "the type before has restored")
+        found.assert_gone()
         for what, words in (
             ("1 raise", "restore containers: plugin job_container/saboteur: container_p_restore: "),
             ("1 kill", "restore the container: its process died, 3 times"),
