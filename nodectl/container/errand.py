@@ -94,7 +94,8 @@ def _visit(
     try:
         step = _introduced(request)
         confine.load(confine.PROGRAMS, step.secure)
-        why, status = visit.visit(act, request, step, theirs, node.for_job(step).container)
+        door = _door(Recorder(-1, "container"), step.hook_timeout, answer)
+        why, status = visit.visit(act, request, step, theirs, node.for_job(step).container, door)
     except (OSError, PluginError, PluginRefused) as error:
         why = str(error)
     _answer(answer, why, status)
@@ -103,7 +104,7 @@ def _visit(
 def _delete(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> str:
     step = _introduced(request)
     recorder = Recorder(fds[1] if len(fds) > 1 else -1, "container")
-    door = _door(recorder, request, fds[0])
+    door = _door(recorder, _seconds(request), fds[0])
     try:
         return node.for_job(step).call_container(door, "container_p_delete", (step.job_id,)).why
     except PluginRefused as refused:
@@ -127,15 +128,20 @@ def _reconfigure(request: "Mapping[str, object]", node: "NodePlugins") -> None:
 
 def _silently(node: "NodePlugins", call: str, request: "Mapping[str, object]", answer: int) -> "Outcome | None":
     function = node.container.hooks.get(call)
-    return None if function is None else _door(Recorder(-1, "container"), request, answer).silent(function, ())
+    if function is None:
+        return None
+    return _door(Recorder(-1, "container"), _seconds(request), answer).silent(function, ())
 
 
 def _why(node: "NodePlugins", call: str, outcome: "Outcome | None") -> str:
     return "" if outcome is None or outcome else f"plugin {node.container.type}: {call}: {outcome.why}"
 
 
-def _door(recorder: Recorder, request: "Mapping[str, object]", answer: int) -> Door:
-    seconds = float(str(request["timeout"]))
+def _seconds(request: "Mapping[str, object]") -> float:
+    return float(str(request["timeout"]))
+
+
+def _door(recorder: Recorder, seconds: float, answer: int) -> Door:
     late = f"took longer than {seconds:g} s"
     return Door(recorder, None, 0, seconds, single_threaded=False, last_words=lambda: _answer(answer, late))
 

@@ -5,6 +5,7 @@ container, becomes the job's user, and only then opens or executes anything.
 """
 
 import _signal
+import _socket
 import errno
 import fcntl
 import os
@@ -13,20 +14,24 @@ import termios
 
 from nodectl import _kernel, cgroup, wire
 from nodectl.identity import become_user
+from nodectl.interface_names import STEP
+from nodectl.plugin_api import PluginError
 from nodectl.secure.confine import Confinement
 from nodectl.stepd import environment
 from nodectl.stepd.task import exec_along_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from nodectl.door import Door
     from nodectl.plugin import Plugin
     from nodectl.step import Step
 
 _CHUNK = 1 << 20
 _STREAMS = 3
 _LONGEST = 4096
+_LONGEST_STATUS = 8 << 20
 _OWN_DESCRIPTORS = "/proc/self/fd"
 
 
@@ -101,27 +106,58 @@ def visit(
     step: "Step",
     fds: "list[int]",
     plugin: "Plugin",
+    door: "Door",
 ) -> tuple[str, int]:
     """Runs `act` in the job's container. Returns what went wrong, "" for nothing, and the child's exit status.
 
     The last descriptor is a pipe of the caller's: when its other end is closed nobody waits for the child, and it ends.
+    The plugin is called through `door`; what it fails ends the visit: nothing runs outside of the container. Raises
+    OSError, PluginError.
     """
     caller = fds.pop()
     mount = cgroup.find_mount()
-    bear = plugin.hooks.get("container_p_add_cont")
-    if bear is not None:
-        bear(step.job_id, 0)
+    if "container_p_add_cont" in plugin.hooks:
+        tracked = _container_id(str(request["spec"]), step)
+        _require(door, plugin, "container_p_add_cont", (step.job_id, tracked))
     reader, writer = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _be_visitor(act, request, step, fds, plugin, mount, writer)
+        _be_visitor(act, request, step, fds, plugin, door, mount, writer)
     os.close(writer)
     wire.close(fds)  # a terminal ends when its last holder has gone
     why = _wait_for(pid, reader, caller)
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     return why.decode(errors="replace"), code if code >= 0 else 128 - code
+
+
+def _require(door: "Door", plugin: "Plugin", call: str, arguments: "Sequence[object]") -> None:
+    """Calls the plugin's function, where it has it. Raises PluginError for whatever is a failure in a launch, too."""
+    function = plugin.hooks.get(call)
+    if function is None:
+        return
+    outcome = door.silent(function, arguments)
+    if not outcome:
+        raise PluginError(outcome.errno or errno.EIO, f"plugin {plugin.type}: {call}: {outcome.why}")
+
+
+def _container_id(spec: str, step: "Step") -> int:
+    """What the tracker has made for the step's processes: its stepd knows. Raises OSError where that does not answer,
+    as while it is in a hook of a plugin for long.
+    """
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC, 0)
+    try:
+        sock.settimeout(step.hook_timeout or None)
+        sock.connect(f"{spec.removesuffix('.json')}.sock")
+        wire.send(sock, {"method": f"{STEP}.Status", "parameters": {}})
+        reply = wire.receive(sock, wire.Inbox(_LONGEST_STATUS)) or {}
+        return int(reply["parameters"]["step"]["container_id"])  # type: ignore[index]
+    except (OSError, wire.BrokenWire, KeyError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "no answer"
+        raise OSError(errno.EAGAIN, f"ask the step runner for the step's processes: {why}") from None
+    finally:
+        sock.close()
 
 
 def _wait_for(pid: int, told: int, caller: int) -> bytes:
@@ -163,12 +199,13 @@ def _go_to(directory: str) -> None:
         os.chdir("/tmp")  # as the job's tasks
 
 
-def _be_visitor(
+def _be_visitor(  # what the visit knows, in its child
     act: "Callable[[Mapping[str, object], Step, list[int]], None]",
     request: "Mapping[str, object]",
     step: "Step",
     fds: "list[int]",
     plugin: "Plugin",
+    door: "Door",
     mount: str,
     told: int,
 ) -> None:
@@ -178,9 +215,7 @@ def _be_visitor(
         if not step.cgroup:
             raise OSError(errno.EOPNOTSUPP, "the node tracks no cgroups, so nothing would end it with the job")
         _join_processes(cgroup.Group(f"{mount}{step.cgroup}/user"), step)
-        join = plugin.hooks.get("container_p_add_pid")
-        if join is not None:
-            join(step.job_id, os.getpid(), step.uid)
+        _require(door, plugin, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
         confinement = Confinement(step, step.environment)
         confinement.limit_capabilities()
         become_user(step.identity)

@@ -159,6 +159,7 @@ class Run:
             "uid": self.step.uid,
             "state": self.state,
             "pid": os.getpid(),
+            "container_id": str(self.step.container_id),
             "tasks": [
                 {
                     "task": task.local_id,
