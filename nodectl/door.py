@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FAILED = -1
 _INTERRUPTS = 3
 _DEADLINE = 4.0  # seconds after the first interrupt: for a process that is deaf to it, or stopped
-_UNTIL_GONE = (0.0, 0.001, 0.01, 0.1, 0.0)
+UNTIL_GONE = (0.0, 0.001, 0.01, 0.1, 0.0)  # pauses for a thread that was joined
 _OURS = os.path.dirname(__file__)
 _PLUGINS = os.path.join(_OURS, "plugins", "")
 LEFT_THREAD = "left a thread running; nothing can be forked safely after it"
@@ -200,7 +200,7 @@ class Door:
         """True when a plugin left a thread where a fork is to come. One that was joined may take a moment to go."""
         if self._threads < 0:
             return False
-        for pause in _UNTIL_GONE:
+        for pause in UNTIL_GONE:
             if self.one_thread():
                 return False
             time.sleep(pause)

@@ -20,7 +20,7 @@ import sys
 
 import prctl
 
-from nodectl import _kernel, cgroup, kernel_file, lean_json
+from nodectl import _kernel, cgroup, kernel_file, lean_json, messages
 from nodectl.container import errand
 from nodectl.plugin import PluginRefused
 from nodectl.secure import confine
@@ -30,7 +30,7 @@ from nodectl.spank.sources import Sources
 from nodectl.spank.stack import Stack, witness_if_tried
 from nodectl.step import Step
 from nodectl.stepd import main as stepd
-from nodectl.stepd.node_plugins import load_node_plugins
+from nodectl.stepd.node_plugins import Host, load_node_plugins
 from nodectl.stepd.run import Descriptors
 from nodectl.stepd.task import IGNORED
 from nodectl.wire import LONGEST_ORDER, descriptors_in
@@ -50,10 +50,21 @@ _INT = 4
 _OWN_WORDS = 5  # python -I -S -c CODE
 
 
-def main(arguments: "Mapping[str, object]") -> None:
+def main(arguments: "Mapping[str, object]") -> "NoReturn":
     """Serves the channel until the daemon is gone. `arguments`: task_plugin, proctrack_type, job_container_type,
-    plugin_dir, from the configuration; earlier, the types of containers that are there besides.
+    plugin_dir, from the configuration; earlier, the types of containers that are there besides; timeout of a hook.
     """
+    status = 1
+    try:
+        _serve_the_daemon(arguments)
+        status = 0
+    except BaseException:  # the top of a process
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(status)  # no thread that a plugin has left holds the process, and with it the lock
+
+
+def _serve_the_daemon(arguments: "Mapping[str, object]") -> None:
     prctl.set_name("nodectl-fork")
     # Nobody waits for stepds: the daemon hears of their ends elsewhere.
     for number in (*IGNORED, _signal.SIGCHLD):
@@ -67,19 +78,20 @@ def main(arguments: "Mapping[str, object]") -> None:
     preload.remove()
     handed_over = _handed_over()
     witness_if_tried()
+    messages.log("forkserver")
+    tell = _nobody if handed_over is not None else lambda why: _answer(channel, {"ready": False, "error": why})
     try:
         node = load_node_plugins(
             arguments["task_plugin"],  # type: ignore[arg-type]  # our own daemon's words
             arguments["proctrack_type"],  # type: ignore[arg-type]
             arguments["job_container_type"],  # type: ignore[arg-type]
             arguments["plugin_dir"],  # type: ignore[arg-type]
+            Host(float(str(arguments["timeout"])), tell, forks=True),
             arguments["earlier"],  # type: ignore[arg-type]
         )
     except PluginRefused as refused:
-        if handed_over is None:
-            _answer(channel, {"ready": False, "error": str(refused)})
+        tell(str(refused))
         return
-    _one_thread()
     gc.collect()
     gc.freeze()
     gc.disable()  # a short-lived stepd gains nothing from collecting, and every collection would copy pages
@@ -113,6 +125,11 @@ def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order |
         finally:
             for fd in fds:
                 os.close(fd)
+
+
+def _nobody(why: str) -> None:
+    """Who began anew is not asked whether it is ready: the daemon hears of its end."""
+    print(f"nodectl forkserver: {why}", file=sys.stderr)
 
 
 def _receive(channel: "_socket.socket") -> "Order":
@@ -208,9 +225,3 @@ def _become_stepd(  # as _fork
     lock, board, listener, link = fds  # the trace file, whose lock says that this stepd lives
     trace = lock if traced else -1
     stepd.main(step, stem, Descriptors(trace, board, listener, link), node, mount, sources)
-
-
-def _one_thread() -> None:
-    """A fork of a threaded process inherits whatever locks the other threads held. Checked, not hoped."""
-    if len(os.listdir("/proc/self/task")) != 1:
-        sys.exit("nodectl forkserver: a plugin left a thread running at start")

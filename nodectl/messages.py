@@ -1,9 +1,12 @@
 """What nodectl and its plugins say to the person who runs a step.
 
 Every process installs where its lines go (`listen`): the client prints them, the stepd sends them to the client, a
-task hands them to its stepd. Nothing here writes into a descriptor of the user's on root's behalf. Levels and names
-are Slurm's.
+task hands them to its stepd. The daemon and what does errands for it have no such person: their lines go to the log
+(`log`), with the plugin's name and the job; what a launch says there its user hears too (`heard`). Nothing here writes
+into a descriptor of the user's on root's behalf. Levels and names are Slurm's.
 """
+
+import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,9 +16,19 @@ PLAIN, ERROR, INFO, VERBOSE, DEBUG, DEBUG2, DEBUG3 = range(7)
 _WORDS = {ERROR: "error: ", INFO: "", VERBOSE: "", DEBUG: "debug: ", DEBUG2: "debug2: ", DEBUG3: "debug3: "}
 
 
+_LOG = 2  # stderr, which is the daemon's
+_LONGEST = 1000  # characters of a line in the log
+_MOST_HEARD = 100
+
+
 class _Outlet:
     write: "Callable[[str], None] | None" = None
     level = ERROR
+    process = ""  # whose log it is
+    plugin = ""
+    about = ""
+    heard: "list[str] | None" = None
+    heard_level = ERROR
 
 
 _outlet = _Outlet()
@@ -25,14 +38,67 @@ def listen(write: "Callable[[str], None]", *, level: int = ERROR) -> None:
     """From now on this process's lines up to `level` go to `write`, one call a line, without line end."""
     _outlet.write = write
     _outlet.level = level
+    _outlet.process = ""
+
+
+def log(process: str) -> None:
+    """From now on this process's lines up to INFO are the log's: `nodectl daemon: plugin task/x: job 7: error: ...`."""
+    _outlet.write = None
+    _outlet.process = process
+
+
+def speaker(plugin: str) -> None:
+    """A plugin is about to be called: the next lines in the log are its own."""
+    _outlet.plugin = plugin
+
+
+def concerns(job: int) -> None:
+    """The next lines in the log are about this job; 0: about none."""
+    _outlet.about = f"job {job}: " if job else ""
+
+
+class heard:  # noqa: N801  # a context manager, read as a verb
+    """`with heard(level) as lines:` keeps, beside the log, the lines up to `level` for somebody who is not here."""
+
+    __slots__ = ("_level",)
+
+    def __init__(self, level: int) -> None:
+        self._level = level
+
+    def __enter__(self) -> "list[str]":
+        lines: list[str] = []
+        _outlet.heard, _outlet.heard_level = lines, self._level
+        return lines
+
+    def __exit__(self, *_: object) -> None:
+        _outlet.heard = None
 
 
 def say(level: int, text: str) -> None:
     """One message. PLAIN always passes and has no prefix; others are `nodectl: error: ...` and so on."""
+    if _outlet.process:
+        _log(level, text)
     if _outlet.write is None or level > _outlet.level:
         return
     for line in text.splitlines() or [""]:
         _outlet.write(line if level == PLAIN else f"nodectl: {_WORDS[level]}{line}")
+
+
+def _log(level: int, text: str) -> None:
+    for line in text.splitlines() or [""]:
+        if level <= INFO:
+            head = f"nodectl {_outlet.process}: plugin {_outlet.plugin}: {_outlet.about}{_WORDS.get(level, '')}"
+            try:
+                os.write(_LOG, f"{head}{_printable(line[:_LONGEST])}\n".encode())
+            except OSError:
+                pass  # nobody reads the log
+        if _outlet.heard is not None and level <= _outlet.heard_level and len(_outlet.heard) < _MOST_HEARD:
+            _outlet.heard.append(line if level == PLAIN else f"nodectl: {_WORDS[level]}{line}")
+
+
+def _printable(line: str) -> str:
+    """A user's words may be in it: nothing that a terminal or another line of the log could take for its own."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
 
 
 def error(text: str) -> None:
@@ -41,25 +107,25 @@ def error(text: str) -> None:
 
 
 def info(text: str) -> None:
-    """Worth knowing."""
+    """Worth knowing. The command says it, a step's processes with -v."""
     say(INFO, text)
 
 
 def verbose(text: str) -> None:
-    """Worth knowing for who asked with -v."""
+    """Worth knowing for who asked: the command with -v, a step's processes with -vv."""
     say(VERBOSE, text)
 
 
 def debug(text: str) -> None:
-    """For who looks for a fault, with -vv."""
+    """For who looks for a fault: with -vv, in a step's processes -vvv."""
     say(DEBUG, text)
 
 
 def debug2(text: str) -> None:
-    """More of it, with -vvv."""
+    """More of it: with -vvv, in a step's processes -vvvv."""
     say(DEBUG2, text)
 
 
 def debug3(text: str) -> None:
-    """All of it, with -vvvv."""
+    """All of it: with -vvvv, in a step's processes -vvvvv."""
     say(DEBUG3, text)

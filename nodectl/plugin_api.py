@@ -60,3 +60,19 @@ class PluginError(Exception):
 
     def __str__(self) -> str:
         return self.message or os.strerror(self.code)
+
+
+class _Host:
+    threads = False
+
+
+def may_have_threads() -> bool:
+    """True in the daemon, False in the process from which step runners are forked and in everything that comes of it:
+    a thread that an init() leaves there refuses the plugin. One that init() makes is fini()'s to end.
+    """
+    return _Host.threads
+
+
+def allow_threads(allowed: bool) -> None:  # the host's, once
+    """The host's: says what `may_have_threads` answers."""
+    _Host.threads = allowed

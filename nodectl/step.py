@@ -30,7 +30,8 @@ class Step:
         "kill_on_bad_exit", "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems", "name",
         "node_name", "ntasks", "oom_kill_step", "options", "rlimits", "secure", "shares", "stack", "stderr", "stdin",
         "stdout", "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs", "task_prologs",
-        "task_variables", "time_limit", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
+        "task_variables", "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name",
+        "verbose",
     )  # fmt: skip
     __slots__ = (*FIELDS, "binder", "born_in_place", "container_id", "helpers", "task")
 
@@ -87,6 +88,7 @@ class Step:
     # What comes of these where it can be enforced:
     limits: dict[str, str]  # files of the step's `user` cgroup and what is written there, a line at a time
     device_rules: list[list[int]]  # what its tasks may open (daemon/devices.py), empty for everything
+    told: list[str]  # what task plugins said to its user in the daemon, a line each
     task: "Task | None"  # in a task's own process: which one it is; None in the stepd
     helpers: set[int]  # pids of the stepd's own helpers (pumps): no part of the user's step
     born_in_place: bool  # the kernel gave birth to the last forked task in its own cgroup: nothing is to be moved

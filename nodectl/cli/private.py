@@ -13,8 +13,8 @@ from nodectl.config import Config
 from nodectl.spank.stack import tried
 
 _START = (
-    "import sys; sys.path[:0] = {path!r}; from nodectl.cli import daemon; "
-    "sys.exit(daemon.private({directory!r}, {config!r}))"
+    "import os, sys; sys.path[:0] = {path!r}; from nodectl.cli import daemon; "
+    "os._exit(daemon.private({directory!r}, {config!r}))"  # a plugin may have left a thread
 )
 
 

@@ -19,7 +19,7 @@ import sys
 
 import prctl
 
-from nodectl import container, kernel_file, lean_json, wire
+from nodectl import container, kernel_file, lean_json, messages, wire
 from nodectl.container import visit
 from nodectl.door import Door
 from nodectl.plugin import PluginRefused
@@ -61,6 +61,7 @@ def _main(request: "Mapping[str, object]", answer: int, node: "NodePlugins") -> 
     try:
         os.setsid()
         prctl.set_name("nodectl-errand")
+        messages.log("errand")
         _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a plugin's scripts are waited for
         name = str(request["container"])
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, answer)
@@ -80,6 +81,7 @@ def _introduced(request: "Mapping[str, object]") -> Step:
     path = str(request["spec"])
     step = Step.from_json(lean_json.load_object(kernel_file.read(path)))
     container.introduce(step, path)
+    messages.concerns(step.job_id)
     return step
 
 
@@ -130,6 +132,7 @@ def _silently(node: "NodePlugins", call: str, request: "Mapping[str, object]", a
     function = node.container.hooks.get(call)
     if function is None:
         return None
+    messages.speaker(node.container.type)
     return _door(Recorder(-1, "container"), _seconds(request), answer).silent(function, ())
 
 

@@ -12,7 +12,7 @@ import os
 import select
 import termios
 
-from nodectl import _kernel, cgroup, wire
+from nodectl import _kernel, cgroup, messages, wire
 from nodectl.identity import become_user
 from nodectl.interface_names import STEP
 from nodectl.plugin_api import PluginError
@@ -137,6 +137,7 @@ def _require(door: "Door", plugin: "Plugin", call: str, arguments: "Sequence[obj
     function = plugin.hooks.get(call)
     if function is None:
         return
+    messages.speaker(plugin.type)
     outcome = door.silent(function, arguments)
     if not outcome:
         raise PluginError(outcome.errno or errno.EIO, f"plugin {plugin.type}: {call}: {outcome.why}")

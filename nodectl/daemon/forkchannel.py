@@ -71,6 +71,7 @@ class ForkChannel:
                 "job_container_type": self._config.job_container_type,
                 "plugin_dir": list(self._config.plugin_dir),
                 "earlier": self._earlier(),
+                "timeout": self._config.spank_hook_timeout,
             }
         )
         code = _START.format(path=[p for p in sys.path if p], arguments=arguments)
@@ -88,13 +89,15 @@ class ForkChannel:
         )
         theirs.close()
         wire.close(passed)
-        ours.settimeout(_READY_SECONDS)
+        seconds = self._config.spank_hook_timeout  # that an init() may take
+        ours.settimeout(_READY_SECONDS + seconds if seconds else None)
         try:
             answer = lean_json.load_object(ours.recv(65536) or b'{"error":"it ended at once; see the log"}')
         except OSError as error:
             answer = {"error": f"no answer: {error}"}
         if not answer.get("ready"):
             ours.close()
+            self.collect()  # with it goes its hold of the lock
             raise ForkserverDied(f"start the forkserver: {answer.get('error')}")
         ours.setblocking(False)
         self._sock = ours

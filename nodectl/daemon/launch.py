@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nodectl import wire
+from nodectl import messages, wire
 from nodectl.binding.options import gathered
 from nodectl.config import Config
 from nodectl.container import settings as container_settings
@@ -213,6 +213,7 @@ def _unbound(binder: Binder, ntasks: int) -> dict[str, object]:
         "devices": [],
         "limits": {},
         "device_rules": [],
+        "told": [],
     }
 
 
@@ -294,8 +295,15 @@ def _job_control(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def call_launch_request(step: Step, node: NodePlugins, trace: int, timeout: float) -> None:
-    """Row 2: task_p_slurmd_launch_request in every task plugin. Raises Refused with the plugin's reason."""
+    """Row 2: task_p_slurmd_launch_request in every task plugin. What they say goes with the step to its user. Raises
+    Refused with the plugin's reason, and what it has said.
+    """
     door = Door(Recorder(trace, "daemon"), None, 0, timeout, single_threaded=False)
-    outcome = node.call_tasks(door, "task_p_slurmd_launch_request", (step, 0))
+    messages.concerns(step.job_id)
+    with messages.heard(step.verbose + messages.ERROR) as step.told:
+        outcome = node.call_tasks(door, "task_p_slurmd_launch_request", (step, 0))
+    messages.concerns(0)
     if not outcome:
-        raise Refused("LaunchRefused", f"step {step}: {outcome.why}", exit_status=1)
+        told = [line.removeprefix("nodectl: ").removeprefix("error: ") for line in step.told]
+        said = f"; it said: {'; '.join(told)}" if told else ""
+        raise Refused("LaunchRefused", f"step {step}: {outcome.why}{said}", exit_status=1)

@@ -6,6 +6,7 @@ for the jobs to come, and forgets who users are; SIGTERM ends the daemon and lea
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from nodectl import cgroup, secure
+from nodectl import cgroup, messages, secure
 from nodectl.config import Config, ConfigError, with_section
 from nodectl.container import settings as container_settings
 from nodectl.daemon import cgroup_base
@@ -28,7 +29,7 @@ from nodectl.daemon.store import Store, StoreError
 from nodectl.daemon.sweep import remove_dead_private_nodes, sweep
 from nodectl.interface import Service
 from nodectl.plugin import PluginRefused
-from nodectl.stepd.node_plugins import load_node_plugins
+from nodectl.stepd.node_plugins import Host, NodePlugins, load_node_plugins
 
 _FIRST_PASSED_FD = 3  # sd_listen_fds(3)
 _LOCK_SECONDS = 15
@@ -48,22 +49,24 @@ def run(config: Config, read: Callable[[], Config], *, private: bool = False) ->
     if os.geteuid() != 0:
         print("nodectl daemon: must be root: it starts other users' steps", file=sys.stderr)
         return 1
+    messages.log("daemon")
     try:
-        asyncio.run(_serve(config, read, private=private))
+        with contextlib.ExitStack() as ending:
+            asyncio.run(_serve(config, read, ending, private=private))
     except (CannotStart, StoreError, PluginRefused, ForkserverDied, SlurmdRefused) as error:
         print(f"nodectl daemon: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _serve(config: Config, read: Callable[[], Config], *, private: bool) -> None:
+async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.ExitStack, *, private: bool) -> None:
     os.umask(0o022)
     os.chdir("/")
     lock = _prepare(config)
     slurmd = SlurmdContext(config)
     slurmd.begin()  # beside the other preparations
     store = Store(f"{config.state_dir}/history.db", config.history_limit)
-    plugins = load_node_plugins(config.task_plugin, config.proctrack_type, config.job_container_type, config.plugin_dir)
+    plugins = _load_plugins(config, ending)
     await slurmd.ready()
     base, constraints = _confine(config, private=private)  # after what may refuse: nobody would remove it
     node = Node(config, store, plugins, lock=lock.fd, base=base, constraints=constraints)
@@ -98,6 +101,19 @@ async def _serve(config: Config, read: Callable[[], Config], *, private: bool) -
     store.close()
     if base.path:
         cgroup.Group(base.mount + base.path).remove()
+
+
+def _load_plugins(config: Config, ending: contextlib.ExitStack) -> NodePlugins:
+    """Those of the node; their fini() is called however the daemon ends. Raises PluginRefused."""
+    plugins = load_node_plugins(
+        config.task_plugin,
+        config.proctrack_type,
+        config.job_container_type,
+        config.plugin_dir,
+        Host(config.spank_hook_timeout, lambda why: print(f"nodectl daemon: {why}", file=sys.stderr), forks=False),
+    )
+    ending.callback(plugins.end)
+    return plugins
 
 
 def _prepare(config: Config) -> Lock:

@@ -86,6 +86,8 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
         level=run.step.verbose + messages.ERROR,
     )
     reaper.turn(0)  # the client's Attach is waiting already
+    for line in run.step.told:
+        run.links.broadcast({"event": "message", "text": line})
     try:
         run_step(run, reaper, sources)
     except StepFailed:

@@ -5,17 +5,20 @@ its tasks find them in their memory. Task plugins are called in configured order
 keeps the plugin that made its container, whatever the configuration says since.
 """
 
+import os
 import sys
+import time
 
+from nodectl import messages, plugin_api
 from nodectl.container import plugin_of
-from nodectl.door import OK, Door, Outcome
+from nodectl.door import LEFT_THREAD, OK, UNTIL_GONE, Door, Outcome
 from nodectl.hooks import ROWS, functions
 from nodectl.plugin import BUILTIN_DIR, Plugin, PluginRefused, compile_plugin, find, load
 from nodectl.recorder import Recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from nodectl.step import Step
 
@@ -27,7 +30,7 @@ class NodePlugins:
     those of jobs that began under another configuration, or why one of them cannot be used.
     """
 
-    __slots__ = ("container", "earlier", "proctrack", "tasks")
+    __slots__ = ("_ended", "container", "earlier", "proctrack", "tasks")
 
     def __init__(
         self,
@@ -40,17 +43,14 @@ class NodePlugins:
         self.proctrack = proctrack
         self.container = container
         self.earlier = earlier
+        self._ended = False
 
     def end(self) -> None:
-        """Calls fini() in each plugin, the last loaded first: this process ends, or goes on without them. What fails is
-        said on stderr; one that does not return, not even when interrupted, ends the process at once.
-        """
-        door = Door(Recorder(-1, ""), None, 0, _END_SECONDS, single_threaded=False, last_words=lambda: None)
-        earlier = [plugin for plugin in self.earlier.values() if isinstance(plugin, Plugin)]
-        for plugin in reversed((*self.tasks, self.proctrack, self.container, *earlier)):
-            fini = plugin.hooks.get("fini")
-            if fini is not None and not (outcome := door.silent(fini, ())):
-                print(f"nodectl: plugin {plugin.type}: fini(): {outcome.why}", file=sys.stderr)
+        """Calls fini() in each plugin, once, the last loaded first: this process ends, or goes on without them."""
+        if not self._ended:
+            self._ended = True
+            earlier = [plugin for plugin in self.earlier.values() if isinstance(plugin, Plugin)]
+            _end((*self.tasks, self.proctrack, self.container, *earlier))
 
     def for_job(self, step: "Step") -> "NodePlugins":
         """These, with the plugin that made the container of the step's job. Raises PluginRefused."""
@@ -71,6 +71,7 @@ class NodePlugins:
             function = plugin.hooks.get(call)
             if function is None:
                 continue
+            messages.speaker(plugin.type)
             outcome = door.call(ROWS[call], plugin.type, function, arguments, task=task, place=place)
             if not outcome:
                 return outcome
@@ -89,6 +90,7 @@ class NodePlugins:
         function = self.container.hooks.get(call)
         if function is None:
             return OK
+        messages.speaker(self.container.type)
         return door.call(ROWS[call], self.container.type, function, arguments, task=task)
 
     def name(self, kind: str, place: int) -> str:
@@ -98,42 +100,95 @@ class NodePlugins:
         return self.tasks[place].type if kind == "task" and place < len(self.tasks) else ""
 
 
+class Host:
+    """The process that loads plugins. `forks`: others are forked from it, so that no thread may be left. `last_words`
+    is told what is wrong before a function that nothing interrupts ends the process.
+    """
+
+    __slots__ = ("forks", "last_words", "seconds")
+
+    def __init__(self, seconds: float, last_words: "Callable[[str], object]", *, forks: bool) -> None:
+        self.seconds = seconds  # that each plugin's body and its init() may take, 0 for any time
+        self.last_words = last_words
+        self.forks = forks
+
+
 def load_node_plugins(
     task_plugins: "Sequence[str]",
     proctrack: str,
     container: str,
     plugin_dirs: "Sequence[str]",
+    host: Host,
     earlier: "Iterable[str]" = (),
 ) -> NodePlugins:
     """Finds, checks, loads and initialises the configured plugins, and those types for containers that are in use from
-    earlier. Raises PluginRefused with one line, but not for these.
+    earlier. Raises PluginRefused with one line, when fini() of those that were loaded has been called; but not for
+    `earlier`.
     """
     dirs = (*plugin_dirs, BUILTIN_DIR) if BUILTIN_DIR not in plugin_dirs else tuple(plugin_dirs)
-    return NodePlugins(
-        [_load(plugin_type, dirs) for plugin_type in task_plugins],
-        _load(proctrack, dirs),
-        _load(container, dirs),
-        {plugin_type: _load_or_not(plugin_type, dirs) for plugin_type in earlier},
-    )
-
-
-def _load_or_not(plugin_type: str, dirs: "Sequence[str]") -> "Plugin | PluginRefused":
+    plugin_api.allow_threads(not host.forks)
+    loaded: list[Plugin] = []
     try:
-        return _load(plugin_type, dirs)
+        for plugin_type in (*task_plugins, proctrack, container):
+            loaded.append(_load(plugin_type, dirs, host))
+        before = {plugin_type: _load_or_not(plugin_type, dirs, host) for plugin_type in earlier}
+    except PluginRefused:
+        _end(loaded)
+        raise
+    *tasks, tracker, containers = loaded
+    return NodePlugins(tasks, tracker, containers, before)
+
+
+def _load_or_not(plugin_type: str, dirs: "Sequence[str]", host: Host) -> "Plugin | PluginRefused":
+    """Raises PluginRefused for one that has spoilt the process."""
+    try:
+        return _load(plugin_type, dirs, host)
     except PluginRefused as refused:
+        if host.forks and _has_threads():
+            raise
         return refused
 
 
-def _load(plugin_type: str, dirs: "Sequence[str]") -> Plugin:
+def _load(plugin_type: str, dirs: "Sequence[str]", host: Host) -> Plugin:
     kind = plugin_type.partition("/")[0]
-    plugin = load(compile_plugin(find(plugin_type, dirs)), kind=kind, hooks=functions(kind))
-    init = plugin.hooks.get("init")
-    if init is None:
-        return plugin
-    try:
-        rc = init()
-    except Exception as error:  # a door to plugin code: at load, before there is a recorder
-        raise PluginRefused(plugin.path, None, f"init(): {error}") from error
-    if rc not in (0, None):
-        raise PluginRefused(plugin.path, None, f"init() returned {rc!r}")
+    path = find(plugin_type, dirs)
+    source = compile_plugin(path)
+    late = f"{path}: it took longer than {host.seconds:g} s to begin, and nothing interrupted it"
+    door = Door(
+        Recorder(-1, ""), None, 0, host.seconds, single_threaded=False, last_words=lambda: host.last_words(late)
+    )
+    messages.speaker(plugin_type)
+    plugin = door.within_time(lambda: load(source, kind=kind, hooks=functions(kind)))
+    outcome = door.silent(plugin.hooks.get("init", _nothing), ())
+    if host.forks and _has_threads():
+        if outcome:
+            _end([plugin])
+        raise PluginRefused(path, None, f"init() {LEFT_THREAD} (nodectl.plugin_api.may_have_threads)")
+    if not outcome:
+        raise PluginRefused(path, None, f"init(): {outcome.why}")
     return plugin
+
+
+def _nothing() -> None:
+    """The init() of a plugin that has none."""
+
+
+def _has_threads() -> bool:
+    """True when the process has several threads; one that was joined may take a moment to go."""
+    for pause in UNTIL_GONE:
+        if len(os.listdir("/proc/self/task")) == 1:
+            return False
+        time.sleep(pause)
+    return True
+
+
+def _end(plugins: "Sequence[Plugin]") -> None:
+    """Calls fini() in each, the last loaded first. What fails is said on stderr; one that does not return, not even
+    when interrupted, ends the process at once.
+    """
+    door = Door(Recorder(-1, ""), None, 0, _END_SECONDS, single_threaded=False, last_words=_nothing)
+    for plugin in reversed(plugins):
+        fini = plugin.hooks.get("fini")
+        messages.speaker(plugin.type)
+        if fini is not None and not (outcome := door.silent(fini, ())):
+            print(f"nodectl: plugin {plugin.type}: fini(): {outcome.why}", file=sys.stderr)
