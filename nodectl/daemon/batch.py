@@ -4,6 +4,7 @@ Where the history cannot be written, on a full disk, they wait, and are known fr
 """
 
 import asyncio
+import contextlib
 import sqlite3
 import sys
 from collections.abc import Mapping
@@ -37,6 +38,8 @@ class Batch:
             self._store.add(ended for ended, _ in batch)
         except sqlite3.Error as error:
             print(f"nodectl daemon: write {len(batch)} ended steps into the history: {error}", file=sys.stderr)
+            for ended, live in batch:
+                _keep(live, ended.record)
             self._flush_in(_SECONDS_AGAIN)
             return
         self._steps.clear()
@@ -66,3 +69,10 @@ class Batch:
     def _flush_due(self) -> None:
         self._due = False
         self.flush()
+
+
+def _keep(live: LiveStep, record: Mapping[str, object]) -> None:
+    """What only this daemon knows the next one should find, if there is room for it."""
+    if not live.files.has_record():
+        with contextlib.suppress(OSError):
+            live.files.write_record(record)

@@ -6,6 +6,7 @@ job's last step has ended. Further steps are the same user's, in the same cgroup
 removes what is the job's, whoever is killed when. Runs in the daemon, touched only from the event loop.
 """
 
+import sqlite3
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ class Further:
             self._first(job, None if uid == 0 else uid)
             step = self._next(job)
         else:
-            job = self._store.next_job()
+            job = self._new_job()
         self._reserved.add(uid, job, step)
         return {"job": job, "step": step}
 
@@ -55,11 +56,18 @@ class Further:
             first = self._first(job, uid)
             return job, self._next(job), first
         if "job" not in request:
-            return self._store.next_job(), 0, None
+            return self._new_job(), 0, None
         job, step = int(str(request["job"])), int(str(request.get("step", 0)))
         if not self._reserved.take(caller, job, step):
             raise invalid("job", f"{job}{f'.{step}' if step else ''} was not reserved by you")
         return job, step, self._first(job, uid) if step else None
+
+    def _new_job(self) -> int:
+        try:
+            return self._store.next_job()
+        except sqlite3.Error as error:
+            why = f"no job id can be drawn from the history: {error}"
+            raise Refused("LaunchRefused", why, exit_status=1) from None
 
     def _first(self, job: int, uid: int | None) -> Step:
         """The first step of a running job of the user's (None: whosever). Raises Refused."""

@@ -6,6 +6,7 @@ the stepd as long as it lives), `.sock` its socket, `.record` what came of it, `
 """
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import socket
@@ -17,6 +18,7 @@ from nodectl.container import plugin_of
 from nodectl.interface import STEP
 from nodectl.step import Step
 from nodectl.stepd.node_plugins import NodePlugins
+from nodectl.stepd.record import room
 
 SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog")
 _BACKLOG = 16
@@ -37,12 +39,19 @@ class Files:
         return f"{self.stem}.json"
 
     def write_spec(self, step: Step) -> None:
-        """Writes what the stepd will read."""
+        """Writes what the stepd will read, and reserves the room for what it will leave: on a disk that is full then
+        the step's result is not lost. Raises OSError.
+        """
+        fd = os.open(f"{self.stem}.record.part", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, room(step))
+        finally:
+            os.close(fd)
         _write(self.spec, step.as_json(), os.O_EXCL)
 
     def rewrite_spec(self, step: Step) -> None:
         """For who reads it from now on: whole or not at all. Raises OSError."""
-        _write(f"{self.spec}.part", step.as_json(), os.O_TRUNC)
+        _write(f"{self.spec}.part", step.as_json())
         os.rename(f"{self.spec}.part", self.spec)
 
     def open_trace(self) -> int:
@@ -116,7 +125,7 @@ class Files:
 
     def write_record(self, record: Mapping[str, object]) -> None:
         """In the stepd's place, or with more than it knew: for the daemon that comes after an early end of this one."""
-        _write(f"{self.stem}.record.part", record, os.O_TRUNC)
+        _write(f"{self.stem}.record.part", record)
         os.rename(f"{self.stem}.record.part", f"{self.stem}.record")
 
     def begin_prolog(self) -> None:
@@ -151,12 +160,15 @@ class Files:
                 continue
 
 
-def _write(path: str, value: Mapping[str, object], flag: int) -> None:
+def _write(path: str, value: Mapping[str, object], flag: int = 0) -> None:
+    """Over what is there: the room that it has may be all that is left. Raises OSError."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flag, 0o600)
     try:
         data = memoryview(lean_json.dumps(value).encode("ascii"))
+        size = len(data)
         while data:
             data = data[os.write(fd, data) :]
+        os.ftruncate(fd, size)
     finally:
         os.close(fd)
 
@@ -183,6 +195,7 @@ class LiveStep:
         self.files = files
         self.pid = 0
         self.failure = ""
+        self.told: Mapping[str, object] | None = None  # its record, by the stepd's last word
         self.ended: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
         self._on_end = on_end
         self._link: socket.socket | None = None
@@ -225,6 +238,8 @@ class LiveStep:
             lost()
             return
         self.connect(link)
+        self._out += wire.encode({"method": f"{STEP}.Attach", "parameters": {}, "more": True})
+        self._flush()
         if self._pidfd < 0:
             self.watch(wire.Peer(link).pid)
 
@@ -249,8 +264,7 @@ class LiveStep:
         try:
             alive = self._inbox.receive(self._link)
             while (message := self._inbox.next()) is not None:
-                if self._asked and not (asked := self._asked.pop(0)).done():
-                    asked.set_result(message)
+                self._take(message)
         except BlockingIOError:
             return
         except (OSError, wire.BrokenWire):
@@ -258,14 +272,33 @@ class LiveStep:
         if not alive:
             self._finish()
 
+    def _take(self, message: Mapping[str, object]) -> None:
+        """An answer, or the last event of a step: it tells the record, which the disk may have had no room for."""
+        told: Mapping[str, object] = message.get("parameters") or {}  # type: ignore[assignment]
+        event: Mapping[str, object] | None = told.get("event")  # type: ignore[assignment]
+        if event is not None:
+            self.told = event.get("record") or self.told  # type: ignore[assignment]
+        elif self._asked and not (asked := self._asked.pop(0)).done():
+            asked.set_result(message)
+
     def _finish(self) -> None:
         if self.ended.done():
             return
+        self._read_the_rest()
         self._unlink()
         for waiting in self._asked:
             waiting.cancel()
         self._asked.clear()
         self._on_end(self)
+
+    def _read_the_rest(self) -> None:
+        """Its end may be noticed before its last words are read."""
+        if self._link is None:
+            return
+        with contextlib.suppress(OSError, wire.BrokenWire):
+            while self._inbox.receive(self._link):
+                while (message := self._inbox.next()) is not None:
+                    self._take(message)
 
     def _unlink(self) -> None:
         if self._link is not None:

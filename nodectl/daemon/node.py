@@ -332,7 +332,7 @@ class Node:
 
     def ended_step(self, live: LiveStep) -> None:
         """A stepd has gone: its record counts, or its death does."""
-        record = live.files.record()
+        record = live.files.record() or live.told
         if record is None and not live.failure and live.files.alive():
             live.reach(lambda: live.fail(self._death(live), "NODE_FAIL"))  # unless it only dropped us: we were too slow
             return

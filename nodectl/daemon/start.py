@@ -5,6 +5,7 @@ come this way. What fails half-way is undone, unless a prolog has begun: then th
 """
 
 import contextlib
+import errno
 import os
 import socket
 from collections.abc import Awaitable, Iterator, Mapping
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from nodectl.daemon.node import Node
 
 Name = Mapping[str, object]  # job, step
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Starter:
@@ -55,7 +57,12 @@ class Starter:
             self._node.further.ended(live.step)
             if isinstance(error, Refused):
                 raise
-            raise Refused("LaunchRefused", f"step {live.step}: {error}", exit_status=1) from error
+            raise Refused("LaunchRefused", f"step {live.step}: {self._words(error)}", exit_status=1) from error
+
+    def _words(self, error: Exception) -> str:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            return f"no room for its files in {self._node.steps_dir}: {error.strerror}"
+        return str(error)
 
     @contextlib.contextmanager
     def _trace(self, live: LiveStep) -> Iterator[int]:
@@ -97,7 +104,7 @@ class Starter:
                 live.in_prolog = False
                 self._start(live, trace, client)
         except (OSError, ForkserverDied) as error:
-            return f"step {live.step}: {error}"
+            return f"step {live.step}: {self._words(error)}"
         return why
 
     def _start(self, live: LiveStep, trace: int, client: list[int]) -> None:

@@ -6,6 +6,7 @@ transaction, not from memory. Ends of steps are written in batches: until then t
 directory, which survives the daemon.
 """
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -65,13 +66,14 @@ class Store:
             raise StoreError(f"{path}: {error}") from error
 
     def next_job(self) -> int:
-        """A job id that no other job of this history has or will have."""
+        """A job id that no other job of this history has or will have. Raises sqlite3.Error."""
         job, self._ahead = self._ahead or self._draw(), 0
         return job
 
     def look_ahead(self) -> None:
         """Draws the next job id when there is time, so that a launch need not wait for a transaction."""
-        self._ahead = self._ahead or self._draw()
+        with contextlib.suppress(sqlite3.Error):  # who needs it learns why there is none
+            self._ahead = self._ahead or self._draw()
 
     def _draw(self) -> int:
         row = self._db.execute(

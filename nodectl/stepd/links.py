@@ -169,6 +169,12 @@ class Links:
         if link.launcher:
             self.on_gone()
 
+    def attach(self, sock: "_socket.socket") -> None:
+        """One that came with the step is told the events to come, if it is still there."""
+        link = self._by_fd.get(sock.fileno())
+        if link is not None:
+            link.attached = True
+
     def has_launcher(self) -> bool:
         """True while the client that launched the step is there."""
         return any(link.launcher for link in self._by_fd.values())

@@ -94,7 +94,11 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
         pass  # told where it happened
     finish(run, reaper)
     result = record.compose(run)
-    record.save(directory, f"{name}.record", result)
+    try:
+        record.save(directory, f"{name}.record", result)
+    except OSError as error:
+        messages.error(f"step {run.step}: save its record: {error.strerror}")
+        run.links.attach(run.fds.link)  # the daemon takes it from the last event, as who attached does anyway
     run.board.done(STEPD_SLOT)
     run.links.broadcast({"event": "end", "record": result}, last=True)
     try:

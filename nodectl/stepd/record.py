@@ -12,9 +12,15 @@ from nodectl.stepd.children import said
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from nodectl.step import Step
     from nodectl.stepd.run import Run
 
 _FAILED = 1
+# What a record's parts never exceed, as JSON: `room` counts on it.
+_MOST_VICTIMS = 32
+_LONGEST_TEXT = 1000  # characters of a reason, each up to twelve bytes
+_ROOM = 48 << 10  # for all but the facts and the tasks
+_ROOM_OF_TASK = 640  # for its figures
 
 
 def exit_status(statuses: "list[int]") -> int:
@@ -22,6 +28,12 @@ def exit_status(statuses: "list[int]") -> int:
     signals = [os.WTERMSIG(status) for status in statuses if os.WIFSIGNALED(status)]
     codes = [os.WEXITSTATUS(status) for status in statuses if os.WIFEXITED(status)]
     return 128 + max(signals) if signals else max(codes, default=0)
+
+
+def room(step: "Step") -> int:
+    """How many bytes the step's record may have at most; they are reserved before any of its programs runs."""
+    of_task = _ROOM_OF_TASK + step.allocation.bit_length() // 4
+    return _ROOM + len(dumps(step.facts())) + of_task * step.ntasks
 
 
 def compose(run: "Run") -> "dict[str, object]":
@@ -39,13 +51,13 @@ def compose(run: "Run") -> "dict[str, object]":
     return {
         **run.step.facts(),
         "state": run.state,
-        "reason": run.reason,
+        "reason": _beginning(run.reason),
         "exit_status": status,
         "started": run.started,
         "ended": time.time(),
         "suspended_seconds": round(run.suspended_seconds, 3),
-        "unkillable": run.unkillable,
-        "victims": run.ends.victims,
+        "unkillable": _beginning(run.unkillable),
+        "victims": run.ends.victims[:_MOST_VICTIMS],
         **run.ends.used,
         "tasks": [
             {
@@ -64,6 +76,11 @@ def compose(run: "Run") -> "dict[str, object]":
     }
 
 
+def _beginning(text: str) -> str:
+    """A text as far as there is room for it."""
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
+
+
 def _reason(run: "Run", status: int) -> str:
     if status == 0:
         return run.ends.refused
@@ -75,17 +92,20 @@ def _reason(run: "Run", status: int) -> str:
 
 
 def save(directory: int, name: str, record: "dict[str, object]") -> None:
-    """Writes the record where the daemon, this one or the next, will find it: whole or not at all.
+    """Writes the record where the daemon, this one or the next, will find it: whole or not at all. Raises OSError.
 
-    `directory` is a descriptor: a plugin may have given the stepd another root.
+    `directory` is a descriptor: a plugin may have given the stepd another root. The room that the daemon reserved is
+    written into, never given back before that: on a full disk nobody would get it again.
     """
     partial = f"{name}.part"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
     fd = os.open(partial, flags, 0o600, dir_fd=directory)
     try:
         data = memoryview(dumps(record).encode("ascii"))
+        size = len(data)
         while data:
             data = data[os.write(fd, data) :]
+        os.ftruncate(fd, size)
     finally:
         os.close(fd)
     os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)

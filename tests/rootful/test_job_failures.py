@@ -251,7 +251,7 @@ def test_step_of_no_client_has_prolog_and_epilog_too(stage: Stage) -> None:
 
 
 def test_job_on_a_full_disk_has_its_epilog_and_its_end(module_stage: Stage) -> None:
-    """What the daemon would keep of a job before its epilog finds no room."""
+    """What the daemon keeps of a job before its epilog has its room since before the prolog."""
     node = module_stage.node
     node.stop()
     run = node.steps.parent
@@ -264,7 +264,7 @@ def test_job_on_a_full_disk_has_its_epilog_and_its_end(module_stage: Stage) -> N
         record = node.call("Wait", job=module_stage.last_job(), step=0, epilog=True)["record"]
         assert record["state"] == "FAILED"  # type: ignore[index]
         assert not (run / "filler").exists()
-        assert "No space left on device" in node.logged()
+        assert "No space left on device" not in node.logged()
         assert "Traceback" not in node.logged()
     finally:
         node.stop()
