@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from mmap import mmap
 from typing import NamedTuple
 
 class Library(NamedTuple):
@@ -15,7 +14,7 @@ class Library(NamedTuple):
 
 Row = tuple[Callable[..., int], tuple[str, ...], str, object, int]
 Lane = Callable[
-    [int, object, mmap, int, int, int, str, str, float, float, int], tuple[int, int, int | BaseException] | None
+    [int, object, memoryview, int, int, int, str, str, float, float, int], tuple[int, int, int | BaseException] | None
 ]
 
 def lane(rows: list[Row], /) -> Lane: ...

@@ -3,11 +3,15 @@
 The trace tells what has returned. The board tells what had not: a process that dies or leaves (`os._exit`) inside a
 plugin's hook has its hook's name on the board. The memory is a memfd of the daemon's, so it survives the stepd.
 Writing costs no system call.
+
+Root alone may open it, and nobody can change its size: who is made to read it by way of a descriptor, or has it mapped,
+cannot be made to die of it. Tasks write as their users, so what is read is looked up, never believed.
 """
 
-import mmap
+import fcntl
 import os
 
+from nodectl import _kernel
 from nodectl.hooks import HOOKS, LOADING
 
 TYPE_CHECKING = False
@@ -35,14 +39,15 @@ class Board:
     __slots__ = ("_memory",)
 
     def __init__(self, fd: int, ntasks: int) -> None:
-        self._memory = mmap.mmap(fd, 2 * (ntasks + 1))
+        """Keeps no descriptor. Raises OSError."""
+        self._memory = _kernel.shared(fd, 2 * (ntasks + 1))
 
     def enter(self, slot: int, hook: "Hook", plugin: int = 0) -> None:
         """The process of `slot` is about to make the call; `plugin` is the plugin's place in its stack."""
         self._memory[2 * slot] = _INDEX[hook.call]
         self._memory[2 * slot + 1] = min(plugin, MOST_PLUGINS)
 
-    def where(self, slot: int, hook: "Hook") -> tuple[mmap.mmap, int, int]:
+    def where(self, slot: int, hook: "Hook") -> tuple[memoryview, int, int]:
         """What `enter` writes: the memory, the place of the first byte, its value; the plugin's place follows."""
         return self._memory, 2 * slot, _INDEX[hook.call]
 
@@ -54,18 +59,32 @@ class Board:
         """The call that the process of `slot` was in last and the plugin's place; (None, 0) before the first, after
         the last.
         """
-        index = self._memory[2 * slot]
-        if index in (NOWHERE, DONE) or index > len(_CALLS):
-            return None, 0
-        return _CALLS[index - 1], self._memory[2 * slot + 1]
+        return _read(self._memory[2 * slot : 2 * slot + 2])
 
     def is_done(self, slot: int) -> bool:
         """True when the process has come through."""
         return self._memory[2 * slot] == DONE
 
 
+def stepd_place(fd: int) -> "tuple[Hook | None, int]":
+    """Of the stepd what `Board.place` tells, for who has the descriptor only."""
+    return _read(os.pread(fd, 2, 0))
+
+
+def _read(entry: "memoryview | bytes") -> "tuple[Hook | None, int]":
+    if len(entry) < 2 or entry[0] in (NOWHERE, DONE) or entry[0] > len(_CALLS):
+        return None, 0
+    return _CALLS[entry[0] - 1], entry[1]
+
+
 def make(ntasks: int) -> int:
-    """A descriptor of a fresh board for so many tasks. The caller closes it."""
-    fd = os.memfd_create("nodectl-board", os.MFD_CLOEXEC)
-    os.ftruncate(fd, 2 * (ntasks + 1))
+    """A descriptor of a fresh board for so many tasks. The caller closes it. Raises OSError."""
+    fd = os.memfd_create("nodectl-board", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.fchmod(fd, 0o600)
+        os.ftruncate(fd, 2 * (ntasks + 1))
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    except OSError:
+        os.close(fd)
+        raise
     return fd

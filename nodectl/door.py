@@ -208,6 +208,12 @@ class Door:
         self._threads = -1  # told once: the plugins that are called after this one have no part in it
         return True
 
+    def close(self) -> None:
+        """In a task: nobody watches the stepd's threads here."""
+        if self._threads >= 0:
+            os.close(self._threads)
+            self._threads = -1
+
     def one_thread(self) -> bool:
         """True when the process has one thread, and where nobody watches."""
         return self._threads < 0 or _kernel.entries(self._threads) == 1

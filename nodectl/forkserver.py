@@ -145,6 +145,7 @@ def _receive(channel: "_socket.socket") -> "Order":
 def _begin_anew(data: bytes, fds: "list[int]") -> "NoReturn":
     """Executes this program again, with the order that it could not serve: a library cannot be exchanged."""
     memory = os.memfd_create("nodectl-order", 0)
+    os.fchmod(memory, 0o600)
     os.write(memory, data)
     for fd in (CHANNEL, LOCK, PROGRAMS, *fds):
         os.set_inheritable(fd, True)
@@ -206,6 +207,8 @@ def _fork(  # everything a stepd starts from
             channel.close()
             os.close(LOCK)
             os.close(PROGRAMS)
+            if place >= 0:
+                os.close(place)
             stem = spec.removesuffix(".json")
             _become_stepd(step, stem, fds, node, mount, sources, traced=bool(request["trace"]))
     except PluginRefused as refused:

@@ -10,8 +10,11 @@ import os
 _CHUNK = 65536
 
 
+_NOTHING = "\0"  # begins no path
+
+
 class _Held:
-    prefix = "\0"  # of no path
+    prefix = _NOTHING
     fd: int | None = None
 
 
@@ -22,6 +25,13 @@ def hold(directory: str) -> None:
     """
     _Held.fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     _Held.prefix = f"{directory}/"
+
+
+def let_go() -> None:
+    """From now on it is reached by its path, as everything else."""
+    if _Held.fd is not None:
+        os.close(_Held.fd)
+        _Held.fd, _Held.prefix = None, _NOTHING
 
 
 def at(path: str) -> tuple[str, int | None]:

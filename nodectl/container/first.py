@@ -11,6 +11,7 @@ import os
 import prctl
 
 from nodectl import _namespace, cgroup
+from nodectl.closing import close_all_but
 from nodectl.container.place import Place
 
 TYPE_CHECKING = False
@@ -125,11 +126,7 @@ def _be_first(go: int, told: int) -> "NoReturn":
         null = os.open("/dev/null", os.O_RDWR)
         for fd in range(_LOW):  # a private node's are its command's, whose reader waits for their end
             os.dup2(null, fd)
-        low = _LOW
-        for fd in sorted((go, told)):
-            os.closerange(low, fd)
-            low = fd + 1
-        os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+        close_all_but((go, told))
         try:
             _mount_proc()
         except OSError as error:

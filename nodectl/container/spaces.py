@@ -114,7 +114,14 @@ def join(fds: dict[str, int]) -> None:
     _enter(fds)
     if users.USER in fds:
         user = fds.pop(users.USER)
-        enter_at_the_end(lambda: _namespace.setns(user))
+        enter_at_the_end(lambda: _enter_user(user))
+
+
+def _enter_user(fd: int) -> None:
+    try:
+        _namespace.setns(fd)
+    finally:
+        os.close(fd)
 
 
 def _enter(fds: "Mapping[str, int]") -> None:

@@ -13,6 +13,7 @@ import select
 import termios
 
 from nodectl import _kernel, cgroup, messages, wire
+from nodectl.closing import close_all_but
 from nodectl.identity import become_user
 from nodectl.interface_names import STEP
 from nodectl.plugin_api import PluginError
@@ -220,6 +221,7 @@ def _be_visitor(  # what the visit knows, in its child
         confinement = Confinement(step, step.environment)
         confinement.limit_capabilities()
         become_user(step.identity)
+        close_all_but((*fds, told))
         _go_to(step.cwd)
         confinement.confine()
         act(request, step, fds)

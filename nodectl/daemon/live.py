@@ -23,6 +23,7 @@ from nodectl.stepd.record import room
 SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog")
 _BACKLOG = 16
 _CROWDED_PAUSE = 0.05
+_END_AGAIN = 1.0
 
 
 class Files:
@@ -242,6 +243,8 @@ class LiveStep:
         self._flush()
         if self._pidfd < 0:
             self.watch(wire.Peer(link).pid)
+        else:
+            asyncio.get_running_loop().add_reader(self._pidfd, self._finish)
 
     def watch(self, pid: int) -> None:
         """The stepd's pid: its end is noticed too where a plugin's child holds the connection."""
@@ -282,14 +285,20 @@ class LiveStep:
             asked.set_result(message)
 
     def _finish(self) -> None:
+        """The step has ended, or the stepd has dropped us. Nothing calls here again for the same reason."""
         if self.ended.done():
             return
         self._read_the_rest()
         self._unlink()
+        self._unwatch()
         for waiting in self._asked:
             waiting.cancel()
         self._asked.clear()
-        self._on_end(self)
+        try:
+            self._on_end(self)
+        except Exception:
+            asyncio.get_running_loop().call_later(_END_AGAIN, self._finish)  # the daemon may have no descriptor left
+            raise
 
     def _read_the_rest(self) -> None:
         """Its end may be noticed before its last words are read."""
@@ -307,6 +316,10 @@ class LiveStep:
             self._link.close()
             self._link = None
         self._out.clear()
+
+    def _unwatch(self) -> None:
+        if self._pidfd >= 0:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
 
     def _flush(self) -> None:
         assert self._link is not None  # noqa: S101  # the writer is removed with it
@@ -352,7 +365,7 @@ class LiveStep:
         """What the stepd was doing when it died, from the board; "" when nobody knows."""
         if self.board_fd < 0:
             return ""
-        hook, place = board.Board(self.board_fd, self.step.ntasks).place(0)
+        hook, place = board.stepd_place(self.board_fd)
         if hook is None:
             return ""
         if hook.process == "task":
@@ -376,8 +389,8 @@ class LiveStep:
 
     def close(self) -> None:
         """Lets go of what the daemon held for the step."""
+        self._unwatch()
         if self._pidfd >= 0:
-            asyncio.get_running_loop().remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
         if self.board_fd >= 0:

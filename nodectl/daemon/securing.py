@@ -35,6 +35,7 @@ class Securing:
         self._making: asyncio.Task[str] | None = None
         self._possible = {NONE}
         self.programs = os.memfd_create("nodectl-secure", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.fchmod(self.programs, 0o600)
         if config.secure != NONE:
             self._make()  # beside the other preparations of a daemon
 

@@ -10,10 +10,13 @@
 #include "kernel_calls.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/close_range.h>
+#include <linux/openat2.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -96,6 +99,42 @@ static PyObject *cloexec_from(PyObject *self, PyObject *arg)
     return none_or_failed(syscall(SYS_close_range, (unsigned)first, ~0U, CLOSE_RANGE_CLOEXEC), "close_range");
 }
 
+PyDoc_STRVAR(open_named_doc,
+"open_named(path: str, flags: int, mode: int) -> int\n\n"
+"Opens what a user has named, closed at an exec, but nothing by way of what a process has open or where it is: /proc's\n"
+"magic links are not followed. openat2(2), Linux 5.6. Raises OSError: ELOOP for such a link.");
+
+static PyObject *open_named(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *path;
+    unsigned long long flags, mode;
+    if (!PyArg_ParseTuple(args, "O&KK", PyUnicode_FSConverter, &path, &flags, &mode))
+        return NULL;
+    struct open_how how = {.flags = flags | O_CLOEXEC, .mode = mode, .resolve = RESOLVE_NO_MAGICLINKS};
+    long fd = syscall(SYS_openat2, AT_FDCWD, PyBytes_AsString(path), &how, sizeof how);
+    int saved = errno;
+    Py_DECREF(path);
+    errno = saved;
+    return number_or_failed(fd, "openat2");
+}
+
+PyDoc_STRVAR(shared_doc,
+"shared(fd: int, size: int) -> memoryview\n\n"
+"The first bytes of a file as memory that this process and its children share, for as long as they live: mmap(2).\n"
+"Unlike Python's mmap it keeps no descriptor.");
+
+static PyObject *shared(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int fd;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "in", &fd, &size))
+        return NULL;
+    void *memory = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return memory == MAP_FAILED ? failed("mmap") : PyMemoryView_FromMemory(memory, size, PyBUF_WRITE);
+}
+
 PyDoc_STRVAR(stamp_doc,
 "stamp(path: str) -> bytes\n\n"
 "What is different when the file that the path leads to has changed: its times, size, number, owner and mode as one\n"
@@ -125,6 +164,8 @@ static PyMethodDef methods[] = {
     {"entries", entries, METH_O, entries_doc},
     {"stamp", stamp, METH_O, stamp_doc},
     {"cloexec_from", cloexec_from, METH_O, cloexec_from_doc},
+    {"open_named", open_named, METH_VARARGS, open_named_doc},
+    {"shared", shared, METH_VARARGS, shared_doc},
     {NULL, NULL, 0, NULL},
 };
 

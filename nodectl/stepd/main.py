@@ -75,6 +75,7 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
     reaper = Reaper(run, poll)
     run.links = Links(run.fds.listener, run.step.uid, poll, reaper.methods())
     directory = os.open(os.path.dirname(stem), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    run.private.append(directory)
     name = os.path.basename(stem)
     run.links.on_gone = reaper.launcher_gone
     if run.fds.control >= 0:
@@ -183,6 +184,8 @@ def _fork_task(run: Run, reaper: Reaper, task: Task, gate: int) -> None:
             run.step.born_in_place = False
             task.pid = run.spawn()
         if task.pid == 0:
+            if place >= 0:
+                os.close(place)
             be_task(Child(run, task, gate, reaper.report, None if run.step.born_in_place else place_in))
         if place_in is not None and not run.step.born_in_place:
             _move(task.pid, place_in)  # before anybody looks where it is

@@ -8,6 +8,8 @@ several tasks and is killed with the step, because nobody knows when a terminal 
 import os
 import select
 
+from nodectl import user_path
+from nodectl.closing import close_all_but
 from nodectl.identity import become_user
 
 TYPE_CHECKING = False
@@ -84,8 +86,8 @@ def main(copies: "list[Copy]", who: "Identity", umask: int, enter: "Callable[[],
         if any(copy.path for copy in copies) and not enter():
             os._exit(1)
         become_user(who)
-        keep = sorted({fd for copy in copies for fd in (copy.source, *copy.sinks)})
-        _close_all_but(keep)
+        keep = {fd for copy in copies for fd in (copy.source, *copy.sinks)}
+        close_all_but(keep)  # not the gate, not the stepd's connections, not the tasks' ends of the pipes
         os.umask(umask)
         _open_files(copies)
         _run({copy.source: _Channel(copy) for copy in copies})
@@ -94,25 +96,15 @@ def main(copies: "list[Copy]", who: "Identity", umask: int, enter: "Callable[[],
         os._exit(status)
 
 
-def _close_all_but(keep: list[int]) -> None:
-    """Nothing of the stepd's stays open: not the gate, not its connections, not the tasks' ends of the pipes."""
-    low = 3
-    for fd in keep:
-        if fd >= low:
-            os.closerange(low, fd)
-            low = fd + 1
-    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
-
-
 def _open_files(copies: "list[Copy]") -> None:
     opened: dict[str, int] = {}
     for copy in copies:
         if not copy.path:
             continue
         if copy.path not in opened:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOCTTY
             try:
-                opened[copy.path] = os.open(copy.path, flags, 0o666)
+                opened[copy.path] = user_path.open_file(copy.path, flags)
             except OSError:
                 continue  # its task has found that out too, and said so
         copy.sinks = [opened[copy.path]]

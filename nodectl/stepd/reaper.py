@@ -21,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nodectl.hooks import Hook
     from nodectl.interface import Call
     from nodectl.step import Task
     from nodectl.stepd.run import Run
@@ -64,6 +65,7 @@ class Reaper:
         os.set_blocking(self.report, True)  # a task may wait for us to read; we never wait for a task
         self._inbox = Reports(reader)
         self._wakeup, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        run.private += [reader, self._wakeup, self._waker]
         self._listen()
         poll.register(self._wakeup, select.POLLIN)
         poll.register(reader, select.POLLIN)
@@ -175,7 +177,7 @@ class Reaper:
         hook, place = run.board.place(task.local_id + 1)
         kept_waiting = hook is ROWS["gate"] and task.status == _NOT_LET_IN
         if hook is not None and not kept_waiting and task.local_id not in run.failures and not task.killed_by_command:
-            self._explain(task, f"it ended inside {_named(run, hook.call, place)}")
+            self._explain(task, f"it ended inside {_named(run, hook, place)}")
         run.ends.task(task)
         epilogs.run_all(run, task)
         run.log(run.spank.call("slurm_spank_task_exit", task))
@@ -360,7 +362,6 @@ def _wake_up(*_: object) -> None:
     """A child has ended: the wake-up pipe says so, once Python handles the signal."""
 
 
-def _named(run: "Run", call: str, place: int) -> str:
-    kind = ROWS[call].kind
-    plugin = run.node.name(kind, place) if kind != "spank" else run.spank.name(place)
-    return f"{call} of plugin {plugin}" if plugin else call
+def _named(run: "Run", hook: "Hook", place: int) -> str:
+    plugin = run.node.name(hook.kind, place) if hook.kind != "spank" else run.spank.name(place)
+    return f"{hook.call} of plugin {plugin}" if plugin else hook.call

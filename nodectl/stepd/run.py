@@ -54,8 +54,9 @@ class Run:
     """
 
     __slots__ = (
-        "board", "door", "ends", "failures", "fds", "gate_writer", "group", "links", "node", "pumps", "reason",
-        "recorder", "spank", "started", "state", "step", "streams", "suspended_seconds", "tasks", "unkillable",
+        "board", "door", "ends", "failures", "fds", "gate_writer", "group", "links", "node", "private", "pumps",
+        "reason", "recorder", "spank", "started", "state", "step", "streams", "suspended_seconds", "tasks",
+        "unkillable",
     )  # fmt: skip
 
     links: "Links"
@@ -66,6 +67,7 @@ class Run:
         self.fds = fds
         self.node = node
         self.board = Board(fds.board, step.ntasks)
+        os.close(fds.board)
         self.recorder = Recorder(fds.trace, "stepd")
         self.door = Door(self.recorder, self.board, STEPD_SLOT, step.hook_timeout, single_threaded=True)
         self.spank = Stack(self.door, Spank(S_CTX_REMOTE, step))
@@ -73,6 +75,7 @@ class Run:
         self.tasks = [Task(rank, mask) for rank, mask in enumerate(step.cpu_masks)]
         self.spank.handle.tasks = self.tasks
         self.gate_writer = -1
+        self.private: list[int] = []  # descriptors of the stepd's that no task needs
         self.pumps: list[tuple[int, bool]] = []  # pid, and whether it is waited for
         self.failures: dict[int, str] = {}  # why a task never became its program
         self.ends = Ends(self)
@@ -134,6 +137,13 @@ class Run:
         outcome = self.door.silent(function, (self.step.job_id, os.getpid(), self.step.uid))
         self.log(outcome)
         return bool(outcome)
+
+    def forget(self) -> None:
+        """In a task: what the stepd has open for itself is closed."""
+        for fd in self.private:
+            os.close(fd)
+        self.private.clear()
+        self.door.close()
 
     def as_user(self, act: "Callable[[], None]") -> None:
         """Runs `act` as the step's user and where its tasks will run: with a container in a child, which enters it."""

@@ -9,7 +9,8 @@ import os
 import select
 import time
 
-from nodectl import _kernel
+from nodectl import user_path
+from nodectl.closing import close_all_but
 from nodectl.identity import become_user
 
 TYPE_CHECKING = False
@@ -86,17 +87,24 @@ def _become_script(
             if confinement is not None:
                 confinement.limit_capabilities()
             become_user(who)
-        if cwd is not None:
-            os.chdir(cwd if os.access(cwd, os.X_OK) else "/tmp")  # as its task
         os.dup2(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), 0, inheritable=True)  # the task's input is the task's
         os.dup2(writer, 1, inheritable=True)
         os.dup2(writer, 2, inheritable=True)
-        _kernel.cloexec_from(3)  # a plugin's descriptors may be open to everybody who is executed
+        close_all_but()  # a plugin's descriptors may be open to everybody who is executed
+        if cwd is not None:
+            _go_to(cwd)
         if confinement is not None:
             confinement.confine()
         os.execve(argv[0], argv, environment)
     finally:
         os._exit(_NO_PROGRAM)
+
+
+def _go_to(directory: str) -> None:
+    try:
+        user_path.go_to(directory)
+    except OSError:
+        os.chdir("/tmp")  # as its task
 
 
 def _gather(reader: int, pidfd: int, timeout: float | None) -> bytes:

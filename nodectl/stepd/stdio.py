@@ -9,7 +9,7 @@ import os
 import stat
 import termios
 
-from nodectl import wire
+from nodectl import user_path, wire
 from nodectl.stepd import filename
 
 TYPE_CHECKING = False
@@ -45,7 +45,7 @@ class Stream:
         if self.path:
             flags = _READ if self.number == IN else _WRITE | (0 if self.shared else os.O_TRUNC)
             previous = os.umask(umask)
-            opened = os.open(self.path, flags | os.O_CLOEXEC | os.O_NOCTTY, 0o666)
+            opened = user_path.open_file(self.path, flags | os.O_NOCTTY, wired=self.number)
             os.umask(previous)
             if fd < 0:
                 fd = opened
@@ -175,7 +175,7 @@ def _one_task(pattern: str, ntasks: int) -> "int | None":
 def _empty(path: str) -> None:
     """Truncates a file of several tasks; what is wrong with it each task will say when it opens it."""
     try:
-        os.truncate(path, 0)  # unlike open(2), never waits for the other end of a FIFO
+        user_path.empty_file(path)
     except OSError:
         pass
 

@@ -11,7 +11,8 @@ import resource
 
 import prctl
 
-from nodectl import _kernel, kernel_file, messages, wire
+from nodectl import _kernel, kernel_file, messages, user_path, wire
+from nodectl.closing import close_all_but
 from nodectl.door import Door
 from nodectl.hooks import ROWS
 from nodectl.identity import become_user
@@ -132,7 +133,9 @@ def awake(child: Child) -> None:
 
 def shed(child: Child) -> None:
     """The stepd's connections and its end of the gate: with a copy here nobody would notice the stepd's death."""
+    _signal.set_wakeup_fd(-1)
     child.run.links.close_in_child()
+    child.run.forget()
     os.close(child.run.gate_writer)
     if _kernel.capabilities()[0] & CAP_SYS_RESOURCE:  # without it the stepd has not lowered its own
         kernel_file.write("/proc/self/oom_score_adj", b"0")
@@ -162,6 +165,7 @@ def become(child: Child) -> None:
     started = child.row("become_user")
     Confinement(child.run.step, child.task.environment).limit_capabilities()
     become_user(child.run.step.identity)
+    kernel_file.let_go()  # root's hooks, which may have wanted it, are over
     child.wrote("become_user", started)
 
 
@@ -192,7 +196,7 @@ def enter_directory(child: Child) -> None:
     """The step's directory; where the user cannot enter it, /tmp and a word, as with Slurm."""
     os.umask(child.run.step.umask)
     try:
-        os.chdir(child.run.step.cwd)
+        user_path.go_to(child.run.step.cwd)
     except OSError as error:
         messages.error(
             f"step {child.run.step} task {child.task.local_id}: enter working directory {child.run.step.cwd!r}: "
@@ -206,6 +210,7 @@ def wait_at_gate(child: Child) -> None:
     started = child.row("gate")
     if not os.read(child.gate, 1):
         os._exit(1)
+    os.close(child.gate)
     child.wrote("gate", started)
 
 
@@ -270,11 +275,11 @@ def confine(child: Child) -> None:
 
 
 def execute(child: Child) -> None:
-    """The program. Everything else that is open closes with the exec."""
+    """The program. Nothing else is open but what a failure is told through, also where its path leads."""
     argv, environment = child.task.argv, child.task.environment
     if not argv:
         raise TaskEnds("no program to execute", _MISSING_ARGUMENTS)
-    _kernel.cloexec_from(3)
+    close_all_but((child.report, child.recorder.fd))
     started = child.row("exec")
     child.wrote("exec", started)
     child.run.board.done(child.slot)
