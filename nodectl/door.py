@@ -10,7 +10,7 @@ import os
 import time
 
 from nodectl import _kernel
-from nodectl.plugin_api import PluginError
+from nodectl.plugin_api import PluginError, take_errno
 from nodectl.recorder import now
 
 TYPE_CHECKING = False
@@ -151,6 +151,7 @@ class Door:
         or had to be looked at.
         """
         board: Board = self._board  # type: ignore[assignment]  # a stepd has one
+        take_errno()
         with self._clock:
             stopped = lane.walk(
                 begin, handle, *board.where(self._slot, hook), self._recorder.fd, *self._recorder.around(hook, task),
@@ -178,6 +179,7 @@ class Door:
     def silent(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> Outcome:
         """As `call`, without a line in the trace: for a plugin's own init() and fini()."""
         pid = os.getpid()
+        take_errno()
         try:
             with self._clock:
                 value = function(*arguments)
@@ -238,7 +240,11 @@ def _judged(value: object) -> Outcome:
     if not isinstance(value, int):
         return Outcome(FAILED, f"returned {value!r}, not a number")
     number = int(value)
-    return Outcome(number, f"returned {number}") if number else OK
+    if not number:
+        return OK
+    code, message = take_errno()
+    reason = f": {_words(PluginError(code, message))}" if code else ""
+    return Outcome(number, f"returned {number}{reason}", code)
 
 
 def _nothing() -> None:

@@ -15,7 +15,7 @@ import sys
 import types
 
 from nodectl import trust
-from nodectl.plugin_api import API_VERSION
+from nodectl.plugin_version import UNVERSIONED, differs, read_version
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Plugin:
         self,
         source: Source,
         module: types.ModuleType,
-        version: tuple[int, int, int],
+        version: tuple[int, ...],
         hooks: dict[str, types.FunctionType],
     ) -> None:
         self.path = source.path
@@ -217,19 +217,17 @@ def _check_type(source: Source, module: types.ModuleType, kind: str) -> None:
         _refuse(source, "plugin_type", f"plugin_type is {said!r}; {wanted!r} was asked for")
 
 
-def _check_version(source: Source, module: types.ModuleType, kind: str) -> tuple[int, int, int]:
-    value = _attribute(source, module, "plugin_version")
-    if not isinstance(value, tuple) or [type(number) for number in value] != [int, int, int]:
-        reason = f"plugin_version is {value!r}; three numbers like {API_VERSION} are needed"
-        _refuse(source, "plugin_version", reason)
-    # Bug-fix releases do not change what SPANK plugins see, so that these need not match in the
-    # third.
-    compared = 2 if kind == "spank" else 3
-    if value[:compared] != API_VERSION[:compared]:
-        said = ".".join(map(str, value))
-        wanted = ".".join(map(str, API_VERSION[:compared]))
-        _refuse(source, "plugin_version", f"written for version {said}; this is {wanted}")
-    return (value[0], value[1], value[2])
+def _check_version(source: Source, module: types.ModuleType, kind: str) -> tuple[int, ...]:
+    if kind in UNVERSIONED and "plugin_version" not in module.__dict__:
+        return ()
+    said = _attribute(source, module, "plugin_version")
+    try:
+        version = read_version(said, kind)
+    except ValueError as error:
+        _refuse(source, "plugin_version", str(error))
+    if wrong := differs(version, kind):
+        _refuse(source, "plugin_version", wrong)
+    return version
 
 
 def _check_functions(

@@ -35,12 +35,43 @@ API_VERSION = (22, 5, 8)
 """Major, minor and micro number a plugin's `plugin_version` is compared with. A plugin writes the
 numbers out: taking them from here would make the comparison say nothing."""
 
+SLURM_VERSION_NUMBER = 0x160508
+"""The same as one number, as slurm.h has it: `plugin_version = 0x160508` is understood, too. A plugin that takes it
+from here loads in every nodectl."""
+
 SLURM_SUCCESS = 0
 """What a function returns when all went well."""
 
 SLURM_ERROR = -1
 """What the host reports for a function that raised `PluginError`; a function may return it
 itself."""
+
+
+class _Errno:
+    code = 0
+    message = ""
+
+
+def set_errno(code: int, message: str = "") -> None:
+    """Says why the function that is running is about to return SLURM_ERROR: what errno is to a plugin in C.
+
+    `code` and `message` are as in `PluginError`, and so is what the host makes of them. Each call of a plugin begins
+    without any.
+    """
+    _check_code(code)
+    _Errno.code, _Errno.message = code, message
+
+
+def take_errno() -> tuple[int, str]:
+    """The host's: what the last call has set, (0, "") for nothing, and no more after that."""
+    found = _Errno.code, _Errno.message
+    _Errno.code, _Errno.message = SLURM_SUCCESS, ""
+    return found
+
+
+def _check_code(code: object) -> None:
+    if type(code) is not int or code == SLURM_SUCCESS:
+        raise TypeError(f"the code of a failure is an errno or a Slurm number, not {code!r}")
 
 
 class PluginError(Exception):
@@ -52,8 +83,7 @@ class PluginError(Exception):
     """
 
     def __init__(self, code: int, message: str = "") -> None:
-        if type(code) is not int or code == SLURM_SUCCESS:
-            raise TypeError(f"the code of PluginError is an errno or a Slurm number, not {code!r}")
+        _check_code(code)
         super().__init__(code, message)
         self.code = code
         self.message = message

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from nodectl.hooks import functions
 from nodectl.plugin import PREFIXES, REQUIRED, PluginRefused, compile_plugin, compile_text, nearest
-from nodectl.plugin_api import API_VERSION
+from nodectl.plugin_version import UNVERSIONED, differs, read_version
 
 _NAMES = ("plugin_type", "plugin_name", "plugin_version")
 _LIFE = {"init": 0, "fini": 0}
@@ -53,12 +53,11 @@ def of_text(path: str, text: bytes, kind: str) -> Facts:
     values = dict(_assignments(tree))
     defined = dict(_definitions(tree))
     known = functions(kind)
-    version = _constant(values.get("plugin_version"))
     return Facts(
         path,
         type=str(_constant(values.get("plugin_type")) or ""),
         name=str(_constant(values.get("plugin_name")) or ""),
-        version=tuple(number for number in version if isinstance(number, int)) if isinstance(version, tuple) else (),
+        version=_version(values, kind),
         about=(ast.get_docstring(tree) or "").partition("\n")[0].strip(),
         hooks=tuple(name for name in known if name in defined),
         options=tuple(_options(values.get("spank_options"))) if kind == "spank" else (),
@@ -115,9 +114,17 @@ def _options(value: ast.expr | None) -> Iterator[str]:
                 yield name
 
 
+def _version(values: Mapping[str, ast.expr], kind: str) -> tuple[int, ...]:
+    """What the file was written for, () where that is not to be seen."""
+    try:
+        return read_version(_constant(values.get("plugin_version")), kind)
+    except ValueError:
+        return ()
+
+
 def _problems(path: str, kind: str, values: Mapping[str, ast.expr], defined: Mapping[str, ast.stmt]) -> Iterator[str]:
     for name in _NAMES:
-        if name not in defined and name not in values:
+        if name not in defined and name not in values and (name != "plugin_version" or kind not in UNVERSIONED):
             yield f"{path}: {name} is missing"
     yield from (f"{path}:{line}: {reason}" for line, reason in _wrong_labels(path, kind, values))
     yield from (f"{path}:{line}: {reason}" for line, reason in _wrong_functions(kind, defined))
@@ -135,16 +142,13 @@ def _wrong_labels(path: str, kind: str, values: Mapping[str, ast.expr]) -> Itera
     if isinstance(said, str) and said != wanted and not (kind == "spank" and said.startswith("spank/")):
         yield values["plugin_type"].lineno, f"plugin_type is {said!r}; {wanted!r} was asked for"
     version = _constant(values.get("plugin_version"))
-    compared = 2 if kind == "spank" else 3
-    if version is not None and not isinstance(version, tuple):
-        yield (
-            values["plugin_version"].lineno,
-            f"plugin_version is {version!r}; three numbers like {API_VERSION} are needed",
-        )
-    elif isinstance(version, tuple) and version[:compared] != API_VERSION[:compared]:
-        spelt = ".".join(map(str, version))
-        ours = ".".join(map(str, API_VERSION[:compared]))
-        yield values["plugin_version"].lineno, f"written for version {spelt}; this is {ours}"
+    if version is not None:
+        try:
+            wrong = differs(read_version(version, kind), kind)
+        except ValueError as error:
+            wrong = str(error)
+        if wrong:
+            yield values["plugin_version"].lineno, wrong
 
 
 def _wrong_functions(kind: str, defined: Mapping[str, ast.stmt]) -> Iterator[tuple[int, str]]:

@@ -22,7 +22,7 @@ CONTAINER = "job_container/puppet"
 
 _COMMON = '''
 import os, signal, sys, time
-from nodectl.plugin_api import PluginError
+from nodectl.plugin_api import PluginError, set_errno
 SCRATCH = {scratch!r}
 
 def _obey(call, rank=None):

@@ -17,6 +17,7 @@ FAULTS = {
     "raises": ("raise ValueError('broken')", "ValueError: broken"),
     "exits": ("sys.exit(0)", "SystemExit"),
     "PluginError": ("raise PluginError(5, 'no luck')", "no luck"),
+    "returns -1 with errno": ("set_errno(28); rc = -1", "returned -1: No space left on device"),
 }
 SPANK_ROWS = [row.call for row in HOOKS if row.kind == "spank" and row.call != "option" and row.process != "job script"]
 TASK_ROWS = [row.call for row in HOOKS if row.kind == "task" and row.process != "daemon"]
@@ -98,7 +99,8 @@ def test_failure_of_a_task_plugin_costs_what_the_table_says(stage: Stage, call: 
     code, words = FAULTS[fault]
     stage.order(f"task.{call}", in_task_one(call, code))
     # A PluginError's errno becomes the task's status.
-    status = 5 if (call, fault) == ("task_p_post_term", "PluginError") else None
+    errno = {"PluginError": 5, "returns -1 with errno": 28}.get(fault)
+    status = errno if call == "task_p_post_term" else None
     check(stage, call, "task/puppet", words, status)
 
 

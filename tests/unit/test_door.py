@@ -11,6 +11,7 @@ import pytest
 
 from nodectl.door import Door
 from nodectl.hooks import ROWS
+from nodectl.plugin_api import set_errno
 from nodectl.recorder import Recorder
 
 ALLOWED = 0.3
@@ -87,3 +88,19 @@ def test_a_child_that_is_forked_in_a_walk_hears_no_alarm(door: Door) -> None:
             lasting(2 * ALLOWED)
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_the_reason_of_a_failure_is_of_the_call_that_failed(door: Door) -> None:
+    def hook(errno: int, message: str, rc: int) -> int:
+        if errno:
+            set_errno(errno, message)
+        return rc
+
+    def outcome(*arguments: object) -> tuple[int, str, int]:
+        found = door.call(HOOK, "it", hook, arguments)
+        return found.rc, found.why.removeprefix("plugin it: slurm_spank_init: "), found.errno
+
+    assert outcome(12, "", -1) == (-1, "returned -1: Cannot allocate memory", 12)
+    assert outcome(3001, "no licence", -1) == (-1, "returned -1: no licence", 3001)
+    assert outcome(12, "", 0) == (0, "", 0)
+    assert outcome(0, "", -1) == (-1, "returned -1", 0)

@@ -170,8 +170,26 @@ def test_exception_that_cannot_be_printed_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("attribute", ["plugin_type", "plugin_name", "plugin_version"])
 def test_missing_attribute_is_refused(tmp_path: Path, attribute: str) -> None:
-    text = HEAD.replace(attribute, "other")
-    assert refusal(tmp_path, text) == f"nice.py: {attribute} is missing"
+    text = SPANK_HEAD.replace(attribute, "other")
+    assert refusal(tmp_path, text, "spank") == f"nice.py: {attribute} is missing"
+
+
+def test_task_plugin_may_leave_its_version_out(tmp_path: Path) -> None:
+    assert load(tmp_path, HEAD.replace("plugin_version", "other")).version == ()
+
+
+@pytest.mark.parametrize("value", ["(22, 5, 8)", "0x160508", "1443080", "SLURM_VERSION_NUMBER"])
+def test_version_is_three_numbers_or_one(tmp_path: Path, value: str) -> None:
+    text = "from nodectl.plugin_api import SLURM_VERSION_NUMBER\n" + HEAD.replace("(22, 5, 8)", value)
+    assert load(tmp_path, text).version == (22, 5, 8)
+
+
+def test_version_101_is_that_of_the_interface_of_job_containers(tmp_path: Path) -> None:
+    text = HEAD.replace("(22, 5, 8)", "101")
+    container = text.replace("task/nice", "job_container/nice")
+    source = plugin.compile_plugin(write(tmp_path, container))
+    assert plugin.load(source, kind="job_container", hooks={}).version == (101,)
+    assert refusal(tmp_path, text).startswith("nice.py:3: plugin_version is 101; ")
 
 
 @pytest.mark.parametrize("value", ["7", "b'x'", "''", "'two\\nlines'"])
@@ -191,16 +209,20 @@ def test_spank_plugin_of_another_type_is_refused(tmp_path: Path, said: str) -> N
     assert message == f"nice.py:1: plugin_type is {said!r}; 'spank' is needed"
 
 
-@pytest.mark.parametrize("value", ["'22.05.8'", "(22, 5)", "[22, 5, 8]", "(22, 5, True)", "22"])
+@pytest.mark.parametrize(
+    "value", ["'22.05.8'", "(22, 5)", "[22, 5, 8]", "(22, 5, True)", "22", "True", "-1", "0x1160508"]
+)
 def test_version_of_the_wrong_shape_is_refused(tmp_path: Path, value: str) -> None:
     message = refusal(tmp_path, HEAD.replace("(22, 5, 8)", value))
     assert message.startswith("nice.py:3: plugin_version is ")
-    assert message.endswith("three numbers like (22, 5, 8) are needed")
+    assert message.endswith("three numbers like (22, 5, 8), or 0x160508, are needed")
 
 
-@pytest.mark.parametrize("value", ["(23, 5, 8)", "(22, 6, 8)", "(22, 5, 9)"])
-def test_task_plugin_of_another_version_is_refused(tmp_path: Path, value: str) -> None:
-    said = value.strip("()").replace(", ", ".")
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [("(23, 5, 8)", "23.5.8"), ("(22, 6, 8)", "22.6.8"), ("(22, 5, 9)", "22.5.9"), ("0x170508", "23.5.8")],
+)
+def test_task_plugin_of_another_version_is_refused(tmp_path: Path, value: str, said: str) -> None:
     message = refusal(tmp_path, HEAD.replace("(22, 5, 8)", value))
     assert message == f"nice.py:3: written for version {said}; this is 22.5.8"
 
