@@ -1,7 +1,7 @@
 """The language of `--cpu-bind`.
 
-Owns: reading `[quiet|verbose,]none|rank|threads|cores|sockets|ldoms|map_cpu:LIST|mask_cpu:LIST|rank_ldom|map_ldom:LIST|
-mask_ldom:LIST` into a value. Lean: plugins of the step runner import it, so no dataclasses, no re.
+Owns: reading `[quiet|verbose,][one_thread,]none|rank|threads|cores|sockets|ldoms|map_cpu:LIST|mask_cpu:LIST|rank_ldom|
+map_ldom:LIST|mask_ldom:LIST` into a value. Lean: plugins of the step runner import it, so no dataclasses, no re.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ _UNITS = (THREADS, CORES, SOCKETS, LDOMS)
 _WORDS = {"no": NONE, **{name: name for name in (NONE, RANK, RANK_LDOM, *_UNITS)}}
 _FLAGS = {
     "v": ("verbose", True), "verbose": ("verbose", True), "q": ("verbose", False), "quiet": ("verbose", False),
+    "one_thread": ("one_thread", True),
 }  # fmt: skip
 
 
@@ -26,7 +27,7 @@ class CpuBind(Value):
     """One request for binding. A `unit` ("" for none) binds automatically; a `mode` ("" for none) says what to bind to
     and goes before the unit, which -B and others may have set besides. `entries`: machine CPUs of MAP, masks of MASK,
     NUMA nodes of MAP_LDOM, masks of them of MASK_LDOM, repetitions expanded, reused in turn; `listed` the same in the
-    words of the user. `one_thread`: one thread of each core only, from --hint.
+    words of the user. `one_thread`: one thread of each core only, as --hint=nomultithread says too.
     """
 
     __slots__ = ("entries", "listed", "mode", "one_thread", "unit", "verbose")
@@ -56,7 +57,7 @@ class CpuBind(Value):
     @property
     def asked(self) -> bool:
         """Whether it says more than how much to tell."""
-        return bool(self.unit or self.mode)
+        return bool(self.unit or self.mode or self.one_thread)
 
 
 def parse_cpu_bind(text: str) -> CpuBind:
@@ -67,7 +68,8 @@ def parse_cpu_bind(text: str) -> CpuBind:
 
 
 def _cpus(mode: str, *, masks: bool) -> Entries:
-    return Entries(f"--cpu-bind={mode}", masks=masks, highest=MAX_CPU, noun="CPUs")
+    # srun takes CPUs in decimal only: 0x10 and 10 in one list would be read differently by different people.
+    return Entries(f"--cpu-bind={mode}", masks=masks, highest=MAX_CPU, noun="CPUs", hexadecimal=masks)
 
 
 def _nodes(mode: str, *, masks: bool) -> Entries:

@@ -6,25 +6,32 @@ Lean: the languages that read them are imported in the tasks' processes.
 from __future__ import annotations
 
 from nodectl.binding.refused import Refused
+from nodectl.number import whole
 
-# A repetition as `0*1000000000` must not cost memory, neither here nor in the environment.
-MAX_ENTRIES = 65_536
+# A list becomes a variable of the step, and a step within the step reads it back: it has to fit into one, which the
+# kernel bounds at 128 KiB. A repetition as `0*1000000000` must not cost memory either.
+MAX_TEXT = 128_000
+MAX_LISTED = 120_000
+MAX_ENTRIES = 8192
 _HEX = frozenset("0123456789abcdefABCDEF")
-_DECIMAL = frozenset("0123456789")
+_PREFIXES = ("0x", "0X")
 
 
 class Entries:
     """A list as it is read. `option`: the word before its colon, for messages; `masks`: it holds hexadecimal masks,
-    otherwise numbers, decimal or with 0x; `highest`: the number that may be named; `noun`: of what.
+    otherwise numbers: decimal, or with 0x where `hexadecimal` allows that; `highest`: the number that may be named;
+    `noun`: of what.
     """
 
-    __slots__ = ("_highest", "_masks", "_noun", "_option", "_values", "_words")
+    __slots__ = ("_hexadecimal", "_highest", "_masks", "_noun", "_option", "_room", "_values", "_words")
 
-    def __init__(self, option: str, *, masks: bool, highest: int, noun: str) -> None:
+    def __init__(self, option: str, *, masks: bool, highest: int, noun: str, hexadecimal: bool = True) -> None:
         self._option = option
         self._masks = masks
+        self._hexadecimal = hexadecimal
         self._highest = highest
         self._noun = noun
+        self._room = MAX_LISTED
         self._values: list[int] = []
         self._words: list[str] = []
 
@@ -41,21 +48,32 @@ class Entries:
     def add(self, element: str) -> None:
         """Read `value` or `value*times`. Raises Refused."""
         text, star, count = element.partition("*")
-        value = _hexadecimal(text) if self._masks or text[:2] in ("0x", "0X") else _decimal(text)
-        top = value if value is None or not self._masks else max(value.bit_length() - 1, 0)
-        if value is None or top is None or top > self._highest:
-            kind = "mask" if self._masks else "number"
+        value = self._mask(text) if self._masks else self._number(text)
+        if value is None:
+            kind = "mask" if self._masks else "number" if self._hexadecimal else "decimal number"
             raise self._refused(element, f"is not a {kind} of {self._noun} up to {self._highest}")
-        times = 1
+        times: int | None = 1
         if star:
-            if not count or not _DECIMAL.issuperset(count) or not count.strip("0"):
+            times = whole(count, MAX_ENTRIES)
+            if times == 0 or not (count.isascii() and count.isdecimal()):
                 raise self._refused(element, "does not repeat a positive number of times")
-            # Bounded in digits first: int() of thousands of them is slow.
-            times = int(count) if len(count) <= 9 else MAX_ENTRIES + 1
-        if len(self._values) + times > MAX_ENTRIES:
+        if times is None or len(self._values) + times > MAX_ENTRIES:
             raise self._refused(element, f"makes the list longer than {MAX_ENTRIES} entries")
+        self._room -= times * (len(text) + 1)
+        if self._room < 0:
+            raise self._refused(element, f"makes the list longer than {MAX_LISTED} characters")
         self._values += [value] * times
         self._words += [text] * times
+
+    def _number(self, text: str) -> int | None:
+        if self._hexadecimal and text.startswith(_PREFIXES):
+            number = hexadecimal(text)
+            return number if number is not None and number <= self._highest else None
+        return whole(text, self._highest)
+
+    def _mask(self, text: str) -> int | None:
+        mask = hexadecimal(text)
+        return mask if mask is not None and mask.bit_length() <= self._highest + 1 else None
 
     def _refused(self, element: str, why: str) -> Refused:
         return Refused(f"{self._option}: {shown(element)} {why}")
@@ -63,7 +81,7 @@ class Entries:
 
 def without_prefix(listed: str) -> str:
     """A list of masks without 0x, as the variables have it."""
-    return ",".join(word[2:] if word[:2] in ("0x", "0X") else word for word in listed.split(","))
+    return ",".join(word[2:] if word.startswith(_PREFIXES) else word for word in listed.split(","))
 
 
 def shown(word: str) -> str:
@@ -71,14 +89,7 @@ def shown(word: str) -> str:
     return repr(word if len(word) <= 60 else word[:57] + "...")
 
 
-def _decimal(text: str) -> int | None:
-    if not text or not _DECIMAL.issuperset(text):
-        return None
-    return int(text) if len(text) <= 9 else 1 << 62
-
-
-def _hexadecimal(text: str) -> int | None:
-    digits = text[2:] if text[:2] in ("0x", "0X") else text
-    if not digits or not _HEX.issuperset(digits):
-        return None
-    return int(digits, 16)
+def hexadecimal(text: str) -> int | None:
+    """The number that hexadecimal digits write, with or without 0x; None for any other text."""
+    digits = text[2:] if text.startswith(_PREFIXES) else text
+    return int(digits, 16) if digits and _HEX.issuperset(digits) else None

@@ -4,14 +4,12 @@ the next word. Lean: plugins of the step runner import it, so no dataclasses, no
 
 from __future__ import annotations
 
-from nodectl.binding.entries import Entries, shown
+from nodectl.binding.entries import MAX_TEXT, Entries, shown
 from nodectl.binding.refused import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-MAX_TEXT = 1 << 20
 
 
 class Value:

@@ -104,8 +104,12 @@ def _spread(
     if node_level == PLANE:
         counts = spread.planes(slots, ntasks, distribution.plane)
         return counts, spread.in_turn(counts, distribution.plane)
+    if node_level == CYCLIC:
+        # Slurm packs blocks only; of a cyclic step Pack says no more than how few nodes it takes.
+        counts = spread.evenly(slots, ntasks)
+        return counts, spread.in_turn(counts)
     counts = spread.packed(slots, ntasks) if distribution.pack else spread.evenly(slots, ntasks)
-    return counts, spread.in_turn(counts) if node_level == CYCLIC else spread.consecutive(counts)
+    return counts, spread.consecutive(counts)
 
 
 def _on_node(

@@ -108,7 +108,7 @@ def _listed(machine: Topology, cpus: int, ntasks: int, asked: CpuBind) -> Bound:
         masks = [1 << cpu for cpu in asked.entries]
     elif 0 in asked.entries:
         listed = ",".join(f"{mask:x}" for mask in masks)
-    for mask in masks[:ntasks]:
+    for mask in masks:  # also those that no task uses
         if mask & ~cpus:
             raise Refused(
                 f"CPU binding outside of job step allocation, allocated CPUs are: {format_mask(cpus, machine.width)}."

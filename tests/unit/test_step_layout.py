@@ -59,6 +59,21 @@ def test_a_task_that_asks_for_whole_numa_nodes_stays_in_the_steps_cpus() -> None
     assert layout.environment["SLURM_CPU_BIND_LIST"] == "0x0F0F,0x0F0F"
 
 
+@pytest.mark.parametrize("listed", ["map_cpu:0,16", "map_cpu:0,0*3,4", "mask_cpu:0x1,0x10000"])
+def test_an_entry_that_no_task_uses_must_be_there_all_the_same(listed: str) -> None:
+    with pytest.raises(Refused, match="allocated CPUs are: 0x0303"):
+        laid_out(TWO, "0-1", ntasks=1, cpu_bind=listed)
+
+
+def test_one_thread_binds_as_asked_otherwise_but_to_one_thread_of_a_core() -> None:
+    assert cpus(laid_out(TWO, ntasks=2, cpu_bind="one_thread,threads")) == ["0", "4"]
+    # More tasks than cores: they go round, where without it each has a thread of its own.
+    given = cpus(laid_out(TWO, ntasks=16, cpu_bind="one_thread,threads"))
+    assert sorted(given) == sorted(["0", "1", "2", "3", "4", "5", "6", "7"] * 2)
+    hinted = laid_out(TWO, ntasks=8, hint="nomultithread")
+    assert cpus(laid_out(TWO, ntasks=8, cpu_bind="threads,one_thread", threads_per_core=1)) == cpus(hinted)
+
+
 @pytest.mark.parametrize("listed", ["map_cpu:16", "map_cpu:0,4", "mask_cpu:0x10", "mask_cpu:0x1,0xf0"])
 def test_a_list_outside_of_the_step_is_refused_with_the_mask_it_has(listed: str) -> None:
     with pytest.raises(Refused, match="allocated CPUs are: 0x0303"):
@@ -115,6 +130,21 @@ def test_a_step_names_nodes_of_its_job_only() -> None:
         nodes(ntasks=1, nodelist="d")
     with pytest.raises(Refused, match="Only allocated 3 nodes asked for 4"):
         nodes(ntasks=4, nodes="4")
+
+
+def test_blocks_are_packed_and_what_is_dealt_in_turn_is_not() -> None:
+    machines = (TWO,) * 4
+    allocation = Allocation.of_masks(machines, dict.fromkeys(range(4), TWO.usable))
+
+    def told(**given: object) -> tuple[str, str]:
+        environment = step.place(machines, allocation, request_of(given, {}), SETTINGS).environment
+        return environment["SLURM_TASKS_PER_NODE"], environment["SLURM_GTIDS"]
+
+    assert told(ntasks=20, nodes="2", distribution="block,Pack")[0] == "16,4"
+    assert told(ntasks=6, nodes="2", distribution="cyclic,Pack") == ("3(x2)", "0,2,4")
+    assert told(ntasks=8, nodes="4", distribution="cyclic,Pack") == ("2(x4)", "0,4")
+    # As measured: without -N, Pack takes as few nodes as there is need of.
+    assert told(ntasks=5, cpus_per_task=2, distribution="cyclic,Pack") == ("5", "0,1,2,3,4")
 
 
 def test_tasks_follow_the_host_file_one_by_one() -> None:
