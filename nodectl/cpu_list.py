@@ -3,11 +3,14 @@
 Pure. Apart from `topology`, because the tasks' processes use these and must not pay for dataclasses.
 """
 
+from nodectl.number import whole
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MAX_CPU = 65_535
+_LARGEST = 999_999_999
 
 
 def mask_of(cpus: "Iterable[int]") -> int:
@@ -64,17 +67,18 @@ def _ranges(text: str) -> "Iterator[tuple[int, int]]":
     for part in text.strip().split(","):
         if not part.strip():
             if text.strip():
-                raise ValueError(f"CPU list {text.strip()!r}: empty part between commas")
+                raise ValueError(f"CPU list {_shown(text)}: empty part between commas")
             return
         low, dash, high = part.strip().partition("-")
-        # isdecimal alone lets other scripts' digits through
-        if not (low.isascii() and low.isdecimal() and len(low) < 10) or (
-            dash and not (high.isascii() and high.isdecimal() and len(high) < 10)
-        ):
-            raise ValueError(f"CPU list: {part.strip()!r} is not a number or a range")
-        first, last = int(low), int(high or low)
+        first, last = whole(low, _LARGEST), whole(high if dash else low, _LARGEST)
+        if first is None or last is None:
+            raise ValueError(f"CPU list: {_shown(part)} is not a number or a range")
         if last < first:
-            raise ValueError(f"CPU list: {part.strip()!r} runs backwards")
+            raise ValueError(f"CPU list: {_shown(part)} runs backwards")
         if last > MAX_CPU:
-            raise ValueError(f"CPU list: {part.strip()!r} is above {MAX_CPU}")
+            raise ValueError(f"CPU list: {_shown(part)} is above {MAX_CPU}")
         yield first, last
+
+
+def _shown(text: str) -> str:
+    return repr(text.strip()[:60])

@@ -15,12 +15,14 @@ from typing import Literal
 from nodectl.caches import Cache
 from nodectl.caches import order as cache_order
 from nodectl.cpu_list import MAX_CPU, cpus_of, mask_of
+from nodectl.number import whole
 from nodectl.topology import Board, Node, Topology, assemble, in_order
 
 # What Linux can be built for; more would be a slip of the finger.
 MAX_CPUS = 8192
 # Bytes of a file: lscpu's table of 8,192 CPUs has 1 MB.
 _LARGEST = 16 << 20
+_LARGEST_NUMBER = 2**31 - 1
 
 _PART = re.compile(r"([0-9]{1,5})([sctndb])")
 _CACHE_COLUMN = re.compile(r"l([0-9])([di]?)")
@@ -103,6 +105,8 @@ def from_lscpu(data: bytes) -> Topology:
         raise ValueError("lscpu's table: no CPU is online")
     online = sorted(cpus)
     numbers = sorted({_number(cpus[cpu], "node", 0) or 0 for cpu in online})
+    if numbers[-1] > MAX_CPU:
+        raise ValueError(f"lscpu's table: NUMA node {numbers[-1]} is above {MAX_CPU}")
     nodes = [Node(number, mask_of(c for c in online if _number(cpus[c], "node", 0) == number), 0) for number in numbers]
     caches = _lscpu_caches(cpus)
     packages = [
@@ -160,7 +164,7 @@ def _group(cpus: Iterable[int], key: Callable[[int], int | None]) -> list[tuple[
 def _rows(data: bytes) -> list[dict[str, object]]:
     """Return the rows of lscpu's table, column names in lower case."""
     try:
-        table = json.loads(data)
+        table = json.loads(data, parse_int=str)  # int() has a limit and words of its own
     except (ValueError, RecursionError) as problem:
         raise ValueError(f"lscpu's table: not JSON: {problem}") from None
     rows = table.get("cpus") if isinstance(table, dict) else None
@@ -174,10 +178,10 @@ def _number(row: dict[str, object], column: str, missing: int | None = None) -> 
     value = row.get(column)
     if value in _UNKNOWN:
         return missing
-    text = str(value)
-    if not (text.isascii() and text.isdecimal()):
-        raise ValueError(f"lscpu's table: {column} {value!r} is no number")
-    return int(text)
+    number = whole(str(value), _LARGEST_NUMBER)
+    if number is None:
+        raise ValueError(f"lscpu's table: {column} {str(value)[:60]!r} is no number")
+    return number
 
 
 def _lscpu_caches(cpus: dict[int, dict[str, object]]) -> list[Cache]:

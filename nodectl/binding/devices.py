@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from nodectl.binding import brackets
+from nodectl.binding.entries import hexadecimal
 from nodectl.binding.refused import Refused
 from nodectl.cpu_list import cpus_of, parse_cpulist
+from nodectl.number import whole
 from nodectl.topology import Topology
 
 GPU = "gpu"
 DETECT = "sysfs"
 MOST = 1024  # devices of one node
+_LAST_MINOR = 9999
+_MOST_ASKED = 9999
 _WORDS = ("name", "type", "file", "cores", "count", "autodetect", "flags", "links")
 # Each maker's library has a variable of its own; all are set where nobody said whose the device is.
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
@@ -93,10 +98,10 @@ def _line(line: str) -> dict[str, str]:
 def _devices(line: str, words: Mapping[str, str], first: int) -> Iterator[Device]:
     files = list(_files(words.get("file", "")))
     if not files:
-        count = words.get("count", "1")
-        if not count.isdecimal() or not 0 < int(count[:9]) <= MOST:
-            raise ValueError(f"has {line!r}: Count={count} is not from 1 to {MOST}")
-        files = [""] * int(count)
+        count = whole(words.get("count", "1"), MOST)
+        if not count:
+            raise ValueError(f"has {line!r}: Count={words['count']} is not from 1 to {MOST}")
+        files = [""] * count
     cores = tuple(sorted(parse_cpulist(words["cores"]))) if "cores" in words else None
     for number, file in enumerate(files, first):
         if file and not file.startswith("/"):
@@ -107,20 +112,13 @@ def _devices(line: str, words: Mapping[str, str], first: int) -> Iterator[Device
 def _own_number(file: str, number: int) -> int:
     """NVIDIA's files are numbered as its library numbers the devices; all others are counted."""
     tail = file.removeprefix("/dev/nvidia")
-    return int(tail) if tail != file and tail.isascii() and tail.isdecimal() and len(tail) < len("10000") else number
+    own = whole(tail, _LAST_MINOR) if tail != file else None
+    return number if own is None else own
 
 
 def _files(text: str) -> Iterator[str]:
     """Expand `/dev/nvidia[0-3,6]` and commas between files."""
-    words = [""]
-    depth = 0
-    for letter in text:
-        depth += (letter == "[") - (letter == "]")
-        if letter == "," and not depth:
-            words.append("")
-        else:
-            words[-1] += letter
-    for word in filter(None, words):
+    for word in filter(None, brackets.words(text)):
         head, bracket, rest = word.partition("[")
         numbers, _, tail = rest.partition("]")
         if bracket:
@@ -144,7 +142,7 @@ def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
             other, number = _count("gres", text or "1") if name.lower() == GPU else ("", 0)
             kind, count = kind or other, max(count, number)
         else:
-            raise Refused(f"--gres={word}: only {GPU} can be asked for")
+            raise Refused(f"--gres={word[:60]}: only {GPU} can be asked for")
     bind, entries = _bind(options.get("gpu_bind", ""))
     if bind and not count:
         raise Refused("--gpu-bind: no GPUs are asked for")
@@ -155,9 +153,10 @@ def _count(option: str, text: str) -> tuple[str, int]:
     kind, _, number = text.rpartition(":")
     if not number and not kind:
         return "", 0
-    if not (number.isascii() and number.isdecimal()) or len(number) > len(str(MOST)):
+    count = whole(number, _MOST_ASKED)
+    if count is None:
         raise Refused(f"--{option}={text[:60]!r}: not a number of devices, as 2 or a100:2")
-    return kind, int(number)
+    return kind, count
 
 
 def _bind(text: str) -> tuple[str, tuple[int, ...]]:
@@ -176,12 +175,10 @@ def _bind(text: str) -> tuple[str, tuple[int, ...]]:
     entries: list[int] = []
     for part in rest.split(","):
         value, star, times = part.partition("*")
-        count = int(times) if times.isdecimal() and len(times) <= len(str(MOST)) else 0 if star else 1
-        try:
-            number = int(value, 16 if way == "mask_gpu" or value[:2].lower() == "0x" else 10)
-        except ValueError:
-            number = -1
-        if number < 0 or count < 1 or number.bit_length() > MOST or len(entries) + count > MOST:
+        count = whole(times, MOST) if star else 1
+        is_hexadecimal = way == "mask_gpu" or value[:2].lower() == "0x"
+        number = hexadecimal(value) if is_hexadecimal else whole(value, _MOST_ASKED)
+        if number is None or not count or number.bit_length() > MOST or len(entries) + count > MOST:
             raise Refused(f"--gpu-bind={text[:60]!r}: {part[:20]!r} is no entry of {way}")
         entries += [number] * count
     if way in ("per_task", "single") and (len(entries) != 1 or not entries[0]):

@@ -2,40 +2,54 @@
 
 from __future__ import annotations
 
+from nodectl.binding import brackets
+from nodectl.binding.entries import shown
 from nodectl.binding.refused import Refused
+from nodectl.number import whole
 
-MAX_NAMES = 65_536
+# A list costs as much as its names, not as its text: `n[0-999999]` is short.
+MAX_NAMES = 4096
+MAX_NAME = 255
+_MAX_NUMBER = 999_999
 
 
 def expand(text: str) -> tuple[str, ...]:
     """The names of a list, in its order; blank is none. Raises Refused."""
     names: list[str] = []
-    for word in _words(text):
-        head, bracket, rest = word.partition("[")
-        inside, closed, tail = rest.partition("]")
-        if not bracket:
-            names.append(word)
-            continue
-        if not closed or "[" in tail:
-            raise Refused(f"node list {text[:60]!r}: brackets do not match")
-        for part in inside.split(","):
-            low, dash, high = part.partition("-")
-            high = high if dash else low
-            if not all(number.isascii() and number.isdecimal() and len(number) < 7 for number in (low, high)):
-                raise Refused(f"node list {text[:60]!r}: {part!r} is not a number or a range")
-            if not 0 <= int(high) - int(low) < MAX_NAMES - len(names):
-                raise Refused(f"node list {text[:60]!r}: {part!r} runs backwards or is too long")
-            names += [f"{head}{number:0{len(low)}}{tail}" for number in range(int(low), int(high) + 1)]
+    for word in filter(None, map(str.strip, brackets.words(text))):
+        for name in _names(text, word):
+            if len(names) == MAX_NAMES:
+                raise _refused(text, f"more than {MAX_NAMES} names")
+            names.append(name)
     return tuple(names)
 
 
-def _words(text: str) -> list[str]:
-    """Split at commas outside of brackets."""
-    words, depth = [""], 0
-    for char in text.strip():
-        depth += (char == "[") - (char == "]")
-        if char == "," and depth == 0:
-            words.append("")
-        else:
-            words[-1] += char
-    return [word.strip() for word in words if word.strip()]
+def _names(text: str, word: str) -> list[str]:
+    """The names that one word stands for, not many more than there may be. Raises Refused."""
+    head, bracket, rest = word.partition("[")
+    inside, closed, tail = rest.partition("]")
+    if bool(bracket) != bool(closed) or any(mark in head + inside + tail for mark in "[]"):
+        raise _refused(text, "brackets do not match")
+    if not bracket:
+        return [_bounded(text, word)]
+    names: list[str] = []
+    for part in inside.split(","):
+        low, dash, high = part.partition("-")
+        first, last = whole(low, _MAX_NUMBER), whole(high if dash else low, _MAX_NUMBER)
+        if first is None or last is None or len(low) > MAX_NAME:
+            raise _refused(text, f"{shown(part)} is not a number or a range")
+        if not 0 <= last - first <= MAX_NAMES - len(names):
+            raise _refused(text, f"{shown(part)} runs backwards or is too long")
+        _bounded(text, f"{head}{last:0{len(low)}}{tail}")
+        names += [f"{head}{number:0{len(low)}}{tail}" for number in range(first, last + 1)]
+    return names
+
+
+def _bounded(text: str, name: str) -> str:
+    if len(name) > MAX_NAME:
+        raise _refused(text, f"a name of more than {MAX_NAME} characters")
+    return name
+
+
+def _refused(text: str, why: str) -> Refused:
+    return Refused(f"node list {shown(text)}: {why}")

@@ -29,7 +29,7 @@ ROWS = (
     ("ntasks-per-socket", "", "N", "at most N tasks on a socket", COUNT),
     ("ntasks-per-core", "", "N", "at most N tasks on a core", COUNT),
     ("hint", "", "HINT", "compute_bound|memory_bound|multithread|nomultithread", TEXT),
-    ("cpu-bind", "", "BIND", "[quiet|verbose,]none|threads|cores|sockets|ldoms|map_cpu:LIST|mask_cpu:LIST|"
+    ("cpu-bind", "", "BIND", "[quiet|verbose,][one_thread,]none|threads|cores|sockets|ldoms|map_cpu:LIST|mask_cpu:LIST|"
      "map_ldom:LIST|mask_ldom:LIST|rank|rank_ldom", TEXT),
     ("mem-bind", "", "BIND", "[quiet|verbose,][prefer,]none|rank|local|map_mem:LIST|mask_mem:LIST", TEXT),
     ("exact", "", "", "no more of the job than the tasks need", FLAG),
@@ -65,10 +65,17 @@ VARIABLES = {
     "SLURM_USE_MIN_NODES": "use_min_nodes",
 }  # fmt: skip
 
+# What travels under the name of no option: the text of SLURM_HOSTFILE.
+NAMES = frozenset((*(row[0].replace("-", "_") for row in ROWS), "hostfile"))
+
+# Most characters of a text. A list has a mask for each task, and comes back in the variables of every step.
+LONGEST = 4096
+_LONGER = {"cpu_bind": 128_000, "mem_bind": 128_000, "hostfile": 65_536}
+
 _COUNTS = tuple(row[0].replace("-", "_") for row in ROWS if row[4] == COUNT)
 _FLAGS = tuple(row[0].replace("-", "_") for row in ROWS if row[4] == FLAG)
 _UNITS_OF_LEVELS = ("", "sockets", "cores", "threads")
-_DIGITS = 9
+_LARGEST = 999_999_999
 
 
 def request_of(given: "Mapping[str, object]", environ: "Mapping[str, str]", hostfile: str = "") -> "Request":
@@ -88,7 +95,7 @@ def request_of(given: "Mapping[str, object]", environ: "Mapping[str, str]", host
         parse_nodes,
     )
 
-    values = gathered(given, environ)
+    values = gathered({**given, "hostfile": hostfile} if hostfile else given, environ)
     counts = {name: _count(name, values[name]) for name in _COUNTS if values.get(name) not in (None, "")}
     geometry = parse_geometry(str(values["extra_node_info"])) if values.get("extra_node_info") else ()
     for name, number in zip(("sockets_per_node", "cores_per_socket", "threads_per_core"), geometry, strict=False):
@@ -128,7 +135,7 @@ def request_of(given: "Mapping[str, object]", environ: "Mapping[str, str]", host
 
 
 def gathered(given: "Mapping[str, object]", environ: "Mapping[str, str]") -> "dict[str, object]":
-    """The options in force: those given, and from the variables those that were not."""
+    """The options in force: those given, and from the variables those that were not. Raises Refused."""
     values: dict[str, object] = {}
     for variable, name in VARIABLES.items():
         text = environ.get(variable)
@@ -136,17 +143,32 @@ def gathered(given: "Mapping[str, object]", environ: "Mapping[str, str]") -> "di
             values[name] = text.lower() not in ("", "0", "no", "false") if name in _FLAGS else text
     if str(values.get("distribution")).lower() == "plane":
         values["distribution"] = f"plane={environ.get('SLURM_DIST_PLANESIZE', '')}"
-    return values | {name: value for name, value in given.items() if value is not None}
+    values |= {name: value for name, value in given.items() if value is not None}
+    for name in NAMES & values.keys():
+        check_text(name, str(values[name]))
+    return values
+
+
+def check_text(name: str, text: str) -> None:
+    """Refuse what no option needs, before it is read. Raises Refused."""
+    most = _LONGER.get(name, LONGEST)
+    if len(text) > most:
+        from nodectl.binding.refused import Refused
+
+        option = "SLURM_HOSTFILE" if name == "hostfile" else f"--{name.replace('_', '-')}"
+        raise Refused(f"{option} is longer than {most} characters")
 
 
 def _count(name: str, value: object) -> int:
     from nodectl.binding.refused import Refused
+    from nodectl.number import whole
 
     text = str(value)
     least = 0 if name in ("core_spec", "thread_spec", "relative") else 1
-    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS) or int(text) < least:
+    number = whole(text, _LARGEST)
+    if number is None or number < least:
         raise Refused(f'Invalid numeric value "{text[:20]}" for --{name.replace("_", "-")}.')
-    return int(text)
+    return number
 
 
 def _cpu_bind(text: str) -> "CpuBind":

@@ -9,12 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nodectl.binding.cpu_bind import CpuBind
+from nodectl.binding.entries import shown
 from nodectl.binding.mem_bind import MemBind
 from nodectl.binding.refused import Refused
+from nodectl.number import whole
 
 UNLIMITED = 0xFFFF  # Slurm's word for "as many as there are" in -B and the options it stands for
 
 BLOCK, CYCLIC, FULL_CYCLIC, PLANE, ARBITRARY = "block", "cyclic", "fcyclic", "plane", "arbitrary"
+_MOST_NODES = 9_999_999
 _LEVELS = {"block": BLOCK, "cyclic": CYCLIC, "fcyclic": FULL_CYCLIC, "*": None}
 _HINTS = ("compute_bound", "memory_bound", "multithread", "nomultithread")
 
@@ -85,7 +88,7 @@ class Settings:
 
 def parse_distribution(text: str) -> Distribution:
     """Read `-m`: `block|cyclic|arbitrary|plane=N|*[:block|cyclic|fcyclic|*[:...]][,Pack|NoPack]`. Raises Refused."""
-    refused = Refused(f"Invalid --distribution specification {text!r}")
+    refused = Refused(f"Invalid --distribution specification {shown(text)}")
     levels, comma, word = text.partition(",")
     pack = {"pack": True, "nopack": False}.get(word.lower()) if comma else None
     if comma and pack is None:
@@ -93,13 +96,10 @@ def parse_distribution(text: str) -> Distribution:
     words = levels.lower().split(":")
     node, equals, size = words[0].partition("=")
     if equals or node == PLANE:
-        if (
-            node != PLANE
-            or len(words) > 1
-            or not (size.isascii() and size.isdecimal() and 0 < int(size[:9]) < UNLIMITED)
-        ):
+        plane = whole(size, UNLIMITED - 1)
+        if node != PLANE or len(words) > 1 or not plane:
             raise refused
-        return Distribution(PLANE, plane=int(size), pack=pack)
+        return Distribution(PLANE, plane=plane, pack=pack)
     if node == ARBITRARY and len(words) == 1:
         return Distribution(ARBITRARY, pack=pack)
     if len(words) > 3 or node == FULL_CYCLIC or any(level not in _LEVELS for level in words):
@@ -114,31 +114,27 @@ def parse_geometry(text: str) -> tuple[int, ...]:
     for word in text.split(":"):
         # a range is the notation of old: its lower end counts
         low = word.partition("-")[0]
-        if low == "*":
-            numbers.append(UNLIMITED)
-        elif low.isascii() and low.isdecimal() and 0 < int(low[:9]) < UNLIMITED:
-            numbers.append(int(low))
-        else:
+        number = UNLIMITED if low == "*" else whole(low, UNLIMITED - 1)
+        if not number:
             break
+        numbers.append(number)
     else:
         if len(numbers) <= 3:
             return tuple(numbers)
-    raise Refused(f"invalid resource allocation -B `{text}`")
+    raise Refused(f"invalid resource allocation -B {shown(text)}")
 
 
 def parse_nodes(text: str) -> tuple[int, int]:
     """Read `-N least[-most]`. Raises Refused."""
     low, dash, high = text.partition("-")
-    words = (low, high) if dash else (low, low)
-    if all(word.isascii() and word.isdecimal() and len(word) <= 7 for word in words):
-        least, most = (int(word) for word in words)
-        if 1 <= least <= most:
-            return least, most
-    raise Refused(f"Invalid node count specification {text!r}")
+    least, most = whole(low, _MOST_NODES), whole(high if dash else low, _MOST_NODES)
+    if least and most and least <= most:
+        return least, most
+    raise Refused(f"Invalid node count specification {shown(text)}")
 
 
 def parse_hint(text: str) -> str:
     """Read `--hint`; returns it. Raises Refused."""
     if text.lower() not in _HINTS:
-        raise Refused(f"unrecognized --hint argument {text!r}, one of {', '.join(_HINTS)}")
+        raise Refused(f"unrecognized --hint argument {shown(text)}, one of {', '.join(_HINTS)}")
     return text.lower()

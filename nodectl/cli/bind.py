@@ -38,10 +38,11 @@ from nodectl.cli.session import Failed
 from nodectl.cli.table import printable, put, table
 from nodectl.config import Config
 from nodectl.cpu_list import cpus_of, mask_of_list
+from nodectl.number import whole
 from nodectl.topology import Topology
 
 _MOST_NODES = 4096
-_DIGITS = 9
+_LONGEST_FILE = 1 << 17  # more than is taken
 # srun's, by what stands behind them: long names, with a letter where there is one.
 _ELSEWHERE = (
     (ARGUMENT, "account:A acctg-freq bb bcast begin:b cluster-constraint clusters:M comment constraint:C cpu-freq "
@@ -172,9 +173,10 @@ def _help() -> str:
 
 
 def _machines(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS and 1 <= int(text) <= _MOST_NODES):
+    number = whole(text, _MOST_NODES)
+    if not number:
         raise ValueError(f'Invalid number of machines "{text[:20]}", from 1 to {_MOST_NODES}')
-    return int(text)
+    return number
 
 
 def _machine(given: object, config: Config) -> tuple[Topology, Settings]:
@@ -187,8 +189,8 @@ def _hostfile(environ: Mapping[str, str]) -> str:
     path = environ.get("SLURM_HOSTFILE")
     if not path:
         return ""
-    with open(path, encoding="utf-8") as file:
-        return file.read(1 << 20)
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read(_LONGEST_FILE)
 
 
 def _texts(values: Mapping[str, object]) -> dict[str, str]:

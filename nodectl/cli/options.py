@@ -5,6 +5,8 @@ getopt_long(3)'s, as srun has them: `-n4`, `-n 4`, `--ntasks=4`, `--ntasks 4`, u
 the first word that is no option begins the program.
 """
 
+from nodectl.number import whole
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
 NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
 USAGE = 255  # srun's exit status where getopt_long(3) refuses a word
-_DIGITS = 18  # numbers of more digits are a mistake
+_MOST = 10**18 - 1  # more is a mistake
 _SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
@@ -77,11 +79,10 @@ class PluginOption(Option):
 
 def positive(text: str) -> int:
     """A whole number from 1."""
-    if len(text) > _DIGITS:
-        raise ValueError(f'Invalid numeric value "{text[:20]}..."')
-    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
-        raise ValueError(f'Invalid numeric value "{text}"')
-    return int(text)
+    number = whole(text, _MOST)
+    if not number:
+        raise ValueError(f'Invalid numeric value "{text if len(text) <= 20 else text[:20] + "..."}"')
+    return number
 
 
 def seconds(text: str) -> int:
@@ -91,10 +92,7 @@ def seconds(text: str) -> int:
     if text.upper() in ("INFINITE", "UNLIMITED", "-1", "0"):
         return 0
     days, dash, clock = text.partition("-") if "-" in text else ("0", "", text)
-    parts = clock.split(":")
-    if not all(part.isascii() and part.isdecimal() and len(part) <= _DIGITS for part in (days, *parts)):
-        raise ValueError(f"Invalid time specification {text!r}")
-    numbers = [int(part) for part in parts]
+    whole_days, *numbers = _numbers((days, *clock.split(":")), text)
     if dash and len(numbers) <= 3:  # hours, minutes, seconds
         hours, minutes, secs = (*numbers, 0, 0)[:3]
     elif len(numbers) == 1:
@@ -104,18 +102,28 @@ def seconds(text: str) -> int:
     elif len(numbers) == 3:
         hours, minutes, secs = numbers
     else:
-        raise ValueError(f"Invalid time specification {text!r}")
-    return ((int(days) * 24 + hours) * 60 + minutes) * 60 + secs
+        raise ValueError(f"Invalid time specification {text[:40]!r}")
+    return ((whole_days * 24 + hours) * 60 + minutes) * 60 + secs
+
+
+def _numbers(words: "Iterable[str]", text: str) -> list[int]:
+    numbers = []
+    for word in words:
+        number = whole(word, _MOST)
+        if number is None:
+            raise ValueError(f"Invalid time specification {text[:40]!r}")
+        numbers.append(number)
+    return numbers
 
 
 def mebibytes(text: str) -> int:
     """An amount of memory in MiB, which is also the unit of a bare number: 64M, 1G, 512K (rounded up), 2T."""
     word = text.upper().removesuffix("B").removesuffix("I")
     unit = word[-1:] if word[-1:] in _SHIFTS else "M"
-    digits = word.removesuffix(unit)
-    if not (digits.isascii() and digits.isdecimal()) or len(digits) > _DIGITS:
+    number = whole(word.removesuffix(unit), _MOST)
+    if number is None:
         raise ValueError(f'Invalid numeric value "{text[:20]}"')
-    return -(-(int(digits) << _SHIFTS[unit]) >> _SHIFTS["M"])
+    return -(-(number << _SHIFTS[unit]) >> _SHIFTS["M"])
 
 
 def percent(text: str) -> int:
@@ -134,7 +142,7 @@ def _words(text: str) -> list[str]:
 
 def _flag(text: str) -> bool:
     if text not in ("", "0", "1"):
-        raise ValueError(f'Invalid value "{text}", only 0 and 1 are allowed')
+        raise ValueError(f'Invalid value "{text[:20]}", only 0 and 1 are allowed')
     return text != "0"
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from nodectl.cli.session import Session
 from nodectl.cli.table import duration, put, table, terminal_width
 from nodectl.cpu_list import cpus_of, format_cpulist
+from nodectl.number import whole
 
 HEADER = ("STEP", "USER", "NAME", "STATE", "NTASKS", "TIME", "CPUS", "PID", "COMMAND")
 _RIGHT = ("NTASKS", "TIME", "PID")
@@ -98,6 +99,7 @@ def _row(step: Mapping[str, Any], now: float) -> tuple[object, ...]:
 
 
 def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {_MOST}")
-    return int(text)
+    number = whole(text, _MOST)
+    if not number:
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number from 1 to {_MOST}")
+    return number

@@ -16,6 +16,7 @@ from nodectl import lean_json, wire
 from nodectl.cli.options import BadOption, BadUsage, Parsed, Parser
 from nodectl.cli.session import AGAIN, Failed, Session, complain
 from nodectl.interface_names import STEP
+from nodectl.number import whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ _TOLD = {
     "mem": "SLURM_MEM_PER_NODE",
     "mem_per_cpu": "SLURM_MEM_PER_CPU",
 }
-_DIGITS = 6
-_LONGEST_FILE = 1 << 16
+_MOST_COLUMNS = 99_999
+_MOST_TASKS = 999_999
+_LONGEST_FILE = 1 << 17  # more than the service takes
 _QUICK = 1.0  # seconds between two SIGINTs that together mean: end it
 _UNRECORDED = "its step runner and the service have gone; what became of it will be recorded when the service starts"
 
@@ -131,8 +133,8 @@ def _loudness(word: str) -> int:
 
 def _columns() -> int:
     """The width of help texts, as other commands take it."""
-    text = os.environ.get("COLUMNS", "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS else 80
+    columns = whole(os.environ.get("COLUMNS", ""), _MOST_COLUMNS)
+    return 80 if columns is None else columns
 
 
 def make_request(parsed: Parsed) -> dict[str, object]:
@@ -170,14 +172,14 @@ def make_request(parsed: Parsed) -> dict[str, object]:
 def _ntasks(layout: "Mapping[str, str]", environment: "Mapping[str, str]") -> int:
     """How many tasks where -n does not say: srun's variables, --ntasks-per-node on this one node, or one."""
     for text in (environment.get("SLURM_NTASKS"), environment.get("SLURM_NPROCS"), layout.get("ntasks_per_node")):
-        if text and text.isascii() and text.isdecimal() and 0 < int(text[:_DIGITS]) == int(text):
-            return int(text)
+        if text and (ntasks := whole(text, _MOST_TASKS)):
+            return ntasks
     return 1
 
 
 def _host_file(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read(_LONGEST_FILE)
     except OSError as error:
         raise BadOption(f"SLURM_HOSTFILE {path!r}: {error.strerror}") from None

@@ -9,8 +9,10 @@ import signal
 
 from nodectl.cli.session import Session
 from nodectl.cli.steps import add_steps, for_each
+from nodectl.number import whole
 
 _HIGHEST = 64
+_MOST = 99
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,23 +43,23 @@ def main(arguments: argparse.Namespace) -> int:
 
 def signal_of(text: str) -> int:
     """The number of a signal: `TERM`, `sigterm`, `15`, `RTMIN+2`. ValueError with what is wrong."""
-    if text.isascii() and text.isdecimal() and len(text) < 3:
-        if not 1 <= int(text) <= _HIGHEST:
+    if (given := whole(text, _MOST)) is not None:
+        if not 1 <= given <= _HIGHEST:
             raise ValueError(f"signals are numbered from 1 to {_HIGHEST}")
-        return int(text)
+        return given
     name = text.upper()
     if not name.startswith("SIG"):
         name = f"SIG{name}"
     for base, sign in (("SIGRTMIN+", 1), ("SIGRTMAX-", -1)):
-        offset = name.removeprefix(base)
-        if offset != name and offset.isascii() and offset.isdecimal() and len(offset) < 3:
-            number = signal.Signals[base[:-1]].value + sign * int(offset)
+        offset = whole(name.removeprefix(base), _MOST)
+        if offset is not None and name.startswith(base):
+            number = signal.Signals[base[:-1]].value + sign * offset
             if signal.SIGRTMIN <= number <= signal.SIGRTMAX:
                 return number
     try:
         return signal.Signals[name].value
     except KeyError:
-        raise ValueError(f"no signal is called {text!r}") from None
+        raise ValueError(f"no signal is called {text[:20]!r}") from None
 
 
 def signal_argument(text: str) -> int:

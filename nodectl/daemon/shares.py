@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 
 from nodectl import _namespace
 from nodectl.config import Config
+from nodectl.number import whole
 from nodectl.shape import Optional, array, integer, text
 
 CPU_MAX, CPU_WEIGHT, IO_WEIGHT, IO_MAX, PIDS_MAX = "cpu.max", "cpu.weight", "io.weight", "io.max", "pids.max"
@@ -40,7 +41,7 @@ _PERIOD = 100_000  # microseconds, over which CPU time is counted
 _OF_A_PERCENT = _PERIOD // 100
 _FIGURES = ("rbps", "wbps", "riops", "wiops")
 _SUFFIXES = {"K": 10, "M": 20, "G": 30, "T": 40}
-_MOST_DIGITS = 12
+_LARGEST = 10**12 - 1
 _TOO_MUCH = 1 << 62
 _BENEATH = _namespace.RESOLVE_BENEATH | _namespace.RESOLVE_NO_MAGICLINKS | _namespace.RESOLVE_NO_XDEV
 _DEFAULT_WEIGHT = 100
@@ -157,17 +158,16 @@ def amount(word: str) -> int | None:
     """A number, with K, M, G or T of 1024; None where it is none."""
     shift = _SUFFIXES.get(word[-1:].upper(), 0)
     digits = word[:-1] if shift else word
-    if not (digits.isascii() and digits.isdecimal()) or len(digits) > _MOST_DIGITS:
-        return None
-    number = int(digits) << shift
-    return number if number < _TOO_MUCH else None
+    number = whole(digits, _LARGEST)
+    return number << shift if number is not None and number << shift < _TOO_MUCH else None
 
 
 def _device(name: str) -> str:
     """The numbers of a whole disk by its path below /dev, or by themselves, as MAJOR:MINOR. Raises BadShare."""
     major, colon, minor = name.partition(":")
-    if colon and all(word.isascii() and word.isdecimal() and len(word) < _MOST_DIGITS for word in (major, minor)):
-        device = f"{int(major)}:{int(minor)}"
+    numbers = whole(major, _LARGEST), whole(minor, _LARGEST)
+    if colon and None not in numbers:
+        device = f"{numbers[0]}:{numbers[1]}"
     else:
         number = _look_up(name)
         device = f"{os.major(number)}:{os.minor(number)}"

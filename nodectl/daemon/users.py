@@ -10,6 +10,8 @@ import os
 import pwd
 import time
 
+from nodectl.number import whole
+
 _NO_ID = 2**32 - 1  # what setresgid(2) takes for "leave it"
 
 
@@ -60,9 +62,10 @@ class Users:
 async def group_id(name: str) -> int:
     """The gid of a group by name or number. Raises UnknownUser."""
     if name.isdecimal():
-        if int(name) >= _NO_ID:
+        gid = whole(name, _NO_ID - 1)
+        if gid is None:
             raise UnknownUser(f"no group {name!r}")
-        return int(name)
+        return gid
     try:
         return (await asyncio.to_thread(grp.getgrnam, name)).gr_gid
     except KeyError:
@@ -71,8 +74,8 @@ async def group_id(name: str) -> int:
 
 def _look_up(who: int | str) -> User:
     try:
-        by_number = isinstance(who, int) or who.isdecimal()
-        entry = pwd.getpwuid(int(who)) if by_number else pwd.getpwnam(str(who))
+        uid = who if isinstance(who, int) else whole(who, _NO_ID) if who.isdecimal() else None
+        entry = pwd.getpwnam(str(who)) if uid is None else pwd.getpwuid(uid)
     except (KeyError, OverflowError):
         raise UnknownUser(f"no user {who!r}") from None
     gids = os.getgrouplist(entry.pw_name, entry.pw_gid)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nodectl.binding.cpu_bind import CpuBind
 from nodectl.binding.hostlist import expand
 from nodectl.binding.mem_bind import MemBind, parse_mem_bind
-from nodectl.binding.options import request_of
+from nodectl.binding.options import NAMES, request_of
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import (
     UNLIMITED,
@@ -63,9 +65,66 @@ def test_a_range_of_nodes_runs_upwards() -> None:
 def test_names_of_nodes_are_expanded_in_order() -> None:
     assert expand("n1, n[3-4,08-10],x[1]-ib") == ("n1", "n3", "n4", "n08", "n09", "n10", "x1-ib")
     assert expand(" ") == ()
-    for text in ("n[1", "n[2-1]", "n[1-99999999]", "n[a]"):
+    for text in (
+        "n[1",
+        "n[2-1]",
+        "n[1-99999999]",
+        "n[a]",
+        "n1]",
+        "n]1,n2",
+        "n[1]]",
+        "n[[1]]",
+        "n[1]x[2]",
+        "n[]",
+        "n[٣]",
+    ):
         with pytest.raises(Refused):
             expand(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n[0-4096]", "n[1-4096],m", ",".join(["n[0-4000]"] * 10), "n[0-999999]" * 2, "n" * 300,
+        "n" * 252 + "[1-1000]", f"n[{'0' * 300}1]", "n[1," * 100_000, "[" * 100_000, "]," * 100_000, "a," * 100_000,
+        f"n[{'1,' * 100_000}1]",
+    ],
+)  # fmt: skip
+def test_a_short_list_does_not_become_many_names_or_long_ones(text: str) -> None:
+    with pytest.raises(Refused) as caught:
+        expand(text)
+    assert len(caught.value.reason) < 300
+
+
+@given(st.text(alphabet="n1[]-, ", max_size=30))
+def test_any_list_of_nodes_is_names_or_a_refusal(text: str) -> None:
+    try:
+        names = expand(text)
+    except Refused:
+        return
+    assert all(name and not {"[", "]", ","} & set(name) for name in names)
+
+
+@pytest.mark.parametrize("name", sorted(NAMES - {"hostfile"}))
+def test_a_text_that_no_option_needs_is_refused_by_its_options_name(name: str) -> None:
+    long = "1" * (131_072 if name in ("cpu_bind", "mem_bind") else 4097)
+    with pytest.raises(Refused, match=f"^--{name.replace('_', '-')} is longer than [0-9]+ characters$"):
+        request_of({name: long}, {})
+
+
+def test_a_list_in_a_variable_is_bounded_too() -> None:
+    for variable in ("SLURM_CPU_BIND", "SLURM_HINT"):
+        with pytest.raises(Refused, match="is longer than"):
+            request_of({}, {variable: "x" * 131_000})
+    with pytest.raises(Refused, match="SLURM_HOSTFILE is longer than"):
+        request_of({"distribution": "arbitrary"}, {}, "n1\n" * 50_000)
+
+
+def test_masks_of_hundreds_of_tasks_come_back_to_a_step_within_the_step() -> None:
+    masks = ",".join(f"0x{1 << task:0128X}" for task in range(512))
+    bind = request_of({}, {"SLURM_CPU_BIND": f"quiet,mask_cpu:{masks}"}).cpu_bind
+    assert bind is not None
+    assert len(bind.entries) == 512
 
 
 def test_memory_binding_keeps_the_users_words() -> None:
