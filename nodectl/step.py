@@ -33,7 +33,7 @@ class Step:
         "task_variables", "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name",
         "verbose",
     )  # fmt: skip
-    __slots__ = (*FIELDS, "binder", "born_in_place", "container_id", "helpers", "task")
+    __slots__ = (*FIELDS, "binder", "born_in_place", "container_id", "helpers", "refused", "task")
 
     job_id: int
     step_id: int
@@ -93,12 +93,14 @@ class Step:
     helpers: set[int]  # pids of the stepd's own helpers (pumps): no part of the user's step
     born_in_place: bool  # the kernel gave birth to the last forked task in its own cgroup: nothing is to be moved
     binder: "Binder | None"  # in the daemon: what decides on the above
+    refused: str  # why it does not, in words for the user who asked
     container_id: int  # 64 bits, set by proctrack_p_create in the stepd; never travels
 
     def __init__(self, **fields: object) -> None:
         for name in self.FIELDS:
             setattr(self, name, fields[name])
         self.binder = None
+        self.refused = ""
         self.container_id = 0
         self.born_in_place = False
         self.helpers = set()

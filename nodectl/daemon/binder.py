@@ -1,7 +1,7 @@
 """Where the steps of this node's jobs go: the machine, the configuration of binding and its devices, read once.
 
 Runs in the daemon, as root, for task_p_slurmd_launch_request: before any process of a step exists. The rules are
-`nodectl.binding`; the same question is asked a thousand times where steps are short, so answers are kept.
+`nodectl.binding`.
 """
 
 import contextlib
@@ -15,15 +15,14 @@ from nodectl.binding.answer import add_devices, layout_answer
 from nodectl.binding.layout import Layout
 from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused
+from nodectl.binding.request import Request
 from nodectl.config import Config
 from nodectl.cpu_list import cpus_of, format_cpulist
+from nodectl.daemon.answers import Answers
 from nodectl.step import Step
 
-_ANSWERS = 256
 _MEMORY = ("SLURM_MEM_BIND", "SLURM_MEM_BIND_TYPE", "SLURM_MEM_BIND_LIST", "SLURM_MEM_BIND_VERBOSE",
            "SLURM_MEM_BIND_PREFER", "SLURM_MEM_BIND_SORT")  # fmt: skip
-
-Options = tuple[tuple[str, object], ...]
 
 
 class Binder:
@@ -37,12 +36,27 @@ class Binder:
         self._name = config.node_name
         self._gres = config.gres
         self._running = running
-        self._placed = functools.lru_cache(maxsize=_ANSWERS)(self._place)
+        self._layouts = Answers(self._lay_out)
         self.allocation = node.whole(self._machine, self._settings)
         self.cores = format_cpulist(core.number for core in self._machine.cores if core.mask & self.allocation)
 
+    @staticmethod
+    def check(layout: Mapping[str, object], ntasks: int) -> None:
+        """Raises Refused for options that make no sense on any machine."""
+        _request(layout)
+        devices.wanted(_texts(layout), ntasks)
+
     def bind(self, req: Step) -> None:
-        """Fills in the CPUs, memory and devices of a step and of its tasks, and their variables. Raises Refused."""
+        """Fills in the CPUs, memory and devices of a step and of its tasks, and their variables. Raises Refused, with
+        the reason in the step too.
+        """
+        try:
+            self._bind(req)
+        except Refused as error:
+            req.refused = error.reason
+            raise
+
+    def _bind(self, req: Step) -> None:
         texts = _texts(req.layout)
         asked = devices.wanted(texts, req.ntasks)
         held: list[devices.Device] = []
@@ -51,7 +65,7 @@ class Binder:
         if asked.count:
             held = devices.hold(self.node_devices, asked, self._taken(), self.allocation, self._machine)
         near = devices.cpus_near(held, self.allocation, asked, req.ntasks * req.cpus_per_task, self._machine)
-        req.base, layout = self._apart(tuple(sorted(req.layout.items())), near)
+        req.base, layout = self._apart(_request(req.layout), near)
         req.cpu_masks = [place.mask for place in layout.tasks]
         req.step_cpus = layout.nodes[0].cpus
         req.mems = format_cpulist(cpus_of(layout.nodes[0].mems))
@@ -69,7 +83,7 @@ class Binder:
 
     def explain(self, req: Step) -> Mapping[str, object]:
         """The layout of a step with the rule behind it. Raises Refused."""
-        layout = self._placed(tuple(sorted(req.layout.items())), req.base)
+        layout = self._layouts.get(_request(req.layout), req.base)
         answer = layout_answer(layout, {0: (self._name, self.allocation)})
         if req.devices:
             asked = devices.wanted(_texts(req.layout), req.ntasks)
@@ -77,13 +91,14 @@ class Binder:
             add_devices(answer, devices.of_tasks(held, asked, req.cpu_masks, self._machine))
         return answer
 
-    def _apart(self, options: Options, cpus: int) -> tuple[int, Layout]:
+    def _apart(self, request: Request, cpus: int) -> tuple[int, Layout]:
         """A layout, and the CPUs out of which it was made: for a step that takes a part of them, away from what such
         steps of other jobs have, as far as there is room.
         """
-        layout = self._placed(options, cpus)
+        layout = self._layouts.get(request, cpus)
         mine = layout.nodes[0].cpus
-        others = [live.step_cpus for live in self._running() if live.step_cpus != live.base]
+        # Also one that took all that others had left to it.
+        others = [live.step_cpus for live in self._running() if live.step_cpus != self.allocation]
         if mine == cpus or not any(mask & mine for mask in others):
             return cpus, layout
         holders = {core.mask: sum(bool(mask & core.mask) for mask in others) for core in self._machine.cores}
@@ -92,14 +107,12 @@ class Binder:
             if free.bit_count() < mine.bit_count():
                 continue
             with contextlib.suppress(Refused):
-                elsewhere = self._placed(options, free)
+                elsewhere = self._layouts.get(request, free)
                 if elsewhere.nodes[0].cpus.bit_count() == mine.bit_count():
                     return free, elsewhere
         return cpus, layout
 
-    def _place(self, options: Options, cpus: int) -> Layout:
-        given = dict(options)
-        request = request_of(given, {}, str(given.get("hostfile", "")))
+    def _lay_out(self, request: Request, cpus: int) -> Layout:
         return node.lay_out(self._machine, cpus, request, self._settings, self._name)
 
     @functools.cached_property
@@ -110,6 +123,11 @@ class Binder:
     def _taken(self) -> Iterable[devices.Device]:
         taken = {name for live in self._running() for name in live.devices}
         return (device for device in self.node_devices if device.key in taken)
+
+
+def _request(layout: Mapping[str, object]) -> Request:
+    """What the options mean. Raises Refused."""
+    return request_of(layout, {}, str(layout.get("hostfile", "")))
 
 
 def _texts(layout: Mapping[str, object]) -> dict[str, str]:

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nodectl import messages, wire
-from nodectl.binding.options import gathered
+from nodectl.binding.options import NAMES, check_text, gathered
+from nodectl.binding.refused import Refused as NoLayout
 from nodectl.config import Config
 from nodectl.container import settings as container_settings
 from nodectl.daemon import shares
@@ -21,6 +22,7 @@ from nodectl.daemon.constraints import Constraints
 from nodectl.daemon.users import UnknownUser, User, Users, group_id
 from nodectl.door import Door
 from nodectl.interface import Refused
+from nodectl.number import whole
 from nodectl.recorder import Recorder
 from nodectl.shape import Optional, array, boolean, integer, mapping, text
 from nodectl.spank.plugstack import Entry
@@ -34,9 +36,27 @@ _WORD = text(131_072)  # MAX_ARG_STRLEN: what execve(2) takes
 _PATH = text(4096)
 _LONGEST_NAME = 1024
 _YEAR = 366 * 86_400
-_DIGITS = 9
+_MOST_CPUS = 999_999_999
 MEMORY = integer(0, 1 << 40)  # MiB
 _LIMIT = integer(-1, 2**63 - 1)
+_LONGEST_LIST = 128_000
+_TEXTS = mapping(text(_LONGEST_LIST), most=64)
+
+
+def _texts_of_layout(value: object) -> str:
+    """The shape of `layout`: a text for each option that there is."""
+    wrong = _TEXTS(value)
+    if wrong:
+        return wrong
+    for name, word in value.items():  # type: ignore[attr-defined]  # a mapping
+        if name not in NAMES:
+            return f"no option of layout is called {name[:64]!r}"
+        try:
+            check_text(name, word)
+        except NoLayout as error:
+            return error.reason
+    return ""
+
 
 REQUEST: "Shape" = {
     "argv": array(_WORD, most=65_536),
@@ -46,8 +66,8 @@ REQUEST: "Shape" = {
     "cpus_per_task": Optional(integer(1, 2**31)),
     "name": Optional(text(_LONGEST_NAME)),
     "time_limit": Optional(integer(1, _YEAR)),
-    "cpu_bind": Optional(text(1 << 20)),
-    "layout": Optional(mapping(text(1 << 20), most=64)),
+    "cpu_bind": Optional(text(_LONGEST_LIST)),
+    "layout": Optional(_texts_of_layout),
     "stdin": Optional(_PATH),
     "stdout": Optional(_PATH),
     "stderr": Optional(_PATH),
@@ -122,21 +142,18 @@ def make_step(  # everything a step is made from
     config: Config,
     *,
     caller: int,
-    job: int,
-    number: int,
     stack: Sequence[Entry],
-    cgroup: str,
     binder: Binder,
     constraints: Constraints,
     secure: str,
 ) -> Step:
-    """The Step a request means. Raises Refused, naming the parameter."""
+    """The Step a request means, but for its number and its cgroup. Raises Refused, naming the parameter."""
     argv: list[str] = request["argv"]  # type: ignore[assignment]  # REQUEST says so
     _check(request, argv, config)
     layout = _layout(request)
     step = Step(
-        job_id=job,
-        step_id=number,
+        job_id=0,
+        step_id=0,
         node_name=config.node_name,
         uid=user.uid,
         gid=user.gid,
@@ -167,7 +184,7 @@ def make_step(  # everything a step is made from
         options=request.get("options", []),
         job_control=_job_control(request.get("job_control", {})),  # type: ignore[arg-type]  # REQUEST says so
         container=_container(request, config),
-        cgroup=cgroup,
+        cgroup="",
         secure=secure,
         submitted=time.time(),
         **_memory(request, layout, config, constraints),
@@ -218,20 +235,29 @@ def _unbound(binder: Binder, ntasks: int) -> dict[str, object]:
 
 
 def _layout(request: Mapping[str, object]) -> dict[str, object]:
-    """The options of layout and binding in force: given ones, then srun's variables of the step's environment."""
+    """The options of layout and binding in force: given ones, then srun's variables of the step's environment. Raises
+    Refused.
+    """
     given = {name: request[name] for name in ("ntasks", "cpus_per_task", "cpu_bind") if request.get(name)}
     environment: Mapping[str, str] = request["environment"]  # type: ignore[assignment]  # REQUEST says so
-    return gathered({**request.get("layout", {}), **given}, environment)  # type: ignore[dict-item]
+    try:
+        layout = gathered({**request.get("layout", {}), **given}, environment)  # type: ignore[dict-item]
+        Binder.check(layout, int(str(request["ntasks"])))
+    except NoLayout as error:
+        parameter = "cpu_bind" if "cpu_bind" in request and "--cpu-bind" in error.reason else "layout"
+        raise Refused("InvalidRequest", error.reason, parameter=parameter) from None
+    return layout
 
 
 def _cpus_per_task(layout: Mapping[str, object], allocation: int) -> int:
     """A number that SLURM_CPUS_PER_TASK holds is read here too."""
     text = str(layout.get("cpus_per_task", 1))
-    if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS:
+    number = whole(text, _MOST_CPUS)
+    if number is None:
         raise invalid("cpus_per_task", f"{text[:20]!r} is no number of CPUs")
-    if int(text) > allocation.bit_count():
-        raise invalid("cpus_per_task", f"{text} is more than the {allocation.bit_count()} CPUs of this machine")
-    return int(text) or 1
+    if number > allocation.bit_count():
+        raise invalid("cpus_per_task", f"{number} is more than the {allocation.bit_count()} CPUs of this machine")
+    return number or 1
 
 
 def _memory(
@@ -306,4 +332,5 @@ def call_launch_request(step: Step, node: NodePlugins, trace: int, timeout: floa
     if not outcome:
         told = [line.removeprefix("nodectl: ").removeprefix("error: ") for line in step.told]
         said = f"; it said: {'; '.join(told)}" if told else ""
-        raise Refused("LaunchRefused", f"step {step}: {outcome.why}{said}", exit_status=1)
+        why = step.refused or f"step {step}: {outcome.why}"
+        raise Refused("LaunchRefused", f"{why}{said}", exit_status=1)

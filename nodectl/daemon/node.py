@@ -172,15 +172,16 @@ class Node:
         self, call: Call, request: Mapping[str, object], user: User, level: str
     ) -> Mapping[str, object] | Awaitable[Mapping[str, object]]:
         self._check_room(user.uid)
+        step = launch.make_step(
+            request, user, self.config, caller=call.peer.uid, stack=self._stack().entries,
+            binder=self._binder, constraints=self.constraints, secure=level,
+        )  # fmt: skip
+        # Not before: what makes no sense takes no job's number.
         job, number, first = self.further.take(request, call.peer.uid, user.uid)
         if not number and "job" not in request:
             asyncio.get_running_loop().call_soon(self._store.look_ahead)
-        stack = self._stack().entries
-        group = f"{self.base}/job_{job}/step_{number}" if self.base else ""
-        step = launch.make_step(
-            request, user, self.config, caller=call.peer.uid, job=job, number=number, stack=stack, cgroup=group,
-            binder=self._binder, constraints=self.constraints, secure=level,
-        )  # fmt: skip
+        step.job_id, step.step_id = job, number
+        step.cgroup = f"{self.base}/job_{job}/step_{number}" if self.base else ""
         if first is not None:
             further.fit(step, first, request)
         return self._starter.begin(step, call.fds)
@@ -202,7 +203,7 @@ class Node:
         may know of the end before we do.
         """
         for live in self.live.values():
-            own = live.step.devices or live.step.step_cpus != live.step.base
+            own = live.step.devices or live.step.step_cpus != live.step.allocation
             if not (own and live.files.has_record()):
                 yield live.step
 

@@ -100,6 +100,11 @@ def test_a_forbidden_directory_is_a_line_and_tmp(served: Node) -> None:
         (("--gpu-bind=closest", "true"), NOBODY, 1, "no GPUs are asked for"),
         (("--ntasks-per-core=x", "true"), NOBODY, 1, 'Invalid numeric value "x" for --ntasks-per-core.'),
         (("--cpu-bind=sideways", "true"), NOBODY, 1, "sideways"),
+        (("--cpu-bind=map_cpu:0x0", "true"), NOBODY, 1, "map_cpu: '0x0' is not a decimal number of CPUs"),
+        (("--cpu-bind=map_cpu:0,4000", "true"), NOBODY, 1, "outside of job step allocation, allocated CPUs are: 0x"),
+        (("-w", "n" * 4097, "true"), NOBODY, 1, "nodectl: error: --nodelist is longer than 4096 characters"),
+        (("-m", "plane=" + "9" * 4050, "true"), NOBODY, 1, "nodectl: error: Invalid --distribution specification"),
+        (("--ntasks-per-node=" + "9" * 4050, "true"), NOBODY, 1, "Invalid numeric value"),
         (("-t", "500-0", "true"), NOBODY, 1, "--time: "),
         (("-D", "/" + "d" * 5000, "true"), NOBODY, 1, "--chdir: longer than 4096 characters"),
     ],
@@ -113,6 +118,32 @@ def test_a_request_that_makes_no_sense(
     assert reason in lines[0]
     assert lines[0].startswith("nodectl: ")
     assert len(lines) == 1 or lines[1].startswith("Try 'nodectl run --help'")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-m", "x"), ("--cpu-bind=x",), ("--hint=x",), ("-B", "x"), ("--gpus=x",), ("--mem-bind=x",), ("-w", "n[1"),
+        ("-c9999",), ("--cpu-max=0",), ("--container-ns=x",), ("-n600",), ("--mem=999T",),
+    ],
+)  # fmt: skip
+def test_what_was_mistyped_is_told_in_the_users_words_and_takes_no_number(served: Node, words: tuple[str, ...]) -> None:
+    assert served.run("true", user=NOBODY).returncode == 0
+    before = served.last_job()
+    done = served.run(*words, "true", user=NOBODY)
+    assert done.returncode == 1, done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    for inside in ("task/affinity", "launch_request", "step ", "layout"):
+        assert inside not in done.stderr
+    assert served.run("true", user=NOBODY).returncode == 0
+    assert served.last_job() == before + 1
+
+
+def test_what_this_machine_does_not_have_is_told_in_the_users_words(served: Node) -> None:
+    for words, reason in ((("--gpus=400",), "400 GPUs asked for"), (("-N2", "-n2"), "Only allocated 1 nodes")):
+        done = served.run(*words, "true", user=NOBODY)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"nodectl: error: {reason}"), done.stderr
 
 
 def test_names_with_odd_bytes_arrive_unchanged(served: Node) -> None:

@@ -136,6 +136,12 @@ def test_exact_steps_of_several_jobs_keep_apart_while_there_is_room(node: Node) 
     assert sorted(seen) == sorted(map(str, CPUS))
 
 
+def test_exact_steps_share_all_cpus_alike_when_there_is_no_room(node: Node) -> None:
+    with contextlib.ExitStack() as stack:
+        rounds = [stack.enter_context(lasting(node, "-n1", "-c1", says=f"$({ALLOWED})")) for _ in [*CPUS, *CPUS, *CPUS]]
+    assert sorted(rounds, key=int) == [str(cpu) for cpu in CPUS for _ in range(3)]
+
+
 def test_explain_tells_the_rule_of_a_running_step(node: Node) -> None:
     with lasting(node, "-n2", "--cpu-bind=cores"):
         job = node.last_job()
