@@ -13,9 +13,9 @@ STABLE_ABI_OF_3_11 = "0x030B0000"
 WARNINGS = ["-std=gnu11", "-Wall", "-Wextra"]
 NATIVE = "nodectl/native"
 KERNEL = ["trace", "clock", "memory", "secure", "devices"]
-SPANK_HOST = ["host", "api", "guard", "link", "memory", "slurm", "walk"]
-# The releases of libslurm that plugins are linked with: Slurm 20.11 to 25.05.
-LIBSLURM_RELEASES = range(36, 44)
+SPANK_HOST = ["host", "api", "guard", "job", "link", "memory", "slurm", "walk"]
+# The releases of libslurm that plugins are linked with: Slurm 20.11 to 26.05.
+LIBSLURM_RELEASES = range(36, 46)
 
 
 class BuildWithStandIns(build_ext):

@@ -7,7 +7,7 @@ class Library(NamedTuple):
     type: str | None
     version: int | None
     spank_version: int | None
-    init_failure_mode: int | None
+    init_failure_mode: Callable[[], int] | None
     hooks: dict[str, Callable[..., int]]
     options: list[tuple[str, str | None, str | None, int, int, Callable[[int, str | None, int], int] | None]]
     missing: list[str]

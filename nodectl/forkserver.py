@@ -25,7 +25,7 @@ from nodectl.container import errand
 from nodectl.plugin import PluginRefused
 from nodectl.secure import confine
 from nodectl.secure.confine import PROGRAMS
-from nodectl.spank import preload
+from nodectl.spank import jobs, preload, versions
 from nodectl.spank.sources import Sources
 from nodectl.spank.stack import Stack, witness_if_tried
 from nodectl.step import Step
@@ -52,7 +52,8 @@ _OWN_WORDS = 5  # python -I -S -c CODE
 
 def main(arguments: "Mapping[str, object]") -> "NoReturn":
     """Serves the channel until the daemon is gone. `arguments`: task_plugin, proctrack_type, job_container_type,
-    plugin_dir, from the configuration; earlier, the types of containers that are there besides; timeout of a hook.
+    plugin_dir, spank_versions, from the configuration; earlier, the types of containers that are there besides; timeout
+    of a hook.
     """
     status = 1
     try:
@@ -80,6 +81,7 @@ def _serve_the_daemon(arguments: "Mapping[str, object]") -> None:
     witness_if_tried()
     messages.log("forkserver")
     tell = _nobody if handed_over is not None else lambda why: _answer(channel, {"ready": False, "error": why})
+    versions.accept(str(arguments["spank_versions"]))
     try:
         node = load_node_plugins(
             arguments["task_plugin"],  # type: ignore[arg-type]  # our own daemon's words
@@ -189,6 +191,7 @@ def _fork(  # everything a stepd starts from
         fields = lean_json.load_object(kernel_file.read(spec))
         step = Step.from_json(fields)
         node = node.for_job(step)
+        jobs.STEPS[0] = os.path.dirname(spec)
         confine.load(PROGRAMS, step.secure)
         # A trial's witness stands beside each call of a plugin.
         if Stack.witness is None:

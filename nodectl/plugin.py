@@ -94,7 +94,7 @@ class Plugin:
     for what it did return.
     """
 
-    __slots__ = ("hooks", "init_failure_mode", "module", "name", "options", "path", "type", "version")
+    __slots__ = ("hooks", "module", "name", "options", "path", "type", "version")
 
     def __init__(
         self,
@@ -109,8 +109,13 @@ class Plugin:
         self.name: str = module.plugin_name
         self.version = version
         self.hooks = hooks
-        self.init_failure_mode: int = getattr(module, "slurm_spank_init_failure_mode", 0)
         self.options: list[SpankOption] = list(getattr(module, "spank_options", ()))
+
+    @property
+    def init_failure_mode(self) -> int:
+        """As it is now: slurm_spank_init may decide."""
+        mode = getattr(self.module, "slurm_spank_init_failure_mode", 0)
+        return mode if isinstance(mode, int) else 0
 
     def __repr__(self) -> str:
         return f"Plugin({self.type!r}, {self.path!r})"

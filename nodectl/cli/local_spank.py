@@ -13,7 +13,7 @@ from nodectl.cli.options import OPTIONS, USAGE, BadOption, PluginOption, layout_
 from nodectl.cli.session import Failed
 from nodectl.door import Door, Outcome
 from nodectl.recorder import Recorder
-from nodectl.spank import S_CTX_LOCAL
+from nodectl.spank import S_CTX_LOCAL, versions
 from nodectl.spank.handle import Spank, forwarding_name
 from nodectl.spank.stack import TRIAL, Stack, StackedPlugin, local_row, witness_if_tried
 from nodectl.step import Step, entry_from_list
@@ -40,6 +40,8 @@ class LocalStack:
         )  # fmt: skip
         self._stack = Stack(door, Spank(context))
         self._ready = False
+        self._node = hello.get("node")
+        versions.accept(str(hello.get("spank_versions", versions.DEFAULT)))
         entries = [
             entry_from_list([row[name] for name in ("path", "argv", "required", "origin", "missing")])
             for row in hello["stack"]  # type: ignore[attr-defined]
@@ -111,6 +113,7 @@ class LocalStack:
             **{
                 **blank,
                 **{name: value for name, value in request.items() if name in Step.FIELDS},
+                "node_name": self._node,
                 "job_id": reserved["job"],
                 "step_id": reserved["step"],
                 "uid": os.getuid(),

@@ -40,6 +40,7 @@ class Config:
     proctrack_type: str
     job_container_type: str
     plugstack_config: str
+    spank_versions: str
     spank_hook_timeout: int
     select_type_parameters: tuple[str, ...]
     slurmd_parameters: tuple[str, ...]

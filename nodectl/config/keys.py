@@ -22,6 +22,7 @@ from nodectl.config.values import (
     PLUGIN_DIRS,
     PRIVATE_DIRS,
     PROCTRACK,
+    RELEASES,
     SCRIPT,
     SECONDS,
     SOCKET,
@@ -33,6 +34,7 @@ from nodectl.config.values import (
 )
 from nodectl.plugin import BUILTIN_DIR
 from nodectl.secure import DEFAULT, NONE, strictest
+from nodectl.spank import versions
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:
@@ -95,6 +97,10 @@ _PLUGINS = section(
     Key(
         "plugstack_config", PATH, "/etc/nodectl/plugstack.conf",
         "List of SPANK plugins. A file that is not there is an empty list.",
+    ),
+    Key(
+        "spank_versions", RELEASES, versions.DEFAULT,
+        "Releases of Slurm whose compiled SPANK plugins are loaded. Of others nobody knows what their calls mean.",
     ),
     Key(
         "spank_hook_timeout", SECONDS, 60,

@@ -10,6 +10,7 @@ import os
 from nodectl.cpu_list import format_cpulist, parse_cpulist
 from nodectl.plugin import BUILTIN_DIR
 from nodectl.secure import LEVELS
+from nodectl.spank import versions
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:
@@ -218,6 +219,12 @@ def _lines(value: object) -> tuple[str, ...]:
     return tuple(line.strip() for line in map(_string, lines) if line.strip())
 
 
+def _releases(value: object) -> str:
+    text = _string(value)
+    versions.read(text)
+    return text
+
+
 def _device_names(value: object) -> tuple[str, ...]:
     words = _lines(value)
     for word in words:
@@ -234,6 +241,7 @@ PERCENT = Parser(f"a number of percent from 0 to {_MOST_PERCENT}", _percent)
 CPU_LIST = Parser('CPU numbers and ranges as "0-3,8", or "" for none', _cpu_list)
 DEVICES = Parser("lines of words Name=, Type=, File=, Cores=, Count=, as a list", _devices)
 LINES = Parser("lines, as a list", _lines)
+RELEASES = Parser("one release of Slurm as \"24.11\", or the first and the last with '-' between them", _releases)
 DEVICE_NAMES = Parser("paths and patterns below /dev, char-NAME and block-NAME, as a list", _device_names)
 SCRIPT = Parser('the absolute path of a program, or "" for none', _optional)
 SOCKET = Parser(f"an absolute path of at most {_MAX_SOCKET_PATH} bytes", _socket)

@@ -72,6 +72,7 @@ class ForkChannel:
                 "plugin_dir": list(self._config.plugin_dir),
                 "earlier": self._earlier(),
                 "timeout": self._config.spank_hook_timeout,
+                "spank_versions": self._config.spank_versions,
             }
         )
         code = _START.format(path=[p for p in sys.path if p], arguments=arguments)

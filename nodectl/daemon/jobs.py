@@ -200,6 +200,7 @@ class Jobs:
             "call": moment.call,
             "plugins": [entry_as_list(entry) for entry in stack],
             "timeout": step.hook_timeout,
+            "versions": self._config.spank_versions,
             "trace": FIRST_EXTRA if trace >= 0 else -1,
         }
         try:

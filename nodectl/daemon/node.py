@@ -132,6 +132,7 @@ class Node:
             ],
             "warnings": list(stack.warnings),
             "hook_timeout": self.config.spank_hook_timeout,
+            "spank_versions": self.config.spank_versions,
         }
 
     def _stack(self) -> plugstack.Plugstack:

@@ -6,6 +6,7 @@ refuses the daemon's start as it would a slurmd's. A process that is killed is n
 
 import asyncio
 import contextlib
+import os
 import sys
 
 from nodectl.config import Config
@@ -29,6 +30,7 @@ class SlurmdContext:
 
     def __init__(self, config: Config) -> None:
         self._seconds = config.spank_hook_timeout
+        self._config = config
         self._entries: list[plugstack.Entry] = []
         self._helper: Helper | None = None
         try:
@@ -42,7 +44,12 @@ class SlurmdContext:
         """Executes the process, without waiting for it. Raises OSError."""
         if not self._entries:
             return
-        arguments = {"plugins": [entry_as_list(entry) for entry in self._entries], "timeout": self._seconds}
+        arguments = {
+            "plugins": [entry_as_list(entry) for entry in self._entries],
+            "timeout": self._seconds,
+            "versions": self._config.spank_versions,
+            "steps": os.path.join(self._config.runtime_dir, "steps"),
+        }
         self._helper = Helper(
             "nodectl.spank.slurmd_context",
             arguments,

@@ -16,6 +16,7 @@ struct spank_handle {
 static struct spank_handle handle;
 static PyObject *spank;   /* the module nodectl.spank */
 static PyObject *handles; /* the module nodectl.spank.handle */
+static PyObject *jobs;    /* nodectl.spank.jobs, imported before there are forks */
 
 int api_begin(void)
 {
@@ -23,7 +24,9 @@ int api_begin(void)
         spank = PyImport_ImportModule("nodectl.spank");
     if (handles == NULL)
         handles = PyImport_ImportModule("nodectl.spank.handle");
-    return spank == NULL || handles == NULL ? -1 : 0;
+    if (jobs == NULL)
+        jobs = PyImport_ImportModule("nodectl.spank.jobs");
+    return spank == NULL || handles == NULL || jobs == NULL ? -1 : 0;
 }
 
 void api_use(PyObject *sp)
@@ -495,6 +498,19 @@ EXPORTED spank_err_t spank_option_getopt(spank_t sp, struct spank_option *option
     Py_XDECREF(value);
     visit_end(&visit);
     return code;
+}
+
+/* --- jobs ------------------------------------------------------------------------------------------------------- */
+
+PyObject *api_job(uint32_t job_id, int *number)
+{
+    *number = ESLURM_INVALID_JOB_ID;
+    if (handle.sp == NULL)
+        return NULL;
+    PyObject *job = call("slurm_load_job", "(Ok)", handle.sp, (unsigned long)job_id);
+    if (job == NULL)
+        *number = (int)code_of_exception();
+    return job;
 }
 
 /* --- messages -------------------------------------------------------------------------------------------------- */

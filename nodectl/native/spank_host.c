@@ -140,6 +140,14 @@ static PyObject *call_callback(PyObject *self, PyObject *args)
     return run(&call.call);
 }
 
+static PyObject *failure_mode(PyObject *self, PyObject *none)
+{
+    (void)none;
+    const int *mode = PyCapsule_GetPointer(self, NULL);
+    return mode == NULL ? NULL : PyLong_FromLong(*mode);
+}
+
+static PyMethodDef failure_mode_method = {"failure_mode", failure_mode, METH_NOARGS, NULL};
 static PyMethodDef hook_method = {"hook", (PyCFunction)(void (*)(void))call_hook, METH_FASTCALL, NULL};
 static PyMethodDef callback_method = {"callback", call_callback, METH_VARARGS, NULL};
 
@@ -316,7 +324,7 @@ static PyObject *describe(const char *path, void *handle)
         return PyErr_NoMemory();
     const char *name = dlsym(handle, "plugin_name"), *slash = strrchr(path, '/');
     plugin->name = name != NULL ? name : keep(slash != NULL ? slash + 1 : path);
-    const int *mode = dlsym(handle, "slurm_spank_init_failure_mode");
+    void *mode = dlsym(handle, "slurm_spank_init_failure_mode");
     PyObject *library = PyStructSequence_New(library_type);
     if (library == NULL)
         return NULL;
@@ -326,7 +334,7 @@ static PyObject *describe(const char *path, void *handle)
         text_at(dlsym(handle, "plugin_type")),
         unsigned_at(dlsym(handle, "plugin_version")),
         unsigned_at(dlsym(handle, "spank_plugin_version")),
-        mode == NULL ? Py_NewRef(Py_None) : PyLong_FromLong(*mode),
+        mode == NULL ? Py_NewRef(Py_None) : callable(&failure_mode_method, mode),
         hooks_of(handle, plugin),
         options_of(handle, plugin),
         link_plugin(handle),
@@ -406,7 +414,7 @@ static PyStructSequence_Field library_fields[] = {
     {"type", "plugin_type"},
     {"version", "plugin_version, 0x160508 for 22.05.8"},
     {"spank_version", "spank_plugin_version"},
-    {"init_failure_mode", "slurm_spank_init_failure_mode"},
+    {"init_failure_mode", "what slurm_spank_init_failure_mode is when it is called"},
     {"hooks", "callables by name; init and fini take no arguments"},
     {"options", "rows of spank_options: name, arginfo, usage, has_arg, val, cb"},
     {"missing", "functions that it calls and nobody provides"},

@@ -1,5 +1,7 @@
-/* What plugins use of libslurm besides SPANK: host lists, and one question to a controller that is not there. */
+/* What plugins use of libslurm besides SPANK and jobs (spank_job.c): host lists, words for errors. */
 #include "spank_host.h"
+
+#include <slurm/slurm.h>
 
 #include <ctype.h>
 #include <errno.h>
@@ -106,17 +108,38 @@ EXPORTED void slurm_hostlist_destroy(hostlist_t list)
     free(list);
 }
 
-EXPORTED int slurm_load_job(job_info_msg_t **answer, uint32_t job_id, uint16_t flags)
+/* --- errors ------------------------------------------------------------------------------------------------ */
+
+EXPORTED char *slurm_strerror(int number)
 {
-    (void)job_id;
-    (void)flags;
-    if (answer != NULL)
-        *answer = NULL;
-    errno = ENOTCONN;
-    return SLURM_ERROR;
+    if (number == ESLURM_INVALID_JOB_ID)
+        return (char *)"No such job on this node";
+    return ESPANK_ERROR <= number && number <= ESPANK_JOB_FAILURE ? (char *)spank_strerror((spank_err_t)number)
+                                                                    : strerror(number);
 }
 
-EXPORTED void slurm_free_job_info_msg(job_info_msg_t *answer)
+EXPORTED int slurm_get_errno(void)
 {
-    (void)answer; /* there never is one */
+    return errno;
+}
+
+EXPORTED void slurm_seterrno(int number)
+{
+    errno = number;
+}
+
+EXPORTED void slurm_perror(const char *what)
+{
+    fprintf(stderr, "%s: %s\n", what, slurm_strerror(errno));
+}
+
+/* --- its begin and end ------------------------------------------------------------------------------------- */
+
+EXPORTED void slurm_init(const char *configuration)
+{
+    (void)configuration; /* there is nothing to be read */
+}
+
+EXPORTED void slurm_fini(void)
+{
 }

@@ -65,6 +65,9 @@ _ERRORS = {
     ESPANK_JOB_FAILURE: "Failure of the job",
 }
 
+ESLURM_INVALID_JOB_ID = 2017
+_ERRORS[ESLURM_INVALID_JOB_ID] = "No such job on this node"
+
 SPANK_OPTION_MAXLEN = 75
 
 
@@ -81,7 +84,7 @@ class SpankOption:
 
     `cb(val, optarg, remote) -> int`: in the command (remote 0), as the user, while it reads its options: anything but
     0 refuses the command. In the stepd (remote 1), as root, after init: a failure is logged. `optarg` is None where no
-    argument was given. A plugin's module-level list `spank_options` holds such objects.
+    argument was given, in the stepd "". A plugin's module-level list `spank_options` holds such objects.
     """
 
     __slots__ = ("arginfo", "cb", "has_arg", "name", "usage", "val")
@@ -245,7 +248,7 @@ def spank_option_register(sp: "Spank", option: "SpankOption | None") -> None:
 
 
 def spank_option_getopt(sp: "Spank", option: "SpankOption | None") -> "str | None":
-    """The argument that the user gave to an option of this plugin, None without one.
+    """The argument that the user gave to an option of this plugin; without one None in the command, "" elsewhere.
 
     In local_user_init, user_init, task_init_privileged, task_init, task_exit, job_prolog and job_epilog. Raises
     SpankError: ESPANK_NOT_AVAIL in other hooks, ESPANK_BAD_ARG without an option, ESPANK_ERROR for one that was not
@@ -259,6 +262,17 @@ def spank_symbol_supported(name: "str | None") -> int:
     from nodectl.hooks import functions  # not needed by most plugins
 
     return -1 if name is None else int(name in functions("spank"))
+
+
+def slurm_load_job(sp: "Spank", job_id: int) -> dict[str, object]:
+    """The members of Slurm's struct job_info by name, of a job of this node; what is not among them is NULL or 0.
+
+    Any process, any hook; the command, and what runs as the user, know their own job only. Raises SpankError:
+    ESLURM_INVALID_JOB_ID for a job that is not here. Source: Slurm 22.05's header.
+    """
+    from nodectl.spank.jobs import members  # it imports the names above
+
+    return members(_known(sp), job_id)
 
 
 slurm_error = messages.error

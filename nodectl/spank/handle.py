@@ -153,7 +153,7 @@ class Spank:
             value = None if known else os.environ.get(variable, os.environ.get(f"SPANK_{variable}"))
             if value is None:
                 raise SpankError(spank.ESPANK_ERROR, option.name)
-            given[option.name] = value if option.has_arg else None
+            given[option.name] = value
         return given[option.name]
 
     def get_item(self, item: int, argument: "int | None") -> object:

@@ -9,7 +9,7 @@ import os
 from nodectl import kernel_file, lean_json, messages
 from nodectl.door import Door
 from nodectl.recorder import Recorder
-from nodectl.spank import S_CTX_JOB_SCRIPT, preload
+from nodectl.spank import S_CTX_JOB_SCRIPT, jobs, preload, versions
 from nodectl.spank.handle import Spank
 from nodectl.spank.stack import TRIAL, Stack, witness_if_tried
 from nodectl.step import Step, entry_from_list
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 def call_hooks(arguments: "Mapping[str, object]", teller: "Teller") -> str:
     """Loads the plugins and calls the hook. Returns what failed, "" for nothing.
 
-    `arguments`: spec (the step's file), call, plugins (lines of plugstack.conf), timeout (seconds), trace (descriptor).
+    `arguments`: spec (the step's file), call, plugins (lines of plugstack.conf), timeout (seconds), versions
+    (spank_versions), trace (descriptor).
     """
     preload.remove()
+    jobs.STEPS[0] = os.path.dirname(str(arguments["spec"]))
     step = Step.from_json(lean_json.load_object(kernel_file.read(str(arguments["spec"]))))
     witness_if_tried()
     os.environ.pop(TRIAL, None)
@@ -38,6 +40,7 @@ def call_hooks(arguments: "Mapping[str, object]", teller: "Teller") -> str:
     door = Door(recorder, teller, 0, float(str(arguments["timeout"])), single_threaded=False)
     stack = teller.stack = Stack(door, Spank(S_CTX_JOB_SCRIPT, step))
     teller.entries = [entry_from_list(row) for row in arguments["plugins"]]  # type: ignore[attr-defined]  # our daemon's
+    versions.accept(str(arguments["versions"]))
     outcome = stack.load(teller.entries)
     if outcome:
         outcome = stack.call(str(arguments["call"]))

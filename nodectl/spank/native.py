@@ -10,7 +10,7 @@ name it, as in Slurm. Whoever opens one must have been executed with the host pr
 from nodectl import _spank_host, trust
 from nodectl.hooks import functions
 from nodectl.plugin import PluginRefused
-from nodectl.spank import SLURM_VERSION, SpankOption
+from nodectl.spank import SLURM_VERSION, SpankOption, versions
 
 
 class NativeSource:
@@ -32,7 +32,7 @@ class NativeSource:
 class NativePlugin:
     """A compiled plugin in a stack; the attributes are those of `nodectl.plugin.Plugin`."""
 
-    __slots__ = ("hooks", "init_failure_mode", "name", "options", "path", "type", "version")
+    __slots__ = ("_init_failure_mode", "hooks", "name", "options", "path", "type", "version")
 
     def __init__(self, source: NativeSource, library: "_spank_host.Library") -> None:
         self.path = source.path
@@ -40,11 +40,16 @@ class NativePlugin:
         self.type = source.type
         self.version = source.version
         self.hooks = dict(library.hooks)
-        self.init_failure_mode = library.init_failure_mode or 0
+        self._init_failure_mode = library.init_failure_mode
         self.options = [
             SpankOption(name, arginfo, usage or "", has_arg, val, cb)
             for name, arginfo, usage, has_arg, val, cb in library.options
         ]
+
+    @property
+    def init_failure_mode(self) -> int:
+        """As it is now: a plugin may decide in its slurm_spank_init."""
+        return self._init_failure_mode() if self._init_failure_mode is not None else 0
 
 
 def open_native(path: str) -> NativeSource:
@@ -67,7 +72,9 @@ def open_native(path: str) -> NativeSource:
 
 
 def _checked(library: "_spank_host.Library") -> NativeSource:
-    """The rules of Slurm 22.05: any type will do, and only the type "spank" forgives another bug-fix release."""
+    """Slurm's rules, with releases as configured: any type will do, and only the type "spank" forgives another version
+    than ours.
+    """
     path = library.path
     if library.name is None or library.type is None or library.version is None:
         absent = [
@@ -78,11 +85,11 @@ def _checked(library: "_spank_host.Library") -> NativeSource:
         raise PluginRefused(path, None, f"without the symbol {', '.join(absent)}")
     number = library.version
     version = (number >> 16, number >> 8 & 0xFF, number & 0xFF)
-    compared = 2 if library.type == "spank" else 3
-    if version[:compared] != SLURM_VERSION[:compared]:
-        wanted = ".".join(f"{part:02d}" for part in SLURM_VERSION[:compared])
-        said = f"{version[0]}.{version[1]:02d}.{version[2]}"
-        raise PluginRefused(path, None, f"built for version {said}; this is {wanted}")
+    said = f"{version[0]}.{version[1]:02d}.{version[2]}"
+    if not versions.is_accepted(version):
+        raise PluginRefused(path, None, f"built for Slurm {said}; spank_versions has {versions.accepted()}")
+    if library.type != "spank" and version != SLURM_VERSION:
+        raise PluginRefused(path, None, f"of the type {library.type!r} and built for version {said}; this is 22.05.8")
     if not any(hook in functions("spank") for hook in library.hooks):
         raise PluginRefused(path, None, "spank plugin without any slurm_spank function")
     return NativeSource(library, library.name, library.type, version)

@@ -14,7 +14,7 @@ from nodectl import messages
 from nodectl.door import Door
 from nodectl.hooks import Hook
 from nodectl.recorder import Recorder
-from nodectl.spank import S_CTX_SLURMD, preload
+from nodectl.spank import S_CTX_SLURMD, jobs, preload, versions
 from nodectl.spank.handle import Spank
 from nodectl.spank.job_script import log
 from nodectl.spank.stack import Stack, witness_if_tried
@@ -33,7 +33,9 @@ INIT, SLURMD_INIT, EXIT = "slurm_spank_init", "slurm_spank_slurmd_init", "slurm_
 
 
 def main(arguments: "Mapping[str, object]") -> None:
-    """`arguments`: plugins (lines of plugstack.conf), timeout (seconds)."""
+    """`arguments`: plugins (lines of plugstack.conf), timeout (seconds), versions (spank_versions), steps (directory of
+    their files).
+    """
     preload.remove()
     os.setsid()
     os.set_inheritable(REPORT, False)
@@ -47,6 +49,8 @@ def main(arguments: "Mapping[str, object]") -> None:
     door = Door(Recorder(-1, "slurmd"), teller, 0, float(str(arguments["timeout"])), single_threaded=False)
     stack = teller.stack = Stack(door, Spank(S_CTX_SLURMD))
     teller.entries = [entry_from_list(row) for row in arguments["plugins"]]  # type: ignore[attr-defined]  # our daemon's
+    versions.accept(str(arguments["versions"]))
+    jobs.STEPS[0] = str(arguments["steps"])
     outcome = stack.load(teller.entries)
     outcome = outcome and _begin(stack)
     teller.ended(outcome.why)

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 TRIAL = "_NODECTL_TRIAL"  # in the environment of the processes of a trial: the path of its description
 _HAS_ARG = (0, 1, 2)
+_MODES = {
+    spank.ESPANK_NODE_FAILURE: "a failure of the node",
+    spank.ESPANK_JOB_FAILURE: "a failure of the job",
+}  # slurm_spank_init_failure_mode
 
 
 def source_of(path: str) -> "Source | NativeSource":
@@ -192,9 +196,10 @@ class Stack:
     @staticmethod
     def _ends_walk(stacked: StackedPlugin, row: Hook, outcome: Outcome) -> bool:
         """What a plugin's failure costs: True where those behind it are not called."""
-        if row.call == "slurm_spank_init" and stacked.plugin.init_failure_mode:
-            outcome.rc = stacked.plugin.init_failure_mode
-            outcome.why += f", which this plugin wants taken for {outcome.rc}"
+        mode = stacked.plugin.init_failure_mode if row.call == "slurm_spank_init" else 0
+        if mode:
+            outcome.rc = mode
+            outcome.why += f"; the plugin calls it {_MODES.get(mode, f'failure {mode}')}"
         if stacked.entry.required or outcome.fatal:
             return True
         messages.verbose(f"optional {outcome.why}")
@@ -250,7 +255,10 @@ class Stack:
     def process_option(
         self, stacked: StackedPlugin, option: SpankOption, argument: "str | None", *, remote: bool
     ) -> Outcome:
-        """Notes the argument, None without one, and calls the option's callback with it."""
+        """Notes the argument, None without one, and calls the option's callback with it. In the stepd it is "" without
+        one: Slurm's options travel there as variables, which have a value.
+        """
+        argument = "" if remote and argument is None else argument
         stacked.given[option.name] = argument
         if option.cb is None:
             return OK

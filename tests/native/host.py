@@ -41,7 +41,6 @@ def run(
     memory: bool = False,
     program: Sequence[str] = ("/bin/true", "one"),
     preload: bool = True,
-    describe: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """What `driver.py` prints for the hooks, each a name or name@task; standard error apart."""
     case = {
@@ -54,7 +53,6 @@ def run(
         "timeout": timeout,
         "options": options,
         "program": program,
-        "describe": describe,
     }
     environment = {"PATH": os.environ["PATH"]} | ({"LD_PRELOAD": _spank_host.__file__} if preload else {})
     command = [sys.executable, "-P", str(DRIVER), json.dumps(case), *(["memory"] if memory else [])]

@@ -14,8 +14,9 @@ GOOD = {"NAME": '"x"', "TYPE": '"spank"', "VERSION": "0x160508", "SPANK_VERSION"
 METADATA: dict[str, tuple[dict[str, str | None], str]] = {
     "all there": ({}, ""),
     "another bug-fix release": ({"VERSION": "0x160501"}, ""),
-    "another release": ({"VERSION": "0x170200"}, "built for version 23.02.0; this is 22.05"),
-    "an older release": ({"VERSION": "0x150808"}, "built for version 21.08.8; this is 22.05"),
+    "the newest release": ({"VERSION": "0x1a0502"}, ""),
+    "a release to come": ({"VERSION": "0x1a0b00"}, "built for Slurm 26.11.0; spank_versions has 22.05-26.05"),
+    "an older release": ({"VERSION": "0x150808"}, "built for Slurm 21.08.8; spank_versions has 22.05-26.05"),
     "no name": ({"NAME": None}, "without the symbol plugin_name"),
     "no type": ({"TYPE": None}, "without the symbol plugin_type"),
     "no version": ({"VERSION": None}, "without the symbol plugin_version"),
@@ -24,7 +25,7 @@ METADATA: dict[str, tuple[dict[str, str | None], str]] = {
     "another type": ({"TYPE": '"task/x"'}, ""),
     "another type of another bug-fix release": (
         {"TYPE": '"task/x"', "VERSION": "0x160501"},
-        "built for version 22.05.1; this is 22.05.08",
+        "of the type 'task/x' and built for version 22.05.1; this is 22.05.8",
     ),
     "no hook": ({"HOOK": None}, "spank plugin without any slurm_spank function"),
 }
@@ -43,10 +44,19 @@ def test_plugin_is_refused_for_what_slurm_refuses_it_for(case: str, tmp_path: Pa
         assert loaded == "= load 0 "
 
 
-def test_failure_mode_of_init_is_read(tmp_path: Path) -> None:
-    words = [f"-D{name}={value}" for name, value in (GOOD | {"FAILURE_MODE": "3012"}).items()]
-    code = "init_failure_mode=3012"
-    assert code in run(compiled(tmp_path, "metadata", *words), describe=True).stdout
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("ESPANK_NODE_FAILURE", "returned -1; the plugin calls it a failure of the node"),
+        ("ESPANK_JOB_FAILURE", "returned -1; the plugin calls it a failure of the job"),
+        ("7", "returned -1; the plugin calls it failure 7"),
+        ("0", "returned -1"),
+    ],
+)
+def test_failure_of_init_is_what_the_plugin_calls_it_when_it_fails(mode: str, said: str, tmp_path: Path) -> None:
+    words = [f"-D{name}={value}" for name, value in (GOOD | {"FAILURE_MODE": mode}).items()]
+    printed = lines(run(compiled(tmp_path, "metadata", *words), "slurm_spank_init"))
+    assert printed[-1].endswith(said)
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,8 @@ def test_unknown_key_is_refused(tmp_path: Path, line: str, message: str) -> None
         ('task_prolog = "p.sh"', "is 'p.sh', a relative path", "the absolute path of a program, "),
         ('plugin_dir = "/a:b"', "is 'b', a relative path", "absolute paths, as a list or "),
         ("plugin_dir = [1]", "is a whole number", "absolute paths, as a list or "),
+        ('spank_versions = "22.5"', "has '22.5', which is no release", "one release of Slurm as "),
+        ('spank_versions = "24.05-23.11"', "is '24.05-23.11', which ends before it begins", "one release of Slurm as "),
         ("task_plugin = {}", "is a section", "types that begin with 'task/'"),
         ('task_plugin = "cgroup"', "has 'cgroup'", "types that begin with 'task/'"),
         ('task_plugin = ["task/../x"]', "has 'task/../x'", "types that begin with 'task/'"),

@@ -1,12 +1,21 @@
-/* slurm/slurm_errno.h: the return codes of SPANK, by name and number. Part of nodectl, MIT licence.
+/* slurm/slurm_errno.h: return codes, by name and number. Part of nodectl, MIT licence.
  *
  * Declared from the documented interface, so that plugins compile where no Slurm is installed.
  */
 #ifndef SLURM_ERRNO_H
 #define SLURM_ERRNO_H
 
+#include <errno.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define SLURM_SUCCESS 0
 #define SLURM_ERROR (-1)
+
+/* errno behind calls of libslurm */
+#define ESLURM_INVALID_JOB_ID 2017
 
 typedef enum {
     ESPANK_SUCCESS = 0,
@@ -24,5 +33,14 @@ typedef enum {
     ESPANK_NODE_FAILURE = 3011, /* a failure to blame on the node */
     ESPANK_JOB_FAILURE = 3012   /* a failure to blame on the job */
 } spank_err_t;
+
+extern char *slurm_strerror(int number); /* of these numbers and of the system's */
+extern int slurm_get_errno(void);
+extern void slurm_seterrno(int number);
+extern void slurm_perror(const char *what);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -12,8 +12,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
+#include <slurm/slurm_version.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,12 +36,12 @@ typedef struct spank_handle *spank_t;
 #define SPANK_EXPORTED const
 #endif
 
-/* Once in each plugin, outside of functions: SPANK_PLUGIN(renice, 1); the name without quotes. */
+/* Once in each plugin, outside of functions: SPANK_PLUGIN(renice, 1) the name without quotes, with or without a ';'. */
 #define SPANK_PLUGIN(name, version)                                     \
     SPANK_EXPORTED char plugin_name[] = #name;                          \
     SPANK_EXPORTED char plugin_type[] = "spank";                        \
     SPANK_EXPORTED unsigned int plugin_version = SLURM_VERSION_NUMBER;  \
-    SPANK_EXPORTED unsigned int spank_plugin_version = (version)
+    SPANK_EXPORTED unsigned int spank_plugin_version = (version);
 
 /* --- hooks: a plugin defines those it needs ----------------------------------------------------- */
 
@@ -59,6 +59,10 @@ extern spank_f slurm_spank_task_exit;
 extern spank_f slurm_spank_job_epilog;
 extern spank_f slurm_spank_slurmd_exit;
 extern spank_f slurm_spank_exit;
+
+/* A plugin may define it, and change it while slurm_spank_init runs: what a failure of that is, ESPANK_NODE_FAILURE or
+ * ESPANK_JOB_FAILURE. */
+extern int slurm_spank_init_failure_mode;
 
 /* --- where am I --------------------------------------------------------------------------------- */
 

@@ -1,10 +1,9 @@
-/* Prints what its argument, a list of hosts, stands for; asks a controller. */
+/* Prints what its argument, a list of hosts, stands for. */
 #include <errno.h>
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 SPANK_PLUGIN(hostlist, 1);
 
@@ -30,19 +29,5 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
     }
     printf(".\n");
     slurm_hostlist_destroy(list);
-    return 0;
-}
-
-int slurm_spank_exit(spank_t sp, int ac, char **av)
-{
-    job_info_msg_t *answer = NULL;
-    int rc;
-    (void)sp;
-    (void)ac;
-    (void)av;
-    errno = 0;
-    rc = slurm_load_job(&answer, 1, 0);
-    printf("%d %s %d\n", rc, strerror(errno), answer == NULL);
-    slurm_free_job_info_msg(answer);
     return 0;
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-SPANK_PLUGIN(items, 1);
+SPANK_PLUGIN(items, 1)
 
 static unsigned char box[48];
 

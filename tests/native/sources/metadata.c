@@ -19,8 +19,8 @@ extern const uint32_t spank_plugin_version;
 const uint32_t spank_plugin_version = SPANK_VERSION;
 #endif
 #ifdef FAILURE_MODE
-extern const int slurm_spank_init_failure_mode;
-const int slurm_spank_init_failure_mode = FAILURE_MODE;
+extern int slurm_spank_init_failure_mode;
+int slurm_spank_init_failure_mode = 12345; /* until init knows better */
 #endif
 
 #ifdef HOOK
@@ -29,6 +29,10 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
     (void)sp;
     (void)ac;
     (void)av;
+#ifdef FAILURE_MODE
+    slurm_spank_init_failure_mode = FAILURE_MODE;
+    return -1;
+#endif
     return 0;
 }
 #endif

@@ -1,0 +1,90 @@
+"""slurm_load_job: what compiled plugins are told of the jobs of this node."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from native.host import INCLUDE, compiled, lines, run
+from nodectl.spank import S_CTX_JOB_SCRIPT, S_CTX_LOCAL
+from packages import unpacked
+
+BOTH_HEADERS = pytest.mark.parametrize("headers", ["ours", pytest.param("Debian's", marks=pytest.mark.packages)])
+OWN = 4000000001
+NO_SUCH_JOB = ["load -1 errno 2017 answer 0", "No such job on this node"]
+TOLD = [
+    "load 0 errno 0 answer 1",
+    "records 1 recent 1",
+    f"job {OWN} state 1 user 2001 me group 2002 name its name",
+    "nodes n1 1 index 0 0 -1 cpus 6 tasks 2 each 3 partition local",
+    "limit 2 start 1700000000 end 1700000090 submitted 1700000000",
+    "memory 512 gres gpu:2 tres cpu=6,mem=512M,node=1,billing=6,gres/gpu=2",
+    "command /bin/true in /srv out out_%j account NULL licenses NULL",
+    "batch 0 array 1 flags 3",
+]
+
+
+@BOTH_HEADERS
+def test_plugin_is_told_of_its_own_job_and_of_no_job_that_is_not_here(headers: str, tmp_path: Path) -> None:
+    include = INCLUDE if headers == "ours" else unpacked().include()
+    plugin = compiled(tmp_path, "jobs", include=include)
+    printed = lines(run(plugin, "slurm_spank_init", "slurm_spank_exit", argv=["1", "4294967294"]))
+    assert printed[1:] == [
+        *TOLD, *NO_SUCH_JOB, *NO_SUCH_JOB, "= slurm_spank_init 0 ", "nowhere -1", "= slurm_spank_exit 0 ",
+    ]  # fmt: skip
+
+
+def test_job_in_its_epilog_is_completing(tmp_path: Path) -> None:
+    printed = lines(run(compiled(tmp_path, "jobs"), "slurm_spank_job_epilog", context=S_CTX_JOB_SCRIPT))
+    assert printed[3] == TOLD[2].replace("state 1", f"state {3 | 0x8000}")
+
+
+def test_there_is_no_job_before_the_command_has_one(tmp_path: Path) -> None:
+    printed = lines(run(compiled(tmp_path, "jobs"), "slurm_spank_init", job=False, context=S_CTX_LOCAL, argv=["1"]))
+    assert printed[1:] == [*NO_SUCH_JOB, "= slurm_spank_init 0 "]
+
+
+def test_plugin_of_a_release_whose_record_we_do_not_know_is_refused_and_not_misled(tmp_path: Path) -> None:
+    plugin = compiled(tmp_path, "jobs", "-DRELEASE=0x170b03")
+    printed = lines(run(plugin, "slurm_spank_init"))
+    assert printed[1:] == ["load -1 errno 95 answer 0", "Operation not supported", "= slurm_spank_init 0 "]
+
+
+@pytest.mark.packages
+def test_record_is_laid_out_as_debians_header_lays_it_out(tmp_path: Path) -> None:
+    """What an unmodified plugin has compiled in: the place of each member."""
+    header = (INCLUDE / "slurm" / "slurm.h").read_text(encoding="ascii")
+    body = header.partition("typedef struct job_info {")[2].partition("} slurm_job_info_t;")[0]
+    names = [word.split()[-1].lstrip("*") for line in body.split(";")[:-1] for word in line.split(",")]
+    rows = [f'    printf("{name} %zu %zu\\n", offsetof(struct job_info, {name}), sizeof x.{name});' for name in names]
+    source = tmp_path / "layout.c"
+    head = "#include <slurm/slurm.h>\n#include <stddef.h>\nstatic struct job_info x;\nint main(void)\n{"
+    sizes = '    printf("%zu %zu\\n", sizeof(job_info_msg_t), sizeof x);'
+    source.write_text("\n".join([head, *rows, sizes, "}\n"]), encoding="ascii")
+    told = []
+    for include in (INCLUDE, unpacked().include()):
+        subprocess.run(["cc", f"-I{include}", "-o", str(tmp_path / "layout"), str(source)], check=True)
+        told.append(subprocess.run([tmp_path / "layout"], capture_output=True, text=True, check=True).stdout)
+    assert len(names) > 130
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("words", [(), ("-DWITH_SEMICOLON",)], ids=["without", "with"])
+def test_what_plugins_take_from_slurms_headers_is_in_ours(words: tuple[str, ...], tmp_path: Path) -> None:
+    printed = lines(run(compiled(tmp_path, "header", *words), "slurm_spank_init"))
+    assert printed[1].startswith("= slurm_spank_init 3012 ")
+    assert printed[1].endswith("returned -1; the plugin calls it a failure of the job")
+
+
+@pytest.mark.parametrize("standard", ["-std=c++11", "-std=c++17"])
+def test_headers_are_for_cxx_too(standard: str, tmp_path: Path) -> None:
+    source = tmp_path / "plugin.cc"
+    source.write_text(
+        "#include <slurm/slurm.h>\n#include <slurm/spank.h>\nSPANK_PLUGIN(cxx, 1)\n"
+        'extern "C" int slurm_spank_init(spank_t sp, int ac, char **av) { return 0; }\n'
+    )
+    command = ["c++", standard, "-Wall", "-Werror", "-shared", "-fPIC", f"-I{INCLUDE}"]
+    subprocess.run([*command, "-o", str(tmp_path / "plugin.so"), str(source)], check=True)
+    assert lines(run(str(tmp_path / "plugin.so"), "slurm_spank_init"))[-1] == "= slurm_spank_init 0 "
