@@ -90,6 +90,8 @@ class Config:
     max_message_bytes: int
     max_connections_per_user: int
     max_steps_per_user: int
+    max_tasks_per_user: int
+    max_step_bytes_per_user: int
     user_cache_seconds: int
     kill_wait: int
     unkillable_step_timeout: int

@@ -49,6 +49,10 @@ def _default_socket(values: Mapping[str, object]) -> str:
     return os.path.join(str(values["runtime_dir"]), "nodectl.sock")
 
 
+def _most_tasks(values: Mapping[str, object]) -> int:
+    return int(str(values["max_tasks_per_node"]))
+
+
 _NODE = section(
     "node",
     Key(
@@ -245,6 +249,16 @@ _LIMITS = section(
     Key(
         "max_steps_per_user", number(1, 1_000_000, "steps"), 512,
         "Most steps that one user, root excepted, may have running at a time.",
+    ),
+    Key(
+        "max_tasks_per_user", number(1, 10_000_000, "tasks"), lambda values: max(8192, _most_tasks(values)),
+        "Most tasks that the running steps of one user, root excepted, may have together.",
+        shown="8192, or max_tasks_per_node where that is more",
+    ),
+    Key(
+        "max_step_bytes_per_user", number(1 << 20, 1 << 40, "bytes"), 64 << 20,
+        "Most bytes that the files of one user's steps, root excepted, may have together in runtime_dir: programs, "
+        "arguments, environments, and room for each record.",
     ),
     Key(
         "user_cache_seconds", SECONDS, 30,

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import sqlite3
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from nodectl.daemon.live import LiveStep
 from nodectl.daemon.store import Ended, Store
@@ -45,6 +45,10 @@ class Batch:
         self._steps.clear()
         for _, live in batch:
             live.files.remove()
+
+    def waiting(self) -> Iterator[LiveStep]:
+        """Those that the history has not taken yet."""
+        return (live for _, live in self._steps.values())
 
     def record(self, job: int, step: int) -> Mapping[str, object] | None:
         """A step's record, from here or from the history; None for one that neither knows."""

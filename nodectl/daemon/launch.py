@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nodectl import messages, wire
+from nodectl import lean_json, messages, wire
 from nodectl.binding.options import NAMES, check_text, gathered
 from nodectl.binding.refused import Refused as NoLayout
 from nodectl.config import Config
@@ -32,6 +32,8 @@ from nodectl.stepd.node_plugins import NodePlugins
 if TYPE_CHECKING:
     from nodectl.shape import Shape
 
+_MOST_BESIDE = 256 << 10  # bytes of a request, as JSON, beside what execve(2) bounds, or `_job_control`
+_BOUNDED = ("argv", "environment", "job_control")
 _WORD = text(131_072)  # MAX_ARG_STRLEN: what execve(2) takes
 _PATH = text(4096)
 _LONGEST_NAME = 1024
@@ -287,6 +289,9 @@ def _shares(request: Mapping[str, object], constraints: Constraints, *, is_root:
 
 def _check(request: Mapping[str, object], argv: list[str], config: Config) -> None:
     ntasks = int(str(request["ntasks"]))
+    beside = len(lean_json.dumps({name: value for name, value in request.items() if name not in _BOUNDED}))
+    if beside > _MOST_BESIDE:
+        raise invalid("request", f"{beside} bytes beside program and environment are more than {_MOST_BESIDE}")
     if not argv or not argv[0]:
         raise invalid("argv", "no program given")
     if ntasks > config.max_tasks_per_node:

@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 
 from nodectl import board, lean_json, wire
 from nodectl.container import plugin_of
+from nodectl.daemon.content import as_bytes, write
 from nodectl.interface import STEP
 from nodectl.step import Step
 from nodectl.stepd.node_plugins import NodePlugins
-from nodectl.stepd.record import room
 
 SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog")
 _BACKLOG = 16
@@ -39,20 +39,20 @@ class Files:
         """The path of what the stepd will read."""
         return f"{self.stem}.json"
 
-    def write_spec(self, step: Step) -> None:
-        """Writes what the stepd will read, and reserves the room for what it will leave: on a disk that is full then
-        the step's result is not lost. Raises OSError.
+    def write_spec(self, spec: bytes, room: int) -> None:
+        """Writes what the stepd will read, and reserves `room` bytes for what it will leave: on a disk that is full
+        then the step's result is not lost. Raises OSError.
         """
         fd = os.open(f"{self.stem}.record.part", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.posix_fallocate(fd, 0, room(step))
+            os.posix_fallocate(fd, 0, room)
         finally:
             os.close(fd)
-        _write(self.spec, step.as_json(), os.O_EXCL)
+        write(self.spec, spec, os.O_EXCL)
 
     def rewrite_spec(self, step: Step) -> None:
         """For who reads it from now on: whole or not at all. Raises OSError."""
-        _write(f"{self.spec}.part", step.as_json())
+        write(f"{self.spec}.part", as_bytes(step.as_json()))
         os.rename(f"{self.spec}.part", self.spec)
 
     def open_trace(self) -> int:
@@ -126,7 +126,7 @@ class Files:
 
     def write_record(self, record: Mapping[str, object]) -> None:
         """In the stepd's place, or with more than it knew: for the daemon that comes after an early end of this one."""
-        _write(f"{self.stem}.record.part", record)
+        write(f"{self.stem}.record.part", as_bytes(record))
         os.rename(f"{self.stem}.record.part", f"{self.stem}.record")
 
     def begin_prolog(self) -> None:
@@ -161,19 +161,6 @@ class Files:
                 continue
 
 
-def _write(path: str, value: Mapping[str, object], flag: int = 0) -> None:
-    """Over what is there: the room that it has may be all that is left. Raises OSError."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flag, 0o600)
-    try:
-        data = memoryview(lean_json.dumps(value).encode("ascii"))
-        size = len(data)
-        while data:
-            data = data[os.write(fd, data) :]
-        os.ftruncate(fd, size)
-    finally:
-        os.close(fd)
-
-
 def _runs(pid: int) -> bool:
     """True while the process has not ended, waited for or not."""
     try:
@@ -195,6 +182,7 @@ class LiveStep:
         self.step = step
         self.files = files
         self.pid = 0
+        self.size = 0  # bytes of its files, which count against its user
         self.failure = ""
         self.told: Mapping[str, object] | None = None  # its record, by the stepd's last word
         self.ended: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()

@@ -15,6 +15,7 @@ from nodectl.config import Config
 from nodectl.daemon import further, launch, suspending
 from nodectl.daemon.batch import Batch
 from nodectl.daemon.binder import Binder
+from nodectl.daemon.budget import Budget
 from nodectl.daemon.cgroup_base import Base
 from nodectl.daemon.constraints import Constraints
 from nodectl.daemon.containers import Containers
@@ -82,6 +83,7 @@ class Node:
         self.containers.forkserver = self.forkserver
         self.jobs = Jobs(config, base.mount, self.containers, self.batch.add)
         self.further = Further(self, store)
+        self.budget = Budget(self)
         self._starter = Starter(self, plugins)
 
     def service(self) -> Service:
@@ -172,7 +174,7 @@ class Node:
     def _admit(
         self, call: Call, request: Mapping[str, object], user: User, level: str
     ) -> Mapping[str, object] | Awaitable[Mapping[str, object]]:
-        self._check_room(user.uid)
+        self.budget.check(user.uid, int(str(request["ntasks"])))
         step = launch.make_step(
             request, user, self.config, caller=call.peer.uid, stack=self._stack().entries,
             binder=self._binder, constraints=self.constraints, secure=level,
@@ -186,13 +188,6 @@ class Node:
         if first is not None:
             further.fit(step, first, request)
         return self._starter.begin(step, call.fds)
-
-    def _check_room(self, uid: int) -> None:
-        """One user's steps must not exhaust the machine's processes and memory for the others."""
-        running = sum(step.uid == uid for step in self._unfinished())
-        if uid != 0 and running >= self.config.max_steps_per_user:
-            most = f"max_steps_per_user = {self.config.max_steps_per_user}"
-            raise Refused("LaunchRefused", f"{running} steps of yours are running: {most}", exit_status=1)
 
     def _unfinished(self) -> "Iterator[Step]":
         """Steps that run, and those after which their jobs are being ended."""

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 from nodectl import board, wire
 from nodectl.daemon import cgroup_base, descriptors, launch
+from nodectl.daemon.content import as_bytes
 from nodectl.daemon.forkchannel import ForkserverDied
 from nodectl.daemon.groups import make_groups
 from nodectl.daemon.live import Files, LiveStep
 from nodectl.interface import Refused
 from nodectl.step import Step
+from nodectl.stepd import record
 from nodectl.stepd.node_plugins import NodePlugins
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ class Starter:
         """
         with self._undoing(live), contextlib.ExitStack() as stack:
             trace = stack.enter_context(self._trace(live))
-            live.files.write_spec(live.step)
+            self._keep(live)
             live.files.begin_prolog()
             undone_no_more = stack.pop_all()
         with undone_no_more:
@@ -107,8 +109,14 @@ class Starter:
             return f"step {live.step}: {self._words(error)}"
         return why
 
+    def _keep(self, live: LiveStep) -> None:
+        """The step's file and room for its record, if its user may have more of these. Raises OSError, Refused."""
+        spec, most = as_bytes(live.step.as_json()), record.room(live.step)
+        self._node.budget.take(live, len(spec) + most)
+        live.files.write_spec(spec, most)
+
     def _start(self, live: LiveStep, trace: int, client: list[int]) -> None:
-        """From an admitted step to the forkserver's queue. Raises OSError, ForkserverDied."""
+        """From an admitted step to the forkserver's queue. Raises OSError, ForkserverDied, Refused."""
         node, step, files = self._node, live.step, live.files
         fds: list[int] = []
         try:
@@ -122,7 +130,7 @@ class Starter:
             live.connect(ours)
             wire.hand_over(ours, client)
             if not live.owes_epilog:
-                files.write_spec(step)
+                self._keep(live)
             node.live[live.key] = live
             if step.step_id:
                 node.further.begun(step)

@@ -22,6 +22,7 @@ from nodectl.daemon.lock import Lock
 from nodectl.daemon.node import Node
 from nodectl.daemon.suspending import is_frozen
 from nodectl.step import Step
+from nodectl.stepd.record import room
 
 _PAUSE = 0.01
 PRIVATE = "private."
@@ -79,6 +80,7 @@ def _settle_step(node: Node, files: Files) -> None:
         files.remove()  # the daemon was killed while it wrote: nobody has been told of this step
         return
     live = LiveStep(step, files, node.ended_step)
+    live.size = len(data or b"") + room(step)
     live.owes_epilog = files.owes_epilog()
     node.live[live.key] = live
     if step.step_id:

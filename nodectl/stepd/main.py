@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nodectl.stepd.node_plugins import NodePlugins
 
 _OOM_ADJUSTMENT = b"-999"
+_SPARED = 1 << 20  # bytes of the step's file: of more the stepd makes many times as much memory
 # What an old kernel, or a seccomp filter of a container, says to clone3 with CLONE_INTO_CGROUP.
 NO_BIRTH = (1, 7, 22, 38, 95)  # EPERM, E2BIG, EINVAL, ENOSYS, EOPNOTSUPP
 
@@ -44,7 +45,7 @@ def main(
     """The whole life of a stepd. `stem` is the path of the step's files without their suffixes; never returns."""
     status = 1
     try:
-        _settle()
+        _settle(f"{stem}.json")
         prctl.set_name(f"stepd {step}")
         container.introduce(step, f"{stem}.json")
         _serve(Run(step, fds, node, cgroup_mount), stem, sources)
@@ -55,8 +56,9 @@ def main(
         os._exit(status)
 
 
-def _settle() -> None:
-    """A process of its own: session, keys, orphans, and hard to kill when memory runs out.
+def _settle(spec: str) -> None:
+    """A process of its own: session, keys, orphans, and hard to kill when memory runs out, unless it is a large one:
+    its size is its user's choice.
 
     Directory, umask and ignored signals are the forkserver's.
     """
@@ -66,7 +68,8 @@ def _settle() -> None:
     except OSError:
         pass  # the kernel has no keys, or a container denies them
     prctl.set_child_subreaper(1)
-    if _kernel.capabilities()[0] & CAP_SYS_RESOURCE:  # which a container's root may lack
+    may_spare = _kernel.capabilities()[0] & CAP_SYS_RESOURCE  # which a container's root may lack
+    if may_spare and os.stat(spec).st_size <= _SPARED:
         kernel_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _FAILED = 1
 # What a record's parts never exceed, as JSON: `room` counts on it.
 _MOST_VICTIMS = 32
-_LONGEST_TEXT = 1000  # characters of a reason, each up to twelve bytes
-_ROOM = 48 << 10  # for all but the facts and the tasks
+_LONGEST_TEXT = 600  # characters of a reason, each up to twelve bytes
+_ROOM = 24 << 10  # for all but the facts and the tasks
 _ROOM_OF_TASK = 640  # for its figures
 
 
