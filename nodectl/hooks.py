@@ -35,12 +35,15 @@ class Hook:
 _STEP_ENDS = "the step fails, exit status 1"
 _TASK_ENDS = "this task ends with status 1, the others go on"
 _LOGGED = "logged, nothing else"
+_COUNTS = "becomes the task's status where that was 0"
 _REFUSED = "the job is refused, exit status 1; its epilog runs"
 _NOTED = "logged, and a note in the step's record"
 
 HOOKS = (
     # Binding is computed here: a bad mask is refused before any process exists.
     Hook("task_p_slurmd_launch_request", "task", "daemon", "root", "step", 2, "the request is refused"),
+    # At the job's first step; what follows ends with task_p_slurmd_release_resources, a failure here too.
+    Hook("task_p_slurmd_reserve_resources", "task", "daemon", "root", "job", 2, "the request is refused"),
     # Executed for the job, before its step: nothing of these processes is shared with the daemon or with the step.
     Hook("slurm_spank_job_prolog", "spank", "job script", "root", "job", 3, _REFUSED),
     Hook("prolog", "step", "daemon", "root", "job", 0, _REFUSED),
@@ -51,7 +54,7 @@ HOOKS = (
     Hook("option", "spank", "stepd", "root", "option", 3, _LOGGED),
     Hook("slurm_spank_init_post_opt", "spank", "stepd", "root", "step", 3, _STEP_ENDS),
     Hook("task_p_pre_setuid", "task", "stepd", "root", "step", 1, _STEP_ENDS),
-    # The one reversible drop: effective user and groups, regained when the last plugin has returned.
+    # A reversible drop: effective user and groups, regained when the last plugin has returned; so is task_p_post_term.
     Hook("slurm_spank_user_init", "spank", "stepd", "effective user", "step", 3, _STEP_ENDS),
     Hook("fork", "step", "stepd", "root", "task", 0, _STEP_ENDS),
     Hook("proctrack_p_add", "proctrack", "stepd", "root", "task", 2, _STEP_ENDS),
@@ -74,7 +77,7 @@ HOOKS = (
     # The task has ended: the stepd waits for the script, which runs in a child of its own that has become the user.
     Hook("task_epilog", "step", "stepd", "root", "script", 0, _LOGGED),
     Hook("slurm_spank_task_exit", "spank", "stepd", "root", "task", 3, _LOGGED),
-    Hook("task_p_post_term", "task", "stepd", "root", "task", 2, "becomes the task's status where that was 0"),
+    Hook("task_p_post_term", "task", "stepd", "effective user", "task", 2, _COUNTS),
     Hook("proctrack_p_signal", "proctrack", "stepd", "root", "step", 2, "tried again until the step is empty"),
     Hook("proctrack_p_wait", "proctrack", "stepd", "root", "step", 1, "reported as unkillable"),
     Hook("task_p_post_step", "task", "stepd", "root", "step", 1, _LOGGED),
@@ -85,12 +88,20 @@ HOOKS = (
     Hook("epilog", "step", "daemon", "root", "job", 0, _NOTED),
     # Also after a step that never got as far as container_p_create, and again where it was interrupted.
     Hook("container_p_delete", "job_container", "container", "root", "job", 1, _NOTED),
+    # The last that is done for a job, whichever daemon lives to see it.
+    Hook("task_p_slurmd_release_resources", "task", "daemon", "root", "job", 1, _NOTED),
+)
+
+# Of a job all of whose steps have been suspended, and of one before the first of them is resumed.
+SUSPENSION_HOOKS = (
+    Hook("task_p_slurmd_suspend_job", "task", "daemon", "root", "job", 1, _LOGGED),
+    Hook("task_p_slurmd_resume_job", "task", "daemon", "root", "job", 1, "the step stays suspended"),
 )
 
 # What comes before a plugin's hooks, for who tells where a process died: its body, constructors or init().
 LOADING = Hook("loading", "spank", "any", "as its hooks", "process", 0, "as slurm_spank_init")
 
-ROWS: "Mapping[str, Hook]" = {hook.call: hook for hook in HOOKS}
+ROWS: "Mapping[str, Hook]" = {hook.call: hook for hook in (*HOOKS, *SUSPENSION_HOOKS)}
 
 # SPANK hooks of the command that the user runs (local context), in its process, as the user.
 LOCAL_HOOKS = ("slurm_spank_init", "slurm_spank_init_post_opt", "slurm_spank_local_user_init", "slurm_spank_exit")
@@ -103,10 +114,6 @@ SLURMD_HOOKS = ("slurm_spank_init", "slurm_spank_slurmd_init", "slurm_spank_slur
 ELSEWHERE: "Mapping[str, Mapping[str, int]]" = {
     "task": {
         "task_p_slurmd_batch_request": 1,
-        "task_p_slurmd_reserve_resources": 2,
-        "task_p_slurmd_release_resources": 1,
-        "task_p_slurmd_suspend_job": 1,
-        "task_p_slurmd_resume_job": 1,
         "task_p_add_pid": 1,
         "task_p_update_mem_limit": 2,
     },
@@ -122,5 +129,5 @@ ELSEWHERE: "Mapping[str, Mapping[str, int]]" = {
 
 def functions(kind: str) -> dict[str, int]:
     """The functions that a plugin of this kind may define, each with its number of parameters."""
-    launch = {hook.call: hook.arity for hook in HOOKS if hook.kind == kind and hook.call != "option"}
+    launch = {hook.call: hook.arity for hook in ROWS.values() if hook.kind == kind and hook.call != "option"}
     return {**launch, **ELSEWHERE.get(kind, {})}

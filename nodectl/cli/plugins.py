@@ -15,7 +15,7 @@ from nodectl.cli.plugin_facts import Facts
 from nodectl.cli.session import Failed
 from nodectl.cli.table import printable, put, table
 from nodectl.config import Config
-from nodectl.hooks import ELSEWHERE, HOOKS, LOCAL_HOOKS, SLURMD_HOOKS
+from nodectl.hooks import ELSEWHERE, HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, SUSPENSION_HOOKS
 from nodectl.plugin import BUILTIN_DIR, INCLUDE_DIR, PluginRefused, find
 from nodectl.spank import plugstack
 from nodectl.spank.sources import is_native
@@ -204,6 +204,8 @@ def hooks_table() -> list[str]:
     lines += [f"  {call}" for call in LOCAL_HOOKS]
     lines += ["", "SPANK's slurmd context: in a process beside the service, as root; a failure at its start ends it:"]
     lines += [f"  {call}" for call in SLURMD_HOOKS]
+    lines += ["", "Task plugins, in the service as root, of a job that stands still, or is about to go on:"]
+    lines += [f"  {hook.call:25}  a failure: {hook.costs}" for hook in SUSPENSION_HOOKS]
     lines += ["", "Accepted in plugins and not called by a launch:"]
     for kind, calls in ELSEWHERE.items():
         lines += [f"  {kind:9}  {call}" for call in calls if call not in LOCAL_HOOKS + SLURMD_HOOKS]
@@ -218,6 +220,7 @@ def hooks_as_json() -> dict[str, object]:
             {"place": place, **{name: getattr(hook, name) for name in fields}} for place, hook in enumerate(HOOKS, 1)
         ],
         "local": list(LOCAL_HOOKS),
+        "suspension": [hook.call for hook in SUSPENSION_HOOKS],
         "slurmd": list(SLURMD_HOOKS),
         "elsewhere": {kind: dict(calls) for kind, calls in ELSEWHERE.items()},
     }

@@ -88,6 +88,8 @@ def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]
         yield "epilog", record["epilog"]
     if record.get("container"):
         yield "container", record["container"]
+    if record.get("resources"):
+        yield "resources", record["resources"]
     if record.get("exit_status") is not None:
         yield "exit status", _exit_words(record["exit_status"])
     for key in ("submitted", "started", "ended"):

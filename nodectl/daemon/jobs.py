@@ -18,6 +18,7 @@ from nodectl.daemon.groups import remove_groups
 from nodectl.daemon.helper import FIRST_EXTRA, GRACE, Helper
 from nodectl.daemon.live import LiveStep
 from nodectl.daemon.mentions import Mentions
+from nodectl.daemon.resources import Resources
 from nodectl.hooks import ROWS
 from nodectl.job_process import NO_PROGRAM
 from nodectl.recorder import Recorder, now
@@ -60,10 +61,16 @@ class Jobs:
     """
 
     def __init__(
-        self, config: Config, mount: str, containers: Containers, done: Callable[[LiveStep, Mapping[str, object]], None]
+        self,
+        config: Config,
+        mount: str,
+        containers: Containers,
+        resources: Resources,
+        done: Callable[[LiveStep, Mapping[str, object]], None],
     ) -> None:
         self._config = config
         self._containers = containers
+        self._resources = resources
         self._mount = mount
         self._done = done
         self._mentions = Mentions()
@@ -128,6 +135,7 @@ class Jobs:
             record = await self._epilog(live, record)
         if self._containers.owed(live.step):
             record = self._noted(live, record, await self._containers.delete(live), "container")
+        record = self.released(live, record)
         live.files.end_epilog()
         del self.ending[live.key]
         self._done(live, record)
@@ -139,6 +147,10 @@ class Jobs:
         record = self._noted(live, record, await self._run(EPILOG, live, record), "epilog")
         await self._empty(self._group(EPILOG, live.step))
         return record
+
+    def released(self, live: LiveStep, record: Mapping[str, object]) -> Mapping[str, object]:
+        """The last of a job, and its record after that."""
+        return self._noted(live, record, self._resources.release(live), "resources")
 
     def _noted(self, live: LiveStep, record: Mapping[str, object], why: str, what: str) -> Mapping[str, object]:
         """The record, with a note of what went wrong after the step."""

@@ -329,13 +329,19 @@ def call_launch_request(step: Step, node: NodePlugins, trace: int, timeout: floa
     """Row 2: task_p_slurmd_launch_request in every task plugin. What they say goes with the step to its user. Raises
     Refused with the plugin's reason, and what it has said.
     """
+    call_for(step, node, trace, timeout, "task_p_slurmd_launch_request")
+
+
+def call_for(step: Step, node: NodePlugins, trace: int, timeout: float, call: str) -> None:
+    """A function that may refuse a request, as `call_launch_request`."""
     door = Door(Recorder(trace, "daemon"), None, 0, timeout, single_threaded=False)
     messages.concerns(step.job_id)
-    with messages.heard(step.verbose + messages.ERROR) as step.told:
-        outcome = node.call_tasks(door, "task_p_slurmd_launch_request", (step, 0))
+    with messages.heard(step.verbose + messages.ERROR) as lines:
+        outcome = node.call_tasks(door, call, (step, 0))
     messages.concerns(0)
+    step.told += lines
     if not outcome:
-        told = [line.removeprefix("nodectl: ").removeprefix("error: ") for line in step.told]
+        told = [line.removeprefix("nodectl: ").removeprefix("error: ") for line in lines]
         said = f"; it said: {'; '.join(told)}" if told else ""
         why = step.refused or f"step {step}: {outcome.why}"
         raise Refused("LaunchRefused", f"{why}{said}", exit_status=1)

@@ -195,6 +195,7 @@ class LiveStep:
         self.in_prolog = False
         self.suspended = False
         self.owes_epilog = False
+        self.reserved = False  # task plugins may hold something for its job
         self.updating = asyncio.Lock()
         self.cancelled = ""  # in its prolog: how; it will not begin
         self._pidfd = -1

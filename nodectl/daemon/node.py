@@ -25,6 +25,7 @@ from nodectl.daemon.groups import remove_groups
 from nodectl.daemon.jobs import Jobs
 from nodectl.daemon.live import LiveStep
 from nodectl.daemon.oom_watch import OomWatch
+from nodectl.daemon.resources import Resources
 from nodectl.daemon.running import Running
 from nodectl.daemon.securing import Securing
 from nodectl.daemon.start import Starter
@@ -81,7 +82,8 @@ class Node:
         self.containers = Containers(config, plugins, store, self._unfinished)
         self.forkserver = ForkChannel(config, lock, self.securing.programs, self._answered, self.containers.earlier)
         self.containers.forkserver = self.forkserver
-        self.jobs = Jobs(config, base.mount, self.containers, self.batch.add)
+        self.resources = Resources(config, plugins, self.live)
+        self.jobs = Jobs(config, base.mount, self.containers, self.resources, self.batch.add)
         self.further = Further(self, store)
         self.budget = Budget(self)
         self._starter = Starter(self, plugins)
@@ -342,7 +344,7 @@ class Node:
             self.jobs.end(live, record, waits=waits)
         else:
             self.clean_group(live.step.cgroup)
-            self.batch.add(live, record)
+            self.batch.add(live, record if live.step.step_id else self.jobs.released(live, record))
         self.further.ended(live.step)
         live.ended.set_result(record)
 

@@ -53,6 +53,8 @@ class Starter:
             yield
         except (OSError, ForkserverDied, Refused) as error:
             self._node.live.pop(live.key, None)
+            if live.reserved:
+                self._node.resources.release(live)
             live.close()
             live.files.remove()
             self._node.clean_group(live.step.cgroup)
@@ -73,6 +75,7 @@ class Starter:
         try:
             fd = trace if self._node.config.trace else -1
             launch.call_launch_request(live.step, self._plugins, fd, live.step.hook_timeout)
+            self._node.resources.reserve(live, fd)
             live.step.limits, live.step.device_rules = self._node.constraints.of_step(live.step)
             yield trace
         finally:

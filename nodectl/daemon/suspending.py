@@ -38,17 +38,27 @@ class Suspensions:
         live.suspended = True
         await asyncio.sleep(live.step.suspend_grace_time)
         if not live.step.cgroup:
+            self._stands_still(live)
             return {"running": []}
         user = cgroup.Group(f"{self._node.mount}{live.step.cgroup}/user")
         deadline = time.monotonic() + _PATIENCE
+        running: list[int] = []
         while not is_frozen(user) and not live.ended.done():
             if time.monotonic() > deadline:
-                return {"running": [pid for pid in user.pids() if _hangs(pid)]}
+                running = [pid for pid in user.pids() if _hangs(pid)]
+                break
             await asyncio.sleep(_PAUSE)
-        return {"running": []}
+        self._stands_still(live)
+        return {"running": running}
+
+    def _stands_still(self, live: LiveStep) -> None:
+        if live.suspended and not live.ended.done():
+            self._node.resources.suspend(live)
 
     async def _resume(self, call: Call) -> Mapping[str, object]:
         live = self._node.find_running(call)
+        if live.suspended and (why := self._node.resources.resume(live)):
+            raise Refused("WrongState", f"step {live.step} stays suspended: {why}")
         await _ask(live, "Resume")
         live.suspended = False
         return {}

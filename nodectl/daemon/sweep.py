@@ -51,6 +51,7 @@ def sweep(node: Node) -> None:
     for name in os.listdir(node.steps_dir):
         if not os.path.exists(f"{node.steps_dir}/{_stem(name)}.json"):
             os.unlink(f"{node.steps_dir}/{name}")
+    node.resources.found_suspended()
     node.batch.flush()
     node.running.bury(node.live.keys() | node.jobs.ending.keys())
     if node.base:

@@ -65,6 +65,10 @@ class NodePlugins:
             raise plugin.with_traceback(None)
         return NodePlugins(self.tasks, self.proctrack, plugin, self.earlier)
 
+    def has(self, call: str) -> bool:
+        """True when a task plugin has this function."""
+        return any(call in plugin.hooks for plugin in self.tasks)
+
     def call_tasks(self, door: "Door", call: str, arguments: "Sequence[object]", task: "int | None" = None) -> Outcome:
         """Calls a task_p_* hook in each plugin that has it, up to the first failure, which is returned."""
         for place, plugin in enumerate(self.tasks):

@@ -9,7 +9,9 @@ import os
 import select
 import time
 
+from nodectl.door import OK
 from nodectl.hooks import ROWS
+from nodectl.identity import effective_user
 from nodectl.interface import STEP, Refused
 from nodectl.shape import Optional, boolean, integer
 from nodectl.stepd import children, epilogs
@@ -21,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nodectl.door import Outcome
     from nodectl.hooks import Hook
     from nodectl.interface import Call
     from nodectl.step import Task
@@ -181,7 +184,7 @@ class Reaper:
         run.ends.task(task)
         epilogs.run_all(run, task)
         run.log(run.spank.call("slurm_spank_task_exit", task))
-        outcome = run.node.call_tasks(run.door, "task_p_post_term", (run.step, task), task.local_id)
+        outcome = self._post_term(task)
         if not outcome:
             run.say(f"task {task.local_id}: {outcome.why}")
             if task.status == 0:
@@ -193,6 +196,14 @@ class Reaper:
             self.end("OUT_OF_MEMORY", run.ends.reason)
         elif task.status:
             self.end("FAILED", f"task {task.local_id} {children.said(task.status)} and --kill-on-bad-exit was given")
+
+    def _post_term(self, task: "Task") -> "Outcome":
+        """Task plugins, as the job's owner."""
+        run = self._run
+        if not run.node.has("task_p_post_term"):
+            return OK
+        with effective_user(run.step.identity):
+            return run.node.call_tasks(run.door, "task_p_post_term", (run.step, task), task.local_id)
 
     def _explain(self, task: "Task", why: str) -> None:
         """A task that never became its program: the user learns why, and it does not count as success."""

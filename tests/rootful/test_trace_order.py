@@ -96,8 +96,9 @@ def test_every_process_goes_through_its_rows_in_the_order_of_the_table(stage: St
     # The job is around the step, and each script behind the hooks of its moment.
     ours = [line for line in lines if line["process"] != "task"]
     assert [line["call"] for line in ours if line["kind"] != "task"][:3] == ["slurm_spank_job_prolog"] * 2 + ["prolog"]
-    last = ["slurm_spank_job_epilog", "slurm_spank_job_epilog", "epilog", "container_p_delete"]
-    assert [line["call"] for line in ours][-4:] == last
+    last = ["slurm_spank_job_epilog", "slurm_spank_job_epilog", "epilog", "container_p_delete",
+            "task_p_slurmd_release_resources"]  # fmt: skip
+    assert [line["call"] for line in ours][-5:] == last
     assert [start(line) for line in ours] == sorted(start(line) for line in ours)
 
 
@@ -162,4 +163,4 @@ def test_trace_option_of_run_writes_what_the_trace_command_prints(stage: Stage) 
     written = [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
     assert written == stage.node.trace(stage.last_job())
     assert [line["call"] for line in written if line["process"] == "stepd"][-1] == "proctrack_p_destroy"
-    assert written[-1]["call"] == "container_p_delete"
+    assert written[-1]["call"] == "task_p_slurmd_release_resources"

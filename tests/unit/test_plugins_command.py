@@ -31,6 +31,7 @@ def test_hooks_are_listed_in_the_order_of_the_table(capsys: pytest.CaptureFixtur
     found = json.loads(capsys.readouterr().out)
     assert [row["place"] for row in found["hooks"]] == list(range(1, len(hooks.HOOKS) + 1))
     assert found["elsewhere"] == hooks.ELSEWHERE
+    assert found["suspension"] == ["task_p_slurmd_suspend_job", "task_p_slurmd_resume_job"]
 
 
 def test_plugins_are_described_without_being_executed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
