@@ -9,7 +9,7 @@ import os
 from nodectl import _kernel, kernel_file, messages
 from nodectl.hooks import ROWS
 from nodectl.secure.confine import Confinement
-from nodectl.stepd import scripts
+from nodectl.stepd import children, scripts
 from nodectl.stepd.task import CAP_SYS_RESOURCE
 
 TYPE_CHECKING = False
@@ -33,14 +33,19 @@ def run_all(run: "Run", task: "Task") -> None:
         started = run.enter("task_epilog")
         environment = {**task.environment, "SLURM_SCRIPT_CONTEXT": "epilog_task"}
         try:
-            status, _ = scripts.run_as(
+            status, late = scripts.run_as(
                 step.identity, path, environment, step.cwd, timeout=limit or None, enter=lambda: _enter(run, place),
                 confinement=Confinement(step, environment),
             )  # fmt: skip
+            why = children.said(status) if status else ""
+            if late and why:
+                why = f"had not ended after {limit:g} s and was killed"
+            code = os.waitstatus_to_exitcode(status)
         except OSError as error:  # the job may have all the processes that it may have
-            messages.error(f"step {step}: task epilog {path!r}: {error.strerror}")
-            status = error.errno or 1
-        run.recorder.write(ROWS["task_epilog"], started, task=task.local_id, rc=status, note=path)
+            why, code = str(error.strerror), error.errno or 1
+        if why:
+            messages.error(f"step {step}: task {task.local_id}: task epilog {path!r}: {why}")
+        run.recorder.write(ROWS["task_epilog"], started, task=task.local_id, rc=code if code >= 0 else 1, note=path)
     if place is not None:
         place.kill_all()
 

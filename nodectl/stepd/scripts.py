@@ -34,21 +34,27 @@ def run(
 
     Reads until the output ends *and* the script has ended; whatever it left in its group is killed.
     """
-    return _run([path, *words], environment, timeout, who=None, cwd=None, confinement=confinement)
+    status, output, _ = _run([path, *words], environment, timeout, who=None, cwd=None, confinement=confinement)
+    code = os.waitstatus_to_exitcode(status)
+    return (code if code >= 0 else 1), output
 
 
 def run_as(
     who: "Identity", path: str, environment: "Mapping[str, str]", cwd: str, *, timeout: float | None = None,
     enter: "Callable[[], bool]", confinement: "Confinement",
-) -> tuple[int, bytes]:  # fmt: skip
-    """As `run`, from root: the script enters its job's container, where `enter` succeeds, and becomes the user."""
-    return _run([path], environment, timeout, who=who, cwd=cwd, enter=enter, confinement=confinement)
+) -> tuple[int, bool]:  # fmt: skip
+    """As `run`, from root: the script enters its job's container, where `enter` succeeds, and becomes the user. Returns
+    its wait status, and whether its time was over.
+    """
+    status, _, late = _run([path], environment, timeout, who=who, cwd=cwd, enter=enter, confinement=confinement)
+    return status, late
 
 
 def _run(
     argv: list[str], environment: "Mapping[str, str]", timeout: float | None, *, who: "Identity | None",
     cwd: str | None, enter: "Callable[[], bool] | None" = None, confinement: "Confinement | None" = None,
-) -> tuple[int, bytes]:  # fmt: skip
+) -> tuple[int, bytes, bool]:  # fmt: skip
+    """Wait status, output, whether its time was over."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     try:
         pid = os.fork()
@@ -60,7 +66,7 @@ def _run(
         _become_script(argv, environment, writer, who, cwd, enter, confinement)
     os.close(writer)
     pidfd = os.pidfd_open(pid)
-    output = _gather(reader, pidfd, timeout)
+    output, late = _gather(reader, pidfd, timeout)
     os.close(reader)
     os.close(pidfd)
     try:
@@ -68,8 +74,7 @@ def _run(
     except ProcessLookupError:
         pass
     _, status = os.waitpid(pid, 0)
-    code = os.waitstatus_to_exitcode(status)
-    return (code if code >= 0 else 1), output
+    return status, output, late
 
 
 def _become_script(
@@ -107,8 +112,10 @@ def _go_to(directory: str) -> None:
         os.chdir("/tmp")  # as its task
 
 
-def _gather(reader: int, pidfd: int, timeout: float | None) -> bytes:
-    """Everything written until the script is over or its time is; bounded, but read on so that it never blocks."""
+def _gather(reader: int, pidfd: int, timeout: float | None) -> tuple[bytes, bool]:
+    """Everything written until the script is over or its time is, which of the two; bounded, but read on so that it
+    never blocks.
+    """
     poll = select.poll()
     poll.register(reader, select.POLLIN)
     poll.register(pidfd, select.POLLIN)
@@ -117,13 +124,13 @@ def _gather(reader: int, pidfd: int, timeout: float | None) -> bytes:
     while True:
         ready = poll.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000)
         if not ready or (deadline is not None and time.monotonic() >= deadline):
-            return output
+            return output, True
         fds = {fd for fd, _ in ready}
         data = os.read(reader, _CHUNK) if reader in fds else b""
         if len(output) < _MOST:
             output += data
         if not data and pidfd in fds:
-            return output
+            return output, False
         if not data and reader in fds:
             poll.unregister(reader)
 

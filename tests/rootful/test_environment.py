@@ -232,10 +232,24 @@ def test_a_prolog_that_is_not_there_fails_the_task(scripted: Node) -> None:
     log_of(scripted)
 
 
-@pytest.mark.parametrize("text", ["exit 3", "kill -9 $$", "sleep 300 >/dev/null 2>&1 & exit 0"])
-def test_an_epilog_changes_nothing_of_the_steps_end(scripted: Node, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("exit 3", "ended with exit code 3"),
+        ("kill -9 $$", "was ended by signal 9"),
+        ("sleep 300 >/dev/null 2>&1 & exit 0", ""),
+    ],
+)
+def test_an_epilog_changes_nothing_of_the_steps_end_and_its_failure_is_told(
+    scripted: Node, text: str, told: str
+) -> None:
     path = script(scripted.scratch / "last", text)
-    assert scripted.run(f"--task-epilog={path}", "sh", "-c", "exit 4", user=NOBODY).returncode == 4
+    done = scripted.run(f"--task-epilog={path}", "sh", "-c", "exit 4", user=NOBODY)
+    assert done.returncode == 4
+    lines = [line for line in done.stderr.splitlines() if "epilog" in line]
+    assert [line.partition("step ")[2].partition(": ")[2] for line in lines] == (
+        [f"task 0: task epilog '{path}': {told}"] if told else []
+    )
     scripted.assert_clean()
     log_of(scripted)
 
@@ -243,7 +257,9 @@ def test_an_epilog_changes_nothing_of_the_steps_end(scripted: Node, text: str) -
 def test_a_users_epilog_has_five_seconds(scripted: Node) -> None:
     path = script(scripted.scratch / "endless", "while :; do echo chatter; done")
     started = time.monotonic()
-    assert scripted.run(f"--task-epilog={path}", "true", user=NOBODY).returncode == 0
+    done = scripted.run(f"--task-epilog={path}", "true", user=NOBODY)
+    assert done.returncode == 0
+    assert f"task 0: task epilog '{path}': had not ended after 5 s and was killed" in done.stderr
     assert 4.5 < time.monotonic() - started < PATIENCE
     log_of(scripted)
 
