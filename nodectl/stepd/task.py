@@ -283,19 +283,23 @@ def execute(child: Child) -> None:
     started = child.row("exec")
     child.wrote("exec", started)
     child.run.board.done(child.slot)
-    error = exec_along_path(argv, environment)
+    # As srun: last, the working directory that was asked for, and not /tmp where that could not be entered.
+    error = exec_along_path(argv, environment, child.run.step.cwd)
     child.run.board.enter(child.slot, ROWS["exec"])
     child.wrote("exec", started, error.errno or 1, str(error.strerror))
     raise TaskEnds(f"execute {argv[0]!r}: {_why(argv[0], error)} (as {child.run.step.user_name})", error.errno or 1)
 
 
-def exec_along_path(argv: list[str], environment: dict[str, str]) -> OSError:
-    """execvpe(3) by hand: returns the error that says most. A name with a slash is a path."""
+def exec_along_path(argv: list[str], environment: dict[str, str], own: str = "") -> OSError:
+    """execvpe(3) by hand: returns the error that says most. A name with a slash is a path; what is in no directory of
+    PATH is looked for in `own`.
+    """
     name = argv[0]
     if "/" in name:
         candidates = [name]
     else:
         candidates = [f"{d or '.'}/{name}" for d in environment.get("PATH", "/usr/bin:/bin").split(":")]
+        candidates += [f"{own}/{name}"] if own else []
     best = FileNotFoundError(2, "No such file or directory")
     for candidate in candidates:
         try:

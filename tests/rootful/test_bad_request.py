@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,33 @@ def test_a_missing_directory_is_a_line_and_tmp(served: Node) -> None:
         "enter working directory '/no/such/dir': No such file or directory (as nobody): going to /tmp instead"
         in done.stderr
     )
+
+
+def test_a_program_of_the_working_directory_needs_no_path(served: Node) -> None:
+    for name in ("own", "other"):
+        (served.scratch / name).mkdir()
+        for program in ("a.out", "true"):
+            (served.scratch / name / program).write_text(f"#!/bin/sh\necho {name}: $0 [$1]\n", encoding="utf-8")
+            (served.scratch / name / program).chmod(0o755)
+    own, other = served.scratch / "own", served.scratch / "other"
+    assert served.run("a.out", "x", user=NOBODY, cwd=str(own)).stdout == f"own: {own}/a.out [x]\n"
+    assert served.run("-D", str(other), "a.out", user=NOBODY, cwd=str(own)).stdout == f"other: {other}/a.out []\n"
+    assert served.run("true", user=NOBODY, cwd=str(own)).stdout == ""  # PATH goes before
+    done = served.run("-D", str(other), "a.out", user=NOBODY, cwd=str(own), env={"PATH": str(own)})
+    assert done.stdout == f"own: {own}/a.out []\n"
+
+
+def test_nobody_puts_a_program_for_others_into_tmp(served: Node) -> None:
+    """A task whose directory cannot be entered goes to /tmp."""
+    with tempfile.NamedTemporaryFile("w", dir="/tmp", prefix="nodectl-", suffix=".out", delete=False) as planted:
+        planted.write("#!/bin/sh\necho theirs\n")
+    try:
+        Path(planted.name).chmod(0o755)
+        done = served.run("-D", "/no/such/dir", Path(planted.name).name, user=NOBODY)
+    finally:
+        Path(planted.name).unlink()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "No such file or directory" in done.stderr
 
 
 def test_a_forbidden_directory_is_a_line_and_tmp(served: Node) -> None:
