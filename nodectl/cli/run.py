@@ -37,7 +37,7 @@ _TOLD = {
 _MOST_COLUMNS = 99_999
 _MOST_TASKS = 999_999
 _LONGEST_FILE = 1 << 17  # more than the service takes
-_QUICK = 1.0  # seconds between two SIGINTs that together mean: end it
+_QUICK = 1.0  # seconds between SIGINTs that together mean: end it
 _UNRECORDED = "its step runner and the service have gone; what became of it will be recorded when the service starts"
 
 
@@ -308,6 +308,7 @@ class Watch:
         self._verbose = verbose
         self._inbox = wire.Inbox(16 << 20)
         self._interrupted = -_QUICK
+        self._interrupts = 0  # each within a second of the one before
         self._record: Mapping[str, object] | None = None
         self._signals, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -353,18 +354,30 @@ class Watch:
 
     def _pass_on(self, number: int) -> None:
         if number == _signal.SIGINT:
-            now = time.monotonic()
-            if now - self._interrupted < _QUICK:
-                _print(f"nodectl: forcing termination of step {self._name}")
-                number = _signal.SIGKILL
-            else:
-                _print(f"nodectl: interrupt sent to step {self._name} (one more within 1 sec to end it)")
-            self._interrupted = now
-        if number not in (*FORWARDED, _signal.SIGKILL):
-            return
-        call = {"method": f"{STEP}.Signal", "parameters": {"signal": int(number), "forwarded": True}, "oneway": True}
+            self._interrupt()
+        elif number in FORWARDED:
+            self._call("Signal", {"signal": number, "forwarded": True})
+
+    def _interrupt(self) -> None:
+        """Ctrl-C: the first is passed on, a second within a second ends the step, a third kills it without waiting."""
+        now = time.monotonic()
+        if now - self._interrupted >= _QUICK:
+            self._interrupts = 0
+        self._interrupted = now
+        self._interrupts += 1
+        if self._interrupts == 1:
+            _print(f"nodectl: interrupt sent to step {self._name} (one more within 1 sec to end it)")
+            self._call("Signal", {"signal": int(_signal.SIGINT), "forwarded": True})
+        elif self._interrupts == 2:
+            _print(f"nodectl: forcing termination of step {self._name} (one more within 1 sec to kill it)")
+            self._call("End", {})
+        else:
+            _print(f"nodectl: killing step {self._name}")
+            self._call("Signal", {"signal": int(_signal.SIGKILL), "forwarded": True})
+
+    def _call(self, method: str, parameters: "Mapping[str, object]") -> None:
         try:
-            wire.send(self._events, call)
+            wire.send(self._events, {"method": f"{STEP}.{method}", "parameters": parameters, "oneway": True})
         except OSError:
             return  # it has ended: its last event is on the way
 

@@ -323,6 +323,7 @@ class Reaper:
                 {"signal": integer(1, 64), "forwarded": Optional(boolean), "by": Optional(_UID)},
                 self._signal,
             ),
+            f"{STEP}.End": ({}, self._end),
             **Told(self._run).methods(),
         }
 
@@ -361,6 +362,11 @@ class Reaper:
             uid = call.parameters.get("by", 0) if call.peer.uid == 0 else call.peer.uid
             self._run.end_as("CANCELLED", f"signal {number} by uid {uid}")
         self.signal(number)
+        return {}
+
+    def _end(self, call: "Call") -> "Mapping[str, object]":
+        self._allow(call)
+        self.end("CANCELLED", f"interrupted by uid {call.peer.uid}")
         return {}
 
     def launcher_gone(self) -> None:

@@ -7,11 +7,12 @@ import resource
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_for_answer, wait_until
+from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_for_answer, wait_until
 
 FORWARDED = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")
 OF_RUN = ("from nodectl.cli import run\n", "run.main(settings, words)\n")  # in a traceback: what takes interrupts
@@ -25,6 +26,13 @@ def started(node: Node, *words: str, **how: object) -> subprocess.Popen[str]:
         assert client.stdout.readline() == "ready\n"
     wait_for_answer(client)
     return client
+
+
+@pytest.fixture(scope="module")
+def patient_node() -> Iterator[Node]:
+    """One that waits long between SIGTERM and SIGKILL."""
+    with running(kill_wait=10 * PATIENCE) as found:
+        yield found
 
 
 @pytest.mark.parametrize("name", FORWARDED)
@@ -75,16 +83,39 @@ def ended_or_spared(client: subprocess.Popen[str], errors: Path) -> bool:
 
 def test_two_quick_interrupts_end_what_ignores_the_first(shared_node: Node) -> None:
     client = started(shared_node, "-n2", "sh", "-c", "trap '' INT TERM; echo ready; sleep 300; sleep 300")
-    assert client.stderr is not None
-    said: list[str] = []
-    while "forcing termination of step" not in (said or [""])[-1]:
-        client.send_signal(signal.SIGINT)
-        said.append(client.stderr.readline())
+    said = interrupt(client, "forcing termination of step")
     assert all("interrupt sent to step" in line for line in said[:-1])  # more than one where two took a second
     assert len(said) > 1
     client.communicate(timeout=PATIENCE)
     assert client.returncode == 137
     shared_node.assert_clean()
+
+
+def interrupt(client: subprocess.Popen[str], until: str) -> list[str]:
+    """Ctrl-C after Ctrl-C until the client has said that; where two took a second it begins anew. What it said."""
+    assert client.stderr is not None
+    said: list[str] = []
+    while until not in (said or [""])[-1]:
+        client.send_signal(signal.SIGINT)
+        said.append(client.stderr.readline())
+    return said
+
+
+def test_a_program_that_two_interrupts_end_can_clean_up(shared_node: Node) -> None:
+    script = "trap '' INT; trap 'echo cleaned; exit 7' TERM; echo ready; while :; do sleep 0.05; done"
+    client = started(shared_node, "sh", "-c", script)
+    interrupt(client, "forcing termination of step")
+    output, _ = client.communicate(timeout=PATIENCE)
+    assert (client.returncode, output) == (7, "cleaned\n")
+    assert shared_node.record(shared_node.last_job())["state"] == "CANCELLED"
+    shared_node.assert_clean()
+
+
+def test_a_third_interrupt_does_not_wait(patient_node: Node) -> None:
+    client = started(patient_node, "sh", "-c", "trap '' INT TERM; echo ready; sleep 300; sleep 300")
+    interrupt(client, "killing step")
+    client.communicate(timeout=PATIENCE)
+    assert client.returncode == 137
 
 
 def test_a_hangup_that_the_client_ignores_reaches_nobody(shared_node: Node) -> None:
