@@ -1,0 +1,33 @@
+"""A short campaign of `./dev torture`: whatever is struck by chance, no result is lost and nothing is left.
+
+Nothing that depends on how busy the machine is counts here; `./dev torture` asserts that too.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+COMMAND = Path(__file__).resolve().parents[1] / "torture" / "torture.py"
+FAULTS, MESSAGES, MINUTES = 60, 3000, 0.2
+HOSTILE = "silent,slow,flood,steps"
+
+
+def test_random_faults_hostile_users_and_mutated_messages_lose_no_result_and_leave_nothing() -> None:
+    seed = secrets.randbits(32)
+    words = [str(MINUTES), "--faults", str(FAULTS), "--messages", str(MESSAGES), "--hostile", HOSTILE]
+    done = subprocess.run(
+        [sys.executable, "-P", str(COMMAND), *words, "--seed", str(seed), "--json"],
+        capture_output=True, text=True, check=False, timeout=400,
+    )  # fmt: skip
+    again = f"./dev torture {' '.join(words)} --seed {seed}"
+    assert done.stdout, f"{again}: {done.stderr}"
+    report = json.loads(done.stdout)
+    broken = [row["what"] for row in report["rows"] if not row["held"] and not row["timed"]]
+    assert not broken, f"{again}: {broken}: {report['problems']}"
+    counted = {row["what"]: row["value"] for row in report["rows"]}
+    assert counted["faults"] > 0
+    assert counted["others' steps during the attack"] > 0

@@ -1,0 +1,86 @@
+"""How long another user's Hello takes, measured all the time by a process of that user's that does nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import signal
+import socket
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import prctl
+
+from nodectl import wire
+from rootful.raw import call
+
+_PAUSE = 0.02
+_PATIENCE = 20.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One Hello: when it began and ended, and whether it was answered."""
+
+    began: float
+    ended: float
+    answered: bool
+
+
+class Probe:
+    """The process, and the file in which it writes."""
+
+    def __init__(self, node_socket: Path, path: Path, user: pwd.struct_passwd) -> None:
+        self._path = path
+        path.touch()
+        self.pid = os.fork()
+        if self.pid == 0:
+            with contextlib.suppress(BaseException):
+                fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+                prctl.set_pdeathsig(signal.SIGKILL)
+                os.setgroups([])
+                os.setgid(user.pw_gid)
+                os.setuid(user.pw_uid)
+                _ask_for_ever(str(node_socket), fd)
+            os._exit(1)
+
+    def samples(self) -> list[Sample]:
+        """All that there are so far."""
+        found = []
+        for line in self._path.read_text(encoding="ascii").splitlines():
+            began, ended, answered = line.split()
+            found.append(Sample(float(began), float(ended), answered == "1"))
+        return found
+
+    def stop(self) -> None:
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self.pid = 0
+
+
+def _ask_for_ever(path: str, fd: int) -> None:
+    hello = call("org.nodectl.Hello")
+    while True:
+        began, answered = time.monotonic(), False
+        with contextlib.suppress(OSError, wire.BrokenWire), socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(_PATIENCE)
+            sock.connect(path)
+            sock.sendall(hello)
+            answered = "version" in str(wire.receive(sock, wire.Inbox(1 << 20)))
+        os.write(fd, f"{began:.6f} {time.monotonic():.6f} {int(answered)}\n".encode())
+        time.sleep(_PAUSE)
+
+
+def latencies(samples: Sequence[Sample], excused: Sequence[tuple[float, float]]) -> tuple[float, float, int, int]:
+    """Median and worst in seconds, how many there were and how many had no answer, beside the times in which the
+    service had been struck itself.
+    """
+    counted = [s for s in samples if not any(s.began < end and begin < s.ended for begin, end in excused)]
+    taken = [s.ended - s.began for s in counted if s.answered]
+    unanswered = sum(not s.answered for s in counted)
+    return (statistics.median(taken), max(taken), len(taken), unanswered) if taken else (0.0, 0.0, 0, unanswered)

@@ -1,0 +1,98 @@
+"""Who is who among the processes of a campaign. It has a PID namespace of its own, so /proc shows nobody else's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodectl import lean_json
+from nodectl.recorder import cgroup_of
+
+STEPD = "stepd"
+_KINDS = {"nodectl-fork": "forkserver", "nodectl-spank": "slurmd", "nodectl-first": "", "nodectl-errand": "errand"}
+
+
+@dataclass(frozen=True)
+class Process:
+    """One that a fault can strike: `kind` is daemon, forkserver, reception, slurmd, errand, stepd or task; `name` is
+    its step's.
+    """
+
+    pid: int
+    kind: str
+    name: str = ""
+
+    def signal(self, number: int, known: Callable[[], list[Process]]) -> bool:
+        """Sends a signal to this process, never to another that was given its number; False when it has gone."""
+        try:
+            fd = os.pidfd_open(self.pid)
+        except OSError:
+            return False
+        try:
+            if self not in known():
+                return False
+            signal.pidfd_send_signal(fd, number)
+        except OSError:
+            return False
+        finally:
+            os.close(fd)
+        return True
+
+
+def found(daemon: int, cgroup_name: str, steps: Path) -> list[Process]:
+    """All that there are now. What becomes a task's program, or is about to, counts as a task."""
+    names = _names(steps)
+    processes = []
+    for entry in filter(str.isdecimal, os.listdir("/proc")):
+        pid = int(entry)
+        with contextlib.suppress(OSError):
+            kind, step = _kind(pid, daemon, cgroup_name)
+            if kind and (not step or step in names):
+                processes.append(Process(pid, kind, names.get(step, "")))
+    return processes
+
+
+def _kind(pid: int, daemon: int, cgroup_name: str) -> tuple[str, str]:
+    """Its kind and its step, J.S; "" for what is neither the service's nor a step's."""
+    if pid == daemon:
+        return "daemon", ""
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    comm = stat.partition("(")[2].rpartition(")")[0]
+    state, _, _, session = stat.rpartition(")")[2].split()[:4]
+    if state == "Z":
+        return "", ""
+    if comm.startswith("nodectl-"):
+        return _KINDS.get(comm, "reception"), ""  # whatever reads users' connections for the daemon
+    if comm.startswith(STEPD) and int(session) == pid:
+        return "stepd", comm.removeprefix(STEPD).strip()
+    words = cgroup_of(pid).split("/")
+    if cgroup_name in words and "user" in words:
+        job, step = (next((word[4 + at :] for word in words if word.startswith(what)), "")
+                     for at, what in enumerate(("job_", "step_")))  # fmt: skip
+        return "task", f"{job}.{step}"
+    return "", ""
+
+
+def _names(steps: Path) -> Mapping[str, str]:
+    """The names of the steps that have files, by J.S."""
+    named = {}
+    with contextlib.suppress(FileNotFoundError):
+        for path in steps.glob("*.json"):
+            with contextlib.suppress(OSError, lean_json.BadJson):
+                named[path.stem] = str(lean_json.load_object(path.read_bytes()).get("name"))
+    return named
+
+
+def strangers(own: set[int]) -> list[str]:
+    """What is left at the end: every process of the namespace but its first, ourselves, and our own children."""
+    left = []
+    for entry in filter(str.isdecimal, os.listdir("/proc")):
+        if int(entry) not in {1, os.getpid(), *own}:
+            with contextlib.suppress(OSError):
+                comm = Path(f"/proc/{entry}/comm").read_text(encoding="utf-8").strip()
+                left.append(f"process {entry} {comm}")
+    return left
