@@ -68,11 +68,11 @@ HOOKS = (
     # After *all* forks: no user code has run yet.
     Hook("slurm_spank_task_post_fork", "spank", "stepd", "root", "task", 3, _STEP_ENDS),
     Hook("open_gate", "step", "stepd", "root", "step", 0, _STEP_ENDS),
+    # Where a step has a level of confinement: before whatever may execute a program as the user, hooks among them.
+    Hook("confine", "step", "task", "user", "task", 0, _TASK_ENDS),
     Hook("task_p_pre_launch", "task", "task", "user", "task", 1, _TASK_ENDS),
     Hook("slurm_spank_task_init", "spank", "task", "user", "task", 3, _TASK_ENDS),
     Hook("task_prolog", "step", "task", "user", "script", 0, "this task ends with the script's status"),
-    # Where a step has a level of confinement: behind everything of plugins and the site.
-    Hook("confine", "step", "task", "user", "task", 0, _TASK_ENDS),
     Hook("exec", "step", "task", "user", "task", 0, "this task ends with the errno as its status"),
     # The task has ended: the stepd waits for the script, which runs in a child of its own that has become the user.
     Hook("task_epilog", "step", "stepd", "root", "script", 0, _LOGGED),

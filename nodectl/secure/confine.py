@@ -1,4 +1,4 @@
-"""Confining the caller for good: what a task, a script around it and a visitor do right before they become a program.
+"""Confining the caller for good: what a task, a script around it and a visitor do before they become a program.
 
 Programs and numbers are in hand before the fork (`load`); here are system calls only, and nothing of it is undone.
 """
@@ -65,13 +65,19 @@ def load(fd: int, level: str) -> None:
 
 
 class Confinement:
-    """What one process of a step is confined to. Without a level both acts return at once."""
+    """What one process of a step is confined to, each part once. Without a level every act returns at once.
 
-    __slots__ = ("_directories", "_level")
+    Files may be locked later than calls are denied: TMPDIR counts as it is then.
+    """
+
+    __slots__ = ("_calls_denied", "_environment", "_files_locked", "_level", "_step")
 
     def __init__(self, step: "Step", environment: "Mapping[str, str]") -> None:
+        self._step = step
+        self._environment = environment
         self._level = step.secure
-        self._directories = tuple(_temporary(step, environment)) if self._level == STRICT else ()
+        self._calls_denied = self._level == NONE
+        self._files_locked = self._level != STRICT
 
     def limit_capabilities(self) -> None:
         """As root, before it becomes the user: what no program may have any more, whoever executes it.
@@ -88,16 +94,34 @@ class Confinement:
             raise self._failed("limit the capabilities", error) from None
 
     def confine(self) -> None:
-        """As the user, in the working directory, right before execve(2). Raises CannotConfine."""
-        if self._level == NONE:
+        """As the user, in the working directory. Raises CannotConfine."""
+        self.deny_calls()
+        self.lock_files()
+
+    def deny_calls(self) -> None:
+        """No new privileges, no system call that the level denies. As `confine`."""
+        if self._calls_denied:
             return
+        if not self._files_locked and _is_root("."):
+            raise CannotConfine("secure=strict: the working directory is /, and all files are in it: choose another")
         try:
             prctl.set_no_new_privs(1)
-            if self._level == STRICT:
-                self._lock_files()
             _kernel.seccomp(_held.programs[self._level])
         except OSError as error:
             raise self._failed(str(error.filename or error.strerror), error) from None
+        self._calls_denied = True
+
+    def lock_files(self) -> None:
+        """Nothing is written but where a step may write, if its level says so. As `confine`, and not before calls are
+        denied.
+        """
+        if self._files_locked:
+            return
+        try:
+            self._lock_files()
+        except OSError as error:
+            raise self._failed(str(error.filename or error.strerror), error) from None
+        self._files_locked = True
 
     def _failed(self, what: str, error: OSError) -> CannotConfine:
         return CannotConfine(f"secure={self._level}: {what}: {os.strerror(error.errno or 0)}")
@@ -106,10 +130,8 @@ class Confinement:
         """Landlock: nothing is written but here, in temporary directories, to devices, and to files open as output."""
         into_files = _WRITE_FILE | (_TRUNCATE if _held.landlock >= TRUNCATION_SINCE else 0)
         everything = into_files | _IN_DIRECTORIES | _REFER
-        if _is_root("."):
-            raise CannotConfine("secure=strict: the working directory is /, and all files are in it: choose another")
         ruleset = _kernel.landlock_ruleset(everything)
-        for path in (".", *self._directories):
+        for path in (".", *_temporary(self._step, self._environment)):
             _allow(ruleset, path, everything)
         _allow(ruleset, "/dev", into_files)
         for output in (1, 2):

@@ -34,6 +34,7 @@ IGNORED = (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _si
 CAP_SYS_RESOURCE = 1 << 24  # capability.h
 _LONGEST_REPORT = 3000  # below PIPE_BUF: reports of several tasks never mix
 _MISSING_ARGUMENTS = 2
+_LAST_HOOK = "slurm_spank_task_init"
 
 
 class TaskEnds(Exception):
@@ -49,7 +50,7 @@ class TaskEnds(Exception):
 class Child:
     """What the stages share."""
 
-    __slots__ = ("door", "gate", "place_in", "recorder", "report", "run", "slot", "stepd", "task")
+    __slots__ = ("confinement", "door", "gate", "place_in", "recorder", "report", "run", "slot", "stepd", "task")
 
     def __init__(self, run: "Run", task: "Task", gate: int, report: int, place_in: "str | None") -> None:
         self.run = run
@@ -58,6 +59,7 @@ class Child:
         self.report = report
         self.stepd = os.getppid()
         self.place_in = place_in
+        self.confinement = Confinement(run.step, task.environment)
         self.slot = task.local_id + 1
         self.recorder = Recorder(run.fds.trace, "task", task=task.local_id)
         # Threads that a hook leaves here harm nobody: exec ends them.
@@ -163,7 +165,7 @@ def task_init_privileged(child: Child) -> None:
 def become(child: Child) -> None:
     """The last acts of root in this process."""
     started = child.row("become_user")
-    Confinement(child.run.step, child.task.environment).limit_capabilities()
+    child.confinement.limit_capabilities()
     become_user(child.run.step.identity)
     kernel_file.let_go()  # root's hooks, which may have wanted it, are over
     child.wrote("become_user", started)
@@ -225,6 +227,19 @@ def default_signals(_: Child) -> None:
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
+def confine(child: Child) -> None:
+    """What nothing of the user's may do, by the step's level. Before the user's hooks, each of which may execute a
+    program: whatever the task becomes, and whoever made it so, it is confined.
+    """
+    if child.run.step.secure == NONE:
+        return
+    started = child.row("confine")
+    child.confinement.deny_calls()
+    if child.run.spank.has(_LAST_HOOK):
+        child.confinement.lock_files()
+    child.wrote("confine", started)
+
+
 def pre_launch(child: Child) -> None:
     """Task plugins, as the user."""
     child.task.environment["SLURM_TASK_PID"] = str(os.getpid())
@@ -233,7 +248,7 @@ def pre_launch(child: Child) -> None:
 
 def task_init(child: Child) -> None:
     """SPANK plugins, as the user."""
-    child.require(child.run.spank.call("slurm_spank_task_init", child.task))
+    child.require(child.run.spank.call(_LAST_HOOK, child.task))
 
 
 def task_prologs(child: Child) -> None:
@@ -241,7 +256,7 @@ def task_prologs(child: Child) -> None:
     for path in child.run.step.task_prologs:
         started = child.row("task_prolog")
         environment = {**child.task.environment, "SLURM_SCRIPT_CONTEXT": "prolog_task"}
-        status, output = scripts.run(path, environment, confinement=Confinement(child.run.step, environment))
+        status, output = scripts.run(path, environment, confinement=child.confinement)
         child.wrote("task_prolog", started, status, path)
         os.write(1, scripts.obey(output, child.task.environment))
         if status != 0:
@@ -264,14 +279,9 @@ def limits(child: Child) -> None:
             messages.verbose(f"limit {name} to {soft}: {error}")
 
 
-def confine(child: Child) -> None:
-    """What the program may not do, by the step's level; the scripts before it were confined alike."""
-    step = child.run.step
-    if step.secure == NONE:
-        return
-    started = child.row("confine")
-    Confinement(step, child.task.environment).confine()
-    child.wrote("confine", started)
+def lock_files(child: Child) -> None:
+    """The rest of `confine`, where that left it: a site's prolog may have said where TMPDIR is."""
+    child.confinement.lock_files()
 
 
 def execute(child: Child) -> None:
@@ -337,10 +347,11 @@ SEQUENCE = (
     enter_directory,
     wait_at_gate,
     default_signals,
+    confine,
     pre_launch,
     task_init,
     task_prologs,
-    confine,
+    lock_files,
     limits,
     execute,
 )

@@ -99,7 +99,7 @@ def test_a_jobs_output_lies_where_it_was_asked_for(node: Node, inside: Path, out
 
 
 def test_strict_in_the_root_directory_is_refused_as_it_would_allow_everything(node: Node) -> None:
-    for words in (("-D", "/"), ("-D", "/proc/self/root")):
+    for words in (("-D", "/"), ("-D", "/usr/..")):
         done = node.run("--secure=strict", *words, "true", user=NOBODY)
         assert done.returncode == 1
         assert "secure=strict: the working directory is /" in done.stderr.splitlines()[0]

@@ -1,4 +1,4 @@
-"""Confinement in a launch: after everything of plugins and the site, whoever dies in between."""
+"""Confinement in a launch: before whatever may become a program as the user, whoever dies in between."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ with open(SCRATCH + "/" + {name!r}, "w") as file:
     file.write(open("/proc/self/status").read())
 """
 UNCONFINED = {"NoNewPrivs": "0", "Seccomp": "0"}
+CONFINED = {"NoNewPrivs": "1", "Seccomp": "2"}
 HOOK_CALLS = [hook.call for hook in HOOKS if hook.kind == "spank" and hook.call != "option"]
 
 
@@ -30,7 +31,7 @@ def facts(text: str) -> Mapping[str, str]:
     return {name: found[name] for name in UNCONFINED}
 
 
-def test_hooks_and_jobs_prologs_are_not_confined() -> None:
+def test_roots_hooks_and_jobs_prologs_are_not_confined() -> None:
     with staged(jobs=True, secure_floor="strict") as stage:
         node = stage.node
         for call in HOOK_CALLS:
@@ -38,20 +39,69 @@ def test_hooks_and_jobs_prologs_are_not_confined() -> None:
         for name in ("prolog", "epilog"):
             stage.order(name, f"cat /proc/self/status > {node.scratch}/{name}")
         done = node.run("cat", "/proc/self/status", user=NOBODY)
-        assert facts(done.stdout) == {"NoNewPrivs": "1", "Seccomp": "2"}, done.stderr
+        assert facts(done.stdout) == CONFINED, done.stderr
         node.call("Wait", job=node.last_job(), step=0, epilog=True)
         own = read_status(Path("/proc/self/status").read_text(encoding="utf-8"))
         users = {hook.call for hook in HOOKS if hook.identity == "user" and hook.process == "task"}
         for name in (*HOOK_CALLS, "prolog", "epilog"):
             text = (node.scratch / name).read_text(encoding="utf-8")
-            assert facts(text) == UNCONFINED, name
+            assert facts(text) == (CONFINED if name in users else UNCONFINED), name
             assert read_status(text)["CapBnd"] == ("0" * 16 if name in users else own["CapBnd"]), name
 
 
-def test_confinement_is_a_row_right_before_exec(node: Node) -> None:
+def test_confinement_is_a_row_before_every_hook_as_the_user(node: Node) -> None:
+    node.plugin("last", "def slurm_spank_task_init(sp, ac, argv):\n    return 0\n")
+    node.plugstack("required last\n")
     assert node.run("-n2", "true", user=NOBODY).returncode == 0
     calls = [str(row["call"]) for row in node.trace(node.last_job()) if row.get("task") == 0]
-    assert calls[calls.index("confine") + 1] == "exec"
+    assert calls[calls.index("gate") + 1] == "confine"
+    assert "slurm_spank_task_init" in calls[calls.index("confine") :]
+
+
+@pytest.mark.parametrize("config", [{"secure": "strict"}, {"secure": "strict", "secure_floor": "strict"}])
+@pytest.mark.parametrize(
+    ("kind", "name", "head"),
+    [
+        ("spank", "leaver", "def slurm_spank_task_init(sp, ac, argv):"),
+        ("task", "leaver", "def task_p_pre_launch(step):"),
+    ],
+)
+def test_a_plugin_that_executes_a_program_does_not_carry_it_past_confinement(
+    config: dict[str, str], kind: str, name: str, head: str
+) -> None:
+    """Else secure_floor was void: the user's program had no_new_privs and filter of nobody."""
+    if kind == "task":
+        config = {**config, "task_plugin": ["task/affinity", "task/cgroup", f"task/{name}"]}  # type: ignore[dict-item]
+    node = Node(**config)
+    outside = node.dir / "outside"
+    outside.mkdir()
+    outside.chmod(0o777)
+    script = f"cat /proc/self/status; touch {outside}/x 2>/dev/null"
+    node.plugin(name, f"import os\n{head}\n    os.execv('/bin/sh', ['sh', '-c', {script!r}])\n", kind)
+    if kind == "spank":
+        node.plugstack(f"required {name}\n")
+    try:
+        node.start()
+        done = node.run("true", user=NOBODY)
+        assert facts(done.stdout) == CONFINED, done.stderr
+        if kind == "spank":  # task plugins are the node's own
+            assert list(outside.iterdir()) == []
+        node.assert_clean()
+    finally:
+        node.close()
+
+
+def test_a_prolog_may_say_where_tmpdir_is(node: Node) -> None:
+    """Also at strict: files are locked when it has."""
+    place, prolog = node.dir / "place", node.scratch / "prolog"
+    place.mkdir()
+    place.chmod(0o777)
+    prolog.write_text(f"#!/bin/sh\necho export TMPDIR={place}\n", encoding="utf-8")
+    prolog.chmod(0o755)
+    words = ("--secure=strict", f"--task-prolog={prolog}", "sh", "-c", 'echo x > "$TMPDIR/mine"')
+    done = node.run(*words, user=NOBODY)
+    assert done.returncode == 0, done.stderr
+    assert (place / "mine").exists()
 
 
 def test_scripts_around_a_task_are_confined_as_it_is() -> None:
@@ -69,7 +119,7 @@ def test_scripts_around_a_task_are_confined_as_it_is() -> None:
         assert done.returncode == 0, done.stderr
         for name in ("prolog", "epilog"):
             text = (node.scratch / f"{name}.out").read_text(encoding="utf-8")
-            assert facts(text) == {"NoNewPrivs": "1", "Seccomp": "2"}
+            assert facts(text) == CONFINED
             assert int(read_status(text)["CapBnd"], 16) == 0
         assert list(outside.iterdir()) == []
 
