@@ -20,10 +20,9 @@ from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import Request, Settings
 from nodectl.cli.config import configured
+from nodectl.cli.elsewhere import SBATCH, SRUN
 from nodectl.cli.main import Globals
 from nodectl.cli.options import (
-    ARGUMENT,
-    MAYBE_ARGUMENT,
     NO_ARGUMENT,
     OPTIONS,
     BadOption,
@@ -43,17 +42,6 @@ from nodectl.topology import Topology
 
 _MOST_NODES = 4096
 _LONGEST_FILE = 1 << 17  # more than is taken
-# srun's, by what stands behind them: long names, with a letter where there is one.
-_ELSEWHERE = (
-    (ARGUMENT, "account:A acctg-freq bb bcast begin:b cluster-constraint clusters:M comment constraint:C cpu-freq "
-               "cpus-per-gpu deadline delay-boot dependency:d epilog gpu-freq jobid licenses:L mail-type mail-user "
-               "max-time mcs-label mem mem-per-cpu mem-per-gpu mpi network partition:p power profile prolog "
-               "propagate qos:q reservation signal slurmd-debug switches threads:T time-min tmp tres-per-task wait:W "
-               "wckey container export-file het-group nodefile:F"),
-    (MAYBE_ARGUMENT, "immediate:I no-kill:k nice x11 kill-on-invalid-dep"),
-    (NO_ARGUMENT, "oversubscribe:s contiguous disable-status:X hold:H interactive multi-prog no-allocate:Z "
-                  "preserve-env:E pty quiet:Q quit-on-interrupt reboot spread-job test-only"),
-)  # fmt: skip
 _LAYOUT = [option for option in OPTIONS if option.long in ("ntasks", "cpus-per-task", "cpu-bind")]
 _MACHINE, _ALLOCATED, _BUSY, _NODES = "machine", "allocated", "busy", "machines"
 
@@ -153,7 +141,7 @@ def _parser() -> Parser:
     """Besides its own and run's options: those of srun that a job script may hold, and that say nothing of layout."""
     others = [
         Option(long, short, "", "", str, dest="", has_arg=has_arg)
-        for has_arg, words in _ELSEWHERE
+        for has_arg, words in (*SRUN, *SBATCH)
         for long, _, short in (word.partition(":") for word in words.split())
     ]
     return Parser(own=(*others, *_own()))

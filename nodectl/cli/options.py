@@ -1,8 +1,8 @@
 """The options of `nodectl run`: one table that makes the parser and the help.
 
 By hand instead of argparse, because argparse brings gettext and re: as long as a whole step. The manners are
-getopt_long(3)'s, as srun has them: `-n4`, `-n 4`, `--ntasks=4`, `--ntasks 4`, unique abbreviations, bundled switches;
-the first word that is no option begins the program.
+getopt_long(3)'s, as srun has them: `-n4`, `-n 4`, `--ntasks=4`, `--ntasks 4`, bundled switches, abbreviations that are
+unique among srun's options and nodectl's; the first word that is no option begins the program.
 """
 
 from nodectl.number import whole
@@ -276,14 +276,19 @@ class Parser:
         return True
 
     def _find(self, name: str) -> Option:
+        if name not in self._long:
+            self._learn()
         if name in self._long:
             return self._long[name]
-        found = sorted(long for long in self._long if long.startswith(name))
-        if len(found) == 1:
+        from nodectl.cli.elsewhere import names  # only for abbreviations and mistakes
+
+        sruns = names()
+        if name in sruns:
+            raise BadUsage(f"option '--{name}' is srun's and not nodectl's")
+        found = sorted(long for long in sruns.union(self._long) if long.startswith(name))
+        if len(found) == 1 and found[0] in self._long:
             return self._long[found[0]]
-        if self._learn():
-            return self._find(name)
-        if found:
+        if len(found) > 1:
             raise BadUsage(f"option '--{name}' is ambiguous; possibilities: {' '.join('--' + long for long in found)}")
         raise BadUsage(f"unrecognized option '--{name}'")
 

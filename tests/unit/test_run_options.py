@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nodectl.cli import elsewhere
 from nodectl.cli.options import ARGUMENT, MAYBE_ARGUMENT, OPTIONS, BadOption, Parser, PluginOption, seconds
 from nodectl.spank import SpankOption
 
@@ -17,10 +18,11 @@ GETOPT_STATUS = 255  # srun's, where getopt_long(3) refuses
         (["-n", "4"], {"ntasks": 4}),
         (["--ntasks=4"], {"ntasks": 4}),
         (["--ntasks", "4"], {"ntasks": 4}),
-        (["--nt=4"], {"ntasks": 4}),
+        (["--chd=/x"], {"cwd": "/x"}),
+        (["--distr=block"], {"distribution": "block"}),
         (["-n4", "--ntasks=2"], {"ntasks": 2}),
         (["-c2"], {"cpus_per_task": 2}),
-        (["--cpus=2"], {"cpus_per_task": 2}),
+        (["--cpus-per-t=2"], {"cpus_per_task": 2}),
         (["-D", "/x"], {"cwd": "/x"}),
         (["--chdir="], {"cwd": ""}),
         (["-J", "-x"], {"name": "-x"}),  # an argument is an argument, whatever it looks like
@@ -75,6 +77,17 @@ def test_the_program_begins_at_the_first_word_that_is_no_option(words: list[str]
     assert Parser().parse(words).argv == argv
 
 
+@pytest.mark.parametrize("name", sorted(elsewhere.names()))
+def test_no_option_of_sruns_is_taken_for_the_beginning_of_another(name: str) -> None:
+    """--threads=32 set --threads-per-core, --container=DIR set --container-ns."""
+    for words in ([f"--{name}"], [f"--{name}=1"], [f"--{name}", "1"]):
+        try:
+            values = Parser().parse([*words, "program"]).values
+        except BadOption:
+            continue
+        assert set(values) <= {name.replace("-", "_")}
+
+
 def test_verbosity_counts() -> None:
     assert [Parser().parse(words).verbose for words in ([], ["-v"], ["-vv"], ["-v", "--verbose"])] == [0, 1, 2, 2]
 
@@ -101,7 +114,17 @@ def test_verbosity_counts() -> None:
         (["--label=yes"], GETOPT_STATUS, "option '--label' doesn't allow an argument"),
         (["--exp-"], GETOPT_STATUS, "unrecognized option '--exp-'"),
         (["--exc"], GETOPT_STATUS, "option '--exc' is ambiguous; possibilities: --exclude --exclusive"),
-        (["--task"], GETOPT_STATUS, "option '--task' is ambiguous; possibilities: --task-epilog --task-prolog"),
+        (["--task-"], GETOPT_STATUS, "option '--task-' is ambiguous; possibilities: --task-epilog --task-prolog"),
+        (["--threads=32"], GETOPT_STATUS, "option '--threads' is srun's and not nodectl's"),
+        (["--container=/x"], GETOPT_STATUS, "option '--container' is srun's and not nodectl's"),
+        (["--contain=/x"], GETOPT_STATUS, "option '--contain' is ambiguous; possibilities: --container --container-ns"),
+        (["--part=x"], GETOPT_STATUS, "unrecognized option '--part'"),
+        (
+            ["--nt=4"],
+            GETOPT_STATUS,
+            "option '--nt' is ambiguous; possibilities: --ntasks --ntasks-per-core "
+            "--ntasks-per-gpu --ntasks-per-node --ntasks-per-socket --ntasks-per-tres",
+        ),
     ],
 )
 def test_a_wrong_option_is_refused_as_srun_does(words: list[str], status: int, reason: str) -> None:
