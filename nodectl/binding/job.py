@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nodectl.binding.allocation import Allocation, NodeGrant
+from nodectl.binding.entries import shown
 from nodectl.binding.job_cores import FreeCore, block, capacity, cyclic, first
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import BLOCK, PLANE, UNLIMITED, Distribution, Request, Settings
@@ -83,6 +84,19 @@ def allocate(
     )
 
 
+def check_node(machine: Topology, request: Request, settings: Settings, name: str) -> None:
+    """Refuse what a job wants of each of its nodes and this one does not have, with nobody on it. Whether the tasks fit
+    is not asked. Raises Refused.
+    """
+    _, eligible = _nodes(request, (name,))
+    wanted = Request(
+        sockets_per_node=request.sockets_per_node, cores_per_socket=request.cores_per_socket, mincpus=request.mincpus
+    )
+    shape = _Shape(ntasks=1, size=1, cpus=1, nodes=(1, 0), fewest=False, limit=0)
+    if not eligible or not _offer(0, machine, 0, wanted, shape, settings).cpus:
+        raise Refused(_NEVER)
+
+
 def _given(number: int | None) -> int | None:
     return None if number == UNLIMITED else number
 
@@ -92,7 +106,7 @@ def _nodes(request: Request, names: Sequence[str]) -> tuple[list[int], list[int]
     index = {name: node for node, name in enumerate(names)}
     unknown = [name for name in (*request.nodelist, *request.exclude) if name not in index]
     if unknown:
-        raise Refused(f"Invalid node name specified: {unknown[0]}")
+        raise Refused(f"Invalid node name specified: {shown(unknown[0])[1:-1]}")
     required = sorted({index[name] for name in request.nodelist})
     excluded = {index[name] for name in request.exclude}
     if excluded.intersection(required):

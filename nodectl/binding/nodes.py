@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nodectl.binding.allocation import Allocation, NodeGrant
+from nodectl.binding.entries import shown
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import ARBITRARY, Request
 
@@ -35,9 +36,10 @@ def chosen(allocation: Allocation, request: Request, count: int) -> Sequence[Nod
     names = {grant.name for grant in allocation.nodes}
     asked = set(request.nodelist) | set(request.hosts)
     for name in sorted(asked - names):
-        raise Refused(f"node {name} is not in the job: {', '.join(sorted(names)[:8])}")
+        raise Refused(f"node {shown(name)} is not in the job: {', '.join(sorted(names)[:8])}")
     first = request.relative or 0
-    candidates = [grant for grant in allocation.nodes[first:] if grant.name not in request.exclude]
+    excluded = set(request.exclude)
+    candidates = [grant for grant in allocation.nodes[first:] if grant.name not in excluded]
     candidates.sort(key=lambda grant: grant.name not in asked)  # stable: the job's order otherwise
     if len(candidates) < count:
         raise Refused(f"{count} nodes asked for, {len(candidates)} can be used")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from nodectl import gres, topology
 from nodectl.binding import devices, node
 from nodectl.binding.answer import add_devices, layout_answer
+from nodectl.binding.job import check_node
 from nodectl.binding.layout import Layout
 from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused
@@ -40,11 +41,14 @@ class Binder:
         self.allocation = node.whole(self._machine, self._settings)
         self.cores = format_cpulist(core.number for core in self._machine.cores if core.mask & self.allocation)
 
-    @staticmethod
-    def check(layout: Mapping[str, object], ntasks: int) -> None:
-        """Raises Refused for options that make no sense on any machine."""
-        _request(layout)
+    def check(self, layout: Mapping[str, object], ntasks: int, *, own: bool) -> None:
+        """Raises Refused for options that make no sense, and where the step makes a job of its `own` for what this node
+        does not have.
+        """
+        request = _request(layout)
         devices.wanted(_texts(layout), ntasks)
+        if own:
+            check_node(self._machine, request, self._settings, self._name)
 
     def bind(self, req: Step) -> None:
         """Fills in the CPUs, memory and devices of a step and of its tasks, and their variables. Raises Refused, with

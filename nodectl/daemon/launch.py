@@ -152,7 +152,7 @@ def make_step(  # everything a step is made from
     """The Step a request means, but for its number and its cgroup. Raises Refused, naming the parameter."""
     argv: list[str] = request["argv"]  # type: ignore[assignment]  # REQUEST says so
     _check(request, argv, config)
-    layout = _layout(request)
+    layout = _layout(request, binder)
     step = Step(
         job_id=0,
         step_id=0,
@@ -236,7 +236,7 @@ def _unbound(binder: Binder, ntasks: int) -> dict[str, object]:
     }
 
 
-def _layout(request: Mapping[str, object]) -> dict[str, object]:
+def _layout(request: Mapping[str, object], binder: Binder) -> dict[str, object]:
     """The options of layout and binding in force: given ones, then srun's variables of the step's environment. Raises
     Refused.
     """
@@ -244,7 +244,8 @@ def _layout(request: Mapping[str, object]) -> dict[str, object]:
     environment: Mapping[str, str] = request["environment"]  # type: ignore[assignment]  # REQUEST says so
     try:
         layout = gathered({**request.get("layout", {}), **given}, environment)  # type: ignore[dict-item]
-        Binder.check(layout, int(str(request["ntasks"])))
+        own = "jobid" not in request and not request.get("step")
+        binder.check(layout, int(str(request["ntasks"])), own=own)
     except NoLayout as error:
         parameter = "cpu_bind" if "cpu_bind" in request and "--cpu-bind" in error.reason else "layout"
         raise Refused("InvalidRequest", error.reason, parameter=parameter) from None

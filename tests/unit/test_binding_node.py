@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodectl.binding import node
+from nodectl.binding.job import check_node
 from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused
 from nodectl.config import build
@@ -59,6 +60,41 @@ def test_what_does_not_exist_is_refused() -> None:
         masks({}, ntasks=1, cpu_bind="map_cpu:8")
     with pytest.raises(Refused, match="asked for 2"):
         masks({}, ntasks=2, nodes="2")
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"mincpus": 9}, "configuration is not available"),
+        ({"mincpus": 99999}, "configuration is not available"),
+        ({"sockets_per_node": 3}, "configuration is not available"),
+        ({"cores_per_socket": 3}, "configuration is not available"),
+        ({"extra_node_info": "2:3"}, "configuration is not available"),
+        ({"exclude": "nosuch"}, "Invalid node name specified: nosuch"),
+        ({"exclude": "bed,nosuch"}, "Invalid node name specified: nosuch"),
+        ({"exclude": "bed"}, "configuration is not available"),
+        ({"nodelist": "nosuch"}, "Invalid node name specified: nosuch"),
+        ({"nodelist": "bed", "exclude": "bed"}, "configuration is not available"),
+    ],
+)
+def test_a_node_that_is_not_there_is_no_jobs(given: dict[str, object], reason: str) -> None:
+    settings = node.settings_of(build({}), MACHINE)
+    with pytest.raises(Refused, match=reason):
+        check_node(MACHINE, request_of(given, {}), settings, "bed")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"mincpus": 8, "ntasks": 100, "sockets_per_node": 2, "cores_per_socket": 2},
+        {"extra_node_info": "*:*:*"},
+        {"hint": "compute_bound"},
+        {"hint": "memory_bound", "nodelist": "bed"},
+        {"threads_per_core": 1, "mincpus": 8},
+    ],
+)
+def test_what_a_node_has_may_be_asked_for(given: dict[str, object]) -> None:
+    check_node(MACHINE, request_of(given, {}), node.settings_of(build({}), MACHINE), "bed")
 
 
 def test_configured_boards_hold_sockets_in_equal_numbers() -> None:
