@@ -13,6 +13,7 @@ import sys
 import time
 
 from nodectl import lean_json, wire
+from nodectl.cli.export import exported
 from nodectl.cli.options import BadOption, BadUsage, Parsed, Parser
 from nodectl.cli.session import AGAIN, Failed, Session, complain
 from nodectl.interface_names import STEP
@@ -211,41 +212,6 @@ def _here() -> str:
     except OSError:
         return os.environ.get("PWD") or "/"  # gone, or not readable: the task will say so
     return actual
-
-
-def exported(choice: str, environment: "Mapping[str, str]") -> dict[str, str]:
-    """What of `environment` the tasks get by --export: ALL, NONE, or a list; SLURM_* and SPANK_* always go along."""
-    words = _split(choice)
-    always = {name: value for name, value in environment.items() if name.startswith(("SLURM_", "SPANK_"))}
-    if any(word.upper() == "ALL" for word in words):
-        chosen = dict(environment)
-    else:
-        named = [] if choice.upper() in ("NONE", "NIL") else words
-        chosen = {word: environment[word] for word in named if word in environment} | always
-    for word in words:
-        name, equals, value = word.partition("=")
-        if equals and name:
-            chosen[name] = value
-    return chosen
-
-
-def _split(choice: str) -> list[str]:
-    """Words between commas; a value in quotes may hold commas."""
-    words = [""]
-    quote = ""
-    for letter in choice:
-        if quote:
-            if letter == quote:
-                quote = ""
-            else:
-                words[-1] += letter
-        elif letter in "'\"":
-            quote = letter
-        elif letter == ",":
-            words.append("")
-        else:
-            words[-1] += letter
-    return words
 
 
 def _rlimits() -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.cli import run
+from nodectl.cli import export
 
 USERS = {
     "PATH": "/bin",
@@ -42,4 +42,4 @@ ALWAYS = {"SLURM_MINE": "s", "SPANK_X": "p"}
     ],
 )
 def test_the_chosen_variables_go_along(choice: str, expected: dict[str, str]) -> None:
-    assert run.exported(choice, USERS) == expected
+    assert export.exported(choice, USERS) == expected
