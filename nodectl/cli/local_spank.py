@@ -22,7 +22,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from nodectl.plugin import Plugin
     from nodectl.spank import SpankOption
+    from nodectl.spank.native import NativePlugin
 
 _PRESET = "SLURM_SPANK_"
 
@@ -72,16 +74,17 @@ class LocalStack:
         nodectl's own names are nodectl's.
         """
         own = {option.long for option in (*OPTIONS, *layout_options())}
-        found: dict[str, tuple[str, PluginOption]] = {}
+        found: dict[str, tuple[Plugin | NativePlugin, PluginOption]] = {}
         for stacked, option in self._stack.offered():
             plugin = stacked.plugin.name
             if option.name in own:
                 messages.error(f'option "{option.name}" of plugin {plugin} is disabled: nodectl run has one of its own')
             elif option.name in found:
-                messages.info(f'option "{option.name}" provided by both {found[option.name][0]} and {plugin}')
+                both = " and ".join(f"{one.name} ({one.path})" for one in (found[option.name][0], stacked.plugin))
+                messages.info(f'option "{option.name}" provided by both {both}')
             else:
                 preset = _PRESET + forwarding_name(plugin, option.name)
-                found[option.name] = plugin, PluginOption(option, self._taker(stacked, option), preset)
+                found[option.name] = stacked.plugin, PluginOption(option, self._taker(stacked, option), preset)
         return [offer for _, offer in found.values()]
 
     def _taker(self, stacked: StackedPlugin, option: "SpankOption") -> "Callable[[str | None], object]":

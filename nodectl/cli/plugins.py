@@ -17,7 +17,7 @@ from nodectl.cli.table import printable, put, table
 from nodectl.config import Config
 from nodectl.hooks import ELSEWHERE, HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, SUSPENSION_HOOKS
 from nodectl.plugin import BUILTIN_DIR, INCLUDE_DIR, PluginRefused, find
-from nodectl.spank import plugstack
+from nodectl.spank import plugstack, versions
 from nodectl.spank.sources import is_native
 
 HOOK_HEADER = ("#", "CALL", "KIND", "PROCESS", "IDENTITY", "PER", "FAILURE COSTS")
@@ -105,6 +105,7 @@ def node_plugins(config: Config) -> Iterator[Listed]:
 
 def spank_plugins(config: Config, stack: plugstack.Plugstack) -> Iterator[Listed]:
     """The SPANK stack in calling order, then what else is in the directories' `spank` folders."""
+    versions.accept(config.spank_versions)
     for entry in stack.entries:
         facts = Facts(entry.path) if entry.missing else _spank_facts(entry.path)
         role = "required" if entry.required else "optional"

@@ -19,14 +19,18 @@ _CHECK = (
 _TRY = (
     "As in: nodectl spank try ./renice.so min_prio=-5 --renice=7 -- nice. "
     "Words behind PLUGIN are its arguments, as in plugstack.conf; those that begin with -- are its options, written "
-    "--name=value. As root a private node runs the daemon's, the job's and the step's contexts as a service would; "
-    "other users have the allocator and the local context only. What a failure costs is shown by --fail HOOK:VALUE: "
+    "--name=value, and so are options of `nodectl run`, as --mem=64M. As root a private node runs the "
+    "daemon's, the job's and the step's contexts as a service would; other users have the allocator and the local "
+    "context only. What a failure costs is shown by --fail HOOK:VALUE: "
     "the hook is called, and VALUE taken for its result; where several contexts call it, CONTEXT:HOOK:VALUE. "
     "Exit status: 0 every hook succeeded, and so did the program; 1 a hook failed, was refused, crashed or took too "
     "long; 2 the words make no sense or a file cannot be read; 3 all that could be tried succeeded, but not every "
     "context could be tried; 4 every hook succeeded and the program did not."
 )
-_TRY_USAGE = "nodectl spank try [OPTION]... PLUGIN [ARGUMENT | --PLUGIN-OPTION | OPTION]... [-- PROGRAM [ARGUMENT]...]"
+_TRY_USAGE = (
+    "nodectl spank try [OPTION]... PLUGIN [ARGUMENT | --PLUGIN-OPTION | --RUN-OPTION | OPTION]... "
+    "[-- PROGRAM [ARGUMENT]...]"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

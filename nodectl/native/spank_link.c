@@ -74,12 +74,23 @@ static const struct plain_name {
     {"debug2", slurm_debug2}, {"debug3", slurm_debug3}, {"fatal", plain_fatal},     {"slurm_fatal", plain_fatal},
 };
 
+/* Whether a library that the plugin brings has the function. libc, which has an error(3), is everybody's. */
+static bool brings(void *handle, const char *name)
+{
+    const ElfW(Sym) *symbol = NULL;
+    Dl_info info, libc;
+    void *address = dlsym(handle, name);
+    return address != NULL && dladdr1(address, &info, (void **)&symbol, RTLD_DL_SYMENT) != 0 && symbol != NULL &&
+           SYMBOL_TYPE(symbol->st_info) == STT_FUNC && dladdr((const void *)qsort, &libc) != 0 &&
+           info.dli_fbase != libc.dli_fbase;
+}
+
 /* Where the name is to lead from a plugin of this handle; 0: as ld.so does it. */
 static uintptr_t ours(void *handle, const char *name)
 {
     for (size_t i = 0; i < sizeof plain_names / sizeof plain_names[0]; i++)
         if (strcmp(plain_names[i].name, name) == 0)
-            return (uintptr_t)plain_names[i].function;
+            return brings(handle, name) ? 0 : (uintptr_t)plain_names[i].function;
     if (strncmp(name, "slurm_hostlist_", strlen("slurm_hostlist_")) == 0)
         return (uintptr_t)dlsym(handle, name);
     return 0;

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def main(given: str) -> int:
-    """`given`: a JSON object with context, stack and hook_timeout as the node tells them, options, argv."""
+    """`given`: a JSON object with context, stack and hook_timeout as the node tells them, run_options
+    (of `nodectl run`), options (of plugins), argv.
+    """
     preload.remove()
     told: Mapping[str, object] = lean_json.load_object(given.encode("ascii"))
     context = int(str(told["context"]))
@@ -31,7 +33,8 @@ def main(given: str) -> int:
         options: Sequence[str] = told["options"]  # type: ignore[assignment]  # our own caller's words
         if context != S_CTX_LOCAL:
             options = [word for word in options if _offered(local, word)]
-        parsed = Parser(local.options()).parse([*options, "--", *told["argv"]])  # type: ignore[misc]
+        words = [*told["run_options"], *options, "--", *told["argv"]]  # type: ignore[misc]
+        parsed = Parser(local.options()).parse(words)
         local.after_options()
         if context == S_CTX_LOCAL:
             local.before_launch({**make_request(parsed), "environment": {}}, {"job": 1, "step": 0})

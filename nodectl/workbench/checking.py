@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from nodectl.cli import elsewhere
 from nodectl.cli.config import configured
 from nodectl.cli.options import OPTIONS, layout_options
 from nodectl.cli.session import Failed, complain
 from nodectl.cli.table import pairs, printable, put
 from nodectl.cli.timeline import wants_colour
-from nodectl.spank import SLURM_VERSION, plugstack
+from nodectl.spank import plugstack, versions
 from nodectl.workbench import releases
 from nodectl.workbench.contexts import called_in, short
 from nodectl.workbench.findings import ERROR, WARNING, Finding, Inspection
@@ -21,10 +22,12 @@ from nodectl.workbench.inspection import inspect, root_refuses
 
 _COLOURS = {ERROR: "1;31", WARNING: "33"}
 _BUILT_IN = frozenset(option.long for option in (*OPTIONS, *layout_options()))
+_SRUNS = elsewhere.names() | {option.long for option in layout_options()}
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Print the findings; 0, 1 with errors, 2 when a file cannot be read."""
+    accept_configured(arguments.settings.config)
     stack, unread = configured_stack(arguments.settings.config)
     found: list[Inspection] = []
     status = 0
@@ -60,6 +63,14 @@ def located(word: str, config_path: str | None) -> str:
         return word  # `nodectl config` tells what is wrong with the configuration
 
 
+def accept_configured(config_path: str | None) -> None:
+    """Judges the versions of plugins by the key spank_versions; by its default where there is no configuration."""
+    try:
+        versions.accept(configured(config_path).spank_versions)
+    except Failed:
+        return  # as above
+
+
 def configured_stack(config_path: str | None) -> tuple[list[tuple[plugstack.Entry, Inspection]], str]:
     """The plugins of the configured stack, looked at; and why there is none, where it cannot be read."""
     try:
@@ -91,6 +102,8 @@ def check_stack(one: Inspection, stack: Sequence[tuple[plugstack.Entry, Inspecti
             one.warn(f"option --{name} is offered by {where} too: the first in the stack has it")
     for name in sorted(options & _BUILT_IN):
         one.warn(f"option --{name} is an option of `nodectl run` itself")
+    for name in sorted((options & _SRUNS) - _BUILT_IN):
+        one.warn(f"option --{name} is an option of srun itself: with Slurm the plugin's is never reached")
     refused = root_refuses(one.path)
     if refused and stacked:
         one.error(f"root refuses to load it from here: {refused}")
@@ -109,8 +122,10 @@ def check_release(one: Inspection, release: str) -> None:
         elif name.startswith("slurm_") and releases.has_function(release, name) is None:
             one.warn(f"needs {name}, which is not SPANK's: libslurm's functions may change with every release")
     for hook in one.hooks:
-        if not releases.has_hook(hook):
+        if releases.has_hook(release, hook) is False:
             one.error(f"{hook} is not called by Slurm {release}")
+        elif releases.has_hook(release, hook) is None:
+            one.warn(f"{hook} is in no document of Slurm {release}")
     if one.version and releases.release_of(one.version) != release:
         one.warn(f"has to be compiled again for Slurm {release}: major and minor number must match")
 
@@ -139,6 +154,8 @@ def _facts(one: Inspection, release: str | None) -> Iterator[tuple[str, str]]:
         yield "name", one.name
     if one.version:
         yield "version", _version(one)
+    if (news := releases.news(release or releases.release_of(one.version))) if one.version else []:
+        yield "new", f"since 22.05: {', '.join(news)}"
     for hook in one.hooks:
         yield "hook", f"{short(hook)}, called in: {', '.join(called_in(hook)) or 'no context'}"
     for option in one.options:
@@ -159,13 +176,12 @@ def _version(one: Inspection) -> str:
     if one.kind != "native":
         return f"{spelt} of nodectl.spank"
     release = releases.release_of(one.version)
-    ours = releases.release_of(SLURM_VERSION)
-    also = f"nodectl and Slurm {release}" if release == ours else f"Slurm {release}"
+    also = f"nodectl and Slurm {release}" if versions.is_accepted(one.version) else f"Slurm {release}"
     return f"{spelt}: for {also}, whichever micro release"
 
 
 def _providers(name: str, provider: str, release: str | None) -> str:
-    said = [provider or "nobody"]
+    said = [provider or ("nobody" if releases.is_documented(name) else "not nodectl")]
     if release:
         has = releases.has_function(release, name)
         said.append(f"Slurm {release}: {'not documented' if has is None else 'yes' if has else 'no'}")

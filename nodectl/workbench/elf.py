@@ -18,6 +18,7 @@ from elftools.elf.sections import SymbolTableSection
 
 _NOW_FLAGS, _NOW_FLAGS_1, _PROGRAM_FLAGS_1 = 0x8, 0x1, 0x08000000  # DF_BIND_NOW, DF_1_NOW, DF_1_PIE
 _LONGEST_TEXT = 4096
+_GO = frozenset({".go.buildinfo", ".gopclntab"})
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 
 
@@ -29,8 +30,9 @@ class SharedObject:
     """A shared object. Raises NoSharedObject, OSError.
 
     `exported`: what it defines for others, by name, with the type ("STT_FUNC", "STT_OBJECT"). `needed`: what others
-    must define, weak references left out. `local`: functions that stay inside, from the symbol table that strip(1)
-    takes away. `libraries`: DT_NEEDED. `bound_now`: every function is looked up when it is opened.
+    must define, weak references left out; `at_once`: those of them that must be there when it is opened, data for one.
+    `local`: functions that stay inside, from the symbol table that strip(1) takes away. `libraries`: DT_NEEDED.
+    `bound_now`: every function is looked up when it is opened. `is_go`: it brings Go's runtime.
     """
 
     def __init__(self, path: str) -> None:
@@ -54,6 +56,8 @@ class SharedObject:
         ]
         self.exported: dict[str, str] = {}
         self.needed: set[str] = set()
+        self.at_once: set[str] = set()
+        self.is_go = False
         self.local: set[str] = set()
         self._address: dict[str, tuple[int, int]] = {}
         self.libraries: list[str] = []
@@ -61,6 +65,7 @@ class SharedObject:
         self.bound_now = False
         self._relocated: dict[int, int] = {}
         for section in elf.iter_sections():
+            self.is_go |= section.name in _GO
             if isinstance(section, DynamicSection):
                 self._read_dynamic(section)
             elif isinstance(section, SymbolTableSection) and section.name == ".dynsym":
@@ -108,7 +113,9 @@ class SharedObject:
         for relocation in section.iter_relocations():
             value = relocation.entry.r_addend if section.is_RELA() else 0
             if relocation.entry.r_info_sym:
-                value += symbols.get_symbol(relocation.entry.r_info_sym).entry.st_value
+                symbol = symbols.get_symbol(relocation.entry.r_info_sym)
+                value += symbol.entry.st_value
+                self.at_once |= self.needed & {symbol.name}
             self._relocated[relocation.entry.r_offset] = value
 
     # Data.

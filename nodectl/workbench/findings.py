@@ -77,7 +77,18 @@ def misspelt(names: Iterable[str]) -> Iterator[tuple[str, str]]:
         if not name.startswith(PREFIX) and (name.startswith("_") or len(name) < _LONG_ENOUGH):
             continue
         near = nearest(name, known)
+        if edit_distance(name, near, _NEAR) > _NEAR:
+            continue
         if name.startswith(PREFIX):
             yield name, f"{name} is no hook and is never called; nearest is {near}"
-        elif edit_distance(name, near, _NEAR) <= _NEAR:
+        else:
             yield name, f"{name} looks like a misspelt {near}"
+
+
+def unknown(names: Iterable[str]) -> Iterator[str]:
+    """What is to be said of functions that are called like hooks, and are near to none."""
+    names = list(names)
+    near = {name for name, _ in misspelt(names)}
+    for name in names:
+        if name.startswith(PREFIX) and name not in near and name not in functions("spank") and not is_documented(name):
+            yield f"{name} is no hook: nobody but the plugin itself calls it"

@@ -10,7 +10,7 @@ from nodectl.cli.config import configured
 from nodectl.cli.session import Failed
 from nodectl.cli.table import printable, put
 from nodectl.cli.timeline import wants_colour
-from nodectl.spank import plugstack
+from nodectl.spank import plugstack, versions
 from nodectl.spank.plugstack import Entry
 from nodectl.workbench.contexts import CONTEXTS, Context, short
 from nodectl.workbench.findings import Inspection, Offered
@@ -23,6 +23,7 @@ Row = Mapping[str, Any]
 def main(arguments: argparse.Namespace) -> int:
     """Print the stack; 0, or 1 if a required plugin cannot be used."""
     config = configured(arguments.settings.config)
+    versions.accept(config.spank_versions)
     path = arguments.plugstack or config.plugstack_config
     try:
         stack = plugstack.read(path, config.plugin_dir)

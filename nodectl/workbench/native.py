@@ -4,16 +4,20 @@ import importlib.util
 import os
 
 from nodectl.hooks import functions
-from nodectl.spank import SLURM_VERSION
+from nodectl.spank import SLURM_VERSION, versions
 from nodectl.workbench import elf
-from nodectl.workbench.findings import PREFIX, PRINTS, Inspection, Offered, misspelt
-from nodectl.workbench.releases import release_of, spell, unpack
+from nodectl.workbench.findings import PREFIX, PRINTS, Inspection, Offered, misspelt, unknown
+from nodectl.workbench.releases import is_documented, release_of, spell, unpack
 
 _FUNCTION = "STT_FUNC"
+_MOST = 3  # names in one line
 _OUTPUT = frozenset({"printf", "vprintf", "puts", "putchar", "__printf_chk", "__vprintf_chk"})
 _LIBC = "libc.so.6"
 # Empty libraries for plugins that are linked with a libslurm: what they call the host has.
 _STAND_INS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libslurm")
+_LIBSLURM = ("slurm_", "slurmdb_")
+# Bound to ours where a plugin calls them (native/spank_link.c).
+_PLAIN = frozenset({"error", "info", "verbose", "debug", "debug2", "debug3", "fatal", "slurm_fatal"})
 # Defined by the C start-up files or looked up by the dynamic linker itself.
 _LINKERS = frozenset({"__tls_get_addr", "_GLOBAL_OFFSET_TABLE_", "__stack_chk_guard"})
 
@@ -52,9 +56,9 @@ def _read_version(found: Inspection, shared: elf.SharedObject) -> None:
     number = shared.number("plugin_version")
     if number is not None:
         found.version = unpack(number)
-        if found.version[:2] != SLURM_VERSION[:2]:
-            ours = release_of(SLURM_VERSION)
-            found.error(f"compiled for Slurm {release_of(found.version)}; nodectl is {ours}: compile it again")
+        if not versions.is_accepted(found.version):
+            wanted = f"spank_versions has {versions.accepted()}"
+            found.error(f"compiled for Slurm {release_of(found.version)}; {wanted}: compile it again")
         elif found.type and found.type != "spank" and found.version != SLURM_VERSION:
             wanted = spell(SLURM_VERSION)
             found.error(f"its type is {found.type!r} and not 'spank', so that its version must be {wanted} exactly")
@@ -67,6 +71,8 @@ def _read_hooks(found: Inspection, shared: elf.SharedObject) -> None:
     found.hooks = [name for name in functions("spank") if name in exported]
     for _, words in misspelt(exported):
         found.error(words)
+    for words in unknown(exported):
+        found.warn(words)
     for hook in functions("spank"):
         if hook in shared.local and hook not in exported:
             found.error(f"{hook} is static or hidden: it is never called")
@@ -81,13 +87,26 @@ def _read_needs(found: Inspection, shared: elf.SharedObject) -> None:
     host = _exports(_host())
     libraries = _libraries(found, shared)
     for name in sorted(shared.needed - _LINKERS):
-        if name in host:
-            found.needs[name] = "nodectl"
-        else:
-            found.needs[name] = next((library for library, symbols in libraries.items() if name in symbols), "")
+        provider = next((library for library, symbols in libraries.items() if name in symbols), "")
+        late = not shared.bound_now and name not in shared.at_once
+        plain = name in _PLAIN and (provider == _LIBC or (provider == "" and late))
+        found.needs[name] = "nodectl" if name in host or plain else provider
         if not found.needs[name]:
-            when = "opening it fails" if shared.bound_now else "the hook that calls it fails"
-            found.error(f"needs {name}, which nobody provides: {when}")
+            when = "the hook that calls it fails" if late else "opening it fails"
+            found.error(f"needs {name}, {_nobody(name)}: {when}")
+    if shared.is_go:
+        found.warn("is made with Go, whose runtime starts threads when it is opened: not everywhere may there be any")
+    if found.needs.get("slurm_load_job") == "nodectl" and found.version and found.version[:2] != SLURM_VERSION[:2]:
+        found.warn(
+            f"slurm_load_job fails (ENOTSUP) in a plugin compiled for Slurm {release_of(found.version)}: "
+            f"the record is that of {release_of(SLURM_VERSION)}"
+        )
+
+
+def _nobody(name: str) -> str:
+    if name.startswith(_LIBSLURM) and not is_documented(name):
+        return "which is for Slurm's own library to provide, not nodectl"
+    return "which nobody provides"
 
 
 def _warn_of_output(found: Inspection, shared: elf.SharedObject) -> None:
@@ -99,6 +118,7 @@ def _warn_of_output(found: Inspection, shared: elf.SharedObject) -> None:
 def _libraries(found: Inspection, shared: elf.SharedObject) -> dict[str, frozenset[str]]:
     """What the plugin is linked with, and what that is linked with: each library's symbols, in the linker's order."""
     symbols = {_LIBC: _exports(shared.find(_LIBC))}
+    opened: dict[str, elf.SharedObject] = {}
     waiting = [(name, shared) for name in shared.libraries]
     seen = set()
     while waiting:
@@ -109,17 +129,34 @@ def _libraries(found: Inspection, shared: elf.SharedObject) -> dict[str, frozens
         path = by.find(name) or _stand_in(name)
         if by is shared:
             found.libraries[name] = path
-        if not path:
-            why = "" if by is shared else f" (for {os.path.basename(by.path)})"
-            found.error(f"is linked with {name}{why}, which is not here: opening it fails")
-            continue
-        symbols[name] = _exports(path)
         try:
-            library = elf.SharedObject(path)
-        except (OSError, elf.NoSharedObject):
+            opened[name] = elf.SharedObject(path)
+        except (OSError, elf.NoSharedObject) as error:
+            why = "" if by is shared else f" (for {os.path.basename(by.path)})"
+            what = str(error) if path else "is not here"
+            found.error(f"is linked with {name}{why}, which {what}: opening it fails")
             continue
-        waiting += [(one, library) for one in library.libraries]
+        symbols[name] = _of(opened[name])
+        waiting += [(one, opened[name]) for one in opened[name].libraries]
+    everything = frozenset(shared.exported).union(_exports(_host()), *symbols.values())
+    for name, library in opened.items():
+        _check_library(found, name, library, library.needed - everything - _LINKERS)
     return symbols
+
+
+def _check_library(found: Inspection, name: str, library: elf.SharedObject, absent: set[str]) -> None:
+    """`absent`: what the library needs and nobody provides whom the plugin brings."""
+    at_once = sorted(absent if library.bound_now else absent & library.at_once)
+    if at_once:
+        found.error(f"is linked with {name}, which needs {_some(at_once)}, which nobody provides: opening it fails")
+    elif absent:
+        found.warn(
+            f"is linked with {name}, which needs {_some(sorted(absent))}, which nobody provides: a call of it fails"
+        )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
 
 
 def _host() -> str:
@@ -135,9 +172,14 @@ def _stand_in(library: str) -> str:
 
 def _exports(path: str) -> frozenset[str]:
     try:
-        return frozenset(elf.SharedObject(path).exported) if path else frozenset()
+        return _of(elf.SharedObject(path)) if path else frozenset()
     except (OSError, elf.NoSharedObject):
         return frozenset()
+
+
+def _of(library: elf.SharedObject) -> frozenset[str]:
+    """What it exports; data that is called like our functions is not what who calls them finds."""
+    return frozenset(name for name, kind in library.exported.items() if name not in _PLAIN or kind == _FUNCTION)
 
 
 def _machine(name: str) -> str:

@@ -4,7 +4,7 @@ Facts of the documented interface: the functions of the 22.05 header, and in `_A
 Of other functions of Slurm's library nothing is promised from one release to the next, so nothing is said of them.
 """
 
-RELEASES = ("22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11")
+RELEASES = ("22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
 
 _FUNCTIONS = frozenset({
     "spank_context", "spank_get_item", "spank_getenv", "spank_job_control_getenv", "spank_job_control_setenv",
@@ -13,7 +13,9 @@ _FUNCTIONS = frozenset({
     "slurm_debug", "slurm_debug2", "slurm_debug3", "slurm_error", "slurm_info", "slurm_spank_log", "slurm_verbose",
 })  # fmt: skip
 _ADDED = {"spank_prepend_task_argv": "23.11"}
+_ADDED_DATA = {"slurm_spank_init_failure_mode": "25.05"}
 
+_SEEN = "22.05"
 _HOOKS = frozenset(
     f"slurm_spank_{name}"
     for name in (
@@ -37,9 +39,19 @@ def is_documented(name: str) -> bool:
     return name in _FUNCTIONS or name in _ADDED
 
 
-def has_hook(name: str) -> bool:
-    """Whether RELEASES call the hook; they all call the same ones. slurmd_init went with 20.02."""
+def has_hook(release: str, name: str) -> bool | None:
+    """Whether a release calls the hook; they all call the same ones. slurmd_init went from the documents with 20.02;
+    22.05 was seen to call it still, of later ones nobody knows (None).
+    """
+    if name == "slurm_spank_slurmd_init":
+        return True if release == _SEEN else None
     return name in _HOOKS
+
+
+def news(release: str) -> list[str]:
+    """What spank.h of a release has that 22.05's has not, with the release that brought it."""
+    added = sorted({**_ADDED, **_ADDED_DATA}.items(), key=lambda row: _number(row[1]))
+    return [f"{name} ({since})" for name, since in added if _number(since) <= _number(release)]
 
 
 def spell(version: tuple[int, ...]) -> str:

@@ -184,6 +184,7 @@ class Report:
             "name": self.found.name,
             "arguments": self.words.arguments,
             "options": self.words.options,
+            "run_options": self.words.run_options,
             "check": [asdict(finding) for finding in self.found.findings],
             "contexts": {
                 part.name: {

@@ -40,7 +40,7 @@ def text(report: Report, *, colour: bool) -> list[str]:
 
 def _lines(report: Report, paint: Paint) -> Iterator[str]:
     words = report.words
-    line = shlex.join([report.path, *words.arguments, *words.options, "--", *words.program])
+    line = shlex.join([report.path, *words.arguments, *words.run_options, *words.options, "--", *words.program])
     yield printable(f"{report.found.name or 'plugin'}: {line}")
     if report.copied:
         yield f"tried is a copy of root's: as it lies there root refuses it: {report.copied}"

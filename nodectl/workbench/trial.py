@@ -20,6 +20,7 @@ from typing import Any
 from nodectl import trust
 from nodectl.cli.session import Failed
 from nodectl.config.key import toml
+from nodectl.spank import versions
 from nodectl.spank.stack import TRIAL
 
 _PREFIX = "nodectl-try-"
@@ -55,6 +56,7 @@ class Trial:
             "runtime_dir": f"{self.directory}/run",
             "state_dir": f"{self.directory}/state",
             "plugstack_config": f"{self.directory}/plugstack.conf",
+            "spank_versions": versions.accepted(),
             "spank_hook_timeout": timeout,
             "kill_wait": _KILL_WAIT,
         }

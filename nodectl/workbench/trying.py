@@ -18,20 +18,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from nodectl.cli.main import Globals
-from nodectl.cli.options import OPTIONS, layout_options
+from nodectl.cli.options import ARGUMENT, OPTIONS, layout_options
 from nodectl.cli.session import Failed, Session
 from nodectl.cli.table import put
 from nodectl.cli.timeline import wants_colour
-from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_LOCAL, preload
+from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_LOCAL, preload, versions
 from nodectl.spank.sources import is_native
 from nodectl.spank.stack import TRIAL
 from nodectl.workbench import fails, report, report_text, witnessed
-from nodectl.workbench.checking import located
+from nodectl.workbench.checking import accept_configured, located
 from nodectl.workbench.inspection import inspect
 from nodectl.workbench.trial import Trial, directory
 
 _USAGE = 2
-_BUILT_IN = frozenset(option.long for option in (*OPTIONS, *layout_options()))
+_BUILT_IN = {option.long: option for option in (*OPTIONS, *layout_options())}
+# Options of `nodectl run` that are no part of a trial.
+_NOT_HERE = {
+    "uid": "try's own --user says whose the step is",
+    "gid": "try's own --user says whose the step is",
+    "jobid": "a trial has a job of its own",
+    "help": "`nodectl spank try --help` and `nodectl run --help` tell",
+}
 _PACKAGES = "import sys; sys.path[:0] = {path!r}; "
 _RUN = _PACKAGES + "from nodectl.cli.main import command; command()"
 _ALONE = _PACKAGES + "from nodectl.workbench.alone import command; command({given!r})"
@@ -42,23 +49,32 @@ _INTERRUPTS = 5  # seconds after a hook's time in which it may still give in
 
 
 class Words:
-    """What stood on the command line: the plugin, its arguments, its options, the program. Raises Failed."""
+    """What stood on the command line: the plugin, its arguments, the options of `nodectl run` and its own, the program.
+    Raises Failed.
+    """
 
     def __init__(self, arguments: argparse.Namespace, own: argparse.ArgumentParser) -> None:
         words = list(arguments.words)
         end = words.index("--") if "--" in words else len(words)
         self.program: list[str] = words[end + 1 :] or ["true"]
         _, others = own.parse_known_args(words[:end], arguments)
-        self.options = [word for word in others if word.startswith("--")]
+        options = [word for word in others if word.startswith("--")]
+        self.run_options = [word for word in options if _name(word) in _BUILT_IN]
+        self.options = [word for word in options if _name(word) not in _BUILT_IN]
         self.plugin, *self.arguments = [word for word in others if not word.startswith("--")] or [""]
         if not self.plugin:
             raise Failed("no plugin is named: nodectl spank try PLUGIN", _USAGE)
-        for word in self.options:
-            name = word[2:].partition("=")[0]
-            if name in _BUILT_IN:
-                raise Failed(
-                    f"--{name} is an option of `nodectl run`; here stand the plugin's options and try's own", _USAGE
-                )
+        for word in self.run_options:
+            name = _name(word)
+            if name in _NOT_HERE:
+                raise Failed(f"--{name}: {_NOT_HERE[name]}", _USAGE)
+            if _BUILT_IN[name].has_arg == ARGUMENT and "=" not in word:
+                raise Failed(f"--{name} needs its argument behind a '=', as in --{name}=VALUE", _USAGE)
+
+
+def _name(word: str) -> str:
+    """Of --name=value the name."""
+    return word[2:].partition("=")[0]
 
 
 def main(arguments: argparse.Namespace, own: argparse.ArgumentParser) -> int:
@@ -67,6 +83,7 @@ def main(arguments: argparse.Namespace, own: argparse.ArgumentParser) -> int:
     if arguments.ntasks < 1 or arguments.timeout < 1:
         raise Failed("--ntasks and --timeout are whole numbers from 1", _USAGE)
     user = _user(arguments.user)
+    accept_configured(arguments.settings.config)
     words.plugin = located(words.plugin, arguments.settings.config)
     signal.signal(signal.SIGTERM, _end)
     with directory() as path:
@@ -129,8 +146,11 @@ class Conductor:
         entry = [self._trial.plugin, self._words.arguments, not self._optional, "plugstack.conf:1", False]
         given = {
             "context": context,
+            "node": os.uname().nodename,
+            "spank_versions": versions.accepted(),
             "hook_timeout": self._timeout,
             "stack": [dict(zip(("path", "argv", "required", "origin", "missing"), entry, strict=True))],
+            "run_options": self._words.run_options,
             "options": self._words.options,
             "argv": self._words.program,
         }
@@ -158,6 +178,7 @@ class Conductor:
                 session.private.path,
                 "run",
                 f"-n{self._ntasks}",
+                *self._words.run_options,
                 *self._words.options,
                 "--",
                 *self._words.program,

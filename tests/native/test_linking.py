@@ -77,6 +77,18 @@ def test_plain_names_are_ours_in_the_plugin_and_libcs_elsewhere(options: tuple[s
     assert "init of the library" not in result.stderr
 
 
+def test_plain_name_that_a_library_of_the_plugin_has_is_the_librarys(tmp_path: Path) -> None:
+    source = tmp_path / "own.c"
+    source.write_text('#include <stdio.h>\nvoid info(const char *text, ...) { printf("its own: %s\\n", text); }\n')
+    library = tmp_path / "libown.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    other = compiled(tmp_path, "library", name="liblibrary")
+    plugin = compiled(tmp_path, "plain_names", other, str(library), f"-Wl,-rpath,{tmp_path}")
+    printed = run(plugin, "slurm_spank_init", level=4).stdout.splitlines()
+    assert "its own: info %s" in printed
+    assert "nodectl: debug: debug 5" in printed
+
+
 def test_fatal_ends_the_hook_and_not_the_process(tmp_path: Path) -> None:
     library = compiled(tmp_path, "library", name="liblibrary")
     plugin = compiled(tmp_path, "plain_names", library, f"-Wl,-rpath,{tmp_path}")
@@ -84,7 +96,7 @@ def test_fatal_ends_the_hook_and_not_the_process(tmp_path: Path) -> None:
     assert "RuntimeError: called fatal: cannot go on, 42" in printed[1]
 
 
-@pytest.mark.parametrize("release", [36, 38, 43])
+@pytest.mark.parametrize("release", [36, 38, 43, 45])
 def test_plugin_linked_with_a_libslurm_that_is_not_installed_runs(release: int, tmp_path: Path) -> None:
     name = f"libslurm.so.{release}"
     (tmp_path / "empty.c").write_text("int nothing_at_all;\n")

@@ -156,3 +156,19 @@ def test_plugin_is_told_of_the_jobs_of_this_node(node: Node) -> None:
         other.terminate()
         other.communicate(timeout=PATIENCE)
         node.plugstack("")
+
+
+def test_option_that_two_plugins_of_one_name_offer_is_told_with_their_files(node: Node) -> None:
+    table = "#include <slurm/spank.h>\nSPANK_PLUGIN(same, 1)\nspank_f slurm_spank_init;\n"
+    table += "int slurm_spank_init(spank_t sp, int ac, char **av) { return 0; }\n"
+    table += 'struct spank_option spank_options[] = {{"same", 0, "Same.", 0, 0, 0}, SPANK_OPTIONS_TABLE_END};\n'
+    libraries = [node.plugins / "spank" / f"{name}.so" for name in ("one", "two")]
+    source = node.dir / "same.c"
+    source.write_text(table, encoding="ascii")
+    for library in libraries:
+        subprocess.run(["cc", "-shared", "-fPIC", f"-I{INCLUDE}", "-o", library, source], check=True)
+    node.plugstack("".join(f"required {library}\n" for library in libraries))
+    done = node.run("true", user=NOBODY)
+    one, two = libraries
+    assert f'option "same" provided by both same ({one}) and same ({two})' in done.stderr
+    node.plugstack("")

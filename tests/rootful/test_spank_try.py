@@ -61,6 +61,27 @@ def test_every_context_is_tried_and_told(bench: Bench, kind: str) -> None:
     assert tried.document["step"]["state"] == "COMPLETED"
 
 
+def test_options_of_the_run_are_passed_on(bench: Bench) -> None:
+    plugin = bench.plugin(
+        HEAD
+        + """
+def slurm_spank_task_init(sp, ac, argv):
+    spank_setenv(sp, "MEMORY", str(spank_get_item(sp, S_JOB_ALLOC_MEM)))
+    return 0
+"""
+    )
+    tried = bench.attempt(
+        plugin, "a=1", "--mem=64M", "--job-name=tried", "--", "sh", "-c", "echo $MEMORY $SLURM_JOB_NAME"
+    )
+    assert (tried.status, tried.document["failures"]) == (0, []), tried.out
+    assert tried.document["processes"]["local"]["stdout"] == "64 tried\n"
+    assert (tried.document["run_options"], tried.document["arguments"]) == (["--mem=64M", "--job-name=tried"], ["a=1"])
+    refused = bench.attempt(plugin, "--mem", "64M", json=False)
+    assert (refused.status, "--mem needs its argument behind a '='" in refused.err) == (2, True)
+    refused = bench.attempt(plugin, "--uid=0", json=False)
+    assert (refused.status, "--uid: try's own --user says whose the step is" in refused.err) == (2, True)
+
+
 def test_calls_messages_and_changes_of_the_environment_are_told(bench: Bench) -> None:
     plugin = bench.plugin(
         HEAD
@@ -299,7 +320,7 @@ def test_without_root_allocator_and_local_are_tried(bench: Bench) -> None:
         ["--fail", "init:-1"],  # of which context?
         ["--fail", "nonsense:-1"],
         ["--fail", "init_post_opt"],
-        ["--label"],  # an option of `nodectl run`
+        ["--jobid=7"],  # a trial has a job of its own
         ["--no-such-option"],
         ["two words"],
         ["--user", "no-such-user"],

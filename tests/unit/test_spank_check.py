@@ -105,20 +105,6 @@ def test_a_missing_library_is_an_error_and_one_beside_the_plugin_is_found(tmp_pa
     assert has(inspect(str(tmp_path / "plugin.so")), "linked with libof.so.1, which is not here")
 
 
-@pytest.mark.parametrize("minor", [4, 6])
-def test_another_release_is_an_error_and_another_micro_release_is_none(tmp_path: Path, minor: int) -> None:
-    def source(number: int) -> str:
-        return (
-            'const char plugin_name[] = "v";\nconst char plugin_type[] = "spank";\n'
-            f"const unsigned int plugin_version = {number};\nconst unsigned int spank_plugin_version = 1;\n"
-            "int slurm_spank_init(void *sp, int ac, char **av) { return 0; }\n"
-        )
-
-    other = inspect(compiled(tmp_path, source(22 << 16 | minor << 8 | 8)))
-    assert has(other, f"compiled for Slurm 22.0{minor}; nodectl is 22.05")
-    assert inspect(compiled(tmp_path, source(22 << 16 | 5 << 8 | 99))).findings == []
-
-
 def test_a_plugin_without_its_symbols_or_hooks_is_an_error(tmp_path: Path) -> None:
     found = inspect(compiled(tmp_path, "int nothing;\n"))
     assert has(found, "plugin_name, plugin_type, plugin_version missing")
