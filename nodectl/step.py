@@ -33,7 +33,7 @@ class Step:
         "task_variables", "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name",
         "verbose",
     )  # fmt: skip
-    __slots__ = (*FIELDS, "binder", "born_in_place", "container_id", "helpers", "refused", "task")
+    __slots__ = (*FIELDS, "binder", "born_in_place", "container_id", "helpers", "process_group", "refused", "task")
 
     job_id: int
     step_id: int
@@ -94,6 +94,7 @@ class Step:
     born_in_place: bool  # the kernel gave birth to the last forked task in its own cgroup: nothing is to be moved
     binder: "Binder | None"  # in the daemon: what decides on the above
     refused: str  # why it does not, in words for the user who asked
+    process_group: int  # that the tasks join, where proctrack_p_create has made one; 0: the first task makes it
     container_id: int  # 64 bits, set by proctrack_p_create in the stepd; never travels
 
     def __init__(self, **fields: object) -> None:
@@ -104,6 +105,7 @@ class Step:
         self.container_id = 0
         self.born_in_place = False
         self.helpers = set()
+        self.process_group = 0
         self.task = None
 
     def __str__(self) -> str:

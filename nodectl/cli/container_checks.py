@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from nodectl import _namespace
 from nodectl.cli.check import FAIL, OK, WARN, Check
 from nodectl.config import Config
-from nodectl.container import NONE, settings, users
+from nodectl.container import NAMESPACE, settings, users
 from nodectl.identity import Identity
 
 _KINDS = {
@@ -30,7 +30,7 @@ def all_checks(config: Config) -> Iterator[Check]:
     """Every finding about containers; none for who may not try."""
     if os.geteuid() != 0:
         return
-    wanted = config.job_container_type != NONE
+    wanted = config.job_container_type == NAMESPACE
     for kind, flag in _KINDS.items():
         needed = wanted and (kind == "mnt" or kind in config.container_namespaces)
         yield namespace(kind, _tried(lambda flag=flag: _namespace.unshare(flag)), needed=needed)  # type: ignore[misc]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nodectl.step import Step
 
 
-NONE = "job_container/none"
+NONE, NAMESPACE = "job_container/none", "job_container/namespace"  # the built-in plugins
 
 
 def plugin_of(step: "Step") -> str:

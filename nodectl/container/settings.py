@@ -6,7 +6,7 @@ daemon with another configuration still knows where this job's container lies.
 
 import os
 
-from nodectl.container import NONE
+from nodectl.container import NAMESPACE, NONE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,10 +78,14 @@ def base_path(config: "Config") -> str:
 
 
 def check(config: "Config") -> str:
-    """What is wrong with the keys taken together, "" for nothing."""
+    """What is wrong with the keys taken together, "" for nothing, as for a site's own plugin, which may take them as it
+    likes.
+    """
+    if config.job_container_type not in (NONE, NAMESPACE):
+        return ""
     base = base_path(config)
     for one in read_dirs(config.container_dirs):
-        if config.job_container_type != NONE and lies_in(base, one.path):
+        if config.job_container_type == NAMESPACE and lies_in(base, one.path):
             return f"container_base_path {base} lies in {one.path}, which each job has for itself"
     if config.container_net != "none" and not config.container_net_parent:
         return f"container_net {config.container_net} wants a container_net_parent"

@@ -196,7 +196,7 @@ def _fork_task(run: Run, reaper: Reaper, task: Task, gate: int) -> None:
         if place >= 0:
             os.close(place)
     try:
-        os.setpgid(task.pid, run.tasks[0].pid)
+        os.setpgid(task.pid, run.step.process_group or run.tasks[0].pid)
     except (PermissionError, ProcessLookupError):
         pass  # it has ended already
     run.leave("fork", started, task=task.local_id)

@@ -126,7 +126,7 @@ def awake(child: Child) -> None:
     child.run.step.task = child.task
     if child.stepd == 0:
         return  # in a pid namespace of the job's: only the stepd, outside, knows the leader's number
-    leader = child.run.tasks[0].pid
+    leader = child.run.step.process_group or child.run.tasks[0].pid
     try:
         os.setpgid(0, leader)
     except OSError:

@@ -1,13 +1,18 @@
 """proctrack/pgid: a step's processes are those of its tasks' process group.
 
 The simplest tracker, and a leaky one: a program that calls setsid(2) or setpgid(2) is no longer found. The container
-id is the process group of task 0.
+id is the number of the group. One process leads it, and does nothing else, so that the group is there before the
+first task and as long as the stepd wants it.
 """
 
+import _signal
 import errno
 import os
+import select
 import time
 
+from nodectl import _namespace
+from nodectl.closing import close_all_but
 from nodectl.plugin_api import PluginError
 from nodectl.step import Step
 
@@ -20,26 +25,52 @@ _ROUNDS = 600
 
 class _State:
     group = 0
+    leader = -1  # pidfd
 
 
 def proctrack_p_create(step: Step) -> int:
-    """The group does not exist yet: the first task makes it. Until then the stepd's pid stands for the container."""
-    step.container_id = os.getpid()
+    """Makes the group, which the step's tasks then join."""
+    stepd = os.pidfd_open(os.getpid())
+    ready, told = os.pipe2(os.O_CLOEXEC)
+    try:
+        pid = _namespace.fork_aside(0, -1)  # no child of ours: who waits for the step's does not meet it
+        if pid == 0:
+            _lead(stepd, told)
+        os.close(told)
+        told = -1
+        if not os.read(ready, 1):
+            raise PluginError(errno.ECHILD, "the leader of the process group died")
+        _State.leader = os.pidfd_open(pid)
+    finally:
+        for fd in (stepd, ready, told):
+            if fd >= 0:
+                os.close(fd)
+    _State.group = step.container_id = step.process_group = pid
     return 0
 
 
+def _lead(stepd: int, told: int) -> None:
+    """The leader's whole life: as long as the stepd's, or until it is killed. It keeps nothing open of the stepd's."""
+    try:
+        os.setpgid(0, 0)
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, range(1, _signal.NSIG))
+        os.write(told, b"1")
+        close_all_but((stepd,))
+        poll = select.poll()
+        poll.register(stepd, select.POLLIN)
+        poll.poll()
+    finally:
+        os._exit(0)
+
+
 def proctrack_p_add(step: Step, pid: int) -> int:
-    """The first task's process group becomes the container."""
-    if not _State.group:
-        _State.group = pid
-        step.container_id = pid
+    """Nothing to do: the step's tasks join its process group."""
+    del step, pid
     return 0
 
 
 def proctrack_p_signal(cont_id: int, signal: int) -> int:
     """killpg(2)."""
-    if cont_id == os.getpid():
-        return 0  # no task was ever forked
     try:
         os.killpg(cont_id, signal)
     except ProcessLookupError:
@@ -58,9 +89,15 @@ def proctrack_p_wait(cont_id: int) -> int:
 
 
 def proctrack_p_destroy(cont_id: int) -> int:
-    """Forgets the group."""
+    """Forgets the group, and ends who led it."""
     del cont_id
-    _State.group = 0
+    if _State.leader >= 0:
+        try:
+            _signal.pidfd_send_signal(_State.leader, _signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # with the group
+        os.close(_State.leader)
+    _State.group, _State.leader = 0, -1
     return 0
 
 
@@ -78,7 +115,7 @@ def proctrack_p_has_pid(cont_id: int, pid: int) -> int:
 
 
 def proctrack_p_get_pids(cont_id: int) -> list[int]:
-    """Living members of the group, zombies left out."""
+    """Living members of the group but its leader, zombies left out."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdecimal():
@@ -87,6 +124,6 @@ def proctrack_p_get_pids(cont_id: int) -> list[int]:
                     fields = file.read().rpartition(b") ")[2].split()
             except OSError:
                 continue
-            if int(fields[2]) == cont_id and fields[0] not in (b"Z", b"X"):
+            if int(fields[2]) == cont_id != int(name) and fields[0] not in (b"Z", b"X"):
                 found.append(int(name))
     return found

@@ -29,7 +29,10 @@ BESIDE = {
 SCRIPTS = ("task_prolog", "exec", "task_epilog")
 PREFIX = {"spank": "first", "task": "task", "proctrack": "proctrack", "job_container": "container"}
 # See test_job_kills.py and test_container_failures.py.
-AROUND_THE_JOB = ("slurm_spank_job_prolog", "prolog", "slurm_spank_job_epilog", "epilog", "container_p_delete")
+AROUND_THE_JOB = (
+    "slurm_spank_job_prolog", "prolog", "slurm_spank_job_epilog", "epilog", "container_p_delete",
+    "task_p_slurmd_release_resources",
+)  # fmt: skip
 CALLS = [row.call for row in HOOKS if row.call not in AROUND_THE_JOB]
 STEPD_CALLS = [row.call for row in HOOKS if row.process == "stepd"]
 IN_DAEMON = [call for call in CALLS if ROWS[call].process == "daemon"]
@@ -131,7 +134,7 @@ def test_step_that_ends_while_there_is_no_daemon_is_recorded_by_the_next(stage: 
     record = ended(stage, job)
     assert (record["state"], record["exit_status"]) == ("COMPLETED", 0)
     calls = [line["call"] for line in stage.node.trace(job)]
-    assert calls[-1] == "proctrack_p_destroy"
+    assert calls[-2:] == ["proctrack_p_destroy", "task_p_slurmd_release_resources"]
     nothing_left(stage)
 
 

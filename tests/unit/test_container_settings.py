@@ -1,0 +1,22 @@
+"""What keys about containers say together is checked for the built-in plugin, which reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodectl import config
+from nodectl.container import settings
+
+BELOW_TMP = {"container_base_path": "/tmp/containers"}
+NO_PARENT = {"container_net": "veth"}
+
+
+@pytest.mark.parametrize(("keys", "words"), [(BELOW_TMP, "lies in /tmp"), (NO_PARENT, "wants a container_net_parent")])
+def test_keys_that_contradict_each_other_are_told_of_the_built_in_plugin_only(
+    keys: dict[str, object], words: str
+) -> None:
+    def check(plugin: str) -> str:
+        return settings.check(config.build({"job_container_type": plugin, **keys}))
+
+    assert words in check("job_container/namespace")
+    assert check("job_container/sites_own") == ""
