@@ -26,7 +26,7 @@ class Step:
 
     FIELDS = (
         "allocation", "argv", "base", "cgroup", "container", "cores", "cpu_masks", "cpus_per_task", "cwd",
-        "device_rules", "devices", "environment", "gid", "gids", "hook_timeout", "job_control", "job_id",
+        "device_rules", "devices", "environment", "gid", "gids", "hard_limits", "hook_timeout", "job_control", "job_id",
         "kill_on_bad_exit", "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems", "name",
         "node_name", "ntasks", "oom_kill_step", "options", "rlimits", "secure", "shares", "stack", "stderr", "stdin",
         "stdout", "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs", "task_prologs",
@@ -47,7 +47,8 @@ class Step:
     environment: dict[str, str]
     cwd: str
     umask: int
-    rlimits: dict[str, int]  # soft limits by their name without RLIMIT_, -1 for infinity
+    hard_limits: dict[str, int]  # by their name without RLIMIT_, -1 for infinity
+    rlimits: dict[str, int]  # likewise the soft limits that the client has
     ntasks: int
     cpus_per_task: int
     allocation: int  # CPU mask of the job on this machine

@@ -92,6 +92,7 @@ class Config:
     max_steps_per_user: int
     max_tasks_per_user: int
     max_step_bytes_per_user: int
+    task_hard_limits: tuple[str, ...]
     user_cache_seconds: int
     kill_wait: int
     unkillable_step_timeout: int

@@ -13,6 +13,7 @@ from nodectl.config.values import (
     ADDRESS,
     CPU_LIST,
     DEVICES,
+    HARD_LIMITS,
     INTERFACE,
     JOB_CONTAINER,
     LEVEL,
@@ -259,6 +260,12 @@ _LIMITS = section(
         "max_step_bytes_per_user", number(1 << 20, 1 << 40, "bytes"), 64 << 20,
         "Most bytes that the files of one user's steps, root excepted, may have together in runtime_dir: programs, "
         "arguments, environments, and room for each record.",
+    ),
+    Key(
+        "task_hard_limits", HARD_LIMITS, (),
+        'Hard limits of tasks, as setrlimit(2) counts them: ["NPROC=4096", "CORE=0", "AS=16G"]. NPROC, for which the '
+        "kernel counts all processes of a user, MEMLOCK and CORE are otherwise those of process 1, as after a login; "
+        "what else is not named is the service's.",
     ),
     Key(
         "user_cache_seconds", SECONDS, 30,

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 # sun_path of unix(7) has 108 bytes with the NUL that ends it; ".new" is its name until it listens.
 _MAX_SOCKET_PATH = 103
 _MOST_PERCENT = 1_000_000
+RLIMITS = frozenset({"CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS"})
+_SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
+_MOST_DIGITS = 19
+_INFINITE = 1 << 63
 
 
 class Parser:
@@ -234,9 +238,35 @@ def _device_names(value: object) -> tuple[str, ...]:
     return words
 
 
+def _hard_limits(value: object) -> tuple[str, ...]:
+    words = tuple(_words(value, ","))
+    for word in words:
+        hard_limit(word)
+    return words
+
+
+def hard_limit(word: str) -> tuple[str, int]:
+    """The name and the number of one, -1 for infinity. Raises ValueError."""
+    name, _, number = word.partition("=")
+    if name not in RLIMITS:
+        raise ValueError(f"has {word!r}")
+    if number == "infinity":
+        return name, -1
+    digits, shift = (number[:-1], _SHIFTS[number[-1]]) if number[-1:] in _SHIFTS else (number, 0)
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > _MOST_DIGITS:
+        raise ValueError(f"has {word!r}")
+    if int(digits) << shift >= _INFINITE:
+        raise ValueError(f"has {word!r}")
+    return name, int(digits) << shift
+
+
 PATH = Parser("an absolute path", _absolute)
 CONSTRAINT = one_of("yes", "no", "auto")
 LEVEL = one_of(*LEVELS)
+HARD_LIMITS = Parser(
+    f"NAME=NUMBER, of {', '.join(sorted(RLIMITS))}, with K, M, G or T behind NUMBER, or NAME=infinity, as a list",
+    _hard_limits,
+)
 PERCENT = Parser(f"a number of percent from 0 to {_MOST_PERCENT}", _percent)
 CPU_LIST = Parser('CPU numbers and ranges as "0-3,8", or "" for none', _cpu_list)
 DEVICES = Parser("lines of words Name=, Type=, File=, Cores=, Count=, as a list", _devices)

@@ -12,7 +12,7 @@ import os
 import select
 import termios
 
-from nodectl import _kernel, cgroup, messages, wire
+from nodectl import _kernel, cgroup, messages, rlimits, wire
 from nodectl.closing import close_all_but
 from nodectl.identity import become_user
 from nodectl.interface_names import STEP
@@ -49,6 +49,7 @@ def enter(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> No
     variables = {**step.environment, **environment.for_step(step), **request["environment"]}  # type: ignore[dict-item]
     argv: list[str] = request["argv"] or [variables.get("SHELL", "/bin/sh")]  # type: ignore[assignment]
     _kernel.cloexec_from(3)
+    rlimits.soften(step.rlimits)
     error = exec_along_path(argv, variables)
     raise OSError(error.errno, f"execute: {error.strerror}", argv[0])
 
@@ -216,6 +217,7 @@ def _be_visitor(  # what the visit knows, in its child
         os.setsid()
         if not step.cgroup:
             raise OSError(errno.EOPNOTSUPP, "the node tracks no cgroups, so nothing would end it with the job")
+        rlimits.hold(step.hard_limits)
         _join_processes(cgroup.Group(f"{mount}{step.cgroup}/user"), step)
         _require(door, plugin, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
         confinement = Confinement(step, step.environment)

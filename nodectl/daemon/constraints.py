@@ -13,7 +13,7 @@ from nodectl import _kernel, cgroup
 from nodectl.binding.devices import Device
 from nodectl.config import Config
 from nodectl.cpu_list import cpus_of, format_cpulist
-from nodectl.daemon import cgroup_base, devices, shares
+from nodectl.daemon import cgroup_base, devices, hard_limits, shares
 from nodectl.step import Step
 
 _MIB = 1 << 20
@@ -50,12 +50,15 @@ class Confinement(NamedTuple):
 
 
 class Constraints:
-    """What is in force. `total` is the machine's memory in MiB, `complaints` what is not enforced and why."""
+    """What is in force. `total` is the machine's memory in MiB, `hard_limits` are those of tasks, `complaints` what is
+    not enforced and why.
+    """
 
     def __init__(self, config: Config, base: cgroup_base.Base) -> None:
         self._config = config
         self.total = config.real_memory or _machine_memory()
         self.controllers = base.controllers
+        self.hard_limits = hard_limits.of_tasks(config)
         self.complaints: list[str] = []
         self._why: dict[str, str] = {}  # of what is not enforced
         self._kept = {key for key, controller in _CONTROLLERS.items() if self._keeps(key, controller, base)}
@@ -71,7 +74,7 @@ class Constraints:
         unkept = {name.split()[0] for name in self.most_shares} - self._files
         self.complaints += [f"{name}: not enforced: {self.why_not(name)}" for name in sorted(unkept)]
         if shares.PIDS_MAX in self._files:
-            self.most_shares[shares.PIDS_MAX] = config.max_processes_per_step or _most_processes() // 2
+            self.most_shares[shares.PIDS_MAX] = config.max_processes_per_step or hard_limits.most_threads() // 2
 
     def _keeps(self, key: str, controller: str, base: cgroup_base.Base) -> bool:
         wish = getattr(self._config, key)
@@ -210,8 +213,3 @@ def _limits_swap(base: cgroup_base.Base) -> bool:
 
 def _machine_memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MIB
-
-
-def _most_processes() -> int:
-    with open("/proc/sys/kernel/threads-max", encoding="ascii") as file:
-        return int(file.read())

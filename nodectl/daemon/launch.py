@@ -15,6 +15,7 @@ from nodectl import lean_json, messages, wire
 from nodectl.binding.options import NAMES, check_text, gathered
 from nodectl.binding.refused import Refused as NoLayout
 from nodectl.config import Config
+from nodectl.config.values import RLIMITS
 from nodectl.container import settings as container_settings
 from nodectl.daemon import shares
 from nodectl.daemon.binder import Binder
@@ -99,7 +100,6 @@ REQUEST: "Shape" = {
 _SPANK = "SPANK_"  # what root's scripts would obey (PATH, LD_PRELOAD, BASH_ENV) has no such beginning
 _LONGEST_VARIABLE = 128 * 1024  # MAX_ARG_STRLEN, with '=' and NUL
 _MOST_VARIABLES = 1 << 20  # bytes
-RLIMITS = frozenset({"CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS"})
 USER_EPILOG_SECONDS = 5.0
 
 
@@ -166,6 +166,7 @@ def make_step(  # everything a step is made from
         environment=request["environment"],
         cwd=request["cwd"],
         umask=request.get("umask", 0o022),
+        hard_limits=constraints.hard_limits,
         rlimits=request.get("rlimits", {}),
         ntasks=request["ntasks"],
         cpus_per_task=_cpus_per_task(layout, binder.allocation),

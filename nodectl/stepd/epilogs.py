@@ -6,7 +6,7 @@ suspended, because the stepd waits for them. What they leave behind ends with th
 
 import os
 
-from nodectl import _kernel, kernel_file, messages
+from nodectl import _kernel, kernel_file, messages, rlimits
 from nodectl.hooks import ROWS
 from nodectl.secure.confine import Confinement
 from nodectl.stepd import children, scripts
@@ -71,4 +71,5 @@ def _enter(run: "Run", place: "Group | None") -> bool:
         place.add(0)
     if _kernel.capabilities()[0] & CAP_SYS_RESOURCE:
         kernel_file.write("/proc/self/oom_score_adj", b"0")
+    rlimits.hold(run.step.hard_limits)
     return run.enter_container()

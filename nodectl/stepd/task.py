@@ -7,11 +7,10 @@ the reason goes to the stepd through the report pipe, the status is the stage's.
 
 import _signal
 import os
-import resource
 
 import prctl
 
-from nodectl import _kernel, kernel_file, messages, user_path, wire
+from nodectl import _kernel, kernel_file, messages, rlimits, user_path, wire
 from nodectl.closing import close_all_but
 from nodectl.door import Door
 from nodectl.hooks import ROWS
@@ -143,6 +142,11 @@ def shed(child: Child) -> None:
         kernel_file.write("/proc/self/oom_score_adj", b"0")
 
 
+def hold_limits(child: Child) -> None:
+    """The hard limits are the node's; a plugin of root's may change them yet, and nobody else."""
+    rlimits.hold(child.run.step.hard_limits)
+
+
 def pre_launch_priv(child: Child) -> None:
     """Task plugins, as root: binding."""
     child.require(child.run.node.call_tasks(child.door, "task_p_pre_launch_priv", (child.run.step,)))
@@ -264,19 +268,8 @@ def task_prologs(child: Child) -> None:
 
 
 def limits(child: Child) -> None:
-    """The user's soft limits, last, so that nothing of ours runs under them. Hard limits stay root's business."""
-    for name, soft in child.run.step.rlimits.items():
-        number = getattr(resource, f"RLIMIT_{name}", None)
-        if number is None:
-            continue
-        hard = resource.getrlimit(number)[1]
-        wanted = resource.RLIM_INFINITY if soft < 0 else soft
-        if hard != resource.RLIM_INFINITY and (wanted == resource.RLIM_INFINITY or wanted > hard):
-            wanted = hard
-        try:
-            resource.setrlimit(number, (wanted, hard))
-        except (OSError, ValueError) as error:
-            messages.verbose(f"limit {name} to {soft}: {error}")
+    """The user's soft limits, last, so that nothing of ours runs under them."""
+    rlimits.soften(child.run.step.rlimits)
 
 
 def lock_files(child: Child) -> None:
@@ -338,6 +331,7 @@ SEQUENCE = (
     move,
     awake,
     shed,
+    hold_limits,
     pre_launch_priv,
     join_container,
     task_init_privileged,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import pwd
+import resource
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +17,8 @@ from nodectl.stepd.task import CAP_SYS_RESOURCE
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
 from rootful.raw import exchange, launch
 
+LONELY = pwd.getpwnam("bin")  # an account of which no other test has processes
+LIMITS = ("Max core file size", "Max open files", "Max locked memory")
 ON = "echo on; exec sleep 1000"
 
 
@@ -25,12 +29,12 @@ def node() -> Iterator[Node]:
 
 
 @contextlib.contextmanager
-def held(node: Node, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """A step of nobody's that runs."""
-    with node.popen(*words, user=NOBODY) as client:
-        assert client.stdout is not None
-        assert client.stdout.readline() == "on\n"
+def held(node: Node, *words: str, user: pwd.struct_passwd = NOBODY) -> Iterator[subprocess.Popen[str]]:
+    """A step of the user's that runs."""
+    with node.popen(*words, user=user) as client:
         try:
+            assert client.stdout is not None
+            assert client.stdout.readline() == "on\n"
             yield client
         finally:
             client.terminate()
@@ -100,3 +104,61 @@ def test_oom_killer_is_not_kept_from_a_large_step_runner(node: Node) -> None:
     node.assert_clean()
     with held(node, *large(1_200_000)):
         assert adjustment() == own
+
+
+def hard_limits(text: str) -> list[int]:
+    """Those of LIMITS in a /proc/PID/limits."""
+    lines = {line[:26].strip(): line[26:].split()[1] for line in text.splitlines()}
+    return [int(lines[name]) for name in LIMITS]
+
+
+def test_hard_limits_hold_whatever_the_client_says_for_all_that_runs_as_the_user(node: Node) -> None:
+    epilog = node.dir / "epilog"
+    epilog.write_text(f"#!/bin/sh\ncat /proc/self/limits >{node.scratch}/epilog\n", encoding="utf-8")
+    epilog.chmod(0o755)
+    node.configure(task_hard_limits=["CORE=0", "NOFILE=512", "MEMLOCK=1M"], task_epilog=str(epilog))
+    node.restart()
+    words = {"CORE": -1, "NOFILE": 1000, "MEMLOCK": 2**62}
+    program = [
+        "sh",
+        "-c",
+        f"cat /proc/self/limits >{node.scratch}/task; ulimit -Hn 1000 || echo refused >{node.scratch}/no",
+    ]
+    reply, _ = exchange(node, launch(argv=program, rlimits=words, uid=NOBODY.pw_name))
+    assert reply is not None
+    job = reply["parameters"]["job"]  # type: ignore[index]
+    assert node.call("Wait", job=job, step=0)["record"]
+    for who in ("task", "epilog"):
+        assert hard_limits((node.scratch / who).read_text(encoding="ascii")) == [0, 512, 1 << 20]
+    assert (node.scratch / "no").exists()
+    with held(node, "sh", "-c", ON):
+        entered = node.nodectl("enter", str(node.last_job()), "cat", "/proc/self/limits", user=NOBODY)
+        assert hard_limits(entered.stdout) == [0, 512, 1 << 20], entered.stderr
+
+
+def test_hard_limits_of_a_login_hold_where_nothing_is_configured(node: Node) -> None:
+    """Those of the first process, of a user's processes at most what a kernel begins with."""
+    found = node.run("cat", "/proc/self/limits", user=NOBODY).stdout
+    lines = {line[:26].strip(): line[26:].split()[1] for line in found.splitlines()}
+    most = int(Path("/proc/sys/kernel/threads-max").read_text(encoding="ascii")) // 2
+    names = {"Max processes": resource.RLIMIT_NPROC, "Max locked memory": resource.RLIMIT_MEMLOCK}
+    for name, number in names.items():
+        hard = [
+            resource.prlimit(1, number)[1],
+            resource.getrlimit(number)[1],
+        ]  # without the capability nothing is raised
+        hard += [most] if name == "Max processes" else []
+        least = min((one for one in hard if one != resource.RLIM_INFINITY), default=-1)
+        assert lines[name] == ("unlimited" if least < 0 else str(least))
+
+
+def test_processes_of_a_user_are_counted_over_all_steps(node: Node) -> None:
+    """By the kernel, with clients: the program of a second step is not executed where the first has what there is."""
+    node.configure(task_hard_limits=["NPROC=2"])
+    node.restart()
+    with held(node, "sh", "-c", ON, user=LONELY):
+        second = node.run("true", user=LONELY)
+        assert second.returncode != 0
+        assert "Resource temporarily unavailable" in second.stderr
+        assert node.run("true", user=OTHER).returncode == 0
+    assert node.run("true", user=LONELY).returncode == 0

@@ -1,0 +1,37 @@
+"""The hard limits of tasks: what the configuration says, and where it says nothing what a login session has.
+
+A login has the limits of the first process where its system has nothing else to say: so does pam_limits(8) as Debian
+has it. Of those, three are taken: the processes of a user, which the kernel counts over all of them, locked memory, and
+core files. Of processes nobody has more than half of the machine's threads, which is what a kernel begins with.
+"""
+
+import resource
+
+from nodectl.config import Config
+from nodectl.config.values import hard_limit
+
+_OF_A_LOGIN = ("NPROC", "MEMLOCK", "CORE")
+_FIRST = 1  # its pid
+
+
+def of_tasks(config: Config) -> dict[str, int]:
+    """By names without RLIMIT_, -1 for infinity."""
+    limits = {name: _of_the_first(name) for name in _OF_A_LOGIN}
+    half = most_threads() // 2
+    limits["NPROC"] = half if limits["NPROC"] < 0 else min(limits["NPROC"], half)
+    return limits | dict(map(hard_limit, config.task_hard_limits))
+
+
+def _of_the_first(name: str) -> int:
+    number = getattr(resource, f"RLIMIT_{name}")
+    try:
+        hard = resource.prlimit(_FIRST, number)[1]
+    except OSError:  # in a container it may be somebody else's
+        hard = resource.getrlimit(number)[1]
+    return -1 if hard == resource.RLIM_INFINITY else hard
+
+
+def most_threads() -> int:
+    """That the machine may have."""
+    with open("/proc/sys/kernel/threads-max", encoding="ascii") as file:
+        return int(file.read())
