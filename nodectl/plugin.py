@@ -15,7 +15,9 @@ import sys
 import types
 
 from nodectl import trust
+from nodectl.plugin_helpers import Neighbours
 from nodectl.plugin_version import UNVERSIONED, differs, read_version
+from nodectl.spelling import is_near, nearest
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:
@@ -48,9 +50,6 @@ REQUIRED = {
 _LIFE = {"init": 0, "fini": 0}
 _SPANK_API = "nodectl.spank"  # what a plugin imports from there is no hook, though slurm_spank_log is called like one
 _MAX_SOURCE = 4 << 20
-_NEAR = 2
-# Below this length two edits reach from one ordinary word to another ("find" and "fini").
-_NEAR_MIN_LENGTH = 8
 _VARARGS = 0x04
 _NO_PLAIN_CALL = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous generator
 
@@ -197,14 +196,28 @@ def _execute(source: Source, kind: str) -> types.ModuleType:
     # Registered because enum, dataclasses and pickle look a class's module up by name.
     sys.modules[name] = module
     try:
-        exec(source.code, module.__dict__)  # noqa: S102 - what loading a plugin is
+        if kind == "spank":  # executed after a fork, where nothing more is to be read
+            exec(source.code, module.__dict__)  # noqa: S102 - what loading a plugin is
+        else:
+            with Neighbours(source.path, lambda path: compile_plugin(path).code) as module.__package__:
+                exec(source.code, module.__dict__)  # noqa: S102
+    except PluginRefused:  # of a file beside it
+        sys.modules.pop(name, None)
+        raise
     except BaseException as error:
         # SystemExit and KeyboardInterrupt too: a plugin file must not be able to end its host by
         # `exit()`.
         sys.modules.pop(name, None)
-        reason = f"its body raised {type(error).__name__}: {_words(error)}"
+        reason = f"its body raised {type(error).__name__}: {_words(error)}{_advice(source, error)}"
         raise PluginRefused(source.path, _line_in(source.path, error), reason) from error
     return module
+
+
+def _advice(source: Source, error: BaseException) -> str:
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing and os.path.isfile(f"{os.path.dirname(source.path)}/{missing}.py"):
+        return f"; what lies beside a plugin is had by `from . import {missing}`"
+    return ""
 
 
 def _check_type(source: Source, module: types.ModuleType, kind: str) -> None:
@@ -284,7 +297,7 @@ def _check_unknown(source: Source, value: object, name: str, kind: str, hooks: M
     if name.startswith("_") or type(value) is not types.FunctionType:
         return
     for hook in hooks:
-        if _may_be_near(name, hook) and edit_distance(name, hook, _NEAR) <= _NEAR:
+        if is_near(name, hook):
             reason = f"{name} looks like a misspelt {hook}; rename it"
             raise PluginRefused(source.path, _line_of_function(source, value), reason)
 
@@ -305,39 +318,6 @@ def _check_complete(source: Source, module: types.ModuleType, kind: str, found: 
             _refuse(source, "spank_options", "spank_options is no list of SpankOption")
         if not any(name not in _LIFE for name in found):
             raise PluginRefused(source.path, None, "spank plugin without any slurm_spank function")
-
-
-def edit_distance(one: str, two: str, limit: int) -> int:
-    """Fewest insertions, deletions and replacements from `one` to `two`; `limit + 1` if more than
-    `limit`.
-
-    Stops at the first row beyond the limit, since nearly every pair of names is far apart.
-    """
-    if abs(len(one) - len(two)) > limit:
-        return limit + 1
-    row = list(range(len(two) + 1))
-    for i, left in enumerate(one, 1):
-        above, row = row, [i]
-        for j, right in enumerate(two):
-            row.append(min(above[j] + (left != right), above[j + 1] + 1, row[j] + 1))
-        if min(row) > limit:
-            return limit + 1
-    return min(row[-1], limit + 1)
-
-
-def _may_be_near(name: str, hook: str) -> bool:
-    """A cheap look before `edit_distance`: of three pieces two edits leave one as it was."""
-    third = len(hook) // 3
-    if len(hook) < _NEAR_MIN_LENGTH or abs(len(name) - len(hook)) > _NEAR:
-        return False
-    return hook[:third] in name or hook[third:-third] in name or hook[-third:] in name
-
-
-def nearest(name: str, hooks: Iterable[str]) -> str:
-    """The hook that is spelt most like the name, "none" where there is no hook."""
-    hooks = tuple(hooks)
-    far = len(name) + max(map(len, hooks), default=0)
-    return min(hooks, key=lambda hook: edit_distance(name, hook, far), default="none")
 
 
 def _attribute(source: Source, module: types.ModuleType, name: str) -> object:

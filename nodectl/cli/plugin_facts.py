@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nodectl.hooks import functions
-from nodectl.plugin import PREFIXES, REQUIRED, PluginRefused, compile_plugin, compile_text, nearest
+from nodectl.plugin import PREFIXES, REQUIRED, PluginRefused, compile_plugin, compile_text
 from nodectl.plugin_version import UNVERSIONED, differs, read_version
+from nodectl.spelling import nearest
 
 _NAMES = ("plugin_type", "plugin_name", "plugin_version")
 _LIFE = {"init": 0, "fini": 0}
@@ -30,6 +31,11 @@ class Facts:
     hooks: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     problems: tuple[str, ...] = field(default=())
+
+    @property
+    def is_helper(self) -> bool:
+        """True for what is only imported by plugins beside it: it does not call itself one, and nothing calls it."""
+        return not self.hooks and {f"{self.path}: {name} is missing" for name in _NAMES[:2]} <= set(self.problems)
 
 
 def read(path: str, kind: str) -> Facts:

@@ -99,8 +99,9 @@ def node_plugins(config: Config) -> Iterator[Listed]:
                 continue
             yield Listed(kind, plugin_type, "configured", plugin_facts.read(path, kind))
         for name, path in _files(config.plugin_dir, kind):
-            if f"{kind}/{name}" not in wanted:
-                yield Listed(kind, f"{kind}/{name}", "available", plugin_facts.read(path, kind))
+            facts = plugin_facts.read(path, kind)
+            if f"{kind}/{name}" not in wanted and not facts.is_helper:
+                yield Listed(kind, f"{kind}/{name}", "available", facts)
 
 
 def spank_plugins(config: Config, stack: plugstack.Plugstack) -> Iterator[Listed]:
@@ -173,15 +174,23 @@ def listing(listed: Sequence[Listed], plugstack_config: str, warnings: Sequence[
     return lines if lines[-1] else lines[:-1]
 
 
+def _name(one: Listed) -> str:
+    """What people call it: SPANK plugins name themselves, of the others the configuration names the type."""
+    if one.kind == "spank":
+        return one.facts.name or os.path.basename(one.facts.path)
+    return f"{one.type} ({printable(one.facts.name)})" if one.facts.name else one.type
+
+
 def _described(one: Listed) -> Iterator[str]:
     facts = one.facts
-    name = one.type if one.kind != "spank" else facts.name or os.path.basename(facts.path)
+    name = _name(one)
+    about = name if one.kind == "spank" else one.type
     version = ".".join(map(str, facts.version))
     state = "MISSING" if one.missing else "REFUSED" if facts.problems else ""
     head = [f"{one.role:10}", name, version, "built in" if facts.path.startswith(f"{BUILTIN_DIR}/") else "", state]
     yield printable("  ".join(word for word in head if word))
     if facts.about:
-        yield f"    {printable(facts.about.removeprefix(f'{name}: '))}"
+        yield f"    {printable(facts.about.removeprefix(f'{about}: '))}"
     if one.origin:
         arguments = f": {' '.join(one.argv)}" if one.argv else ""
         yield f"    {printable(one.origin + arguments)}"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nodectl.hooks import functions
-from nodectl.plugin import edit_distance, nearest
+from nodectl.spelling import edit_distance, nearest
 from nodectl.workbench.releases import is_documented
 
 ERROR, WARNING = "error", "warning"

@@ -184,3 +184,23 @@ def test_what_a_plugin_says_before_it_refuses_a_launch_its_user_hears(made: Node
     done = made.run("true", user=NOBODY)
     (line,) = done.stderr.splitlines()
     assert (done.returncode, line.endswith("returned -1; it said: at launch")) == (1, True), line
+
+
+def test_a_helper_beside_a_plugin_is_there_in_every_process(made: Node) -> None:
+    (made.plugins / "task").mkdir()
+    (made.plugins / "task" / "helper.py").write_text(
+        "from nodectl import messages\ndef say(where):\n    messages.error(where)\n    return 0\n", encoding="utf-8"
+    )
+    body = "".join(
+        f"def {call}({arguments}): return helper.say({call!r})\n"
+        for call, arguments in (
+            ("task_p_slurmd_launch_request", "step, node"),
+            ("task_p_pre_setuid", "step"),
+            ("task_p_pre_launch", "step"),
+        )
+    )
+    made.plugin("odd", f"from . import helper\n{body}", "task")
+    made.start()
+    done = made.run("true", user=NOBODY)
+    said = ["task_p_slurmd_launch_request", "task_p_pre_setuid", "task_p_pre_launch"]
+    assert (done.returncode, done.stderr.splitlines()) == (0, [f"nodectl: error: {call}" for call in said])

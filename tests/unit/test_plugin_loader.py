@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from nodectl import plugin
 from nodectl.plugin_api import PluginError
+from nodectl.spelling import edit_distance
 
 TASK = {"task_p_pre_setuid": 1, "task_p_pre_launch": 1, "task_p_post_term": 2}
 SPANK = {"slurm_spank_init": 3, "slurm_spank_task_init": 3, "slurm_spank_exit": 3}
@@ -335,7 +336,7 @@ def slow_distance(one: str, two: str) -> int:
 @settings(max_examples=200, deadline=None)
 @given(st.text("ab_", max_size=6), st.text("ab_", max_size=6), st.integers(0, 7))
 def test_edit_distance_is_that_of_the_definition(one: str, two: str, limit: int) -> None:
-    assert plugin.edit_distance(one, two, limit) == min(slow_distance(one, two), limit + 1)
+    assert edit_distance(one, two, limit) == min(slow_distance(one, two), limit + 1)
 
 
 @settings(max_examples=200, deadline=None)

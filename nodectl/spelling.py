@@ -1,0 +1,44 @@
+"""Names of hooks that are not spelt as they should be: how far apart two are, and which one was meant."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NEAR = 2
+# Below this length two edits reach from one ordinary word to another ("find" and "fini").
+_NEAR_MIN_LENGTH = 8
+
+
+def edit_distance(one: str, two: str, limit: int) -> int:
+    """Fewest insertions, deletions and replacements from `one` to `two`; `limit + 1` if more than
+    `limit`.
+
+    Stops at the first row beyond the limit, since nearly every pair of names is far apart.
+    """
+    if abs(len(one) - len(two)) > limit:
+        return limit + 1
+    row = list(range(len(two) + 1))
+    for i, left in enumerate(one, 1):
+        above, row = row, [i]
+        for j, right in enumerate(two):
+            row.append(min(above[j] + (left != right), above[j + 1] + 1, row[j] + 1))
+        if min(row) > limit:
+            return limit + 1
+    return min(row[-1], limit + 1)
+
+
+def is_near(name: str, hook: str) -> bool:
+    """True when the name may well be the hook, misspelt."""
+    third = len(hook) // 3
+    if len(hook) < _NEAR_MIN_LENGTH or abs(len(name) - len(hook)) > _NEAR:
+        return False
+    # A cheap look before the distance: of three pieces two edits leave one as it was.
+    alike = hook[:third] in name or hook[third:-third] in name or hook[-third:] in name
+    return alike and edit_distance(name, hook, _NEAR) <= _NEAR
+
+
+def nearest(name: str, hooks: "Iterable[str]") -> str:
+    """The hook that is spelt most like the name, "none" where there is no hook."""
+    hooks = tuple(hooks)
+    far = len(name) + max(map(len, hooks), default=0)
+    return min(hooks, key=lambda hook: edit_distance(name, hook, far), default="none")
