@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 MAX_CPU = 65_535
 _LARGEST = 999_999_999
+_PART_BITS = 512
+_PART = (1 << _PART_BITS) - 1
 
 
 def mask_of(cpus: "Iterable[int]") -> int:
@@ -29,10 +31,16 @@ def lowest(mask: int) -> int:
 def cpus_of(mask: int) -> tuple[int, ...]:
     """Return the numbers of the bits of `mask`, ascending."""
     cpus = []
+    first = 0
     while mask:
-        low = mask & -mask
-        cpus.append(low.bit_length() - 1)
-        mask ^= low
+        # A part at a time: each step on the whole of a mask costs as much as the mask is long.
+        part = mask & _PART
+        while part:
+            low = part & -part
+            cpus.append(first + low.bit_length() - 1)
+            part ^= low
+        mask >>= _PART_BITS
+        first += _PART_BITS
     return tuple(cpus)
 
 
@@ -41,7 +49,7 @@ def parse_cpulist(text: str) -> frozenset[int]:
 
     ValueError names the part that is no number or range, runs backwards, or is above MAX_CPU.
     """
-    return frozenset(cpu for first, last in _ranges(text) for cpu in range(first, last + 1))
+    return frozenset(cpus_of(mask_of_list(text)))
 
 
 def format_cpulist(cpus: "Iterable[int]") -> str:

@@ -52,25 +52,26 @@ def from_spec(spec: str) -> Topology:
     them (0,8), as most servers do; without it the threads of a core are neighbours (0,1). Memory
     and cache sizes are unknown. ValueError says what is wrong, in one line.
     """
+    shown = spec[:60]
     *parts, last = spec.lower().split(":")
     siblings_last = last == "i"
     counts: dict[str, int] = {}
     for part in parts if siblings_last else [*parts, last]:
         match = _PART.fullmatch(part)
         if match is None or int(match[1]) == 0 or match[2] in counts:
-            raise ValueError(f"machine {spec!r}: {part!r} is no COUNT and s, c, t, n, d or b as in 2s:4c:2t:2n")
+            raise ValueError(f"machine {shown!r}: {part[:60]!r} is no COUNT and s, c, t, n, d or b as in 2s:4c:2t:2n")
         counts[match[2]] = int(match[1])
     if "c" not in counts:
-        raise ValueError(f"machine {spec!r}: says no cores per socket, as in 2s:4c:2t:2n")
+        raise ValueError(f"machine {shown!r}: says no cores per socket, as in 2s:4c:2t:2n")
     sockets, cores, threads, nodes, dies, boards = (counts.get(letter, 1) for letter in "sctndb")
     if sockets * cores * threads > MAX_CPUS:
-        raise ValueError(f"machine {spec!r}: more than {MAX_CPUS} CPUs")
+        raise ValueError(f"machine {shown!r}: more than {MAX_CPUS} CPUs")
     if cores % dies:
-        raise ValueError(f"machine {spec!r}: {cores} cores cannot be shared by {dies} dies")
+        raise ValueError(f"machine {shown!r}: {cores} cores cannot be shared by {dies} dies")
     if sockets * cores % nodes or (sockets % nodes and nodes % sockets):
-        raise ValueError(f"machine {spec!r}: its cores cannot be shared by {nodes} NUMA nodes")
+        raise ValueError(f"machine {shown!r}: its cores cannot be shared by {nodes} NUMA nodes")
     if sockets % boards:
-        raise ValueError(f"machine {spec!r}: {sockets} sockets cannot be shared by {boards} boards")
+        raise ValueError(f"machine {shown!r}: {sockets} sockets cannot be shared by {boards} boards")
     every = sockets * cores
     threads_of = [
         tuple(thread * every + core if siblings_last else core * threads + thread for thread in range(threads))
@@ -104,10 +105,13 @@ def from_lscpu(data: bytes) -> Topology:
     if not cpus:
         raise ValueError("lscpu's table: no CPU is online")
     online = sorted(cpus)
-    numbers = sorted({_number(cpus[cpu], "node", 0) or 0 for cpu in online})
-    if numbers[-1] > MAX_CPU:
-        raise ValueError(f"lscpu's table: NUMA node {numbers[-1]} is above {MAX_CPU}")
-    nodes = [Node(number, mask_of(c for c in online if _number(cpus[c], "node", 0) == number), 0) for number in numbers]
+    masks: dict[int, int] = {}
+    for cpu in online:
+        number = _number(cpus[cpu], "node", 0) or 0
+        if number > MAX_CPU:
+            raise ValueError(f"lscpu's table: NUMA node {number} is above {MAX_CPU}")
+        masks[number] = masks.get(number, 0) | 1 << cpu
+    nodes = [Node(number, masks[number], 0) for number in sorted(masks)]
     caches = _lscpu_caches(cpus)
     packages = [
         (number, _group(package, lambda cpu: _number(cpus[cpu], "core", cpu)))

@@ -6,7 +6,7 @@ map_ldom:LIST|mask_ldom:LIST` into a value. Lean: plugins of the step runner imp
 
 from __future__ import annotations
 
-from nodectl.binding.entries import Entries
+from nodectl.binding.entries import MAX_NODE, Entries
 from nodectl.binding.language import Value, read
 
 MAX_CPU = 65_535
@@ -73,7 +73,7 @@ def _cpus(mode: str, *, masks: bool) -> Entries:
 
 
 def _nodes(mode: str, *, masks: bool) -> Entries:
-    return Entries(f"--cpu-bind={mode}", masks=masks, highest=MAX_CPU, noun="NUMA nodes")
+    return Entries(f"--cpu-bind={mode}", masks=masks, highest=MAX_NODE, noun="NUMA nodes")
 
 
 _LISTS = {

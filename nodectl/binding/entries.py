@@ -13,6 +13,7 @@ from nodectl.number import whole
 MAX_TEXT = 128_000
 MAX_LISTED = 120_000
 MAX_ENTRIES = 8192
+MAX_NODE = 1023
 _HEX = frozenset("0123456789abcdefABCDEF")
 _PREFIXES = ("0x", "0X")
 

@@ -20,7 +20,7 @@ class TaskPlace:
     """One task: its number in the step, `node` an index into the machines, its number there. `mask`: machine CPUs it is
     bound to, 0 for none: it then inherits `cpus`, what the step has on the node; otherwise `cpus` is the mask. `mems`:
     NUMA nodes its memory may come from; `policy`: the memory policy to be set, None for none. `why`: the rule behind
-    the mask, in words.
+    the mask, in words; "" where nobody asked.
     """
 
     task: int

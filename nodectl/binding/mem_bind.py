@@ -5,7 +5,7 @@ Lean: the report line is made in the tasks, so nothing is imported here.
 
 from __future__ import annotations
 
-from nodectl.binding.entries import Entries
+from nodectl.binding.entries import MAX_NODE, Entries
 from nodectl.binding.language import Value, read
 from nodectl.binding.refused import Refused
 
@@ -21,7 +21,6 @@ _FLAGS = {
     "sort": ("sort", True),
     "nosort": ("sort", False),
 }
-MAX_NODE = 1023
 
 
 class MemBind(Value):

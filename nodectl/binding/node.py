@@ -48,8 +48,10 @@ def whole(machine: Topology, settings: Settings) -> int:
     return machine.usable & ~specialised(machine, settings)
 
 
-def lay_out(machine: Topology, cpus: int, request: Request, settings: Settings, name: str) -> Layout:
-    """A step of `nodectl run` on the `cpus` its job holds. Raises Refused.
+def lay_out(
+    machine: Topology, cpus: int, request: Request, settings: Settings, name: str, *, reasons: bool = True
+) -> Layout:
+    """A step of `nodectl run` on the `cpus` its job holds; `reasons` as in `place`. Raises Refused.
 
     As Slurm's step in such a job, but that more tasks than CPUs need no --overcommit, for no queue has promised CPUs to
     anybody: those to be bound by a unit are dealt out as if they came in groups that fit.
@@ -58,12 +60,13 @@ def lay_out(machine: Topology, cpus: int, request: Request, settings: Settings, 
     allocation = Allocation.of_masks((machine,), {0: cpus}, (name,))
     available = allocation.nodes[0].cpus.bit_count()
     if request.overcommit or ntasks * size <= available:
-        return place((machine,), allocation, request, settings)
+        return place((machine,), allocation, request, settings, reasons=reasons)
     bind = request.cpu_bind
     if bind is None or bind.mode or not bind.unit:
-        return place((machine,), allocation, replace(request, overcommit=True), settings)
+        return place((machine,), allocation, replace(request, overcommit=True), settings, reasons=reasons)
     few = max(1, available // size)
-    return _repeated(place((machine,), allocation, replace(request, ntasks=few), settings), ntasks)
+    group = place((machine,), allocation, replace(request, ntasks=few), settings, reasons=reasons)
+    return _repeated(group, ntasks)
 
 
 def _repeated(group: Layout, ntasks: int) -> Layout:

@@ -9,6 +9,8 @@ from nodectl.binding.entries import shown
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import ARBITRARY, Request
 
+_MAX_TASKS = 1 << 18  # a slip of the finger must not take the machine's memory
+
 
 def wanted(allocation: Allocation, request: Request) -> tuple[int, int]:
     """How many nodes and how many tasks. Fewer tasks than nodes leave nodes out. Raises Refused."""
@@ -18,6 +20,8 @@ def wanted(allocation: Allocation, request: Request) -> tuple[int, int]:
         raise Refused(f"Only allocated {have} nodes asked for {nodes}")
     arbitrary = request.distribution is not None and request.distribution.node == ARBITRARY
     ntasks = request.ntasks or len(request.hosts) or nodes * (request.ntasks_per_node or 1)
+    if ntasks > _MAX_TASKS:
+        raise Refused(f"{ntasks} tasks are more than {_MAX_TASKS}")
     if arbitrary and len(request.hosts) != ntasks:
         raise Refused(f"You asked for {ntasks} tasks but hostlist specified {len(request.hosts)} nodes")
     if request.nodes and request.nodes[1] > request.nodes[0]:

@@ -1,9 +1,18 @@
 """The one way in which a request is turned down."""
 
+_LONGEST = 400
+
 
 class Refused(Exception):
-    """The request cannot be met or makes no sense; `reason` is one line for its user."""
+    """The request cannot be met or makes no sense; `reason` is one bounded line for its user, whatever words of theirs
+    it quotes.
+    """
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+        text = reason if len(reason) <= _LONGEST else reason[:_LONGEST] + "..."
+        self.reason = text if text.isprintable() else "".join(map(_printable, text))
+        super().__init__(self.reason)
+
+
+def _printable(letter: str) -> str:
+    return letter if letter.isprintable() else repr(letter)[1:-1]

@@ -16,8 +16,12 @@ from nodectl.topology import Topology
 _TOO_MANY = "More processors requested than permitted"
 
 
-def place(machines: Sequence[Topology], allocation: Allocation, request: Request, settings: Settings) -> Layout:
-    """Where the tasks of `request` go within `allocation`. Raises Refused."""
+def place(
+    machines: Sequence[Topology], allocation: Allocation, request: Request, settings: Settings, *, reasons: bool = True
+) -> Layout:
+    """Where the tasks of `request` go within `allocation`. With `reasons` each says why, which on a large machine takes
+    longer than everything else. Raises Refused.
+    """
     count, ntasks = nodes.wanted(allocation, request)
     grants = nodes.chosen(allocation, request, count)
     slots = [_slots(machines[grant.node], grant, request, allocation) for grant in grants]
@@ -36,12 +40,12 @@ def place(machines: Sequence[Topology], allocation: Allocation, request: Request
             share, bound, policies = _on_node(machines[grant.node], grant, len(local), request, settings)
             shares.append(share)
             rules.append(bound.rule)
-            hardware = Hardware(machines[grant.node])
+            hardware = Hardware(machines[grant.node]) if reasons else None
             for index, number in enumerate(local):
                 # Whole NUMA nodes may be asked for; the step's cpuset is the bound.
                 mask = bound.masks[index] & share.cpus
                 cpus = mask or share.cpus
-                why = f"{bound.rule}: {hardware.name(cpus)}"
+                why = f"{bound.rule}: {hardware.name(cpus)}" if hardware else ""
                 places.append(TaskPlace(number, grant.node, index, mask, cpus, share.mems, policies[index], why))
     places.sort(key=lambda place: place.task)
     environment = _environment(request, shares, places, counts, node_level)

@@ -98,6 +98,8 @@ def answer_of(parsed: Parsed, config: Config, environ: Mapping[str, str] = os.en
         taken = [busy.get(index, 0) for index in range(len(machines))]
         allocation = replace(job.allocate(machines, request, taken, settings, names), own=True)
     else:
+        if (request.ntasks or 1) > config.max_tasks_per_node:
+            raise Refused(f"--ntasks: {request.ntasks} is more than max_tasks_per_node = {config.max_tasks_per_node}")
         job.check_node(machine, request, settings, config.node_name)
         allocation = Allocation.of_masks(machines, {0: node.whole(machine, settings)}, names)
     gpus = _held(config, asked, machine, allocation, try_out=try_out) if asked.count else []

@@ -87,7 +87,7 @@ class Binder:
 
     def explain(self, req: Step) -> Mapping[str, object]:
         """The layout of a step with the rule behind it. Raises Refused."""
-        layout = self._layouts.get(_request(req.layout), req.base)
+        layout = self._lay_out(_request(req.layout), req.base, reasons=True)
         answer = layout_answer(layout, {0: (self._name, self.allocation)})
         if req.devices:
             asked = devices.wanted(_texts(req.layout), req.ntasks)
@@ -116,8 +116,8 @@ class Binder:
                     return free, elsewhere
         return cpus, layout
 
-    def _lay_out(self, request: Request, cpus: int) -> Layout:
-        return node.lay_out(self._machine, cpus, request, self._settings, self._name)
+    def _lay_out(self, request: Request, cpus: int, *, reasons: bool = False) -> Layout:
+        return node.lay_out(self._machine, cpus, request, self._settings, self._name, reasons=reasons)
 
     @functools.cached_property
     def node_devices(self) -> tuple[devices.Device, ...]:
