@@ -1,7 +1,7 @@
 """`nodectl doctor`: what this machine can and cannot do for steps, and what to do about it.
 
-Looks at the machine (`machine_checks`, `container_checks`), the configuration, the plugins and the service. Changes
-nothing; plugins are read, not run.
+Looks at the machine (`machine_checks`, `room_checks`, `container_checks`), the configuration, the plugins and the
+service. Changes nothing; plugins are read, not run.
 """
 
 import _socket
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nodectl import __version__
-from nodectl.cli import container_checks, machine_checks, secure_checks
+from nodectl.cli import container_checks, machine_checks, room_checks, secure_checks
 from nodectl.cli.check import FAIL, OK, WARN, Check
 from nodectl.cli.config import as_json, configured
 from nodectl.cli.plugins import node_plugins, spank_plugins, unusable
@@ -76,6 +76,7 @@ def _all(settings: "Globals") -> Iterator[Check]:
         valid = True
         yield Check(OK, "configuration", "valid")
     yield from machine_checks.all_checks(config)
+    yield from room_checks.all_checks(config)
     yield from container_checks.all_checks(config)
     yield from secure_checks.all_checks(config)
     yield admins(config)
