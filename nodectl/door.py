@@ -32,7 +32,7 @@ _DEADLINE = 4.0  # seconds after the first interrupt: for a process that is deaf
 UNTIL_GONE = (0.0, 0.001, 0.01, 0.1, 0.0)  # pauses for a thread that was joined
 _OURS = os.path.dirname(__file__)
 _PLUGINS = os.path.join(_OURS, "plugins", "")
-LEFT_THREAD = "left a thread running; nothing can be forked safely after it"
+LEFT_THREAD = "left a thread running; tasks are still to be forked"
 
 
 class Overrun(BaseException):
@@ -82,13 +82,12 @@ class _Clock:
 class Outcome:
     """What came of a call: rc 0 is success; `why` is one line that says what went wrong, "" after success."""
 
-    __slots__ = ("errno", "fatal", "rc", "why")
+    __slots__ = ("errno", "rc", "why")
 
-    def __init__(self, rc: int, why: str = "", errno: int = 0, *, fatal: bool = False) -> None:
+    def __init__(self, rc: int, why: str = "", errno: int = 0) -> None:
         self.rc = rc
         self.why = why
         self.errno = errno
-        self.fatal = fatal  # an optional plugin's failure counts too: the process is not what it was
 
     def __bool__(self) -> bool:
         """True for success."""
@@ -103,7 +102,7 @@ class Door:
     interrupted is left alone, unless there are `last_words` to say before its process is ended.
     """
 
-    __slots__ = ("_board", "_clock", "_recorder", "_slot", "_threads")
+    __slots__ = ("_board", "_clock", "_recorder", "_slot", "_threads", "threaded")
 
     def __init__(  # what differs between processes
         self, recorder: "Recorder", board: "Whereabouts | None", slot: int, timeout: float, *, single_threaded: bool,
@@ -115,6 +114,7 @@ class Door:
         self._clock = _Clock(timeout, last_words or (None if board is None else _nothing))
         # Open, because a plugin may give the process another root, without a /proc.
         self._threads = os.open("/proc/self/task", os.O_PATH | os.O_CLOEXEC) if single_threaded else -1
+        self.threaded = False  # a plugin has a thread here: whoever forks has to let libc do it
 
     def __enter__(self) -> None:
         """A walk through several plugins begins: cheaper than calling each by itself."""
@@ -165,7 +165,7 @@ class Door:
     def _over(self, hook: "Hook", plugin: str, started: int, outcome: Outcome, task: "int | None") -> Outcome:
         """A call has come back."""
         if self.left_thread():
-            outcome = Outcome(FAILED, LEFT_THREAD, fatal=True)
+            outcome = Outcome(FAILED, LEFT_THREAD)
         self._recorder.write(hook, started, plugin=plugin, task=task, rc=outcome.rc, note=outcome.why)
         if outcome.why:
             outcome.why = f"plugin {plugin}: {hook.call}: {outcome.why}"
@@ -208,6 +208,7 @@ class Door:
             time.sleep(pause)
         os.close(self._threads)
         self._threads = -1  # told once: the plugins that are called after this one have no part in it
+        self.threaded = True
         return True
 
     def close(self) -> None:

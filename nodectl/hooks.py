@@ -51,7 +51,7 @@ HOOKS = (
     Hook("proctrack_p_create", "proctrack", "stepd", "root", "step", 1, _STEP_ENDS),
     Hook("container_p_add_cont", "job_container", "stepd", "root", "step", 2, _STEP_ENDS),
     Hook("slurm_spank_init", "spank", "stepd", "root", "step", 3, _STEP_ENDS),
-    Hook("option", "spank", "stepd", "root", "option", 3, _LOGGED),
+    Hook("option", "spank", "stepd", "root", "option", 3, _STEP_ENDS),
     Hook("slurm_spank_init_post_opt", "spank", "stepd", "root", "step", 3, _STEP_ENDS),
     Hook("task_p_pre_setuid", "task", "stepd", "root", "step", 1, _STEP_ENDS),
     # A reversible drop: effective user and groups, regained when the last plugin has returned; so is task_p_post_term.
@@ -76,12 +76,12 @@ HOOKS = (
     Hook("exec", "step", "task", "user", "task", 0, "this task ends with the errno as its status"),
     # The task has ended: the stepd waits for the script, which runs in a child of its own that has become the user.
     Hook("task_epilog", "step", "stepd", "root", "script", 0, _LOGGED),
-    Hook("slurm_spank_task_exit", "spank", "stepd", "root", "task", 3, _LOGGED),
+    Hook("slurm_spank_task_exit", "spank", "stepd", "root", "task", 3, _COUNTS),
     Hook("task_p_post_term", "task", "stepd", "effective user", "task", 2, _COUNTS),
     Hook("proctrack_p_signal", "proctrack", "stepd", "root", "step", 2, "tried again until the step is empty"),
     Hook("proctrack_p_wait", "proctrack", "stepd", "root", "step", 1, "reported as unkillable"),
     Hook("task_p_post_step", "task", "stepd", "root", "step", 1, _LOGGED),
-    Hook("slurm_spank_exit", "spank", "stepd", "root", "step", 3, _LOGGED),
+    Hook("slurm_spank_exit", "spank", "stepd", "root", "step", 3, "the step counts as failed, exit status 1"),
     Hook("proctrack_p_destroy", "proctrack", "stepd", "root", "step", 1, _LOGGED),
     # The step is over, its client may have gone; also after a prolog that failed.
     Hook("slurm_spank_job_epilog", "spank", "job script", "root", "job", 3, _NOTED),

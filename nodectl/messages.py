@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PLAIN, ERROR, INFO, VERBOSE, DEBUG, DEBUG2, DEBUG3 = range(7)
+WARNING = "nodectl: warning: "
 _WORDS = {ERROR: "error: ", INFO: "", VERBOSE: "", DEBUG: "debug: ", DEBUG2: "debug2: ", DEBUG3: "debug3: "}
 
 
@@ -99,6 +100,23 @@ def _log(level: int, text: str) -> None:
 def _printable(line: str) -> str:
     """A user's words may be in it: nothing that a terminal or another line of the log could take for its own."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
+
+
+def warning(text: str) -> None:
+    """Something failed that costs nothing: seen at any verbosity, as an error is."""
+    for line in text.splitlines():
+        say(PLAIN, WARNING + line)
+
+
+def is_news(line: str, told: set[str]) -> bool:
+    """False for a warning that is among the `told` ones, which it is from now on: a plugin that fails in every task, or
+    both in the command and in the step, is told of once.
+    """
+    if not line.startswith(WARNING):
+        return True
+    before = len(told)
+    told.add(line)
+    return len(told) > before
 
 
 def error(text: str) -> None:

@@ -90,10 +90,10 @@ class Plugin:
 
     `hooks` holds the functions that are there, by name, `init` and `fini` among them. `options` is a SPANK plugin's
     table `spank_options`; `init_failure_mode` what its slurm_spank_init is said to have returned when it failed, 0
-    for what it did return.
+    for what it did return. `warnings`: what is odd about it, and would be a refusal elsewhere.
     """
 
-    __slots__ = ("hooks", "module", "name", "options", "path", "type", "version")
+    __slots__ = ("hooks", "module", "name", "options", "path", "type", "version", "warnings")
 
     def __init__(
         self,
@@ -101,8 +101,10 @@ class Plugin:
         module: types.ModuleType,
         version: tuple[int, ...],
         hooks: dict[str, types.FunctionType],
+        warnings: list[PluginRefused],
     ) -> None:
         self.path = source.path
+        self.warnings = warnings
         self.module = module
         self.type: str = module.plugin_type
         self.name: str = module.plugin_name
@@ -179,12 +181,12 @@ def load(source: Source, *, kind: str, hooks: Mapping[str, int]) -> Plugin:
     try:
         _check_type(source, module, kind)
         version = _check_version(source, module, kind)
-        found = _check_functions(source, module, kind, hooks)
-        _check_complete(source, module, kind, found)
+        found, warnings = _check_functions(source, module, kind, hooks)
+        _check_complete(source, module, kind, found, warnings)
     except BaseException:
         sys.modules.pop(module.__name__, None)
         raise
-    return Plugin(source, module, version, found)
+    return Plugin(source, module, version, found, warnings)
 
 
 def _execute(source: Source, kind: str) -> types.ModuleType:
@@ -250,9 +252,11 @@ def _check_version(source: Source, module: types.ModuleType, kind: str) -> tuple
 
 def _check_functions(
     source: Source, module: types.ModuleType, kind: str, hooks: Mapping[str, int]
-) -> dict[str, types.FunctionType]:
+) -> tuple[dict[str, types.FunctionType], list[PluginRefused]]:
+    """The functions that are there, and what is odd."""
     known = {**_LIFE, **hooks}
     found: dict[str, types.FunctionType] = {}
+    warnings: list[PluginRefused] = []
     for name, value in module.__dict__.items():
         parameters = known.get(name)
         if parameters is not None:
@@ -262,8 +266,13 @@ def _check_functions(
             _check_parameters(source, value, name, parameters)
             found[name] = value
         elif callable(value) and getattr(value, "__module__", None) != _SPANK_API:
-            _check_unknown(source, value, name, kind, hooks)
-    return found
+            if kind == "spank" and name.startswith(PREFIXES["spank"]):
+                # The manual: the list of hooks may grow, and a plugin may ask which of them there are.
+                reason = f"{name} is unknown; nearest is {nearest(name, hooks)}"
+                warnings.append(PluginRefused(source.path, _line_of_function(source, value), reason))
+            else:
+                _check_unknown(source, value, name, kind, hooks)
+    return found, warnings
 
 
 def _check_parameters(source: Source, function: types.FunctionType, name: str, parameters: int) -> None:
@@ -302,7 +311,13 @@ def _check_unknown(source: Source, value: object, name: str, kind: str, hooks: M
             raise PluginRefused(source.path, _line_of_function(source, value), reason)
 
 
-def _check_complete(source: Source, module: types.ModuleType, kind: str, found: dict[str, types.FunctionType]) -> None:
+def _check_complete(
+    source: Source,
+    module: types.ModuleType,
+    kind: str,
+    found: dict[str, types.FunctionType],
+    warnings: list[PluginRefused],
+) -> None:
     absent = [name for name in REQUIRED.get(kind, ()) if name not in found]
     if absent:
         raise PluginRefused(source.path, None, f"{kind} plugin without {', '.join(absent)}")
@@ -317,7 +332,8 @@ def _check_complete(source: Source, module: types.ModuleType, kind: str, found: 
         if not isinstance(table, list | tuple) or not all(isinstance(option, SpankOption) for option in table):
             _refuse(source, "spank_options", "spank_options is no list of SpankOption")
         if not any(name not in _LIFE for name in found):
-            raise PluginRefused(source.path, None, "spank plugin without any slurm_spank function")
+            without = PluginRefused(source.path, None, "spank plugin without any slurm_spank function")
+            raise warnings[0] if warnings else without
 
 
 def _attribute(source: Source, module: types.ModuleType, name: str) -> object:

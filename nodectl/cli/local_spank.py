@@ -35,7 +35,8 @@ class LocalStack:
     def __init__(self, hello: "Mapping[str, object]", *, verbose: int, context: int = S_CTX_LOCAL) -> None:
         witness_if_tried()
         os.environ.pop(TRIAL, None)  # no business of the tasks'
-        messages.listen(lambda line: print(line, file=sys.stderr), level=messages.INFO + min(verbose, 4))
+        messages.listen(self._print, level=messages.INFO + min(verbose, 4))
+        self.warned: set[str] = set()
         door = Door(
             Recorder(-1, "command"), None, 0, float(str(hello["hook_timeout"])), single_threaded=False,
             last_words=self._give_up,
@@ -48,9 +49,17 @@ class LocalStack:
             entry_from_list([row[name] for name in ("path", "argv", "required", "origin", "missing")])
             for row in hello["stack"]  # type: ignore[attr-defined]
         ]
-        self._require(self._stack.load(entries))
-        self._call("slurm_spank_init")
+        try:
+            self._require(self._stack.load(entries))
+            self._call("slurm_spank_init")
+        except Failed:
+            self._stack.end()
+            raise
         self._offers = self._merged()
+
+    def _print(self, line: str) -> None:
+        if messages.is_news(line, self.warned):
+            print(line, file=sys.stderr)
 
     def _give_up(self) -> None:
         """A plugin has swallowed every interruption; the command ends with it."""
@@ -140,9 +149,9 @@ class LocalStack:
         return self._stack.handle.job_control
 
     def close(self) -> None:
-        """exit: a failure is told, and costs nothing."""
-        if not self._ready:
-            return
-        outcome = self._stack.call("slurm_spank_exit", row=local_row("slurm_spank_exit"))
-        if not outcome:
-            messages.error(outcome.why)
+        """exit, then every fini(): a failure is told, and costs nothing."""
+        if self._ready:
+            outcome = self._stack.call("slurm_spank_exit", row=local_row("slurm_spank_exit"))
+            if not outcome:
+                messages.error(outcome.why)
+        self._stack.end()

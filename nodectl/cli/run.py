@@ -17,6 +17,7 @@ from nodectl.cli.export import exported
 from nodectl.cli.options import BadOption, BadUsage, Parsed, Parser
 from nodectl.cli.session import AGAIN, Failed, Session, complain
 from nodectl.interface_names import STEP
+from nodectl.messages import is_news
 from nodectl.number import whole
 
 TYPE_CHECKING = False
@@ -104,6 +105,7 @@ def _run(session: Session, words: list[str]) -> int:
         request["environment"] = job_environment(parsed)
         job, step, events = session.launch(request)
         watch = Watch(events, f"{job}.{step}", str(hello["node"]), verbose=parsed.verbose)
+        watch.warned = local.warned if local else set()
         record = watch.until_end() or _ask_for_end(session, job, step)
         if isinstance(trace, str):
             _write_trace(session, trace, job, step)
@@ -272,6 +274,7 @@ class Watch:
         self._name = name
         self._node = node
         self._verbose = verbose
+        self.warned: set[str] = set()
         self._inbox = wire.Inbox(16 << 20)
         self._interrupted = -_QUICK
         self._interrupts = 0  # each within a second of the one before
@@ -309,7 +312,8 @@ class Watch:
     def _tell(self, event: "Mapping[str, object]") -> None:
         kind = event.get("event")
         if kind == "message":
-            _print(str(event["text"]))
+            if is_news(str(event["text"]), self.warned):
+                _print(str(event["text"]))
         elif kind == "exit" and (event["status"] or event.get("out_of_memory")):
             ending = "Out Of Memory" if event.get("out_of_memory") else _ending(int(str(event["status"])))
             _print(f"nodectl: error: {self._node}: {_tasks(event['tasks'])}: {ending}")

@@ -44,6 +44,7 @@ def call_hooks(arguments: "Mapping[str, object]", teller: "Teller") -> str:
     outcome = stack.load(teller.entries)
     if outcome:
         outcome = stack.call(str(arguments["call"]))
+    stack.end()
     return outcome.why
 
 

@@ -37,10 +37,11 @@ class Lane:
 class ReadyStack:
     """The plugins of a stack, and a lane for each hook that one of them has."""
 
-    __slots__ = ("lanes", "plugins")
+    __slots__ = ("lanes", "plugins", "with_fini")
 
     def __init__(self, plugins: list[StackedPlugin]) -> None:
         self.plugins = plugins
+        self.with_fini = [one for one in plugins if "fini" in one.plugin.hooks]
         calls = {call: [one for one in plugins if call in one.plugin.hooks] for call in functions("spank")}
         self.lanes = {call: Lane(call, members) for call, members in calls.items() if members}
 

@@ -34,6 +34,8 @@ class NativePlugin:
 
     __slots__ = ("_init_failure_mode", "hooks", "name", "options", "path", "type", "version")
 
+    warnings = ()
+
     def __init__(self, source: NativeSource, library: "_spank_host.Library") -> None:
         self.path = source.path
         self.name = source.name

@@ -56,6 +56,7 @@ def main(arguments: "Mapping[str, object]") -> None:
     teller.ended(outcome.why)
     if outcome and teller.listen() == FAREWELL:  # nothing: the daemon was killed
         teller.ended(stack.call(EXIT, row=_row(EXIT)).why)
+    stack.end()
     os.killpg(0, _signal.SIGKILL)  # what plugins have started, and this process
 
 

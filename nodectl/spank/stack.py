@@ -2,13 +2,13 @@
 
 The command that a user runs has one stack (local context), each stepd has one (remote), shared by its tasks after the
 fork. Hooks run in file order. The first failure of a required plugin ends the walk; an optional plugin's failure is
-noted in the trace and for who asked with -v, and costs nothing.
+noted in the trace, is one warning for the user, and costs nothing.
 """
 
 import os
 
 from nodectl import messages, spank
-from nodectl.door import LEFT_THREAD, OK, Outcome, Overrun
+from nodectl.door import OK, Outcome, Overrun
 from nodectl.hooks import LOADING, ROWS, Hook, functions
 from nodectl.plugin import PluginRefused, Source, compile_plugin, load
 from nodectl.spank import SpankError, SpankOption
@@ -109,9 +109,9 @@ class Stack:
                 continue
             kind = "required" if entry.required else "optional"
             outcome.why = printable(f"{entry.origin}: {kind} plugin {outcome.why}")
-            if entry.required or outcome.fatal:
+            if entry.required:
                 return outcome
-            messages.verbose(f"{outcome.why}; skipped")
+            messages.warning(f"{outcome.why}; skipped")
         return OK
 
     def _load(self, entry: "Entry", place: int, source_of: "Callable[[str], Source | NativeSource]") -> Outcome:
@@ -135,14 +135,33 @@ class Stack:
             outcome = self._door.silent(started, ())
             if not outcome:
                 return Outcome(outcome.rc, f"{plugin.path}: init(): {outcome.why}")
-        if (started is not None or isinstance(source, Source)) and self._door.left_thread():
-            return Outcome(-1, f"{plugin.path}: {LEFT_THREAD}", fatal=True)
+        # plugins.txt: a thread that init() makes and fini() ends is a plugin's good right.
+        if started is not None or isinstance(source, Source):
+            self._door.left_thread()
+        for warning in plugin.warnings:
+            messages.warning(printable(f"{entry.origin}: plugin {warning}; it is not called"))
         stacked = StackedPlugin(entry, plugin, place)
         # The manual: a table is not supported in the allocator's commands.
         if self.handle.context != spank.S_CTX_ALLOCATOR:
             stacked.offer_table()
         self.plugins.append(stacked)
         return OK
+
+    def end(self) -> None:
+        """Calls each plugin's fini(), at the end of the process, as nothing is unloaded before. A failure is told, and
+        costs nothing.
+        """
+        loaded = self.plugins if self._ready is None else self._ready.with_fini
+        for stacked in loaded:
+            last = stacked.plugin.hooks.get("fini")
+            if last is None:
+                continue
+            outcome = self._door.silent(last, ())
+            if not outcome:
+                messages.warning(
+                    printable(f"plugin {stacked.plugin.name}: fini(): {outcome.why} ({stacked.plugin.path})")
+                )
+        self.plugins, self._ready = [], None
 
     def through(self, door: "Door") -> None:
         """After a fork: calls of this process go through its own door."""
@@ -200,9 +219,10 @@ class Stack:
         if mode:
             outcome.rc = mode
             outcome.why += f"; the plugin calls it {_MODES.get(mode, f'failure {mode}')}"
-        if stacked.entry.required or outcome.fatal:
+        outcome.why = f"{outcome.why} ({stacked.plugin.path})"
+        if stacked.entry.required:
             return True
-        messages.verbose(f"optional {outcome.why}")
+        messages.warning(printable(f"optional {outcome.why}"))
         return False
 
     def _enter(
@@ -224,17 +244,18 @@ class Stack:
         finally:
             handle.hook, handle.plugin, handle.task = "", None, None
 
-    def process_options(self, given: "Iterable[list[str]]") -> None:
+    def process_options(self, given: "Iterable[list[str]]") -> Outcome:
         """Remote side: hands each option the user gave to its plugin's callback, once. First those that came with the
         step, as [plugin, option] or [plugin, option, argument], then what the job's environment holds of others; the
-        variables that carry options do not reach the tasks. Unknown options are ignored with a word.
-
-        A callback that fails is logged only: the command has checked the value already, where it could be refused.
+        variables that carry options do not reach the tasks. Unknown options are ignored with a word. The first failure
+        of a required plugin's callback is returned, and no further one is called.
         """
         for plugin_name, option_name, *argument in given:
             for stacked, option in self.offered():
                 if (stacked.plugin.name, option.name) == (plugin_name, option_name):
-                    self._process_remote(stacked, option, argument[0] if argument else None)
+                    outcome = self._process_remote(stacked, option, argument[0] if argument else None)
+                    if not outcome:
+                        return outcome
                     break
             else:
                 messages.verbose(f"option {option_name} of plugin {plugin_name} is unknown here")
@@ -243,14 +264,16 @@ class Stack:
         for stacked, option in self.offered() if carrying else ():
             value = environment.get(forwarding_name(stacked.plugin.name, option.name))
             if value is not None and option.name not in stacked.given:
-                self._process_remote(stacked, option, value)
+                outcome = self._process_remote(stacked, option, value)
+                if not outcome:
+                    return outcome
         for name in carrying:
             environment.pop(name, None)
+        return OK
 
-    def _process_remote(self, stacked: StackedPlugin, option: SpankOption, argument: "str | None") -> None:
+    def _process_remote(self, stacked: StackedPlugin, option: SpankOption, argument: "str | None") -> Outcome:
         outcome = self.process_option(stacked, option, argument, remote=True)
-        if not outcome:
-            messages.error(outcome.why)
+        return OK if outcome or not self._ends_walk(stacked, ROWS["option"], outcome) else outcome
 
     def process_option(
         self, stacked: StackedPlugin, option: SpankOption, argument: "str | None", *, remote: bool
@@ -262,7 +285,10 @@ class Stack:
         stacked.given[option.name] = argument
         if option.cb is None:
             return OK
-        return self._enter(stacked, ROWS["option"], option.cb, (option.val, argument, int(remote)), None)
+        outcome = self._enter(stacked, ROWS["option"], option.cb, (option.val, argument, int(remote)), None)
+        if not outcome:
+            outcome.why = outcome.why.replace(": option: ", f": option {option.name}: ", 1)
+        return outcome
 
     def offered(self) -> "Iterator[tuple[StackedPlugin, SpankOption]]":
         """Every option of every plugin, in the order of the stack."""

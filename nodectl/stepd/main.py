@@ -110,6 +110,7 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
     except FileNotFoundError:
         pass  # a daemon that took us for dead has cleaned up
     run.links.drain()
+    run.spank.end()  # whatever comes of it, the step's end is known
 
 
 def run_step(run: Run, reaper: Reaper, sources: "Sources") -> None:
@@ -121,7 +122,7 @@ def run_step(run: Run, reaper: Reaper, sources: "Sources") -> None:
     run.require(run.node.call_container(run.door, "container_p_add_cont", (step.job_id, step.container_id)))
     run.require(run.spank.load(step.stack, sources.__getitem__, sources.ready))
     run.require(run.spank.call("slurm_spank_init"))
-    run.spank.process_options(step.options)
+    run.require(run.spank.process_options(step.options))
     run.require(run.spank.call("slurm_spank_init_post_opt"))
     step.environment.update(environment.for_step(step))
     run.require(run.node.call_tasks(run.door, "task_p_pre_setuid", (step,)))
@@ -179,8 +180,10 @@ def _fork_task(run: Run, reaper: Reaper, task: Task, gate: int) -> None:
         place, place_in = own.open(), own.full_path
     try:
         try:
-            task.pid = _kernel.fork_into(place) if place >= 0 else run.spawn()
-            run.step.born_in_place = place >= 0
+            # A plugin's thread may hold malloc's lock: libc's fork, and no other, sees to that.
+            born = place >= 0 and not run.door.threaded
+            task.pid = _kernel.fork_into(place) if born else run.spawn()
+            run.step.born_in_place = born
         except OSError as error:
             if place < 0 or error.errno not in NO_BIRTH:
                 raise
@@ -240,7 +243,9 @@ def finish(run: Run, reaper: Reaper) -> None:
     for pid, awaited in run.pumps:
         reaper.wait_for_pump(pid, awaited=awaited)
     run.log(run.node.call_tasks(run.door, "task_p_post_step", (step,)))
-    run.log(run.spank.call("slurm_spank_exit"))
+    outcome = run.spank.call("slurm_spank_exit")
+    run.log(outcome)
+    run.spoiled = outcome.why
     if step.container_id:
         run.log(run.node.call_proctrack(run.door, "proctrack_p_destroy", (step.container_id,)))
     run.ends.step()

@@ -183,13 +183,9 @@ class Reaper:
             self._explain(task, f"it ended inside {_named(run, hook, place)}")
         run.ends.task(task)
         epilogs.run_all(run, task)
-        run.log(run.spank.call("slurm_spank_task_exit", task))
+        self._judge(task, run.spank.call("slurm_spank_task_exit", task))
         outcome = self._post_term(task)
-        if not outcome:
-            run.say(f"task {task.local_id}: {outcome.why}")
-            if task.status == 0:
-                run.failures.setdefault(task.local_id, outcome.why)
-                task.status = (outcome.errno & 0xFF or 1) << 8
+        self._judge(task, outcome, outcome.errno & 0xFF or 1)
         if not run.step.kill_on_bad_exit or run.state != "RUNNING":
             return
         if task.out_of_memory:
@@ -204,6 +200,15 @@ class Reaper:
             return OK
         with effective_user(run.step.identity):
             return run.node.call_tasks(run.door, "task_p_post_term", (run.step, task), task.local_id)
+
+    def _judge(self, task: "Task", outcome: "Outcome", code: int = 1) -> None:
+        """A plugin's failure at the end of a task that ended well becomes that task's."""
+        if outcome:
+            return
+        self._run.say(f"task {task.local_id}: {outcome.why}")
+        if task.status == 0:
+            self._run.failures.setdefault(task.local_id, outcome.why)
+            task.status = code << 8
 
     def _explain(self, task: "Task", why: str) -> None:
         """A task that never became its program: the user learns why, and it does not count as success."""

@@ -46,6 +46,8 @@ def compose(run: "Run") -> "dict[str, object]":
     if run.state == "RUNNING":
         run.state = "COMPLETED" if status == 0 else "FAILED"
         run.reason = _reason(run, status)
+        if run.state == "COMPLETED" and run.spoiled:
+            run.state, run.reason, status = "FAILED", run.spoiled, _FAILED
     elif status == 0 and (run.state == "FAILED" or not ended):
         status = _FAILED  # the step never ran, or ended for a reason that no task's status tells
     return {

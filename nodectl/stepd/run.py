@@ -55,7 +55,7 @@ class Run:
 
     __slots__ = (
         "board", "door", "ends", "failures", "fds", "gate_writer", "group", "links", "node", "private", "pumps",
-        "reason", "recorder", "spank", "started", "state", "step", "streams", "suspended_seconds", "tasks",
+        "reason", "recorder", "spank", "spoiled", "started", "state", "step", "streams", "suspended_seconds", "tasks",
         "unkillable",
     )  # fmt: skip
 
@@ -84,6 +84,7 @@ class Run:
         self.started = time.time()
         self.state = "RUNNING"
         self.reason = ""
+        self.spoiled = ""  # why a step whose tasks ended well has failed all the same
 
     def require(self, outcome: "Outcome") -> None:
         """Raises StepFailed for a call that failed."""

@@ -72,9 +72,25 @@ def step_fails_at_its_gate(result: Result) -> None:
 
 
 def task_exit_fails(result: Result) -> None:
-    """What failed is told, the plugins behind it are not called for that task."""
+    """What failed is told, the plugins behind it are not called for that task, which has not ended well."""
     rest_skipped(result)
+    exit_fails(result)
+    result.said = sorted([*result.said, "task 0 exit 1", "task 1 exit 1"])
+
+
+def exit_fails(result: Result) -> None:
+    """All has run, and the step has failed."""
+    result.exit_status, result.states = 1, ["FAILED"]
     tell_failure(result)
+
+
+def option_refused(result: Result) -> None:
+    """The step ends with the callback that failed."""
+    hooks = result.hooks["stepd"]
+    ends = [line for line in hooks if ":exit(" in line]
+    _only(result, "command", "job script", "stepd")
+    result.hooks["stepd"] = [*_until(hooks, lambda line: "option_cb" in line and "ret=-" in line), *ends]
+    result.exit_status, result.stdout, result.states = 1, [], ["FAILED"]
 
 
 def tell_failure(result: Result) -> None:

@@ -115,9 +115,18 @@ DIFFERENCES = (
         "a plugin that asks is no reason to lose a job",
     ),
     Row(
-        ("fail/srun_exit_remote_required_rc*",), changes.tell_failure,
-        "the user hears nothing of a failure in the stepd's exit", "a line on stderr",
-        "messages of the stepd are delivered to its end",
+        ("fail/srun_exit_remote_required_rc*",), changes.exit_fails,
+        "the user hears nothing of a failure in the stepd's exit: exit status 0, COMPLETED", "exit status 1, FAILED",
+        _SILENT,
+    ),
+    Row(
+        ("fail/srun_task_exit_required_rc-1",), changes.task_exit_fails,
+        "logged: exit status 0, COMPLETED", "a task that ended well has ended with status 1", _SILENT,
+    ),
+    Row(
+        ("opt/15_cb_remote_invalid",), changes.option_refused,
+        "logged, and the tasks run", "the step fails, and nothing of the user's runs",
+        "the manual: any failure of a required plugin ends the job",
     ),
     Row(
         ("crash/*_init_remote", "crash/*_init_post_opt_remote", "crash/exit_user_init", "crash/segv_user_init",

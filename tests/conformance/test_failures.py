@@ -28,7 +28,7 @@ COSTS: dict[str, Callable[[Result], None]] = {
     "R:task_post_fork": changes.step_fails_at_its_gate,
     "R:task_init": changes.tasks_fail,
     "R:task_exit": changes.task_exit_fails,
-    "R:exit": changes.tell_failure,
+    "R:exit": changes.exit_fails,
 }
 CONTEXTS = {"L": "local", "R": "remote", "J": "job_script"}
 WITHOUT_FAILURE = "fail/srun_init_slurmd_optional_rc-1"  # in a context that is not the run's

@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import sys
+from typing import Any
 
 from nodectl import _spank_host, messages, spank
 from nodectl.door import Door, Outcome
@@ -32,6 +33,13 @@ _STEP: dict[str, object] = dict.fromkeys(set(Step.FIELDS) - {"argv"}, 0) | {
 def say(line: str) -> None:
     """At once: what C prints comes between."""
     print(line, flush=True)
+
+
+def told(outcome: Outcome, case: dict[str, Any]) -> str:
+    """What failed, without the plugin's file, which is where the test has put it."""
+    for path in case["plugins"]:
+        outcome.why = outcome.why.removesuffix(f" ({path})")
+    return outcome.why
 
 
 def run(stack: Stack, hook: str, task: Task | None) -> Outcome:
@@ -84,11 +92,13 @@ def main() -> None:
             fork_and_exit()
             continue
         if name == "options":
-            stack.process_options(case["options"])
+            outcome = stack.process_options(case["options"])
+            if not outcome:
+                say(told(outcome, case))
             continue
         fini = stack.plugins[0].plugin.hooks.get("fini")
         outcome = run(stack, name, task) if name != "fini" or fini is None else door.silent(fini, ())
-        say(f"= {name} {outcome.rc} {outcome.why}")
+        say(f"= {name} {outcome.rc} {told(outcome, case)}")
     say(f"environment {json.dumps(step.environment)}")
     if "FROM_C" in _spank_host.environ():
         say(f"FROM_C {_spank_host.environ()['FROM_C']} {os.environ.get('FROM_C')}")

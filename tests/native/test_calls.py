@@ -259,7 +259,7 @@ def test_argument_of_an_option_stays_where_the_callback_saw_it(tmp_path: Path) -
 def test_failure_of_an_options_callback_is_told(tmp_path: Path) -> None:
     given = [["options", "first", "bad"]]
     printed = lines(run(compiled(tmp_path, "options"), "slurm_spank_init", "options", options=given))
-    assert printed[-1].endswith("plugin options: option: returned -1")
+    assert printed[-1].endswith("plugin options: option first: returned -1")
 
 
 @pytest.mark.parametrize(

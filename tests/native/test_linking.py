@@ -42,7 +42,7 @@ def test_call_of_a_missing_function_fails_the_hook_and_the_next_one_runs(tmp_pat
 
 def test_call_of_a_missing_function_by_a_callback_is_told(tmp_path: Path) -> None:
     printed = lines(run(compiled(tmp_path, "missing"), "options", options=[["missing", "call"]]))
-    assert f"plugin missing: option: RuntimeError: calls no_such_function, {NOBODYS}" in printed[-1]
+    assert f"plugin missing: option call: RuntimeError: calls no_such_function, {NOBODYS}" in printed[-1]
 
 
 def test_missing_functions_are_listed_before_they_are_called(tmp_path: Path) -> None:
