@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.plugin import INCLUDE_DIR as INCLUDE
+from nodectl.spank import SLURM_VERSION
+
 pytestmark = pytest.mark.systemd
 
 UNITS = Path(__file__).resolve().parents[2] / "systemd"
@@ -71,6 +74,21 @@ def test_service_leaves_running_steps_alone_when_it_stops() -> None:
     assert unit["RuntimeDirectoryPreserve"] == "yes"
     assert unit["OOMPolicy"] == "continue"
     assert unit["Delegate"] == "yes"
+
+
+@pytest.mark.skipif(shutil.which("pkg-config") is None, reason="no pkg-config here")
+def test_plugins_compile_with_what_pkg_config_says_and_slurms_own_headers_are_left_alone(tmp_path: Path) -> None:
+    told = run("pkg-config", f"--define-variable=includedir={INCLUDE}", "--cflags", UNITS / "nodectl-spank.pc")
+    assert (told.returncode, told.stdout.split()) == (0, [f"-I{INCLUDE}"]), told.stderr
+    source = tmp_path / "plugin.c"
+    source.write_text("#include <slurm/spank.h>\nSPANK_PLUGIN(x, 1)\n")
+    assert run("cc", "-shared", "-fPIC", *told.stdout.split(), "-o", tmp_path / "x.so", source).returncode == 0
+    version = run("pkg-config", "--modversion", UNITS / "nodectl-spank.pc").stdout.strip()
+    assert version == "{}.{:02d}.{}".format(*SLURM_VERSION)
+    scripts = [(UNITS / name).read_text(encoding="ascii") for name in ("install", "uninstall")]
+    assert not any("/usr/include/" in script for script in scripts)
+    for path in ("/usr/local/include/nodectl", "/usr/local/share/pkgconfig/nodectl-spank.pc"):
+        assert all(path in script for script in scripts)
 
 
 @pytest.mark.parametrize("setting", TASKS_INHERIT)
