@@ -147,7 +147,7 @@ def load(path: str | None, *, must_exist: bool) -> Config:
 
     try:
         values = tomllib.loads(text.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also of int(), which has a limit of digits
         raise ConfigError(f"{path}: no TOML: {error}") from error
     return build(values, path)
 

@@ -135,6 +135,7 @@ def test_a_forbidden_directory_is_a_line_and_tmp(served: Node) -> None:
         (("--cpu-bind=map_cpu:0x0", "true"), NOBODY, 1, "map_cpu: '0x0' is not a decimal number of CPUs"),
         (("--cpu-bind=map_cpu:0,4000", "true"), NOBODY, 1, "outside of job step allocation, allocated CPUs are: 0x"),
         (("-w", "n" * 4097, "true"), NOBODY, 1, "nodectl: error: --nodelist is longer than 4096 characters"),
+        (("-w", "n" * 131_000, "true"), NOBODY, 1, "nodectl: error: --nodelist is longer than 4096 characters"),
         (("-m", "plane=" + "9" * 4050, "true"), NOBODY, 1, "nodectl: error: Invalid --distribution specification"),
         (("--ntasks-per-node=" + "9" * 4050, "true"), NOBODY, 1, "Invalid numeric value"),
         (("-t", "500-0", "true"), NOBODY, 1, "--time: "),

@@ -173,6 +173,7 @@ def test_socket_that_the_kernel_could_not_bind_is_refused(tmp_path: Path) -> Non
 
 def test_file_that_is_no_toml_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path, "kill_wait 3\n").startswith("no TOML: ")
+    assert refusal(tmp_path, f"kill_wait = {'9' * 5000}\n").startswith("no TOML: ")
     (tmp_path / "bytes").write_bytes(b"\xff")
     with pytest.raises(config.ConfigError, match="no TOML"):
         config.load(str(tmp_path / "bytes"), must_exist=True)
