@@ -13,7 +13,8 @@ import os
 from cgroupspy.controllers import Controller
 from cgroupspy.interfaces import CommaDashSetFile, DictFile, FlagFile, IntegerFile, ListFile, MultiLineIntegerFile
 
-from nodectl import kernel_file
+from nodectl import kernel_file, signals
+from nodectl.recorder import cgroup_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,10 +164,12 @@ class Group:
 
     def _kill_each(self) -> None:
         for pid in self.pids():
-            try:
-                os.kill(pid, 9)
-            except ProcessLookupError:
-                pass
+            signals.send_listed(pid, signals.KILL, self.holds)
+
+    def holds(self, pid: int) -> bool:
+        """True when the process is here or below."""
+        inside = self.full_path.removeprefix(find_mount())
+        return f"{cgroup_of(pid)}/".startswith(f"{inside}/")
 
     def pids(self) -> list[int]:
         """Every process here and below."""

@@ -13,6 +13,7 @@ import sys
 import termios
 import tty
 
+from nodectl import signals
 from nodectl.cli.session import Session
 from nodectl.cli.step_name import step_argument
 
@@ -71,7 +72,7 @@ class Terminal:
         os.close(self.theirs)
         process = os.pidfd_open(self._pid)
         if not select.select([process], [], [], 0.5)[0]:  # somebody left behind holds it open
-            os.kill(self._pid, signal.SIGKILL)
+            signals.send(process, signals.KILL)
         os.waitpid(self._pid, 0)
         os.close(process)
         termios.tcsetattr(0, termios.TCSADRAIN, self._before)

@@ -4,13 +4,12 @@ Forked in the stepd while that is inside the job's other namespaces, a child of 
 the job's, BASE/JOB/first says which process it is. When it is killed the kernel kills everybody in the namespace.
 """
 
-import _signal
 import errno
 import os
 
 import prctl
 
-from nodectl import _namespace, cgroup
+from nodectl import _namespace, cgroup, signals
 from nodectl.closing import close_all_but
 from nodectl.container.place import Place
 
@@ -96,7 +95,7 @@ def stop(place: Place) -> None:
         process = os.pidfd_open(int(pid))
         try:
             if _started(proc, int(pid)) == started.decode():
-                _signal.pidfd_send_signal(process, _signal.SIGKILL)
+                signals.send(process, signals.KILL)
         finally:
             os.close(process)
     except (OSError, ValueError):

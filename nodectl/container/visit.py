@@ -12,7 +12,7 @@ import os
 import select
 import termios
 
-from nodectl import _kernel, cgroup, messages, rlimits, wire
+from nodectl import _kernel, cgroup, messages, rlimits, signals, wire
 from nodectl.closing import close_all_but
 from nodectl.identity import become_user
 from nodectl.interface_names import STEP
@@ -180,7 +180,7 @@ def _wait_for(pid: int, told: int, caller: int) -> bytes:
         elif child in ready:
             return said
         if caller in ready:
-            os.kill(pid, _signal.SIGKILL)
+            signals.send(child, signals.KILL)
             poll.unregister(caller)
 
 

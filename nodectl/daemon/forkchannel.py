@@ -7,13 +7,12 @@ started again with the next step; stepds do not mind.
 import asyncio
 import errno
 import os
-import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from nodectl import lean_json, wire
+from nodectl import lean_json, signals, wire
 from nodectl.config import Config
 from nodectl.daemon import descriptors
 from nodectl.secure.confine import PROGRAMS
@@ -171,7 +170,7 @@ class ForkChannel:
     def _lost(self) -> None:
         """The forkserver is gone: whatever it had not answered will never be started by it."""
         self.close()
-        os.kill(self.pid, signal.SIGKILL)  # ours until it is waited for, so that nobody else has its number
+        signals.send_child(self.pid, signals.KILL)
         os.waitpid(self.pid, 0)
         self.pid = 0
         self._answered({"lost": True, "error": "the forkserver died"})
@@ -193,6 +192,6 @@ class ForkChannel:
         deadline = time.monotonic() + _END_SECONDS
         while self.pid and os.waitpid(self.pid, os.WNOHANG) == (0, 0):
             if time.monotonic() > deadline:
-                os.kill(self.pid, signal.SIGKILL)
+                signals.send_child(self.pid, signals.KILL)
             time.sleep(_PAUSE)
         self.pid = 0

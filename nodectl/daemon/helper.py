@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from nodectl import lean_json, wire
+from nodectl import lean_json, signals, wire
 from nodectl.daemon import descriptors
 from nodectl.spank.teller import DEAF
 
@@ -53,7 +53,7 @@ class Helper:
         try:
             self._pidfd = os.pidfd_open(self.pid)
         except OSError:  # no descriptors left: nobody would notice its end
-            os.kill(self.pid, signal.SIGKILL)
+            signals.send_child(self.pid, signals.KILL)
             os.waitpid(self.pid, 0)
             self._link.close()
             raise
@@ -86,7 +86,7 @@ class Helper:
     def kill(self) -> None:
         """SIGKILL to it and to its process group."""
         if self.running:
-            os.kill(self.pid, signal.SIGKILL)
+            signals.send(self._pidfd, signals.KILL)
             self._kill_group()
 
     def may_be_silent(self, seconds: float) -> None:
@@ -164,10 +164,7 @@ class Helper:
             self.on_end()
 
     def _kill_group(self) -> None:
-        try:
-            os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return  # it had no group of its own yet
+        signals.send_group_of_child(self.pid, signals.KILL)
 
 
 def _execute(

@@ -10,7 +10,7 @@ import os
 
 import prctl
 
-from nodectl import messages
+from nodectl import messages, signals
 from nodectl.door import Door
 from nodectl.hooks import Hook
 from nodectl.recorder import Recorder
@@ -57,7 +57,7 @@ def main(arguments: "Mapping[str, object]") -> None:
     if outcome and teller.listen() == FAREWELL:  # nothing: the daemon was killed
         teller.ended(stack.call(EXIT, row=_row(EXIT)).why)
     stack.end()
-    os.killpg(0, _signal.SIGKILL)  # what plugins have started, and this process
+    signals.kill_own_group()  # what plugins have started, and this process
 
 
 def _begin(stack: Stack) -> "Outcome":

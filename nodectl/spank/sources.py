@@ -11,7 +11,7 @@ import select
 
 import prctl
 
-from nodectl import _kernel, kernel_file
+from nodectl import _kernel, kernel_file, signals
 from nodectl.plugin import PluginRefused, compile_plugin
 from nodectl.step import entry_from_list
 
@@ -174,7 +174,7 @@ def _end_children() -> bool:
     while children := kernel_file.read(listing).split():
         found = True
         for child in map(int, children):
-            os.kill(child, _signal.SIGKILL)  # ours until it is waited for, so that nobody else has its number
+            signals.send_child(child, signals.KILL)
             os.waitpid(child, 0)
     return found
 
@@ -189,7 +189,7 @@ def _ends(pid: int, seconds: float) -> bool:
     poll.register(process, select.POLLIN)
     ended = bool(poll.poll(seconds * 1000))
     if not ended:
-        _signal.pidfd_send_signal(process, _signal.SIGKILL)
+        signals.send(process, signals.KILL)
     os.close(process)
     return ended
 

@@ -9,11 +9,13 @@ import os
 import select
 import time
 
+from nodectl import signals
 from nodectl.door import OK
 from nodectl.hooks import ROWS
 from nodectl.identity import effective_user
 from nodectl.interface import STEP, Refused
 from nodectl.shape import Optional, boolean, integer
+from nodectl.signals import CONT, KILL, TERM
 from nodectl.stepd import children, epilogs
 from nodectl.stepd.reports import Reports
 from nodectl.stepd.suspension import FREEZE, TSTP, Suspension
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from nodectl.step import Task
     from nodectl.stepd.run import Run
 
-TERM, KILL, CONT = 15, 9, 18
 # The wait status of a task that read the end of the gate: why there is no launch is told elsewhere.
 _NOT_LET_IN = 1 << 8
 _UID = integer(0, 2**32 - 1)
@@ -118,20 +119,13 @@ class Reaper:
         not longer: it may be a pager. A step that was ended early does not wait for a reader beyond kill_wait.
         """
         if not awaited:
-            self._kill_quietly(pid)
+            signals.send_child(pid, KILL)
         ended_early = self._run.state != "RUNNING"
         deadline = time.monotonic() + (self._run.step.kill_wait if ended_early else _PUMP_LIMIT)
         while pid not in self._gone:
             self.turn(1.0)
             if time.monotonic() > deadline and (ended_early or not self._run.links.has_launcher()):
-                self._kill_quietly(pid)
-
-    @staticmethod
-    def _kill_quietly(pid: int) -> None:
-        try:
-            os.kill(pid, KILL)
-        except ProcessLookupError:
-            pass
+                signals.send_child(pid, KILL)
 
     def _patience(self) -> float | None:
         if self._held:
@@ -150,6 +144,7 @@ class Reaper:
             _, status, usage = os.wait4(pid, 0)
             if task is None:
                 self._gone.add(pid)
+                self._run.step.helpers.discard(pid)  # the tracker must not take who has its number for ours
             else:
                 task.status = status
                 task.ended = time.time()
@@ -248,10 +243,7 @@ class Reaper:
                 task.killed_by_command |= number in (TERM, KILL)
                 if number == KILL and children.dumps_core(task.pid):
                     continue  # the tracker waits for that
-                try:
-                    os.kill(task.pid, number)
-                except ProcessLookupError:
-                    pass
+                signals.send_child(task.pid, number)
         if number == KILL:
             self._run.kill()
             self._deadlines.setdefault("unkillable", time.monotonic() + self._run.step.unkillable_timeout)

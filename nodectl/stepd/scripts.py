@@ -9,7 +9,7 @@ import os
 import select
 import time
 
-from nodectl import user_path
+from nodectl import signals, user_path
 from nodectl.closing import close_all_but
 from nodectl.identity import become_user
 
@@ -69,10 +69,7 @@ def _run(
     output, late = _gather(reader, pidfd, timeout)
     os.close(reader)
     os.close(pidfd)
-    try:
-        os.killpg(pid, 9)
-    except ProcessLookupError:
-        pass
+    signals.send_group_of_child(pid, signals.KILL)
     _, status = os.waitpid(pid, 0)
     return status, output, late
 

@@ -11,13 +11,12 @@ import json
 import os
 import pwd
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nodectl import trust
+from nodectl import signals, trust
 from nodectl.cli.session import Failed
 from nodectl.config.key import toml
 from nodectl.spank import versions
@@ -148,20 +147,15 @@ def _end_processes(path: str, who: str = "") -> int:
 
 def _end_marked(pid: int, mark: bytes) -> bool:
     """Kills the process if its environment has a variable that begins with `mark`."""
-    try:
-        process = os.pidfd_open(pid)
-    except OSError:
-        return False  # it has ended
-    try:
+
+    def belongs(pid: int) -> bool:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            found = any(word.startswith(mark) for word in file.read().split(b"\0"))
-        if found:
-            signal.pidfd_send_signal(process, signal.SIGKILL)
+            return any(word.startswith(mark) for word in file.read().split(b"\0"))
+
+    try:
+        return signals.send_listed(pid, signals.KILL, belongs)
     except OSError:
         return False  # somebody else's, or it has ended
-    finally:
-        os.close(process)
-    return found
 
 
 def _end_dead(path: str) -> None:

@@ -5,10 +5,9 @@ escapes, because only root can leave a cgroup.
 """
 
 import errno
-import os
 import time
 
-from nodectl import cgroup
+from nodectl import cgroup, signals
 from nodectl.plugin_api import PluginError
 from nodectl.recorder import cgroup_of
 from nodectl.step import Step
@@ -77,11 +76,12 @@ def proctrack_p_signal(cont_id: int, signal: int) -> int:
             _let_dump(group, _State.dumps.get(cont_id, _LONGEST_DUMP))
             group.kill_all()
         return 0
+
+    def group_holds(pid: int) -> bool:
+        return proctrack_p_find(pid) == cont_id
+
     for pid in group.pids():
-        try:
-            os.kill(pid, signal)
-        except ProcessLookupError:
-            continue
+        signals.send_listed(pid, signal, group_holds)
     if signal == _CONT:
         group.core.freeze = False
     return 0

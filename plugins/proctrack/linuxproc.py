@@ -8,6 +8,7 @@ import errno
 import os
 import time
 
+from nodectl import signals
 from nodectl.plugin_api import PluginError
 from nodectl.step import Step
 
@@ -41,12 +42,9 @@ def proctrack_p_signal(cont_id: int, signal: int) -> int:
     while True:
         fresh = set(proctrack_p_get_pids(cont_id)) - known
         for pid in fresh:
-            try:
-                os.kill(pid, signal)
-            except ProcessLookupError:
-                continue
+            signals.send_listed(pid, signal, lambda pid: _descends(pid, cont_id))
         known |= fresh
-        if not fresh or signal != 9:  # SIGKILL
+        if not fresh or signal != signals.KILL:
             return 0
 
 
@@ -93,6 +91,15 @@ def proctrack_p_get_pids(cont_id: int) -> list[int]:
         found += below
         waiting += below
     return [pid for pid in found if pid not in _State.helpers]
+
+
+def _descends(pid: int, cont_id: int) -> bool:
+    above = pid
+    while above > 1:
+        above, _ = _parent_and_state(above)
+        if above == cont_id:
+            return pid not in _State.helpers
+    return False
 
 
 def _parent_and_state(pid: int) -> tuple[int, str]:

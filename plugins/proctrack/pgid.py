@@ -11,7 +11,7 @@ import os
 import select
 import time
 
-from nodectl import _namespace
+from nodectl import _namespace, kernel_file, signals
 from nodectl.closing import close_all_but
 from nodectl.plugin_api import PluginError
 from nodectl.step import Step
@@ -70,12 +70,15 @@ def proctrack_p_add(step: Step, pid: int) -> int:
 
 
 def proctrack_p_signal(cont_id: int, signal: int) -> int:
-    """killpg(2)."""
-    try:
-        os.killpg(cont_id, signal)
-    except ProcessLookupError:
-        pass
-    return 0
+    """Signals every member of the group, and with SIGKILL those that appear meanwhile."""
+    known: set[int] = set()
+    while True:
+        fresh = set(proctrack_p_get_pids(cont_id)) - known
+        for pid in fresh:
+            signals.send_listed(pid, signal, lambda pid: _is_member(pid, cont_id))
+        known |= fresh
+        if not fresh or signal != signals.KILL:
+            return 0
 
 
 def proctrack_p_wait(cont_id: int) -> int:
@@ -92,10 +95,7 @@ def proctrack_p_destroy(cont_id: int) -> int:
     """Forgets the group, and ends who led it."""
     del cont_id
     if _State.leader >= 0:
-        try:
-            _signal.pidfd_send_signal(_State.leader, _signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # with the group
+        signals.send(_State.leader, signals.KILL)
         os.close(_State.leader)
     _State.group, _State.leader = 0, -1
     return 0
@@ -103,10 +103,7 @@ def proctrack_p_destroy(cont_id: int) -> int:
 
 def proctrack_p_find(pid: int) -> int:
     """The group if the process is in it, else 0."""
-    try:
-        return _State.group if os.getpgid(pid) == _State.group else 0
-    except ProcessLookupError:
-        return 0
+    return _State.group if _is_member(pid, _State.group) else 0
 
 
 def proctrack_p_has_pid(cont_id: int, pid: int) -> int:
@@ -116,14 +113,14 @@ def proctrack_p_has_pid(cont_id: int, pid: int) -> int:
 
 def proctrack_p_get_pids(cont_id: int) -> list[int]:
     """Living members of the group but its leader, zombies left out."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b") ")[2].split()
-            except OSError:
-                continue
-            if int(fields[2]) == cont_id != int(name) and fields[0] not in (b"Z", b"X"):
-                found.append(int(name))
-    return found
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal() and _is_member(int(name), cont_id)]
+
+
+def _is_member(pid: int, group: int) -> bool:
+    """Where the leader has gone, the group's number may be another's: only the step's has the stepd's session."""
+    try:
+        fields = kernel_file.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
+    except OSError:
+        return False
+    state, _, its_group, session = fields[:4]
+    return int(its_group) == group != pid and int(session) == os.getsid(0) and state not in (b"Z", b"X")

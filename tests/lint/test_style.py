@@ -30,6 +30,7 @@ CONFINED_MODULES: dict[str, tuple[str, ...]] = {
     "threading": (),
     "asyncio": ("nodectl/daemon/*.py", "nodectl/daemon/**/*.py", "nodectl/cli/daemon*.py"),
 }
+SENDERS_OWNERS = {"os", "signal", "_signal", "posix", "_kernel"}
 SHELL_SCRIPTS = ("dev", ".ci/run", "systemd/install", "systemd/uninstall",
                  "vagrant/provision.sh", "vagrant/round", "vagrant/run-tests")  # fmt: skip
 
@@ -128,6 +129,30 @@ def test_module_is_imported_only_where_the_architecture_allows_it(module: str) -
         if not any(path.relative_to(ROOT).match(pattern) for pattern in allowed)
         for line, name in imports(path)
         if name == module
+    ]
+    assert not found
+
+
+def test_signals_are_sent_in_one_place() -> None:
+    """By descriptors, not by bare numbers, which are given anew (`nodectl/signals.py`)."""
+    senders = {"kill", "killpg", "pidfd_send_signal", "tgkill"}
+    found = [
+        where(path, node.lineno)
+        for path in modules("nodectl", "plugins")
+        if path.relative_to(ROOT).as_posix() != "nodectl/signals.py"
+        for node in ast.walk(ast.parse(path.read_text(), path))
+        if (isinstance(node, ast.Attribute) and node.attr in senders and ast.unparse(node.value) in SENDERS_OWNERS)
+        or (isinstance(node, ast.ImportFrom) and any(alias.name in senders for alias in node.names))
+    ]
+    calls = re.compile(
+        r"\b(?:kill|killpg|tkill|tgkill|pidfd_send_signal|sigqueue|SYS_\w*kill|SYS_\w*send_signal)\b *\(?"
+    )
+    found += [
+        where(path, number)
+        for path in tracked_files()
+        if path.suffix == ".c" and not path.is_relative_to(ROOT / "tests")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if (call := calls.search(line)) and (call[0].endswith("(") or call[0].startswith("SYS_"))
     ]
     assert not found
 

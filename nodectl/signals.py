@@ -1,0 +1,74 @@
+"""Sending signals to processes: nowhere else is it done. A signal goes to a process, not to a number: numbers are given
+anew, and root's signal to one that is another's kills whoever has it now.
+
+A descriptor stands for a process as long as it is open (pidfd_open(2)). A number from a list is looked at once more
+when there is a descriptor for it: if it means another process by then, the descriptor's has gone. A child's number is
+nobody else's until the child is collected. Whole cgroups are killed by cgroup.kill (`cgroup.py`).
+"""
+
+import _signal
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TERM, KILL, CONT, STOP = 15, 9, 18, 19
+
+
+def send(pidfd: int, number: int) -> bool:
+    """To the process that the descriptor stands for. False when it has gone. Raises OSError."""
+    try:
+        _signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def send_listed(pid: int, number: int, belongs: "Callable[[int], bool]") -> bool:
+    """To a process that was found under this number and still belongs where it was looked for: `belongs(pid)`. False
+    when there is none any more. Raises OSError.
+    """
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        return belongs(pid) and send(pidfd, number)
+    finally:
+        os.close(pidfd)
+
+
+def send_child(pid: int, number: int) -> bool:
+    """To a child of the caller's, where it has not been collected. Raises OSError."""
+    try:
+        return send_listed(pid, number, _is_child)
+    except OSError:  # no descriptor is left
+        if _is_child(pid):
+            os.kill(pid, number)
+            return True
+        return False
+
+
+def send_group_of_child(pid: int, number: int) -> bool:
+    """To the process group that such a child leads; False where it leads none. Raises OSError."""
+    try:
+        if _is_child(pid):
+            os.killpg(pid, number)
+            return True
+    except ProcessLookupError:
+        pass  # it has no group of its own yet
+    return False
+
+
+def kill_own_group() -> None:
+    """The caller and its process group end."""
+    os.killpg(0, KILL)
+
+
+def _is_child(pid: int) -> bool:
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
