@@ -42,6 +42,7 @@ def private(directory: str, config_path: str | None) -> int:
         config,
         runtime_dir=directory,
         socket=f"{directory}/nodectl.sock",
+        log_ended_steps=False,  # its log is a terminal
         cgroup_name=f"{config.cgroup_name}-{directory.rpartition('/')[2]}",
     )
     status = run(own, read, private=True)

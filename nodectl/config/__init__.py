@@ -103,6 +103,8 @@ class Config:
     epilog: str | None
     prolog_epilog_timeout: int
     history_limit: int
+    history_bytes: int
+    log_ended_steps: bool
     trace: bool
 
     def __init__(self, values: Mapping[str, object]) -> None:

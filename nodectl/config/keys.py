@@ -313,7 +313,16 @@ _RECORDS = section(
     "records",
     Key(
         "history_limit", number(0, 100_000_000, "steps"), 10_000,
-        "Ended steps that are kept in the history.",
+        "Ended steps that are kept in the history. Where there are more, who has more than their share loses their own "
+        "oldest.",
+    ),
+    Key(
+        "history_bytes", number(1 << 20, 1 << 50, "bytes"), 512 << 20,
+        "Bytes of records and traces that are kept in the history, shared likewise.",
+    ),
+    Key(
+        "log_ended_steps", SWITCH, True,
+        "Whether the service's log has a line for each step that ended, which no later step removes.",
     ),
     Key(
         "trace", SWITCH, True,

@@ -26,7 +26,7 @@ class Batch:
 
     def add(self, live: LiveStep, record: Mapping[str, object]) -> None:
         """This is what came of a step."""
-        self._steps[live.key] = Ended(record, live.files.read(".trace") or b""), live
+        self._steps[live.key] = Ended(record, live.files.trace()), live
         self._flush_in(_SECONDS)
 
     def flush(self) -> None:
@@ -35,7 +35,7 @@ class Batch:
             return
         batch = list(self._steps.values())
         try:
-            self._store.add(ended for ended, _ in batch)
+            self._store.add([ended for ended, _ in batch])
         except sqlite3.Error as error:
             print(f"nodectl daemon: write {len(batch)} ended steps into the history: {error}", file=sys.stderr)
             for ended, live in batch:

@@ -21,6 +21,7 @@ from nodectl.step import Step
 from nodectl.stepd.node_plugins import NodePlugins
 
 SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog")
+_MOST_TRACED = 16 << 20  # bytes
 _BACKLOG = 16
 _CROWDED_PAUSE = 0.05
 _END_AGAIN = 1.0
@@ -95,6 +96,14 @@ class Files:
                 return file.read()
         except FileNotFoundError:
             return None
+
+    def trace(self) -> bytes:
+        """The trace, as far as it is kept: of thousands of calls, by all tasks and plugins, the first."""
+        try:
+            with open(f"{self.stem}.trace", "rb") as file:
+                return file.read(_MOST_TRACED)
+        except FileNotFoundError:
+            return b""
 
     def connect(self) -> socket.socket | None:
         """A connection to the stepd's socket, None when it does not live: its children may hold the socket still.

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from nodectl import cgroup, messages, secure
 from nodectl.config import Config, ConfigError, with_section
 from nodectl.container import settings as container_settings
-from nodectl.daemon import cgroup_base
+from nodectl.daemon import cgroup_base, journal
 from nodectl.daemon.cgroup_base import Base
 from nodectl.daemon.connection import Connection
 from nodectl.daemon.constraints import CannotConstrain, Constraints, wanted_controllers
@@ -65,7 +65,7 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     lock = _prepare(config)
     slurmd = SlurmdContext(config)
     slurmd.begin()  # beside the other preparations
-    store = Store(f"{config.state_dir}/history.db", config.history_limit)
+    store = _history(config)
     plugins = _load_plugins(config, ending)
     await slurmd.ready()
     base, constraints = _confine(config, private=private)  # after what may refuse: nobody would remove it
@@ -114,6 +114,12 @@ def _load_plugins(config: Config, ending: contextlib.ExitStack) -> NodePlugins:
     )
     ending.callback(plugins.end)
     return plugins
+
+
+def _history(config: Config) -> Store:
+    """Raises StoreError."""
+    told = journal.tell if config.log_ended_steps else None
+    return Store(f"{config.state_dir}/history.db", config.history_limit, config.history_bytes, told)
 
 
 def _prepare(config: Config) -> Lock:

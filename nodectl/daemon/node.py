@@ -275,7 +275,7 @@ class Node:
             self._find_ended(call)
             ending = self.jobs.ending.get(_which(call))
             live = None if ending is None else ending.live
-        raw = self.batch.trace(*_which(call)) if live is None else live.files.read(".trace") or b""
+        raw = self.batch.trace(*_which(call)) if live is None else live.files.trace()
         return {"trace": list(_lines(raw))}
 
     async def _signal(self, call: Call) -> Mapping[str, object]:

@@ -12,8 +12,10 @@ import os
 import sqlite3
 import time
 import zlib
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+from nodectl.daemon import pruning
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
@@ -21,14 +23,12 @@ CREATE TABLE IF NOT EXISTS step (
     job INTEGER NOT NULL, step INTEGER NOT NULL, uid INTEGER NOT NULL, ended REAL NOT NULL,
     record TEXT NOT NULL, trace BLOB NOT NULL, PRIMARY KEY (job, step)
 );
-CREATE INDEX IF NOT EXISTS step_by_end ON step (ended);
 CREATE TABLE IF NOT EXISTS running (
     job INTEGER NOT NULL, step INTEGER NOT NULL, boot TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (job, step)
 );
 CREATE TABLE IF NOT EXISTS container (plugin TEXT NOT NULL, base TEXT NOT NULL, PRIMARY KEY (plugin, base));
 """
 _VERSION = 1
-_PRUNE_EVERY = 256
 _ROOM = 1 << 20  # characters of records in one reply: the event loop stands still while they are read and written
 _LAST_JOB = 0xFFFFFF00
 
@@ -47,9 +47,17 @@ class Ended(NamedTuple):
 class Store:
     """The open file."""
 
-    def __init__(self, path: str, limit: int) -> None:
+    def __init__(
+        self,
+        path: str,
+        limit: int,
+        most_bytes: int = 1 << 30,
+        tell: Callable[[Mapping[str, object]], None] | None = None,
+    ) -> None:
+        """`limit` steps are kept, and `most_bytes`; `tell` is called with each record that was added."""
         self._limit = limit
-        self._added = 0
+        self._most_bytes = most_bytes
+        self._tell = tell
         self._ahead = 0  # a job id drawn and not given out yet
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -61,6 +69,7 @@ class Store:
             if version not in (0, _VERSION):
                 raise StoreError(f"{path}: written by another version of nodectl (format {version})")
             self._db.executescript(_SCHEMA)
+            pruning.prepare(self._db)
             self._db.execute(f"PRAGMA user_version={_VERSION}")
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{path}: {error}") from error
@@ -81,7 +90,7 @@ class Store:
         ).fetchone()
         return int(row[0]) % _LAST_JOB
 
-    def add(self, steps: Iterable[Ended]) -> None:
+    def add(self, steps: Sequence[Ended]) -> None:
         """Writes steps that have ended, in one transaction; one that is there already stays."""
         rows = [
             (s.record["job"], s.record["step"], s.record["uid"], s.record["ended"], json.dumps(s.record),
@@ -92,18 +101,15 @@ class Store:
         try:
             self._db.executemany("INSERT OR IGNORE INTO step VALUES (?, ?, ?, ?, ?, ?)", rows)
             self._db.executemany("DELETE FROM running WHERE job = ? AND step = ?", (row[:2] for row in rows))
-            self._added += len(rows)
-            if self._added >= _PRUNE_EVERY:
-                self._added = 0
-                self._db.execute(
-                    "DELETE FROM step WHERE ended < (SELECT ended FROM step ORDER BY ended DESC LIMIT 1 OFFSET ?)",
-                    (self._limit,),
-                )
+            pruning.prune(self._db, self._limit, self._most_bytes)
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:  # a full disk has ended it
                 self._db.execute("ROLLBACK")
             raise
+        if self._tell is not None:
+            for step in steps:
+                self._tell(step.record)
 
     def note(self, boot: str, records: Iterable[Mapping[str, object]]) -> None:
         """Writes to the disk which records running steps have should the machine be reset. Raises sqlite3.Error."""
@@ -129,7 +135,7 @@ class Store:
         rows = self._db.execute("SELECT job, step, record FROM running WHERE boot != ?", (boot,))
         ended = [json.loads(record) for job, step, record in rows if (job, step) not in known]
         if ended:
-            self.add(Ended({**record, "ended": time.time()}, b"") for record in ended)
+            self.add([Ended({**record, "ended": time.time()}, b"") for record in ended])
 
     def note_containers(self, plugin: str, base: str) -> None:
         """Writes to the disk that containers of this plugin's lie below `base`. Raises sqlite3.Error."""
@@ -159,11 +165,11 @@ class Store:
         return None if row is None else zlib.decompress(row[0])
 
     def latest(self, uid: int | None, most: int, skip: int = 0) -> tuple[list[Mapping[str, object]], bool]:
-        """Records of the steps that ended last, newest first, behind the first `skip`; of one user, or of all (None).
-        And whether there are others that one reply has no room for.
+        """Records of the steps that were added last, newest first, behind the first `skip`; of one user, or of all
+        (None). And whether there are others that one reply has no room for.
         """
         where, values = ("WHERE uid = ?", [uid]) if uid is not None else ("", [])
-        statement = f"SELECT record FROM step {where} ORDER BY ended DESC LIMIT ? OFFSET ?"  # noqa: S608
+        statement = f"SELECT record FROM step {where} ORDER BY rowid DESC LIMIT ? OFFSET ?"  # noqa: S608
         found: list[Mapping[str, object]] = []
         room = _ROOM
         for (text,) in self._db.execute(statement, (*values, most, skip)):

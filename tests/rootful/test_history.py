@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from nodectl.daemon.store import Ended, Store
-from rootful.node import NOBODY, OTHER, Node
+from rootful.node import NOBODY, OTHER, Node, wait_until
 
 FEW, MANY = 10, 4000
 
@@ -25,9 +25,13 @@ def remember(node: Node, count: int, size: int) -> None:
     store = Store(f"{node.values['state_dir']}/history.db", 10_000)
     facts = {"user": "x", "name": "x", "state": "COMPLETED", "ntasks": 1, "cpus": "1", "submitted": 1.0, "step": 0}
     store.add(
-        Ended({**facts, "job": store.next_job(), "uid": user.pw_uid, "ended": 2.0 + n, "command": ["x" * size]}, b"")
-        for n in range(count // 2)
-        for user in (NOBODY, OTHER)
+        [
+            Ended(
+                {**facts, "job": store.next_job(), "uid": user.pw_uid, "ended": 2.0 + n, "command": ["x" * size]}, b""
+            )
+            for n in range(count // 2)
+            for user in (NOBODY, OTHER)
+        ]
     )
     store.close()
 
@@ -93,3 +97,35 @@ def test_beginning_of_a_long_command_is_told_and_kept(node: Node) -> None:
     assert len(json.loads(node.nodectl("show", "2", "--json").stdout)["command"]) < 2100
     assert node.nodectl("run", "true", "short").returncode == 0
     assert json.loads(node.nodectl("show", "3", "--json").stdout)["command"] == ["true", "short"]
+
+
+def test_log_has_one_line_for_each_ended_step_whatever_its_user_calls_it(node: Node) -> None:
+    node.start()
+    name = "x\nnodectl daemon: ended step=9.0 uid=0"
+    node.run("-J", name, "sh", "-c", "exit 3", user=NOBODY)
+    node.run("-J", "second", "true")
+    wait_until(lambda: "ended step=2.0" in node.logged(), "the second is told")
+    first, second = (line for line in node.logged().splitlines() if line.startswith("nodectl daemon: ended step="))
+    assert first.startswith(f'nodectl daemon: ended step=1.0 uid={NOBODY.pw_uid} user="nobody" name="x\\nnodectl')
+    assert 'state="FAILED" exit_status=3 ntasks=1 ' in first
+    assert 'step=2.0 uid=0 user="root" name="second" state="COMPLETED" exit_status=0' in second
+    node.configure(log_ended_steps=False)
+    node.restart()
+    assert node.run("true").returncode == 0
+    wait_until(lambda: not list(node.steps.iterdir()), "it is in the history")
+    assert "step=3.0" not in node.logged()
+
+
+def test_flood_of_one_user_flushes_no_others_record_away(node: Node) -> None:
+    node.configure(history_limit=20)
+    node.start()
+    assert node.run("true").returncode == 0
+    request = {"argv": ["true"], "environment": {"PATH": "/usr/bin:/bin"}, "cwd": "/", "ntasks": 1, "uid": "nobody"}
+    jobs = [node.call("Launch", request=request)["job"] for _ in range(60)]
+    for job in jobs:
+        node.call("Wait", job=job, step=0)
+    wait_until(lambda: not list(node.steps.iterdir()), "they are in the history")
+    kept = [step["job"] for step in node.call("List", ended=100)["steps"]]  # type: ignore[attr-defined]
+    assert len(kept) <= 21
+    assert kept[-1] == 1
+    assert jobs[-1] in kept

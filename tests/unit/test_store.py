@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from nodectl.daemon.pruning import fair
 from nodectl.daemon.store import Ended, Store
 
 
@@ -51,3 +56,82 @@ def test_noted_step_that_is_known_in_other_ways_is_left_alone(path: str) -> None
     store.note("one", [record(1)])
     store.bury("two", {(1, 0)})
     assert store.record(1, 0) is None
+
+
+def ended(store: Store, uid: int, count: int, *, at: float = 0.0, size: int = 10) -> list[int]:
+    """Adds so many steps of a user's, one by one; their jobs."""
+    jobs = [store.next_job() for _ in range(count)]
+    for job in jobs:
+        store.add([Ended({**record(job, "COMPLETED"), "uid": uid, "ended": at, "reason": "x" * size}, b"")])
+    return jobs
+
+
+def jobs_of(store: Store, uid: int) -> list[int]:
+    return [int(str(found["job"])) for found in store.latest(uid, 10_000)[0]]
+
+
+def test_flood_of_one_users_steps_takes_nothing_from_others(path: str) -> None:
+    store = Store(path, 100)
+    roots, few = ended(store, 0, 1), ended(store, 1, 20)
+    flood = ended(store, 2, 600)
+    assert jobs_of(store, 0) == roots
+    assert jobs_of(store, 1) == few[::-1]
+    left = jobs_of(store, 2)
+    assert 79 <= len(left) <= 79 + 256
+    assert left == flood[: -len(left) - 1 : -1]  # its own oldest have gone
+
+
+def test_clock_that_is_set_back_does_not_make_the_new_be_forgotten(path: str) -> None:
+    store = Store(path, 10)
+    ended(store, 1, 40, at=2e9)
+    later = ended(store, 1, 10, at=1e9)
+    assert jobs_of(store, 1)[:10] == later[::-1]
+
+
+def test_history_is_bound_in_bytes_by_the_same_shares(path: str) -> None:
+    store = Store(path, 10_000, 1 << 20)
+    few = ended(store, 1, 5)
+    ended(store, 2, 50, size=100_000)
+    assert jobs_of(store, 1) == few[::-1]
+    assert 8 <= len(jobs_of(store, 2)) <= 11
+
+
+def test_history_of_commands_that_add_one_step_each_is_bound_too(path: str) -> None:
+    for _ in range(40):
+        store = Store(path, 10)
+        ended(store, 0, 1)
+        store.close()
+    assert len(jobs_of(Store(path, 10), 0)) == 10
+
+
+def test_history_of_a_version_that_did_not_count_is_counted_once(path: str) -> None:
+    store = Store(path, 20)
+    of_one, of_two = ended(store, 1, 5), ended(store, 2, 15)
+    store.close()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript("DROP TABLE kept; DROP TRIGGER step_added; DROP TRIGGER step_removed;")
+        db.executescript("DROP INDEX step_by_user; CREATE INDEX step_by_end ON step (ended);")
+    store = Store(path, 20)
+    of_two += ended(Store(path, 20), 2, 30)
+    assert jobs_of(store, 1) == of_one[::-1]
+    assert jobs_of(store, 2)[:15] == of_two[:-16:-1]
+
+
+def test_each_ended_step_is_told_once(path: str) -> None:
+    told: list[object] = []
+    store = Store(path, 10, tell=lambda record: told.append(record["job"]))
+    jobs = ended(store, 1, 3)
+    store.note("one", [record(jobs[-1] + 1)])
+    store.bury("two", ())
+    assert told == [*jobs, jobs[-1] + 1]
+
+
+@given(st.lists(st.integers(0, 50), max_size=8), st.integers(0, 200))
+def test_fair_share_leaves_no_more_than_there_is_room_for_and_wastes_none(sizes: list[int], most: int) -> None:
+    share = fair(sizes, most)
+    left = [min(size, share) for size in sizes]
+    assert sum(left) <= most
+    if sum(sizes) > most:
+        assert sum(min(size, share + 1) for size in sizes) > most
+    else:
+        assert left == sizes

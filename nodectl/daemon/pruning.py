@@ -1,0 +1,75 @@
+"""What the history forgets: of the users who have more than their share, the steps that they were recorded with first.
+
+Shares are the largest that leave everybody together within the limit: who has less than a share loses nothing to who
+has more. What counts is the order in which steps came, never a clock, which may be set back. How much each has is kept
+by the database itself. Used by `Store`, within its transactions.
+"""
+
+import sqlite3
+from collections.abc import Iterable
+
+SCHEMA = """
+BEGIN IMMEDIATE;
+CREATE TABLE kept (uid INTEGER PRIMARY KEY, steps INTEGER NOT NULL, bytes INTEGER NOT NULL);
+INSERT INTO kept SELECT uid, COUNT(*), SUM(LENGTH(record) + LENGTH(trace)) FROM step GROUP BY uid;
+CREATE TRIGGER step_added AFTER INSERT ON step BEGIN
+    INSERT OR IGNORE INTO kept VALUES (NEW.uid, 0, 0);
+    UPDATE kept SET steps = steps + 1, bytes = bytes + LENGTH(NEW.record) + LENGTH(NEW.trace) WHERE uid = NEW.uid;
+END;
+CREATE TRIGGER step_removed AFTER DELETE ON step BEGIN
+    UPDATE kept SET steps = steps - 1, bytes = bytes - LENGTH(OLD.record) - LENGTH(OLD.trace) WHERE uid = OLD.uid;
+END;
+CREATE INDEX step_by_user ON step (uid);
+DROP INDEX IF EXISTS step_by_end;
+COMMIT;
+"""
+_SLACK = 256  # steps: to forget them one by one would cost more
+_OF_THE_LIMIT = 16
+
+
+def prepare(db: sqlite3.Connection) -> None:
+    """For a history that is new, or of a version of nodectl that did not count. Raises sqlite3.Error."""
+    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone():
+        return
+    try:
+        db.executescript(SCHEMA)
+    except sqlite3.OperationalError:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone():
+            raise  # and no other node was quicker
+
+
+def prune(db: sqlite3.Connection, most: int, most_bytes: int) -> None:
+    """Forgets what is too much, when there is enough of it. Raises sqlite3.Error."""
+    kept = db.execute("SELECT uid, steps, bytes FROM kept WHERE steps > 0").fetchall()
+    steps, size = (sum(row[place] for row in kept) for place in (1, 2))
+    if steps <= most + min(_SLACK, most // _OF_THE_LIMIT) and size <= most_bytes + most_bytes // _OF_THE_LIMIT:
+        return
+    share, share_of_bytes = fair((row[1] for row in kept), most), fair((row[2] for row in kept), most_bytes)
+    for uid, steps, size in kept:
+        if steps > share or size > share_of_bytes:
+            _forget(db, uid, steps - share, size - share_of_bytes)
+
+
+def fair(sizes: Iterable[int], most: int) -> int:
+    """The largest share of `most`, of which everybody has as much as they need and nobody more than the share."""
+    share, rest, ordered = 0, most, sorted(sizes)
+    for place, size in enumerate(ordered):
+        share = rest // (len(ordered) - place)
+        if size > share:
+            return share
+        rest -= size
+    return ordered[-1] if ordered else 0
+
+
+def _forget(db: sqlite3.Connection, uid: int, steps: int, size: int) -> None:
+    """At least so many steps and bytes of the user's, as far as there are."""
+    last = None
+    statement = "SELECT rowid, LENGTH(record) + LENGTH(trace) FROM step WHERE uid = ? ORDER BY rowid"
+    for rowid, of_step in db.execute(statement, (uid,)):
+        if steps <= 0 and size <= 0:
+            break
+        last, steps, size = rowid, steps - 1, size - of_step
+    if last is not None:
+        db.execute("DELETE FROM step WHERE uid = ? AND rowid <= ?", (uid, last))
