@@ -42,7 +42,7 @@ _YEAR = 366 * 86_400
 _MOST_CPUS = 999_999_999
 MEMORY = integer(0, 1 << 40)  # MiB
 _LIMIT = integer(-1, 2**63 - 1)
-_LONGEST_LIST = 128_000
+_LONGEST_LIST = 131_072
 _TEXTS = mapping(text(8 << 20), most=64)  # each is bounded by its name
 
 
