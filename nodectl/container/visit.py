@@ -46,7 +46,8 @@ def enter(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> No
         if _signal.getsignal(number) == _signal.SIG_IGN:
             _signal.signal(number, _signal.SIG_DFL)
     os.umask(step.umask)
-    variables = {**step.environment, **environment.for_step(step), **request["environment"]}  # type: ignore[dict-item]
+    variables = {**step.environment, **environment.announced(step), **environment.for_step(step)}
+    variables.update(request["environment"])  # type: ignore[call-overload]  # the daemon's words
     argv: list[str] = request["argv"] or [variables.get("SHELL", "/bin/sh")]  # type: ignore[assignment]
     _kernel.cloexec_from(3)
     rlimits.soften(step.rlimits)

@@ -157,6 +157,8 @@ def make_step(  # everything a step is made from
         job_id=0,
         step_id=0,
         node_name=config.node_name,
+        cluster_name=config.cluster_name,
+        partition=config.partition_name,
         uid=user.uid,
         gid=user.gid,
         gids=list(user.gids),

@@ -120,6 +120,7 @@ def run_step(run: Run, reaper: Reaper, sources: "Sources") -> None:
         run.require(run.node.call_container(run.door, "container_p_create", (step.job_id,)))
     run.require(run.node.call_proctrack(run.door, "proctrack_p_create", (step,)))
     run.require(run.node.call_container(run.door, "container_p_add_cont", (step.job_id, step.container_id)))
+    step.environment.update(environment.announced(step))
     run.require(run.spank.load(step.stack, sources.__getitem__, sources.ready))
     run.require(run.spank.call("slurm_spank_init"))
     run.require(run.spank.process_options(step.options))

@@ -231,6 +231,20 @@ def default_signals(_: Child) -> None:
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
+def temporary_directory(child: Child) -> None:
+    """TMPDIR is there, as with Slurm: made where it is missing, and /tmp where it is not named or cannot be made."""
+    environment = child.task.environment
+    path = environment.setdefault("TMPDIR", "/tmp")  # Slurm's word
+    if path == "/tmp":  # is everywhere
+        return
+    try:
+        user_path.need_directory(path)
+    except OSError as error:
+        who = child.run.step.user_name
+        messages.warning(f"make TMPDIR {path!r}: {error.strerror} (as {who}): it is /tmp instead")
+        environment["TMPDIR"] = "/tmp"
+
+
 def confine(child: Child) -> None:
     """What nothing of the user's may do, by the step's level. Before the user's hooks, each of which may execute a
     program: whatever the task becomes, and whoever made it so, it is confined.
@@ -341,6 +355,7 @@ SEQUENCE = (
     enter_directory,
     wait_at_gate,
     default_signals,
+    temporary_directory,
     confine,
     pre_launch,
     task_init,
