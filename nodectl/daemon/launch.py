@@ -125,12 +125,13 @@ async def who_runs(users: Users, request: Mapping[str, object], caller: int) -> 
     """The account that the step runs as: the caller's, or with --uid/--gid, from root, another. Raises Refused."""
     wanted = request.get("uid")
     try:
-        user = await users.get(str(wanted) if wanted is not None else caller)
-        if caller not in (0, user.uid):
-            raise Refused("NotPermitted", f"--uid={wanted}: only root may run steps as another user")
-        if request.get("gid") is None:
-            return user
-        gid = await group_id(str(request["gid"]))
+        async with users.turns.of(caller):
+            user = await users.get(caller if wanted is None or caller != 0 else str(wanted))
+            if wanted is not None and caller != 0 and wanted not in (user.name, str(user.uid)):
+                raise Refused("NotPermitted", f"--uid={wanted}: only root may run steps as another user")
+            if request.get("gid") is None:
+                return user
+            gid = await group_id(str(request["gid"]))
     except UnknownUser as error:
         raise Refused("InvalidRequest", str(error), parameter="uid") from None
     if caller != 0 and gid not in user.gids:
