@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from nodectl.door import Outcome
     from nodectl.step import Task
+    from nodectl.stepd.placing import Placing
     from nodectl.stepd.run import Run
 
 # What a stepd does not die of: a terminal's signals, and what is meant for tasks.
@@ -49,12 +50,27 @@ class TaskEnds(Exception):
 class Child:
     """What the stages share."""
 
-    __slots__ = ("confinement", "door", "gate", "place_in", "recorder", "report", "run", "slot", "stepd", "task")
+    __slots__ = (
+        "confinement",
+        "door",
+        "gate",
+        "place_in",
+        "placing",
+        "recorder",
+        "report",
+        "run",
+        "slot",
+        "stepd",
+        "task",
+    )
 
-    def __init__(self, run: "Run", task: "Task", gate: int, report: int, place_in: "str | None") -> None:
+    def __init__(  # what the stepd has made for it
+        self, run: "Run", task: "Task", gate: int, placing: "Placing", report: int, place_in: "str | None"
+    ) -> None:
         self.run = run
         self.task = task
         self.gate = gate
+        self.placing = placing
         self.report = report
         self.stepd = os.getppid()
         self.place_in = place_in
@@ -154,6 +170,7 @@ def pre_launch_priv(child: Child) -> None:
 
 def join_container(child: Child) -> None:
     """What is opened by its name from here on is the container's."""
+    child.placing.wait(child.run.board, child.slot)
     step = child.run.step
     child.require(
         child.run.node.call_container(child.door, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
