@@ -33,6 +33,7 @@ _CHUNK = 1 << 20
 _STREAMS = 3
 _LONGEST = 4096
 _LONGEST_STATUS = 8 << 20
+_PATIENCE = 60  # seconds for a stepd whose hooks may take any time
 _OWN_DESCRIPTORS = "/proc/self/fd"
 
 
@@ -152,7 +153,7 @@ def _container_id(spec: str, step: "Step") -> int:
     """
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC, 0)
     try:
-        sock.settimeout(step.hook_timeout or None)
+        sock.settimeout(step.hook_timeout or _PATIENCE)
         sock.connect(f"{spec.removesuffix('.json')}.sock")
         wire.send(sock, {"method": f"{STEP}.Status", "parameters": {}})
         reply = wire.receive(sock, wire.Inbox(_LONGEST_STATUS)) or {}
