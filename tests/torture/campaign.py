@@ -20,7 +20,7 @@ from pathlib import Path
 
 from rootful.fuse import unanswered_file
 from rootful.node import OTHER, Node
-from torture import hostile, storm
+from torture import hostile, inside, storm
 from torture.faults import Faults
 from torture.judge import LOST, RIGHT, judge
 from torture.probe import Probe
@@ -72,6 +72,7 @@ class Campaign:
         self.phases: dict[str, tuple[float, float]] = {}
 
     def __enter__(self) -> Campaign:
+        inside.mark(self.node.dir)
         runtime = Path(str(self.node.values["runtime_dir"]))
         self._stack.callback(self.node.close)
         runtime.mkdir()

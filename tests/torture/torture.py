@@ -17,16 +17,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from torture import inside
 from torture.campaign import Campaign, progress
 from torture.hostile import KINDS
 from torture.probe import latencies
 from torture.report import Report
 
-_INSIDE = "_NODECTL_TORTURE"
-_NAMESPACES = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-_AS_INIT = 'trap : INT TERM; "$@"; exit $?'  # collects orphans, which would be zombies
-_PID_MAX = 6000
-_OWN_PID_MAX = (6, 14)  # since when a PID namespace has one
 _MARGIN = 48.0  # MiB
 
 
@@ -45,20 +41,6 @@ def arguments() -> argparse.Namespace:
     if unknown := set(found.hostile) - set(KINDS):
         parser.error(f"no hostile client called {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
     return found
-
-
-def enter_namespaces() -> None:
-    """Executes all this again where it can have a file system and processes of its own."""
-    os.environ[_INSIDE] = "1"
-    words = [*_NAMESPACES, "sh", "-c", _AS_INIT, "sh", sys.executable, "-P", *sys.argv]
-    os.execvp(words[0], words)
-
-
-def recycle_pids() -> None:
-    """Process numbers are given to others soon, where the namespace has a limit of its own."""
-    release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
-    if release >= _OWN_PID_MAX:
-        Path("/proc/sys/kernel/pid_max").write_text(f"{_PID_MAX}\n", encoding="ascii")
 
 
 def report(campaign: Campaign, seed: int, messages: int) -> Report:
@@ -82,6 +64,7 @@ def report(campaign: Campaign, seed: int, messages: int) -> Report:
     told.add("others' steps during the attack", tally.started)
     told.add("daemons told to end during the attack", tally.ends)
     for phase, (begun, ended) in campaign.phases.items():
+        told.add(f"seconds of {phase}", ended - begun)
         samples = [sample for sample in campaign.samples if begun <= sample.began and sample.ended <= ended]
         median, worst, count, unanswered = latencies(samples, campaign.faults.excused)
         told.add(f"Hello of another user, {phase}", count)
@@ -100,11 +83,12 @@ def main() -> int:
     if os.geteuid() != 0:
         print("torture: needs root", file=sys.stderr)
         return 2
-    if _INSIDE not in os.environ:
-        enter_namespaces()
-    recycle_pids()
+    if not inside.is_inside():
+        print(f"torture: --seed {chosen.seed}", file=sys.stderr)
+        sys.argv += ["--seed", str(chosen.seed)]
+        return inside.run_inside()
+    inside.recycle_pids()
     seconds = chosen.minutes * 60
-    print(f"torture: --seed {chosen.seed}", file=sys.stderr)
     with Campaign(chosen.seed, chosen.hostile, chosen.spare, progress) as campaign:
         campaign.strike(seconds * 0.7, chosen.faults)
         if chosen.messages:
