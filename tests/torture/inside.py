@@ -34,7 +34,7 @@ def run_inside() -> int:
         signal.signal(number, lambda *_: sys.exit(1))
     environment = {**os.environ, _INSIDE: str(os.getpid())}
     words = [*_UNSHARE, "sh", "-c", _AS_INIT, "sh", sys.executable, "-P", *sys.argv]
-    campaign = subprocess.Popen(words, env=environment, preexec_fn=_end_with_parent)
+    campaign = subprocess.Popen(words, env=environment, preexec_fn=_end_with_parent)  # noqa: PLW1509  # there is no thread
     try:
         while True:
             with contextlib.suppress(KeyboardInterrupt):  # it was told as well, and cleans up
