@@ -8,12 +8,15 @@ import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 from rootful.node import Node
 
 WATCHDOG_USEC = 1_000_000  # twice in which it is to be told
 END_SECONDS = 10.0
 _START_SECONDS = 60.0
+_SILENT = 1.5  # seconds after which it is looked at
+_LOOKS = 200
 
 
 class Service:
@@ -32,6 +35,7 @@ class Service:
         self.slowest_end = 0.0
         self.ends_late = 0
         self.silence = 0.0  # the longest between two heartbeats of a daemon that nobody had struck
+        self.silent_in: list[str] = []  # where the kernel has a daemon that is silent
         self.forgiven = False  # it has no memory, and may die of that
         self.died_of_want = 0
         self.struck = False  # whoever strikes the daemon says so: its silence is no fault of its own
@@ -77,6 +81,8 @@ class Service:
             while True:
                 self._heard(self._notify.recv(4096))
         daemon, now = self._node.daemon, time.monotonic()
+        if daemon is not None and self._beat and now - self._beat > _SILENT and len(self.silent_in) < _LOOKS:
+            self.silent_in.append(_place(daemon.pid))
         if daemon is None:
             if now > self._next_start:
                 self.start()
@@ -142,3 +148,12 @@ class Service:
                 daemon.wait(END_SECONDS)
             self._node.daemon = None
         self._notify.close()
+
+
+def _place(pid: int) -> str:
+    """What the kernel says of a process that should be telling us that it lives."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        return f"{stat} {Path(f'/proc/{pid}/wchan').read_text(encoding='ascii') or '-'}"
+    except OSError:
+        return "gone"

@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 import sys
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -20,10 +21,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from torture import inside
 from torture.campaign import Campaign, progress
 from torture.hostile import KINDS
-from torture.probe import latencies
+from torture.probe import beside, latencies
 from torture.report import Report
 
 _MARGIN = 48.0  # MiB
+_SLOW = 0.5  # seconds
 
 
 def arguments() -> argparse.Namespace:
@@ -72,9 +74,23 @@ def report(campaign: Campaign, seed: int, messages: int) -> Report:
         told.add("  median", median * 1000, 100, "ms", timed=True)
         told.add("  worst", worst * 1000, 1000, "ms", timed=True)
     told.add("longest time without a heartbeat", service.silence, 5, "s", timed=True)
-    told.problems = [f"{what}: {problem}" for what in ("lost", "wrong", "left", "internal", "deaths")
-                     for problem in getattr(tally, what)]  # fmt: skip
+    told.problems = _problems(campaign)
     return told
+
+
+def _problems(campaign: Campaign) -> list[str]:
+    """In words: what was lost and wrong, and where to look when somebody had to wait."""
+    kinds = ("lost", "wrong", "left", "internal", "deaths")
+    found = [f"{kind}: {problem}" for kind in kinds for problem in getattr(campaign.tally, kind)]
+    silent = Counter(campaign.service.silent_in)
+    found += [f"no heartbeat: seen {count} times in {place}" for place, count in silent.items()]
+    for sample in beside(campaign.samples, campaign.faults.excused):
+        phase = next((name for name, (begun, ended) in campaign.phases.items() if begun <= sample.began < ended), "")
+        seconds = sample.ended - sample.began
+        if phase and (not sample.answered or seconds > _SLOW):
+            since = sample.began - campaign.phases[phase][0]
+            found.append(f"Hello, {phase}, at {since:.2f} s: {sample.why or 'answered'} after {seconds:.3f} s")
+    return found
 
 
 def main() -> int:
