@@ -57,10 +57,11 @@ class Service:
         return bool(self._ending)
 
     def start(self) -> None:
-        """Executes a daemon; `up` is true when it says that it is ready."""
+        """Executes a daemon; `up` is true when it says that it is ready. Aborted, it writes down where it was."""
+        python, *words = self._node.command("daemon")
         with (self._node.dir / "daemon.log").open("ab") as log:
             self._node.daemon = subprocess.Popen(
-                self._node.command("daemon"), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                [python, "-X", "faulthandler", *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env=self._node.environment(self._environment),
             )  # fmt: skip
         self.starts += 1
@@ -91,7 +92,10 @@ class Service:
         elif self._ending and not self._late and now - self._ending > END_SECONDS:
             self._late = True
             self.ends_late += 1
-            self._fail(f"it did not end within {END_SECONDS:.0f} s")
+            place = _place(daemon.pid)
+            daemon.send_signal(signal.SIGABRT)
+            time.sleep(0.5)
+            self._fail(f"it did not end within {END_SECONDS:.0f} s, {place}", 30000)
             daemon.kill()
         elif not self.up and not self._ending and now - self._since > _START_SECONDS:
             self._fail(f"it was not ready after {_START_SECONDS:.0f} s")
@@ -116,14 +120,14 @@ class Service:
                 self._fail(f"it ended by itself with {status}")
         else:
             self.slowest_end = max(self.slowest_end, now - self._ending)
-            if status not in (0, -signal.SIGKILL, -signal.SIGTERM):
+            if status not in (0, -signal.SIGKILL, -signal.SIGTERM) and not self._late:
                 self._fail(f"it ended with {status}")
         self._node.daemon = None
         self.up, self._ending, self._beat = False, 0.0, 0.0
         self._next_start, self._pause = now + self._pause, 0.0
 
-    def _fail(self, why: str) -> None:
-        self.failures.append(f"{why}; its log ends: {self._node.logged()[-600:]}")
+    def _fail(self, why: str, most: int = 600) -> None:
+        self.failures.append(f"{why}; its log ends: {self._node.logged()[-most:]}")
 
     def wait(self, patience: float = _START_SECONDS) -> bool:
         """Until it is up, or patience ends."""
