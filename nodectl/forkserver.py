@@ -6,8 +6,8 @@ can need before any step exists, has one thread, and calls no hook of a SPANK pl
 the channel closes; stepds do not.
 
 Channel: one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup": ..., "trace": true} with the descriptors
-of `Descriptors`, all the daemon's own: what a user sent goes to the stepd alone, over its link, as to close it may take
-as long as the user likes. With "plugins": [...] where the stack is another than the last one or a file of it has
+of `Descriptors`, all the daemon's own: what users send never comes here. "client" is the uid of who waits for the step,
+null for nobody. With "plugins": [...] where the stack is another than the last one or a file of it has
 changed. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ...}. A message with "container" is an errand
 (`container/errand.py`): whoever asked has a connection of its own with it.
 """
@@ -213,7 +213,9 @@ def _fork(  # everything a stepd starts from
             if place >= 0:
                 os.close(place)
             stem = spec.removesuffix(".json")
-            _become_stepd(step, stem, fds, node, mount, sources, traced=bool(request["trace"]))
+            if not request["trace"]:
+                fds[0] = -1  # it is open all the same, for its lock
+            stepd.main(step, stem, Descriptors(fds, request.get("client")), node, mount, sources)  # type: ignore[arg-type]  # our own daemon's words
     except PluginRefused as refused:
         return {"step": request["step"], "error": str(refused)}
     except OSError as error:
@@ -223,11 +225,3 @@ def _fork(  # everything a stepd starts from
         if place >= 0:
             os.close(place)
     return {"step": request["step"], "pid": pid}
-
-
-def _become_stepd(  # as _fork
-    step: Step, stem: str, fds: "list[int]", node: "NodePlugins", mount: str, sources: Sources, *, traced: bool
-) -> "NoReturn":
-    lock, board, listener, link = fds  # the trace file, whose lock says that this stepd lives
-    trace = lock if traced else -1
-    stepd.main(step, stem, Descriptors(trace, board, listener, link), node, mount, sources)

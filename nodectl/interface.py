@@ -12,13 +12,14 @@ from nodectl.shape import BadShape, check, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from nodectl.shape import Check, Optional
     from nodectl.wire import Peer
 
     Reply = Mapping[str, object]
+    HandOver = Callable[[Reply, "Sequence[int]"], None]
 
 STANDARD = "org.varlink.service"
 URL = "https://nodectl.example/"
@@ -35,11 +36,15 @@ class Refused(Exception):
 
 
 class Call:
-    """One call: `more` asks for a stream of replies, `oneway` for none. `fds` belong to the method that takes them."""
+    """One call: `more` asks for a stream of replies, `oneway` for none. `fds` descriptors came with it; they are not
+    here, and `hand_over(answer, ours)` has them put into the first of `ours` (reception/frames.py).
+    """
 
-    __slots__ = ("fds", "method", "more", "oneway", "parameters", "peer")
+    __slots__ = ("fds", "hand_over", "method", "more", "oneway", "parameters", "peer")
 
-    def __init__(self, message: "Mapping[str, object]", peer: "Peer", fds: "list[int]") -> None:
+    def __init__(
+        self, message: "Mapping[str, object]", peer: "Peer", fds: int = 0, hand_over: "HandOver | None" = None
+    ) -> None:
         for name in message:
             if name not in ("method", "parameters", "more", "oneway", "upgrade"):
                 raise Refused(
@@ -60,6 +65,11 @@ class Call:
         self.oneway = message.get("oneway") is True
         self.peer = peer
         self.fds = fds
+        self.hand_over: HandOver = hand_over or _keep
+
+
+def _keep(answer: "Reply", ours: "Sequence[int]") -> None:
+    """Of a call that came without descriptors."""
 
 
 class Service:

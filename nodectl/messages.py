@@ -94,8 +94,7 @@ def _log(level: int, text: str) -> None:
             except OSError:
                 pass  # nobody reads the log
         if _outlet.heard is not None and level <= _outlet.heard_level and len(_outlet.heard) < _MOST_HEARD:
-            head = "" if level == PLAIN else f"nodectl: {_WORDS[level]}"
-            _outlet.heard.append(head + line[:_LONGEST])
+            _outlet.heard.append(line if level == PLAIN else f"nodectl: {_WORDS[level]}{line}")
 
 
 def _printable(line: str) -> str:

@@ -20,7 +20,9 @@ MAX_DESCRIPTORS = 16  # a launch carries four; more in one message is a mistake 
 _MOST_IN_KERNEL = 253  # SCM_MAX_FD
 _CHUNK = 65536
 _INT = 4
-_SO_PEERGROUPS = 59  # not named by Python's socket module; the same on every architecture but parisc and sparc
+# Not named by Python's socket module; the same on every architecture but parisc and sparc.
+_SO_PEERGROUPS = 59
+_SO_PEERPIDFD = 77
 _MOST_GROUPS = 65536
 
 
@@ -29,49 +31,60 @@ class BrokenWire(Exception):
 
 
 class Peer:
-    """Who is at the other end, as the kernel recorded it when the connection was made: SO_PEERCRED, unix(7)."""
+    """Who is at the other end of a connection, as the kernel recorded it when the connection was made: unix(7),
+    SO_PEERCRED, SO_PEERGROUPS. `pidfd` is that very process, -1 where the kernel cannot prove it (before Linux 6.5).
+    """
 
-    __slots__ = ("_pidfd", "_sock", "gid", "pid", "uid")
+    __slots__ = ("gid", "groups", "pid", "pidfd", "uid")
 
-    def __init__(self, sock: "_socket.socket") -> None:
-        self._sock = sock
-        raw = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 3 * _INT)
-        self.pid, self.uid, self.gid = memoryview(raw).cast("i").tolist()
-        self.uid &= 0xFFFFFFFF
-        self.gid &= 0xFFFFFFFF
-        self._pidfd = -1
-
-    def hold(self) -> None:
-        """From now on `lives` tells whether `pid` is still the peer's: numbers are given to others."""
-        try:
-            self._pidfd = os.pidfd_open(self.pid)
-        except OSError:
-            pass  # it has gone, or is in no namespace of ours
+    def __init__(self, pid: int, uid: int, gid: int, groups: "Iterable[int]" = (), pidfd: int = -1) -> None:
+        self.pid = pid
+        self.uid = uid
+        self.gid = gid
+        self.groups = (gid, *groups)
+        self.pidfd = pidfd
 
     def lives(self) -> bool:
-        """True while the process that made the connection is there; False where it is not held."""
-        return self._pidfd >= 0 and runs(self._pidfd)
+        """True while the process that made the connection runs; False where that cannot be proven: its number may be
+        another's by now.
+        """
+        return self.pidfd >= 0 and runs(self.pidfd)
 
     def let_go(self) -> None:
-        """The inverse of `hold`."""
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
+        """Closes `pidfd`."""
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
 
-    @property
-    def groups(self) -> "tuple[int, ...]":
-        """The peer's groups at that time, the primary one among them: SO_PEERGROUPS, Linux 4.13."""
-        size = 64
-        while size <= _MOST_GROUPS:
-            try:
-                raw = self._sock.getsockopt(_socket.SOL_SOCKET, _SO_PEERGROUPS, size * _INT)
-            except OSError as error:
-                if error.errno != errno.ERANGE:
-                    raise
-                size *= 4
-                continue
-            return (self.gid, *memoryview(raw).cast("I").tolist())
-        return (self.gid,)
+
+def peer_of(sock: "_socket.socket") -> Peer:
+    """The peer of a connected local socket, without its groups and without a pidfd."""
+    raw = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 3 * _INT)
+    pid, uid, gid = memoryview(raw).cast("i").tolist()
+    return Peer(pid, uid & 0xFFFFFFFF, gid & 0xFFFFFFFF)
+
+
+def groups_of_peer(sock: "_socket.socket") -> "list[int]":
+    """The peer's supplementary groups when it connected: SO_PEERGROUPS, Linux 4.13."""
+    size = 64
+    while size <= _MOST_GROUPS:
+        try:
+            raw = sock.getsockopt(_socket.SOL_SOCKET, _SO_PEERGROUPS, size * _INT)
+        except OSError as error:
+            if error.errno != errno.ERANGE:
+                raise
+            size *= 4
+            continue
+        return memoryview(raw).cast("I").tolist()
+    return []
+
+
+def pidfd_of_peer(sock: "_socket.socket") -> int:
+    """The process that connected, -1 where the kernel does not tell (SO_PEERPIDFD, Linux 6.5) or it is no more."""
+    try:
+        return sock.getsockopt(_socket.SOL_SOCKET, _SO_PEERPIDFD)
+    except OSError:
+        return -1
 
 
 def runs(pidfd: int) -> bool:
@@ -111,9 +124,13 @@ def hand_over(sock: "_socket.socket", fds: "Sequence[int]") -> None:
     sock.sendmsg([b"\0"], _rights(fds), _socket.MSG_NOSIGNAL)
 
 
-def take_over(sock: "_socket.socket") -> list[int]:
-    """What was handed over, closed at an exec; the caller closes it. Raises OSError."""
-    _, ancillary, _, _ = sock.recvmsg(1, _socket.CMSG_SPACE(_MOST_IN_KERNEL * _INT), _socket.MSG_CMSG_CLOEXEC)
+def take_over(sock: "_socket.socket", *, stay: bool = False) -> list[int]:
+    """What was handed over, closed at an exec; the caller closes it. Raises OSError.
+
+    With `stay` these are copies: the descriptors remain in the connection, for others to take.
+    """
+    flags = _socket.MSG_CMSG_CLOEXEC | (_socket.MSG_PEEK if stay else 0)
+    _, ancillary, _, _ = sock.recvmsg(1, _socket.CMSG_SPACE(_MOST_IN_KERNEL * _INT), flags)
     return descriptors_in(ancillary)
 
 
@@ -156,10 +173,21 @@ class Inbox:
         room = _socket.CMSG_SPACE(_MOST_IN_KERNEL * _INT)  # what has none the kernel would close here and now
         data, ancillary, flags, _ = sock.recvmsg(_CHUNK, room, _socket.MSG_CMSG_CLOEXEC)
         self.descriptors += descriptors_in(ancillary)
-        if flags & _socket.MSG_CTRUNC or len(self.descriptors) > MAX_DESCRIPTORS:
+        if len(self.descriptors) > MAX_DESCRIPTORS:
             raise BrokenWire(f"more than {MAX_DESCRIPTORS} descriptors in one message")
+        if flags & _socket.MSG_CTRUNC:
+            raise BrokenWire("no room for the descriptors of a message")
         self._data += data
         return bool(data)
+
+    def feed(self, data: bytes) -> None:
+        """What was read elsewhere, from a pipe."""
+        self._data += data
+
+    @property
+    def size(self) -> int:
+        """Bytes that nobody has taken."""
+        return len(self._data)
 
     def next(self) -> "Mapping[str, object] | None":
         """The next whole message, or None until more bytes have come. Raises BrokenWire."""
@@ -199,11 +227,14 @@ class Inbox:
 def send(sock: "_socket.socket", message: "Mapping[str, object]", fds: "Sequence[int]" = ()) -> None:
     """Sends one whole message on a blocking socket, `fds` with its first byte. Raises ConnectionError, OSError."""
     data = encode(message)
-    sent = 0
-    if fds:
-        sent = sock.sendmsg([data], _rights(fds), _socket.MSG_NOSIGNAL)
+    sent = send_some(sock, data, fds) if fds else 0
     if sent < len(data):
         sock.sendall(data[sent:], _socket.MSG_NOSIGNAL)
+
+
+def send_some(sock: "_socket.socket", data: "bytes | bytearray", fds: "Sequence[int]" = ()) -> int:
+    """Sends what there is room for, `fds` with the first byte; how many bytes that was. Raises OSError."""
+    return sock.sendmsg([data], _rights(fds), _socket.MSG_NOSIGNAL)
 
 
 def receive(sock: "_socket.socket", inbox: Inbox) -> "Mapping[str, object] | None":

@@ -6,17 +6,16 @@ of the tasks, 128 + signal for a signal, 1 when the step could not be run.
 """
 
 import _signal
-import _socket
 import os
 import select
+import stat
 import sys
 import time
 
 from nodectl import lean_json, wire
 from nodectl.cli.export import exported
 from nodectl.cli.options import BadOption, BadUsage, Parsed, Parser
-from nodectl.cli.session import AGAIN, Failed, Session, complain
-from nodectl.interface_names import STEP
+from nodectl.cli.session import AGAIN, Events, Failed, Session, complain
 from nodectl.messages import is_news
 from nodectl.number import whole
 
@@ -167,9 +166,17 @@ def make_request(parsed: Parsed) -> dict[str, object]:
         if script in values:
             values[script] = os.path.join(here, str(values[script]))
     request.update(values)
+    if "stdin" not in request and request["ntasks"] != 1 and _reads_nothing():
+        request["stdin"] = "none"  # else somebody would have to copy the nothing to all tasks
     if layout:
         request["layout"] = layout
     return request
+
+
+def _reads_nothing() -> bool:
+    """True where standard input is /dev/null, null(4)."""
+    status = os.fstat(0)
+    return stat.S_ISCHR(status.st_mode) and (os.major(status.st_rdev), os.minor(status.st_rdev)) == (1, 3)
 
 
 def _ntasks(layout: "Mapping[str, str]", environment: "Mapping[str, str]") -> int:
@@ -269,13 +276,12 @@ def _write_trace(session: Session, path: str, job: int, step: int) -> None:
 class Watch:
     """The step's events and this process's signals, until one of them is the end."""
 
-    def __init__(self, events: "_socket.socket", name: str, node: str, *, verbose: int) -> None:
+    def __init__(self, events: "Events", name: str, node: str, *, verbose: int) -> None:
         self._events = events
         self._name = name
         self._node = node
         self._verbose = verbose
         self.warned: set[str] = set()
-        self._inbox = wire.Inbox(16 << 20)
         self._interrupted = -_QUICK
         self._interrupts = 0  # each within a second of the one before
         self._record: Mapping[str, object] | None = None
@@ -288,21 +294,21 @@ class Watch:
     def until_end(self) -> "Mapping[str, object] | None":
         """The step's record; None when the step runner went away without one."""
         poll = select.poll()
-        poll.register(self._events, select.POLLIN)
+        poll.register(self._events.fd, select.POLLIN)
         poll.register(self._signals, select.POLLIN)
         while self._record is None:
             ready = {fd for fd, _ in poll.poll()}
             if self._signals in ready:
                 for number in os.read(self._signals, 512):
                     self._pass_on(number)
-            if self._events.fileno() in ready and not self._read():
+            if self._events.fd in ready and not self._read():
                 break
         return self._record
 
     def _read(self) -> bool:
         try:
-            alive = self._inbox.receive(self._events)
-            while (message := self._inbox.next()) is not None:
+            messages, alive = self._events.read()
+            for message in messages:
                 event = message.get("parameters", {}).get("event", {})  # type: ignore[attr-defined]
                 self._tell(event)
         except (OSError, wire.BrokenWire):
@@ -326,7 +332,7 @@ class Watch:
         if number == _signal.SIGINT:
             self._interrupt()
         elif number in FORWARDED:
-            self._call("Signal", {"signal": number, "forwarded": True})
+            self._call("Signal", signal=number, forwarded=True)
 
     def _interrupt(self) -> None:
         """Ctrl-C: the first is passed on, a second within a second ends the step, a third kills it without waiting."""
@@ -337,17 +343,17 @@ class Watch:
         self._interrupts += 1
         if self._interrupts == 1:
             _print(f"nodectl: interrupt sent to step {self._name} (one more within 1 sec to end it)")
-            self._call("Signal", {"signal": int(_signal.SIGINT), "forwarded": True})
+            self._call("Signal", signal=int(_signal.SIGINT), forwarded=True)
         elif self._interrupts == 2:
             _print(f"nodectl: forcing termination of step {self._name} (one more within 1 sec to kill it)")
-            self._call("End", {})
+            self._call("End")
         else:
             _print(f"nodectl: killing step {self._name}")
-            self._call("Signal", {"signal": int(_signal.SIGKILL), "forwarded": True})
+            self._call("Signal", signal=int(_signal.SIGKILL), forwarded=True)
 
-    def _call(self, method: str, parameters: "Mapping[str, object]") -> None:
+    def _call(self, method: str, **parameters: object) -> None:
         try:
-            wire.send(self._events, {"method": f"{STEP}.{method}", "parameters": parameters, "oneway": True})
+            self._events.call(method, **parameters)
         except OSError:
             return  # it has ended: its last event is on the way
 

@@ -4,9 +4,7 @@ Lean: `nodectl run` imports it at every step. The configuration is read only whe
 not where it usually is.
 """
 
-import _socket
 import os
-import select
 import sys
 
 from nodectl import wire
@@ -25,7 +23,7 @@ _LARGEST_REPLY = 64 << 20
 _PRIVATE_SECONDS = 20.0
 _MOST_SUCCESSORS = 4
 _SYSTEMD = "/run/systemd/system"  # sd_booted(3)
-_DROPPING_MS = 10_000  # on a machine that stalls
+_CHUNK = 65536
 
 
 def start_command() -> str:
@@ -46,6 +44,43 @@ class Failed(Exception):
 
 class Gone(Failed):
     """The service ended before it answered; whether it has done what it was asked to is not known."""
+
+
+class NotTaken(Gone):
+    """The service ended, and has not done what it was asked to."""
+
+
+class Events:
+    """A step's events, and the way of calls to it: two pipes."""
+
+    __slots__ = ("_commands", "_inbox", "fd")
+
+    def __init__(self, events: int, commands: int) -> None:
+        self.fd = events
+        self._commands = commands
+        self._inbox = wire.Inbox(_LARGEST_REPLY)
+
+    def read(self) -> "tuple[list[Mapping[str, object]], bool]":
+        """Reads once: the messages that are whole, and False when no more will come. Raises OSError, BrokenWire."""
+        data = os.read(self.fd, _CHUNK)
+        self._inbox.feed(data)
+        messages = []
+        while (message := self._inbox.next()) is not None:
+            messages.append(message)
+        return messages, bool(data)
+
+    def call(self, method: str, **parameters: object) -> None:
+        """Calls a method of org.nodectl.step and wants no answer. Raises OSError: it has ended."""
+        message = {"method": f"{STEP}.{method}", "parameters": parameters, "oneway": True}
+        os.write(self._commands, wire.encode(message))
+
+    def close(self) -> None:
+        """The step ends, if it runs."""
+        for fd in (self.fd, self._commands):
+            try:
+                os.close(fd)
+            except OSError:
+                pass  # a plugin has closed the descriptor
 
 
 class PrivateNode:
@@ -70,7 +105,7 @@ class Session:
         self, settings: "Globals", *, start_private: bool = True, private: "PrivateNode | None" = None
     ) -> None:
         self.private = private
-        self._events: _socket.socket | None = None
+        self._events: Events | None = None
         self._successors = _MOST_SUCCESSORS
         self._inbox = wire.Inbox(_LARGEST_REPLY)
         self.socket_path = settings.socket or ("" if settings.config else DEFAULT_SOCKET)
@@ -118,19 +153,24 @@ class Session:
             return self.call(method, (), **parameters)
 
     def _call(self, method: str, fds: "Sequence[int]", parameters: "Mapping[str, object]") -> "Mapping[str, object]":
+        unread = False  # who closes a connection with something unread in it resets it
         try:
             try:
                 wire.send(self._sock, {"method": f"{NODE}.{method}", "parameters": parameters}, fds)
             except ConnectionError:
-                pass  # what closed the connection may have said why
+                unread = True  # what closed the connection may have said why
             reply = wire.receive(self._sock, self._inbox)
         except ConnectionError:
-            reply = None
+            reply, unread = None, True
         except (OSError, wire.BrokenWire) as error:
             raise Failed(f"{method}: the connection to the service broke: {error}") from None
         if reply is None:
-            raise Gone(f"{method}: the service went away before it answered")
+            raise (NotTaken if unread else Gone)(f"{method}: the service went away before it answered")
         found: Mapping[str, object] = reply.get("parameters") or {}  # type: ignore[assignment]
+        if "error" in reply:
+            self._inbox.close()  # what may have come for a step that will not be
+        if reply.get("error") == f"{NODE}.ServiceEnded":
+            raise NotTaken(f"{method}: {found.get('reason')}")
         if "error" in reply:
             from nodectl.cli.refusals import as_typed  # only where something was refused
 
@@ -139,24 +179,21 @@ class Session:
             raise Failed(reason, status if isinstance(status, int) else 1, str(reply["error"]))
         return found
 
-    def launch(self, request: "Mapping[str, object]") -> "tuple[int, int, _socket.socket]":
+    def launch(self, request: "Mapping[str, object]") -> "tuple[int, int, Events]":
         """Asks for a step with this process's standard streams: its job, its number, its events.
 
         A service that ends before it has taken the request is no reason to fail: the next one is asked. One that took
         it, or for whose job the plugins have done their part already, is.
         """
-        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
-        self._events = ours
-        wire.send(ours, {"method": f"{STEP}.Attach", "parameters": {}, "more": True})
         try:
-            answer = self.call("Launch", (0, 1, 2, theirs.fileno()), request=request)
-        except Gone:
-            theirs.close()
-            if "job" in request or not _is_dropped(ours) or not self.follow():
+            answer = self.call("Launch", (0, 1, 2), request=request)
+        except NotTaken:
+            if "job" in request or not self.follow():
                 raise
             return self.launch(request)
-        theirs.close()
-        return int(str(answer["job"])), int(str(answer["step"])), ours
+        events, commands = self._inbox.take_descriptors()
+        self._events = Events(events, commands)
+        return int(str(answer["job"])), int(str(answer["step"])), self._events
 
     def follow(self) -> bool:
         """Connects to the service that comes after one that has ended: under systemd the socket is there all the time.
@@ -177,28 +214,16 @@ class Session:
         """Ends the connections and a private node, and waits for it to have cleaned up."""
         # The events too: a private node waits for its step, which goes on while somebody holds them. After a Ctrl-C
         # in the wrong moment that would be ourselves.
-        for sock in (self._sock, self._events):
-            try:
-                if sock is not None:
-                    sock.close()
-            except OSError:
-                pass  # a plugin has closed the descriptor
+        if self._events is not None:
+            self._events.close()
+        try:
+            self._sock.close()
+        except OSError:
+            pass  # a plugin has closed the descriptor
         if self.private is not None:
             os.close(self.private.pipe)
             os.waitpid(self.private.pid, 0)
             self.private = None
-
-
-def _is_dropped(events: "_socket.socket") -> bool:
-    """True when nobody holds the other end: no step has begun and none will. Closing takes the kernel a moment."""
-    poll = select.poll()
-    poll.register(events, select.POLLIN)
-    if not poll.poll(_DROPPING_MS):
-        return False
-    try:
-        return not events.recv(1, _socket.MSG_PEEK)
-    except ConnectionResetError:  # nobody had read what we wrote
-        return True
 
 
 def _configured(settings: "Globals") -> "Config":

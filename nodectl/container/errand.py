@@ -8,8 +8,9 @@
 
     {"container": "enter" or "bcast", "spec": path, ...}  a visit to a running job's container (`visit.py`)
 
-The descriptor is a connection. It takes the answer, {"why": ""} or one line, and hands over the step's trace, if it has
-one, or what came with a visit's request. Root, one thread, lean; what blocks here blocks nobody else.
+The first descriptor is a connection. It takes the answer, {"why": ""} or one line, and hands over the step's trace, if
+it has one. For a visit there is a second, through which its user hands over what came with the request. Root, one
+thread, lean; what blocks here blocks nobody else.
 """
 
 import _signal
@@ -48,7 +49,7 @@ def begin(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins"
         if os.fork() == 0:
             for fd in others:
                 os.close(fd)
-            _main(request, fds[0], node)
+            _main(request, fds, node)
     except OSError as error:
         _answer(fds[0], f"fork: {error.strerror}")
     finally:
@@ -56,8 +57,9 @@ def begin(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins"
             os.close(fd)
 
 
-def _main(request: "Mapping[str, object]", answer: int, node: "NodePlugins") -> "NoReturn":
+def _main(request: "Mapping[str, object]", given: "list[int]", node: "NodePlugins") -> "NoReturn":
     status = 1
+    answer = given[0]
     try:
         os.setsid()
         prctl.set_name("nodectl-errand")
@@ -67,7 +69,8 @@ def _main(request: "Mapping[str, object]", answer: int, node: "NodePlugins") -> 
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, answer)
         fds = [answer, *wire.take_over(connection)]
         if name in _VISITS:
-            _visit(_VISITS[name], request, fds, node)
+            streams = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, given[1])
+            _visit(_VISITS[name], request, [answer, *wire.take_over(streams)], node)
         else:
             _answer(answer, _ERRANDS[name](request, fds, node))
         status = 0

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import select
+import stat
 import termios
 
 from nodectl import _kernel, cgroup, messages, rlimits, signals, wire
@@ -33,7 +34,6 @@ _CHUNK = 1 << 20
 _STREAMS = 3
 _LONGEST = 4096
 _LONGEST_STATUS = 8 << 20
-_PATIENCE = 60  # seconds for a stepd whose hooks may take any time
 _OWN_DESCRIPTORS = "/proc/self/fd"
 
 
@@ -47,8 +47,7 @@ def enter(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> No
         if _signal.getsignal(number) == _signal.SIG_IGN:
             _signal.signal(number, _signal.SIG_DFL)
     os.umask(step.umask)
-    variables = {**step.environment, **environment.announced(step), **environment.for_step(step)}
-    variables.update(request["environment"])  # type: ignore[call-overload]  # the daemon's words
+    variables = {**step.environment, **environment.for_step(step), **request["environment"]}  # type: ignore[dict-item]
     argv: list[str] = request["argv"] or [variables.get("SHELL", "/bin/sh")]  # type: ignore[assignment]
     _kernel.cloexec_from(3)
     rlimits.soften(step.rlimits)
@@ -58,6 +57,8 @@ def enter(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> No
 
 def bcast(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> None:
     """Writes what the descriptor holds to the path, whole or not at all; over another file only with `force`."""
+    if not stat.S_ISREG(os.fstat(fds[0]).st_mode):
+        raise OSError(errno.EINVAL, "what came with the call is no regular file")
     path = os.path.join(step.cwd, str(request["path"]))
     directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -118,6 +119,8 @@ def visit(
     The plugin is called through `door`; what it fails ends the visit: nothing runs outside of the container. Raises
     OSError, PluginError.
     """
+    if not fds:
+        return "the descriptors of the call never came", 1
     caller = fds.pop()
     mount = cgroup.find_mount()
     if "container_p_add_cont" in plugin.hooks:
@@ -153,7 +156,7 @@ def _container_id(spec: str, step: "Step") -> int:
     """
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC, 0)
     try:
-        sock.settimeout(step.hook_timeout or _PATIENCE)
+        sock.settimeout(step.hook_timeout or None)
         sock.connect(f"{spec.removesuffix('.json')}.sock")
         wire.send(sock, {"method": f"{STEP}.Status", "parameters": {}})
         reply = wire.receive(sock, wire.Inbox(_LONGEST_STATUS)) or {}

@@ -1,185 +1,257 @@
-"""One client's connection to the daemon: messages in, replies out, descriptors in between.
+"""A user's desk and its connections, as the daemon sees them: calls in, replies and descriptors of ours out.
 
-The event loop calls; nothing here blocks. A client may send what it likes: too long, truncated, not JSON, not a call,
-faster than it reads. It gets one clear error where it can be told, and its connection ends where it cannot.
+What comes from a desk comes through a pipe, one call of each connection at a time, bounded and parsed there once; it is
+believed no more than that it costs little to read. A desk that does not keep to this is dropped. In each turn of the
+event loop one call of each desk is served, so that nobody waits for more than one of each other user's.
 """
 
 import asyncio
+import gc
+import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from nodectl import wire
-from nodectl.daemon import descriptors
-from nodectl.interface import NODE, STANDARD, Call, Refused, Service, error_reply
+from nodectl.interface import NODE, Call, Refused, Service, error_reply
+from nodectl.reception import frames
 
 _MAX_BACKLOG = 32 << 20
-_MAX_QUEUED = 64
+_CHUNK = 65536
 _ONLY_ASK = frozenset(f"{NODE}.{name}" for name in ("List", "Show", "Wait"))  # nothing is lost when nobody listens
 
 
-class Connection:
-    """Serves one peer until it closes. `on_close(connection)` is called once."""
+class Calls:
+    """How many calls of each user are under way, so that one user cannot fill the daemon with them."""
 
-    def __init__(
-        self, sock: socket.socket, service: Service, limit: int, on_close: Callable[["Connection"], None]
-    ) -> None:
-        sock.setblocking(False)
-        self.peer = wire.Peer(sock)
-        self.peer.hold()
-        self._sock = sock
-        self._service = service
-        self._on_close = on_close
-        self._inbox = wire.Inbox(limit)
-        self._limit = limit
-        self._out = bytearray()
-        self._calls: list[tuple[bytes, list[int]]] = []  # as they came: what they mean may be much larger
-        self._busy: asyncio.Task[None] | None = None
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count: dict[int, int] = {}
+
+    def begin(self, uid: int) -> None:
+        """Raises Refused."""
+        count = self._count.get(uid, 0)
+        if uid != 0 and count >= self._most:
+            raise Refused("NotPermitted", f"more calls of yours than max_connections_per_user = {self._most}")
+        self._count[uid] = count + 1
+
+    def end(self, uid: int) -> None:
+        """One of them is over."""
+        self._count[uid] -= 1
+        if not self._count[uid]:
+            del self._count[uid]
+
+
+class Connection:
+    """One client's calls, one at a time."""
+
+    def __init__(self, desk: "Desk", number: int, peer: wire.Peer) -> None:
+        self.peer = peer
+        self.busy: asyncio.Task[None] | None = None
+        self._desk = desk
+        self._number = number
         self._only_asks = False
-        self._held = 1  # the connection, the call that is under way, and each whose descriptors are not closed yet
+        self._gone = False
+
+    def begin(self, text: bytes, fds: int) -> None:
+        """Serves a call."""
+        call = None
+        try:
+            call = Call(_decoded(text), self.peer, fds, self._hand_over)
+            result = self._desk.service.find(call)(call)
+        except Exception as error:  # the daemon's door: one caller's trouble is nobody else's
+            self._finish(call, _refusal(error))
+            return
+        if not isinstance(result, Awaitable):
+            self._finish(call, {"parameters": result})
+            return
+        try:
+            self._desk.calls.begin(self.peer.uid)
+        except Refused as refused:
+            asyncio.ensure_future(result).cancel()
+            self._finish(call, error_reply(refused))
+            return
+        self._only_asks = call.method in _ONLY_ASK
+        self.busy = asyncio.get_running_loop().create_task(self._wait_for(call, result))
+
+    async def _wait_for(self, call: Call, result: Awaitable[object]) -> None:
+        answer: Mapping[str, object] = {}
+        try:
+            answer = {"parameters": await result}
+        except Exception as error:  # as above
+            answer = _refusal(error)
+        finally:  # also for one that is cancelled: its desk keeps descriptors until then
+            self.busy = None
+            self._desk.calls.end(self.peer.uid)
+            self._finish(call, answer)
+
+    def _hand_over(self, answer: Mapping[str, object], ours: Sequence[int]) -> None:
+        self._desk.send(self._number, frames.HAND, _text({"parameters": answer}), ours)
+
+    def _finish(self, call: Call | None, answer: Mapping[str, object]) -> None:
+        wanted = answer and (call is None or not call.oneway)
+        self._desk.send(self._number, frames.REPLY, _text(answer) if wanted else b"")
+        if self._gone:
+            self._desk.forget(self._number)
+
+    def leave(self) -> None:
+        """The client has closed. A call that is under way, and does more than ask, goes on."""
+        self._gone = True
+        if self.busy is None:
+            self._desk.forget(self._number)
+        elif self._only_asks:
+            self.busy.cancel()
+
+
+class Desk:
+    """One desk. `catch_up()` reads what the reception has said: it speaks of a connection before the desk has it.
+    `on_end(desk)` is called once.
+    """
+
+    def __init__(  # both ends, and what is behind
+        self, uid: int, up: int, down: int, service: Service, calls: Calls, longest: int,
+        catch_up: Callable[[], None], on_end: Callable[["Desk"], None],
+    ) -> None:  # fmt: skip
+        os.set_blocking(up, False)
+        self.uid = uid
+        self.service = service
+        self.calls = calls
+        self._up = up
+        self._down = socket.socket(fileno=down)
+        self._down.setblocking(False)
+        self._catch_up = catch_up
+        self._on_end = on_end
+        self._inbox = wire.Inbox(longest + frames.LONGEST_HEAD)
+        self._out: list[tuple[bytearray, list[int]]] = []
+        self._size = 0
+        self._connections: dict[int, Connection] = {}
         self._closed = False
-        asyncio.get_running_loop().add_reader(sock.fileno(), self._readable)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(up, self._readable)
+
+    def add(self, number: int, peer: wire.Peer) -> None:
+        """A connection that will be heard of."""
+        if self._closed:
+            peer.let_go()
+        else:
+            self._connections[number] = Connection(self, number, peer)
 
     def _readable(self) -> None:
         try:
-            alive = self._inbox.receive(self._sock)
-            while (message := self._inbox.take()) is not None:
-                # A read ends with the message that brought descriptors: they are the last one's.
-                last = not self._inbox.partial
-                self._calls.append((message, self._inbox.take_descriptors() if last else []))
-                self._bound()
+            data = os.read(self._up, _CHUNK)
         except BlockingIOError:
             return
-        except wire.BrokenWire as error:
-            self._break(error)
-            return
         except OSError:
-            alive = False
-        if not alive:
+            data = b""
+        if not data:
             self.close()
-        elif self._calls and self._busy is None:
-            self._next()
-
-    def _bound(self) -> None:
-        """What waits behind a call is no more than one message may be. Raises BrokenWire."""
-        if len(self._calls) > _MAX_QUEUED:
-            raise wire.BrokenWire(f"more than {_MAX_QUEUED} calls without waiting for a reply")
-        if len(self._calls) > 1 and sum(len(message) for message, _ in self._calls) > self._limit:
-            raise wire.BrokenWire(f"calls of more than {self._limit} bytes without waiting for a reply")
-        if sum(len(fds) for _, fds in self._calls) > wire.MAX_DESCRIPTORS:
-            raise wire.BrokenWire(f"more than {wire.MAX_DESCRIPTORS} descriptors without waiting for a reply")
-
-    def refuse(self, reason: str) -> None:
-        """Ends the connection before anything was asked; what is asked all the same finds the reason for its answer."""
-        self._reply(error_reply(Refused("NotPermitted", reason)))
-        self.close()
-
-    def _break(self, error: wire.BrokenWire) -> None:
-        self._reply(error_reply(Refused(f"{STANDARD}.InvalidParameter", str(error), parameter="message")))
-        self.close()
-
-    def _next(self) -> None:
-        """Serves the calls in the order they came; while one has to wait, or its reply, those behind it wait too."""
-        while self._calls and self._busy is None and not self._out and not self._closed:
-            self._begin(*self._calls.pop(0))
-
-    def _begin(self, message: bytes, fds: list[int]) -> None:
-        call = None
-        self._held += bool(fds)
-        try:
-            call = Call(wire.decode(message), self.peer, fds)
-            result = self._service.find(call)(call)
-        except wire.BrokenWire as error:
-            self._let_go(fds)
-            self._break(error)
             return
-        except Exception as error:  # the daemon's door: one caller's trouble is nobody else's
-            self._finish(call, fds, _refusal(error))
-            return
-        if isinstance(result, Awaitable):
-            self._held += 1
-            self._only_asks = call.method in _ONLY_ASK
-            self._busy = asyncio.get_running_loop().create_task(self._wait_for(call, fds, result))
-            self._busy.add_done_callback(lambda _: self._released())
-        else:
-            self._finish(call, fds, {"parameters": result})
+        self._inbox.feed(data)
+        self._serve()
 
-    async def _wait_for(self, call: Call, fds: list[int], result: Awaitable[object]) -> None:
-        try:
-            answer: Mapping[str, object] = {"parameters": await result}
-        except asyncio.CancelledError:
-            self._let_go(fds)
-            raise
-        except Exception as error:  # as above
-            answer = _refusal(error)
-        self._busy = None
-        self._finish(call, fds, answer)
-        self._next()
-
-    def _finish(self, call: Call | None, fds: list[int], answer: Mapping[str, object]) -> None:
-        self._let_go(fds)
-        if call is None or not call.oneway:
-            self._reply(answer)
-
-    def _reply(self, message: Mapping[str, object]) -> None:
+    def _serve(self) -> None:
+        """One frame; others that have come are served in the next turns, and until then nothing more is read."""
         if self._closed:
             return
-        self._out += wire.encode(message)
-        if len(self._out) > _MAX_BACKLOG:
+        try:
+            data = self._inbox.take()
+            if data is not None:
+                self._take(*frames.split(data))
+        except (wire.BrokenWire, frames.BrokenFrame, KeyError, ValueError) as error:
+            self._loop.call_exception_handler({"message": f"a desk broke its rules: {error!r}"})
             self.close()
             return
-        self._flush()
+        if data is None:
+            self._loop.add_reader(self._up, self._readable)
+        else:
+            self._loop.remove_reader(self._up)
+            self._loop.call_soon(self._serve)
 
-    def _writable(self) -> None:
-        self._flush()
-        self._next()
+    def _take(self, number: int, word: bytes, text: bytes) -> None:
+        if number not in self._connections:
+            self._catch_up()
+        connection = self._connections[number]
+        if word == frames.GONE:
+            connection.leave()
+            return
+        fds, _, call = text.partition(b" ")
+        if word != frames.CALL or connection.busy is not None or not fds.isdigit() or int(fds) > wire.MAX_DESCRIPTORS:
+            raise frames.BrokenFrame(f"{word!r} out of place")
+        connection.begin(call, int(fds))
+
+    def send(self, number: int, word: bytes, text: bytes, fds: Sequence[int] = ()) -> None:
+        """Queues a frame; `fds` are ours and will be closed when they are on their way."""
+        if self._closed:
+            wire.close(fds)
+            return
+        data = bytearray(frames.frame(number, word, text))
+        self._out.append((data, list(fds)))
+        self._size += len(data)
+        if self._size > _MAX_BACKLOG:
+            self.close()  # nobody reads there
+        elif len(self._out) == 1:
+            self._flush()
 
     def _flush(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while self._out:
-                del self._out[: self._sock.send(self._out, socket.MSG_NOSIGNAL)]
+                data, fds = self._out[0]
+                sent = wire.send_some(self._down, data, fds)
+                wire.close(fds)
+                fds.clear()
+                del data[:sent]
+                self._size -= sent
+                if not data:
+                    del self._out[0]
         except BlockingIOError:
-            loop.add_writer(self._sock.fileno(), self._writable)
+            self._loop.add_writer(self._down.fileno(), self._flush)
             return
         except OSError:
             self.close()
             return
-        loop.remove_writer(self._sock.fileno())
+        self._loop.remove_writer(self._down.fileno())
 
-    def _let_go(self, fds: list[int]) -> None:
-        if fds:
-            descriptors.close_aside(fds, self._released)
-
-    def _released(self) -> None:
-        self._held -= 1
-        if not self._held:
-            self._on_close(self)
+    def forget(self, number: int) -> None:
+        """That connection is over."""
+        connection = self._connections.pop(number, None)
+        if connection is not None:
+            connection.peer.let_go()
 
     def close(self) -> None:
-        """Ends the connection; a call that is under way, and does more than ask, goes on without anybody to tell. While
-        it does, or descriptors of the user's are not closed, the connection counts: one user could fill the daemon.
-        """
+        """Ends it: what is under way and does more than ask goes on, without anybody to tell."""
         if self._closed:
             return
         self._closed = True
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._sock.fileno())
-        loop.remove_writer(self._sock.fileno())
-        self.peer.let_go()
-        # With what is in the socket unread, and what came with it.
-        unused = [self._sock.detach(), *self._inbox.take_descriptors(), *(fd for _, fds in self._calls for fd in fds)]
-        self._calls.clear()
-        if self._busy is not None and self._only_asks:
-            self._busy.cancel()
-        descriptors.close_aside(unused, self._released)
+        self._loop.remove_reader(self._up)
+        self._loop.remove_writer(self._down.fileno())
+        os.close(self._up)
+        self._down.close()
+        for _, fds in self._out:
+            wire.close(fds)
+        self._out.clear()
+        for connection in list(self._connections.values()):
+            connection.leave()
+        self._on_end(self)
 
     def abandon(self) -> list[asyncio.Task[None]]:
-        """Ends the connection and what is under way for it; returns what is left to wait for."""
-        busy = [] if self._busy is None else [self._busy]
+        """Ends it and what is under way for it; returns what is left to wait for."""
+        busy = [connection.busy for connection in self._connections.values() if connection.busy is not None]
         for task in busy:
             task.cancel()
         self.close()
         return busy
+
+
+def _decoded(text: bytes) -> Mapping[str, object]:
+    """Millions of empty lists would have the collector look at all of them again and again."""
+    gc.disable()
+    try:
+        return wire.decode(text)
+    finally:
+        gc.enable()
+
+
+def _text(answer: Mapping[str, object]) -> bytes:
+    return wire.encode(answer)[:-1]
 
 
 def _refusal(error: Exception) -> Mapping[str, object]:

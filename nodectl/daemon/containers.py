@@ -12,7 +12,7 @@ import os
 import socket
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nodectl import lean_json, wire
 from nodectl.config import Config
@@ -21,6 +21,7 @@ from nodectl.daemon import descriptors
 from nodectl.daemon.forkchannel import ForkChannel, ForkserverDied
 from nodectl.daemon.live import LiveStep
 from nodectl.daemon.store import Store
+from nodectl.interface import Call
 from nodectl.step import Step
 from nodectl.stepd.node_plugins import NodePlugins
 
@@ -115,19 +116,24 @@ class Containers:
             self._restoring.cancel()
             await asyncio.wait([self._restoring])
 
-    async def visit(self, request: Mapping[str, object], fds: list[int]) -> Mapping[str, object]:
-        """Has a visit made (`nodectl/container/visit.py`). Returns what came of it: why, status."""
-        answer = await self._once(request, fds)
+    async def visit(self, request: Mapping[str, object], call: Call) -> Mapping[str, object]:
+        """Has a visit made (`nodectl/container/visit.py`), to which the descriptors of the call go. Returns what came
+        of it: why, status.
+        """
+        streams, way = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with streams:
+            call.hand_over({}, [way.detach()])
+            answer = await self._once(request, [], descriptors.copies([streams.fileno()]))
         return lean_json.load_object(answer) if answer else {"why": "its process died", "status": 1}
 
-    async def _once(self, request: Mapping[str, object], more: list[int]) -> bytes:
-        """One errand's answer, b"" where it died. Raises OSError, ForkserverDied."""
+    async def _once(self, request: Mapping[str, object], more: list[int], streams: Sequence[int] = ()) -> bytes:
+        """One errand's answer, b"" where it died; closes `streams`. Raises OSError, ForkserverDied."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         with ours:
             with theirs:
                 wire.hand_over(ours, more)
-                fds = descriptors.copies([theirs.fileno()])
+                fds = [*descriptors.copies([theirs.fileno()]), *streams]
             self.forkserver.errand(request, fds)
             try:
                 return await asyncio.get_running_loop().sock_recv(ours, _LONGEST_ANSWER)

@@ -21,7 +21,7 @@ from nodectl.step import Step
 from nodectl.stepd.node_plugins import NodePlugins
 
 SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog")
-_MOST_TRACED = 17 << 20  # bytes: a trace ends at 16 MiB (native/kernel_trace.c), and a line
+_MOST_TRACED = 16 << 20  # bytes
 _BACKLOG = 16
 _CROWDED_PAUSE = 0.05
 _END_AGAIN = 1.0
@@ -70,7 +70,7 @@ class Files:
         """The step's socket, listening from now on: whoever looks for the step finds it, and the stepd will answer."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.bind(f"{self.stem}.sock")
-        os.chmod(f"{self.stem}.sock", 0o666)  # who may do what is decided per call, by SO_PEERCRED
+        os.chmod(f"{self.stem}.sock", 0o600)  # the daemon's: users reach their step through it
         sock.listen(_BACKLOG)
         return sock.detach()
 
@@ -119,7 +119,7 @@ class Files:
         except OSError:
             link.close()
             return None
-        if not _runs(wire.Peer(link).pid):
+        if not _runs(wire.peer_of(link).pid):
             link.close()
             return None
         return link
@@ -240,7 +240,7 @@ class LiveStep:
         self._out += wire.encode({"method": f"{STEP}.Attach", "parameters": {}, "more": True})
         self._flush()
         if self._pidfd < 0:
-            self.watch(wire.Peer(link).pid)
+            self.watch(wire.peer_of(link).pid)
         else:
             asyncio.get_running_loop().add_reader(self._pidfd, self._finish)
 

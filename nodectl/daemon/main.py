@@ -14,27 +14,28 @@ import sys
 import time
 from collections.abc import Callable
 
-from nodectl import cgroup, messages, secure
+from nodectl import cgroup, messages, secure, wire
 from nodectl.config import Config, ConfigError, with_section
 from nodectl.container import settings as container_settings
 from nodectl.daemon import cgroup_base, journal
 from nodectl.daemon.cgroup_base import Base
-from nodectl.daemon.connection import Connection
 from nodectl.daemon.constraints import CannotConstrain, Constraints, wanted_controllers
 from nodectl.daemon.forkchannel import ForkserverDied
 from nodectl.daemon.lock import Lock
 from nodectl.daemon.node import Node
+from nodectl.daemon.reception import Reception, ReceptionFailed
 from nodectl.daemon.slurmd import SlurmdContext, SlurmdRefused
 from nodectl.daemon.store import Store, StoreError
 from nodectl.daemon.sweep import remove_dead_private_nodes, sweep
-from nodectl.interface import Service
+from nodectl.interface import STANDARD
 from nodectl.plugin import PluginRefused
 from nodectl.stepd.node_plugins import Host, NodePlugins, load_node_plugins
 
 _FIRST_PASSED_FD = 3  # sd_listen_fds(3)
 _LOCK_SECONDS = 15
 _BACKLOG = 512
-_ACCEPT_PAUSE = 0.2  # seconds
+_ANSWER_SECONDS = 1.0
+_LONGEST_ANSWER = 1 << 16
 
 
 class CannotStart(Exception):
@@ -53,7 +54,7 @@ def run(config: Config, read: Callable[[], Config], *, private: bool = False) ->
     try:
         with contextlib.ExitStack() as ending:
             asyncio.run(_serve(config, read, ending, private=private))
-    except (CannotStart, StoreError, PluginRefused, ForkserverDied, SlurmdRefused) as error:
+    except (CannotStart, StoreError, PluginRefused, ForkserverDied, SlurmdRefused, ReceptionFailed) as error:
         print(f"nodectl daemon: {error}", file=sys.stderr)
         return 1
     return 0
@@ -65,6 +66,7 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     lock = _prepare(config)
     slurmd = SlurmdContext(config)
     slurmd.begin()  # beside the other preparations
+    reception = Reception(config)
     store = _history(config)
     plugins = _load_plugins(config, ending)
     await slurmd.ready()
@@ -76,31 +78,39 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     await node.load_admins()
     node.forkserver.start()
     node.containers.restore()
+    stop = _listen_to_signals(node, read)
+    await reception.ready()
+    listener, inherited = _listen(config)  # who finds the socket may signal
+    reception.listen(listener, node.service())
+    _notify("READY=1")
+    _tell_client()
+    heart = asyncio.create_task(_heartbeat())
+    if private:
+        _stop_with_client(stop)
+    await stop.wait()
+    _notify("STOPPING=1")
+    heart.cancel()
+    reception.pause()
+    if not inherited:
+        os.unlink(config.socket)
+    await node.settle(wait_for_steps=private)
+    await slurmd.end()
+    await reception.close()
+    listener.detach()  # what users left there unread is closed by the end of this process, which waits for nobody
+    node.close(wait_for_forkserver=private)
+    store.close()
+    if base.path:
+        cgroup.Group(base.mount + base.path).remove()
+
+
+def _listen_to_signals(node: Node, read: Callable[[], Config]) -> asyncio.Event:
+    """SIGHUP reloads; SIGTERM and SIGINT set what is returned."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: _reload(loop, node, read))
-    listener, inherited = _listen(config)  # who finds the socket may signal
-    door = Listener(listener, node.service(), config)
-    _notify("READY=1")
-    _tell_client()
-    heart = loop.create_task(_heartbeat())
-    if private:
-        _stop_with_client(loop, stop)
-    await stop.wait()
-    _notify("STOPPING=1")
-    heart.cancel()
-    door.close()
-    if not inherited:
-        os.unlink(config.socket)
-    await node.settle(wait_for_steps=private)
-    await slurmd.end()
-    await door.disconnect()
-    node.close(wait_for_forkserver=private)
-    store.close()
-    if base.path:
-        cgroup.Group(base.mount + base.path).remove()
+    return stop
 
 
 def _load_plugins(config: Config, ending: contextlib.ExitStack) -> NodePlugins:
@@ -143,11 +153,17 @@ def _prepare(config: Config) -> Lock:
 
 
 def _is_served(config: Config) -> bool:
-    """True when a daemon listens already; a socket of systemd's says nothing about that."""
-    if "LISTEN_FDS" in os.environ:
-        return False
+    """True when a daemon answers already. That somebody listens says nothing: it may be systemd, or what is left of a
+    daemon that has just ended.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        return sock.connect_ex(config.socket) == 0
+        sock.settimeout(_ANSWER_SECONDS)
+        try:
+            sock.connect(config.socket)
+            wire.send(sock, {"method": f"{STANDARD}.GetInfo"})
+            return wire.receive(sock, wire.Inbox(_LONGEST_ANSWER)) is not None
+        except (OSError, wire.BrokenWire):
+            return False
 
 
 def _confine(config: Config, *, private: bool) -> tuple[Base, Constraints]:
@@ -187,62 +203,6 @@ def _listen(config: Config) -> tuple[socket.socket, bool]:
     except OSError as error:
         raise CannotStart(f"listen on {config.socket}: {error.strerror}") from error
     return listener, False
-
-
-class Listener:
-    """Accepts connections and counts them by user, so that one user cannot keep everybody else out."""
-
-    def __init__(self, sock: socket.socket, service: Service, config: Config) -> None:
-        sock.setblocking(False)
-        self._sock = sock
-        self._service = service
-        self._config = config
-        self._open: dict[int, int] = {}
-        self._connections: set[Connection] = set()
-        asyncio.get_running_loop().add_reader(sock.fileno(), self._accept)
-
-    def _accept(self) -> None:
-        for _ in range(_BACKLOG):
-            try:
-                sock, _ = self._sock.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                print(f"nodectl daemon: accept: {error.strerror}", file=sys.stderr)
-                # No descriptors left, most likely; the socket stays readable, and asking at once would be a busy loop.
-                loop = asyncio.get_running_loop()
-                loop.remove_reader(self._sock.fileno())
-                loop.call_later(_ACCEPT_PAUSE, self._resume)
-                return
-            connection = Connection(sock, self._service, self._config.max_message_bytes, self._closed)
-            uid = connection.peer.uid
-            self._connections.add(connection)
-            self._open[uid] = self._open.get(uid, 0) + 1
-            most = self._config.max_connections_per_user
-            if uid != 0 and self._open[uid] > most:
-                connection.refuse(f"more connections of yours than max_connections_per_user = {most}")
-
-    def _resume(self) -> None:
-        if self._sock.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(self._sock.fileno(), self._accept)
-
-    def _closed(self, connection: Connection) -> None:
-        uid = connection.peer.uid
-        self._connections.remove(connection)
-        self._open[uid] -= 1
-        if not self._open[uid]:
-            del self._open[uid]
-
-    def close(self) -> None:
-        """Takes no more connections."""
-        asyncio.get_running_loop().remove_reader(self._sock.fileno())
-        self._sock.close()
-
-    async def disconnect(self) -> None:
-        """No call is served any more: what came too late has no answer, rather than one by half a node."""
-        busy = [task for connection in list(self._connections) for task in connection.abandon()]
-        # With the pause the last calls' own afterthoughts are over, too.
-        await asyncio.gather(*busy, asyncio.sleep(0), return_exceptions=True)
 
 
 def _tell_client() -> None:
@@ -289,8 +249,9 @@ def _reload(loop: asyncio.AbstractEventLoop, node: Node, read: Callable[[], Conf
     task.add_done_callback(lambda _: _notify("READY=1"))
 
 
-def _stop_with_client(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+def _stop_with_client(stop: asyncio.Event) -> None:
     """A private node ends with the command that started it: its standard input is a pipe that nobody writes to."""
+    loop = asyncio.get_running_loop()
 
     def ended() -> None:
         loop.remove_reader(0)  # its end stays readable, and the last step may take its time

@@ -47,7 +47,7 @@ _JOB = integer(1, 2**32 - 1)
 _STEP = integer(0, 2**32 - 1)
 _WHICH = {"job": _JOB, "step": _STEP}
 _STATUS_SECONDS = 1.0
-_CLIENT_FDS = 4
+_STREAMS = 3
 _MOST_LISTED = 10_000
 
 
@@ -158,10 +158,8 @@ class Node:
             request = check(call.parameters["request"], launch.REQUEST)
         except BadShape as error:
             raise launch.invalid(error.parameter, str(error).partition(": ")[2]) from None
-        if len(call.fds) not in (0, _CLIENT_FDS):
-            raise launch.invalid("request", f"comes with {len(call.fds)} descriptors instead of none or four")
-        if call.fds:
-            launch.check_control(call.fds[3], call.peer.uid)
+        if call.fds not in (0, _STREAMS):
+            raise launch.invalid("request", f"comes with {call.fds} descriptors instead of none or three")
         known = None if "uid" in request or "gid" in request else self._users.known(call.peer.uid)
         level = self.securing.level_of(request, call.peer)
         if known is None or not self.securing.is_ready(level):
@@ -189,7 +187,7 @@ class Node:
         step.cgroup = f"{self.base}/job_{job}/step_{number}" if self.base else ""
         if first is not None:
             further.fit(step, first, request)
-        return self._starter.begin(step, call.fds)
+        return self._starter.begin(step, call)
 
     def _unfinished(self) -> "Iterator[Step]":
         """Steps that run, and those after which their jobs are being ended."""

@@ -17,7 +17,7 @@ from nodectl.daemon.content import as_bytes
 from nodectl.daemon.forkchannel import ForkserverDied
 from nodectl.daemon.groups import make_groups
 from nodectl.daemon.live import Files, LiveStep
-from nodectl.interface import Refused
+from nodectl.interface import Call, Refused
 from nodectl.step import Step
 from nodectl.stepd import record
 from nodectl.stepd.node_plugins import NodePlugins
@@ -36,14 +36,14 @@ class Starter:
         self._node = node
         self._plugins = plugins
 
-    def begin(self, step: Step, client: list[int]) -> Name | Awaitable[Name]:
-        """Starts the step; `client` are the descriptors that came with its request. Raises Refused."""
+    def begin(self, step: Step, call: Call) -> Name | Awaitable[Name]:
+        """Starts the step, for who calls. Raises Refused."""
         files = Files(self._node.steps_dir, step.job_id, step.step_id)
         live = LiveStep(step, files, self._node.ended_step)
         if self._node.jobs.any_for(step) and not step.step_id:
-            return self._start_after_prolog(live, client)
+            return self._start_after_prolog(live, call)
         with self._undoing(live), self._trace(live) as trace:
-            self._start(live, trace, client)
+            self._start(live, trace, call)
         return _name(live)
 
     @contextlib.contextmanager
@@ -81,7 +81,7 @@ class Starter:
         finally:
             os.close(trace)
 
-    async def _start_after_prolog(self, live: LiveStep, client: list[int]) -> Name:
+    async def _start_after_prolog(self, live: LiveStep, call: Call) -> Name:
         """The job's prolog, which may take its time, and then its step. From the prolog's begin on the step is known,
         and has a record whatever becomes of it.
         """
@@ -91,13 +91,13 @@ class Starter:
             live.files.begin_prolog()
             undone_no_more = stack.pop_all()
         with undone_no_more:
-            why = await self._through_prolog(live, trace, client)
+            why = await self._through_prolog(live, trace, call)
         if why:
             live.fail(why, "CANCELLED" if why == live.cancelled else "FAILED")
             raise Refused("LaunchRefused", why, exit_status=1)
         return _name(live)
 
-    async def _through_prolog(self, live: LiveStep, trace: int, client: list[int]) -> str:
+    async def _through_prolog(self, live: LiveStep, trace: int, call: Call) -> str:
         """Returns why the step does not begin, "" when it does."""
         self._node.live[live.key] = live
         self._node.running.begun()
@@ -107,7 +107,7 @@ class Starter:
             if not why:
                 live.files.end_prolog()
                 live.in_prolog = False
-                self._start(live, trace, client)
+                self._start(live, trace, call)
         except (OSError, ForkserverDied) as error:
             return f"step {live.step}: {self._words(error)}"
         return why
@@ -118,7 +118,7 @@ class Starter:
         self._node.budget.take(live, len(spec) + most)
         live.files.write_spec(spec, most)
 
-    def _start(self, live: LiveStep, trace: int, client: list[int]) -> None:
+    def _start(self, live: LiveStep, trace: int, call: Call) -> None:
         """From an admitted step to the forkserver's queue. Raises OSError, ForkserverDied, Refused."""
         node, step, files = self._node, live.step, live.files
         fds: list[int] = []
@@ -131,7 +131,8 @@ class Starter:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             fds.append(theirs.detach())
             live.connect(ours)
-            wire.hand_over(ours, client)
+            if call.fds:
+                fds += _meet(call, _name(live))
             if not live.owes_epilog:
                 self._keep(live)
             node.live[live.key] = live
@@ -144,6 +145,7 @@ class Starter:
                     "spec": files.spec,
                     "cgroup": step.cgroup,
                     "trace": node.config.trace,
+                    "client": call.peer.uid if call.fds else None,
                 },
                 node.jobs.plugins_of(step),
                 descriptors.copies((trace, *fds)),
@@ -159,6 +161,34 @@ class Starter:
         except FileNotFoundError:  # the unit of steps has been started anew
             cgroup_base.make(node.config.cgroup_name, node.constraints.controllers)
             make_groups(node.mount, step.cgroup, confinement)
+
+
+def _meet(call: Call, name: Name) -> list[int]:
+    """What a client and its step runner meet on, made here so that neither depends on what the other made: a socket
+    through which the client's streams come, its orders, its events. The client's ends go to its desk, before anybody
+    can begin the step; the step runner's are returned. Raises OSError.
+    """
+    made: list[int] = []
+    try:
+        for make in (_socketpair, _pipe, _pipe):
+            made += make()
+        streams, way, orders, commands, events, news = made
+        os.set_blocking(orders, False)
+        os.set_blocking(news, False)
+    except OSError:
+        wire.close(made)
+        raise
+    call.hand_over(name, (way, events, commands))
+    return [streams, orders, news]
+
+
+def _socketpair() -> tuple[int, int]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    return ours.detach(), theirs.detach()
+
+
+def _pipe() -> tuple[int, int]:
+    return os.pipe2(os.O_CLOEXEC)
 
 
 def _name(live: LiveStep) -> Name:

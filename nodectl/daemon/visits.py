@@ -3,8 +3,6 @@
 The rest of the admin group may not: it would act as the job's user.
 """
 
-import os
-import stat
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -36,7 +34,7 @@ class Visits:
         }
 
     async def _enter(self, call: Call) -> Mapping[str, object]:
-        if len(call.fds) != _STREAMS_AND_PIPE:
+        if call.fds != _STREAMS_AND_PIPE:
             raise Refused("InvalidRequest", "Enter comes with four descriptors", parameter="argv")
         environment: Mapping[str, str] = call.parameters["environment"]
         kept = {name: value for name, value in environment.items() if name in _TERMINAL}
@@ -44,7 +42,7 @@ class Visits:
         return {"status": await self._visit(call, words)}
 
     async def _bcast(self, call: Call) -> Mapping[str, object]:
-        if len(call.fds) != _FILE_AND_PIPE or not stat.S_ISREG(os.fstat(call.fds[0]).st_mode):
+        if call.fds != _FILE_AND_PIPE:
             raise Refused("InvalidRequest", "Bcast comes with a regular file and a pipe", parameter="path")
         names = {name: call.parameters.get(name, False) for name in ("path", "mode", "force")}
         await self._visit(call, {"container": "bcast", **names})
@@ -62,7 +60,7 @@ class Visits:
         self._node.securing.check_visit(live, call.peer)
         await self._node.securing.ready(live.step.secure)
         try:
-            answer = await self._node.containers.visit({**request, "spec": live.files.spec}, call.fds)
+            answer = await self._node.containers.visit({**request, "spec": live.files.spec}, call)
         except (OSError, ForkserverDied) as error:
             why = f"{which}: {request['container']}: {getattr(error, 'strerror', None) or error}"
             raise Refused("LaunchRefused", why, exit_status=1) from None

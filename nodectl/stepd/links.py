@@ -1,7 +1,8 @@
-"""The stepd's connections: the launching client's, the daemon's, and whoever comes over the step's own socket.
+"""The stepd's connections: pipes to the client that launched it, a socket to the daemon and to the next daemon.
 
 All speak the same interface, org.nodectl.step. The stepd has one thread and never waits for a peer: what cannot be
-sent at once is kept, up to a limit, and a peer that does not read is dropped.
+sent at once is kept, up to a limit, and a peer that does not read is dropped. Over a pipe no descriptor comes, and
+nobody but root reaches the step's socket: nothing that a user made is received or closed here.
 """
 
 import _socket
@@ -18,34 +19,42 @@ if TYPE_CHECKING:
 _MAX_MESSAGE = 65536
 _MAX_BACKLOG = 4 << 20
 _BACKLOG = 16
-_MAX_LINKS = 64
+_CHUNK = 65536
+_LAST_WORDS_MS = 2000
 
 
 class Link:
-    """One connection. `attached`: it asked for events. `launcher`: the client whose going away ends the step."""
+    """One connection: `reader` and `writer` are its descriptors, one and the same for a socket. `attached`: it asked
+    for events. `launcher`: the client whose going away ends the step.
+    """
 
-    __slots__ = ("attached", "inbox", "launcher", "out", "peer", "sock")
+    __slots__ = ("attached", "inbox", "launcher", "out", "peer", "reader", "writer")
 
-    def __init__(self, sock: "_socket.socket", *, launcher: bool = False) -> None:
-        sock.setblocking(False)
-        self.sock = sock
-        self.peer = wire.Peer(sock)
+    def __init__(self, reader: int, writer: int, peer: wire.Peer, *, launcher: bool = False) -> None:
+        os.set_blocking(reader, False)
+        os.set_blocking(writer, False)
+        self.reader = reader
+        self.writer = writer
+        self.peer = peer
         self.inbox = wire.Inbox(_MAX_MESSAGE)
         self.out = bytearray()
-        self.attached = False
+        self.attached = launcher
         self.launcher = launcher
+
+    def close(self) -> None:
+        """Both ends."""
+        os.close(self.reader)
+        if self.writer != self.reader:
+            os.close(self.writer)
 
 
 class Links:
     """Every connection of the step. `on_gone` is called when the launching client has left."""
 
-    __slots__ = ("_by_fd", "_listener", "_owner", "_poll", "_service", "on_gone")
+    __slots__ = ("_by_fd", "_listener", "_poll", "_service", "on_gone")
 
-    def __init__(
-        self, fd: int, owner: int, poll: "select.poll", methods: "Mapping[str, tuple[object, object]]"
-    ) -> None:
+    def __init__(self, fd: int, poll: "select.poll", methods: "Mapping[str, tuple[object, object]]") -> None:
         """`fd`: the step's socket, on which the daemon listens for the stepd until it is there."""
-        self._owner = owner
         self._by_fd: dict[int, Link] = {}
         self._poll = poll
         self._service = Service(__version__, methods)  # type: ignore[arg-type]  # the table says what it holds
@@ -55,13 +64,19 @@ class Links:
         self._listener.setblocking(False)
         poll.register(self._listener.fileno(), select.POLLIN)
 
-    def adopt(self, sock: "_socket.socket", *, launcher: bool = False) -> None:
-        """A connection that came with the step."""
-        self._add(Link(sock, launcher=launcher))
+    def adopt(self, sock: "_socket.socket") -> None:
+        """The daemon's connection that came with the step."""
+        peer = wire.peer_of(sock)
+        fd = sock.detach()
+        self._add(Link(fd, fd, peer))
+
+    def adopt_launcher(self, orders: int, news: int, uid: int) -> None:
+        """The pipes to the client that launched the step."""
+        self._add(Link(orders, news, wire.Peer(0, uid, 0), launcher=True))
 
     def _add(self, link: Link) -> None:
-        self._by_fd[link.sock.fileno()] = link
-        self._poll.register(link.sock.fileno(), select.POLLIN)
+        self._by_fd[link.reader] = self._by_fd[link.writer] = link
+        self._poll.register(link.reader, select.POLLIN)
 
     def handle(self, fd: int, mask: int) -> bool:
         """Serves what poll(2) reported. False when `fd` is none of ours."""
@@ -72,9 +87,9 @@ class Links:
         if link is None:
             return False
         try:
-            if mask & select.POLLOUT:
+            if mask & select.POLLOUT or fd != link.reader:
                 self._flush(link)
-            if mask & (select.POLLIN | select.POLLHUP | select.POLLERR):
+            if fd == link.reader and mask & (select.POLLIN | select.POLLHUP | select.POLLERR):
                 self._read(link)
         except (wire.BrokenWire, OSError):
             self._drop(link)
@@ -86,37 +101,22 @@ class Links:
         except OSError:
             return
         os.set_inheritable(fd, False)
-        link = Link(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd))
-        # Others are shown out at once, and the owner's connections are counted: root must always find room.
-        if link.peer.uid not in (0, self._owner):
-            self._refuse(link, "this step belongs to another user")
-        elif link.peer.uid != 0 and len(self._by_fd) >= _MAX_LINKS:
-            self._refuse(link, f"this step has {_MAX_LINKS} connections already")
-        else:
-            self._add(link)
-
-    @staticmethod
-    def _refuse(link: Link, why: str) -> None:
-        try:
-            link.sock.send(wire.encode(error_reply(Refused(f"{STEP}.NotPermitted", why))), _socket.MSG_NOSIGNAL)
-        except OSError:
-            pass  # gone already
-        link.sock.close()
+        self.adopt(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd))
 
     def _read(self, link: Link) -> None:
         try:
-            alive = link.inbox.receive(link.sock)
+            data = os.read(link.reader, _CHUNK)
         except BlockingIOError:
             return
-        link.inbox.close()  # a step takes no descriptors from anybody
-        while link.sock.fileno() >= 0 and (message := link.inbox.next()) is not None:
+        link.inbox.feed(data)
+        while link.reader in self._by_fd and (message := link.inbox.next()) is not None:
             self._answer(link, message)
-        if not alive:
+        if not data:
             self._drop(link)
 
     def _answer(self, link: Link, message: "Mapping[str, object]") -> None:
         try:
-            call = Call(message, link.peer, [])
+            call = Call(message, link.peer)
             if call.method == f"{STEP}.Attach":
                 if not call.more:
                     raise Refused(
@@ -137,7 +137,7 @@ class Links:
         reply: dict[str, object] = {"parameters": {"event": event}}
         if not last:
             reply["continues"] = True
-        for link in list(self._by_fd.values()):
+        for link in set(self._by_fd.values()):
             if link.attached:
                 self._send(link, reply)
 
@@ -153,19 +153,30 @@ class Links:
     def _flush(self, link: Link) -> None:
         try:
             while link.out:
-                del link.out[: link.sock.send(link.out, _socket.MSG_NOSIGNAL)]
+                del link.out[: os.write(link.writer, link.out)]
         except BlockingIOError:
             pass
-        interest = select.POLLIN | (select.POLLOUT if link.out else 0)
-        self._poll.modify(link.sock.fileno(), interest)
+        waits = select.POLLOUT if link.out else 0
+        if link.writer == link.reader:
+            self._poll.modify(link.reader, select.POLLIN | waits)
+        elif waits:
+            self._poll.register(link.writer, waits)
+        else:
+            self._unwatch(link.writer)
+
+    def _unwatch(self, fd: int) -> None:
+        try:
+            self._poll.unregister(fd)
+        except KeyError:
+            pass  # all was written at once
 
     def _drop(self, link: Link) -> None:
-        fd = link.sock.fileno()
-        if self._by_fd.pop(fd, None) is None:
+        if self._by_fd.pop(link.reader, None) is None:
             return
-        self._poll.unregister(fd)
-        link.inbox.close()
-        link.sock.close()
+        self._by_fd.pop(link.writer, None)
+        self._unwatch(link.reader)
+        self._unwatch(link.writer)
+        link.close()
         if link.launcher:
             self.on_gone()
 
@@ -182,15 +193,16 @@ class Links:
     def close_in_child(self) -> None:
         """In a task: the step's connections are none of its business."""
         self._listener.close()
-        for link in self._by_fd.values():
-            link.sock.close()
+        for link in set(self._by_fd.values()):
+            link.close()
 
     def drain(self) -> None:
         """At the very end: give what is still unsent a moment, then let go."""
-        for link in list(self._by_fd.values()):
-            if link.out:
-                link.sock.settimeout(2.0)
-                try:
-                    link.sock.sendall(link.out)
-                except OSError:
-                    pass
+        for link in set(self._by_fd.values()):
+            poll = select.poll()
+            poll.register(link.writer, select.POLLOUT)
+            try:
+                while link.out and poll.poll(_LAST_WORDS_MS):
+                    del link.out[: os.write(link.writer, link.out)]
+            except OSError:
+                pass

@@ -4,7 +4,6 @@ One process per step, forked by the forkserver, root, one thread, its own sessio
 is the launch from top to bottom; the rows are those of `nodectl.hooks.HOOKS`.
 """
 
-import _socket
 import os
 import select
 import sys
@@ -14,9 +13,8 @@ import prctl
 from nodectl import _kernel, cgroup, container, kernel_file, messages
 from nodectl.identity import effective_user
 from nodectl.step import Step, Task
-from nodectl.stepd import environment, pump, record
+from nodectl.stepd import client, environment, pump, record
 from nodectl.stepd.links import Links
-from nodectl.stepd.placing import Placing
 from nodectl.stepd.reaper import Reaper
 from nodectl.stepd.run import STEPD_SLOT, Descriptors, Run, StepFailed
 from nodectl.stepd.stdio import Streams
@@ -77,20 +75,20 @@ def _settle(spec: str) -> None:
 def _serve(run: Run, stem: str, sources: "Sources") -> None:
     poll = select.poll()
     reaper = Reaper(run, poll)
-    run.links = Links(run.fds.listener, run.step.uid, poll, reaper.methods())
+    run.links = Links(run.fds.listener, poll, reaper.methods())
     directory = os.open(os.path.dirname(stem), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     run.private.append(directory)
     name = os.path.basename(stem)
     run.links.on_gone = reaper.launcher_gone
-    if run.fds.control >= 0:
-        launcher = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, run.fds.control)
-        run.links.adopt(launcher, launcher=True)
+    if run.fds.client is not None:
+        run.links.adopt_launcher(run.fds.orders, run.fds.news, run.fds.client)
+        client.greet(run.fds.streams)
     run.links.adopt(run.fds.link)
     messages.listen(
         lambda line: run.links.broadcast({"event": "message", "text": line}),
         level=run.step.verbose + messages.ERROR,
     )
-    reaper.turn(0)  # the client's Attach is waiting already
+    reaper.turn(0)
     for line in run.step.told:
         run.links.broadcast({"event": "message", "text": line})
     try:
@@ -121,7 +119,6 @@ def run_step(run: Run, reaper: Reaper, sources: "Sources") -> None:
         run.require(run.node.call_container(run.door, "container_p_create", (step.job_id,)))
     run.require(run.node.call_proctrack(run.door, "proctrack_p_create", (step,)))
     run.require(run.node.call_container(run.door, "container_p_add_cont", (step.job_id, step.container_id)))
-    step.environment.update(environment.announced(step))
     run.require(run.spank.load(step.stack, sources.__getitem__, sources.ready))
     run.require(run.spank.call("slurm_spank_init"))
     run.require(run.spank.process_options(step.options))
@@ -135,6 +132,7 @@ def run_step(run: Run, reaper: Reaper, sources: "Sources") -> None:
     reaper.turn(0)
     if run.state != "RUNNING":
         return
+    wait_for_streams(run, reaper)
     gate = fork_tasks(run, reaper)
     try:
         for task in run.tasks:
@@ -150,6 +148,20 @@ def run_step(run: Run, reaper: Reaper, sources: "Sources") -> None:
         reaper.wait()
 
 
+def wait_for_streams(run: Run, reaper: Reaper) -> None:
+    """The client's streams are on their way since before the stepd was. Raises StepFailed where they never come."""
+    if run.fds.client is None:
+        return
+    while run.state == "RUNNING" and not client.has_come(run.fds.streams):
+        reaper.wait_for(run.fds.streams)
+    if run.state != "RUNNING":
+        raise StepFailed(run.reason)
+    try:
+        client.check(run.fds.streams)
+    except OSError as error:
+        raise run.failed(f"the streams of its client never came: {error.strerror}") from None
+
+
 def fork_tasks(run: Run, reaper: Reaper) -> int:
     """Forks every task into its cgroup, up to the gate. Returns the gate's reading end, which the caller closes."""
     try:
@@ -161,14 +173,9 @@ def fork_tasks(run: Run, reaper: Reaper) -> int:
         for task in run.tasks:
             task.environment = environment.for_task(run.step, task)
             task.argv = list(run.step.argv)
-            placing = Placing(run.node)
-            try:
-                _fork_task(run, reaper, task, gate, placing)
-                reaper.expect(task)
-                run.require(run.node.call_proctrack(run.door, "proctrack_p_add", (run.step, task.pid), task.local_id))
-                placing.done()
-            finally:
-                placing.close()
+            _fork_task(run, reaper, task, gate)
+            reaper.expect(task)
+            run.require(run.node.call_proctrack(run.door, "proctrack_p_add", (run.step, task.pid), task.local_id))
     except (OSError, StepFailed) as error:
         os.close(run.gate_writer)
         os.close(gate)
@@ -179,7 +186,7 @@ def fork_tasks(run: Run, reaper: Reaper) -> int:
     return gate
 
 
-def _fork_task(run: Run, reaper: Reaper, task: Task, gate: int, placing: Placing) -> None:
+def _fork_task(run: Run, reaper: Reaper, task: Task, gate: int) -> None:
     started = run.enter("fork")
     place, place_in = -1, None
     if run.group is not None:
@@ -199,7 +206,7 @@ def _fork_task(run: Run, reaper: Reaper, task: Task, gate: int, placing: Placing
         if task.pid == 0:
             if place >= 0:
                 os.close(place)
-            be_task(Child(run, task, gate, placing, reaper.report, None if run.step.born_in_place else place_in))
+            be_task(Child(run, task, gate, reaper.report, None if run.step.born_in_place else place_in))
         if place_in is not None and not run.step.born_in_place:
             _move(task.pid, place_in)  # before anybody looks where it is
     finally:
@@ -225,7 +232,7 @@ def start_pumps(run: Run) -> None:
         if copies:
             pid = run.spawn()
             if pid == 0:
-                pump.main(copies, run.step.identity, run.step.umask, run.enter_container)
+                pump.main(copies, run.fds.streams, run.step, run.enter_container)
             run.step.helpers.add(pid)
             run.pumps.append((pid, copies is run.streams.outputs))
 

@@ -11,13 +11,15 @@ import select
 from nodectl import user_path
 from nodectl.closing import close_all_but
 from nodectl.identity import become_user
+from nodectl.stepd import client
+from nodectl.stepd.stdio import of_client
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
 
-    from nodectl.identity import Identity
+    from nodectl.step import Step
     from nodectl.stepd.stdio import Copy
 
 _CHUNK = 65536
@@ -76,8 +78,9 @@ def _wait_until_writable(fd: int) -> None:
     poll.poll()
 
 
-def main(copies: "list[Copy]", who: "Identity", umask: int, enter: "Callable[[], bool]") -> "NoReturn":
-    """The whole life of a pump, forked by the stepd when all tasks are forked and before the gate opens.
+def main(copies: "list[Copy]", streams: int, step: "Step", enter: "Callable[[], bool]") -> "NoReturn":
+    """The whole life of a pump, forked by the stepd when all tasks are forked and before the gate opens. In `streams`
+    are the client's.
 
     Its files are the tasks': where it opens one it enters the job's container first.
     """
@@ -85,15 +88,23 @@ def main(copies: "list[Copy]", who: "Identity", umask: int, enter: "Callable[[],
     try:
         if any(copy.path for copy in copies) and not enter():
             os._exit(1)
-        become_user(who)
+        become_user(step.identity)
+        if streams >= 0:
+            _resolve(copies, client.take(streams))
         keep = {fd for copy in copies for fd in (copy.source, *copy.sinks)}
         close_all_but(keep)  # not the gate, not the stepd's connections, not the tasks' ends of the pipes
-        os.umask(umask)
+        os.umask(step.umask)
         _open_files(copies)
         _run({copy.source: _Channel(copy) for copy in copies})
         status = 0
     finally:
         os._exit(status)
+
+
+def _resolve(copies: "list[Copy]", clients: "Sequence[int]") -> None:
+    for copy in copies:
+        copy.source = of_client(copy.source, clients)
+        copy.sinks = [of_client(sink, clients) for sink in copy.sinks]
 
 
 def _open_files(copies: "list[Copy]") -> None:

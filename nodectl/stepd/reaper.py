@@ -16,7 +16,7 @@ from nodectl.identity import effective_user
 from nodectl.interface import STEP, Refused
 from nodectl.shape import Optional, boolean, integer
 from nodectl.signals import CONT, KILL, TERM
-from nodectl.stepd import children, environment, epilogs
+from nodectl.stepd import children, epilogs
 from nodectl.stepd.reports import Reports
 from nodectl.stepd.suspension import FREEZE, TSTP, Suspension
 from nodectl.stepd.told import Told
@@ -81,6 +81,7 @@ class Reaper:
     def _listen(self) -> None:
         """For children's ends and for SIGTERM. Each time before sleeping: a plugin may have changed all of this."""
         _signal.signal(_signal.SIGCHLD, _wake_up)
+        _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)  # a client may close what it is told through
         _signal.signal(_signal.SIGTERM, self._told_to_stop)
         _signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGCHLD, _signal.SIGTERM))
@@ -94,6 +95,14 @@ class Reaper:
         while self._children:
             self._run.enter("exec")  # for who asks later where we were: waiting for them
             self.turn(self._patience())
+
+    def wait_for(self, fd: int) -> None:
+        """Like a turn of `wait`, or until something can be read there."""
+        self._poll.register(fd, select.POLLIN)
+        try:
+            self.turn(self._patience())
+        finally:
+            self._poll.unregister(fd)
 
     def turn(self, patience: float | None) -> None:
         """One round: sleeps at most `patience` seconds, then serves whatever has happened."""
@@ -177,7 +186,6 @@ class Reaper:
         if hook is not None and not kept_waiting and task.local_id not in run.failures and not task.killed_by_command:
             self._explain(task, f"it ended inside {_named(run, hook, place)}")
         run.ends.task(task)
-        run.step.environment.update(environment.of_rank(task))  # for the step's last hook, whoever was last
         epilogs.run_all(run, task)
         self._judge(task, run.spank.call("slurm_spank_task_exit", task))
         outcome = self._post_term(task)

@@ -4,7 +4,7 @@ import _socket
 import os
 import time
 
-from nodectl import cgroup, messages, wire
+from nodectl import cgroup, messages
 from nodectl.board import Board
 from nodectl.door import Door
 from nodectl.hooks import ROWS
@@ -18,7 +18,7 @@ from nodectl.stepd.ends import Ends
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from nodectl.door import Outcome
     from nodectl.stepd.links import Links
@@ -33,19 +33,20 @@ class StepFailed(Exception):
 
 
 class Descriptors:
-    """What the daemon handed over with the step, and over the link what came from its client: `control` is the client's
-    connection. -1 where there is none.
+    """What the daemon handed over with the step: all its own. `client` is the uid of who waits for the step, None for
+    nobody: then `streams`, `orders` and `news` are -1.
+
+    In `streams` lie the client's standard streams, or will. They stay there: tasks and pumps take copies, and the
+    stepd neither receives nor closes them, as that may take as long as their maker likes. The socket ends with it.
     """
 
-    __slots__ = ("board", "control", "link", "listener", "stderr", "stdin", "stdout", "trace")
+    __slots__ = ("board", "client", "link", "listener", "news", "orders", "streams", "trace")
 
-    def __init__(self, trace: int, board: int, listener: int, link: int) -> None:
-        """In the stepd. Raises OSError."""
-        self.trace = trace
-        self.board = board
-        self.listener = listener
+    def __init__(self, fds: "Sequence[int]", client: "int | None") -> None:
+        self.trace, self.board, self.listener, link, *rest = fds
         self.link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, link)
-        self.stdin, self.stdout, self.stderr, self.control = wire.take_over(self.link) or (-1, -1, -1, -1)
+        self.client = client
+        self.streams, self.orders, self.news = rest or (-1, -1, -1)
 
 
 class Run:

@@ -6,29 +6,31 @@ the pump: nothing else is copied.
 """
 
 import os
-import stat
 import termios
 
-from nodectl import user_path, wire
+from nodectl import user_path
 from nodectl.stepd import filename
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from nodectl.step import Step
     from nodectl.stepd.run import Descriptors
 
 IN, OUT, ERR = 0, 1, 2
+# In place of a descriptor: the client's own, of which each task or pump takes a copy (client.py).
+CLIENT = (-2, -3, -4)
+NONE = -1
 NAMES = ("stdin", "stdout", "stderr")
-_NULL = (1, 3)  # device numbers of /dev/null, null(4)
 _READ = os.O_RDONLY
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class Stream:
-    """One stream of one task: an open descriptor, or a path to be opened by the task, or both where a pump writes the
-    file: then the task only tries whether it may. A shared file was emptied before the fork, lest a late task does it.
+    """One stream of one task: an open descriptor, one of CLIENT, or a path to be opened by the task. It has a
+    descriptor and a path where a pump writes the file: then the task only tries whether it may. A shared file was
+    emptied before the fork, lest a late task does it.
     """
 
     __slots__ = ("fd", "number", "path", "shared")
@@ -39,9 +41,11 @@ class Stream:
         self.path = path
         self.shared = shared
 
-    def wire(self, umask: int) -> None:
-        """In the task, as the user: makes this descriptor 0, 1 or 2. Raises OSError with the path."""
-        fd = self.fd
+    def wire(self, umask: int, clients: "Sequence[int]") -> None:
+        """In the task, as the user: makes this descriptor 0, 1 or 2. `clients` are copies of the client's. Raises
+        OSError with the path.
+        """
+        fd = of_client(self.fd, clients)
         if self.path:
             flags = _READ if self.number == IN else _WRITE | (0 if self.shared else os.O_TRUNC)
             previous = os.umask(umask)
@@ -52,6 +56,11 @@ class Stream:
             else:
                 os.close(opened)
         os.dup2(fd, self.number, inheritable=True)
+
+
+def of_client(fd: int, clients: "Sequence[int]") -> int:
+    """The descriptor itself, or the client's that it stands for."""
+    return clients[CLIENT.index(fd)] if fd in CLIENT else fd
 
 
 class Copy:
@@ -80,41 +89,42 @@ class Copy:
 class Streams:
     """The streams of all tasks, and the pumps' work: `inputs` end with the step, `outputs` are waited for."""
 
-    __slots__ = ("_as_user", "_fds", "_step", "inputs", "outputs", "tasks")
+    __slots__ = ("_as_user", "_client", "_step", "inputs", "outputs", "tasks")
 
     def __init__(self, step: "Step", fds: "Descriptors", as_user: "Callable[[Callable[[], None]], None]") -> None:
         """`as_user(act)` runs `act` where the tasks will open their files, and as whom."""
         self._step = step
-        self._fds = fds
         self._as_user = as_user
+        self._client = CLIENT if fds.client is not None else (-1, -1, -1)
         self.inputs: list[Copy] = []
         self.outputs: list[Copy] = []
         self.tasks: list[list[Stream]] = [[] for _ in range(step.ntasks)]
         self._input()
-        self._output(OUT, step.stdout, fds.stdout)
-        self._output(ERR, step.stderr, fds.stderr)
+        self._output(OUT, step.stdout, self._client[OUT])
+        self._output(ERR, step.stderr, self._client[ERR])
 
     def _input(self) -> None:
         pattern, ntasks = self._step.stdin, self._step.ntasks
         chosen = _one_task(pattern, ntasks)
         from_client = pattern in ("", "all", "-") or chosen is not None
-        if pattern == "none" or (from_client and self._fds.stdin < 0):
+        stdin = self._client[IN]
+        if pattern == "none" or (from_client and stdin == NONE):
             self._everyone(IN, path="/dev/null")
         elif chosen is not None:
             for rank, streams in enumerate(self.tasks):
-                streams.append(Stream(IN, fd=self._fds.stdin) if rank == chosen else Stream(IN, path="/dev/null"))
+                streams.append(Stream(IN, fd=stdin) if rank == chosen else Stream(IN, path="/dev/null"))
         elif not from_client:
             for rank, streams in enumerate(self.tasks):
                 streams.append(Stream(IN, path=filename.expand(pattern, self._step, rank)))
-        elif ntasks == 1 or _is_null(self._fds.stdin):
-            self._everyone(IN, fd=self._fds.stdin)
+        elif ntasks == 1:
+            self._everyone(IN, fd=stdin)
         else:
             sinks = []
             for streams in self.tasks:
                 reader, writer = os.pipe2(os.O_CLOEXEC)
                 streams.append(Stream(IN, fd=reader))
                 sinks.append(writer)
-            self.inputs.append(Copy(self._fds.stdin, sinks, ends_sinks=True))
+            self.inputs.append(Copy(stdin, sinks, ends_sinks=True))
 
     def _everyone(self, number: int, *, fd: int = -1, path: str = "") -> None:
         for streams in self.tasks:
@@ -132,7 +142,7 @@ class Streams:
             self._as_user(lambda: _empty(path))
         width = len(str(step.ntasks - 1))
         for rank, streams in enumerate(self.tasks):
-            if pattern == "none" or (chosen is not None and rank != chosen) or (to_client and client < 0):
+            if pattern == "none" or (chosen is not None and rank != chosen) or (to_client and client == NONE):
                 streams.append(Stream(number, path="/dev/null"))
                 continue
             if number == ERR and pattern == step.stdout and not to_client and not step.label:
@@ -149,18 +159,16 @@ class Streams:
             self.outputs.append(Copy(ours, [client] if to_client else [], label, path))
 
     def close(self) -> None:
-        """In the stepd, when every task and pump is forked: drops pipes, ptys and the client's streams."""
+        """In the stepd, when every task and pump is forked: drops pipes and ptys."""
         for fd in self._private():
             os.close(fd)
-        wire.close(fd for fd in (self._fds.stdin, self._fds.stdout, self._fds.stderr) if fd >= 0)
-        self._fds.stdin = self._fds.stdout = self._fds.stderr = -1
         self.inputs = []
         self.outputs = []
         self.tasks = []
 
     def _private(self) -> set[int]:
         """Descriptors that were made here."""
-        given = {self._fds.stdin, self._fds.stdout, self._fds.stderr, OUT, -1}
+        given = {*CLIENT, OUT, NONE}
         made = {stream.fd for streams in self.tasks for stream in streams}
         for copy in (*self.inputs, *self.outputs):
             made |= {copy.source, *copy.sinks}
@@ -178,11 +186,6 @@ def _empty(path: str) -> None:
         user_path.empty_file(path)
     except OSError:
         pass
-
-
-def _is_null(fd: int) -> bool:
-    status = os.fstat(fd)
-    return stat.S_ISCHR(status.st_mode) and (os.major(status.st_rdev), os.minor(status.st_rdev)) == _NULL
 
 
 def _raw_pty(uid: int) -> tuple[int, int]:

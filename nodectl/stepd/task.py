@@ -18,16 +18,18 @@ from nodectl.identity import become_user
 from nodectl.recorder import Recorder, now
 from nodectl.secure import NONE
 from nodectl.secure.confine import CannotConfine, Confinement
-from nodectl.stepd import scripts
+from nodectl.stepd import client, scripts
+from nodectl.stepd.stdio import CLIENT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import NoReturn
 
     from nodectl.door import Outcome
     from nodectl.step import Task
-    from nodectl.stepd.placing import Placing
     from nodectl.stepd.run import Run
+    from nodectl.stepd.stdio import Stream
 
 # What a stepd does not die of: a terminal's signals, and what is meant for tasks.
 IGNORED = (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGTSTP)
@@ -50,27 +52,12 @@ class TaskEnds(Exception):
 class Child:
     """What the stages share."""
 
-    __slots__ = (
-        "confinement",
-        "door",
-        "gate",
-        "place_in",
-        "placing",
-        "recorder",
-        "report",
-        "run",
-        "slot",
-        "stepd",
-        "task",
-    )
+    __slots__ = ("confinement", "door", "gate", "place_in", "recorder", "report", "run", "slot", "stepd", "task")
 
-    def __init__(  # what the stepd has made for it
-        self, run: "Run", task: "Task", gate: int, placing: "Placing", report: int, place_in: "str | None"
-    ) -> None:
+    def __init__(self, run: "Run", task: "Task", gate: int, report: int, place_in: "str | None") -> None:
         self.run = run
         self.task = task
         self.gate = gate
-        self.placing = placing
         self.report = report
         self.stepd = os.getppid()
         self.place_in = place_in
@@ -170,7 +157,6 @@ def pre_launch_priv(child: Child) -> None:
 
 def join_container(child: Child) -> None:
     """What is opened by its name from here on is the container's."""
-    child.placing.wait(child.run.board, child.slot)
     step = child.run.step
     child.require(
         child.run.node.call_container(child.door, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
@@ -205,14 +191,32 @@ def die_with_stepd(child: Child) -> None:
 
 def wire_streams(child: Child) -> None:
     """0, 1 and 2, opened as the user where they are files."""
-    for stream in child.run.streams.tasks[child.task.local_id]:
+    streams = child.run.streams.tasks[child.task.local_id]
+    clients = _clients_streams(child, streams)
+    for stream in streams:
         try:
-            stream.wire(child.run.step.umask)
+            stream.wire(child.run.step.umask, clients)
         except OSError as error:
             name = ("input", "output", "error")[stream.number]
             raise TaskEnds(
                 f"open {name} file {stream.path!r}: {error.strerror} (as {child.run.step.user_name})"
             ) from None
+    wire.close(clients)
+
+
+def _clients_streams(child: Child, streams: "list[Stream]") -> "Sequence[int]":
+    """Copies of the client's streams, where they are needed. They may hang, or be anything at all: no process that
+    others wait for has them.
+    """
+    waiting = child.run.fds.streams
+    if waiting < 0:
+        return ()
+    try:
+        return client.take(waiting) if any(stream.fd in CLIENT for stream in streams) else ()
+    except OSError as error:
+        raise TaskEnds(f"take the streams of the client: {error.strerror}") from None
+    finally:
+        os.close(waiting)
 
 
 def enter_directory(child: Child) -> None:
@@ -246,20 +250,6 @@ def default_signals(_: Child) -> None:
     for number in (*IGNORED, _signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGTERM, _signal.SIGCHLD):
         _signal.signal(number, _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
-
-
-def temporary_directory(child: Child) -> None:
-    """TMPDIR is there, as with Slurm: made where it is missing, and /tmp where it is not named or cannot be made."""
-    environment = child.task.environment
-    path = environment.setdefault("TMPDIR", "/tmp")  # Slurm's word
-    if path == "/tmp":  # is everywhere
-        return
-    try:
-        user_path.need_directory(path)
-    except OSError as error:
-        who = child.run.step.user_name
-        messages.warning(f"make TMPDIR {path!r}: {error.strerror} (as {who}): it is /tmp instead")
-        environment["TMPDIR"] = "/tmp"
 
 
 def confine(child: Child) -> None:
@@ -372,7 +362,6 @@ SEQUENCE = (
     enter_directory,
     wait_at_gate,
     default_signals,
-    temporary_directory,
     confine,
     pre_launch,
     task_init,

@@ -24,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.large_machine import large_machine
 from bench.rows import Row, in_turns
-from nodectl import wire
 from nodectl.cli.main import Globals
 from nodectl.cli.session import Session
 from rootful.native import native
@@ -81,17 +80,16 @@ class Client:
         """One step of so many tasks, from the request to the event that ends it."""
         request = {"argv": [TRUE], "environment": {"PATH": "/usr/bin:/bin"}, "cwd": "/", "ntasks": ntasks}
         _, _, events = self._session.launch(request)
-        inbox = wire.Inbox(16 << 20)
-        while True:
-            message = wire.receive(events, inbox)
-            if message is None:
+        record = None
+        while record is None:
+            messages, alive = events.read()
+            told = [message["parameters"]["event"] for message in messages]  # type: ignore[index]
+            record = next((event["record"] for event in told if event["event"] == "end"), None)
+            if record is None and not alive:
                 raise RuntimeError("the step runner went away")
-            event = message["parameters"]["event"]  # type: ignore[index]
-            if event["event"] == "end":
-                break
         events.close()
-        if event["record"]["exit_status"] != 0:
-            raise RuntimeError(event["record"]["reason"])
+        if record["exit_status"] != 0:
+            raise RuntimeError(record["reason"])
 
 
 def in_memory() -> str:

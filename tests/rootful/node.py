@@ -101,7 +101,7 @@ class Node:
             raise AssertionError(f"the daemon ended with {self.daemon.returncode}: {self.logged()}")
         try:
             return self.socket.exists() and "version" in self.call("Hello")
-        except ConnectionRefusedError:  # the socket of a daemon that was killed
+        except ConnectionError:  # the socket of a daemon that was killed
             return False
 
     def stop(self, number: int = signal.SIGTERM) -> None:
@@ -171,7 +171,9 @@ class Node:
         sock = wire.connect(str(self.socket))
         try:
             wire.send(sock, {"method": f"org.nodectl.{method}", "parameters": parameters})
-            reply = wire.receive(sock, wire.Inbox(64 << 20)) or {}
+            reply = wire.receive(sock, wire.Inbox(64 << 20))
+            if reply is None:
+                raise ConnectionResetError("no answer")
         finally:
             sock.close()
         return reply if "error" in reply else reply["parameters"]  # type: ignore[return-value]
@@ -230,6 +232,23 @@ class Node:
                 if f"/{self.cgroup_name}/" in cgroup_of(pid) and not _left_to_init(pid):
                     found.append((pid, Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()))
         return found
+
+    def service(self, name: str) -> list[int]:
+        """The daemon's children and theirs of this name: nodectl-recept, nodectl-desk, nodectl-fork."""
+        assert self.daemon is not None
+        found, waiting = [], [self.daemon.pid]
+        while waiting:
+            pid = waiting.pop()
+            with contextlib.suppress(OSError):
+                waiting += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split())
+                if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == name:
+                    found.append(pid)
+        return found
+
+    def reception(self) -> int:
+        """The process that accepts users' connections."""
+        (pid,) = self.service("nodectl-recept")
+        return pid
 
     def remains(self) -> list[str]:
         """What there is of a node that was closed: its directory, its cgroup, processes that were given its paths."""

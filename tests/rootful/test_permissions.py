@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import socket
 import stat
 import subprocess
 import sys
@@ -123,59 +122,30 @@ def test_the_commands_say_whose_step_it_is(busy: tuple[Node, dict[str, int]], co
     assert done.stderr.strip().endswith(f"step {jobs['running']}.0 belongs to nobody")
 
 
-@pytest.mark.parametrize(
-    ("method", "name", "may"),
-    [
-        *((method, name, True) for method in ("Status", "Signal") for name in ("owner", "root")),
-        *((method, name, False) for method in ("Status", "Signal", "Attach") for name in ("other", "administrator")),
-    ],
-)
-def test_a_steps_own_socket_answers_its_user_and_root(
-    busy: tuple[Node, dict[str, int]], method: str, name: str, may: bool
-) -> None:
+@pytest.mark.parametrize("name", ["owner", "other", "administrator"])
+def test_a_steps_own_socket_is_roots(busy: tuple[Node, dict[str, int]], name: str) -> None:
+    """Whoever may connect may leave descriptors there that take an hour to close."""
     node, jobs = busy
-    parameters = '{"signal": 18}' if method == "Signal" else "{}"
-    reply = ask(node.steps / f"{jobs['running']}.0.sock", WHO[name], f"org.nodectl.step.{method}", parameters)
-    assert ("error" not in reply) is may
-    if not may:
-        assert reply["error"] == "org.nodectl.step.NotPermitted"
-
-
-@pytest.mark.parametrize(
-    ("method", "parameters"),
-    [("Confine", '{"memory": 1, "limits": {}}'), ("Victim", '{"task": 7, "pid": 1, "name": "init"}')],
-)
-@pytest.mark.parametrize("name", WHO)
-def test_only_root_tells_a_step_of_its_limits_and_victims(
-    busy: tuple[Node, dict[str, int]], method: str, parameters: str, name: str
-) -> None:
-    node, jobs = busy
-    reply = ask(node.steps / f"{jobs['running']}.0.sock", WHO[name], f"org.nodectl.step.{method}", parameters)
-    assert reply.get("error") == (None if name == "root" else "org.nodectl.step.NotPermitted")
-
-
-def test_strangers_cannot_keep_the_daemon_from_a_step(busy: tuple[Node, dict[str, int]]) -> None:
-    node, jobs = busy
-    path = str(node.steps / f"{jobs['running']}.0.sock")
+    who = WHO[name]
     pid = os.fork()
     if pid == 0:
         try:
-            os.setgid(OTHER.pw_gid)
-            os.setuid(OTHER.pw_uid)
-            held = [wire.connect(path) for _ in range(80)]
-            os.kill(os.getpid(), 19)
-            del held
-        finally:
+            os.setgroups([])
+            os.setgid(who.pw_gid)
+            os.setuid(who.pw_uid)
+            wire.connect(str(node.steps / f"{jobs['running']}.0.sock"))
+        except PermissionError:
             os._exit(0)
-    try:
-        os.waitpid(pid, os.WUNTRACED)
-        sock = wire.connect(path)
-        wire.send(sock, {"method": "org.nodectl.step.Status"})
-        assert "parameters" in (wire.receive(sock, wire.Inbox(1 << 20)) or {})
-        sock.close()
-    finally:
-        os.kill(pid, 9)
-        os.waitpid(pid, 0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+@pytest.mark.parametrize(("method", "parameters"), [("Status", "{}"), ("Signal", '{"signal": 18}')])
+def test_a_steps_own_socket_answers_root(busy: tuple[Node, dict[str, int]], method: str, parameters: str) -> None:
+    node, jobs = busy
+    reply = ask(node.steps / f"{jobs['running']}.0.sock", WHO["root"], f"org.nodectl.step.{method}", parameters)
+    assert "error" not in reply
 
 
 def test_identity_is_the_kernels_word_and_no_field(busy: tuple[Node, dict[str, int]]) -> None:
@@ -196,45 +166,18 @@ def test_a_reserved_job_is_for_who_reserved_it(busy: tuple[Node, dict[str, int]]
     assert "was not reserved by you" in str(ask(node.socket, WHO["root"], "org.nodectl.Launch", request)["parameters"])
 
 
-def test_the_fourth_descriptor_must_be_the_callers_own(busy: tuple[Node, dict[str, int]]) -> None:
-    node, _ = busy
-    listener = socket.socket(socket.AF_UNIX)
-    path = str(node.scratch / "control.sock")
-    listener.bind(path)
-    os.chmod(path, 0o666)
-    listener.listen(1)
-    pid = os.fork()
-    if pid == 0:  # somebody else makes the connection whose end root then hands over
-        try:
-            os.setuid(OTHER.pw_uid)
-            held = wire.connect(path)
-            held.recv(1)
-        finally:
-            os._exit(0)
-    theirs, _ = listener.accept()
-    request = {"argv": ["true"], "environment": {}, "cwd": "/", "ntasks": 1}
-    sock = wire.connect(str(node.socket))
-    wire.send(sock, {"method": "org.nodectl.Launch", "parameters": {"request": request}}, [0, 1, 2, theirs.fileno()])
-    reply = wire.receive(sock, wire.Inbox(1 << 20)) or {}
-    assert "no local stream socket of yours" in str(reply["parameters"])
-    theirs.close()
-    sock.close()
-    listener.close()
-    os.waitpid(pid, 0)
-
-
 def mode(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_uid, stat.S_IMODE(status.st_mode)
 
 
-def test_runtime_files_are_roots_and_only_sockets_are_everybodys(busy: tuple[Node, dict[str, int]]) -> None:
+def test_runtime_files_are_roots_and_only_the_services_socket_is_everybodys(busy: tuple[Node, dict[str, int]]) -> None:
     node, jobs = busy
     stem = node.steps / f"{jobs['running']}.0"
     assert mode(node.steps) == (0, 0o755)
     assert mode(node.steps.parent) == (0, 0o755)
     assert mode(node.socket) == (0, 0o666)
-    assert mode(stem.with_name(stem.name + ".sock")) == (0, 0o666)
+    assert mode(stem.with_name(stem.name + ".sock")) == (0, 0o600)
     assert mode(stem.with_name(stem.name + ".json")) == (0, 0o600)
     assert mode(stem.with_name(stem.name + ".trace")) == (0, 0o600)
     for path in Path(str(node.values["state_dir"])).rglob("*"):

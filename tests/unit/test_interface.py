@@ -17,7 +17,7 @@ from nodectl.daemon.node import Node
 from nodectl.interface import STANDARD, Call, Refused, Service, error_reply
 from nodectl.shape import Optional
 from nodectl.stepd.reaper import Reaper
-from nodectl.wire import Peer
+from nodectl.wire import Peer, peer_of
 
 PACKAGE = Path(nodectl.__file__).parent
 # The tables need an object only for the functions they point to.
@@ -103,7 +103,7 @@ def test_every_described_member_is_explained() -> None:
 def peer() -> Iterator[Peer]:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        yield Peer(ours)
+        yield peer_of(ours)
 
 
 SERVICE = Service("1.0", {"org.nodectl.Reserve": ({}, lambda _: {"job": 1, "step": 0})})
@@ -131,7 +131,7 @@ def test_a_wrong_call_is_refused_in_the_protocols_words(
     peer: Peer, message: dict[str, object], error: str, parameter: str | None
 ) -> None:
     with pytest.raises(Refused) as caught:
-        SERVICE.find(Call(message, peer, []))
+        SERVICE.find(Call(message, peer))
     reply = error_reply(caught.value)
     assert reply["error"] == f"{STANDARD}.{error}"
     assert "\n" not in str(caught.value)
@@ -141,18 +141,18 @@ def test_a_wrong_call_is_refused_in_the_protocols_words(
 
 @pytest.mark.parametrize("interface", ["../../etc/passwd", "org.nodectl.step", "", "\udcff"])
 def test_only_the_services_own_interfaces_are_described(peer: Peer, interface: str) -> None:
-    call = Call({"method": f"{STANDARD}.GetInterfaceDescription", "parameters": {"interface": interface}}, peer, [])
+    call = Call({"method": f"{STANDARD}.GetInterfaceDescription", "parameters": {"interface": interface}}, peer)
     with pytest.raises(Refused, match="no interface"):
         SERVICE.find(call)(call)
 
 
 @pytest.mark.parametrize("interface", [STANDARD, "org.nodectl"])
 def test_descriptions_are_handed_out_as_they_stand(peer: Peer, interface: str) -> None:
-    call = Call({"method": f"{STANDARD}.GetInterfaceDescription", "parameters": {"interface": interface}}, peer, [])
+    call = Call({"method": f"{STANDARD}.GetInterfaceDescription", "parameters": {"interface": interface}}, peer)
     reply = SERVICE.find(call)(call)
     assert Interface(reply["description"]).name == interface  # type: ignore[index]
 
 
 def test_null_members_count_as_absent(peer: Peer) -> None:
-    call = Call({"method": "org.nodectl.Reserve", "parameters": None, "more": None}, peer, [])
+    call = Call({"method": "org.nodectl.Reserve", "parameters": None, "more": None}, peer)
     assert SERVICE.find(call)(call) == {"job": 1, "step": 0}

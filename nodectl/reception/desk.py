@@ -1,0 +1,318 @@
+"""A desk: the process that reads one user's connections, as that user.
+
+It splits what comes into messages, bounds and parses them, refuses what is no call, and passes on one call of each
+connection at a time. Descriptors stay here until the daemon says where they go. It may hang in one of them, run out of
+memory or be killed by its user: then this user's connections end, and the reception opens another desk.
+
+The user can do nothing here that the user cannot do anyway; the daemon trusts nothing that comes from here.
+"""
+
+import _signal
+import _socket
+import errno
+import os
+import resource
+import select
+
+import prctl
+
+from nodectl import wire
+from nodectl.interface import STANDARD, Refused, error_reply
+from nodectl.reception import frames
+from nodectl.reception.client import Client
+from nodectl.reception.message import LAUNCH, checked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+_MOST_UNREAD = 64 << 20  # bytes of all connections together
+_MOST_BACKLOG = 1 << 20  # bytes that the daemon has not taken: then nothing more is read
+_MOST_REPLY = 64 << 20  # bytes of the daemon's
+_MOST_FILES = 16_384
+_MOST_MEMORY = 1 << 30
+_PATIENCE_MS = 10_000  # for who does not read when the daemon has gone
+
+
+class Desk:
+    """The loop. `entrance`: connections from the reception; `up` and `down`: to and from the daemon."""
+
+    def __init__(self, entrance: int, up: int, down: int, *, most: int, longest: int) -> None:
+        self._entrance = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, entrance)
+        self._up = up
+        self._down = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, down)
+        for fd in (entrance, up, down):
+            os.set_blocking(fd, False)
+        self._most = most
+        self._longest = longest
+        self._orders = wire.Inbox(_MOST_REPLY)
+        self._out = bytearray()
+        self._clients: dict[int, Client] = {}
+        self._by_fd: dict[int, Client] = {}
+        self._open = True  # more connections may come
+        self._patience: int | None = None  # milliseconds
+        self._poll = select.poll()
+        self._poll.register(entrance, select.POLLIN)
+        self._poll.register(down, select.POLLIN)
+
+    def serve(self) -> None:
+        """Until the reception has gone and no connection is left."""
+        down, entrance = self._down.fileno(), self._entrance.fileno()
+        while self._open or self._clients:
+            ready = self._poll.poll(self._patience)
+            if not ready:
+                return  # the daemon has gone, and somebody does not read what they are told
+            for fd, mask in ready:
+                if fd == down:
+                    self._obey()
+                elif fd == entrance:
+                    self._welcome()
+                elif fd == self._up:
+                    self._go_on()
+                elif client := self._by_fd.get(fd):
+                    self._attend(client, mask)
+
+    def _welcome(self) -> None:
+        try:
+            text, ancillary, _, _ = self._entrance.recvmsg(64, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return
+        except OSError:
+            text, ancillary = b"", []
+        if not text:
+            self._close_entrance()
+            return
+        (fd,) = wire.descriptors_in(ancillary)
+        client = Client(int(text), _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd), self._longest)
+        self._clients[client.number] = self._by_fd[fd] = client
+        self._poll.register(fd, select.POLLIN)
+        if len(self._clients) > self._most:
+            reason = f"more connections of yours than max_connections_per_user = {self._most}"
+            self._end_with(client, Refused("NotPermitted", reason))
+
+    def _close_entrance(self) -> None:
+        if self._open:
+            self._open = False
+            self._poll.unregister(self._entrance.fileno())
+
+    # What clients send.
+
+    def _attend(self, client: Client, mask: int) -> None:
+        if mask & select.POLLOUT:
+            self._flush(client)
+        if mask & (select.POLLIN | select.POLLHUP | select.POLLERR) and not client.gone:
+            self._read(client)
+
+    def _read(self, client: Client) -> None:
+        try:
+            alive = client.inbox.receive(client.sock)
+            while (text := client.inbox.take()) is not None:
+                # A read ends with the message that brought descriptors: they are the last one's.
+                last = not client.inbox.partial
+                client.calls.append((text, client.inbox.take_descriptors() if last else []))
+                client.check_bounds()
+            if sum(other.inbox.size for other in self._clients.values()) > _MOST_UNREAD:
+                raise wire.BrokenWire(f"messages of more than {_MOST_UNREAD} bytes of yours are not whole yet")
+        except BlockingIOError:
+            return
+        except wire.BrokenWire as error:
+            self._end_with(client, _broken(error))
+            return
+        except OSError:
+            alive = False
+        if alive:
+            self._next(client)
+        else:
+            self._leave(client)
+
+    def _next(self, client: Client) -> None:
+        """Passes on the next call; while one is under way, or its reply, those behind it wait."""
+        if not client.calls or client.busy or client.out or client.ending or len(self._out) > _MOST_BACKLOG:
+            return
+        text, client.fds = client.calls.pop(0)
+        try:
+            message = checked(text)
+        except wire.BrokenWire as error:
+            self._end_with(client, _broken(error))
+            return
+        client.busy = True
+        client.launching = message.get("method") == LAUNCH
+        self._tell(client.number, frames.CALL, b"%d %s" % (len(client.fds), text))
+
+    # What the daemon says.
+
+    def _obey(self) -> None:
+        try:
+            alive = self._orders.receive(self._down)
+        except BlockingIOError:
+            return
+        except OSError:
+            alive = False
+        while (data := self._orders.take()) is not None:
+            # As with clients: a read ends with the frame that brought descriptors.
+            fds = [] if self._orders.partial else self._orders.take_descriptors()
+            number, word, text = frames.split(data)
+            client = self._clients.get(number)
+            if client is None:
+                wire.close(fds)
+            elif word == frames.HAND:
+                client.hand_over(fds, text)
+            else:
+                self._reply(client, text)
+        if not alive:
+            self._bereave()
+
+    def _reply(self, client: Client, text: bytes) -> None:
+        client.busy = client.launching = False
+        done = client.take_what_came()
+        if client.gone:
+            done += client.theirs
+            del self._clients[client.number]
+        else:
+            client.out += text + b"\0" if text else b""
+            self._flush(client)
+        wire.close(done)  # last of all: it may take as long as their maker likes
+
+    def _bereave(self) -> None:
+        """The daemon has gone. A client whose launch it took is told so all the same, and one whose launch it did not
+        take, too: the next daemon is asked, once. All connections end.
+        """
+        self._poll.unregister(self._down.fileno())
+        self._close_entrance()
+        self._patience = _PATIENCE_MS
+        for client in list(self._clients.values()):
+            if client.launching and not client.gone:
+                if not client.has_begun():
+                    wire.close(client.theirs)
+                    client.theirs = []
+                    client.answer = wire.encode(error_reply(_not_begun()))[:-1]
+                client.out += client.answer + b"\0"
+            client.busy = False
+            client.ending = True
+            if client.gone:
+                del self._clients[client.number]
+            else:
+                self._flush(client)
+
+    # What goes out.
+
+    def _end_with(self, client: Client, refused: Refused) -> None:
+        """The last thing that a client is told, if it reads it at once."""
+        client.out += wire.encode(error_reply(refused))
+        client.ending = True
+        self._flush(client)
+        self._leave(client)
+
+    def _flush(self, client: Client) -> None:
+        try:
+            while client.out:
+                sent = wire.send_some(client.sock, client.out, client.theirs)
+                wire.close(client.theirs)
+                client.theirs = []
+                del client.out[:sent]
+        except BlockingIOError:
+            self._poll.modify(client.sock.fileno(), select.POLLIN | select.POLLOUT)
+            return
+        except OSError:
+            client.ending = True
+        if client.ending:
+            self._leave(client)
+        else:
+            self._poll.modify(client.sock.fileno(), select.POLLIN)
+            self._next(client)
+
+    def _leave(self, client: Client) -> None:
+        """The connection is over. What is under way for it goes on, and may still want its descriptors."""
+        if client.gone:
+            return
+        client.gone = True
+        fd = client.sock.fileno()
+        self._poll.unregister(fd)
+        del self._by_fd[fd]
+        self._tell(client.number, frames.GONE)
+        client.sock.close()
+        wire.close(fd for _, fds in client.calls for fd in fds)
+        client.calls.clear()
+        client.inbox.close()
+        if not client.busy:
+            del self._clients[client.number]
+            wire.close([*client.take_what_came(), *client.theirs])
+
+    def _tell(self, number: int, word: bytes, text: bytes = b"") -> None:
+        waiting = bool(self._out)
+        self._out += frames.frame(number, word, text)
+        if not waiting:
+            self._flush_up()
+            if self._out:
+                self._poll.register(self._up, select.POLLOUT)
+
+    def _go_on(self) -> None:
+        """The daemon takes more."""
+        self._flush_up()
+        if not self._out:
+            self._poll.unregister(self._up)
+            for client in list(self._clients.values()):
+                self._next(client)
+
+    def _flush_up(self) -> None:
+        try:
+            while self._out:
+                del self._out[: os.write(self._up, self._out)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._out.clear()  # the daemon has gone, as its socket will say
+
+
+def main(  # what a desk is made of
+    uid: int, gid: int, entrance: int, up: int, down: int, *, most: int, longest: int
+) -> "NoReturn":
+    """The whole life of a desk, in a process just forked. Never returns."""
+    status = 1
+    try:
+        keep = sorted((entrance, up, down))
+        os.closerange(3, keep[0])
+        os.closerange(keep[0] + 1, keep[1])
+        os.closerange(keep[1] + 1, keep[2])
+        os.closerange(keep[2] + 1, os.sysconf("SC_OPEN_MAX"))
+        _become(uid, gid)
+        Desk(entrance, up, down, most=most, longest=longest).serve()
+        status = 0
+    except MemoryError:
+        os.write(2, f"nodectl desk of uid {uid}: no memory left, its connections end\n".encode())
+    finally:
+        os._exit(status)
+
+
+def _become(uid: int, gid: int) -> None:
+    """The user, for good, and with less: no groups, no capabilities, no children, no files, bounded memory."""
+    os.setsid()
+    prctl.set_name("nodectl-desk")
+    _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
+    os.setgroups(())
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    prctl.cap_effective.limit()
+    prctl.cap_permitted.limit()
+    prctl.set_no_new_privs(1)
+    prctl.set_dumpable(0)  # nobody reads its memory or takes its descriptors, its user neither
+    if os.getresuid() != (uid, uid, uid) or os.getresgid() != (gid, gid, gid):
+        raise OSError(errno.EPERM, "become the user of a desk")
+    for limit, most in (
+        (resource.RLIMIT_AS, _MOST_MEMORY),
+        (resource.RLIMIT_NOFILE, _MOST_FILES),
+        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(limit)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)  # noqa: PLW2901  # what there is
+        resource.setrlimit(limit, (most, most))
+
+
+def _broken(error: wire.BrokenWire) -> Refused:
+    return Refused(f"{STANDARD}.InvalidParameter", str(error), parameter="message")
+
+
+def _not_begun() -> Refused:
+    return Refused("ServiceEnded", "the service ended before it took the request")

@@ -1,0 +1,326 @@
+"""The process that accepts users' connections: root, one thread, no lock, nothing to lose.
+
+    channel, from the daemon:   {"listen": true} with the listening socket; {"pause": true}; {"ping": n}
+    channel, to the daemon:     {"pong": n}
+                                {"desk": d, "uid": u} with the desk's two ends: what it says, what it is told
+                                {"connection": n, "desk": d, "pid": ..., "gid": ..., "groups": [...]}, with a pidfd
+                                where the kernel can prove whose the connection is
+
+It reads nothing from a connection: it asks the kernel who made it, tells the daemon, hands it to the user's desk and
+forgets it. Descriptors may lie unread in a connection, and the last to close it closes these as well, which may take
+as long as their maker likes: what no desk takes is therefore closed by children, and where the desk died in the
+meantime a timer interrupts us. The daemon ends a reception that does not answer, and begins another.
+"""
+
+import _signal
+import _socket
+import fcntl
+import gc
+import os
+import select
+import termios
+import time
+
+import prctl
+
+from nodectl import lean_json, signals, wire
+from nodectl.reception import desk
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import NoReturn
+
+CHANNEL = 3
+LONGEST_NEWS = 1 << 17
+_MOST_GROUPS_TOLD = 8192
+_AT_ONCE = 64  # connections between two looks at everything else
+_MOST_DESKS = 4  # of one user: all but the last are ending, or hang
+_IDLE_SECONDS = 60.0
+_STUCK_SECONDS = 5.0
+_PAUSE_SECONDS = 0.2
+_INTERRUPT_SECONDS = 0.05
+_NO_END = 1 << 30
+
+
+class Desk:
+    """One user's desk as the reception sees it. `entrance` leads there, None when it gets no more connections."""
+
+    __slots__ = ("entrance", "number", "pidfd", "used", "waiting")
+
+    def __init__(self, number: int, entrance: "_socket.socket", pidfd: int) -> None:
+        self.number = number
+        self.entrance: _socket.socket | None = entrance
+        self.pidfd = pidfd
+        self.used = time.monotonic()
+        self.waiting = 0.0  # since when it has not taken what it was given
+
+    def give(self, number: int, sock: "_socket.socket") -> bool:
+        """False when it does not take it."""
+        if self.entrance is None:
+            return False
+        try:
+            wire.send_some(self.entrance, b"%d" % number, [sock.fileno()])
+        except OSError:  # it has ended, or has taken nothing for hundreds of connections
+            return False
+        self.used = time.monotonic()
+        return True
+
+    def is_stuck(self, now: float) -> bool:
+        """True when it has left something lying for too long: it hangs in what its user sent, or was stopped."""
+        if self.entrance is None:
+            return False
+        unread = fcntl.ioctl(self.entrance, termios.TIOCOUTQ, b"\0" * 4) != b"\0" * 4
+        self.waiting = (self.waiting or now) if unread else 0.0
+        return unread and now - self.waiting > _STUCK_SECONDS
+
+    def close(self) -> None:
+        """It serves the connections that it has, and ends."""
+        if self.entrance is not None:
+            self.entrance.close()
+            self.entrance = None
+
+    def kill(self) -> None:
+        """It does not answer."""
+        self.close()
+        signals.send(self.pidfd, signals.KILL)
+
+
+class Reception:
+    """The loop. `most` connections of a user, messages up to `longest` bytes."""
+
+    def __init__(self, channel: "_socket.socket", *, most: int, longest: int) -> None:
+        self._channel = channel
+        self._most = most
+        self._longest = longest
+        self._listener: _socket.socket | None = None
+        self._resumes = 0.0  # when it accepts again, after it could not
+        self._desks: dict[int, list[Desk]] = {}
+        self._by_pidfd: dict[int, tuple[int, Desk]] = {}
+        self._numbers = 0
+        self._refused: list[_socket.socket] = []
+        self._closers: set[int] = set()
+        self._poll = select.poll()
+        self._poll.register(channel.fileno(), select.POLLIN)
+
+    def serve(self) -> None:
+        """Until the daemon has gone."""
+        channel = self._channel.fileno()
+        while True:
+            ready = self._poll.poll(self._patience())
+            for fd, _ in ready:
+                if fd == channel:
+                    if not self._obey():
+                        return
+                elif self._listener is not None and fd == self._listener.fileno():
+                    self._accept()
+                elif fd in self._by_pidfd:
+                    self._bury(fd)
+            self._look_after()
+
+    def _obey(self) -> bool:
+        text, ancillary, _, _ = self._channel.recvmsg(256, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+        if not text:
+            return False
+        order = lean_json.load_object(text)
+        if "listen" in order:
+            (fd,) = wire.descriptors_in(ancillary)
+            self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
+            os.set_blocking(fd, False)
+            self._poll.register(fd, select.POLLIN)
+        elif "pause" in order:
+            self._pause()
+        else:
+            self._tell({"pong": order["ping"]})
+        return True
+
+    def _pause(self) -> None:
+        if self._listener is not None:
+            if not self._resumes:
+                self._poll.unregister(self._listener.fileno())
+            self._listener.detach()  # stays open until our end, which waits for nobody
+            self._listener = None
+
+    def _tell(self, news: "Mapping[str, object]", fds: "Sequence[int]" = ()) -> None:
+        wire.send_some(self._channel, lean_json.dumps(news).encode("ascii"), fds)
+
+    def _patience(self) -> "float | None":
+        if self._resumes:
+            return _PAUSE_SECONDS * 1000
+        if self._refused or self._closers or any(place.waiting for desks in self._desks.values() for place in desks):
+            return 1000
+        return _IDLE_SECONDS * 1000 if self._desks else None
+
+    # Connections.
+
+    def _accept(self) -> None:
+        assert self._listener is not None  # noqa: S101  # it is what has come
+        for _ in range(_AT_ONCE):
+            try:
+                fd, _ = self._listener._accept()  # type: ignore[attr-defined]  # what socket.accept calls, without importing socket
+            except BlockingIOError:
+                break
+            except OSError as error:
+                os.write(2, f"nodectl reception: accept: {error.strerror}\n".encode())
+                # No descriptors left, most likely: the socket stays readable, and asking at once would be a busy loop.
+                self._poll.unregister(self._listener.fileno())
+                self._resumes = time.monotonic() + _PAUSE_SECONDS
+                break
+            os.set_inheritable(fd, False)
+            self._welcome(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd))
+
+    def _welcome(self, sock: "_socket.socket") -> None:
+        peer = wire.peer_of(sock)
+        self._numbers += 1
+        for _ in range(2):  # a desk that does not take it is followed by another
+            place = self._desk_of(peer)
+            if place is None:
+                break
+            self._introduce(self._numbers, place, peer, sock)
+            if place.give(self._numbers, sock):
+                _close_in_time(sock)
+                return
+            place.kill()
+        self._refused.append(sock)
+
+    def _introduce(self, number: int, place: Desk, peer: wire.Peer, sock: "_socket.socket") -> None:
+        pidfd = wire.pidfd_of_peer(sock)
+        groups = wire.groups_of_peer(sock)[:_MOST_GROUPS_TOLD]
+        who = {"pid": peer.pid, "gid": peer.gid, "groups": groups}
+        self._tell({"connection": number, "desk": place.number, **who}, [pidfd] if pidfd >= 0 else [])
+        if pidfd >= 0:
+            os.close(pidfd)
+
+    def _dispose(self) -> None:
+        """Closes what nobody takes: in a child, which lets go after us and may take its time."""
+        if not self._refused:
+            return
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _be_last(reader, [sock.fileno() for sock in self._refused])
+            self._closers.add(pid)
+            for sock in self._refused:
+                sock.close()
+            self._refused.clear()
+        except OSError:
+            pass  # no process: the next time
+        finally:
+            os.close(reader)
+            os.close(writer)
+
+    # Desks.
+
+    def _desk_of(self, peer: wire.Peer) -> "Desk | None":
+        """The user's desk, opened where there is none; None where there are too many that do not end."""
+        desks = self._desks.setdefault(peer.uid, [])
+        if desks and desks[-1].entrance is not None:
+            return desks[-1]
+        if len(desks) >= _MOST_DESKS:
+            return None
+        try:
+            desks.append(self._open(peer))
+        except OSError as error:
+            os.write(2, f"nodectl reception: open a desk for uid {peer.uid}: {error.strerror}\n".encode())
+            return None
+        return desks[-1]
+
+    def _open(self, peer: wire.Peer) -> Desk:
+        """Raises OSError."""
+        entrance, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        down, theirs_down = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        up, theirs_up = os.pipe2(os.O_CLOEXEC)
+        try:
+            # Whoever is at the desk cannot leave descriptors in the daemon's end: nothing is received there.
+            down.shutdown(_socket.SHUT_RD)
+            entrance.shutdown(_socket.SHUT_RD)
+            entrance.setblocking(False)
+            pid = os.fork()
+            if pid == 0:
+                most = self._most if peer.uid else _NO_END
+                ends = (theirs.fileno(), theirs_up, theirs_down.fileno())
+                desk.main(peer.uid, peer.gid, *ends, most=most, longest=self._longest)
+            place = Desk(self._numbers, entrance, os.pidfd_open(pid))
+            self._by_pidfd[place.pidfd] = peer.uid, place
+            self._poll.register(place.pidfd, select.POLLIN)
+            self._tell({"desk": place.number, "uid": peer.uid}, [up, down.fileno()])
+        finally:
+            os.close(up)
+            os.close(theirs_up)
+            for sock in (theirs, down, theirs_down):
+                sock.close()
+        return place
+
+    def _bury(self, pidfd: int) -> None:
+        """A desk has ended."""
+        uid, place = self._by_pidfd.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        place.close()
+        self._desks[uid].remove(place)
+        if not self._desks[uid]:
+            del self._desks[uid]
+
+    def _look_after(self) -> None:
+        """Desks that hang are ended, those that nobody has come to for a while end when their connections do."""
+        self._reap()
+        now = time.monotonic()
+        if self._resumes and now >= self._resumes and self._listener is not None:
+            self._resumes = 0.0
+            self._poll.register(self._listener.fileno(), select.POLLIN)
+        for desks in self._desks.values():
+            for place in desks:
+                if place.is_stuck(now):
+                    place.kill()
+                elif now - place.used > _IDLE_SECONDS:
+                    place.close()
+        self._dispose()
+
+    def _reap(self) -> None:
+        """Children are waited for here only: until then a pid is theirs, also while its pidfd is opened."""
+        try:
+            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+                self._closers.discard(pid)
+        except ChildProcessError:
+            pass  # there is none
+
+
+def _close_in_time(sock: "_socket.socket") -> None:
+    """Closes our copy of what a desk has. Should the desk have died meanwhile, this is the last close, and waits for
+    what lies in the connection: a signal ends that.
+    """
+    _signal.setitimer(_signal.ITIMER_REAL, _INTERRUPT_SECONDS, _INTERRUPT_SECONDS)
+    sock.close()
+    _signal.setitimer(_signal.ITIMER_REAL, 0)
+
+
+def _be_last(reader: int, kept: "list[int]") -> "NoReturn":
+    """In a child: holds nothing but these, until the reception has let go of them."""
+    try:
+        low = 3
+        for fd in sorted({reader, *kept}):
+            os.closerange(low, fd)
+            low = fd + 1
+        os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+        os.read(reader, 1)
+    finally:
+        os._exit(0)
+
+
+def main(arguments: "Mapping[str, object]") -> None:
+    """Serves until the daemon has gone. `arguments`: most, longest."""
+    prctl.set_name("nodectl-recept")
+    prctl.set_pdeathsig(_signal.SIGKILL)  # users then find the next daemon at once
+    for number in (_signal.SIGINT, _signal.SIGHUP, _signal.SIGTSTP):
+        _signal.signal(number, _signal.SIG_IGN)
+    _signal.signal(_signal.SIGALRM, lambda *_: None)
+    os.chdir("/")
+    gc.freeze()
+    gc.disable()  # a collection would copy the pages that desks share with us
+    channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, CHANNEL)
+    os.set_inheritable(CHANNEL, False)
+    try:
+        Reception(channel, most=int(str(arguments["most"])), longest=int(str(arguments["longest"]))).serve()
+    except ConnectionError:
+        pass  # the daemon has gone

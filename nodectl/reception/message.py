@@ -1,0 +1,35 @@
+"""What a desk asks of a message before the daemon gets it: that it is one, and costs no more than its length tells."""
+
+from nodectl import wire
+from nodectl.interface_names import NODE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LONGEST_BUT_LAUNCH = 256 << 10  # bytes of a call
+_MOST_VALUES = 400_000  # in a call: two full lists of a launch, and room
+LAUNCH = f"{NODE}.Launch"
+
+
+def checked(text: bytes) -> "Mapping[str, object]":
+    """The message, if it is one that costs no more to take than its length tells. Raises BrokenWire."""
+    message = wire.decode(text)
+    if len(text) > LONGEST_BUT_LAUNCH and message.get("method") != LAUNCH:
+        raise wire.BrokenWire(f"message longer than {LONGEST_BUT_LAUNCH} bytes")
+    # Within strings these letters are no values; to count them is cheap, to walk through the values is not.
+    if text.count(b",") + text.count(b"[") + text.count(b"{") > _MOST_VALUES and _values(message) > _MOST_VALUES:
+        raise wire.BrokenWire(f"message of more than {_MOST_VALUES} values")
+    return message
+
+
+def _values(message: object) -> int:
+    count, waiting = 0, [message]
+    while waiting:
+        value = waiting.pop()
+        count += 1
+        if isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+    return count

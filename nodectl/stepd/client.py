@@ -1,0 +1,55 @@
+"""The client's standard streams: they wait in a socket, and whoever needs them takes copies there.
+
+The socket is the daemon's own, its other end was given to the desk of the client (`nodectl/reception`). The stepd looks
+whether something has come and at the byte that came with it; a task or a pump, which may hang in what a user made
+without hindering anybody, takes the descriptors.
+"""
+
+import _socket
+import errno
+import os
+import select
+
+from nodectl import wire
+from nodectl.reception import frames
+
+
+def greet(streams: int) -> None:
+    """Tells the desk that a stepd is there: should the daemon end now, the step has begun all the same."""
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, streams)
+    try:
+        sock.send(frames.BEGUN, _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
+    except OSError:
+        pass  # the client has gone
+    finally:
+        sock.detach()
+
+
+def has_come(streams: int) -> bool:
+    """True when the streams are there, or will never be."""
+    poll = select.poll()
+    poll.register(streams, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def check(streams: int) -> None:
+    """Raises OSError where nothing has come, and nothing will."""
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, streams)
+    try:
+        if not sock.recv(1, _socket.MSG_PEEK | _socket.MSG_DONTWAIT):
+            raise OSError(errno.EPIPE, "its connection has ended")
+    finally:
+        sock.detach()
+
+
+def take(streams: int) -> "tuple[int, int, int]":
+    """Copies of the three, in a task or a pump. Raises OSError."""
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, streams)
+    try:
+        fds = wire.take_over(sock, stay=True)
+    finally:
+        sock.detach()
+    if len(fds) != 3:  # the daemon counted them
+        wire.close(fds)
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return fds[0], fds[1], fds[2]
