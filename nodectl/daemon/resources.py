@@ -32,7 +32,7 @@ class Resources:
 
     def reserve(self, live: LiveStep, trace: int) -> None:
         """Before a job's first step. Raises Refused; the caller then releases."""
-        if not live.step.step_id:
+        if not live.step.step_id and self._plugins.has(RESERVE):
             live.reserved = True
             launch.call_for(live.step, self._plugins, trace, live.step.hook_timeout, RESERVE)
 
