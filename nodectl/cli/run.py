@@ -264,10 +264,12 @@ def _ask_for_end(session: Session, job: int, step: int) -> "Mapping[str, object]
 def _write_trace(session: Session, path: str, job: int, step: int) -> None:
     """--trace: one JSON object a line, as the flight recorder wrote them."""
     session.call("Wait", job=job, step=step, epilog=True)
-    lines = session.call("Trace", job=job, step=step)["trace"]
+    from nodectl.cli import trace_lines  # paid where it is asked for
+
+    lines = list(trace_lines.of_step(session, job, step))
     try:
         with open(path, "w", encoding="ascii") as file:
-            for line in lines:  # type: ignore[attr-defined]
+            for line in lines:
                 file.write(lean_json.dumps(line) + "\n")
     except OSError as error:
         complain(f"write the trace to {path!r}: {error.strerror}")

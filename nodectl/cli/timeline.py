@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from nodectl.cli import trace_lines
 from nodectl.cli.ps import cpu_list
 from nodectl.cli.session import Session
 from nodectl.cli.step_name import step_argument
@@ -41,10 +42,9 @@ def main(arguments: argparse.Namespace) -> int:
     job, step = arguments.step
     session = Session(arguments.settings)
     try:
-        reply: Mapping[str, Any] = session.call("Trace", job=job, step=step)
+        lines: Sequence[Line] = list(trace_lines.of_step(session, job, step))
     finally:
         session.close()
-    lines: Sequence[Line] = reply["trace"]
     if arguments.json:
         put(json.dumps(line) for line in lines)
     elif lines:

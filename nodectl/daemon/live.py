@@ -206,6 +206,7 @@ class LiveStep:
         self.owes_epilog = False
         self.reserved = False  # task plugins may hold something for its job
         self.updating = asyncio.Lock()
+        self.asking: asyncio.Task[Mapping[str, object] | None] | None = None  # (daemon/asking.py)
         self.cancelled = ""  # in its prolog: how; it will not begin
         self._pidfd = -1
         self._state = "NODE_FAIL"  # of a step whose stepd leaves no record

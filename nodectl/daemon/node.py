@@ -9,10 +9,10 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from nodectl import __version__, lean_json, wire
+from nodectl import __version__, wire
 from nodectl.binding.refused import Refused as NoLayout
 from nodectl.config import Config
-from nodectl.daemon import further, launch, suspending
+from nodectl.daemon import asking, further, launch, suspending
 from nodectl.daemon.batch import Batch
 from nodectl.daemon.binder import Binder
 from nodectl.daemon.budget import Budget
@@ -30,6 +30,7 @@ from nodectl.daemon.running import Running
 from nodectl.daemon.securing import Securing
 from nodectl.daemon.start import Starter
 from nodectl.daemon.store import Store
+from nodectl.daemon.traces import Traces
 from nodectl.daemon.updating import Updates
 from nodectl.daemon.users import UnknownUser, User, Users, group_id
 from nodectl.daemon.visits import Visits
@@ -98,9 +99,9 @@ class Node:
             "Show": (_WHICH, self._show),
             "Explain": (_WHICH, self._explain),
             "Wait": ({**_WHICH, "epilog": Optional(boolean)}, self._wait),
-            "Trace": (_WHICH, self._trace),
             "Signal": ({**_WHICH, "signal": integer(1, 64)}, self._signal),
             "Config": ({}, self._config),
+            **Traces(self).methods(),
             **Visits(self).methods(),
             **Updates(self).methods(),
             **suspending.Suspensions(self).methods(),
@@ -241,15 +242,12 @@ class Node:
     async def _show(self, call: Call) -> Mapping[str, object]:
         live = self.find_live(call)
         if live is None:
-            return {"record": self._find_ended(call)}
+            return {"record": self.find_ended(call)}
         if live.files.record() is not None:  # its client may know of the end before we do
             return {"record": await asyncio.shield(live.ended)}
         record = live.summary()
-        answer = await live.ask("Status", {}, _STATUS_SECONDS)
-        if answer is not None and "parameters" in answer:
-            status: Mapping[str, object] = answer["parameters"]["step"]  # type: ignore[index]
-            record = {**record, "state": status["state"], "tasks": status["tasks"], "pid": status["pid"]}
-        return {"record": record}
+        status = await asking.status(live, _STATUS_SECONDS)
+        return {"record": record | {name: status[name] for name in ("state", "tasks", "pid") if name in status}}
 
     def _explain(self, call: Call) -> Mapping[str, object]:
         live = self.find_running(call)
@@ -261,20 +259,11 @@ class Node:
 
     async def _wait(self, call: Call) -> Mapping[str, object]:
         live = self.find_live(call)
-        record = self._find_ended(call) if live is None else await asyncio.shield(live.ended)
+        record = self.find_ended(call) if live is None else await asyncio.shield(live.ended)
         ending = self.jobs.ending.get(_which(call))
         if ending is not None and call.parameters.get("epilog"):
             record = await asyncio.shield(ending.final)
         return {"record": record}
-
-    def _trace(self, call: Call) -> Mapping[str, object]:
-        live = self.find_live(call)
-        if live is None:
-            self._find_ended(call)
-            ending = self.jobs.ending.get(_which(call))
-            live = None if ending is None else ending.live
-        raw = self.batch.trace(*_which(call)) if live is None else live.files.trace()
-        return {"trace": list(_lines(raw))}
 
     async def _signal(self, call: Call) -> Mapping[str, object]:
         live = self.find_running(call)
@@ -310,12 +299,13 @@ class Node:
     def find_running(self, call: Call) -> LiveStep:
         """Likewise, and Refused where it does not run, as one that has left its record: its client knows."""
         live = self.find_live(call)
-        record = self._find_ended(call) if live is None else live.files.record()
+        record = self.find_ended(call) if live is None else live.files.record()
         if live is None or record is not None:
             raise Refused("NoSuchStep", "step {job}.{step} has ended: {state}".format_map(record or {}))
         return live
 
-    def _find_ended(self, call: Call) -> Mapping[str, object]:
+    def find_ended(self, call: Call) -> Mapping[str, object]:
+        """The record of an ended step that a call names. Raises Refused: its caller may not know, or nobody does."""
         job, step = _which(call)
         ending = self.jobs.ending.get((job, step))
         record = self.batch.record(job, step) if ending is None else ending.record
@@ -380,15 +370,6 @@ class Node:
             live.close()
         if wait_for_forkserver:  # a service's may still have steps to begin
             self.forkserver.collect()
-
-
-def _lines(raw: bytes) -> Iterator[object]:
-    """The whole lines of a trace; one that a full disk cut off says nothing."""
-    for line in raw.splitlines():
-        try:
-            yield lean_json.load_object(line)
-        except lean_json.BadJson:
-            continue
 
 
 def _which(call: Call) -> tuple[int, int]:

@@ -20,14 +20,14 @@ def node() -> Iterator[Node]:
     node.close()
 
 
-def remember(node: Node, count: int, size: int) -> None:
+def remember(node: Node, count: int, size: int, trace: bytes = b"") -> None:
     """Steps of two users in turns, with records of about `size` characters, in the history of a node to be started."""
     store = Store(f"{node.values['state_dir']}/history.db", 10_000)
     facts = {"user": "x", "name": "x", "state": "COMPLETED", "ntasks": 1, "cpus": "1", "submitted": 1.0, "step": 0}
     store.add(
         [
             Ended(
-                {**facts, "job": store.next_job(), "uid": user.pw_uid, "ended": 2.0 + n, "command": ["x" * size]}, b""
+                {**facts, "job": store.next_job(), "uid": user.pw_uid, "ended": 2.0 + n, "command": ["x" * size]}, trace
             )
             for n in range(count // 2)
             for user in (NOBODY, OTHER)
@@ -129,3 +129,16 @@ def test_flood_of_one_user_flushes_no_others_record_away(node: Node) -> None:
     assert len(kept) <= 21
     assert kept[-1] == 1
     assert jobs[-1] in kept
+
+
+def test_long_trace_comes_in_several_replies(node: Node) -> None:
+    lines = [json.dumps({"t": number, "call": "x" * 1000}) for number in range(3000)]
+    remember(node, 2, 10, "".join(f"{line}\n" for line in lines).encode("ascii"))
+    node.start()
+    reply = node.call("Trace", job=1, step=0)
+    first: list[object] = reply["trace"]  # type: ignore[assignment]
+    assert 0 < len(first) < 1100
+    assert int(str(reply["next"])) > 0
+    shown = node.nodectl("trace", "--json", "1", user=NOBODY)
+    assert [json.loads(line) for line in shown.stdout.splitlines()] == [json.loads(line) for line in lines]
+    assert node.call("Trace", job=1, step=0, begin=1 << 30) == {"trace": [], "next": 0}
