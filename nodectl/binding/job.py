@@ -89,6 +89,8 @@ def check_node(machine: Topology, request: Request, settings: Settings, name: st
     is not asked. Raises Refused.
     """
     _, eligible = _nodes(request, (name,))
+    if eligible and not (request.sockets_per_node or request.cores_per_socket or request.mincpus):
+        return  # as of nearly every step
     wanted = Request(
         sockets_per_node=request.sockets_per_node, cores_per_socket=request.cores_per_socket, mincpus=request.mincpus
     )

@@ -171,8 +171,8 @@ OPTIONS = (
     Option("unbuffered", "u", "", "give tasks a terminal for stdout: they will not buffer", _flag, has_arg=NO_ARGUMENT),
     Option("verbose", "v", "", "say more; twice for more still", _flag, has_arg=NO_ARGUMENT),
     Option("kill-on-bad-exit", "K", "0|1", "end the step when a task fails", _flag, has_arg=MAYBE_ARGUMENT),
-    Option("cpu-bind", "", "BIND", "[quiet|verbose,]none|threads|cores|sockets|ldoms|map_cpu:LIST|mask_cpu:LIST|"
-           "map_ldom:LIST|mask_ldom:LIST|rank_ldom", str),
+    Option("cpu-bind", "", "BIND", "[quiet|verbose,][one_thread,]none|threads|cores|sockets|ldoms|map_cpu:LIST|"
+           "mask_cpu:LIST|map_ldom:LIST|mask_ldom:LIST|rank_ldom", str),
     Option("export", "", "VARS", "environment of the tasks: ALL (default), NONE, or NAME,NAME=VALUE,...", str),
     Option("task-prolog", "", "FILE", "script run as you before each task", str),
     Option("task-epilog", "", "FILE", "script run as you after each task", str),
