@@ -6,7 +6,7 @@ ours, or begin with SPANK_. What the user chose (directory, SPANK_*) is a value 
 
 import os
 
-from nodectl.spank.handle import FORWARDED, forwarding_name
+from nodectl.spank.handle import forwarding_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def for_job(step: "Step", context: str, record: "Mapping[str, object] | None" = 
         "LANG": "C.UTF-8",
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
         "SLURMD_NODENAME": nodes,
+        "SLURM_CLUSTER_NAME": step.cluster_name,
         "SLURM_JOBID": job,
         "SLURM_JOB_CPUS_PER_NODE": str(step.cpus),
         "SLURM_JOB_GID": str(step.gid),
@@ -33,6 +34,7 @@ def for_job(step: "Step", context: str, record: "Mapping[str, object] | None" = 
         "SLURM_JOB_NODELIST": nodes,
         "SLURM_JOB_NTASKS": str(step.ntasks),
         "SLURM_JOB_NUM_NODES": "1",
+        "SLURM_JOB_PARTITION": step.partition,
         "SLURM_JOB_RESTART_COUNT": "0",
         "SLURM_JOB_START_TIME": str(int(step.submitted)),
         "SLURM_JOB_UID": uid,
@@ -48,16 +50,13 @@ def for_job(step: "Step", context: str, record: "Mapping[str, object] | None" = 
 
 
 def options(step: "Step") -> dict[str, str]:
-    """The options that the user gave, as spank_option_getopt finds them in a process that called no callback."""
+    """The options that the user gave, for scripts to see, and for spank_option_getopt in a process that called no
+    callback.
+    """
     return {
         f"{_SPANK}{forwarding_name(plugin, name)}": argument[0] if argument else ""
         for plugin, name, *argument in step.options
     }
-
-
-def for_script(variables: "Mapping[str, str]") -> dict[str, str]:
-    """What a Prolog or Epilog script sees of it: options are the plugins' own matter."""
-    return {name: value for name, value in variables.items() if not name.startswith(_SPANK + FORWARDED)}
 
 
 def _ending(record: "Mapping[str, object]") -> dict[str, str]:

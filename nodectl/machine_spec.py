@@ -168,7 +168,8 @@ def _group(cpus: Iterable[int], key: Callable[[int], int | None]) -> list[tuple[
 def _rows(data: bytes) -> list[dict[str, object]]:
     """Return the rows of lscpu's table, column names in lower case."""
     try:
-        table = json.loads(data, parse_int=str)  # int() has a limit and words of its own
+        # int() has a limit and words of its own, and so have the codecs that json tries.
+        table = json.loads(data.decode("utf-8", "replace"), parse_int=str)
     except (ValueError, RecursionError) as problem:
         raise ValueError(f"lscpu's table: not JSON: {problem}") from None
     rows = table.get("cpus") if isinstance(table, dict) else None

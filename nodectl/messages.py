@@ -94,7 +94,8 @@ def _log(level: int, text: str) -> None:
             except OSError:
                 pass  # nobody reads the log
         if _outlet.heard is not None and level <= _outlet.heard_level and len(_outlet.heard) < _MOST_HEARD:
-            _outlet.heard.append(line if level == PLAIN else f"nodectl: {_WORDS[level]}{line}")
+            head = "" if level == PLAIN else f"nodectl: {_WORDS[level]}"
+            _outlet.heard.append(head + line[:_LONGEST])
 
 
 def _printable(line: str) -> str:

@@ -17,7 +17,7 @@ import types
 from nodectl import trust
 from nodectl.plugin_helpers import Neighbours
 from nodectl.plugin_version import UNVERSIONED, differs, read_version
-from nodectl.spelling import is_near, nearest
+from nodectl.spelling import any_near, is_near, nearest
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:
@@ -266,8 +266,9 @@ def _check_functions(
             _check_parameters(source, value, name, parameters)
             found[name] = value
         elif callable(value) and getattr(value, "__module__", None) != _SPANK_API:
-            if kind == "spank" and name.startswith(PREFIXES["spank"]):
-                # The manual: the list of hooks may grow, and a plugin may ask which of them there are.
+            if name.startswith(PREFIXES.get(kind, " ")) and (kind == "spank" or not any_near(name, hooks)):
+                # The manual: the list of hooks may grow, and a plugin may ask which of them there are. One of another
+                # kind is asked for at the start of the service: there what is only misspelt is refused.
                 reason = f"{name} is unknown; nearest is {nearest(name, hooks)}"
                 warnings.append(PluginRefused(source.path, _line_of_function(source, value), reason))
             else:

@@ -20,11 +20,33 @@ functions that carry the names of the plugin documents:
             raise PluginError(error.errno, "cannot be nice") from error
         return SLURM_SUCCESS
 
-It is found as task/nice.py in a directory of the key `plugin_dir`. `init()` and `fini()` may be given
-and take no parameters: the daemon and the process from which step runners are forked call them when they have
-loaded the plugin, and before they end. A function that is left out does nothing. A name that looks like a hook and is
-none is refused when the file is loaded. A plugin speaks to the step's user with `nodectl.messages`:
-`print` writes into a stream that is the user's, or nowhere.
+It is found as task/nice.py in a directory of the key `plugin_dir`; its body may import what lies beside it
+(`from . import helper`). plugin_version is three numbers, or one as in slurm.h (0x160508), for job_container plugins
+also 101, the version of their interface; task plugins may leave it out. A function that is left out does nothing. A
+hook of the future is told in the log and never called; a name that is nearly a known hook is refused when the file is
+loaded.
+
+`init()` and `fini()` may be given and take no parameters. Two processes call them when they have loaded the plugin and
+before they end: the daemon, and the one from which step runners are forked. Both count as hooks: they have
+`spank_hook_timeout`, and a failure keeps the service from starting. Work that takes longer belongs into a thread that
+init() makes and fini() ends, which only the daemon may have (`may_have_threads`).
+
+A function fails by raising `PluginError`, or by returning SLURM_ERROR, perhaps after `set_errno`. A plugin speaks to
+the step's user with `nodectl.messages`; `print` writes into a stream that is the user's, or nowhere. Where no user is,
+as in init() and in what is done to containers, the service's log has it.
+
+What a function keeps in a variable another may not find: they run in several processes.
+
+    daemon                 task_p_slurmd_*
+    step runner            task_p_pre_setuid, _post_term (as the job's owner), _post_step; proctrack_p_*;
+                           container_p_create (of the job's first step), container_p_add_cont (of every step)
+    each task, its child   task_p_pre_launch_priv, _pre_launch (as the user); container_p_add_pid
+    a process for each     container_p_delete, container_p_restore; container_p_add_cont and _add_pid of a visit
+    the forkserver         container_p_reconfig: what it changes, step runners and all the others find from then on
+
+So what container_p_create makes has to be found by container_p_delete in the file system, by the job's number;
+`nodectl.container.job` tells of the job's step. A daemon or such a process that dies has its successor call
+container_p_delete and task_p_slurmd_release_resources again.
 """
 
 from __future__ import annotations

@@ -56,9 +56,13 @@ def integer(low: int, high: int) -> "Check":
     def verify(value: object) -> str:
         if not isinstance(value, int) or isinstance(value, bool):
             return "not a whole number"
-        return "" if low <= value <= high else f"{value} is not from {low} to {high}"
+        return "" if low <= value <= high else f"{_shown(value)} is not from {low} to {high}"
 
     return verify
+
+
+def _shown(number: int) -> str:
+    return str(number) if number.bit_length() <= 128 else f"a number of {number.bit_length()} bits"
 
 
 def boolean(value: object) -> str:

@@ -37,6 +37,11 @@ def is_near(name: str, hook: str) -> bool:
     return alike and edit_distance(name, hook, _NEAR) <= _NEAR
 
 
+def any_near(name: str, hooks: "Iterable[str]") -> bool:
+    """True when the name may well be one of these, misspelt."""
+    return any(is_near(name, hook) for hook in hooks)
+
+
 def nearest(name: str, hooks: "Iterable[str]") -> str:
     """The hook that is spelt most like the name, "none" where there is no hook."""
     hooks = tuple(hooks)

@@ -25,19 +25,21 @@ class Step:
     """
 
     FIELDS = (
-        "allocation", "argv", "base", "cgroup", "container", "cores", "cpu_masks", "cpus_per_task", "cwd",
-        "device_rules", "devices", "environment", "gid", "gids", "hard_limits", "hook_timeout", "job_control", "job_id",
-        "kill_on_bad_exit", "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems", "name",
-        "node_name", "ntasks", "oom_kill_step", "options", "rlimits", "secure", "shares", "stack", "stderr", "stdin",
-        "stdout", "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs", "task_prologs",
-        "task_variables", "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name",
-        "verbose",
+        "allocation", "argv", "base", "cgroup", "cluster_name", "container", "cores", "cpu_masks", "cpus_per_task",
+        "cwd", "device_rules", "devices", "environment", "gid", "gids", "hard_limits", "hook_timeout", "job_control",
+        "job_id", "kill_on_bad_exit", "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems",
+        "name", "node_name", "ntasks", "oom_kill_step", "options", "partition", "rlimits", "secure", "shares", "stack",
+        "stderr", "stdin", "stdout", "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs",
+        "task_prologs", "task_variables", "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout",
+        "user_name", "verbose",
     )  # fmt: skip
     __slots__ = (*FIELDS, "binder", "born_in_place", "container_id", "helpers", "process_group", "refused", "task")
 
     job_id: int
     step_id: int
     node_name: str
+    cluster_name: str
+    partition: str
     uid: int
     gid: int
     gids: list[int]

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.spank import versions
+
 PLACE = "NODECTL_TEST_PACKAGES"
-OURS = "22.05."  # plugins of other releases are refused for what they say about themselves
 
 
 class Packages:
@@ -20,7 +21,14 @@ class Packages:
 
     @property
     def are_ours(self) -> bool:
-        return self.version.startswith(OURS)
+        """Plugins of other releases are refused for what they say about themselves."""
+        first, last = versions.read(versions.DEFAULT)
+        return first <= self.release <= last
+
+    @property
+    def release(self) -> tuple[int, int]:
+        major, minor, *_ = self.version.split(".")
+        return int(major), int(minor)
 
     def need_our_version(self) -> None:
         """Skips the test where this distribution has another release of Slurm."""
@@ -35,7 +43,7 @@ class Packages:
     def libslurm(self) -> Path:
         """Slurm's library, under the name that plugins linked with it ask for."""
         self.need_our_version()
-        (found,) = self.root.glob("usr/lib/*/libslurm.so.38")
+        (found,) = self.root.glob("usr/lib/*/libslurm.so.[0-9][0-9]")
         return found
 
     def plugin(self, name: str) -> Path:

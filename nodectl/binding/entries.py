@@ -10,8 +10,8 @@ from nodectl.number import whole
 
 # A list becomes a variable of the step, and a step within the step reads it back: it has to fit into one, which the
 # kernel bounds at 128 KiB. A repetition as `0*1000000000` must not cost memory either.
-MAX_TEXT = 128_000
-MAX_LISTED = 120_000
+MAX_TEXT = 131_072
+MAX_LISTED = 131_000
 MAX_ENTRIES = 8192
 MAX_NODE = 1023
 _HEX = frozenset("0123456789abcdefABCDEF")

@@ -70,7 +70,7 @@ NAMES = frozenset((*(row[0].replace("-", "_") for row in ROWS), "hostfile"))
 
 # Most characters of a text. A list has a mask for each task, and comes back in the variables of every step.
 LONGEST = 4096
-_LONGER = {"cpu_bind": 128_000, "mem_bind": 128_000, "hostfile": 65_536}
+_LONGER = {"cpu_bind": 131_072, "mem_bind": 131_072, "hostfile": 65_536}
 
 _COUNTS = tuple(row[0].replace("-", "_") for row in ROWS if row[4] == COUNT)
 _FLAGS = tuple(row[0].replace("-", "_") for row in ROWS if row[4] == FLAG)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from nodectl.hooks import functions
 from nodectl.plugin import PREFIXES, REQUIRED, PluginRefused, compile_plugin, compile_text
 from nodectl.plugin_version import UNVERSIONED, differs, read_version
-from nodectl.spelling import nearest
+from nodectl.spelling import any_near, nearest
 
 _NAMES = ("plugin_type", "plugin_name", "plugin_version")
 _LIFE = {"init": 0, "fini": 0}
@@ -21,7 +21,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One plugin file. What could not be read is empty; `problems` are lines `file:line: reason`."""
+    """One plugin file. What could not be read is empty; `problems`, for which it is refused, and `warnings` are lines
+    `file:line: reason`.
+    """
 
     path: str
     type: str = ""
@@ -31,6 +33,7 @@ class Facts:
     hooks: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     problems: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = field(default=())
 
     @property
     def is_helper(self) -> bool:
@@ -68,6 +71,7 @@ def of_text(path: str, text: bytes, kind: str) -> Facts:
         hooks=tuple(name for name in known if name in defined),
         options=tuple(_options(values.get("spank_options"))) if kind == "spank" else (),
         problems=tuple(_problems(path, kind, values, defined)),
+        warnings=tuple(f"{path}:{line}: {reason}" for line, reason in _unknown_functions(kind, defined)),
     )
 
 
@@ -171,10 +175,19 @@ def _wrong_functions(kind: str, defined: Mapping[str, ast.stmt]) -> Iterator[tup
                 yield statement.lineno, f"{name} takes {most} parameter(s); it is called with {known[name]}"
             continue
         owner = next((other for other, prefix in PREFIXES.items() if name.startswith(prefix)), None)
-        if owner == kind:
+        if owner == kind and any_near(name, functions(kind)):
             yield statement.lineno, f"{name} is unknown; nearest is {nearest(name, functions(kind))}"
-        elif owner is not None:
+        elif owner not in (kind, None):
             yield statement.lineno, f"{name} belongs into a {owner} plugin; nothing calls it in a {kind} plugin"
+
+
+def _unknown_functions(kind: str, defined: Mapping[str, ast.stmt]) -> Iterator[tuple[int, str]]:
+    """Hooks of the future, perhaps: such a plugin is used."""
+    known = functions(kind)
+    for name, statement in defined.items():
+        unknown = isinstance(statement, Function) and name.startswith(PREFIXES[kind]) and name not in known
+        if unknown and not any_near(name, known):
+            yield statement.lineno, f"{name} is unknown and never called; nearest is {nearest(name, known)}"
 
 
 def _takes(arguments: ast.arguments, count: int) -> bool:

@@ -201,6 +201,8 @@ def _described(one: Listed) -> Iterator[str]:
         yield f"    options: {printable(', '.join(f'--{option}' for option in facts.options))}"
     for problem in facts.problems:
         yield f"    problem: {printable(problem)}"
+    for warning in facts.warnings:
+        yield f"    warning: {printable(warning)}"
 
 
 def hooks_table() -> list[str]:

@@ -32,6 +32,8 @@ class Config:
     __slots__ = tuple(key.name for key in KEYS)
 
     node_name: str
+    cluster_name: str
+    partition_name: str
     runtime_dir: str
     state_dir: str
     socket: str

@@ -61,6 +61,14 @@ _NODE = section(
         "Name of this node: SLURMD_NODENAME, SLURM_NODELIST and %N in file names.",
         shown="the host's name up to its first dot",
     ),
+    Key(
+        "cluster_name", NAME, "nodectl",
+        "What SLURM_CLUSTER_NAME says: for plugins and programs that know clusters by their names.",
+    ),
+    Key(
+        "partition_name", NAME, "local",
+        "What SLURM_JOB_PARTITION says: every job is in this partition.",
+    ),
 )  # fmt: skip
 
 _FILES = section(

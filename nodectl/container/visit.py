@@ -35,6 +35,7 @@ _CHUNK = 1 << 20
 _STREAMS = 3
 _LONGEST = 4096
 _LONGEST_STATUS = 8 << 20
+_PATIENCE = 60  # seconds for a stepd whose hooks may take any time
 _OWN_DESCRIPTORS = "/proc/self/fd"
 
 
@@ -48,7 +49,8 @@ def enter(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> No
         if _signal.getsignal(number) == _signal.SIG_IGN:
             _signal.signal(number, _signal.SIG_DFL)
     os.umask(step.umask)
-    variables = {**step.environment, **environment.for_step(step), **request["environment"]}  # type: ignore[dict-item]
+    variables = {**step.environment, **environment.announced(step), **environment.for_step(step)}
+    variables.update(request["environment"])  # type: ignore[call-overload]  # the daemon's words
     argv: list[str] = request["argv"] or [variables.get("SHELL", "/bin/sh")]  # type: ignore[assignment]
     _kernel.cloexec_from(3)
     rlimits.soften(step.rlimits)
@@ -159,7 +161,7 @@ def _container_id(spec: str, step: "Step") -> int:
     """
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC, 0)
     try:
-        sock.settimeout(step.hook_timeout or None)
+        sock.settimeout(step.hook_timeout or _PATIENCE)
         sock.connect(f"{spec.removesuffix('.json')}.sock")
         wire.send(sock, {"method": f"{STEP}.Status", "parameters": {}})
         reply = wire.receive(sock, wire.Inbox(_LONGEST_STATUS)) or {}

@@ -31,8 +31,9 @@ class Budget:
             self._hold("max_tasks_per_user", sum(running) + ntasks, f"{sum(running)} tasks of yours are running")
 
     def take(self, live: LiveStep, size: int) -> None:
-        """The files of the step will have so many bytes. Raises Refused."""
+        """The step is about to be known, and its files will have so many bytes. Raises Refused."""
         uid = live.step.uid
+        self.check(uid, live.step.ntasks)  # once more: others may have been looked at in the same moment
         if uid != 0:
             kept = sum(other.size for other in self._kept() if other.step.uid == uid)
             what = f"the files of your steps have {kept} bytes, and this one's would have {size}"

@@ -76,7 +76,8 @@ class ForkChannel:
         )
         code = _START.format(path=[p for p in sys.path if p], arguments=arguments)
         passed = descriptors.copies((theirs.fileno(), self._lock, self._programs), _OUT_OF_THE_WAY)
-        environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **tried()}
+        # As slurmstepd from slurmd: hooks call tools of the site's by their names.
+        environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8", **tried()}
         preload.add(environment)
         self.pid = os.posix_spawn(
             sys.executable,

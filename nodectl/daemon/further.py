@@ -43,7 +43,7 @@ class Further:
             self._first(job, None if uid == 0 else uid)
             step = self._next(job)
         else:
-            job = self._new_job()
+            job = self._reserved.again(uid) or self._new_job()
         self._reserved.add(uid, job, step)
         return {"job": job, "step": step}
 

@@ -183,7 +183,7 @@ class Jobs:
 
     async def _run(self, moment: Moment, live: LiveStep, record: Mapping[str, object] | None = None) -> str:
         step = live.step
-        variables = job_environment.for_job(step, moment.context, record)
+        variables = {**job_environment.for_job(step, moment.context, record), **job_environment.options(step)}
         group = self._full_path(moment, step)
         why = ""
         for part in (self._call_hooks, self._run_script):
@@ -205,7 +205,7 @@ class Jobs:
         if not stack:
             return ""
         trace = live.files.append_trace() if self._config.trace else -1
-        environment = {**variables, **job_environment.options(step), **tried()}
+        environment = {**variables, **tried()}
         arguments = {
             "cgroup": self._full_path(moment, step),
             "spec": live.files.spec,
@@ -237,7 +237,7 @@ class Jobs:
         if not path:
             return ""
         started = now()
-        why = await self._execute(moment, live.step, path, job_environment.for_script(variables))
+        why = await self._execute(moment, live.step, path, variables)
         if self._config.trace:
             trace = live.files.append_trace()
             Recorder(trace, "daemon").write(ROWS[moment.name], started, rc=-1 if why else 0, note=why)

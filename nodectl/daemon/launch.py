@@ -41,7 +41,7 @@ _YEAR = 366 * 86_400
 _MOST_CPUS = 999_999_999
 MEMORY = integer(0, 1 << 40)  # MiB
 _LIMIT = integer(-1, 2**63 - 1)
-_LONGEST_LIST = 128_000
+_LONGEST_LIST = 131_072
 _TEXTS = mapping(text(8 << 20), most=64)  # each is bounded by its name
 
 
@@ -111,12 +111,13 @@ async def who_runs(users: Users, request: Mapping[str, object], caller: int) -> 
     """The account that the step runs as: the caller's, or with --uid/--gid, from root, another. Raises Refused."""
     wanted = request.get("uid")
     try:
-        user = await users.get(str(wanted) if wanted is not None else caller)
-        if caller not in (0, user.uid):
-            raise Refused("NotPermitted", f"--uid={wanted}: only root may run steps as another user")
-        if request.get("gid") is None:
-            return user
-        gid = await group_id(str(request["gid"]))
+        async with users.turns.of(caller):
+            user = await users.get(caller if wanted is None or caller != 0 else str(wanted))
+            if wanted is not None and caller != 0 and wanted not in (user.name, str(user.uid)):
+                raise Refused("NotPermitted", f"--uid={wanted}: only root may run steps as another user")
+            if request.get("gid") is None:
+                return user
+            gid = await group_id(str(request["gid"]))
     except UnknownUser as error:
         raise Refused("InvalidRequest", str(error), parameter="uid") from None
     if caller != 0 and gid not in user.gids:
@@ -143,6 +144,8 @@ def make_step(  # everything a step is made from
         job_id=0,
         step_id=0,
         node_name=config.node_name,
+        cluster_name=config.cluster_name,
+        partition=config.partition_name,
         uid=user.uid,
         gid=user.gid,
         gids=list(user.gids),

@@ -21,7 +21,7 @@ from nodectl.step import Step
 from nodectl.stepd.node_plugins import NodePlugins
 
 SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog")
-_MOST_TRACED = 16 << 20  # bytes
+_MOST_TRACED = 17 << 20  # bytes: a trace ends at 16 MiB (native/kernel_trace.c), and a line
 _BACKLOG = 16
 _CROWDED_PAUSE = 0.05
 _END_AGAIN = 1.0

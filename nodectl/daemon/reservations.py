@@ -1,6 +1,6 @@
 """Jobs' and steps' numbers that clients have drawn for what they are about to ask for: whose each is."""
 
-_MOST = 1024  # of one user; who wants more loses the oldest, and nobody else loses any
+_MOST = 1024  # of one user; who wants more is given the oldest anew, and nobody else loses any
 
 
 class Reservations:
@@ -8,6 +8,17 @@ class Reservations:
 
     def __init__(self) -> None:
         self._steps: dict[int, dict[tuple[int, int], None]] = {}  # by uid, the oldest first
+
+    def again(self, uid: int) -> int:
+        """The oldest job of a user who has as many numbers as anybody may: ids are not used up by who does not use
+        them. 0 for others.
+        """
+        own = self._steps.get(uid, {})
+        if len(own) < _MOST:
+            return 0
+        job, step = next(iter(own))
+        del own[job, step]
+        return 0 if step else job
 
     def add(self, uid: int, job: int, step: int) -> None:
         """The step is this user's."""

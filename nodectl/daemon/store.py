@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS running (
 );
 CREATE TABLE IF NOT EXISTS container (plugin TEXT NOT NULL, base TEXT NOT NULL, PRIMARY KEY (plugin, base));
 """
+_DRAW = "INSERT INTO counter VALUES ('job', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value"
 _VERSION = 1
 _ROOM = 1 << 20  # characters of records in one reply: the event loop stands still while they are read and written
 _LAST_JOB = 0xFFFFFF00
@@ -85,10 +86,17 @@ class Store:
             self._ahead = self._ahead or self._draw()
 
     def _draw(self) -> int:
-        row = self._db.execute(
-            "INSERT INTO counter VALUES ('job', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value"
-        ).fetchone()
-        return int(row[0]) % _LAST_JOB
+        """Numbers come again when the last one has been given, but for those of jobs that are known."""
+        while True:
+            drawn = int(self._db.execute(_DRAW).fetchone()[0])
+            job = (drawn - 1) % _LAST_JOB + 1
+            if drawn <= _LAST_JOB or not self._knows(job):
+                return job
+
+    def _knows(self, job: int) -> bool:
+        """Whether a step of the job has ended, or runs."""
+        statement = "SELECT 1 FROM step WHERE job = :job UNION ALL SELECT 1 FROM running WHERE job = :job LIMIT 1"
+        return self._db.execute(statement, {"job": job}).fetchone() is not None
 
     def add(self, steps: Sequence[Ended]) -> None:
         """Writes steps that have ended, in one transaction; one that is there already stays."""

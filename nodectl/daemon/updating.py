@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nodectl import cgroup
 from nodectl.daemon import launch, shares
 from nodectl.daemon.live import LiveStep
+from nodectl.daemon.turns import Turns
 from nodectl.interface import Call, Refused
 from nodectl.shape import Optional, integer
 from nodectl.step import Step
@@ -56,6 +57,7 @@ class Updates:
 
     def __init__(self, node: "Node") -> None:
         self._node = node
+        self._turns = Turns()
 
     def methods(self) -> "dict[str, tuple[Shape, Callable[[Call], Awaitable[object]]]]":
         """Rows of the table of methods."""
@@ -65,7 +67,7 @@ class Updates:
         live = self._node.find_running(call)
         if live.in_prolog:
             raise Refused("WrongState", f"step {live.step} has no task yet: its prolog is running")
-        async with live.updating:
+        async with self._turns.of(call.peer.uid), live.updating:
             await self._change(live, call.parameters, may_raise=self._node.is_admin(call.peer))
         return {}
 

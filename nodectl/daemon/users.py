@@ -10,6 +10,7 @@ import os
 import pwd
 import time
 
+from nodectl.daemon.turns import Turns
 from nodectl.number import whole
 
 _NO_ID = 2**32 - 1  # what setresgid(2) takes for "leave it"
@@ -32,10 +33,11 @@ class User:
 
 
 class Users:
-    """The cache."""
+    """The cache; `turns` are for who asks for what may not be in it."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        self.turns = Turns()
         self._known: dict[int | str, tuple[float, User]] = {}
 
     async def get(self, who: int | str) -> User:

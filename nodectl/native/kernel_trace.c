@@ -170,10 +170,17 @@ PyDoc_STRVAR(write_row_doc,
 "Writes one line of a step's trace with one write(2): {\"t\": started, facts, ruid, euid, rgid, egid, groups,\n"
 "caps (CapEff, hex), affinity (hex), \"rc\": rc, \"us\": microseconds since started, note}. `facts` and `note` are\n"
 "members of a JSON object in ASCII; started is CLOCK_MONOTONIC in nanoseconds. Identity and time are the kernel's\n"
-"word at this moment. In C, because a step writes dozens. False when the line could not be written whole.");
+"word at this moment. In C, because a step writes dozens. False when the line could not be written whole, and behind\n"
+"16 MiB.");
+
+/* Bytes of a trace, which lies in memory: hundreds of tasks of dozens of plugins write no more. All of a step's processes
+ * write through one open file, whose offset is behind the line that any of them wrote last. */
+enum { LONGEST_TRACE = 16 << 20 };
 
 bool trace_line(int fd, long long started, const char *const facts[], const char *rc, const char *note)
 {
+    if (lseek(fd, 0, SEEK_CUR) >= LONGEST_TRACE)
+        return false;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     long long us = ((long long)now.tv_sec * 1000000000 + now.tv_nsec - started) / 1000;

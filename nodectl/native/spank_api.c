@@ -502,12 +502,12 @@ EXPORTED spank_err_t spank_option_getopt(spank_t sp, struct spank_option *option
 
 /* --- jobs ------------------------------------------------------------------------------------------------------- */
 
-PyObject *api_job(uint32_t job_id, int *number)
+PyObject *api_job(uint32_t job_id, uint16_t flags, int *number)
 {
     *number = ESLURM_INVALID_JOB_ID;
     if (handle.sp == NULL)
         return NULL;
-    PyObject *job = call("slurm_load_job", "(Ok)", handle.sp, (unsigned long)job_id);
+    PyObject *job = call("slurm_load_job", "(Oki)", handle.sp, (unsigned long)job_id, (int)flags);
     if (job == NULL)
         *number = (int)code_of_exception();
     return job;

@@ -88,7 +88,7 @@ HIDDEN void api_use(PyObject *sp);
 HIDDEN void api_plugin(PyObject *stacked); /* whose call it is, for what Python decides */
 HIDDEN int api_context(void); /* S_CTX_*, -1 with an exception */
 HIDDEN spank_t api_handle(void);
-HIDDEN PyObject *api_job(uint32_t job_id, int *number); /* a dict of members; NULL with an error's number */
+HIDDEN PyObject *api_job(uint32_t job_id, uint16_t flags, int *number); /* a dict of members; NULL with an error's number */
 
 HIDDEN void plain_fatal(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 

@@ -1,6 +1,7 @@
 /* A job as libslurm's slurm_load_job tells of it. The answer is one piece of memory: message, record, what it points to.
  *
- * Which bytes of the record a member is, is for the plugin's compiler: its Slurm's header said so. We know it of 22.05.
+ * Which bytes of the record a member is, is in the plugin: its compiler took it from the header of its own Slurm. It was
+ * measured with Debian's headers (22.05, 24.11, 26.05) and with pyslurm's declarations (25.11), on machines of 64 bits.
  */
 #include "spank_host.h"
 
@@ -12,6 +13,82 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+enum { LAYOUTS = 4, WITH_STEP = 0x1a05 };
+
+static const struct layout {
+    unsigned int release; /* major and minor number */
+    size_t size;          /* of the record */
+} layouts[LAYOUTS] = {{0x1605, 904}, {0x180b, 960}, {0x190b, 1016}, {WITH_STEP, 1032}};
+
+enum kind { STRING, NUMBER_16, NUMBER_32, NUMBER_64, REAL, NODES };
+
+/* In the order of the layouts, 0: not there. In front of all stands `account`, of which nothing is known here. */
+static const struct member {
+    const char *name;
+    enum kind kind;
+    unsigned short at[LAYOUTS];
+} members[] = {
+    {"accrue_time", NUMBER_64, {8, 8, 8, 8}},
+    {"alloc_node", STRING, {24, 24, 24, 24}},
+    {"array_task_id", NUMBER_32, {52, 52, 52, 52}},
+    {"batch_host", STRING, {96, 96, 96, 96}},
+    {"billable_tres", REAL, {184, 192, 192, 200}},
+    {"boards_per_node", NUMBER_16, {112, 112, 112, 112}},
+    {"command", STRING, {152, 152, 152, 152}},
+    {"core_spec", NUMBER_16, {178, 186, 186, 194}},
+    {"cores_per_socket", NUMBER_16, {180, 188, 188, 196}},
+    {"cpu_freq_gov", NUMBER_32, {204, 212, 212, 220}},
+    {"cpu_freq_max", NUMBER_32, {200, 208, 208, 216}},
+    {"cpu_freq_min", NUMBER_32, {196, 204, 204, 212}},
+    {"cpus_per_task", NUMBER_16, {192, 200, 200, 208}},
+    {"eligible_time", NUMBER_64, {256, 264, 264, 272}},
+    {"end_time", NUMBER_64, {264, 272, 272, 280}},
+    {"gres_total", STRING, {360, 384, 384, 392}},
+    {"group_id", NUMBER_32, {368, 392, 392, 400}},
+    {"job_id", NUMBER_32, {388, 412, 1008, 1024}},
+    {"job_state", NUMBER_32, {400, 432, 432, 440}},
+    {"name", STRING, {464, 496, 504, 520}},
+    {"nice", NUMBER_32, {488, 520, 528, 544}},
+    {"node_inx", NODES, {496, 528, 536, 552}},
+    {"nodes", STRING, {480, 512, 520, 536}},
+    {"ntasks_per_board", NUMBER_16, {512, 544, 552, 568}},
+    {"ntasks_per_core", NUMBER_16, {504, 536, 544, 560}},
+    {"ntasks_per_socket", NUMBER_16, {510, 542, 550, 566}},
+    {"ntasks_per_tres", NUMBER_16, {506, 538, 546, 562}},
+    {"num_cpus", NUMBER_32, {516, 548, 556, 572}},
+    {"num_nodes", NUMBER_32, {520, 552, 560, 576}},
+    {"num_tasks", NUMBER_32, {524, 556, 564, 580}},
+    {"partition", STRING, {528, 568, 576, 592}},
+    {"pn_min_cpus", NUMBER_16, {552, 592, 600, 616}},
+    {"pn_min_memory", NUMBER_64, {544, 584, 592, 608}},
+    {"priority", NUMBER_32, {592, 624, 632, 648}},
+    {"show_flags", NUMBER_16, {690, 0, 0, 0}},
+    {"sockets_per_board", NUMBER_16, {696, 752, 784, 800}},
+    {"sockets_per_node", NUMBER_16, {698, 754, 786, 802}},
+    {"start_time", NUMBER_64, {704, 760, 792, 808}},
+    {"std_err", STRING, {736, 792, 824, 840}},
+    {"std_in", STRING, {744, 800, 832, 848}},
+    {"std_out", STRING, {752, 808, 840, 856}},
+    {"submit_time", NUMBER_64, {760, 816, 864, 880}},
+    {"threads_per_core", NUMBER_16, {792, 848, 896, 912}},
+    {"time_limit", NUMBER_32, {784, 840, 888, 904}},
+    {"tres_alloc_str", STRING, {856, 912, 960, 976}},
+    {"tres_req_str", STRING, {848, 904, 952, 968}},
+    {"user_id", NUMBER_32, {864, 920, 968, 984}},
+    {"user_name", STRING, {872, 928, 976, 992}},
+    {"work_dir", STRING, {896, 952, 1000, 1016}},
+    {"job_id", NUMBER_32, {0, 0, 768, 784}},
+    {"step_het_comp", NUMBER_32, {0, 0, 772, 788}},
+    {"step_id", NUMBER_32, {0, 0, 776, 792}},
+};
+enum { MEMBERS = sizeof members / sizeof members[0] };
+
+struct answer {
+    job_info_msg_t message;
+    int32_t nodes[3]; /* from the first to the first, and no more */
+    _Alignas(max_align_t) char record[];
+};
 
 /* The plugin_version of the plugin that has the code at this address; 0 where there is none. */
 static unsigned int version_at(void *address)
@@ -28,98 +105,87 @@ static unsigned int version_at(void *address)
     return number;
 }
 
-struct member {
-    const char *name;
-    size_t offset, size; /* size 0: a string */
-};
-
-#define NUMBER(name) {#name, offsetof(slurm_job_info_t, name), sizeof(((slurm_job_info_t *)0)->name)}
-#define STRING(name) {#name, offsetof(slurm_job_info_t, name), 0}
-
-static const struct member members[] = {
-    NUMBER(accrue_time), STRING(alloc_node), NUMBER(array_task_id), STRING(batch_host), NUMBER(boards_per_node),
-    STRING(command), NUMBER(core_spec), NUMBER(cores_per_socket), NUMBER(cpu_freq_gov), NUMBER(cpu_freq_max),
-    NUMBER(cpu_freq_min), NUMBER(cpus_per_task), NUMBER(eligible_time), NUMBER(end_time), STRING(gres_total),
-    NUMBER(group_id), NUMBER(job_id), NUMBER(job_state), STRING(name), NUMBER(nice), STRING(nodes),
-    NUMBER(ntasks_per_board), NUMBER(ntasks_per_core), NUMBER(ntasks_per_socket), NUMBER(ntasks_per_tres),
-    NUMBER(num_cpus), NUMBER(num_nodes), NUMBER(num_tasks), STRING(partition), NUMBER(pn_min_cpus),
-    NUMBER(pn_min_memory), NUMBER(priority), NUMBER(show_flags), NUMBER(sockets_per_board), NUMBER(sockets_per_node),
-    NUMBER(start_time), STRING(std_err), STRING(std_in), STRING(std_out), NUMBER(submit_time), NUMBER(threads_per_core),
-    NUMBER(time_limit), STRING(tres_alloc_str), STRING(tres_req_str), NUMBER(user_id), STRING(user_name),
-    STRING(work_dir),
-};
-enum { MEMBERS = sizeof members / sizeof members[0] };
-
-struct answer {
-    job_info_msg_t message;
-    slurm_job_info_t job;
-    int32_t nodes[3]; /* from the first to the first, and no more */
-    char strings[];
-};
-
-static void put_number(char *place, size_t size, unsigned long long number)
+/* The layout that a plugin of this version expects; NULL where it is not known. */
+static const struct layout *layout_of(unsigned int version)
 {
-    uint16_t two = (uint16_t)number;
-    uint32_t four = (uint32_t)number;
-    uint64_t eight = number;
-    memcpy(place, size == 2 ? (void *)&two : size == 4 ? (void *)&four : (void *)&eight, size);
+    for (int i = 0; i < LAYOUTS; i++)
+        if (layouts[i].release == version >> 8 && sizeof(void *) == 8 && sizeof(time_t) == 8)
+            return &layouts[i];
+    return NULL;
 }
 
-/* Of a member's value: the bytes of a string with its end, 0 of a number. NULL of what is not there. */
-static PyObject *bytes_of(const struct member *member, PyObject *job, size_t *length)
+/* What a string member has: bytes with their end. NULL for one that is not there, and with an exception. */
+static PyObject *string_of(const struct member *member, PyObject *job, size_t *length)
 {
     PyObject *value = PyDict_GetItemString(job, member->name); /* borrowed */
-    PyObject *bytes = NULL;
-    *length = 0;
-    if (value != NULL && value != Py_None && member->size == 0 && (bytes = PyUnicode_EncodeFSDefault(value)) != NULL)
-        *length = (size_t)PyBytes_Size(bytes) + 1;
+    bool is_string = member->kind == STRING && value != NULL && value != Py_None;
+    PyObject *bytes = is_string ? PyUnicode_EncodeFSDefault(value) : NULL;
+    *length = bytes == NULL ? 0 : (size_t)PyBytes_Size(bytes) + 1;
     return bytes;
 }
 
+static void put(char *place, enum kind kind, PyObject *value, const int32_t *nodes)
+{
+    unsigned long long number = kind == REAL || kind == NODES ? 0 : PyLong_AsUnsignedLongLongMask(value);
+    switch (kind) {
+    case STRING: break;
+    case NUMBER_16: *(uint16_t *)place = (uint16_t)number; break;
+    case NUMBER_32: *(uint32_t *)place = (uint32_t)number; break;
+    case NUMBER_64: *(uint64_t *)place = number; break;
+    case REAL: *(double *)place = PyFloat_AsDouble(value); break;
+    case NODES: *(const int32_t **)place = nodes; break;
+    }
+}
+
+/* Fills the record; the strings go behind it, and are given up. */
+static void fill(struct answer *answer, const struct layout *layout, PyObject *job, PyObject *const strings[MEMBERS])
+{
+    char *end = answer->record + layout->size;
+    for (int i = 0; i < MEMBERS; i++) {
+        size_t at = members[i].at[layout - layouts];
+        PyObject *value = PyDict_GetItemString(job, members[i].name);
+        if (at != 0 && strings[i] != NULL) {
+            size_t length = (size_t)PyBytes_Size(strings[i]) + 1;
+            *(char **)(answer->record + at) = memcpy(end, PyBytes_AsString(strings[i]), length);
+            end += length;
+        } else if (at != 0 && value != NULL && value != Py_None) {
+            put(answer->record + at, members[i].kind, value, answer->nodes);
+        }
+    }
+    answer->nodes[2] = -1;
+    answer->message.last_update = time(NULL);
+    answer->message.record_count = 1;
+    answer->message.job_array = (slurm_job_info_t *)answer->record;
+}
+
 /* The answer; NULL with an exception. */
-static struct answer *answer_of(PyObject *job, uint16_t flags)
+static struct answer *answer_of(PyObject *job, const struct layout *layout)
 {
     PyObject *strings[MEMBERS];
-    size_t lengths[MEMBERS], room = 0;
+    size_t length, room = 0;
     for (int i = 0; i < MEMBERS; i++) {
-        strings[i] = bytes_of(&members[i], job, &lengths[i]);
-        room += lengths[i];
+        strings[i] = string_of(&members[i], job, &length);
+        room += length;
     }
-    struct answer *answer = PyErr_Occurred() ? NULL : calloc(1, sizeof *answer + room);
-    char *end = answer == NULL ? NULL : answer->strings;
-    for (int i = 0; i < MEMBERS; i++) {
-        char *place = answer == NULL ? NULL : (char *)&answer->job + members[i].offset;
-        PyObject *value = PyDict_GetItemString(job, members[i].name);
-        if (place != NULL && strings[i] != NULL) {
-            memcpy(place, &end, sizeof end);
-            end = (char *)memcpy(end, PyBytes_AsString(strings[i]), lengths[i]) + lengths[i];
-        } else if (place != NULL && members[i].size != 0 && value != NULL) {
-            put_number(place, members[i].size, PyLong_AsUnsignedLongLongMask(value));
-        }
+    struct answer *answer = NULL;
+    if (!PyErr_Occurred() && (answer = calloc(1, sizeof *answer + layout->size + room)) == NULL)
+        PyErr_NoMemory();
+    if (answer != NULL)
+        fill(answer, layout, job, strings);
+    for (int i = 0; i < MEMBERS; i++)
         Py_XDECREF(strings[i]);
-    }
-    if (answer == NULL) {
-        if (!PyErr_Occurred())
-            PyErr_NoMemory();
-        return NULL;
-    }
-    answer->message = (job_info_msg_t){0, time(NULL), 1, &answer->job};
-    answer->job.show_flags = flags;
-    answer->job.billable_tres = NO_VAL;
-    answer->job.node_inx = answer->nodes;
-    answer->nodes[2] = -1;
     return answer;
 }
 
-EXPORTED int slurm_load_job(job_info_msg_t **message, uint32_t job_id, uint16_t flags)
+static int load_job(const struct layout *layout, job_info_msg_t **message, uint32_t job_id, uint16_t flags)
 {
     struct answer *answer = NULL;
     int number = ENOTSUP;
-    if (message != NULL && version_at(__builtin_return_address(0)) >> 8 == SLURM_VERSION_NUMBER >> 8) {
+    if (message != NULL && layout != NULL) {
         struct visit visit;
         visit_begin(&visit);
-        PyObject *job = api_job(job_id, &number);
-        if (job != NULL && (answer = answer_of(job, flags)) == NULL)
+        PyObject *job = api_job(job_id, flags, &number);
+        if (job != NULL && (answer = answer_of(job, layout)) == NULL)
             guard_keep_exception();
         Py_XDECREF(job);
         visit_end(&visit);
@@ -130,6 +196,39 @@ EXPORTED int slurm_load_job(job_info_msg_t **message, uint32_t job_id, uint16_t 
         return SLURM_SUCCESS;
     errno = number;
     return SLURM_ERROR;
+}
+
+/* In 26.05 its second argument is this, by value, and no job id. What takes both is known by another name in C. */
+struct step_of_26_05 {
+    uint64_t sluid;
+    uint32_t job_id, step_het_comp, step_id;
+};
+
+#if defined __x86_64__ /* it comes on the stack, and the next argument in its register */
+#define SECOND uint32_t second
+#define BEHIND , struct step_of_26_05 step
+#define STEP (&step)
+#define THIRD(flags) second
+#elif defined __aarch64__ /* what comes is the address of a copy */
+#define SECOND uintptr_t second
+#define BEHIND
+#define STEP ((const struct step_of_26_05 *)second)
+#define THIRD(flags) flags
+#else
+#define SECOND uint32_t second
+#define BEHIND
+#define STEP ((const struct step_of_26_05 *)NULL)
+#define THIRD(flags) flags
+#endif
+
+EXPORTED int load_job_of_any_release(job_info_msg_t **message, SECOND, uint16_t flags BEHIND) __asm__("slurm_load_job");
+
+int load_job_of_any_release(job_info_msg_t **message, SECOND, uint16_t flags BEHIND)
+{
+    const struct layout *layout = layout_of(version_at(__builtin_return_address(0)));
+    if (layout == NULL || layout->release != WITH_STEP)
+        return load_job(layout, message, (uint32_t)second, flags);
+    return STEP == NULL ? load_job(NULL, message, 0, 0) : load_job(layout, message, STEP->job_id, (uint16_t)THIRD(flags));
 }
 
 EXPORTED void slurm_free_job_info_msg(job_info_msg_t *message)

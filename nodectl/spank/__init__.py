@@ -264,15 +264,15 @@ def spank_symbol_supported(name: "str | None") -> int:
     return -1 if name is None else int(name in functions("spank"))
 
 
-def slurm_load_job(sp: "Spank", job_id: int) -> dict[str, object]:
+def slurm_load_job(sp: "Spank", job_id: int, show_flags: int = 0) -> dict[str, object]:
     """The members of Slurm's struct job_info by name, of a job of this node; what is not among them is NULL or 0.
 
     Any process, any hook; the command, and what runs as the user, know their own job only. Raises SpankError:
-    ESLURM_INVALID_JOB_ID for a job that is not here. Source: Slurm 22.05's header.
+    ESLURM_INVALID_JOB_ID for a job that is not here. The flags change nothing. Source: Slurm's headers.
     """
     from nodectl.spank.jobs import members  # it imports the names above
 
-    return members(_known(sp), job_id)
+    return {**members(_known(sp), job_id), "show_flags": show_flags}
 
 
 slurm_error = messages.error

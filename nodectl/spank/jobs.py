@@ -42,6 +42,7 @@ def of_step(step: Step, *, over: bool = False) -> dict[str, object]:
     cpus = step.cpus or step.ntasks * cpus_per_task
     return {
         **dict.fromkeys(("array_task_id", "cpu_freq_min", "cpu_freq_max", "cpu_freq_gov"), _NO_VAL),
+        **dict.fromkeys(("step_het_comp", "step_id"), _NO_VAL),  # of the record's step_id, which names the job
         **dict.fromkeys(
             (
                 "boards_per_node", "core_spec", "cores_per_socket", "ntasks_per_core", "ntasks_per_tres",
@@ -52,6 +53,7 @@ def of_step(step: Step, *, over: bool = False) -> dict[str, object]:
         **dict.fromkeys(("accrue_time", "eligible_time", "start_time", "submit_time"), begin),
         "alloc_node": step.node_name,
         "batch_host": step.node_name,
+        "billable_tres": cpus,
         "command": step.argv[0] if step.argv else None,
         "cpus_per_task": cpus_per_task,
         "end_time": begin + (step.time_limit or _YEAR) if begin else 0,
@@ -61,6 +63,7 @@ def of_step(step: Step, *, over: bool = False) -> dict[str, object]:
         "job_state": _COMPLETE | _COMPLETING if over else _RUNNING,
         "name": step.name or (os.path.basename(step.argv[0]) if step.argv else None),
         "nice": _UNTOUCHED,
+        "node_inx": True,  # the first to the first
         "nodes": step.node_name,
         "num_cpus": cpus,
         "num_nodes": 1,

@@ -9,6 +9,7 @@ from nodectl.board import MOST_PLUGINS
 from nodectl.hooks import functions
 from nodectl.lean_json import quoted
 from nodectl.plugin import PluginRefused, Source
+from nodectl.spank.sources import Late
 from nodectl.spank.stack import StackedPlugin
 
 TYPE_CHECKING = False
@@ -46,7 +47,9 @@ class ReadyStack:
         self.lanes = {call: Lane(call, members) for call, members in calls.items() if members}
 
 
-def ready_stack(entries: "Iterable[Entry]", source_of: "Callable[[str], Source | NativeSource]") -> ReadyStack | None:
+def ready_stack(
+    entries: "Iterable[Entry]", source_of: "Callable[[str], Source | NativeSource | Late]"
+) -> ReadyStack | None:
     """None where loading the stack is more than that: Python to be executed, an init() to be called, something to be
     said.
     """
@@ -56,7 +59,7 @@ def ready_stack(entries: "Iterable[Entry]", source_of: "Callable[[str], Source |
             source = source_of(entry.path)
         except PluginRefused:
             return None
-        if isinstance(source, Source) or "init" in source.plugin.hooks or entry.missing:
+        if isinstance(source, Source | Late) or "init" in source.plugin.hooks or entry.missing:
             return None
         stacked = StackedPlugin(entry, source.plugin, place)
         for option in source.plugin.options:

@@ -1,8 +1,9 @@
 """The forkserver's store of SPANK plugins: Python ones compiled, native ones opened, so that a stepd finds them ready.
 
 Of a Python plugin nothing runs here. Opening a native one runs its constructors, as dlopen(3) does; a child tries
-that first, so that a constructor which crashes, exits, hangs or leaves a thread behind costs the plugin and nothing
-else. An opened library cannot be exchanged: when its file changes, the process that holds it has to begin anew.
+that first, so that a constructor which crashes, exits or hangs costs the plugin and nothing else. One that leaves a
+thread (the runtime of Go) is opened by each stepd for itself: nothing could be forked from here beside the thread. An
+opened library cannot be exchanged: when its file changes, the process that holds it has to begin anew.
 """
 
 import _signal
@@ -28,11 +29,21 @@ _MOST = 512
 _TRIAL_SECONDS = 10
 _GRACE = 5
 _LONGEST_WORD = 4096
+_FINE, _THREADED = "fine", "threads"
 
 
 def is_native(path: str) -> bool:
     """True for what is loaded as a shared object: everything that is not called *.py."""
     return not path.endswith(".py")
+
+
+class Late:
+    """A native plugin that the stepd has to open, since that starts threads."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
 
 
 class Sources:
@@ -43,7 +54,7 @@ class Sources:
     def __init__(self) -> None:
         self.ready: ReadyStack | None = None
         self._rows: list[list[object]] | None = None
-        self._known: dict[str, tuple[bytes, Source | NativeSource | PluginRefused]] = {}
+        self._known: dict[str, tuple[bytes, Source | NativeSource | Late | PluginRefused]] = {}
         self._opened: dict[str, bytes] = {}
 
     def refresh(self, paths: "Iterable[str]") -> bool:
@@ -81,14 +92,15 @@ class Sources:
 
             self.ready = ready_stack(entries, self.__getitem__)
 
-    def _open(self, path: str, stamp: bytes) -> "NativeSource":
+    def _open(self, path: str, stamp: bytes) -> "NativeSource | Late":
         from nodectl.spank.native import open_native  # only where a native plugin is stacked
 
-        _try_in_a_child(path)
+        if _try_in_a_child(path) == _THREADED:
+            return Late(path)
         self._opened[path] = stamp
         return open_native(path)
 
-    def __getitem__(self, path: str) -> "Source | NativeSource":
+    def __getitem__(self, path: str) -> "Source | NativeSource | Late":
         """Raises PluginRefused."""
         known = self._known.get(path)
         if known is None:
@@ -98,8 +110,10 @@ class Sources:
         return known[1]
 
 
-def _try_in_a_child(path: str) -> None:
-    """Opens the plugin in a process of its own. Raises PluginRefused with what came of it."""
+def _try_in_a_child(path: str) -> str:
+    """Opens the plugin in a process of its own; whether that is all fine, or leaves threads. Raises PluginRefused with
+    what came of it else.
+    """
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     pid = os.fork()
     if pid == 0:
@@ -110,8 +124,9 @@ def _try_in_a_child(path: str) -> None:
         word = _read(reader)
     finally:
         os.close(reader)
-    if word != "fine":
+    if word not in (_FINE, _THREADED):
         raise PluginRefused(path, None, word or "opening it ended the process that watched it")
+    return word
 
 
 def _supervise(path: str, writer: int) -> "NoReturn":
@@ -146,7 +161,7 @@ def _tried(path: str) -> str:
         return f"opening it took longer than {_TRIAL_SECONDS} s"
     if not word:
         return "opening it ended the process: a constructor crashed or exited"
-    return "opening it leaves a process running" if left and word == "fine" else word
+    return "opening it leaves a process running" if left and word in (_FINE, _THREADED) else word
 
 
 def _open_and_tell(path: str, writer: int) -> "NoReturn":
@@ -155,9 +170,7 @@ def _open_and_tell(path: str, writer: int) -> "NoReturn":
     word = ""
     try:
         open_native(path)
-        word = "fine"
-        if os.stat("/proc/self/task").st_nlink != 3:  # 2 + one thread
-            word = "opening it leaves a thread running; nothing can be forked safely after that"
+        word = _FINE if os.stat("/proc/self/task").st_nlink == 3 else _THREADED  # 2 + one thread
     except PluginRefused as refused:
         word = refused.reason
     except BaseException as error:  # the top of a process

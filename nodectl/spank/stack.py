@@ -14,7 +14,7 @@ from nodectl.plugin import PluginRefused, Source, compile_plugin, load
 from nodectl.spank import SpankError, SpankOption
 from nodectl.spank.handle import FORWARDED, Spank, forwarding_name
 from nodectl.spank.plugstack import printable
-from nodectl.spank.sources import is_native
+from nodectl.spank.sources import Late, is_native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Stack:
         self.plugins: list[StackedPlugin] = []
 
     def load(
-        self, entries: "Iterable[Entry]", source_of: "Callable[[str], Source | NativeSource]" = source_of,
+        self, entries: "Iterable[Entry]", source_of: "Callable[[str], Source | NativeSource | Late]" = source_of,
         ready: "ReadyStack | None" = None,
     ) -> Outcome:  # fmt: skip
         """Loads every entry. A required plugin that cannot be used is the failure returned; an optional one is
@@ -114,7 +114,7 @@ class Stack:
             messages.warning(f"{outcome.why}; skipped")
         return OK
 
-    def _load(self, entry: "Entry", place: int, source_of: "Callable[[str], Source | NativeSource]") -> Outcome:
+    def _load(self, entry: "Entry", place: int, source_of: "Callable[[str], Source | NativeSource | Late]") -> Outcome:
         if entry.missing:
             return Outcome(-1, f"{entry.path}: no such file in plugin_dir")
         self._door.enter(LOADING, place)
@@ -125,7 +125,7 @@ class Stack:
                     lambda: load(source, kind="spank", hooks=functions("spank"))
                 )
             else:
-                plugin = source.plugin
+                plugin = source.plugin if not isinstance(source, Late) else self._open(source)
         except PluginRefused as refused:
             return Outcome(-1, str(refused))
         except Overrun as overrun:
@@ -136,7 +136,7 @@ class Stack:
             if not outcome:
                 return Outcome(outcome.rc, f"{plugin.path}: init(): {outcome.why}")
         # plugins.txt: a thread that init() makes and fini() ends is a plugin's good right.
-        if started is not None or isinstance(source, Source):
+        if started is not None or isinstance(source, Source | Late):
             self._door.left_thread()
         for warning in plugin.warnings:
             messages.warning(printable(f"{entry.origin}: plugin {warning}; it is not called"))
@@ -146,6 +146,12 @@ class Stack:
             stacked.offer_table()
         self.plugins.append(stacked)
         return OK
+
+    def _open(self, source: Late) -> "NativePlugin":
+        """Opens what could not be opened before the fork. Raises PluginRefused and Overrun."""
+        from nodectl.spank.native import open_native  # the forkserver has imported it
+
+        return self._door.within_time(lambda: open_native(source.path)).plugin
 
     def end(self) -> None:
         """Calls each plugin's fini(), at the end of the process, as nothing is unloaded before. A failure is told, and

@@ -12,28 +12,17 @@ if TYPE_CHECKING:
 LONGEST = 128 * 1024
 
 
-def for_step(step: "Step") -> dict[str, str]:
-    """Variables that are the same for every task of the step."""
-    job, ntasks, cpus = str(step.job_id), str(step.ntasks), str(step.cpus)
+def announced(step: "Step") -> dict[str, str]:
+    """What Slurm's client sends with the step: there before the first hook, and for the hooks to change."""
+    ntasks = str(step.ntasks)
     variables = {
-        "SLURM_JOB_ID": job,
-        "SLURM_JOBID": job,
-        "SLURM_STEP_ID": str(step.step_id),
-        "SLURM_STEPID": str(step.step_id),
+        **_identity(step),
+        "SLURM_CLUSTER_NAME": step.cluster_name,
+        "SLURM_JOB_PARTITION": step.partition,
         "SLURM_JOB_NAME": step.name,
-        "SLURM_JOB_UID": str(step.uid),
-        "SLURM_JOB_GID": str(step.gid),
-        "SLURM_JOB_USER": step.user_name,
-        "SLURM_JOB_START_TIME": str(int(step.submitted)),
-        "SLURM_JOB_CPUS_PER_NODE": cpus,
-        "SLURM_CPUS_ON_NODE": str(step.step_cpus.bit_count()),
-        "SLURM_NODEID": "0",
-        "SLURM_GTIDS": ",".join(map(str, range(step.ntasks))),
-        "SLURMD_NODENAME": step.node_name,
+        "SLURM_JOB_CPUS_PER_NODE": str(step.cpus),
         "SLURM_UMASK": f"0{step.umask:03o}",
     }
-    if step.time_limit:
-        variables["SLURM_JOB_END_TIME"] = str(int(step.submitted) + step.time_limit)
     for name in ("NTASKS", "NPROCS", "STEP_NUM_TASKS", "TASKS_PER_NODE", "STEP_TASKS_PER_NODE"):
         variables[f"SLURM_{name}"] = ntasks
     for name in ("NNODES", "STEP_NUM_NODES", "JOB_NUM_NODES"):
@@ -43,10 +32,42 @@ def for_step(step: "Step") -> dict[str, str]:
     return variables
 
 
+def _identity(step: "Step") -> dict[str, str]:
+    """Which step it is, and whose."""
+    return {
+        "SLURM_JOB_ID": str(step.job_id),
+        "SLURM_JOBID": str(step.job_id),
+        "SLURM_STEP_ID": str(step.step_id),
+        "SLURM_STEPID": str(step.step_id),
+        "SLURM_JOB_UID": str(step.uid),
+        "SLURM_JOB_GID": str(step.gid),
+        "SLURM_JOB_USER": step.user_name,
+    }
+
+
+def for_step(step: "Step") -> dict[str, str]:
+    """What Slurm's stepd says itself, the same for every task, whatever hooks have made of it."""
+    variables = {
+        **_identity(step),
+        "SLURM_JOB_START_TIME": str(int(step.submitted)),
+        "SLURM_CPUS_ON_NODE": str(step.step_cpus.bit_count()),
+        "SLURM_NODEID": "0",
+        "SLURM_GTIDS": ",".join(map(str, range(step.ntasks))),
+        "SLURMD_NODENAME": step.node_name,
+    }
+    if step.time_limit:
+        variables["SLURM_JOB_END_TIME"] = str(int(step.submitted) + step.time_limit)
+    return variables
+
+
+def of_rank(task: "Task") -> dict[str, str]:
+    """Which task it is: its own variables, and the step's in the hooks of its end."""
+    return {"SLURM_PROCID": str(task.global_id), "SLURM_LOCALID": str(task.local_id)}
+
+
 def for_task(step: "Step", task: "Task") -> dict[str, str]:
     """The whole environment of one task; SLURM_TASK_PID is added by the task itself, which alone knows its pid."""
-    rank = str(task.global_id)
-    environment = {**step.environment, "SLURM_PROCID": rank, "SLURM_LOCALID": str(task.local_id)}
+    environment = {**step.environment, **of_rank(task)}
     if step.task_variables:
         environment.update(step.task_variables[task.local_id])
     return {name: value for name, value in environment.items() if _bytes(name) + _bytes(value) + 2 <= LONGEST}

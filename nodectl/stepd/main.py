@@ -15,6 +15,7 @@ from nodectl.identity import effective_user
 from nodectl.step import Step, Task
 from nodectl.stepd import client, environment, pump, record
 from nodectl.stepd.links import Links
+from nodectl.stepd.placing import Placing
 from nodectl.stepd.reaper import Reaper
 from nodectl.stepd.run import STEPD_SLOT, Descriptors, Run, StepFailed
 from nodectl.stepd.stdio import Streams
@@ -119,6 +120,7 @@ def run_step(run: Run, reaper: Reaper, sources: "Sources") -> None:
         run.require(run.node.call_container(run.door, "container_p_create", (step.job_id,)))
     run.require(run.node.call_proctrack(run.door, "proctrack_p_create", (step,)))
     run.require(run.node.call_container(run.door, "container_p_add_cont", (step.job_id, step.container_id)))
+    step.environment.update(environment.announced(step))
     run.require(run.spank.load(step.stack, sources.__getitem__, sources.ready))
     run.require(run.spank.call("slurm_spank_init"))
     run.require(run.spank.process_options(step.options))
@@ -173,9 +175,14 @@ def fork_tasks(run: Run, reaper: Reaper) -> int:
         for task in run.tasks:
             task.environment = environment.for_task(run.step, task)
             task.argv = list(run.step.argv)
-            _fork_task(run, reaper, task, gate)
-            reaper.expect(task)
-            run.require(run.node.call_proctrack(run.door, "proctrack_p_add", (run.step, task.pid), task.local_id))
+            placing = Placing(run.node)
+            try:
+                _fork_task(run, reaper, task, gate, placing)
+                reaper.expect(task)
+                run.require(run.node.call_proctrack(run.door, "proctrack_p_add", (run.step, task.pid), task.local_id))
+                placing.done()
+            finally:
+                placing.close()
     except (OSError, StepFailed) as error:
         os.close(run.gate_writer)
         os.close(gate)
@@ -186,7 +193,7 @@ def fork_tasks(run: Run, reaper: Reaper) -> int:
     return gate
 
 
-def _fork_task(run: Run, reaper: Reaper, task: Task, gate: int) -> None:
+def _fork_task(run: Run, reaper: Reaper, task: Task, gate: int, placing: Placing) -> None:
     started = run.enter("fork")
     place, place_in = -1, None
     if run.group is not None:
@@ -206,7 +213,7 @@ def _fork_task(run: Run, reaper: Reaper, task: Task, gate: int) -> None:
         if task.pid == 0:
             if place >= 0:
                 os.close(place)
-            be_task(Child(run, task, gate, reaper.report, None if run.step.born_in_place else place_in))
+            be_task(Child(run, task, gate, placing, reaper.report, None if run.step.born_in_place else place_in))
         if place_in is not None and not run.step.born_in_place:
             _move(task.pid, place_in)  # before anybody looks where it is
     finally:

@@ -163,6 +163,8 @@ def _load(plugin_type: str, dirs: "Sequence[str]", host: Host) -> Plugin:
     )
     messages.speaker(plugin_type)
     plugin = door.within_time(lambda: load(source, kind=kind, hooks=functions(kind)))
+    for warning in () if host.forks else plugin.warnings:  # told once, by the daemon
+        print(f"nodectl daemon: {warning}; it is never called", file=sys.stderr)
     outcome = door.silent(plugin.hooks.get("init", _nothing), ())
     if host.forks and _has_threads():
         if outcome:

@@ -16,7 +16,7 @@ from nodectl.identity import effective_user
 from nodectl.interface import STEP, Refused
 from nodectl.shape import Optional, boolean, integer
 from nodectl.signals import CONT, KILL, TERM
-from nodectl.stepd import children, epilogs
+from nodectl.stepd import children, environment, epilogs
 from nodectl.stepd.reports import Reports
 from nodectl.stepd.suspension import FREEZE, TSTP, Suspension
 from nodectl.stepd.told import Told
@@ -186,6 +186,7 @@ class Reaper:
         if hook is not None and not kept_waiting and task.local_id not in run.failures and not task.killed_by_command:
             self._explain(task, f"it ended inside {_named(run, hook, place)}")
         run.ends.task(task)
+        run.step.environment.update(environment.of_rank(task))  # for the step's last hook, whoever was last
         epilogs.run_all(run, task)
         self._judge(task, run.spank.call("slurm_spank_task_exit", task))
         outcome = self._post_term(task)

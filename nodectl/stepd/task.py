@@ -18,7 +18,7 @@ from nodectl.identity import become_user
 from nodectl.recorder import Recorder, now
 from nodectl.secure import NONE
 from nodectl.secure.confine import CannotConfine, Confinement
-from nodectl.stepd import client, scripts
+from nodectl.stepd import client, scripts, temporary
 from nodectl.stepd.stdio import CLIENT
 
 TYPE_CHECKING = False
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from nodectl.door import Outcome
     from nodectl.step import Task
+    from nodectl.stepd.placing import Placing
     from nodectl.stepd.run import Run
     from nodectl.stepd.stdio import Stream
 
@@ -52,12 +53,27 @@ class TaskEnds(Exception):
 class Child:
     """What the stages share."""
 
-    __slots__ = ("confinement", "door", "gate", "place_in", "recorder", "report", "run", "slot", "stepd", "task")
+    __slots__ = (
+        "confinement",
+        "door",
+        "gate",
+        "place_in",
+        "placing",
+        "recorder",
+        "report",
+        "run",
+        "slot",
+        "stepd",
+        "task",
+    )
 
-    def __init__(self, run: "Run", task: "Task", gate: int, report: int, place_in: "str | None") -> None:
+    def __init__(  # what the stepd has made for it
+        self, run: "Run", task: "Task", gate: int, placing: "Placing", report: int, place_in: "str | None"
+    ) -> None:
         self.run = run
         self.task = task
         self.gate = gate
+        self.placing = placing
         self.report = report
         self.stepd = os.getppid()
         self.place_in = place_in
@@ -157,6 +173,7 @@ def pre_launch_priv(child: Child) -> None:
 
 def join_container(child: Child) -> None:
     """What is opened by its name from here on is the container's."""
+    child.placing.wait(child.run.board, child.slot)
     step = child.run.step
     child.require(
         child.run.node.call_container(child.door, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
@@ -250,6 +267,11 @@ def default_signals(_: Child) -> None:
     for number in (*IGNORED, _signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGTERM, _signal.SIGCHLD):
         _signal.signal(number, _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+
+
+def temporary_directory(child: Child) -> None:
+    """TMPDIR, before files are locked."""
+    temporary.directory(child.task.environment, child.run.step.user_name)
 
 
 def confine(child: Child) -> None:
@@ -362,6 +384,7 @@ SEQUENCE = (
     enter_directory,
     wait_at_gate,
     default_signals,
+    temporary_directory,
     confine,
     pre_launch,
     task_init,

@@ -11,6 +11,7 @@ from nodectl.workbench.releases import is_documented, release_of, spell, unpack
 
 _FUNCTION = "STT_FUNC"
 _MOST = 3  # names in one line
+_RECORDS = ("22.05", "24.11", "25.11", "26.05")  # whose struct job_info native/spank_job.c knows
 _OUTPUT = frozenset({"printf", "vprintf", "puts", "putchar", "__printf_chk", "__vprintf_chk"})
 _LIBC = "libc.so.6"
 # Empty libraries for plugins that are linked with a libslurm: what they call the host has.
@@ -96,11 +97,10 @@ def _read_needs(found: Inspection, shared: elf.SharedObject) -> None:
             found.error(f"needs {name}, {_nobody(name)}: {when}")
     if shared.is_go:
         found.warn("is made with Go, whose runtime starts threads when it is opened: not everywhere may there be any")
-    if found.needs.get("slurm_load_job") == "nodectl" and found.version and found.version[:2] != SLURM_VERSION[:2]:
-        found.warn(
-            f"slurm_load_job fails (ENOTSUP) in a plugin compiled for Slurm {release_of(found.version)}: "
-            f"the record is that of {release_of(SLURM_VERSION)}"
-        )
+    release = release_of(found.version) if found.version else ""
+    if found.needs.get("slurm_load_job") == "nodectl" and release not in ("", *_RECORDS):
+        known = ", ".join(_RECORDS)
+        found.warn(f"slurm_load_job fails (ENOTSUP) in a plugin compiled for Slurm {release}: it knows {known}")
 
 
 def _nobody(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodectl import spank
 from nodectl.cli import plugin_facts
-from nodectl.workbench.findings import ERROR, PREFIX, PRINTS, Finding, Inspection, Offered, misspelt
+from nodectl.workbench.findings import ERROR, PREFIX, PRINTS, WARNING, Finding, Inspection, Offered, misspelt
 
 _SPELT = ("spank_", "slurm_", "S_", "ESPANK_", "SPANK_", "Spank")
 _FIELDS = ("name", "arginfo", "usage", "has_arg", "val", "cb")
@@ -19,7 +19,10 @@ def read(path: str) -> Inspection:
     facts = plugin_facts.of_text(path, text, "spank")
     found = Inspection(
         path, "python", facts.name, facts.type, facts.version, facts.about, list(facts.hooks),
-        findings=[Finding(ERROR, problem) for problem in facts.problems],
+        findings=[
+            *(Finding(ERROR, problem) for problem in facts.problems),
+            *(Finding(WARNING, warning) for warning in facts.warnings),
+        ],
     )  # fmt: skip
     try:
         tree = ast.parse(text, path)

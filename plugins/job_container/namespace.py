@@ -244,7 +244,7 @@ def _run(job: container.Job, place: Place, name: str) -> str:
     except OSError as error:
         return f"{title} {path}: {error.strerror}"
     variables = {
-        **job_environment.for_script(job_environment.for_job(job.step, name)),
+        **job_environment.for_job(job.step, name),
         "SLURM_JOB_MOUNTPOINT_SRC": f"{place.path}/dirs",
     }
     if name != "init_script":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import pwd
 import resource
 import signal
@@ -12,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import _kernel
+from nodectl import _kernel, wire
 from nodectl.stepd.task import CAP_SYS_RESOURCE
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
+from rootful.raw import connect as raw_connect
 from rootful.raw import exchange, launch
 
-LONELY = pwd.getpwnam("bin")  # an account of which no other test has processes
+LONELY = pwd.getpwnam("games")  # an account of which no other test has processes
 LIMITS = ("Max core file size", "Max open files", "Max locked memory")
 ON = "echo on; exec sleep 1000"
 
@@ -38,6 +41,24 @@ def held(node: Node, *words: str, user: pwd.struct_passwd = NOBODY) -> Iterator[
             yield client
         finally:
             client.terminate()
+
+
+@contextlib.contextmanager
+def alone(user: pwd.struct_passwd) -> Iterator[None]:
+    """Another run of this test on the machine waits, and so do we until the account has no process."""
+    with Path(f"/run/nodectl-test-{user.pw_name}.lock").open("w", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        wait_until(lambda: user.pw_uid not in owners(), "the account has no process")
+        yield
+
+
+def owners() -> set[int]:
+    """Whose there are processes."""
+    found = set()
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            found.add(os.stat(f"/proc/{pid}").st_uid)
+    return found
 
 
 def large(size: int) -> list[str]:
@@ -156,9 +177,44 @@ def test_processes_of_a_user_are_counted_over_all_steps(node: Node) -> None:
     """By the kernel, with clients: the program of a second step is not executed where the first has what there is."""
     node.configure(task_hard_limits=["NPROC=2"])
     node.restart()
-    with held(node, "sh", "-c", ON, user=LONELY):
+    with alone(LONELY), held(node, "sh", "-c", ON, user=LONELY):
         second = node.run("true", user=LONELY)
         assert second.returncode != 0
         assert "Resource temporarily unavailable" in second.stderr
-        assert node.run("true", user=OTHER).returncode == 0
     assert node.run("true", user=LONELY).returncode == 0
+
+
+def test_launches_in_one_moment_are_counted_one_after_the_other(node: Node) -> None:
+    """With a prolog a step is not known at once: all that the daemon reads in one turn find the same room."""
+    node.configure(max_steps_per_user=1, prolog="/bin/true")
+    node.restart()
+    assert node.run("true", user=NOBODY).returncode == 0  # the account is known from now on
+    wait_until(lambda: not list(node.steps.iterdir()), "the job is over")
+    assert node.daemon is not None
+    clients = []
+    os.seteuid(NOBODY.pw_uid)
+    try:
+        clients = [raw_connect(node) for _ in range(4)]
+    finally:
+        os.seteuid(0)
+    node.daemon.send_signal(signal.SIGSTOP)
+    for client in clients:
+        client.sendall(launch(argv=["sleep", "1000"]))
+    node.daemon.send_signal(signal.SIGCONT)
+    replies = [wire.receive(client, wire.Inbox(1 << 20)) or {} for client in clients]
+    begun = [reply["parameters"]["job"] for reply in replies if "error" not in reply]  # type: ignore[index]
+    assert len(begun) == 1
+    for job in begun:
+        node.nodectl("signal", "-s", "KILL", str(job))
+    for client in clients:
+        client.close()
+
+
+def test_who_may_not_become_another_has_no_name_looked_up(node: Node) -> None:
+    """The reply is the same for accounts that there are and that there are not: no question to the name service."""
+    for name in ("root", "0", "no-such-account"):
+        refused = node.run(f"--uid={name}", "true", user=NOBODY)
+        assert refused.returncode == 1
+        assert f"--uid={name}: only root may run steps as another user" in refused.stderr
+    for name in (NOBODY.pw_name, str(NOBODY.pw_uid)):
+        assert node.run(f"--uid={name}", "true", user=NOBODY).returncode == 0

@@ -125,11 +125,9 @@ slurm_spank_task_init_privileged = slurm_spank_init
 CONSTRUCTORS = {
     "crash": ("raise(SIGSEGV);", "crashed or exited"),
     "exit": ("_exit(0);", "crashed or exited"),
-    "thread": ("pthread_t t; pthread_create(&t, 0, forever, 0);", "leaves a thread running"),
     "hang": ("for (;;) pause();", "took longer than"),
 }
 CONSTRUCTOR = """
-static void *forever(void *x) {{ for (;;) pause(); return x; }}
 __attribute__((constructor)) static void begin(void) {{ if (geteuid() == 0) {{ {body} }} }}
 """
 

@@ -104,8 +104,8 @@ def test_a_file_holds_arguments_with_blanks_and_comments(node: Node) -> None:
 
 
 def test_what_nodectl_sets_wins(node: Node) -> None:
-    node.plugstack("required environment set=SLURM_JOB_ID=99 unset=SLURM_NTASKS\n")
-    assert {(task["SLURM_JOB_ID"], task["SLURM_NTASKS"]) for task in tasks(node)} == {(str(node.last_job()), "2")}
+    node.plugstack("required environment set=SLURM_JOB_ID=99 unset=SLURM_STEP_ID\n")
+    assert {(task["SLURM_JOB_ID"], task["SLURM_STEP_ID"]) for task in tasks(node)} == {(str(node.last_job()), "0")}
 
 
 @pytest.mark.parametrize(

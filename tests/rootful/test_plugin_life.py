@@ -207,3 +207,12 @@ def test_a_helper_beside_a_plugin_is_there_in_every_process(made: Node) -> None:
     done = made.run("true", user=NOBODY)
     said = ["task_p_slurmd_launch_request", "task_p_pre_setuid", "task_p_pre_launch"]
     assert (done.returncode, done.stderr.splitlines()) == (0, [f"nodectl: error: {call}" for call in said])
+
+
+def test_a_hook_of_the_future_is_told_once_in_the_log(made: Node) -> None:
+    path = made.plugin("odd", "def task_p_of_the_future(step):\n    return -1\n", "task")
+    made.start()
+    assert made.run("true", user=NOBODY).returncode == 0
+    told = [line for line in made.logged().splitlines() if "of_the_future" in line]
+    assert len(told) == 1
+    assert told[0].startswith(f"nodectl daemon: {path}:4: task_p_of_the_future is unknown; nearest is task_p_")

@@ -29,3 +29,4 @@ def test_nobody_takes_away_what_others_have_reserved_by_reserving_much(node: Nod
     os.waitpid(pid, 0)
     assert node.call("Launch", request={**raw.REQUEST, "job": job}) == {"job": job, "step": 0}
     node.call("Wait", job=job, step=0)
+    assert int(str(node.call("Reserve")["job"])) < 2000  # ids that were not used are not used up

@@ -143,14 +143,14 @@ COSTS = {
         STEP_FAILS,
         {"init_post_opt", "user_init", *NO_TASK_RUNS},
     ),
-    "remote:option:-1": (UNHARMED, set()),
+    "remote:option:-1": (STEP_FAILS, {"init_post_opt", "user_init", *NO_TASK_RUNS}),
     "remote:init_post_opt:-1": (STEP_FAILS, {"user_init", *NO_TASK_RUNS}),
     "user_init:-1": (STEP_FAILS, NO_TASK_RUNS),
     "task_init_privileged:-1": (TASK_ENDS, {"task_init"}),
     "task_post_fork:-1": (STEP_FAILS, {"task_init"}),
     "task_init:-1": (TASK_ENDS, set()),
-    "task_exit:-1": (UNHARMED, set()),
-    "remote:exit:-1": (UNHARMED, set()),
+    "task_exit:-1": ((1, "FAILED", "becomes the task's status where that was 0"), set()),
+    "remote:exit:-1": ((1, "FAILED", "the step counts as failed, exit status 1"), set()),
     "job_epilog:-1": ((0, "COMPLETED", "logged, and a note in the step's record"), set()),
 }
 

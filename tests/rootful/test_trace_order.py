@@ -148,6 +148,16 @@ def test_every_line_tells_as_whom_where_and_what_came_of_it(stage: Stage, ntasks
     assert max(starts) - min(starts) < 30e9
 
 
+def test_a_task_joins_its_container_when_its_tracker_has_it(stage: Stage) -> None:
+    stage.order("proctrack.proctrack_p_add", "time.sleep(0.1)")  # no task is that slow
+    lines = traced(stage, 2)
+    stage.reset_orders()
+    for rank in (0, 1):
+        ours = [line for line in lines if line["task"] == rank]
+        (added,), (joined,) = of(ours, "proctrack_p_add"), of(ours, "container_p_add_pid")
+        assert end(added) <= start(joined) + SLACK
+
+
 def test_affinity_holds_from_the_hook_that_binds_on(stage: Stage) -> None:
     for rank in range(4):
         ours = [line for line in traced(stage, 4) if line["process"] == "task" and line["task"] == rank]

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from rootful.fuse import unanswered_file
 from rootful.node import OTHER, Node
-from torture import hostile, storm
+from torture import hostile, inside, storm
 from torture.faults import Faults
 from torture.judge import LOST, RIGHT, judge
 from torture.probe import Probe
@@ -72,6 +72,7 @@ class Campaign:
         self.phases: dict[str, tuple[float, float]] = {}
 
     def __enter__(self) -> Campaign:
+        inside.mark(self.node.dir)
         runtime = Path(str(self.node.values["runtime_dir"]))
         self._stack.callback(self.node.close)
         runtime.mkdir()
@@ -137,7 +138,6 @@ class Campaign:
                     self.tally.ends += self.faults.tell_to_end()
                 self._say(f"attack: {len(self.works.over) - before} steps, {self.tally.ends} daemons ended")
             self._disperse()
-            self._fuse.close()
             self._settle()
             self.tally.started = len(self.works.over) - before
 
@@ -197,15 +197,19 @@ class Campaign:
     # What goes on all the time.
 
     def _turn(self, works: int) -> None:
-        self.service.tick()
-        self.works.collect()
-        self.faults.tick()
+        self._mind()
         if len(self.works.running) < works:
             self._number += 1
             work = draw(self.rng, self._number)
             work.suffered += self.faults.meet()
             self.works.begin(work)
         time.sleep(0.005)
+
+    def _mind(self) -> None:
+        self.service.tick()
+        self.works.collect()
+        self.faults.tick()
+        self._reap()
 
     @contextlib.contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -221,30 +225,17 @@ class Campaign:
     def _disperse(self) -> None:
         """Ends the hostile clients; one that waits for its file system ends when that does."""
         for pid in self._foes:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self._foes = [pid for pid in self._foes if not self._reap(pid, 0.5)]
+            os.kill(pid, signal.SIGKILL)
 
-    @staticmethod
-    def _reap(pid: int, patience: float = 10.0) -> bool:
-        end = time.monotonic() + patience
-        while time.monotonic() < end:
-            try:
-                if os.waitpid(pid, os.WNOHANG)[0]:
-                    return True
-            except ChildProcessError:
-                return True
-            time.sleep(0.002)
-        return False
+    def _reap(self) -> None:
+        self._foes = [pid for pid in self._foes if not os.waitpid(pid, os.WNOHANG)[0]]
 
     def _settle(self) -> None:
         """Nothing strikes any more: every client ends, and the service is there."""
         self.faults.tick(all_of_it=True)
         end = time.monotonic() + _PATIENCE
         while (self.works.running or not self.service.up) and time.monotonic() < end:
-            self.service.tick()
-            self.works.collect()
-            self.faults.tick()
+            self._mind()
             time.sleep(0.01)
         for name in list(self.works.running):
             self.tally.wrong.append(f"{name} has not ended: {self.works.running[name].words}, "
@@ -256,6 +247,7 @@ class Campaign:
 
     def conclude(self) -> None:
         """Looks for what is left, and judges each step."""
+        self._fuse.close()
         self.samples = self.probe.samples()
         with contextlib.suppress(AssertionError):
             self.node.assert_clean()
@@ -269,7 +261,8 @@ class Campaign:
         self.service.stop()
         self.tally.deaths += self.service.failures
         end = time.monotonic() + 10
-        while (left := strangers(set(self._foes))) and time.monotonic() < end:
+        while (left := strangers(set())) and time.monotonic() < end:
+            self._reap()
             time.sleep(0.05)
         self.tally.left += left
 

@@ -60,7 +60,8 @@ def _fits(end: str, work: Work, record: Record) -> bool:
             right = (state, status) == ("FAILED" if work.status else "COMPLETED", work.status)
             return right and (gone or (work.ended == work.status and _told(work)))
         case ["refused"]:
-            return work.ended == 1 and bool(work.err) and not work.ran and _no_step(record)
+            told = gone or (work.ended == 1 and bool(work.err))
+            return told and not work.ran and _no_step(record)
         case ["unanswered"]:
             known = (state, status) == ("FAILED" if work.status else "COMPLETED", work.status)
             return work.ended == 1 and "away" in work.err and (known or _no_step(record))

@@ -8,6 +8,7 @@ import random
 import select
 import socket
 import struct
+import threading
 
 
 class Odd:
@@ -18,6 +19,7 @@ class Odd:
         self._linger = linger
         self._server = socket.create_server(("127.0.0.1", 0), backlog=128)
         self._peers: list[socket.socket] = []
+        self._slow: set[int] = set()
         self._kept = [os.open("/dev/null", os.O_RDWR)]
         self._fuse = os.open(unanswered, os.O_RDWR) if unanswered else -1  # never closed here: that would wait
 
@@ -37,11 +39,14 @@ class Odd:
         """The file of a file system that never answers a close(2), -1 where there is none."""
         return self._fuse
 
-    @staticmethod
-    def drop(fds: list[int]) -> None:
-        """Closes ours."""
+    def drop(self, fds: list[int]) -> None:
+        """Closes ours. Where the service was quicker we are the last, and it would be us who wait."""
         for fd in fds:
-            os.close(fd)
+            if fd in self._slow:
+                self._slow.discard(fd)
+                threading.Thread(target=os.close, args=(fd,), daemon=True).start()
+            else:
+                os.close(fd)
 
     def lingering(self) -> int:
         """A connection whose last close(2) takes as long as the linger time: what it has sent is not read."""
@@ -54,6 +59,7 @@ class Odd:
         with contextlib.suppress(BlockingIOError):
             while True:
                 sock.send(bytes(65_536))
+        self._slow.add(sock.fileno())
         return sock.detach()
 
     def _pipe(self) -> int:

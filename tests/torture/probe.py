@@ -8,6 +8,7 @@ import pwd
 import signal
 import socket
 import statistics
+import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from nodectl import wire
 from rootful.raw import call
 
 _PAUSE = 0.02
-_PATIENCE = 20.0
+_PATIENCE = 20  # seconds
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Sample:
     began: float
     ended: float
     answered: bool
+    why: str = ""
 
 
 class Probe:
@@ -52,8 +54,8 @@ class Probe:
         """All that there are so far."""
         found = []
         for line in self._path.read_text(encoding="ascii").splitlines():
-            began, ended, answered = line.split()
-            found.append(Sample(float(began), float(ended), answered == "1"))
+            began, ended, why = line.split(" ", 2)
+            found.append(Sample(float(began), float(ended), not why, why))
         return found
 
     def stop(self) -> None:
@@ -66,21 +68,31 @@ class Probe:
 def _ask_for_ever(path: str, fd: int) -> None:
     hello = call("org.nodectl.Hello")
     while True:
-        began, answered = time.monotonic(), False
-        with contextlib.suppress(OSError, wire.BrokenWire), socket.socket(socket.AF_UNIX) as sock:
-            sock.settimeout(_PATIENCE)
-            sock.connect(path)
-            sock.sendall(hello)
-            answered = "version" in str(wire.receive(sock, wire.Inbox(1 << 20)))
-        os.write(fd, f"{began:.6f} {time.monotonic():.6f} {int(answered)}\n".encode())
+        began = time.monotonic()
+        try:
+            with socket.socket(socket.AF_UNIX) as sock:
+                for wait in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):  # it waits for room to connect, as clients do
+                    sock.setsockopt(socket.SOL_SOCKET, wait, struct.pack("ll", _PATIENCE, 0))
+                sock.connect(path)
+                sock.sendall(hello)
+                reply = str(wire.receive(sock, wire.Inbox(1 << 20)))
+                why = "" if "version" in reply else reply[:200]
+        except (OSError, wire.BrokenWire) as error:
+            why = f"{type(error).__name__} {error}"
+        os.write(fd, f"{began:.6f} {time.monotonic():.6f} {why}\n".encode())
         time.sleep(_PAUSE)
+
+
+def beside(samples: Sequence[Sample], excused: Sequence[tuple[float, float]]) -> list[Sample]:
+    """Those that nothing excuses."""
+    return [s for s in samples if not any(s.began < end and begin < s.ended for begin, end in excused)]
 
 
 def latencies(samples: Sequence[Sample], excused: Sequence[tuple[float, float]]) -> tuple[float, float, int, int]:
     """Median and worst in seconds, how many there were and how many had no answer, beside the times in which the
     service had been struck itself.
     """
-    counted = [s for s in samples if not any(s.began < end and begin < s.ended for begin, end in excused)]
+    counted = beside(samples, excused)
     taken = [s.ended - s.began for s in counted if s.answered]
     unanswered = sum(not s.answered for s in counted)
     return (statistics.median(taken), max(taken), len(taken), unanswered) if taken else (0.0, 0.0, 0, unanswered)

@@ -8,12 +8,15 @@ import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 from rootful.node import Node
 
 WATCHDOG_USEC = 1_000_000  # twice in which it is to be told
 END_SECONDS = 10.0
 _START_SECONDS = 60.0
+_SILENT = 1.5  # seconds after which it is looked at
+_LOOKS = 200
 
 
 class Service:
@@ -32,6 +35,7 @@ class Service:
         self.slowest_end = 0.0
         self.ends_late = 0
         self.silence = 0.0  # the longest between two heartbeats of a daemon that nobody had struck
+        self.silent_in: list[str] = []  # where the kernel has a daemon that is silent
         self.forgiven = False  # it has no memory, and may die of that
         self.died_of_want = 0
         self.struck = False  # whoever strikes the daemon says so: its silence is no fault of its own
@@ -53,10 +57,11 @@ class Service:
         return bool(self._ending)
 
     def start(self) -> None:
-        """Executes a daemon; `up` is true when it says that it is ready."""
+        """Executes a daemon; `up` is true when it says that it is ready. Aborted, it writes down where it was."""
+        python, *words = self._node.command("daemon")
         with (self._node.dir / "daemon.log").open("ab") as log:
             self._node.daemon = subprocess.Popen(
-                self._node.command("daemon"), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                [python, "-X", "faulthandler", *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env=self._node.environment(self._environment),
             )  # fmt: skip
         self.starts += 1
@@ -77,6 +82,8 @@ class Service:
             while True:
                 self._heard(self._notify.recv(4096))
         daemon, now = self._node.daemon, time.monotonic()
+        if daemon is not None and self._beat and now - self._beat > _SILENT and len(self.silent_in) < _LOOKS:
+            self.silent_in.append(_place(daemon.pid))
         if daemon is None:
             if now > self._next_start:
                 self.start()
@@ -85,7 +92,10 @@ class Service:
         elif self._ending and not self._late and now - self._ending > END_SECONDS:
             self._late = True
             self.ends_late += 1
-            self._fail(f"it did not end within {END_SECONDS:.0f} s")
+            place = _place(daemon.pid)
+            daemon.send_signal(signal.SIGABRT)
+            time.sleep(0.5)
+            self._fail(f"it did not end within {END_SECONDS:.0f} s, {place}", 30000)
             daemon.kill()
         elif not self.up and not self._ending and now - self._since > _START_SECONDS:
             self._fail(f"it was not ready after {_START_SECONDS:.0f} s")
@@ -110,14 +120,14 @@ class Service:
                 self._fail(f"it ended by itself with {status}")
         else:
             self.slowest_end = max(self.slowest_end, now - self._ending)
-            if status not in (0, -signal.SIGKILL, -signal.SIGTERM):
+            if status not in (0, -signal.SIGKILL, -signal.SIGTERM) and not self._late:
                 self._fail(f"it ended with {status}")
         self._node.daemon = None
         self.up, self._ending, self._beat = False, 0.0, 0.0
         self._next_start, self._pause = now + self._pause, 0.0
 
-    def _fail(self, why: str) -> None:
-        self.failures.append(f"{why}; its log ends: {self._node.logged()[-600:]}")
+    def _fail(self, why: str, most: int = 600) -> None:
+        self.failures.append(f"{why}; its log ends: {self._node.logged()[-most:]}")
 
     def wait(self, patience: float = _START_SECONDS) -> bool:
         """Until it is up, or patience ends."""
@@ -142,3 +152,12 @@ class Service:
                 daemon.wait(END_SECONDS)
             self._node.daemon = None
         self._notify.close()
+
+
+def _place(pid: int) -> str:
+    """What the kernel says of a process that should be telling us that it lives."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        return f"{stat} {Path(f'/proc/{pid}/wchan').read_text(encoding='ascii') or '-'}"
+    except OSError:
+        return "gone"

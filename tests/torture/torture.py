@@ -13,21 +13,19 @@ import json
 import os
 import secrets
 import sys
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from torture import inside
 from torture.campaign import Campaign, progress
 from torture.hostile import KINDS
-from torture.probe import latencies
+from torture.probe import beside, latencies
 from torture.report import Report
 
-_INSIDE = "_NODECTL_TORTURE"
-_NAMESPACES = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-_AS_INIT = 'trap : INT TERM; "$@"; exit $?'  # collects orphans, which would be zombies
-_PID_MAX = 6000
-_OWN_PID_MAX = (6, 14)  # since when a PID namespace has one
 _MARGIN = 48.0  # MiB
+_SLOW = 0.5  # seconds
 
 
 def arguments() -> argparse.Namespace:
@@ -45,20 +43,6 @@ def arguments() -> argparse.Namespace:
     if unknown := set(found.hostile) - set(KINDS):
         parser.error(f"no hostile client called {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
     return found
-
-
-def enter_namespaces() -> None:
-    """Executes all this again where it can have a file system and processes of its own."""
-    os.environ[_INSIDE] = "1"
-    words = [*_NAMESPACES, "sh", "-c", _AS_INIT, "sh", sys.executable, "-P", *sys.argv]
-    os.execvp(words[0], words)
-
-
-def recycle_pids() -> None:
-    """Process numbers are given to others soon, where the namespace has a limit of its own."""
-    release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
-    if release >= _OWN_PID_MAX:
-        Path("/proc/sys/kernel/pid_max").write_text(f"{_PID_MAX}\n", encoding="ascii")
 
 
 def report(campaign: Campaign, seed: int, messages: int) -> Report:
@@ -82,6 +66,7 @@ def report(campaign: Campaign, seed: int, messages: int) -> Report:
     told.add("others' steps during the attack", tally.started)
     told.add("daemons told to end during the attack", tally.ends)
     for phase, (begun, ended) in campaign.phases.items():
+        told.add(f"seconds of {phase}", ended - begun)
         samples = [sample for sample in campaign.samples if begun <= sample.began and sample.ended <= ended]
         median, worst, count, unanswered = latencies(samples, campaign.faults.excused)
         told.add(f"Hello of another user, {phase}", count)
@@ -89,9 +74,23 @@ def report(campaign: Campaign, seed: int, messages: int) -> Report:
         told.add("  median", median * 1000, 100, "ms", timed=True)
         told.add("  worst", worst * 1000, 1000, "ms", timed=True)
     told.add("longest time without a heartbeat", service.silence, 5, "s", timed=True)
-    told.problems = [f"{what}: {problem}" for what in ("lost", "wrong", "left", "internal", "deaths")
-                     for problem in getattr(tally, what)]  # fmt: skip
+    told.problems = _problems(campaign)
     return told
+
+
+def _problems(campaign: Campaign) -> list[str]:
+    """In words: what was lost and wrong, and where to look when somebody had to wait."""
+    kinds = ("lost", "wrong", "left", "internal", "deaths")
+    found = [f"{kind}: {problem}" for kind in kinds for problem in getattr(campaign.tally, kind)]
+    silent = Counter(campaign.service.silent_in)
+    found += [f"no heartbeat: seen {count} times in {place}" for place, count in silent.items()]
+    for sample in beside(campaign.samples, campaign.faults.excused):
+        phase = next((name for name, (begun, ended) in campaign.phases.items() if begun <= sample.began < ended), "")
+        seconds = sample.ended - sample.began
+        if phase and (not sample.answered or seconds > _SLOW):
+            since = sample.began - campaign.phases[phase][0]
+            found.append(f"Hello, {phase}, at {since:.2f} s: {sample.why or 'answered'} after {seconds:.3f} s")
+    return found
 
 
 def main() -> int:
@@ -100,11 +99,12 @@ def main() -> int:
     if os.geteuid() != 0:
         print("torture: needs root", file=sys.stderr)
         return 2
-    if _INSIDE not in os.environ:
-        enter_namespaces()
-    recycle_pids()
+    if not inside.is_inside():
+        print(f"torture: --seed {chosen.seed}", file=sys.stderr)
+        sys.argv += ["--seed", str(chosen.seed)]
+        return inside.run_inside()
+    inside.recycle_pids()
     seconds = chosen.minutes * 60
-    print(f"torture: --seed {chosen.seed}", file=sys.stderr)
     with Campaign(chosen.seed, chosen.hostile, chosen.spare, progress) as campaign:
         campaign.strike(seconds * 0.7, chosen.faults)
         if chosen.messages:

@@ -118,12 +118,14 @@ def test_a_plugin_is_called_by_its_type_and_its_name_and_what_it_imports_is_none
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head = 'plugin_type = "task/nice"\nplugin_name = "task niceness"\nplugin_version = 0x160508\n'
-    write(tmp_path, f'"""task/nice: nice tasks."""\nfrom . import helper\n{head}', "task/nice.py")
+    future = "def task_p_of_the_future(step): pass\n"
+    write(tmp_path, f'"""task/nice: nice tasks."""\nfrom . import helper\n{head}{future}', "task/nice.py")
     write(tmp_path, '"""What task/nice needs."""\ndef helps(): pass\n', "task/helper.py")
     path = write(tmp_path, f'plugin_dir = "{tmp_path}"\ntask_plugin = "task/nice"\n', "nodectl.toml")
     assert main.main(["--config", path, "plugins"]) == 0
     text = capsys.readouterr().out
     assert "  configured  task/nice (task niceness)  22.5.8\n      nice tasks.\n" in text
+    assert "warning: " + str(tmp_path) + "/task/nice.py:6: task_p_of_the_future is unknown and never called; " in text
     assert "helper" not in text.replace(str(tmp_path), "")
 
 

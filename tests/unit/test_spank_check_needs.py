@@ -52,9 +52,10 @@ def test_what_is_new_in_a_release_is_told_and_the_key_is_asked(
 
 def test_a_question_for_a_job_that_will_fail_is_told(tmp_path: Path) -> None:
     asks = "return slurm_load_job(0, 1, 0);"
-    assert inspect(compiled(tmp_path, of_version(0x160508, asks))).findings == []
-    (finding,) = inspect(compiled(tmp_path, of_version(0x180B03, asks))).findings
-    assert "slurm_load_job fails (ENOTSUP) in a plugin compiled for Slurm 24.11" in finding.text
+    for known in (0x160508, 0x180B03, 0x1A0500):
+        assert inspect(compiled(tmp_path, of_version(known, asks))).findings == []
+    (finding,) = inspect(compiled(tmp_path, of_version(0x170B03, asks))).findings
+    assert "slurm_load_job fails (ENOTSUP) in a plugin compiled for Slurm 23.11" in finding.text
 
 
 def test_functions_that_plugins_of_slurms_own_tree_call_are_there(tmp_path: Path) -> None:

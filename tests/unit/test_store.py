@@ -135,3 +135,16 @@ def test_fair_share_leaves_no_more_than_there_is_room_for_and_wastes_none(sizes:
         assert sum(min(size, share + 1) for size in sizes) > most
     else:
         assert left == sizes
+
+
+def test_numbers_that_come_again_are_no_known_jobs(path: str) -> None:
+    store = Store(path, 10)
+    last = 0xFFFFFF00
+    ended(store, 1, 2)
+    store.note("one", [record(3)])
+    store.close()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE counter SET value = ?", (last - 1,))
+        db.commit()
+    store = Store(path, 10)
+    assert [store.next_job() for _ in range(3)] == [last, 4, 5]

@@ -58,6 +58,7 @@ WENT = record("CANCELLED", 143, "the client that ran it went away")
         (work(1, ("daemon", "KILL"), out="", hooks=[], err="no service"), None, RIGHT),
         (work(1, out="", hooks=[], err="no service"), None, WRONG),
         (work(1, ("daemon", "STOP"), out="", hooks=[], err="no service"), None, WRONG),
+        (work(-9, ("client", "KILL"), ("forkserver", "KILL"), out="", hooks=[]), DIED, RIGHT),
         (work(137, ("task", "KILL")), record("FAILED", 137), RIGHT),
         (work(137), record("FAILED", 137), WRONG),
     ],

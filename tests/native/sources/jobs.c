@@ -31,17 +31,34 @@ static void tell(const slurm_job_info_t *job)
            or_null(job->tres_alloc_str));
     printf("command %s in %s out %s account %s licenses %s\n", or_null(job->command), or_null(job->work_dir),
            or_null(job->std_out), or_null(job->account), or_null(job->licenses));
-    printf("batch %u array %d flags %u\n", job->batch_flag, job->array_task_id == NO_VAL, job->show_flags);
+    printf("batch %u array %d", job->batch_flag, job->array_task_id == NO_VAL);
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 2, 0)
+    printf(" flags %u", job->show_flags);
+#endif
+    printf("\n");
+}
+
+static int load(job_info_msg_t **answer, uint32_t id, uint16_t flags)
+{
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+    slurm_step_id_t step = SLURM_STEP_ID_INITIALIZER;
+    step.job_id = id;
+    return slurm_load_job(answer, step, flags);
+#else
+    return slurm_load_job(answer, id, flags);
+#endif
 }
 
 static void ask(uint32_t id, uint16_t flags)
 {
     job_info_msg_t *answer = NULL;
     errno = 0;
-    int rc = slurm_load_job(&answer, id, flags);
-    printf("load %d errno %d answer %d\n", rc, rc == 0 ? 0 : errno, answer != NULL);
+    int rc = load(&answer, id, flags);
+    int number = errno;
+    printf("load %d errno %d answer %d\n", rc, rc == 0 ? 0 : number, answer != NULL);
+    errno = number;
     if (rc != 0) {
-        printf("%s\n", slurm_strerror(slurm_get_errno()));
+        printf("%s\n", slurm_strerror(errno));
         return;
     }
     printf("records %u recent %d\n", answer->record_count, answer->last_update > 0);
@@ -77,7 +94,7 @@ int slurm_spank_job_epilog(spank_t sp, int ac, char **av)
 
 int slurm_spank_exit(spank_t sp, int ac, char **av)
 {
-    printf("nowhere %d\n", slurm_load_job(NULL, 1, 0));
+    printf("nowhere %d\n", load(NULL, 1, 0));
     slurm_free_job_info_msg(NULL);
     slurm_fini();
     (void)sp;

@@ -1,0 +1,49 @@
+"""A task joins its job's container when its tracker has it, and not before: job containers may count on that.
+
+The built-in trackers have a task from its birth on. Where a site's own is, the task waits for its stepd, which calls
+proctrack_p_add.
+"""
+
+import os
+
+from nodectl.hooks import ROWS
+from nodectl.plugin import BUILTIN_DIR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.board import Board
+    from nodectl.stepd.node_plugins import NodePlugins
+
+
+class Placing:
+    """Of one task: a pipe, or nothing where nobody has to wait. Raises OSError."""
+
+    __slots__ = ("_reader", "_writer")
+
+    def __init__(self, node: "NodePlugins") -> None:
+        waits = "container_p_add_pid" in node.container.hooks and not node.proctrack.path.startswith(BUILTIN_DIR)
+        self._reader, self._writer = os.pipe2(os.O_CLOEXEC) if waits else (-1, -1)
+
+    def wait(self, board: "Board", slot: int) -> None:
+        """In the task. Where the tracker does not take it the task ends as one that is not let through the gate."""
+        if self._reader < 0:
+            return
+        board.enter(slot, ROWS["gate"])
+        os.close(self._writer)
+        if not os.read(self._reader, 1):
+            os._exit(1)
+        os.close(self._reader)
+
+    def done(self) -> None:
+        """In the stepd: the tracker has the task, which may have ended already."""
+        if self._writer >= 0:
+            try:
+                os.write(self._writer, b"1")
+            except BrokenPipeError:
+                pass
+
+    def close(self) -> None:
+        """In the stepd: nothing more is to come."""
+        for fd in (self._reader, self._writer):
+            if fd >= 0:
+                os.close(fd)

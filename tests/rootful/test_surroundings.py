@@ -1,0 +1,172 @@
+"""What a hook, and a task, finds around it as in Slurm: variables of the job, PATH, a TMPDIR that is there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from rootful.native import native
+from rootful.node import NOBODY, OTHER
+from rootful.stage import Stage, staged
+
+SAY = """
+import json
+with open(SCRATCH + "/NAME", "w") as file:
+    json.dump(spank_get_item(sp, S_JOB_ENV), file)
+"""
+# What recordings of Slurm show in remote init, of what one node has.
+AT_INIT = {
+    "SLURM_CLUSTER_NAME", "SLURM_JOBID", "SLURM_JOB_CPUS_PER_NODE", "SLURM_JOB_GID", "SLURM_JOB_ID", "SLURM_JOB_NAME",
+    "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES", "SLURM_JOB_PARTITION", "SLURM_JOB_UID", "SLURM_JOB_USER",
+    "SLURM_NNODES", "SLURM_NODELIST", "SLURM_NPROCS", "SLURM_NTASKS", "SLURM_STEP_ID", "SLURM_STEP_NODELIST",
+    "SLURM_STEP_NUM_TASKS", "SLURM_UMASK",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def module_stage() -> Iterator[Stage]:
+    with staged(cluster_name="lone", partition_name="only") as started:
+        yield started
+
+
+@pytest.fixture
+def stage(module_stage: Stage) -> Iterator[Stage]:
+    module_stage.reset()
+    yield module_stage
+    module_stage.node.assert_clean()
+
+
+def seen(stage: Stage, *calls: str) -> list[Mapping[str, str]]:
+    """The job's environment in these hooks of a step of two tasks."""
+    for call in calls:
+        stage.order(f"first.slurm_spank_{call}", SAY.replace("NAME", call))
+    done = stage.node.run("-n2", "-J", "named", "true", user=NOBODY)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [json.loads((stage.node.scratch / call).read_text(encoding="utf-8")) for call in calls]
+
+
+def test_the_jobs_variables_are_there_from_the_first_hook_on(stage: Stage) -> None:
+    for found in seen(stage, "init", "init_post_opt"):
+        assert AT_INIT - set(found) == set()
+        assert found["SLURM_JOB_ID"] == str(stage.last_job())
+        assert (found["SLURM_JOB_NAME"], found["SLURM_NPROCS"]) == ("named", "2")
+        assert (found["SLURM_CLUSTER_NAME"], found["SLURM_JOB_PARTITION"]) == ("lone", "only")
+        assert found["SLURM_JOB_USER"] == NOBODY.pw_name
+        assert "SLURM_PROCID" not in found
+
+
+def test_hooks_of_the_end_are_told_which_task_has_ended(stage: Stage) -> None:
+    stage.order(
+        "first.slurm_spank_task_exit",
+        "names = ('SLURM_PROCID', 'SLURM_LOCALID')\n"
+        "open(f'{SCRATCH}/end.{rank}', 'w').write(''.join(spank_getenv(sp, name) for name in names))",
+    )
+    (found,) = seen(stage, "exit")
+    assert [(stage.node.scratch / f"end.{rank}").read_text(encoding="ascii") for rank in (0, 1)] == ["00", "11"]
+    assert found["SLURM_PROCID"] == found["SLURM_LOCALID"] in ("0", "1")
+
+
+def test_which_job_it_is_no_hook_changes_and_what_its_client_said_a_hook_may(stage: Stage) -> None:
+    stage.order(
+        "first.slurm_spank_init",
+        "[spank_setenv(sp, name, 'mine', 1) for name in ('SLURM_JOB_NAME', 'SLURM_JOB_ID', 'SLURM_JOB_USER')]",
+    )
+    done = stage.node.run("sh", "-c", "echo $SLURM_JOB_NAME $SLURM_JOB_ID $SLURM_JOB_USER", user=NOBODY)
+    assert done.stdout.split() == ["mine", str(stage.last_job()), NOBODY.pw_name]
+
+
+def test_hooks_of_the_step_find_tools_where_the_service_does(stage: Stage) -> None:
+    code = "open(SCRATCH + '/path', 'w').write(os.environ['PATH'])"
+    stage.order("first.slurm_spank_init", code)
+    path = f"{stage.node.dir}/tools:/usr/sbin:/usr/bin:/bin"
+    stage.node.stop()
+    plain = stage.node.environment
+    try:
+        stage.node.environment = lambda extra=None: {**plain(extra), "PATH": path}  # type: ignore[method-assign]
+        stage.node.start()
+    finally:
+        stage.node.environment = plain  # type: ignore[method-assign]
+    done = stage.node.run("sh", "-c", "echo $PATH", user=NOBODY, env={"PATH": "/bin:/of/the/user"})
+    assert done.stdout == "/bin:/of/the/user\n"
+    assert (stage.node.scratch / "path").read_text(encoding="ascii") == path
+
+
+# TMPDIR
+
+SHOW = ("sh", "-c", 'echo "$TMPDIR"; stat -c "%a %U" "$TMPDIR"')
+
+
+def test_tmpdir_that_is_missing_is_made_for_the_user_alone(stage: Stage) -> None:
+    own = stage.node.scratch / "mine"
+    done = stage.node.run("-n4", *SHOW, user=NOBODY, env={"TMPDIR": str(own)})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == sorted([str(own), f"700 {NOBODY.pw_name}"] * 4)
+    own.rmdir()
+
+
+def test_tmpdir_that_nobody_names_is_tmp(stage: Stage) -> None:
+    done = stage.node.run("sh", "-c", "echo $TMPDIR", user=NOBODY)
+    assert (done.stdout, done.stderr) == ("/tmp\n", "")
+
+
+def test_tmpdir_is_there_for_the_plugins_of_a_task_and_where_it_alone_may_be_written(stage: Stage) -> None:
+    stage.order("first.slurm_spank_task_init", "open(spank_getenv(sp, 'TMPDIR') + '/by_plugin', 'w').close()")
+    own = stage.node.scratch / "strict"
+    words = ("--secure=strict", "-D", "/usr", "sh", "-c", "ls $TMPDIR; : >$TMPDIR/mine && rm -r $TMPDIR/*")
+    done = stage.node.run(*words, user=NOBODY, env={"TMPDIR": str(own)})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "by_plugin\n", "")
+    own.rmdir()
+
+
+@pytest.mark.parametrize("kind", ["root's directory", "a file", "a dangling link", "a link of /proc", "no name"])
+def test_tmpdir_is_made_with_no_more_rights_than_the_users(stage: Stage, kind: str) -> None:
+    scratch = stage.node.scratch
+    closed = stage.node.dir / "closed"
+    closed.mkdir(mode=0o700, exist_ok=True)
+    path = {
+        "root's directory": f"{closed}/made",
+        "a file": f"{scratch}/file",
+        "a dangling link": f"{scratch}/link",
+        "a link of /proc": "/proc/self/fd/3/made",
+        "no name": "",
+    }[kind]
+    (scratch / "file").touch()
+    (scratch / "link").symlink_to(closed / "made")
+    done = stage.node.run("-n2", "sh", "-c", "echo $TMPDIR", user=NOBODY, env={"TMPDIR": path})
+    assert (done.returncode, done.stdout) == (0, "/tmp\n/tmp\n")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"nodectl: warning: make TMPDIR {path!r}: ")
+    assert os.listdir(closed) == []
+    (scratch / "link").unlink()
+
+
+def test_tmpdir_of_somebody_else_is_left_as_it_is(stage: Stage) -> None:
+    own = stage.node.scratch / "others"
+    own.mkdir(mode=0o700)
+    os.chown(own, OTHER.pw_uid, -1)
+    done = stage.node.run(*SHOW, user=NOBODY, env={"TMPDIR": str(own)})
+    assert done.stdout.splitlines() == [str(own), f"700 {OTHER.pw_name}"]
+    own.rmdir()
+
+
+# Threads
+
+CONSTRUCTOR = """
+static volatile int beats;
+static void *beat(void *x) { for (;;) { free(malloc(16 << 10)); beats++; } return x; }
+__attribute__((constructor)) static void begin(void) { pthread_t t; pthread_create(&t, 0, beat, 0); }
+"""
+
+
+@pytest.mark.parametrize("line", ["required", "optional"])
+def test_plugin_whose_library_brings_threads_is_opened_by_each_step(stage: Stage, line: str) -> None:
+    body = 'int before = beats; while (beats == before) usleep(1000); spank_setenv(sp, "SAID", "runs", 1);'
+    remote = f"if (spank_remote(sp)) {{ {body} }}"
+    native(stage.node, "gopher", CONSTRUCTOR, init=remote, task_init='spank_setenv(sp, "SAID", "here", 1);')
+    stage.node.plugstack(f"{line} gopher.so\nrequired first\n")
+    for _ in range(3):
+        done = stage.node.run("-n8", "sh", "-c", "echo $SAID", user=NOBODY)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "here\n" * 8, "")
