@@ -70,6 +70,7 @@ def _serve_the_daemon(arguments: "Mapping[str, object]") -> None:
     # Nobody waits for stepds: the daemon hears of their ends elsewhere.
     for number in (*IGNORED, _signal.SIGCHLD):
         _signal.signal(number, _signal.SIG_IGN)
+    _kernel.default_signals()  # steps' programs have what the forkserver has
     os.chdir("/")
     os.umask(0o022)
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, CHANNEL)

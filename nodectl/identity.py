@@ -10,7 +10,7 @@ import os
 
 import prctl
 
-from nodectl import _kernel
+from nodectl import _kernel, kernel_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,16 @@ class Identity:
         self.uid = uid
         self.gid = gid
         self.gids = tuple(sorted({gid, *gids}))
+
+
+def sign_in(uid: int) -> None:
+    """What the caller and its children do is from now on this user's in the kernel's audit, whoever they become: not
+    that of the admin who has started the service.
+    """
+    try:
+        kernel_file.write("/proc/self/loginuid", b"%d" % uid)
+    except OSError:
+        pass  # no audit, or an admin's rule that nobody may ever be another: the records go on telling whom they told
 
 
 _entrances: "list[Callable[[], None]]" = []

@@ -9,7 +9,7 @@ import os
 
 import prctl
 
-from nodectl import kernel_file
+from nodectl import _kernel, kernel_file
 from nodectl.spank.teller import Teller
 
 TYPE_CHECKING = False
@@ -22,6 +22,7 @@ REPORT = 3  # the descriptor that the daemon leaves open for us
 
 def settle(cgroup: str) -> None:
     """A session of its own; `cgroup` is the full path of its directory, "" without cgroups. Raises OSError."""
+    _kernel.default_signals()
     os.setsid()
     prctl.set_pdeathsig(_signal.SIGKILL)
     if cgroup:

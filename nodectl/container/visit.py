@@ -15,7 +15,7 @@ import termios
 
 from nodectl import _kernel, cgroup, messages, rlimits, signals, wire
 from nodectl.closing import close_all_but
-from nodectl.identity import become_user
+from nodectl.identity import become_user, sign_in
 from nodectl.interface_names import STEP
 from nodectl.plugin import BUILTIN_DIR
 from nodectl.plugin_api import PluginError
@@ -225,6 +225,7 @@ def _be_visitor(  # what the visit knows, in its child
     status = 1
     try:
         os.setsid()
+        sign_in(step.uid)
         if not step.cgroup:
             raise OSError(errno.EOPNOTSUPP, "the node tracks no cgroups, so nothing would end it with the job")
         rlimits.hold(step.hard_limits)

@@ -189,7 +189,7 @@ def cannot_decide_devices() -> str:
     try:
         _kernel.constrain_devices(-1, [])
     except OSError as error:
-        return "" if error.errno == errno.EBADF else f"{error.strerror}: {os.strerror(error.errno or 0)}"
+        return "" if error.errno == errno.EBADF else str(error.strerror)
     return ""
 
 

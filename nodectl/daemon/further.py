@@ -40,7 +40,7 @@ class Further:
         uid = call.peer.uid
         job, step = int(str(call.parameters.get("jobid", 0))), 0
         if job:
-            self._first(job, None if uid == 0 else uid)
+            self._first(job, None if uid == 0 else uid, uid)
             step = self._next(job)
         else:
             job = self._reserved.again(uid) or self._new_job()
@@ -53,14 +53,14 @@ class Further:
         """
         if "jobid" in request:
             job = int(str(request["jobid"]))
-            first = self._first(job, uid)
+            first = self._first(job, uid, caller)
             return job, self._next(job), first
         if "job" not in request:
             return self._new_job(), 0, None
         job, step = int(str(request["job"])), int(str(request.get("step", 0)))
         if not self._reserved.take(caller, job, step):
             raise invalid("job", f"{job}{f'.{step}' if step else ''} was not reserved by you")
-        return job, step, self._first(job, uid) if step else None
+        return job, step, self._first(job, uid, caller) if step else None
 
     def _new_job(self) -> int:
         try:
@@ -69,14 +69,17 @@ class Further:
             why = f"no job id can be drawn from the history: {error}"
             raise Refused("LaunchRefused", why, exit_status=1) from None
 
-    def _first(self, job: int, uid: int | None) -> Step:
-        """The first step of a running job of the user's (None: whosever). Raises Refused."""
+    def _first(self, job: int, uid: int | None, caller: int = 0) -> Step:
+        """The first step of a running job of the user's (None: whosever). Raises Refused; who is not root does not
+        learn that another's job is there.
+        """
         live = self._node.live.get((job, 0))
         if live is None and job in self._running and (job, 0) in self._node.jobs.ending:
             live = self._node.jobs.ending[job, 0].live
-        if live is None:
+        others = live is not None and uid not in (None, live.step.uid)
+        if live is None or (others and caller != 0):
             raise Refused("NoSuchStep", f"no job {job} is running", exit_status=1)
-        if uid not in (None, live.step.uid):
+        if others:
             raise Refused("NotPermitted", f"job {job} belongs to {live.step.user_name}", exit_status=1)
         if live.in_prolog:
             raise Refused("NoSuchStep", f"job {job} has no step yet: its prolog is running", exit_status=1)

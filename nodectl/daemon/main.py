@@ -80,7 +80,7 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     node.containers.restore()
     stop = _listen_to_signals(node, read)
     await reception.ready()
-    listener, inherited = _listen(config)  # who finds the socket may signal
+    listener, inherited = _listen(config, private=private)  # who finds the socket may signal
     reception.listen(listener, node.service())
     _notify("READY=1")
     _tell_client()
@@ -187,8 +187,10 @@ def _confine(config: Config, *, private: bool) -> tuple[Base, Constraints]:
     return base, constraints
 
 
-def _listen(config: Config) -> tuple[socket.socket, bool]:
-    """The listening socket: systemd's, or our own. The second value tells whether it was inherited."""
+def _listen(config: Config, *, private: bool) -> tuple[socket.socket, bool]:
+    """The listening socket: systemd's, or our own. The second value tells whether it was inherited. A private node is
+    root's, which would else wait for the steps of others.
+    """
     if os.environ.get("LISTEN_PID") == str(os.getpid()) and int(os.environ.get("LISTEN_FDS", "0")) >= 1:
         return socket.socket(fileno=_FIRST_PASSED_FD), True
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -197,7 +199,7 @@ def _listen(config: Config) -> tuple[socket.socket, bool]:
         if os.path.exists(new):
             os.unlink(new)  # ours: we hold the lock
         listener.bind(new)
-        os.chmod(new, 0o666)  # who may do what is decided per call, by SO_PEERCRED
+        os.chmod(new, 0o600 if private else 0o666)  # who may do what is decided per call, by SO_PEERCRED
         listener.listen(_BACKLOG)
         os.rename(new, config.socket)  # whoever finds a socket after a crash finds the old one or one that listens
     except OSError as error:

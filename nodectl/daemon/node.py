@@ -293,7 +293,7 @@ class Node:
         """The running step that a call names, None where it does not run. Raises Refused: its caller may not know."""
         live = self.live.get(_which(call))
         if live is not None and live.step.uid != call.peer.uid and not self.is_admin(call.peer):
-            raise Refused("NotPermitted", f"step {live.step} belongs to {live.step.user_name}")
+            raise _none(call)
         return live
 
     def find_running(self, call: Call) -> LiveStep:
@@ -309,10 +309,8 @@ class Node:
         job, step = _which(call)
         ending = self.jobs.ending.get((job, step))
         record = self.batch.record(job, step) if ending is None else ending.record
-        if record is None:
-            raise Refused("NoSuchStep", f"no step {job}.{step} is running or in the history")
-        if record["uid"] != call.peer.uid and not self.is_admin(call.peer):
-            raise Refused("NotPermitted", f"step {job}.{step} belongs to {record['user']}")
+        if record is None or (record["uid"] != call.peer.uid and not self.is_admin(call.peer)):
+            raise _none(call)
         return record
 
     # Ends.
@@ -370,6 +368,10 @@ class Node:
             live.close()
         if wait_for_forkserver:  # a service's may still have steps to begin
             self.forkserver.collect()
+
+
+def _none(call: Call) -> Refused:
+    return Refused("NoSuchStep", "no step {}.{} is running or in the history".format(*_which(call)))
 
 
 def _which(call: Call) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 /* nodectl._kernel: the system calls that Python's os module does not offer.
  *
  * Used in the forkserver, the stepd and the tasks, which must not import ctypes: mapping libffi doubles the price of
- * every later fork. Every function raises a plain OSError(errno, "<call>") so that callers can say
+ * every later fork. Every function raises a plain OSError, "<reason> (<call>)", so that callers can say
  * `except PermissionError`. What belongs together stands in a part of its own: the trace, the clock, memory policy,
  * devices.
  */
@@ -14,6 +14,7 @@
 #include <linux/capability.h>
 #include <linux/close_range.h>
 #include <linux/openat2.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -99,6 +100,23 @@ static PyObject *cloexec_from(PyObject *self, PyObject *arg)
     return none_or_failed(syscall(SYS_close_range, (unsigned)first, ~0U, CLOSE_RANGE_CLOEXEC), "close_range");
 }
 
+PyDoc_STRVAR(default_signals_doc,
+"default_signals() -> None\n\n"
+"The signals that libc keeps for itself (32, 33) have their default actions: posix_spawn(3) leaves them ignored, and so\n"
+"does every exec. sigaction(2) by number, which libc's own refuses. The caller has one thread.");
+
+static PyObject *default_signals(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    /* The kernel's sigaction: handler, flags, restorer, mask, in whatever order; all of it is 0, SIG_DFL among it. */
+    const uint64_t as_by_default[8] = {0};
+    for (int number = 32; number < SIGRTMIN; number++)
+        if (syscall(SYS_rt_sigaction, number, as_by_default, NULL, sizeof(uint64_t)) != 0)
+            return failed("rt_sigaction");
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(open_named_doc,
 "open_named(path: str, flags: int, mode: int) -> int\n\n"
 "Opens what a user has named, closed at an exec, but nothing by way of what a process has open or where it is: /proc's\n"
@@ -164,6 +182,7 @@ static PyMethodDef methods[] = {
     {"entries", entries, METH_O, entries_doc},
     {"stamp", stamp, METH_O, stamp_doc},
     {"cloexec_from", cloexec_from, METH_O, cloexec_from_doc},
+    {"default_signals", default_signals, METH_NOARGS, default_signals_doc},
     {"open_named", open_named, METH_VARARGS, open_named_doc},
     {"shared", shared, METH_VARARGS, shared_doc},
     {NULL, NULL, 0, NULL},

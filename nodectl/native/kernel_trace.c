@@ -183,7 +183,9 @@ bool trace_line(int fd, long long started, const char *const facts[], const char
         return false;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    long long us = ((long long)now.tv_sec * 1000000000 + now.tv_nsec - started) / 1000;
+    /* Unsigned: `started` may be anything. */
+    uint64_t since = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec - (uint64_t)started;
+    long long us = (long long)since / 1000;
     struct who who;
     char *line = NULL;
     bool whole = false;

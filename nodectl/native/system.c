@@ -5,6 +5,7 @@
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,7 +22,9 @@ struct clone3_args {
 
 PyObject *failed(const char *call)
 {
-    PyObject *args = Py_BuildValue("is", errno, call);
+    int number = errno;
+    PyObject *words = PyUnicode_FromFormat("%s (%s)", strerror(number), call);
+    PyObject *args = words == NULL ? NULL : Py_BuildValue("iN", number, words);
     if (args != NULL) {
         PyErr_SetObject(PyExc_OSError, args);
         Py_DECREF(args);

@@ -9,7 +9,7 @@
 
 #define HIDDEN __attribute__((visibility("hidden")))
 
-/* Raises OSError(errno, call); returns NULL. */
+/* Raises OSError(errno, "its words (call)"); returns NULL. */
 HIDDEN PyObject *failed(const char *call);
 
 /* None for 0; else as failed(). */

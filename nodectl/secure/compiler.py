@@ -7,6 +7,7 @@ that is forked from later may have that. What it made it tries on itself, and wr
 
 import errno
 import os
+import struct
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -24,6 +25,10 @@ _COMPANIONS: dict[str, tuple[str, ...]] = {"x86_64": ("X86",), "aarch64": ("ARM"
 _FLAGS_OF_CLONE = 0  # the argument
 # A tree in place of a list: the kernel tries a new filter on every system call there is, which each task waits for.
 _AS_A_TREE = 2
+# Classic BPF, linux/filter.h: operation, distances of jumps, operand; SECCOMP_RET_ERRNO.
+_LOAD_NUMBER = (0x20, 0, 0, 0)
+_UNLESS_EQUAL, _RETURN = 0x15, 0x06
+_FAIL_WITH = 0x0005_0000
 _OPENING = (("open", 1), ("openat", 2))  # and the argument that holds the flags
 
 
@@ -84,9 +89,12 @@ def _program(seccomp: ModuleType, level: str, companions: tuple[str, ...], landl
     made.set_attr(seccomp.Attr.CTL_OPTIMIZE, _AS_A_TREE)
     for name in companions:
         made.add_arch(getattr(seccomp.Arch, name))
+    unheard_of = []
     for name in _names(level):
-        if seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) != -1:  # one that this libseccomp has not heard of
+        if seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) != -1:
             made.add_rule(refused, name)
+        elif name in denied.NUMBERS:
+            unheard_of.append(denied.NUMBERS[name])
     if level == STRICT:
         _deny_by_arguments(seccomp, made, refused, absent)
         if landlock < TRUNCATION_SINCE:
@@ -94,7 +102,15 @@ def _program(seccomp: ModuleType, level: str, companions: tuple[str, ...], landl
     with open(os.memfd_create("program"), "w+b") as file:
         made.export_bpf(file)
         file.seek(0)
-        return file.read()
+        return _deny_numbers(unheard_of) + file.read()
+
+
+def _deny_numbers(numbers: list[int]) -> bytes:
+    """A program's beginning: what this libseccomp has not heard of, by number. Jumps lead forward, by distances."""
+    code = [_LOAD_NUMBER] if numbers else []
+    for number in numbers:
+        code += [(_UNLESS_EQUAL, 0, 1, number), (_RETURN, 0, 0, _FAIL_WITH | errno.EPERM)]
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
 
 def _names(level: str) -> list[str]:

@@ -108,7 +108,7 @@ class Confinement:
             prctl.set_no_new_privs(1)
             _kernel.seccomp(_held.programs[self._level])
         except OSError as error:
-            raise self._failed(str(error.filename or error.strerror), error) from None
+            raise self._failed(error.filename, error) from None
         self._calls_denied = True
 
     def lock_files(self) -> None:
@@ -120,11 +120,11 @@ class Confinement:
         try:
             self._lock_files()
         except OSError as error:
-            raise self._failed(str(error.filename or error.strerror), error) from None
+            raise self._failed(error.filename, error) from None
         self._files_locked = True
 
-    def _failed(self, what: str, error: OSError) -> CannotConfine:
-        return CannotConfine(f"secure={self._level}: {what}: {os.strerror(error.errno or 0)}")
+    def _failed(self, what: object, error: OSError) -> CannotConfine:
+        return CannotConfine(f"secure={self._level}: {f'{what}: ' if what else ''}{error.strerror}")
 
     def _lock_files(self) -> None:
         """Landlock: nothing is written but here, in temporary directories, to devices, and to files open as output."""

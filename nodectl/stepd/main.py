@@ -11,7 +11,7 @@ import sys
 import prctl
 
 from nodectl import _kernel, cgroup, container, kernel_file, messages
-from nodectl.identity import effective_user
+from nodectl.identity import effective_user, sign_in
 from nodectl.step import Step, Task
 from nodectl.stepd import client, environment, pump, record
 from nodectl.stepd.links import Links
@@ -46,6 +46,7 @@ def main(
     status = 1
     try:
         _settle(f"{stem}.json")
+        sign_in(step.uid)
         prctl.set_name(f"stepd {step}")
         container.introduce(step, f"{stem}.json")
         _serve(Run(step, fds, node, cgroup_mount), stem, sources)
@@ -139,7 +140,7 @@ def run_step(run: Run, reaper: Reaper, sources: "Sources") -> None:
     try:
         for task in run.tasks:
             run.require(run.spank.call("slurm_spank_task_post_fork", task))
-        start_pumps(run)
+        _start_pumps(run)
         reaper.turn(0)
         if run.state == "RUNNING":
             open_gate(run)
@@ -233,11 +234,14 @@ def _move(pid: int, place: str) -> None:
         pass  # it has ended already
 
 
-def start_pumps(run: Run) -> None:
-    """Forks the processes that copy streams, where there are streams to copy."""
+def _start_pumps(run: Run) -> None:
+    """Forks the processes that copy streams, where there are streams to copy. Raises StepFailed."""
     for copies in (run.streams.inputs, run.streams.outputs):
         if copies:
-            pid = run.spawn()
+            try:
+                pid = run.spawn()
+            except OSError as error:
+                raise run.failed(f"fork a process that copies streams: {error.strerror}") from error
             if pid == 0:
                 pump.main(copies, run.fds.streams, run.step, run.enter_container)
             run.step.helpers.add(pid)

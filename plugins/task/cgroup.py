@@ -58,6 +58,6 @@ def _constrain_devices(user: cgroup.Group, step: Step) -> None:
     try:
         _kernel.constrain_devices(place, step.device_rules)
     except OSError as error:
-        raise OSError(error.errno, f"{error.strerror}: {os.strerror(error.errno or 0)}", user.full_path) from None
+        raise OSError(error.errno, error.strerror, user.full_path) from None
     finally:
         os.close(place)

@@ -133,7 +133,7 @@ def test_update_of_what_cannot_be_updated_is_refused_in_one_line(with_shares: No
     job = str(with_shares.last_job())
     for words, user, status, reason in (
         (("--mem=64M", job), NOBODY, 1, f"step {job}.0 has ended: COMPLETED"),
-        (("--mem=64M", job), OTHER, 1, f"step {job}.0 belongs to nobody"),
+        (("--mem=64M", job), OTHER, 1, f"no step {job}.0 is running or in the history"),
         (("--mem=64M", "4000000000"), NOBODY, 1, "no step 4000000000.0 is running or in the history"),
         ((job,), NOBODY, 2, "nothing to change: give one of --mem, "),
         (("--cpu-max=fast", job), NOBODY, 2, 'Invalid numeric value "fast"'),

@@ -126,7 +126,7 @@ def test_node_that_may_give_the_kernel_no_program_says_so(node: Node, wish: str,
         daemon.kill()
     assert daemon.returncode == status
     begin = "constrain_devices = yes:" if status else "constrain_devices: not enforced:"
-    assert f"nodectl daemon: {begin} BPF_PROG_LOAD: Operation not permitted" in told
+    assert f"nodectl daemon: {begin} Operation not permitted (BPF_PROG_LOAD)" in told
 
 
 @pytest.mark.parametrize("config", [{"constrain_devices": "no"}, {"gres": []}])

@@ -165,10 +165,11 @@ def test_everything_killed_between_two_daemons_is_recorded_and_removed(node: Nod
 
 def test_a_job_is_its_users(node: Node) -> None:
     first, option = begun(node)
-    for user, words in ((OTHER, ()), (None, ())):
-        done = node.run(option, *words, "true", user=user)
+    job = option.partition("=")[2]
+    for user, why in ((OTHER, f"no job {job} is running"), (None, f"job {job} belongs to nobody")):
+        done = node.run(option, "true", user=user)
         assert done.returncode == 1
-        assert "belongs to nobody" in done.stderr
+        assert why in done.stderr
     assert node.run(option, "--uid=nobody", "id", "-un").stdout == "nobody\n"
     first.end()
     assert "no job 4000000 is running" in node.run("--jobid=4000000", "true", user=NOBODY).stderr

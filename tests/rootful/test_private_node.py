@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Iterator
@@ -206,6 +207,23 @@ def test_an_ordinary_user_gets_a_clear_line(alone: Node, command: str) -> None:
         "or run this command as root for a private node"
     )
     assert leftovers(alone) == []
+
+
+def test_a_private_node_is_roots(alone: Node) -> None:
+    """Else root's command waited for the steps of whoever found its socket."""
+    client, _ = begun(alone, "echo ready; exec sleep 300")
+    (place,) = (alone.dir / "run").glob("private.*")
+    assert stat.S_IMODE((place / "nodectl.sock").stat().st_mode) == 0o600
+    command = alone.command("--socket", str(place / "nodectl.sock"), "run", "true")
+    refused = subprocess.run(
+        command, user=NOBODY.pw_uid, group=NOBODY.pw_gid, extra_groups=[], capture_output=True, text=True, check=False,
+        env=alone.environment(), cwd="/",
+    )  # fmt: skip
+    assert refused.returncode == 1
+    assert "connect: Permission denied" in refused.stderr
+    client.kill()
+    client.communicate()
+    assert_nothing_left(alone)
 
 
 def test_a_visit_has_no_use_for_a_private_node(alone: Node) -> None:

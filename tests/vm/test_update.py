@@ -61,7 +61,7 @@ def test_owner_lowers_and_only_an_admin_raises_and_the_record_tells() -> None:
         ("--cpu-weight=21", "cpu.weight = 21: only an admin may exceed cpu.weight = 20"),
     ):
         assert reason in update(step, words, user="alice")
-    assert "belongs to alice" in update(step, "--mem=100M", user="bob")
+    assert "no step" in update(step, "--mem=100M", user="bob")
     assert update(step, "--mem=250M", "--cpu-max=max") == ""
     assert memory(step) == [250] * 4
     assert read(user, "cpu.max") == "max 100000"
