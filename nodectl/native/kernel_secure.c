@@ -40,7 +40,7 @@ static PyObject *bound_capabilities(PyObject *self, PyObject *arg)
         if (prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0)
             continue;
         if (errno != EINVAL)
-            return failed("drop capabilities");
+            return failed("PR_CAPBSET_DROP");
         break; /* the kernel has no more */
     }
     Py_RETURN_NONE;

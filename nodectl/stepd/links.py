@@ -64,11 +64,13 @@ class Links:
         self._listener.setblocking(False)
         poll.register(self._listener.fileno(), select.POLLIN)
 
-    def adopt(self, sock: "_socket.socket") -> None:
+    def adopt(self, sock: "_socket.socket") -> Link:
         """The daemon's connection that came with the step."""
         peer = wire.peer_of(sock)
         fd = sock.detach()
-        self._add(Link(fd, fd, peer))
+        link = Link(fd, fd, peer)
+        self._add(link)
+        return link
 
     def adopt_launcher(self, orders: int, news: int, uid: int) -> None:
         """The pipes to the client that launched the step."""
@@ -180,10 +182,9 @@ class Links:
         if link.launcher:
             self.on_gone()
 
-    def attach(self, sock: "_socket.socket") -> None:
-        """One that came with the step is told the events to come, if it is still there."""
-        link = self._by_fd.get(sock.fileno())
-        if link is not None:
+    def attach(self, link: Link) -> None:
+        """This one is told the events to come, if it is still there."""
+        if self._by_fd.get(link.reader) is link:
             link.attached = True
 
     def has_launcher(self) -> bool:

@@ -85,7 +85,7 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
     if run.fds.client is not None:
         run.links.adopt_launcher(run.fds.orders, run.fds.news, run.fds.client)
         client.greet(run.fds.streams)
-    run.links.adopt(run.fds.link)
+    daemon = run.links.adopt(run.fds.link)
     messages.listen(
         lambda line: run.links.broadcast({"event": "message", "text": line}),
         level=run.step.verbose + messages.ERROR,
@@ -103,7 +103,7 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
         record.save(directory, f"{name}.record", result)
     except OSError as error:
         messages.error(f"step {run.step}: save its record: {error.strerror}")
-        run.links.attach(run.fds.link)  # the daemon takes it from the last event, as who attached does anyway
+        run.links.attach(daemon)  # the daemon takes it from the last event, as who attached does anyway
     run.board.done(STEPD_SLOT)
     run.links.broadcast({"event": "end", "record": result}, last=True)
     try:
