@@ -31,7 +31,7 @@ def test_audit_is_told_whose_a_program_is(node: Node, user: pwd.struct_passwd | 
     epilog.write_text("#!/bin/sh\ncat /proc/self/loginuid > epilog.out\n", encoding="utf-8")
     epilog.chmod(0o755)
     before = LOGINUID.read_text(encoding="ascii")
-    done = node.run("-n2", f"--task-epilog={epilog}", "sh", "-c", "cat /proc/self/loginuid; echo", user=user)
+    done = node.run("-n2", f"--task-epilog={epilog}", "sh", "-c", "echo $(cat /proc/self/loginuid)", user=user)
     assert done.stdout.split() == [uid, uid], done.stderr
     assert (node.scratch / "epilog.out").read_text(encoding="ascii") == uid
     assert LOGINUID.read_text(encoding="ascii") == before
