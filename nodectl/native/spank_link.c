@@ -6,7 +6,7 @@
  *   signature, and any library may have a variable called debug: exported by us, in front of all others, these names
  *   would break them. So they are no symbols of ours; the plugin that calls them, and nothing else, is bound to ours.
  * - A plugin that brings libslurm and takes more of it than we have would hand our host lists to libslurm's
- *   functions; it gets libslurm's for all of them.
+ *   functions; it gets libslurm's for all of them, and libslurm's words for errors.
  *
  * The tables are read where ld.so has mapped them; relocation types, the machine's own business, do not matter: in
  * DT_JMPREL every function is a slot, elsewhere a slot is known by what stands in it.
@@ -74,6 +74,10 @@ static const struct plain_name {
     {"debug2", slurm_debug2}, {"debug3", slurm_debug3}, {"fatal", plain_fatal},     {"slurm_fatal", plain_fatal},
 };
 
+/* What names begin with that are libslurm's where the plugin brings it. Not slurm_init, which ends the process where there is
+ * no slurm.conf. */
+static const char *const libslurms[] = {"slurm_hostlist_", "slurm_strerror", "slurm_perror"};
+
 /* Whether a library that the plugin brings has the function. libc, which has an error(3), is everybody's. */
 static bool brings(void *handle, const char *name)
 {
@@ -91,8 +95,9 @@ static uintptr_t ours(void *handle, const char *name)
     for (size_t i = 0; i < sizeof plain_names / sizeof plain_names[0]; i++)
         if (strcmp(plain_names[i].name, name) == 0)
             return brings(handle, name) ? 0 : (uintptr_t)plain_names[i].function;
-    if (strncmp(name, "slurm_hostlist_", strlen("slurm_hostlist_")) == 0)
-        return (uintptr_t)dlsym(handle, name);
+    for (size_t i = 0; i < sizeof libslurms / sizeof libslurms[0]; i++)
+        if (strncmp(name, libslurms[i], strlen(libslurms[i])) == 0)
+            return (uintptr_t)dlsym(handle, name);
     return 0;
 }
 

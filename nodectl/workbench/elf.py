@@ -13,6 +13,7 @@ from typing import Any
 from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerDefSection, GNUVerNeedSection
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import SymbolTableSection
 
@@ -32,6 +33,7 @@ class SharedObject:
     `exported`: what it defines for others, by name, with the type ("STT_FUNC", "STT_OBJECT"). `needed`: what others
     must define, weak references left out; `at_once`: those of them that must be there when it is opened, data for one.
     `local`: functions that stay inside, from the symbol table that strip(1) takes away. `libraries`: DT_NEEDED.
+    `versions`: of these, which versions of their symbols it wants; `defined`: which of its own it has.
     `bound_now`: every function is looked up when it is opened. `is_go`: it brings Go's runtime.
     """
 
@@ -57,6 +59,8 @@ class SharedObject:
         self.exported: dict[str, str] = {}
         self.needed: set[str] = set()
         self.at_once: set[str] = set()
+        self.versions: dict[str, set[str]] = {}
+        self.defined: set[str] = set()
         self.is_go = False
         self.local: set[str] = set()
         self._address: dict[str, tuple[int, int]] = {}
@@ -70,6 +74,10 @@ class SharedObject:
                 self._read_dynamic(section)
             elif isinstance(section, SymbolTableSection) and section.name == ".dynsym":
                 self._read_symbols(section)
+            elif isinstance(section, GNUVerNeedSection):
+                self.versions |= {need.name: {one.name for one in wanted} for need, wanted in section.iter_versions()}
+            elif isinstance(section, GNUVerDefSection):
+                self.defined.update(name.name for _, names in section.iter_versions() for name in names)
             elif isinstance(section, SymbolTableSection):
                 self.local.update(
                     symbol.name

@@ -96,7 +96,7 @@ def _read_needs(found: Inspection, shared: elf.SharedObject) -> None:
             when = "the hook that calls it fails" if late else "opening it fails"
             found.error(f"needs {name}, {_nobody(name)}: {when}")
     if shared.is_go:
-        found.warn("is made with Go, whose runtime starts threads when it is opened: not everywhere may there be any")
+        found.warn("is made with Go, whose runtime starts threads: each step opens it for itself, which takes its time")
     release = release_of(found.version) if found.version else ""
     if found.needs.get("slurm_load_job") == "nodectl" and release not in ("", *_RECORDS):
         known = ", ".join(_RECORDS)
@@ -137,6 +137,10 @@ def _libraries(found: Inspection, shared: elf.SharedObject) -> dict[str, frozens
             found.error(f"is linked with {name}{why}, which {what}: opening it fails")
             continue
         symbols[name] = _of(opened[name])
+        absent = sorted(by.versions.get(name, set()) - opened[name].defined)
+        if absent:
+            what = "is linked" if by is shared else f"{os.path.basename(by.path)} is linked"
+            found.error(f"{what} with a newer {name}, one with {_some(absent)}: opening it fails")
         waiting += [(one, opened[name]) for one in opened[name].libraries]
     everything = frozenset(shared.exported).union(_exports(_host()), *symbols.values())
     for name, library in opened.items():

@@ -89,6 +89,19 @@ def test_plain_name_that_a_library_of_the_plugin_has_is_the_librarys(tmp_path: P
     assert "nodectl: debug: debug 5" in printed
 
 
+def test_plugin_that_brings_libslurm_has_its_words_and_not_its_search_for_a_slurm_conf(tmp_path: Path) -> None:
+    source = tmp_path / "real.c"
+    source.write_text(
+        "#include <stdlib.h>\nvoid slurm_init(const char *conf) { exit(1); }\n"
+        'char *slurm_strerror(int number) { return "its own words"; }\n'
+    )
+    library = tmp_path / "libslurm.so.38"
+    subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libslurm.so.38", "-o", library, source], check=True)
+    plugin = compiled(tmp_path, "jobs", str(library), f"-Wl,-rpath,{tmp_path}")
+    printed = lines(run(plugin, "slurm_spank_init", argv=["1"], job=False))
+    assert "its own words" in printed
+
+
 def test_fatal_ends_the_hook_and_not_the_process(tmp_path: Path) -> None:
     library = compiled(tmp_path, "library", name="liblibrary")
     plugin = compiled(tmp_path, "plain_names", library, f"-Wl,-rpath,{tmp_path}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,28 @@ def test_a_library_that_cannot_load_by_itself_is_an_error(tmp_path: Path) -> Non
     source = "int of_library(void);\n" + GOOD.replace("return 0", "return of_library()")
     found = inspect(compiled(tmp_path, source, path, "-Wl,-rpath,$ORIGIN"))
     assert has(found, "is linked with libof.so, which needs nobodys_number, which nobody provides: opening it fails")
+
+
+def test_a_library_that_is_newer_where_the_plugin_was_compiled_is_told(tmp_path: Path) -> None:
+    def library(version: str) -> str:
+        script = tmp_path / "versions"
+        script.write_text(f"{version} {{ global: of_library; }};\n")
+        words = ("-Wl,-soname,libof.so", f"-Wl,--version-script={script}")
+        return compiled(tmp_path, "int of_library(void) { return 0; }\n", *words, name="libof")
+
+    source = "int of_library(void);\n" + GOOD.replace("return 0", "return of_library()")
+    plugin = compiled(tmp_path, source, library("OF_2"), "-Wl,-rpath,$ORIGIN")
+    assert inspect(plugin).findings == []
+    library("OF_1")
+    assert has(inspect(plugin), "is linked with a newer libof.so, one with OF_2: opening it fails")
+
+
+@pytest.mark.skipif(shutil.which("objcopy") is None, reason="no objcopy here")
+def test_a_plugin_made_with_go_is_told(tmp_path: Path) -> None:
+    plugin = compiled(tmp_path, GOOD)
+    subprocess.run(["objcopy", "--add-section", f".go.buildinfo={tmp_path}/plugin.c", plugin], check=True)
+    (finding,) = inspect(plugin).findings
+    assert (finding.level, "is made with Go, whose runtime starts threads" in finding.text) == ("warning", True)
 
 
 def test_sruns_own_options_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
