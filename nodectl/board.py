@@ -1,4 +1,5 @@
 """Where each process of a step is right now: two bytes a process in shared memory, written before a call, not after.
+Behind these stands one more for each, by which a task that forks in a hook knows which of its processes goes on.
 
 The trace tells what has returned. The board tells what had not: a process that dies or leaves (`os._exit`) inside a
 plugin's hook has its hook's name on the board. The memory is a memfd of the daemon's, so it survives the stepd.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
             """The process is about to make the call."""
 
 
+_BYTES = 3
 NOWHERE, DONE = 0, 255
 _CALLS = (*HOOKS, LOADING)
 _INDEX = {hook.call: index + 1 for index, hook in enumerate(_CALLS)}
@@ -36,11 +38,12 @@ MOST_PLUGINS = 255
 class Board:
     """Slot 0 is the stepd's, slot n + 1 that of task n."""
 
-    __slots__ = ("_memory",)
+    __slots__ = ("_heirs", "_memory")
 
     def __init__(self, fd: int, ntasks: int) -> None:
         """Keeps no descriptor. Raises OSError."""
-        self._memory = _kernel.shared(fd, 2 * (ntasks + 1))
+        self._memory = _kernel.shared(fd, _BYTES * (ntasks + 1))
+        self._heirs = 2 * (ntasks + 1)
 
     def enter(self, slot: int, hook: "Hook", plugin: int = 0) -> None:
         """The process of `slot` is about to make the call; `plugin` is the plugin's place in its stack."""
@@ -50,6 +53,10 @@ class Board:
     def where(self, slot: int, hook: "Hook") -> tuple[memoryview, int, int]:
         """What `enter` writes: the memory, the place of the first byte, its value; the plugin's place follows."""
         return self._memory, 2 * slot, _INDEX[hook.call]
+
+    def inheritance(self, slot: int) -> tuple[memoryview, int]:
+        """Where processes of one task agree which of them goes on, see `_kernel.heir_expect`."""
+        return self._memory, self._heirs + slot
 
     def done(self, slot: int) -> None:
         """The process of `slot` has come through: a task is about to exec, the stepd has written its record."""
@@ -82,7 +89,7 @@ def make(ntasks: int) -> int:
     fd = os.memfd_create("nodectl-board", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.fchmod(fd, 0o600)
-        os.ftruncate(fd, 2 * (ntasks + 1))
+        os.ftruncate(fd, _BYTES * (ntasks + 1))
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     except OSError:
         os.close(fd)

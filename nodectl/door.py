@@ -72,6 +72,9 @@ class _Clock:
     def _overrun(self, *_: object) -> None:
         if not self._running:
             return  # somebody else's alarm, or ours where nothing of a plugin's runs
+        if _kernel.heir_elsewhere():
+            _kernel.stop_clock()
+            return  # the hook's child is the task, and it waits for that
         self._late += 1
         if self._last_words is not None and self._late > _INTERRUPTS:
             self._last_words()
@@ -102,15 +105,16 @@ class Door:
     interrupted is left alone, unless there are `last_words` to say before its process is ended.
     """
 
-    __slots__ = ("_board", "_clock", "_recorder", "_slot", "_threads", "threaded")
+    __slots__ = ("_board", "_clock", "_heirs", "_recorder", "_slot", "_threads", "threaded")
 
     def __init__(  # what differs between processes
         self, recorder: "Recorder", board: "Whereabouts | None", slot: int, timeout: float, *, single_threaded: bool,
-        last_words: "Callable[[], object] | None" = None,
+        last_words: "Callable[[], object] | None" = None, heirs: "tuple[memoryview, int] | None" = None,
     ) -> None:  # fmt: skip
         self._recorder = recorder
         self._board = board
         self._slot = slot
+        self._heirs = heirs  # in a task: a child may come out of a hook in its parent's place
         self._clock = _Clock(timeout, last_words or (None if board is None else _nothing))
         # Open, because a plugin may give the process another root, without a /proc.
         self._threads = os.open("/proc/self/task", os.O_PATH | os.O_CLOEXEC) if single_threaded else -1
@@ -180,14 +184,21 @@ class Door:
         """As `call`, without a line in the trace: for a plugin's own init() and fini()."""
         pid = os.getpid()
         take_errno()
+        if self._heirs is not None:
+            _kernel.heir_expect(*self._heirs)
+        value: object
         try:
             with self._clock:
                 value = function(*arguments)
         except BaseException as error:  # the door: nothing a plugin throws passes
+            value = error
+        outcome = _judged(value)
+        if self._heirs is None or not outcome:
             _end_child_of(pid)
-            return _judged(error)
-        _end_child_of(pid)
-        return _judged(value)
+        if self._heirs is not None and not _kernel.heir_is():
+            _end_child_of(pid)
+            _kernel.heir_await()
+        return outcome
 
     def within_time(self, function: "Callable[[], _T]") -> "_T":
         """Runs `function` under the clock that hooks run under. Raises Overrun, and what `function` raises."""

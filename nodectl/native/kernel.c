@@ -193,7 +193,9 @@ static struct PyModuleDef module = {
     NULL, NULL, NULL, NULL,
 };
 
-static const struct kernel_calls calls = {clock_go_on, clock_stop, trace_line};
+static const struct kernel_calls calls = {
+    clock_go_on, clock_stop, heir_expect, heir_is, heir_elsewhere, heir_await, trace_line,
+};
 
 PyMODINIT_FUNC PyInit__kernel(void)
 {

@@ -13,6 +13,10 @@ HIDDEN int capabilities_of(uint64_t *effective, uint64_t *permitted, uint64_t *i
 HIDDEN int clock_set(double seconds, double deadline);
 HIDDEN int clock_go_on(double seconds, double deadline);
 HIDDEN void clock_stop(void);
+HIDDEN void heir_expect(void *place);
+HIDDEN bool heir_is(void);
+HIDDEN bool heir_elsewhere(void);
+HIDDEN void heir_await(void) __attribute__((noreturn));
 HIDDEN bool trace_line(int fd, long long started, const char *const facts[], const char *rc, const char *note);
 
 HIDDEN extern PyMethodDef trace_methods[];

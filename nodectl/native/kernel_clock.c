@@ -1,9 +1,12 @@
-/* The clock that plugins' hooks run under. */
+/* The clock that plugins' hooks run under, and who comes out of a hook that forks. */
 #define _GNU_SOURCE
 #include "kernel.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,6 +51,14 @@ static void hear_alarm(void)
     sigprocmask(SIG_UNBLOCK, &alarm, NULL);
 }
 
+static int make_clock(void)
+{
+    if (make_timer(&own_clock.alarm, SIGALRM) != 0 || make_timer(&own_clock.kill, SIGKILL) != 0)
+        return -1;
+    own_clock.owner = getpid();
+    return 0;
+}
+
 int clock_go_on(double seconds, double deadline)
 {
     struct timespec now;
@@ -55,6 +66,8 @@ int clock_go_on(double seconds, double deadline)
     double since = (double)(now.tv_sec - own_clock.set.tv_sec) + (double)(now.tv_nsec - own_clock.set.tv_nsec) / 1e9;
     if (own_clock.runs && since < seconds / 100)
         return 0;
+    if (own_clock.owner != getpid() && make_clock() != 0)
+        return -1;
     if (set_timer(own_clock.alarm, seconds, 1) != 0 || set_timer(own_clock.kill, deadline, 0) != 0)
         return -1;
     own_clock.set = now;
@@ -65,12 +78,8 @@ int clock_go_on(double seconds, double deadline)
 int clock_set(double seconds, double deadline)
 {
     hear_alarm();
-    if (own_clock.owner != getpid()) {
-        if (make_timer(&own_clock.alarm, SIGALRM) != 0 || make_timer(&own_clock.kill, SIGKILL) != 0)
-            return -1;
-        own_clock.owner = getpid();
+    if (own_clock.owner != getpid())
         own_clock.runs = false;
-    }
     return clock_go_on(seconds, deadline);
 }
 
@@ -106,7 +115,115 @@ static PyObject *stop_clock(PyObject *self, PyObject *none)
     Py_RETURN_NONE;
 }
 
+/* --- heirs ---------------------------------------------------------------------------------------------- */
+
+/* A hook in a task may fork and wait for a child that comes out of it in its place: the only way of a plugin's into
+ * another pid namespace. Whoever comes out first goes on. A number in memory that both share tells: it is taken once.
+ * A child of an earlier hook finds another number, and is nobody's heir. */
+static unsigned char *heirloom;
+static unsigned char heir_number;
+
+void heir_expect(void *place)
+{
+    heirloom = place;
+    heir_number = (unsigned char)(heir_number % 255 + 1);
+    __atomic_store_n(heirloom, heir_number, __ATOMIC_SEQ_CST);
+}
+
+/* True for the process that goes on: it has taken the number. */
+bool heir_is(void)
+{
+    unsigned char number = heir_number;
+    unsigned char *place = heirloom;
+    heirloom = NULL;
+    return place == NULL ||
+           __atomic_compare_exchange_n(place, &number, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+/* In the hook, in a signal handler too: a child has come out of it already. */
+bool heir_elsewhere(void)
+{
+    return heirloom != NULL && __atomic_load_n(heirloom, __ATOMIC_SEQ_CST) != heir_number;
+}
+
+/* Came out second: ends as the last of its children ends. */
+void heir_await(void)
+{
+    int status = 0, last;
+    clock_stop();
+    for (;;) {
+        if (wait(&last) >= 0)
+            status = last;
+        else if (errno != EINTR)
+            break;
+    }
+    if (WIFSIGNALED(status)) {
+        signal(WTERMSIG(status), SIG_DFL);
+        raise(WTERMSIG(status));
+    }
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE);
+}
+
+PyDoc_STRVAR(heir_expect_doc,
+"heir_expect(memory: memoryview, place: int) -> None\n\n"
+"A hook begins: of this process and the children that it forks meanwhile, the first that comes out of it goes on. The\n"
+"byte is in memory that they share. Then every one of them asks heir_is(), once.");
+
+static PyObject *heir_expect_(PyObject *self, PyObject *args)
+{
+    (void)self;
+    Py_buffer memory;
+    Py_ssize_t place;
+    if (!PyArg_ParseTuple(args, "w*n", &memory, &place))
+        return NULL;
+    bool within = place >= 0 && place < memory.len;
+    if (within)
+        heir_expect((char *)memory.buf + place); /* a mapping that stays */
+    PyBuffer_Release(&memory);
+    if (within)
+        Py_RETURN_NONE;
+    PyErr_SetString(PyExc_ValueError, "there is no such place");
+    return NULL;
+}
+
+PyDoc_STRVAR(heir_is_doc,
+"heir_is() -> bool\n\n"
+"True for the first process that came out of the hook.");
+
+static PyObject *heir_is_(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    return PyBool_FromLong(heir_is());
+}
+
+PyDoc_STRVAR(heir_elsewhere_doc,
+"heir_elsewhere() -> bool\n\n"
+"In a hook: True when a child has come out of it, and this process only waits.");
+
+static PyObject *heir_elsewhere_(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    return PyBool_FromLong(heir_elsewhere());
+}
+
+PyDoc_STRVAR(heir_await_doc,
+"heir_await() -> NoReturn\n\n"
+"Waits for every child, and ends as the last of them.");
+
+static PyObject *heir_await_(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    heir_await();
+}
+
 PyMethodDef clock_methods[] = {
+    {"heir_expect", heir_expect_, METH_VARARGS, heir_expect_doc},
+    {"heir_is", heir_is_, METH_NOARGS, heir_is_doc},
+    {"heir_elsewhere", heir_elsewhere_, METH_NOARGS, heir_elsewhere_doc},
+    {"heir_await", heir_await_, METH_NOARGS, heir_await_doc},
     {"set_clock", set_clock, METH_VARARGS, set_clock_doc},
     {"stop_clock", stop_clock, METH_NOARGS, stop_clock_doc},
     {NULL, NULL, 0, NULL},

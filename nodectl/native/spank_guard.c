@@ -76,6 +76,10 @@ static void on_alarm(int number)
         errno = saved;
         return;
     }
+    if (walk_has_heir()) {
+        errno = saved;
+        return;
+    }
     frame->late++;
     if (frame->state == IN_PLUGIN) {
         frame->state = LANDED;
@@ -126,7 +130,8 @@ static void forget_deaths(const struct sigaction before[DEADLY_SIGNALS])
 
 static void watch_clock(struct watch *watch)
 {
-    const struct sigaction action = {.sa_handler = on_alarm};
+    /* A plugin that only waits for the child which has taken its place is not to be woken. */
+    const struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, &watch->clock_before);
     watch->clocked = watch->clock_before.sa_handler != SIG_DFL && watch->clock_before.sa_handler != SIG_IGN;
     if (!watch->clocked) /* nobody limits these calls */
@@ -188,7 +193,7 @@ void guard_end(const struct watch *watch)
 
 void guard_again(const struct watch *watch)
 {
-    const struct sigaction action = {.sa_handler = on_alarm};
+    const struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     sigset_t alarm;
     if (!watch->clocked)
         return;

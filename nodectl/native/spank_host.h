@@ -124,6 +124,7 @@ HIDDEN PyObject *callback_of(const char *plugin, spank_opt_cb_f function);
 /* --- spank_walk.c: a hook of many plugins in one call ------------------------------------------------------ */
 
 HIDDEN int walk_begin(void); /* at import; -1 with an exception */
+HIDDEN bool walk_has_heir(void); /* in a signal handler: a child has taken the hook's place, whose clock is stopped */
 HIDDEN PyObject *walk_lane(PyObject *self, PyObject *rows);
 HIDDEN extern const char walk_lane_doc[];
 

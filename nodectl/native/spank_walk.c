@@ -52,6 +52,14 @@ int walk_begin(void)
     return kernel == NULL ? -1 : 0;
 }
 
+bool walk_has_heir(void)
+{
+    if (kernel == NULL || !kernel->heir_elsewhere())
+        return false;
+    kernel->clock_stop();
+    return true;
+}
+
 static long long now(void)
 {
     struct timespec now;
@@ -98,15 +106,25 @@ static PyObject *call_place(const struct walk *walk, const struct watch *watch, 
 static PyObject *walk_on(const struct lane *lane, const struct walk *walk, const struct watch *watch, int context)
 {
     char *board = walk->board.buf;
-    const pid_t self = getpid();
+    pid_t self = getpid();
+    char *heirloom = walk->slot > 0 ? board + walk->board.len / 3 * 2 + walk->slot / 2 : NULL; /* nodectl/board.py */
     for (size_t i = (size_t)walk->from; i < lane->count; i++) {
         const struct place *place = &lane->places[i];
         board[walk->slot] = (char)walk->row;
         board[walk->slot + 1] = (char)place->number;
         long long started = now();
+        if (heirloom != NULL)
+            kernel->heir_expect(heirloom);
         PyObject *value = call_place(walk, watch, place, context);
-        if (getpid() != self)
+        const pid_t process = getpid();
+        if (process != self && (heirloom == NULL || value != NULL))
             _exit(1); /* a child that the plugin forked came out of its hook */
+        if (heirloom != NULL && !kernel->heir_is()) {
+            if (process != self)
+                _exit(1);
+            kernel->heir_await();
+        }
+        self = process;
         if (value != NULL)
             return Py_BuildValue("nLN", (Py_ssize_t)i, started, value);
         const char *facts[] = {walk->head, place->facts, walk->tail, NULL};

@@ -81,7 +81,10 @@ class Child:
         self.slot = task.local_id + 1
         self.recorder = Recorder(run.fds.trace, "task", task=task.local_id)
         # Threads that a hook leaves here harm nobody: exec ends them.
-        self.door = Door(self.recorder, run.board, self.slot, run.step.hook_timeout, single_threaded=False)
+        self.door = Door(
+            self.recorder, run.board, self.slot, run.step.hook_timeout, single_threaded=False,
+            heirs=run.board.inheritance(self.slot),
+        )  # fmt: skip
 
     def row(self, call: str) -> int:
         """The task begins one of nodectl's own rows. Returns the time, for `wrote`."""
@@ -295,7 +298,10 @@ def pre_launch(child: Child) -> None:
 
 def task_init(child: Child) -> None:
     """SPANK plugins, as the user."""
+    pid = os.getpid()
     child.require(child.run.spank.call(_LAST_HOOK, child.task))
+    if os.getpid() != pid and child.run.group is None:
+        prctl.set_pdeathsig(_signal.SIGKILL)  # the plugin's child is the task now, and its parent waits for it
 
 
 def task_prologs(child: Child) -> None:

@@ -170,3 +170,86 @@ def test_plugin_whose_library_brings_threads_is_opened_by_each_step(stage: Stage
     for _ in range(3):
         done = stage.node.run("-n8", "sh", "-c", "echo $SAID", user=NOBODY)
         assert (done.returncode, done.stdout, done.stderr) == (0, "here\n" * 8, "")
+
+
+# A fork whose child becomes the program
+
+FORKS = {
+    "python": """
+import os
+def slurm_spank_task_init(sp, ac, argv):
+    pid = os.fork()
+    if pid:
+        status = os.waitpid(pid, 0)[1]
+        os._exit(os.waitstatus_to_exitcode(status) % 256)
+""",
+    "c": """
+#include <sys/wait.h>
+static int stand_aside(void)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid > 0) {
+        if (waitpid(pid, &status, 0) != pid)
+            _exit(99);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 98);
+    }
+    return pid < 0 ? -1 : 0;
+}
+""",
+}
+
+
+def forking(stage: Stage, kind: str) -> str:
+    """A plugin whose task_init waits for a child that returns; the plugin's name."""
+    if kind == "python":
+        stage.node.plugin("aside", FORKS[kind])
+        return "aside"
+    native(stage.node, "aside", FORKS[kind], task_init="return stand_aside();")
+    return "aside.so"
+
+
+@pytest.mark.parametrize("line", ["required", "optional"])
+@pytest.mark.parametrize("kind", FORKS)
+def test_child_that_comes_out_of_task_init_while_its_parent_waits_is_the_program(
+    stage: Stage, kind: str, line: str
+) -> None:
+    name = forking(stage, kind)
+    # Behind it: alone, and with a Python plugin, where hooks are called another way.
+    for more in ("", f"{line} {name}\n", "required first\n"):
+        stage.node.plugstack(f"{line} {name}\n{more}")
+        done = stage.node.run("-n3", "sh", "-c", "echo ran $SLURM_PROCID; exit 7", user=NOBODY)
+        assert sorted(done.stdout.splitlines()) == ["ran 0", "ran 1", "ran 2"], done.stderr
+        assert done.returncode == 7
+        assert "it ended inside" not in done.stderr
+        assert stage.node.run("true", user=NOBODY).returncode == 0
+        stage.node.assert_clean()
+
+
+@pytest.mark.parametrize("kind", FORKS)
+def test_parent_that_waits_for_the_program_is_not_late(kind: str) -> None:
+    with staged(spank_hook_timeout=1) as stage:
+        stage.node.plugstack(f"required {forking(stage, kind)}\n")
+        script = "i=0; while [ $i -lt 70 ]; do sleep 0.1; i=$((i+1)); done; echo ran; exit 7"
+        done = stage.node.run("sh", "-c", script, user=NOBODY)  # seven seconds, and more where the machine is busy
+        assert (done.returncode, done.stdout) == (7, "ran\n"), done.stderr
+
+
+@pytest.mark.parametrize("kind", ["python", "c"])
+def test_fork_of_which_both_come_out_runs_the_program_once(stage: Stage, kind: str) -> None:
+    if kind == "python":
+        stage.node.plugin("twice", "import os\ndef slurm_spank_task_init(sp, ac, argv): os.fork()\n")
+    else:
+        native(stage.node, "twice", task_init="if (fork() < 0) return -1;")
+    name = "twice" if kind == "python" else "twice.so"
+    stage.node.plugstack(f"required {name}\nrequired {name}\n")
+    for _ in range(10):
+        done = stage.node.run("-n2", "sh", "-c", "echo ran $SLURM_PROCID; exit $SLURM_PROCID", user=NOBODY)
+        assert sorted(done.stdout.splitlines()) == ["ran 0", "ran 1"], done.stderr
+        assert done.returncode == 1
+
+
+def test_child_that_fails_in_task_init_is_nobodys_heir(stage: Stage) -> None:
+    stage.order("first.slurm_spank_task_init", "if os.fork() == 0: rc = -1")
+    done = stage.node.run("echo", "ran", user=NOBODY)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
