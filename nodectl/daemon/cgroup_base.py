@@ -6,9 +6,14 @@ the daemon's, delegated to us (`systemd/nodectl-steps.service`), which no restar
 was started in a leaf of a delegated cgroup (DelegateSubgroup=) uses the leaf's parent. Without systemd steps live below
 the daemon's own cgroup, which it leaves for a leaf if it is alone there.
 
-Runs in the daemon, once, as root, before any step.
+The directory is locked by its daemon: two with one would remove it under each other. Where somebody else has removed
+it, it is made again for the next step.
+
+Runs in the daemon, as root, before any step.
 """
 
+import errno
+import fcntl
 import os
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -19,6 +24,7 @@ from nodectl.recorder import cgroup_of
 STEPS_UNIT = "nodectl-steps.service"
 _LEAF = "daemon"
 _ANCHOR = "anchor"
+_locks: dict[str, int] = {}  # by path: held as long as this process lives
 
 
 class Base(NamedTuple):
@@ -33,7 +39,9 @@ class Base(NamedTuple):
 
 
 def make(name: str, wanted: Iterable[str]) -> Base:
-    """Makes the directory `name` and enables there what is wanted and can be had. Raises OSError."""
+    """Makes the directory `name` and enables there what is wanted and can be had; also again. Raises OSError, EBUSY
+    where another daemon has it.
+    """
     mount = cgroup.find_mount()
     own = cgroup_of()
     top = cgroup.Group(f"{mount}{_top(mount, own)}".rstrip("/"))
@@ -45,6 +53,7 @@ def make(name: str, wanted: Iterable[str]) -> Base:
         missing |= dict.fromkeys(usable, why)
         usable = []
     base.make()
+    _lock(base.full_path)
     enabled = []
     for word in usable:
         try:
@@ -54,6 +63,22 @@ def make(name: str, wanted: Iterable[str]) -> Base:
         except OSError as error:
             missing[word] = f"enable it in {error.filename}: {error.strerror}"
     return Base(mount, base.full_path.removeprefix(mount), tuple(enabled), missing)
+
+
+def _lock(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    held = _locks.get(path)
+    if held is not None and os.fstat(held).st_ino == os.fstat(fd).st_ino:
+        os.close(fd)
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise OSError(errno.EBUSY, "another daemon has it; give this one another cgroup_name", path) from None
+    if held is not None:
+        os.close(held)
+    _locks[path] = fd
 
 
 def _top(mount: str, own: str) -> str:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Coroutine, Mapping
 
 from nodectl import cgroup, job_environment, trust
 from nodectl.config import Config
+from nodectl.daemon import cgroup_base
+from nodectl.daemon.constraints import wanted_controllers
 from nodectl.daemon.containers import Containers
 from nodectl.daemon.groups import remove_groups
 from nodectl.daemon.helper import FIRST_EXTRA, GRACE, Helper
@@ -189,8 +191,7 @@ class Jobs:
         for part in (self._call_hooks, self._run_script):
             try:
                 if group:
-                    for directory in (os.path.dirname(group), group):
-                        cgroup.Group(directory).make()
+                    self._make_group(group)
                 failed = await part(moment, live, variables)
             except OSError as error:
                 failed = f"{moment.name}: {error.strerror}" + (f": {error.filename}" if error.filename else "")
@@ -198,6 +199,16 @@ class Jobs:
                 why = f"job {step.job_id}: {failed}"
                 print(f"nodectl daemon: {why}", file=sys.stderr)
         return why
+
+    def _make_group(self, path: str) -> None:
+        """Raises OSError."""
+        job = cgroup.Group(os.path.dirname(path))
+        try:
+            job.make()
+        except FileNotFoundError:  # somebody has removed what is above it
+            cgroup_base.make(self._config.cgroup_name, wanted_controllers(self._config))
+            job.make()
+        cgroup.Group(path).make()
 
     async def _call_hooks(self, moment: Moment, live: LiveStep, variables: dict[str, str]) -> str:
         step = live.step
