@@ -28,6 +28,8 @@ class _Outlet:
     process = ""  # whose log it is
     plugin = ""
     about = ""
+    keep: "Callable[[str], None] | None" = None
+    speaks: "Callable[[], str] | None" = None
     heard: "list[str] | None" = None
     heard_level = ERROR
 
@@ -40,6 +42,28 @@ def listen(write: "Callable[[str], None]", *, level: int = ERROR) -> None:
     _outlet.write = write
     _outlet.level = level
     _outlet.process = ""
+
+
+def keep(write: "Callable[[str], None]", speaks: "Callable[[], str]") -> None:
+    """From now on what plugins say up to INFO goes to `write` too, for an administrator to look up, whatever its user
+    wants to hear. `speaks` tells whose call it is and for which step, "" where the words are nodectl's own.
+    """
+    _outlet.keep = write
+    _outlet.speaks = speaks
+
+
+def keep_through(write: "Callable[[str], None]") -> None:
+    """In a fork, whose stderr will not be the log: where anything is kept, it goes this way."""
+    if _outlet.keep is not None:
+        _outlet.keep = write
+
+
+def to_log(line: str) -> None:
+    """A line for the daemon's log, from a process that has it as its stderr."""
+    try:
+        os.write(_LOG, line.encode("utf-8", "replace") + b"\n")
+    except OSError:
+        pass  # nobody reads the log
 
 
 def log(process: str) -> None:
@@ -79,6 +103,9 @@ def say(level: int, text: str) -> None:
     """One message. PLAIN always passes and has no prefix; others are `nodectl: error: ...` and so on."""
     if _outlet.process:
         _log(level, text)
+    if _outlet.keep is not None and _outlet.speaks is not None and level <= INFO and (who := _outlet.speaks()):
+        for line in text.splitlines():
+            _outlet.keep(f"nodectl stepd: {who}: {_WORDS.get(level, '')}{_printable(line[:_LONGEST])}")
     if _outlet.write is None or level > _outlet.level:
         return
     for line in text.splitlines() or [""]:
@@ -89,10 +116,7 @@ def _log(level: int, text: str) -> None:
     for line in text.splitlines() or [""]:
         if level <= INFO:
             head = f"nodectl {_outlet.process}: plugin {_outlet.plugin}: {_outlet.about}{_WORDS.get(level, '')}"
-            try:
-                os.write(_LOG, f"{head}{_printable(line[:_LONGEST])}\n".encode())
-            except OSError:
-                pass  # nobody reads the log
+            to_log(f"{head}{_printable(line[:_LONGEST])}")
         if _outlet.heard is not None and level <= _outlet.heard_level and len(_outlet.heard) < _MOST_HEARD:
             head = "" if level == PLAIN else f"nodectl: {_WORDS[level]}"
             _outlet.heard.append(head + line[:_LONGEST])

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nodectl.spank.sources import Sources
     from nodectl.stepd.node_plugins import NodePlugins
 
+_PRIVATE = "/private."  # in the paths of a private node
 _OOM_ADJUSTMENT = b"-999"
 _SPARED = 1 << 20  # bytes of the step's file: of more the stepd makes many times as much memory
 # What an old kernel, or a seccomp filter of a container, says to clone3 with CLONE_INTO_CGROUP.
@@ -90,6 +91,8 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
         lambda line: run.links.broadcast({"event": "message", "text": line}),
         level=run.step.verbose + messages.ERROR,
     )
+    if _PRIVATE not in stem:  # whose log is the terminal of the command
+        messages.keep(messages.to_log, run.speaks)
     reaper.turn(0)
     for line in run.step.told:
         run.links.broadcast({"event": "message", "text": line})
@@ -111,6 +114,7 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
     except FileNotFoundError:
         pass  # a daemon that took us for dead has cleaned up
     run.links.drain()
+    messages.listen(lambda line: messages.to_log(f"{line} (step {run.step})"), level=messages.INFO)
     run.spank.end()  # whatever comes of it, the step's end is known
 
 

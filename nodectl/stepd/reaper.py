@@ -9,7 +9,7 @@ import os
 import select
 import time
 
-from nodectl import signals
+from nodectl import messages, signals
 from nodectl.door import OK
 from nodectl.hooks import ROWS
 from nodectl.identity import effective_user
@@ -233,6 +233,8 @@ class Reaper:
         for report in self._inbox.read():
             if "say" in report:
                 self._run.links.broadcast({"event": "message", "text": str(report["say"])})
+            elif "log" in report:
+                messages.to_log(str(report["log"]))
             elif "failed" in report:
                 self._run.say(f"task {report['task']}: {report['failed']}")
                 self._run.failures.setdefault(int(str(report["task"])), str(report["failed"]))

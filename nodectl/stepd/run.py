@@ -87,6 +87,11 @@ class Run:
         self.reason = ""
         self.spoiled = ""  # why a step whose tasks ended well has failed all the same
 
+    def speaks(self) -> str:
+        """Which SPANK plugin is being called, and for whom; "" for none."""
+        stacked = self.spank.handle.plugin
+        return "" if stacked is None else f"plugin {stacked.plugin.name}: step {self.step}"
+
     def require(self, outcome: "Outcome") -> None:
         """Raises StepFailed for a call that failed."""
         if not outcome:

@@ -101,7 +101,7 @@ class Child:
             raise TaskEnds(outcome.why)
 
     def tell(self, key: str, text: str) -> None:
-        """A report to the stepd: `key` is "say" or "failed"."""
+        """A report to the stepd: `key` is "say", "log" or "failed"."""
         data = wire.encode({"task": self.task.local_id, key: text[: _LONGEST_REPORT // 6]})
         try:
             os.write(self.report, data)
@@ -114,6 +114,7 @@ def be_task(child: Child) -> "NoReturn":
     status = 1
     try:
         messages.listen(lambda line: child.tell("say", line), level=child.run.step.verbose + messages.ERROR)
+        messages.keep_through(lambda line: child.tell("log", line))
         for stage in SEQUENCE:
             stage(child)
     except TaskEnds as end:

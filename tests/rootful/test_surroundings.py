@@ -253,3 +253,33 @@ def test_child_that_fails_in_task_init_is_nobodys_heir(stage: Stage) -> None:
     stage.order("first.slurm_spank_task_init", "if os.fork() == 0: rc = -1")
     done = stage.node.run("echo", "ran", user=NOBODY)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
+
+
+# What plugins say
+
+
+def test_what_plugins_say_can_be_looked_up_by_the_steps_number(stage: Stage) -> None:
+    for call in ("init", "user_init", "task_init_privileged", "task_init", "task_exit", "exit"):
+        stage.order(f"first.slurm_spank_{call}", f"slurm_info('said in {call}\\nand a\\x1bbell')")
+    stage.order("second.slurm_spank_init", "slurm_verbose('unheard'); slurm_error('wrong'); slurm_spank_log('plain')")
+    done = stage.node.run("true", user=NOBODY)
+    assert done.stderr == "nodectl: error: wrong\nplain\n"  # the user has not asked for more
+    step = f"step {stage.last_job()}.0"
+    stage.node.assert_clean()
+    kept = [line for line in stage.node.logged().splitlines() if step in line]
+    assert f"nodectl stepd: plugin second: {step}: error: wrong" in kept
+    assert f"nodectl stepd: plugin second: {step}: plain" in kept
+    for call in ("init", "user_init", "task_init_privileged", "task_init", "task_exit", "exit"):
+        assert kept.count(f"nodectl stepd: plugin first: {step}: said in {call}") == 1
+    assert kept.count(f"nodectl stepd: plugin first: {step}: and a\\x1bbell") == 6
+    assert "unheard" not in stage.node.logged()
+
+
+def test_what_a_compiled_plugin_says_can_be_looked_up_too(stage: Stage) -> None:
+    says = 'if (spank_remote(sp)) slurm_info("said here");'
+    native(stage.node, "speaker", init=says, task_init=says)
+    stage.node.plugstack("required speaker.so\n")
+    assert stage.node.run("-n2", "true", user=NOBODY).returncode == 0
+    stage.node.assert_clean()
+    line = f"nodectl stepd: plugin speaker: step {stage.last_job()}.0: said here"
+    assert stage.node.logged().splitlines().count(line) == 3
