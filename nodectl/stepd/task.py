@@ -81,10 +81,8 @@ class Child:
         self.slot = task.local_id + 1
         self.recorder = Recorder(run.fds.trace, "task", task=task.local_id)
         # Threads that a hook leaves here harm nobody: exec ends them.
-        self.door = Door(
-            self.recorder, run.board, self.slot, run.step.hook_timeout, single_threaded=False,
-            heirs=run.board.inheritance(self.slot),
-        )  # fmt: skip
+        heirs, limit = run.board.inheritance(self.slot), run.step.hook_timeout
+        self.door = Door(self.recorder, run.board, self.slot, limit, single_threaded=False, heirs=heirs)
 
     def row(self, call: str) -> int:
         """The task begins one of nodectl's own rows. Returns the time, for `wrote`."""
