@@ -38,6 +38,7 @@ class Binder:
         self._gres = config.gres
         self._running = running
         self._layouts = Answers(self._lay_out)
+        self._core_of = {1 << cpu: core.mask for core in self._machine.cores for cpu in core.cpus}
         self.allocation = node.whole(self._machine, self._settings)
         self.cores = format_cpulist(core.number for core in self._machine.cores if core.mask & self.allocation)
 
@@ -105,7 +106,7 @@ class Binder:
         others = [live.step_cpus for live in self._running() if live.step_cpus != self.allocation]
         if mine == cpus or not any(mask & mine for mask in others):
             return cpus, layout
-        holders = {core.mask: sum(bool(mask & core.mask) for mask in others) for core in self._machine.cores}
+        holders = self._holders(others)
         for most in sorted(set(holders.values())):
             free = cpus & sum(mask for mask, count in holders.items() if count <= most)
             if free.bit_count() < mine.bit_count():
@@ -115,6 +116,21 @@ class Binder:
                 if elsewhere.nodes[0].cpus.bit_count() == mine.bit_count():
                     return free, elsewhere
         return cpus, layout
+
+    def _holders(self, masks: Iterable[int]) -> dict[int, int]:
+        """By mask of a core, how many of the masks hold something of it. Hundreds of small steps on hundreds of cores
+        are not compared one by one.
+        """
+        holders = dict.fromkeys(self._core_of.values(), 0)
+        for mask in masks:
+            rest = mask
+            while rest:
+                lowest = rest & -rest
+                core = self._core_of.get(lowest, 0)  # an earlier daemon's step may have CPUs that are gone
+                if core:
+                    holders[core] += 1
+                rest &= ~(core | lowest)
+        return holders
 
     def _lay_out(self, request: Request, cpus: int, *, reasons: bool = False) -> Layout:
         return node.lay_out(self._machine, cpus, request, self._settings, self._name, reasons=reasons)

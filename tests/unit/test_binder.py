@@ -1,0 +1,78 @@
+"""The daemon's binder: steps of several jobs on one machine, here one that is larger than most that tests run on."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from nodectl import topology
+from nodectl.binding.refused import Refused
+from nodectl.config import build
+from nodectl.daemon.binder import Binder
+from nodectl.machine_spec import from_spec
+from nodectl.step import Step
+
+MACHINE = from_spec("2s:4c:2t:2n:i")
+
+
+class Machine:
+    """A binder and the steps that run."""
+
+    def __init__(self) -> None:
+        self.running: list[Step] = []
+        self.binder = Binder(build({}), lambda: self.running)
+
+    def begin(self, **layout: object) -> Step:
+        values: dict[str, object] = {"ntasks": 1, **layout}
+        step = Step.from_json({"job_id": len(self.running) + 1, "ntasks": values["ntasks"], "layout": values})
+        step.cpus_per_task = int(str(values.get("cpus_per_task", 1)))
+        step.environment = {}
+        self.binder.bind(step)
+        self.running.append(step)
+        return step
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setattr(topology, "read", lambda *, allowed: MACHINE)
+    return Machine()
+
+
+def cores(steps: list[Step]) -> Counter[int]:
+    return Counter(core.number for step in steps for core in MACHINE.cores if core.mask & step.step_cpus)
+
+
+def test_exact_steps_are_shared_out_alike_round_after_round(machine: Machine) -> None:
+    for _ in range(3):
+        taken = [machine.begin(cpus_per_task=1) for _ in MACHINE.cores]
+        assert cores(taken) == Counter(range(8))
+    assert cores(machine.running) == Counter(dict.fromkeys(range(8), 3))
+
+
+def test_a_step_that_took_the_last_free_cores_is_one_that_has_them(machine: Machine) -> None:
+    for ntasks in (3, 5):  # together all cores
+        machine.begin(ntasks=ntasks, cpus_per_task=2)
+    assert cores(machine.running) == Counter(range(8))
+    machine.begin(ntasks=8, cpus_per_task=1, exclusive="1")
+    del machine.running[0]
+    free = {core.number for core in MACHINE.cores} - set(cores(machine.running[:1]))
+    again = machine.begin(ntasks=3, cpus_per_task=2)
+    assert set(cores([again])) == free
+
+
+def test_steps_that_have_the_whole_machine_keep_nobody_away(machine: Machine) -> None:
+    for _ in range(5):
+        machine.begin(ntasks=16)
+    assert cores([machine.begin(cpus_per_task=1)]) == Counter([0])
+    assert cores([machine.begin(cpus_per_task=1)]) == Counter([1])
+
+
+def test_a_refusal_is_kept_in_the_users_words(machine: Machine) -> None:
+    with pytest.raises(Refused):
+        machine.begin(ntasks=2, nodes="2")
+    step = Step.from_json({"job_id": 1, "ntasks": 1, "layout": {"ntasks": 1, "cpu_bind": "map_cpu:16"}})
+    step.environment = {}
+    with pytest.raises(Refused):
+        machine.binder.bind(step)
+    assert step.refused == "CPU binding outside of job step allocation, allocated CPUs are: 0xFFFF."
