@@ -127,6 +127,7 @@ def plugin_checks(config: Config) -> Iterator[Check]:
             advice = "install it in plugin_dir, or take the line out"
             yield Check(level, "plugins", f"{where}{one.role} plugin {one.facts.path} is missing", advice)
         yield from (Check(level, "plugins", f"{where}{problem}") for problem in one.facts.problems)
+        yield from (Check(WARN, "plugins", f"{where}{warning}") for warning in one.facts.warnings)
     yield from (Check(WARN, "plugstack", warning, "correct the line") for warning in stack.warnings)
 
 

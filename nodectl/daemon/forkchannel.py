@@ -56,6 +56,8 @@ class ForkChannel:
         self._waiting: list[tuple[bytes, list[int]]] = []
         self._told: tuple[list[str], int] | None = None
         self.pid = 0
+        seconds = config.spank_hook_timeout  # that an init() may take, 0 for any time
+        self._patience: float | None = _READY_SECONDS + seconds if seconds else None
 
     def start(self) -> None:
         """Executes a forkserver and waits until it is ready; nothing where there is one. Raises ForkserverDied."""
@@ -90,8 +92,7 @@ class ForkChannel:
         )
         theirs.close()
         wire.close(passed)
-        seconds = self._config.spank_hook_timeout  # that an init() may take
-        ours.settimeout(_READY_SECONDS + seconds if seconds else None)
+        ours.settimeout(self._patience)
         try:
             answer = lean_json.load_object(ours.recv(65536) or b'{"error":"it ended at once; see the log"}')
         except OSError as error:
@@ -101,6 +102,7 @@ class ForkChannel:
             self.collect()  # with it goes its hold of the lock
             raise ForkserverDied(f"start the forkserver: {answer.get('error')}")
         ours.setblocking(False)
+        self._patience = _READY_SECONDS  # of a daemon that serves: the service manager watches it
         self._sock = ours
         asyncio.get_running_loop().add_reader(ours.fileno(), self._read)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodectl import config, hooks
-from nodectl.cli import main, plugin_facts, plugins
+from nodectl.cli import doctor, main, plugin_facts, plugins
 from nodectl.spank import plugstack
 
 HEAD = 'plugin_type = "spank"\nplugin_name = "mark"\nplugin_version = (22, 5, 8)\n'
@@ -126,6 +126,10 @@ def test_a_plugin_is_called_by_its_type_and_its_name_and_what_it_imports_is_none
     text = capsys.readouterr().out
     assert "  configured  task/nice (task niceness)  22.5.8\n      nice tasks.\n" in text
     assert "warning: " + str(tmp_path) + "/task/nice.py:6: task_p_of_the_future is unknown and never called; " in text
+    told = [
+        check for check in doctor.plugin_checks(config.load(path, must_exist=True)) if "of_the_future" in check.detail
+    ]
+    assert [check.level for check in told] == ["warn"]
     assert "helper" not in text.replace(str(tmp_path), "")
 
 
