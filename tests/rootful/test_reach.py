@@ -101,6 +101,31 @@ def test_a_directory_by_way_of_a_descriptor_of_ours_is_none(place: str, level: s
             assert out.read_text(encoding="utf-8") == "/tmp\n", number
 
 
+@pytest.mark.parametrize("place", ["here", "container"])
+def test_a_shared_file_by_way_of_a_descriptor_of_ours_is_not_emptied(place: str) -> None:
+    """The step runner empties what several tasks write to, before it forks them."""
+    with stage(place) as node:
+        for number in range(3, 20):
+            record = launch(node, argv=["true"], ntasks=2, cwd="/tmp", stdout=f"{LINK}{number}")
+            assert (record["state"], len(record["tasks"])) == ("FAILED", 2), (number, record)  # type: ignore[arg-type]
+
+
+def test_a_visitor_reaches_no_directory_of_ours() -> None:
+    with contained() as found:
+        node = found.node
+        client = node.popen("-D", "/tmp", "sh", "-c", "echo on; exec sleep 600", user=NOBODY)
+        assert client.stdout is not None
+        assert client.stdout.readline() == "on\n"
+        (node.scratch / "file").write_text("x", encoding="utf-8")
+        for number in range(3, 20):
+            words = ("--job", str(node.last_job()), str(node.scratch / "file"), f"{LINK}{number}/x.{number}")
+            assert node.nodectl("bcast", *words, user=NOBODY).returncode == 1, number
+        inside = node.nodectl("enter", str(node.last_job()), "ls", "/proc/self/fd", user=NOBODY)
+        assert inside.stdout.split() == ["0", "1", "2", "3"], inside.stderr
+        client.kill()
+        client.communicate()
+
+
 def test_streams_that_are_the_users_may_be_named(node: Node) -> None:
     done = node.run("-o", "out", "-e", "/dev/stdout", "--", "sh", "-c", "echo told >&2", user=NOBODY)
     assert done.returncode == 0, done.stderr
