@@ -38,6 +38,7 @@ class Binder:
         self._gres = config.gres
         self._running = running
         self._layouts = Answers(self._lay_out)
+        self._latest: tuple[dict[str, object], Request] = ({}, request_of({}, {}))
         self._core_of = {1 << cpu: core.mask for core in self._machine.cores for cpu in core.cpus}
         self.allocation = node.whole(self._machine, self._settings)
         self.cores = format_cpulist(core.number for core in self._machine.cores if core.mask & self.allocation)
@@ -46,10 +47,18 @@ class Binder:
         """Raises Refused for options that make no sense, and where the step makes a job of its `own` for what this node
         does not have.
         """
-        request = _request(layout)
+        request = self._read(layout)
         devices.wanted(_texts(layout), ntasks)
         if own:
             check_node(self._machine, request, self._settings, self._name)
+
+    def _read(self, layout: Mapping[str, object]) -> Request:
+        """What the options mean; those of the latest step are read once. Raises Refused."""
+        texts, request = self._latest
+        if texts != layout:
+            request = request_of(layout, {}, str(layout.get("hostfile", "")))
+            self._latest = dict(layout), request  # a copy: a task plugin may change the step's own
+        return request
 
     def bind(self, req: Step) -> None:
         """Fills in the CPUs, memory and devices of a step and of its tasks, and their variables. Raises Refused, with
@@ -70,7 +79,7 @@ class Binder:
         if asked.count:
             held = devices.hold(self.node_devices, asked, self._taken(), self.allocation, self._machine)
         near = devices.cpus_near(held, self.allocation, asked, req.ntasks * req.cpus_per_task, self._machine)
-        req.base, layout = self._apart(_request(req.layout), near)
+        req.base, layout = self._apart(self._read(req.layout), near)
         req.cpu_masks = [place.mask for place in layout.tasks]
         req.step_cpus = layout.nodes[0].cpus
         req.mems = format_cpulist(cpus_of(layout.nodes[0].mems))
@@ -88,7 +97,7 @@ class Binder:
 
     def explain(self, req: Step) -> Mapping[str, object]:
         """The layout of a step with the rule behind it. Raises Refused."""
-        layout = self._lay_out(_request(req.layout), req.base, reasons=True)
+        layout = self._lay_out(self._read(req.layout), req.base, reasons=True)
         answer = layout_answer(layout, {0: (self._name, self.allocation)})
         if req.devices:
             asked = devices.wanted(_texts(req.layout), req.ntasks)
@@ -143,11 +152,6 @@ class Binder:
     def _taken(self) -> Iterable[devices.Device]:
         taken = {name for live in self._running() for name in live.devices}
         return (device for device in self.node_devices if device.key in taken)
-
-
-def _request(layout: Mapping[str, object]) -> Request:
-    """What the options mean. Raises Refused."""
-    return request_of(layout, {}, str(layout.get("hostfile", "")))
 
 
 def _texts(layout: Mapping[str, object]) -> dict[str, str]:
