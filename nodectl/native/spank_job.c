@@ -35,6 +35,7 @@ static const struct member {
     {"batch_host", STRING, {96, 96, 96, 96}},
     {"billable_tres", REAL, {184, 192, 192, 200}},
     {"boards_per_node", NUMBER_16, {112, 112, 112, 112}},
+    {"cluster", STRING, {136, 136, 136, 136}},
     {"command", STRING, {152, 152, 152, 152}},
     {"core_spec", NUMBER_16, {178, 186, 186, 194}},
     {"cores_per_socket", NUMBER_16, {180, 188, 188, 196}},

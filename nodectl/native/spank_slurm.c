@@ -76,21 +76,74 @@ static int expand(struct hostlist *list, const char *head, const char *pattern, 
     }
 }
 
-EXPORTED hostlist_t slurm_hostlist_create(const char *names)
+/* Adds all names of a list that is written down. 0, or -1 for what is no list; what stands before that is added. */
+static int add(struct hostlist *list, const char *names)
 {
-    struct hostlist *list = calloc(1, sizeof *list);
-    for (const char *at = names; list != NULL && at != NULL && *at != '\0';) {
+    for (const char *at = names; at != NULL && *at != '\0';) {
         const char *end = at;
         for (bool inside = false; *end != '\0' && (inside || (*end != ',' && !isspace((unsigned char)*end))); end++)
             inside = *end == '[' || (inside && *end != ']');
-        if (end > at && expand(list, "", at, end) != 0) {
-            slurm_hostlist_destroy(list);
-            errno = EINVAL;
-            return NULL;
-        }
+        if (end > at && expand(list, "", at, end) != 0)
+            return -1;
         at = *end == '\0' ? end : end + 1;
     }
+    return 0;
+}
+
+EXPORTED hostlist_t slurm_hostlist_create(const char *names)
+{
+    struct hostlist *list = calloc(1, sizeof *list);
+    if (list != NULL && add(list, names) != 0) {
+        slurm_hostlist_destroy(list);
+        errno = EINVAL;
+        return NULL;
+    }
     return list;
+}
+
+EXPORTED int slurm_hostlist_push(hostlist_t list, const char *names)
+{
+    size_t before = list == NULL ? 0 : list->count;
+    return list == NULL || names == NULL || add(list, names) != 0 ? 0 : (int)(list->count - before);
+}
+
+EXPORTED int slurm_hostlist_push_host(hostlist_t list, const char *name)
+{
+    return list != NULL && name != NULL && append(list, name) == 0;
+}
+
+EXPORTED int slurm_hostlist_count(hostlist_t list)
+{
+    return list == NULL ? -1 : (int)(list->count - list->first);
+}
+
+EXPORTED int slurm_hostlist_find(hostlist_t list, const char *name)
+{
+    for (size_t i = list == NULL ? 0 : list->first; name != NULL && list != NULL && i < list->count; i++)
+        if (strcmp(list->names[i], name) == 0)
+            return (int)(i - list->first);
+    return -1;
+}
+
+/* n2 before n10: numbers in names are numbers. */
+static int compare(const void *left, const void *right)
+{
+    return strverscmp(*(char *const *)left, *(char *const *)right);
+}
+
+EXPORTED void slurm_hostlist_uniq(hostlist_t list)
+{
+    if (list == NULL || list->first == list->count)
+        return;
+    qsort(list->names + list->first, list->count - list->first, sizeof *list->names, compare);
+    size_t kept = list->first;
+    for (size_t i = list->first + 1; i < list->count; i++) {
+        if (strcmp(list->names[kept], list->names[i]) == 0)
+            free(list->names[i]);
+        else
+            list->names[++kept] = list->names[i];
+    }
+    list->count = kept + 1;
 }
 
 EXPORTED char *slurm_hostlist_shift(hostlist_t list)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 STEPS = [""]
 """The directory of the files of steps, "" in a process that has nothing to do with them."""
 
-PARTITION = "local"
 _NO_VAL16, _NO_VAL, _INFINITE = 0xFFFE, 0xFFFFFFFE, 0xFFFFFFFF
 _RUNNING, _COMPLETE, _COMPLETING = 1, 3, 0x8000
 _UNTOUCHED = 0x80000000  # NICE_OFFSET: nobody asked for another nice value
 _YEAR = 365 * 86400
+_PARTITION = "local"  # in the command, which is not told of the node's
 
 
 def members(sp: "Spank", job_id: int) -> dict[str, object]:
@@ -54,6 +54,7 @@ def of_step(step: Step, *, over: bool = False) -> dict[str, object]:
         "alloc_node": step.node_name,
         "batch_host": step.node_name,
         "billable_tres": cpus,
+        "cluster": step.cluster_name or None,
         "command": step.argv[0] if step.argv else None,
         "cpus_per_task": cpus_per_task,
         "end_time": begin + (step.time_limit or _YEAR) if begin else 0,
@@ -68,7 +69,7 @@ def of_step(step: Step, *, over: bool = False) -> dict[str, object]:
         "num_cpus": cpus,
         "num_nodes": 1,
         "num_tasks": step.ntasks,
-        "partition": PARTITION,
+        "partition": step.partition or _PARTITION,
         "pn_min_cpus": 1,
         "pn_min_memory": step.memory or 0,
         "priority": 1,

@@ -24,7 +24,8 @@ from nodectl.step import Step, Task
 _STEP: dict[str, object] = dict.fromkeys(set(Step.FIELDS) - {"argv"}, 0) | {
     "job_id": 4000000001, "step_id": 3, "uid": 2001, "gid": 2002, "gids": [2002, 2100, 2101], "ntasks": 2,
     "environment": {"COLOUR": "green", "EMPTY": ""}, "allocation": 0x30F,
-    "cpus_per_task": 3, "cores": "0-3", "node_name": "n1", "name": "its name", "user_name": "me", "cwd": "/srv",
+    "cpus_per_task": 3, "cores": "0-3", "node_name": "n1", "partition": "batch",
+    "cluster_name": "here", "name": "its name", "user_name": "me", "cwd": "/srv",
     "stdin": "", "stdout": "out_%j", "stderr": "", "devices": ["gpu:0", "gpu:1"], "memory": 512, "time_limit": 90,
     "submitted": 1700000000.5,
 }  # fmt: skip

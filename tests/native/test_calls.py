@@ -287,6 +287,19 @@ def test_host_lists_are_taken_apart(text: str, names: str | None, tmp_path: Path
     assert printed[1] == ("no list 1" if names is None else f"{names}.")
 
 
+def test_host_lists_are_added_to_searched_and_sorted(tmp_path: Path) -> None:
+    plugin = compiled(tmp_path, "hostlist")
+    printed = lines(run(plugin, "slurm_spank_exit", argv=["n[9-11,9],m", "n2,n[9-10]", "n10"]))
+    assert printed[1:] == [
+        "count 5",
+        "pushed 3 1",
+        "found 0 none -1",
+        "count 6: m n2 n9 n10 n11 n[9-11,9],m",
+        "left 0 nothing -1 0",
+        "= slurm_spank_exit 0 ",
+    ]
+
+
 def test_ten_thousand_calls_leave_no_memory_behind(tmp_path: Path) -> None:
     plugin = compiled(tmp_path, "threads", "-pthread")
     printed = lines(run(plugin, *["slurm_spank_user_init"] * 3, memory=True))

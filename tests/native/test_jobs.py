@@ -20,11 +20,11 @@ TOLD = [
     "load 0 errno 0 answer 1",
     "records 1 recent 1",
     f"job {OWN} state 1 user 2001 me group 2002 name its name",
-    "nodes n1 1 index 0 0 -1 cpus 6 tasks 2 each 3 partition local",
+    "nodes n1 1 index 0 0 -1 cpus 6 tasks 2 each 3 partition batch",
     "limit 2 start 1700000000 end 1700000090 submitted 1700000000",
     "memory 512 gres gpu:2 tres cpu=6,mem=512M,node=1,billing=6,gres/gpu=2",
     "command /bin/true in /srv out out_%j account NULL licenses NULL",
-    "batch 0 array 1 flags 3",
+    "cluster here batch 0 array 1 flags 3",
 ]
 
 

@@ -138,9 +138,9 @@ def test_plugin_linked_with_an_installed_libslurm_calls_ours_and_its_host_lists(
     result = run(plugin, "slurm_spank_init", level=1)
     assert (result.returncode, result.stderr) == (0, "")
     assert "nodectl: error: open x: No such file or directory" in result.stdout
-    source = compiled(tmp_path, "hostlist", "-DCOUNT", "-Wl,--no-as-needed", str(libslurm), where)
+    source = compiled(tmp_path, "hostlist", "-DRANGED", "-Wl,--no-as-needed", str(libslurm), where)
     counted = lines(run(source, "slurm_spank_init", argv=["n[1-3]"]))
-    assert counted[1:3] == ["count 3", "n1 n2 n3 ."]
+    assert counted[1:3] == ["ranged n[1-3]", "n1 n2 n3 ."]
     asking = compiled(tmp_path, "jobs", "-Wl,--no-as-needed", str(libslurm), where)
     assert "records 1 recent 1" in lines(run(asking, "slurm_spank_init"))
 

@@ -56,6 +56,11 @@ typedef struct hostlist *hostlist_t;
 
 extern hostlist_t slurm_hostlist_create(const char *names); /* NULL with errno for what is no list */
 extern char *slurm_hostlist_shift(hostlist_t list);         /* NULL when none is left */
+extern int slurm_hostlist_count(hostlist_t list);
+extern int slurm_hostlist_find(hostlist_t list, const char *name); /* its place from 0 on, or -1 */
+extern int slurm_hostlist_push(hostlist_t list, const char *names); /* how many there were */
+extern int slurm_hostlist_push_host(hostlist_t list, const char *name);
+extern void slurm_hostlist_uniq(hostlist_t list); /* sorts, and leaves one of each name */
 extern void slurm_hostlist_destroy(hostlist_t list);
 
 /* --- jobs ---------------------------------------------------------------------------------------- */

@@ -7,8 +7,8 @@
 
 SPANK_PLUGIN(hostlist, 1);
 
-#ifdef COUNT
-extern int slurm_hostlist_count(hostlist_t list); /* which only libslurm has */
+#ifdef RANGED
+extern char *slurm_hostlist_ranged_string_malloc(hostlist_t list); /* which only libslurm has */
 #endif
 
 int slurm_spank_init(spank_t sp, int ac, char **av)
@@ -20,14 +20,39 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
         printf("no list %d\n", errno == EINVAL);
         return 0;
     }
-#ifdef COUNT
-    printf("count %d\n", slurm_hostlist_count(list));
+#ifdef RANGED
+    char *ranged = slurm_hostlist_ranged_string_malloc(list);
+    printf("ranged %s\n", ranged);
+    free(ranged);
 #endif
     while ((name = slurm_hostlist_shift(list)) != NULL) {
         printf("%s ", name);
         free(name);
     }
     printf(".\n");
+    slurm_hostlist_destroy(list);
+    return 0;
+}
+
+/* Its arguments: a list, names to be added, one to be looked for. */
+int slurm_spank_exit(spank_t sp, int ac, char **av)
+{
+    hostlist_t list = slurm_hostlist_create(av[0]);
+    char *name;
+    (void)sp;
+    printf("count %d\n", slurm_hostlist_count(list));
+    free(slurm_hostlist_shift(list));
+    printf("pushed %d %d\n", slurm_hostlist_push(list, av[1]), slurm_hostlist_push_host(list, av[0]));
+    printf("found %d none %d\n", slurm_hostlist_find(list, av[ac - 1]), slurm_hostlist_find(list, "nowhere"));
+    slurm_hostlist_uniq(list);
+    printf("count %d:", slurm_hostlist_count(list));
+    while ((name = slurm_hostlist_shift(list)) != NULL) {
+        printf(" %s", name);
+        free(name);
+    }
+    slurm_hostlist_uniq(list);
+    printf("\nleft %d nothing %d %d\n", slurm_hostlist_count(list), slurm_hostlist_count(NULL),
+           slurm_hostlist_push(list, "n[1-"));
     slurm_hostlist_destroy(list);
     return 0;
 }
