@@ -248,6 +248,7 @@ class Campaign:
     def conclude(self) -> None:
         """Looks for what is left, and judges each step."""
         self._fuse.close()
+        self._end_strangers_steps()
         self.samples = self.probe.samples()
         with contextlib.suppress(AssertionError):
             self.node.assert_clean()
@@ -265,6 +266,13 @@ class Campaign:
             self._reap()
             time.sleep(0.05)
         self.tally.left += left
+
+    def _end_strangers_steps(self) -> None:
+        """A step that a hostile user launched and suspended would never end."""
+        steps: list[dict[str, object]] = self.node.call("List")["steps"]  # type: ignore[assignment]
+        for step in steps:
+            if step["uid"] == hostile.HOSTILE.pw_uid:
+                self.node.call("Signal", job=step["job"], step=step["step"], signal=int(signal.SIGKILL))
 
     def _judge(self, work: Work, record: dict[str, object] | None) -> None:
         self.works.read(work, None if record is None else int(str(record["job"])))

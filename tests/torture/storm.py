@@ -21,6 +21,7 @@ from torture.odd import Odd
 
 _CONNECTIONS = 24
 _PATIENCE = 10  # ms that an answer is waited for; what takes longer is read later, or never
+_BUSY = 100  # ms for room to send
 _WITH_DESCRIPTORS = 0.25
 _UNANSWERED = 0.002
 _LINGER = 1
@@ -100,8 +101,8 @@ class _Line:
             sent = socket.send_fds(self.sock, [data], [*kept, *fds])
             weather.descriptors += len(kept) + len(fds)
             while sent < len(data):
-                if not self._wait(select.POLLOUT, 2000):
-                    return False
+                if not self._wait(select.POLLOUT, _BUSY):
+                    return False  # a call of ours is waiting there, for a step perhaps
                 sent += self.sock.send(data[sent:])
         except OSError:
             return False
