@@ -107,7 +107,7 @@ def test_a_forbidden_directory_is_a_line_and_tmp(served: Node) -> None:
         (("--uid=0", "true"), NOBODY, 1, "only root may run steps as another user"),
         (("--uid=daemon", "true"), NOBODY, 1, "only root may run steps as another user"),
         (("--gid=root", "true"), NOBODY, 1, "nobody is not in this group"),
-        (("--uid=nosuchuser", "true"), NOBODY, 1, "no user 'nosuchuser'"),
+        (("--uid=nosuchuser", "true"), NOBODY, 1, "only root may run steps as another user"),
         (("--uid=nosuchuser", "true"), None, 1, "no user 'nosuchuser'"),
         (("--uid=4294967295", "true"), None, 1, "no user '4294967295'"),
         (("--uid=99999999999999999999", "true"), None, 1, "no user '99999999999999999999'"),
