@@ -32,7 +32,10 @@ class Running:
 
     def bury(self, known: Container[tuple[int, int]]) -> None:
         """After a start: what an earlier boot's notes tell of has ended as NODE_FAIL, but for steps that are known."""
-        self._store.bury(self._boot, known)
+        try:
+            self._store.bury(self._boot, known)
+        except sqlite3.Error as error:  # they stay noted
+            print(f"nodectl daemon: bury the steps of an earlier boot: {error}", file=sys.stderr)
         if self._live:
             self.begun()
 

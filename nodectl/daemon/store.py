@@ -71,7 +71,8 @@ class Store:
                 raise StoreError(f"{path}: written by another version of nodectl (format {version})")
             self._db.executescript(_SCHEMA)
             pruning.prepare(self._db)
-            self._db.execute(f"PRAGMA user_version={_VERSION}")
+            if version != _VERSION:  # else nothing is written here: the disk may be full
+                self._db.execute(f"PRAGMA user_version={_VERSION}")
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{path}: {error}") from error
 

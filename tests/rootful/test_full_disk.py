@@ -132,9 +132,11 @@ def test_both_disks_full_lose_no_result(node: Node) -> None:
             refused = [node.run("true", user=NOBODY) for _ in range(2)]
             assert [one.returncode for one in refused] == [1, 1]
             assert "no job id can be drawn from the history: database or disk is full" in refused[1].stderr
+            for number in (signal.SIGKILL, signal.SIGTERM):
+                node.restart(number)
+                assert told(node) == TRUE
             fillers.pop().unlink()
-            node.stop(signal.SIGKILL)
-            node.start()
+            node.restart(signal.SIGKILL)
             assert told(node) == TRUE
             fillers.pop().unlink()
             wait_until(lambda: not list(node.steps.iterdir()), "it is in the history")
