@@ -173,6 +173,8 @@ class Conductor:
             return
         try:
             assert session.private is not None  # noqa: S101  # this configuration has no service
+            if self._trial.user is not None:  # a private node's socket is its owner's alone
+                os.chown(session.private.path, self._trial.user.pw_uid, -1)
             words = [
                 "--socket",
                 session.private.path,
