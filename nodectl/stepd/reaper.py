@@ -107,7 +107,8 @@ class Reaper:
     def turn(self, patience: float | None) -> None:
         """One round: sleeps at most `patience` seconds, then serves whatever has happened."""
         self._listen()
-        if children.next_to_collect() is not None:
+        ended = children.next_to_collect()
+        if ended or (ended == children.NO_CHILD and self._children):
             patience = 0  # whoever ended while nobody listened
         for fd, mask in self._poll.poll(None if patience is None else patience * 1000):
             if fd == self._wakeup:

@@ -26,8 +26,11 @@ _ANSWERS = {
 
 
 @contextlib.contextmanager
-def unanswered_file(path: Path) -> Iterator[None]:
-    """At `path`: whoever closes it waits until the block is left. Not to be opened here, as every child would wait."""
+def unanswered_file(path: Path, *, attributes: bool = True) -> Iterator[None]:
+    """At `path`: whoever closes it waits until the block is left. Not to be opened here, as every child would wait.
+
+    Without `attributes` whoever looks at it (fstat(2)) waits as well.
+    """
     path.touch()
     device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     words = f"fd={device},rootmode=100000,user_id=0,group_id=0,allow_other"
@@ -35,7 +38,7 @@ def unanswered_file(path: Path) -> Iterator[None]:
     subprocess.run(mounting, check=True, pass_fds=[device])
     server = os.fork()
     if server == 0:
-        _serve(device)
+        _serve(device, _WITHOUT_ANSWER if attributes else _WITHOUT_ANSWER | {_GETATTR})
     os.close(device)
     try:
         yield
@@ -45,12 +48,12 @@ def unanswered_file(path: Path) -> Iterator[None]:
         subprocess.run(["umount", "-l", path], check=True)
 
 
-def _serve(device: int) -> None:
+def _serve(device: int, unanswered: set[int]) -> None:
     prctl.set_pdeathsig(signal.SIGKILL)
     with contextlib.suppress(OSError):
         while request := os.read(device, 1 << 17):
             _, opcode, unique, *_ = _HEADER.unpack_from(request)
-            if opcode in _WITHOUT_ANSWER:
+            if opcode in unanswered:
                 continue
             answer = _ANSWERS.get(opcode)
             error = -errno.ENOSYS if answer is None else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,11 +149,13 @@ def test_who_asks_and_is_gone_counts_as_the_strictest(free: Node) -> None:
     assert "NotPermitted" in done.stdout, done.stdout + done.stderr
 
 
-def test_who_has_got_the_number_of_who_asked_does_not_speak_for_them(free: Node) -> None:
-    """As before, but meanwhile a process outside of every step has the number."""
+@pytest.mark.parametrize("before", [False, True])
+def test_who_has_got_the_number_of_who_asked_does_not_speak_for_them(free: Node, *, before: bool) -> None:
+    """As before, but meanwhile a process outside of every step has the number; also before anybody has accepted."""
     script = (
         "import os, socket, sys, time\n"
         "sock = socket.socket(socket.AF_UNIX); sock.settimeout(20)\n"
+        "print(flush=True); sys.stdin.readline()\n"
         "asker = os.fork()\n"
         f"if asker == 0: sock.connect({str(free.socket)!r}); os._exit(0)\n"
         "time.sleep(0.2); os.wait(); print(asker, flush=True); sys.stdin.read()\n"
@@ -162,7 +165,15 @@ def test_who_has_got_the_number_of_who_asked_does_not_speak_for_them(free: Node)
     with free.popen(*words, user=NOBODY, stdin=subprocess.PIPE) as step:
         assert step.stdin is not None
         assert step.stdout is not None
-        with born_as(int(step.stdout.readline())):
+        assert step.stdout.readline() == "\n"
+        if before:
+            os.kill(free.reception(), signal.SIGSTOP)
+        step.stdin.write("go\n")
+        step.stdin.flush()
+        number = int(step.stdout.readline())
+        with born_as(number):
+            if before:
+                os.kill(free.reception(), signal.SIGCONT)
             step.stdin.close()
             assert "NotPermitted" in step.stdout.read()
 
