@@ -20,9 +20,7 @@ MAX_DESCRIPTORS = 16  # a launch carries four; more in one message is a mistake 
 _MOST_IN_KERNEL = 253  # SCM_MAX_FD
 _CHUNK = 65536
 _INT = 4
-# Not named by Python's socket module; the same on every architecture but parisc and sparc.
-_SO_PEERGROUPS = 59
-_SO_PEERPIDFD = 77
+_SO_PEERGROUPS = 59  # not named by Python's socket module; the same on every architecture but parisc and sparc
 _MOST_GROUPS = 65536
 
 
@@ -32,7 +30,7 @@ class BrokenWire(Exception):
 
 class Peer:
     """Who is at the other end of a connection, as the kernel recorded it when the connection was made: unix(7),
-    SO_PEERCRED, SO_PEERGROUPS. `pidfd` is that very process, -1 where the kernel cannot prove it (before Linux 6.5).
+    SO_PEERCRED, SO_PEERGROUPS. `pidfd` is that very process, -1 where that cannot be proven (reception/caller.py).
     """
 
     __slots__ = ("gid", "groups", "pid", "pidfd", "uid")
@@ -77,14 +75,6 @@ def groups_of_peer(sock: "_socket.socket") -> "list[int]":
             continue
         return memoryview(raw).cast("I").tolist()
     return []
-
-
-def pidfd_of_peer(sock: "_socket.socket") -> int:
-    """The process that connected, -1 where the kernel does not tell (SO_PEERPIDFD, Linux 6.5) or it is no more."""
-    try:
-        return sock.getsockopt(_socket.SOL_SOCKET, _SO_PEERPIDFD)
-    except OSError:
-        return -1
 
 
 def runs(pidfd: int) -> bool:

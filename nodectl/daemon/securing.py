@@ -95,7 +95,7 @@ class Securing:
         steps = [
             live.step
             for live in self._live()
-            if live is not visited and live.step.cgroup
+            if live is not visited and live.step.cgroup and _may_be(peer.uid, live.step)
             if live.step.secure == STRICT or is_below(level, live.step.secure)
         ]
         if not steps:
@@ -132,3 +132,10 @@ class Securing:
             fcntl.fcntl(self.programs, fcntl.F_ADD_SEALS, _SEALS)
             self._possible |= {DEFAULT, STRICT} if _kernel.landlock_abi() >= LEAST_LANDLOCK else {DEFAULT}
         return helper.said[0]
+
+
+def _may_be(uid: int, step: Step) -> bool:
+    """True where a process of the step can have this user's id: confined programs become nobody else, except root's
+    that have a capability left for it.
+    """
+    return uid == step.uid or (step.uid == 0 and step.secure != STRICT)

@@ -24,7 +24,7 @@ import time
 import prctl
 
 from nodectl import lean_json, signals, wire
-from nodectl.reception import desk
+from nodectl.reception import caller, desk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Reception:
         self._refused.append(sock)
 
     def _introduce(self, number: int, place: Desk, peer: wire.Peer, sock: "_socket.socket") -> None:
-        pidfd = wire.pidfd_of_peer(sock)
+        pidfd = caller.pidfd_of(sock, peer.pid)
         groups = wire.groups_of_peer(sock)[:_MOST_GROUPS_TOLD]
         who = {"pid": peer.pid, "gid": peer.gid, "groups": groups}
         self._tell({"connection": number, "desk": place.number, **who}, [pidfd] if pidfd >= 0 else [])

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 
 from rootful.node import NOBODY
 
-
 _killed: list[int] = []
 
 

@@ -1,0 +1,63 @@
+"""Whose a connection is: proven by the kernel or by who holds its other end."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodectl import wire
+from nodectl.reception import caller
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    """A connection: what was accepted, and the client's end."""
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen()
+        client.connect(str(tmp_path / "socket"))
+        with listener.accept()[0] as accepted:
+            yield accepted, client
+
+
+def test_who_connected_is_known_as_a_process(pair: Pair) -> None:
+    pidfd = caller.pidfd_of(pair[0], wire.peer_of(pair[0]).pid)
+    assert pidfd >= 0
+    assert wire.runs(pidfd)
+    os.close(pidfd)
+
+
+def test_who_holds_the_other_end_is_believed_where_the_kernel_keeps_no_process(pair: Pair) -> None:
+    pidfd = caller.holder(pair[0], os.getpid())
+    assert pidfd >= 0
+    os.close(pidfd)
+
+
+def test_who_only_has_the_number_is_not_believed(pair: Pair) -> None:
+    pid = os.fork()
+    if pid == 0:
+        pair[1].close()
+        os.read(0, 0)
+        os.execv("/bin/sleep", ["sleep", "60"])
+    try:
+        pair[1].close()  # ours: nobody has it but, for a moment, the child
+        while caller.holder(pair[0], pid) >= 0:
+            pass
+        assert caller.holder(pair[0], os.getpid()) == -1
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+
+
+def test_a_number_that_nobody_has_is_nobody(pair: Pair) -> None:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert caller.holder(pair[0], pid) == -1
