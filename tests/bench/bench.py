@@ -151,7 +151,7 @@ def memory(node: Node, rows: list[Row]) -> None:
     """PSS of the idle service and of one stepd that waits for its task."""
     assert node.daemon is not None
     service = [node.daemon.pid, *children_of(node.daemon.pid)]
-    rows.append(Row("idle daemon and forkserver, PSS", sum(map(pss, service)), 0, "MiB", 45))
+    rows.append(Row("idle service, PSS", sum(map(pss, service)), 0, "MiB", 45))
     waiting = node.popen("sleep", "5")
     time.sleep(1)
     stepds = [pid for pid, name in node.processes() if name.startswith("stepd")]
