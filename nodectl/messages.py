@@ -28,6 +28,7 @@ class _Outlet:
     process = ""  # whose log it is
     plugin = ""
     about = ""
+    log = _LOG
     keep: "Callable[[str], None] | None" = None
     speaks: "Callable[[], str] | None" = None
     heard: "list[str] | None" = None
@@ -58,10 +59,15 @@ def keep_through(write: "Callable[[str], None]") -> None:
         _outlet.keep = write
 
 
+def log_is(fd: int) -> None:
+    """The log is elsewhere than stderr."""
+    _outlet.log = fd
+
+
 def to_log(line: str) -> None:
-    """A line for the daemon's log, from a process that has it as its stderr."""
+    """A line for the daemon's log."""
     try:
-        os.write(_LOG, line.encode("utf-8", "replace") + b"\n")
+        os.write(_outlet.log, line.encode("utf-8", "replace") + b"\n")
     except OSError:
         pass  # nobody reads the log
 
@@ -105,7 +111,7 @@ def say(level: int, text: str) -> None:
         _log(level, text)
     if _outlet.keep is not None and _outlet.speaks is not None and level <= INFO and (who := _outlet.speaks()):
         for line in text.splitlines():
-            _outlet.keep(f"nodectl stepd: {who}: {_WORDS.get(level, '')}{_printable(line[:_LONGEST])}")
+            _outlet.keep(f"nodectl stepd: {who}: {_WORDS.get(level, '')}{printable(line[:_LONGEST])}")
     if _outlet.write is None or level > _outlet.level:
         return
     for line in text.splitlines() or [""]:
@@ -116,13 +122,13 @@ def _log(level: int, text: str) -> None:
     for line in text.splitlines() or [""]:
         if level <= INFO:
             head = f"nodectl {_outlet.process}: plugin {_outlet.plugin}: {_outlet.about}{_WORDS.get(level, '')}"
-            to_log(f"{head}{_printable(line[:_LONGEST])}")
+            to_log(f"{head}{printable(line[:_LONGEST])}")
         if _outlet.heard is not None and level <= _outlet.heard_level and len(_outlet.heard) < _MOST_HEARD:
             head = "" if level == PLAIN else f"nodectl: {_WORDS[level]}"
             _outlet.heard.append(head + line[:_LONGEST])
 
 
-def _printable(line: str) -> str:
+def printable(line: str) -> str:
     """A user's words may be in it: nothing that a terminal or another line of the log could take for its own."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
 

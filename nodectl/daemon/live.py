@@ -18,9 +18,10 @@ from nodectl.container import plugin_of
 from nodectl.daemon.content import as_bytes, write
 from nodectl.interface import STEP
 from nodectl.step import Step
+from nodectl.stepd import overheard
 from nodectl.stepd.node_plugins import NodePlugins
 
-SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog")
+SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog", ".stderr")
 _MOST_TRACED = 17 << 20  # bytes: a trace ends at 16 MiB (native/kernel_trace.c), and a line
 _BACKLOG = 16
 _CROWDED_PAUSE = 0.05
@@ -375,7 +376,8 @@ class LiveStep:
         return f" in {hook.call}" + (f" of plugin {plugin}" if plugin else "")
 
     def death_record(self, why: str) -> dict[str, object]:
-        """The record of a step whose stepd could not write one."""
+        """The record of a step whose stepd could not write one; what its plugins have said goes into the log."""
+        overheard.tell_rest(self.files.stem)
         return {
             **self.step.facts(),
             "state": self._state,

@@ -15,6 +15,7 @@ from nodectl.identity import effective_user, sign_in
 from nodectl.step import Step, Task
 from nodectl.stepd import client, environment, pump, record
 from nodectl.stepd.links import Links
+from nodectl.stepd.overheard import Overheard
 from nodectl.stepd.placing import Placing
 from nodectl.stepd.reaper import Reaper
 from nodectl.stepd.run import STEPD_SLOT, Descriptors, Run, StepFailed
@@ -91,8 +92,8 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
         lambda line: run.links.broadcast({"event": "message", "text": line}),
         level=run.step.verbose + messages.ERROR,
     )
-    if _PRIVATE not in stem:  # whose log is the terminal of the command
-        messages.keep(messages.to_log, run.speaks)
+    if run.step.stack:
+        _overhear(run, directory, stem)
     reaper.turn(0)
     for line in run.step.told:
         run.links.broadcast({"event": "message", "text": line})
@@ -107,6 +108,7 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
     except OSError as error:
         messages.error(f"step {run.step}: save its record: {error.strerror}")
         run.links.attach(daemon)  # the daemon takes it from the last event, as who attached does anyway
+    run.hear()
     run.board.done(STEPD_SLOT)
     run.links.broadcast({"event": "end", "record": result}, last=True)
     try:
@@ -116,6 +118,20 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
     run.links.drain()
     messages.listen(lambda line: messages.to_log(f"{line} (step {run.step})"), level=messages.INFO)
     run.spank.end()  # whatever comes of it, the step's end is known
+    run.hear()
+
+
+def _overhear(run: Run, directory: int, stem: str) -> None:
+    """Plugins may speak from here on."""
+    private = _PRIVATE in stem  # whose log is the terminal of the command
+    if not private:
+        messages.keep(messages.to_log, run.speaks)
+    try:
+        run.overheard = Overheard(directory, os.path.basename(stem))
+    except OSError:
+        return  # the disk is full: it is the log's alone
+    run.private.extend(run.overheard.private())
+    messages.log_is(-1 if private else run.overheard.log)
 
 
 def run_step(run: Run, reaper: Reaper, sources: "Sources") -> None:

@@ -107,6 +107,7 @@ class Reaper:
     def turn(self, patience: float | None) -> None:
         """One round: sleeps at most `patience` seconds, then serves whatever has happened."""
         self._listen()
+        self._run.hear()
         ended = children.next_to_collect()
         if ended or (ended == children.NO_CHILD and self._children):
             patience = 0  # whoever ended while nobody listened

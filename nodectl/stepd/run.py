@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nodectl.door import Outcome
     from nodectl.stepd.links import Links
     from nodectl.stepd.node_plugins import NodePlugins
+    from nodectl.stepd.overheard import Overheard
     from nodectl.stepd.stdio import Streams
 
 STEPD_SLOT = 0
@@ -55,9 +56,9 @@ class Run:
     """
 
     __slots__ = (
-        "board", "door", "ends", "failures", "fds", "gate_writer", "group", "links", "node", "private", "pumps",
-        "reason", "recorder", "spank", "spoiled", "started", "state", "step", "streams", "suspended_seconds", "tasks",
-        "unkillable",
+        "board", "door", "ends", "failures", "fds", "gate_writer", "group", "links", "node", "overheard", "private",
+        "pumps", "reason", "recorder", "spank", "spoiled", "started", "state", "step", "streams", "suspended_seconds",
+        "tasks", "unkillable",
     )  # fmt: skip
 
     links: "Links"
@@ -85,12 +86,19 @@ class Run:
         self.started = time.time()
         self.state = "RUNNING"
         self.reason = ""
+        self.overheard: Overheard | None = None  # only where there are SPANK plugins
         self.spoiled = ""  # why a step whose tasks ended well has failed all the same
 
     def speaks(self) -> str:
         """Which SPANK plugin is being called, and for whom; "" for none."""
         stacked = self.spank.handle.plugin
         return "" if stacked is None else f"plugin {stacked.plugin.name}: step {self.step}"
+
+    def hear(self) -> None:
+        """Tells what hooks have written to stderr since."""
+        for line in self.overheard.take() if self.overheard is not None else ():
+            self.links.broadcast({"event": "message", "text": line})
+            messages.to_log(f"nodectl stepd: step {self.step}: {messages.printable(line)}")
 
     def require(self, outcome: "Outcome") -> None:
         """Raises StepFailed for a call that failed."""

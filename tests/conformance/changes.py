@@ -170,12 +170,13 @@ def carriage_return(result: Result) -> None:
 
 
 def user_stderr(result: Result) -> None:
-    """Words of remote hooks: the stepd's own are all told, what they write into descriptors is not the user's."""
-    own = ("init", "init_post_opt")
-    hidden = ("user_init", "task_init_privileged", "task_post_fork", "task_exit")
-    kept = [fact for fact in result.said if not (fact.split()[1] in hidden and fact.endswith("stderr"))]
-    more = [f"say {hook} {level}" for hook in (*own, "exit") for level in ("error", "spank_log")]
-    result.said = sorted([*kept, *more])
+    """Words of remote hooks, and what they write to stderr: those of the stepd's first and last hooks are told too."""
+    more = [
+        f"say {hook} {level}"
+        for hook in ("init", "init_post_opt", "exit")
+        for level in ("error", "spank_log", "stderr")
+    ]
+    result.said = sorted([*result.said, *more])
 
 
 def killed_all(result: Result) -> None:

@@ -163,9 +163,8 @@ DIFFERENCES = (
     ),
     Row(
         ("say/log_routing_srun",), changes.user_stderr,
-        "remote init, init_post_opt and exit are unheard, what later hooks write to stderr reaches the user",
-        "messages of all hooks reach the user, what root's hooks write to stdout and stderr does not",
-        "root does not write into the user's descriptors",
+        "remote init, init_post_opt and exit are unheard", "messages and stderr of all hooks reach the user",
+        "a plugin that says why it fails is to be heard",
     ),
     Row(
         ("core/07b_*",), changes.killed_all,

@@ -283,3 +283,39 @@ def test_what_a_compiled_plugin_says_can_be_looked_up_too(stage: Stage) -> None:
     stage.node.assert_clean()
     line = f"nodectl stepd: plugin speaker: step {stage.last_job()}.0: said here"
     assert stage.node.logged().splitlines().count(line) == 3
+
+
+def test_what_a_hook_writes_to_stderr_reaches_the_user_and_the_log(stage: Stage) -> None:
+    calls = ["init", "user_init", "task_init_privileged", "task_exit", "exit"]
+    for call in calls:
+        stage.order(f"first.slurm_spank_{call}", f"os.system('echo {call} of a tool >&2')")
+    done = stage.node.run("sh", "-c", "echo ran; echo own >&2", user=NOBODY)
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    said = [f"{call} of a tool" for call in calls]
+    assert sorted(done.stderr.splitlines()) == sorted([*said, "own"])
+    step = f"step {stage.last_job()}.0"
+    stage.node.assert_clean()
+    kept = [line for line in stage.node.logged().splitlines() if step in line]
+    assert [line for line in kept if "of a tool" in line] == [f"nodectl stepd: {step}: {line}" for line in said]
+
+
+def test_what_a_hook_wrote_before_its_step_runner_died_is_in_the_log(stage: Stage) -> None:
+    stage.order("first.slurm_spank_user_init", "os.write(2, b'last words\\x1b'); os._exit(1)")
+    assert stage.node.run("true", user=NOBODY).returncode == 1
+    stage.node.assert_clean()
+    assert f"nodectl stepd: step {stage.last_job()}.0: last words\\x1b\n" in stage.node.logged()
+
+
+def test_much_on_stderr_blocks_no_hook_and_no_user_writes_there(stage: Stage) -> None:
+    stage.order("first.slurm_spank_init", "os.write(2, b'x' * 99 + b'\\n' + b'y' * (1 << 20))")
+    code = (
+        "import os, glob; print([os.readlink(p) for p in glob.glob('/proc/self/fd/*') if 'stderr' in os.readlink(p)])"
+    )
+    done = stage.node.run(
+        "/usr/bin/python3", "-c", f"import os\ntry:\n    {code}\nexcept OSError: print([])", user=NOBODY
+    )
+    assert done.returncode == 0
+    assert done.stdout == "[]\n"
+    assert "x" * 99 in done.stderr.splitlines()
+    assert "bytes more" in done.stderr
+    assert len(done.stderr) < 1 << 17
