@@ -139,7 +139,8 @@ def _prepare(config: Config) -> Lock:
         raise CannotStart(wrong)
     try:
         os.makedirs(config.runtime_dir, mode=0o755, exist_ok=True)
-        os.makedirs(f"{config.runtime_dir}/steps", mode=0o755, exist_ok=True)
+        os.makedirs(f"{config.runtime_dir}/steps", mode=0o700, exist_ok=True)
+        os.chmod(f"{config.runtime_dir}/steps", 0o700)  # their names tell which steps there are
         status = os.stat(config.runtime_dir)
         if status.st_uid != 0 or status.st_mode & 0o022:
             raise CannotStart(f"{config.runtime_dir}: others than root may write there")

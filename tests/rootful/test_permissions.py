@@ -175,7 +175,7 @@ def mode(path: Path) -> tuple[int, int]:
 def test_runtime_files_are_roots_and_only_the_services_socket_is_everybodys(busy: tuple[Node, dict[str, int]]) -> None:
     node, jobs = busy
     stem = node.steps / f"{jobs['running']}.0"
-    assert mode(node.steps) == (0, 0o755)
+    assert mode(node.steps) == (0, 0o700)
     assert mode(node.steps.parent) == (0, 0o755)
     assert mode(node.socket) == (0, 0o666)
     assert mode(stem.with_name(stem.name + ".sock")) == (0, 0o600)
@@ -201,3 +201,13 @@ def test_others_can_read_neither_the_specification_nor_the_environment(busy: tup
         assert "Permission denied" in done.stderr, path
     record = ask(node.socket, NOBODY, "org.nodectl.Show", f'{{"job": {jobs["ended"]}, "step": 0}}')
     assert "ended-secret" not in str(record)
+
+
+def test_which_steps_there_are_is_not_to_be_seen_in_the_files(busy: tuple[Node, dict[str, int]]) -> None:
+    node, jobs = busy
+    for words in (["ls", str(node.steps)], ["stat", f"{node.steps}/{jobs['running']}.0.sock"]):
+        done = subprocess.run(
+            words, user=OTHER.pw_uid, group=OTHER.pw_gid, extra_groups=[], capture_output=True, text=True, check=False
+        )
+        assert done.returncode != 0
+        assert "Permission denied" in done.stderr
