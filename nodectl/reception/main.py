@@ -41,6 +41,8 @@ _STUCK_SECONDS = 5.0
 _PAUSE_SECONDS = 0.2
 _INTERRUPT_SECONDS = 0.05
 _NO_END = 1 << 30
+_SO_SNDBUFFORCE = 32  # not named by Python
+_ROOM = 4 << 20  # bytes, for thousands of connections that come at one moment
 
 
 class Desk:
@@ -61,7 +63,7 @@ class Desk:
             return False
         try:
             wire.send_some(self.entrance, b"%d" % number, [sock.fileno()])
-        except OSError:  # it has ended, or has taken nothing for hundreds of connections
+        except OSError:  # it has ended, or has taken nothing for thousands of connections
             return False
         self.used = time.monotonic()
         return True
@@ -236,6 +238,7 @@ class Reception:
             down.shutdown(_socket.SHUT_RD)
             entrance.shutdown(_socket.SHUT_RD)
             entrance.setblocking(False)
+            entrance.setsockopt(_socket.SOL_SOCKET, _SO_SNDBUFFORCE, _ROOM)
             pid = os.fork()
             if pid == 0:
                 most = self._most if peer.uid else _NO_END
