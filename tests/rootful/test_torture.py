@@ -13,7 +13,7 @@ from pathlib import Path
 
 COMMAND = Path(__file__).resolve().parents[1] / "torture" / "torture.py"
 FAULTS, MESSAGES, MINUTES = 60, 3000, 0.2
-HOSTILE = "steps"
+HOSTILE = "silent,slow,half,descriptors,lingering,steps,runners"
 
 
 def test_random_faults_hostile_users_and_mutated_messages_lose_no_result_and_leave_nothing() -> None:

@@ -34,6 +34,7 @@ _PATIENCE = 90.0  # seconds for what has to end
 _BETWEEN_FAULTS = 0.15  # seconds, on average
 _TURN = 2.0  # seconds of one hostile client beside the faults
 _STALLED = 60.0
+_LISTED = 10_000
 _LOG_ERRORS = ("Traceback (most recent call last)", "InternalError")
 
 
@@ -68,6 +69,7 @@ class Campaign:
         self._fuse = contextlib.ExitStack()
         self.node = Node(history_limit=1_000_000, max_steps_per_user=100)
         self._number = 0
+        self._files = 0
         self._foes: list[int] = []
         self.phases: dict[str, tuple[float, float]] = {}
 
@@ -78,10 +80,7 @@ class Campaign:
         runtime.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", _ROOM, "nodectl-torture", runtime], check=True)
         self._stack.callback(lambda: subprocess.run(["umount", "-l", runtime], check=False))
-        self._file = ""
-        if "unanswered" in self._kinds and os.path.exists("/dev/fuse"):
-            self._file = str(self.node.scratch / "unanswered")
-            self._fuse.enter_context(unanswered_file(Path(self._file)))
+        self._mount()
         self._stack.callback(self._fuse.close)
         self.service = Service(self.node)
         self._stack.callback(self.service.stop)
@@ -95,6 +94,15 @@ class Campaign:
         self.probe = Probe(self.node.socket, self.node.dir / "probe", OTHER)
         self._stack.callback(self.probe.stop)
         return self
+
+    def _mount(self) -> None:
+        """The file that nobody may close: a new one, and the closes of an earlier one end."""
+        self._fuse.close()
+        self._file = ""
+        if "unanswered" in self._kinds and os.path.exists("/dev/fuse"):
+            self._files += 1
+            self._file = str(self.node.scratch / f"unanswered{self._files}")
+            self._fuse.enter_context(unanswered_file(Path(self._file)))
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
@@ -122,6 +130,7 @@ class Campaign:
     def attack(self, seconds: float, ends: int) -> None:
         """All hostile clients together, and others' steps; the daemon is told to end now and then."""
         with self._phase("attack"):
+            self._mount()
             for kind in self._kinds:
                 self._foe(kind)
             begun, before = time.monotonic(), len(self.works.over)
@@ -144,6 +153,7 @@ class Campaign:
     def pelt(self, count: int) -> None:
         """Mutated messages, from two processes; a few first, so that what is kept for good is there."""
         with self._phase("messages"):
+            self._mount()  # else the senders' user would have to wait for what was not closed for them before
             self._storm(max(count // 20, 200))
             self._settle()
             log, pids, before = len(self.node.logged()), self._core(), self._memory()
@@ -285,14 +295,13 @@ class Campaign:
     def _records(self) -> dict[str, dict[str, object]]:
         """Of every step, by its name."""
         records: dict[str, dict[str, object]] = {}
-        skip, more = 0, True
-        while more:
-            reply = self.node.call("List", ended=1000, skip=skip)
-            steps: list[dict[str, object]] = reply["steps"]  # type: ignore[assignment]
+        told = 0
+        while True:
+            steps: list[dict[str, object]] = self.node.call("List", ended=_LISTED, skip=told)["steps"]  # type: ignore[assignment]
             records |= {str(step["name"]): step for step in steps}
-            skip += sum("ended" in step for step in steps)
-            more = bool(reply["more"]) and bool(steps)
-        return records
+            if not (ended := sum("ended" in step for step in steps)):
+                return records
+            told += ended
 
     def _core(self) -> list[int]:
         processes = found(self.service.pid, self.node.cgroup_name, self.node.steps)

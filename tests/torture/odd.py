@@ -30,7 +30,7 @@ class Odd:
         special = self._rng.random()
         if special < 0.1:
             fds[0] = os.dup(own.fileno())
-        elif special < 0.15:
+        elif special < 0.11:
             fds[0] = self.lingering()
         return fds
 

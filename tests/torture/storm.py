@@ -24,6 +24,7 @@ _PATIENCE = 10  # ms that an answer is waited for; what takes longer is read lat
 _BUSY = 100  # ms for room to send
 _WITH_DESCRIPTORS = 0.25
 _UNANSWERED = 0.002
+_MOST_UNANSWERED = 4
 _LINGER = 1
 
 
@@ -33,6 +34,7 @@ class Weather:
 
     sent: int = 0
     descriptors: int = 0
+    unanswered: int = 0  # more that may be sent of what is never closed: who sends many is soon served slowly
     replies: Counter[str] = field(default_factory=Counter)
     internal: list[str] = field(default_factory=list)
 
@@ -56,7 +58,7 @@ def begin(node_socket: Path, count: int, file: str, seed: int) -> tuple[int, int
 
 
 def _send(path: str, count: int, odd: Odd, rng: random.Random, told: int) -> None:
-    weather, valid = Weather(), calls(rng)
+    weather, valid = Weather(unanswered=_MOST_UNANSWERED if odd.unanswered >= 0 else 0), calls(rng)
     held: list[_Line | None] = [None] * _CONNECTIONS
     while weather.sent < count:
         place = rng.randrange(_CONNECTIONS)
@@ -96,7 +98,8 @@ class _Line:
     def exchange(self, data: bytes, odd: Odd, rng: random.Random, weather: Weather) -> bool:
         """Sends a message and reads what there is to read; False when the connection is over."""
         fds = odd.some(self.sock) if rng.random() < _WITH_DESCRIPTORS else []
-        kept = [odd.unanswered] if odd.unanswered >= 0 and rng.random() < _UNANSWERED else []
+        kept = [odd.unanswered] if weather.unanswered and rng.random() < _UNANSWERED else []
+        weather.unanswered -= len(kept)
         try:
             sent = socket.send_fds(self.sock, [data], [*kept, *fds])
             weather.descriptors += len(kept) + len(fds)
