@@ -90,7 +90,8 @@ def test_hook_that_fails(kind: str, hook: str, parameters: str, where: str) -> N
     more = {"task_plugin": ["task/cgroup", "task/affinity", "task/fails"]} if kind == "task" else {}
     made = Node(**more)
     try:
-        made.plugin("fails", RAISES.format(hook=hook, parameters=parameters), kind)
+        path = made.plugin("fails", RAISES.format(hook=hook, parameters=parameters), kind)
+        reason += f" ({path})" if kind == "spank" else ""  # several may have one name
         made.plugstack("required fails\n" if kind == "spank" else "")
         made.start()
         ended = made.run("true", user=NOBODY)
