@@ -147,23 +147,26 @@ def _rights(fds: "Sequence[int]") -> list[tuple[int, int, bytes]]:
 class Inbox:
     """What has arrived on one connection and is not yet taken: bytes, and the descriptors that came with them.
 
-    Descriptors belong to whoever takes them with `take_descriptors`; `close` ends those nobody took.
+    Descriptors belong to whoever takes them with `take_descriptors`; `close` ends those nobody took. A read ends within
+    the message that brought descriptors, or with it; what of it comes later may come with other messages.
     """
 
-    __slots__ = ("_data", "_limit", "_searched", "descriptors")
+    __slots__ = ("_brought", "_data", "_limit", "_searched", "descriptors")
 
     def __init__(self, limit: int) -> None:
         self._data = bytearray()
         self._limit = limit
         self._searched = 0
-        self.descriptors: list[int] = []
+        self._brought: list[tuple[int, list[int]]] = []  # and where in the data the read ended that brought them
+        self.descriptors: list[int] = []  # of messages that have been taken
 
     def receive(self, sock: "_socket.socket") -> bool:
         """Reads once. False at the end of the stream. Raises BrokenWire, BlockingIOError, ConnectionError."""
         room = _socket.CMSG_SPACE(_MOST_IN_KERNEL * _INT)  # what has none the kernel would close here and now
         data, ancillary, flags, _ = sock.recvmsg(_CHUNK, room, _socket.MSG_CMSG_CLOEXEC)
-        self.descriptors += descriptors_in(ancillary)
-        if len(self.descriptors) > MAX_DESCRIPTORS:
+        if fds := descriptors_in(ancillary):
+            self._brought.append((len(self._data) + len(data) - 1, fds))
+        if len(self.descriptors) + sum(len(fds) for _, fds in self._brought) > MAX_DESCRIPTORS:
             raise BrokenWire(f"more than {MAX_DESCRIPTORS} descriptors in one message")
         if flags & _socket.MSG_CTRUNC:
             raise BrokenWire("no room for the descriptors of a message")
@@ -197,6 +200,9 @@ class Inbox:
         text = bytes(self._data[:end])
         del self._data[: end + 1]
         self._searched = 0
+        while self._brought and self._brought[0][0] <= end:
+            self.descriptors += self._brought.pop(0)[1]
+        self._brought = [(at - end - 1, fds) for at, fds in self._brought]
         return text
 
     @property
@@ -205,13 +211,16 @@ class Inbox:
         return bool(self._data)
 
     def take_descriptors(self) -> list[int]:
-        """Hands over the descriptors received so far; the caller closes them."""
+        """Hands over the descriptors of what has been taken; the caller closes them."""
         taken, self.descriptors = self.descriptors, []
         return taken
 
     def close(self) -> None:
         """Closes the descriptors that nobody took."""
         close(self.take_descriptors())
+        for _, fds in self._brought:
+            close(fds)
+        self._brought = []
 
 
 def send(sock: "_socket.socket", message: "Mapping[str, object]", fds: "Sequence[int]" = ()) -> None:

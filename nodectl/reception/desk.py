@@ -107,9 +107,7 @@ class Desk:
         try:
             alive = client.inbox.receive(client.sock)
             while (text := client.inbox.take()) is not None:
-                # A read ends with the message that brought descriptors: they are the last one's.
-                last = not client.inbox.partial
-                client.calls.append((text, client.inbox.take_descriptors() if last else []))
+                client.calls.append((text, client.inbox.take_descriptors()))
                 client.check_bounds()
             if sum(other.inbox.size for other in self._clients.values()) > _MOST_UNREAD:
                 raise wire.BrokenWire(f"messages of more than {_MOST_UNREAD} bytes of yours are not whole yet")
@@ -149,8 +147,7 @@ class Desk:
         except OSError:
             alive = False
         while (data := self._orders.take()) is not None:
-            # As with clients: a read ends with the frame that brought descriptors.
-            fds = [] if self._orders.partial else self._orders.take_descriptors()
+            fds = self._orders.take_descriptors()
             number, word, text = frames.split(data)
             client = self._clients.get(number)
             if client is None:

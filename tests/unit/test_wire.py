@@ -183,6 +183,25 @@ def test_a_large_message_with_descriptors_is_sent_whole(pair: Pair) -> None:
     inbox.close()
 
 
+def test_descriptors_are_those_of_their_message_however_the_reads_fall(pair: Pair) -> None:
+    """What a read cuts is followed, in the next one, by messages that brought none."""
+    ours, theirs = pair
+    chunk = 65536
+    with open(os.devnull, "rb") as file:
+        empty = len(wire.encode({"text": ""}))
+        wire.send(ours, {"text": "x" * (chunk - 4 - empty)})  # four bytes of the next message come with this
+        wire.send(ours, {"with": "them"}, [file.fileno()])
+        wire.send(ours, {"with": "none"})
+        inbox = wire.Inbox(1 << 20)
+        found = []
+        for _ in range(3):
+            assert wire.receive(theirs, inbox) is not None
+            fds = inbox.take_descriptors()
+            found.append(len(fds))
+            wire.close(fds)
+    assert found == [0, 1, 0]
+
+
 def test_the_peer_is_who_the_kernel_says(pair: Pair) -> None:
     peer = wire.peer_of(pair[0])
     assert (peer.pid, peer.uid, peer.gid) == (os.getpid(), os.geteuid(), os.getegid())
