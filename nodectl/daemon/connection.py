@@ -6,6 +6,7 @@ event loop one call of each desk is served, so that nobody waits for more than o
 """
 
 import asyncio
+import functools
 import gc
 import os
 import socket
@@ -46,7 +47,7 @@ class Connection:
 
     def __init__(self, desk: "Desk", number: int, peer: wire.Peer) -> None:
         self.peer = peer
-        self.busy: asyncio.Task[None] | None = None
+        self.busy: asyncio.Future[object] | None = None
         self._desk = desk
         self._number = number
         self._only_asks = False
@@ -71,18 +72,17 @@ class Connection:
             self._finish(call, error_reply(refused))
             return
         self._only_asks = call.method in _ONLY_ASK
-        self.busy = asyncio.get_running_loop().create_task(self._wait_for(call, result))
+        self.busy = asyncio.ensure_future(result)
+        self.busy.add_done_callback(functools.partial(self._end, call))  # also of one cancelled before it began
 
-    async def _wait_for(self, call: Call, result: Awaitable[object]) -> None:
+    def _end(self, call: Call, done: asyncio.Future[object]) -> None:
         answer: Mapping[str, object] = {}
-        try:
-            answer = {"parameters": await result}
-        except Exception as error:  # as above
-            answer = _refusal(error)
-        finally:  # also for one that is cancelled: its desk keeps descriptors until then
-            self.busy = None
-            self._desk.calls.end(self.peer.uid)
-            self._finish(call, answer)
+        if not done.cancelled():
+            error = done.exception()
+            answer = _refusal(error) if isinstance(error, Exception) else {"parameters": done.result()}
+        self.busy = None
+        self._desk.calls.end(self.peer.uid)
+        self._finish(call, answer)  # whatever it is: its desk keeps descriptors until then
 
     def _hand_over(self, answer: Mapping[str, object], ours: Sequence[int]) -> None:
         self._desk.send(self._number, frames.HAND, _text({"parameters": answer}), ours)
@@ -160,6 +160,8 @@ class Desk:
             self._loop.call_exception_handler({"message": f"a desk broke its rules: {error!r}"})
             self.close()
             return
+        if self._closed:  # by what was to be said: the descriptor may be another's by now
+            return
         if data is None:
             self._loop.add_reader(self._up, self._readable)
         else:
@@ -232,7 +234,7 @@ class Desk:
             connection.leave()
         self._on_end(self)
 
-    def abandon(self) -> list[asyncio.Task[None]]:
+    def abandon(self) -> list[asyncio.Future[object]]:
         """Ends it and what is under way for it; returns what is left to wait for."""
         busy = [connection.busy for connection in self._connections.values() if connection.busy is not None]
         for task in busy:

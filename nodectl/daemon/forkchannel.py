@@ -81,17 +81,22 @@ class ForkChannel:
         # As slurmstepd from slurmd: hooks call tools of the site's by their names.
         environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8", **tried()}
         preload.add(environment)
-        self.pid = os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-I", "-S", "-c", code],
-            environment,
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                *((os.POSIX_SPAWN_DUP2, fd, place) for fd, place in zip(passed, _PLACES, strict=True)),
-            ],
-        )
-        theirs.close()
-        wire.close(passed)
+        try:
+            self.pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-I", "-S", "-c", code],
+                environment,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    *((os.POSIX_SPAWN_DUP2, fd, place) for fd, place in zip(passed, _PLACES, strict=True)),
+                ],
+            )
+        except OSError as error:
+            ours.close()
+            raise ForkserverDied(f"start the forkserver: {error.strerror}") from error
+        finally:
+            theirs.close()
+            wire.close(passed)
         ours.settimeout(self._patience)
         try:
             answer = lean_json.load_object(ours.recv(65536) or b'{"error":"it ended at once; see the log"}')
@@ -128,7 +133,7 @@ class ForkChannel:
     def _be_there(self, fds: Sequence[int]) -> None:
         try:
             self.start()
-        except ForkserverDied:
+        except (ForkserverDied, OSError):
             wire.close(fds)
             raise
 

@@ -5,6 +5,7 @@ desks that are there go on.
 """
 
 import asyncio
+import functools
 import os
 import socket
 import sys
@@ -131,6 +132,8 @@ class Reception:
                 data, ancillary, _, _ = self._channel.recvmsg(LONGEST_NEWS, room, socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
                 return
+            except ConnectionResetError:
+                continue  # it has ended with something unread; what it said before can be read now
             except OSError:
                 data, ancillary = b"", []
             if not data:
@@ -144,17 +147,24 @@ class Reception:
             if not self._answered.done():
                 self._answered.set_result(None)
         elif "uid" in news:
-            self._numbered[news["desk"]] = desk = self._open(news["uid"], *fds)
+            self._numbered[news["desk"]] = desk = self._open(news["desk"], news["uid"], *fds)
             self._desks.add(desk)
+        elif place := self._numbered.get(news["desk"]):
+            peer = wire.Peer(news["pid"], place.uid, news["gid"], news["groups"], *fds)
+            place.add(news["connection"], peer)
         else:
-            desk = self._numbered[news["desk"]]
-            peer = wire.Peer(news["pid"], desk.uid, news["gid"], news["groups"], *fds)
-            desk.add(news["connection"], peer)
+            wire.close(fds)  # the desk has ended, which the reception did not know yet
 
-    def _open(self, uid: int, up: int, down: int) -> Desk:
+    def _open(self, number: int, uid: int, up: int, down: int) -> Desk:
         assert self._service is not None  # noqa: S101  # nobody comes before it listens
         longest = self._config.max_message_bytes
-        return Desk(uid, up, down, self._service, self._calls, longest, self._hear, self._desks.discard)
+        on_end = functools.partial(self._forget, number)
+        return Desk(uid, up, down, self._service, self._calls, longest, self._hear, on_end)
+
+    def _forget(self, number: int, desk: Desk) -> None:
+        self._desks.discard(desk)
+        if self._numbered.get(number) is desk:  # and not that of the next reception
+            del self._numbered[number]
 
     def _lose(self) -> None:
         """It has ended, or must: its desks go on."""

@@ -1,0 +1,164 @@
+"""A desk as the daemon has it: killed at any moment it leaves nothing behind there, and touches nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import warnings
+from collections.abc import Callable, Coroutine
+
+import pytest
+
+from nodectl import wire
+from nodectl.config import load
+from nodectl.daemon.connection import Calls, Desk
+from nodectl.daemon.forkchannel import ForkChannel
+from nodectl.daemon.reception import Reception
+from nodectl.interface import Call, Refused, Service
+from nodectl.reception import frames
+
+MOST = 2
+NO_FD = 999_999
+Method = Callable[[Call], object]
+
+
+class Ends:
+    """A desk with one connection, and its process's ends."""
+
+    def __init__(self, method: Method, calls: Calls) -> None:
+        up, self.writer = os.pipe()
+        down, self.reader = socket.socketpair()
+        self.up = up
+        self.pidfd = os.pidfd_open(os.getpid())
+        service = Service("0", {"org.nodectl.List": ({}, method)})
+        self.desk = Desk(1000, up, down.detach(), service, calls, 1 << 16, lambda: None, lambda _: None)
+        self.desk.add(1, wire.Peer(os.getpid(), 1000, 1000, (), self.pidfd))
+
+    def call(self) -> None:
+        os.write(self.writer, frames.frame(1, frames.CALL, b'0 {"method":"org.nodectl.List"}'))
+
+    def close(self) -> None:
+        self.desk.close()
+        self.reader.close()
+        os.close(self.writer)
+
+
+def run(act: Callable[[], Coroutine[object, object, None]]) -> None:
+    asyncio.run(act())
+
+
+async def turns(count: int = 10) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_a_desk_that_ends_before_its_call_has_begun_leaves_nothing_behind() -> None:
+    async def method(call: Call) -> object:
+        del call
+        return await asyncio.get_running_loop().create_future()
+
+    async def act() -> None:
+        calls = Calls(MOST)
+        before = set(os.listdir("/proc/self/fd"))
+        for _ in range(MOST):
+            ends = Ends(method, calls)
+            # What its pipe's reader does, and in the same turn of the loop the desk is found dead.
+            ends.call()
+            ends.desk._readable()
+            ends.close()
+            await turns()
+        assert set(os.listdir("/proc/self/fd")) == before
+        for _ in range(MOST):
+            calls.begin(1000)  # none is counted any more
+
+    run(act)
+
+
+def test_a_desk_that_dies_of_its_answer_does_not_take_anothers_place_in_the_loop() -> None:
+    """Whoever opens a file next has the number of its pipe."""
+    heard: list[bytes] = []
+
+    async def act() -> None:
+        reader, writer = os.pipe()
+
+        def method(call: Call) -> object:
+            call.hand_over({}, [])  # nobody is there: the desk is closed
+            os.dup2(reader, ends.up)
+            asyncio.get_running_loop().add_reader(ends.up, lambda: heard.append(os.read(reader, 1)))
+            return {}
+
+        ends = Ends(method, Calls(MOST))
+        ends.reader.close()
+        ends.call()
+        ends.desk._readable()
+        os.write(writer, b"x")
+        await turns()
+        assert heard == [b"x"]
+        asyncio.get_running_loop().remove_reader(ends.up)
+        for fd in (reader, writer, ends.up, ends.writer):
+            os.close(fd)
+
+    run(act)
+
+
+def test_a_desk_that_has_ended_is_forgotten_and_what_was_still_to_come_closed() -> None:
+    def method(call: Call) -> object:
+        raise Refused("NoSuchStep", call.method)
+
+    async def act() -> None:
+        reception = Reception(load("/nowhere", must_exist=False))
+        try:
+            reception._service = Service("0", {"org.nodectl.List": ({}, method)})
+            await reception.ready()
+            before = set(os.listdir("/proc/self/fd"))
+            for number in range(10):
+                up, writer = os.pipe()
+                down, reader = socket.socketpair()
+                reception._note({"desk": number, "uid": 1000}, [up, down.detach()])
+                os.close(writer)
+                reader.close()
+                await turns()
+                late = {"connection": number, "desk": number, "pid": 1, "gid": 1000, "groups": []}
+                reception._note(late, [os.pidfd_open(os.getpid())])
+            assert not reception._numbered
+            assert set(os.listdir("/proc/self/fd")) == before
+        finally:
+            await reception.close()
+
+    run(act)
+
+
+def test_what_a_reception_said_before_it_died_is_heard() -> None:
+    async def act() -> None:
+        reception = Reception(load("/nowhere", must_exist=False))
+        try:
+            await reception.ready()
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.setblocking(False)
+            assert reception._channel is not None
+            asyncio.get_running_loop().remove_reader(reception._channel.fileno())
+            was, reception._channel = reception._channel, ours
+            reception._send({"ping": 5})  # which it never reads
+            theirs.send(b'{"pong":4711}')
+            theirs.close()
+            reception._hear()
+            was.close()
+            assert reception._pong == 4711
+        finally:
+            await reception.close()
+
+    run(act)
+
+
+def test_a_forkserver_that_cannot_be_started_costs_no_descriptors() -> None:
+    """Each launch tries."""
+    channel = ForkChannel(load("/nowhere", must_exist=False), NO_FD, NO_FD, lambda _: None, list)
+    before = set(os.listdir("/proc/self/fd"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        for _ in range(3):
+            fds = [os.dup(0), os.dup(0)]
+            with pytest.raises(OSError, match="Bad file descriptor"):  # as for one descriptor too few
+                channel.errand({}, fds)
+    assert set(os.listdir("/proc/self/fd")) == before
