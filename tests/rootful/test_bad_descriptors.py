@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import socket
-import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from nodectl import wire
+from rootful import hostile
 from rootful.fuse import unanswered_file
 from rootful.node import NOBODY, Node, wait_until
 from rootful.raw import call, connect, launch
@@ -90,30 +90,15 @@ def test_descriptors_that_run_out_at_any_moment_of_a_launch_are_not_lost(node: N
 
 @pytest.fixture
 def lingering() -> Iterator[Callable[[], int]]:
-    """Makes descriptors whose last close(2) takes a minute: what they have sent is not read."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        peers = []
-
-        def make() -> int:
-            sock = socket.create_connection(server.getsockname())
-            peers.append(server.accept()[0])
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 60))
-            sock.setblocking(False)
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    sock.send(bytes(65_536))
-            return sock.detach()
-
+    with hostile.lingering() as make:
         yield make
-        for peer in peers:
-            peer.close()
 
 
 def give(node: Node, data: bytes, fds: list[int]) -> None:
-    """Sends them to the daemon, whose they are alone before it reads: else it might be our own close(2) that waits."""
-    assert node.daemon is not None
-    status = Path(f"/proc/{node.daemon.pid}/stat")
-    node.daemon.send_signal(signal.SIGSTOP)
+    """Sends them to the service, whose they are alone before it reads: else it might be our own close(2) that waits."""
+    reception = node.reception()
+    status = Path(f"/proc/{reception}/stat")
+    os.kill(reception, signal.SIGSTOP)
     try:
         wait_until(lambda: status.read_text(encoding="ascii").rpartition(") ")[2].startswith("T"), "it stands still")
         with connect(node) as sock:
@@ -121,7 +106,7 @@ def give(node: Node, data: bytes, fds: list[int]) -> None:
             for fd in fds:
                 os.close(fd)
     finally:
-        node.daemon.send_signal(signal.SIGCONT)
+        os.kill(reception, signal.SIGCONT)
 
 
 @pytest.mark.parametrize("data", [call("org.nodectl.Hello"), launch(), b"no message\0", b'{"half'])
