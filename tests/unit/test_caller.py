@@ -61,3 +61,18 @@ def test_a_number_that_nobody_has_is_nobody(pair: Pair) -> None:
         os._exit(0)
     os.waitpid(pid, 0)
     assert caller.holder(pair[0], pid) == -1
+
+
+def test_a_process_of_many_files_costs_no_more_than_one_of_some(pair: Pair) -> None:
+    """All who come wait for the look at one: the connection is found among the first files, or not at all."""
+    kept = [os.dup(0) for _ in range(1100)]
+    far = os.dup(pair[1].fileno())
+    try:
+        near = caller.holder(pair[0], os.getpid())
+        assert near >= 0
+        os.close(near)
+        pair[1].close()
+        assert caller.holder(pair[0], os.getpid()) == -1
+    finally:
+        for fd in (*kept, far):
+            os.close(fd)
