@@ -18,6 +18,7 @@ from nodectl.reception import frames
 
 _MAX_BACKLOG = 32 << 20
 _CHUNK = 65536
+_MOST_PROVEN = 1024  # connections of a desk that may hang: of more its user proves nothing, and has no descriptor here
 _ONLY_ASK = frozenset(f"{NODE}.{name}" for name in ("List", "Show", "Wait"))  # nothing is lost when nobody listens
 
 
@@ -130,9 +131,9 @@ class Desk:
 
     def add(self, number: int, peer: wire.Peer) -> None:
         """A connection that will be heard of."""
-        if self._closed:
+        if self._closed or (self.uid and len(self._connections) >= _MOST_PROVEN):
             peer.let_go()
-        else:
+        if not self._closed:
             self._connections[number] = Connection(self, number, peer)
 
     def _readable(self) -> None:

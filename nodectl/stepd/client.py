@@ -42,11 +42,14 @@ def check(streams: int) -> None:
         sock.detach()
 
 
-def take(streams: int) -> "tuple[int, int, int]":
-    """Copies of the three, in a task or a pump. Raises OSError."""
+def take(streams: int, *, stay: bool = True) -> "tuple[int, int, int]":
+    """Copies of the three, in a task or a pump; with `stay` others will want them, too. Raises OSError.
+
+    What stays is in flight for as long as the step runs, and of that a user may have no more than RLIMIT_NOFILE.
+    """
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, streams)
     try:
-        fds = wire.take_over(sock, stay=True)
+        fds = wire.take_over(sock, stay=stay)
     finally:
         sock.detach()
     if len(fds) != 3:  # the daemon counted them

@@ -89,7 +89,7 @@ def main(copies: "list[Copy]", streams: int, step: "Step", enter: "Callable[[], 
         if any(copy.path for copy in copies) and not enter():
             os._exit(1)
         become_user(step.identity)
-        if streams >= 0:
+        if any(copy.of_client() for copy in copies):
             _resolve(copies, client.take(streams))
         keep = {fd for copy in copies for fd in (copy.source, *copy.sinks)}
         close_all_but(keep)  # not the gate, not the stepd's connections, not the tasks' ends of the pipes

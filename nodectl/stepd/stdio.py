@@ -85,6 +85,10 @@ class Copy:
         self.path = path  # a file the pump opens, as the user, instead of sinks
         self.ends_sinks = ends_sinks
 
+    def of_client(self) -> bool:
+        """True when it needs a descriptor of the client's."""
+        return any(fd in CLIENT for fd in (self.source, *self.sinks))
+
 
 class Streams:
     """The streams of all tasks, and the pumps' work: `inputs` end with the step, `outputs` are waited for."""
@@ -157,6 +161,11 @@ class Streams:
             streams.append(Stream(number, fd=theirs, path=path, shared=True))
             label = f"{rank:>{width}}: " if step.label else None
             self.outputs.append(Copy(ours, [client] if to_client else [], label, path))
+
+    def takers(self) -> int:
+        """How many tasks and pumps need the client's descriptors."""
+        tasks = sum(any(stream.fd in CLIENT for stream in streams) for streams in self.tasks)
+        return tasks + sum(any(copy.of_client() for copy in copies) for copies in (self.inputs, self.outputs))
 
     def close(self) -> None:
         """In the stepd, when every task and pump is forked: drops pipes and ptys."""

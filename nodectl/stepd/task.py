@@ -224,14 +224,13 @@ def wire_streams(child: Child) -> None:
 
 
 def _clients_streams(child: Child, streams: "list[Stream]") -> "Sequence[int]":
-    """Copies of the client's streams, where they are needed. They may hang, or be anything at all: no process that
-    others wait for has them.
-    """
+    """Copies of the client's streams, if needed. They may hang: no process that others wait for has them."""
     waiting = child.run.fds.streams
     if waiting < 0:
         return ()
     try:
-        return client.take(waiting) if any(stream.fd in CLIENT for stream in streams) else ()
+        wanted = any(stream.fd in CLIENT for stream in streams)
+        return client.take(waiting, stay=child.run.streams.takers() > 1) if wanted else ()
     except OSError as error:
         raise TaskEnds(f"take the streams of the client: {error.strerror}") from None
     finally:
