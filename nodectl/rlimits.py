@@ -20,7 +20,8 @@ def hold(hard: "Mapping[str, int]") -> None:
         number = getattr(resource, f"RLIMIT_{name}")
         soft, old = resource.getrlimit(number)
         new = _NONE if most < 0 else most
-        _set(name, number, _less(soft, new), new, otherwise=old)
+        if new != old:
+            _set(name, number, _less(soft, new), new, otherwise=old)
 
 
 def soften(soft: "Mapping[str, int]") -> None:

@@ -28,7 +28,7 @@ class Link:
     for events. `launcher`: the client whose going away ends the step.
     """
 
-    __slots__ = ("attached", "inbox", "launcher", "out", "peer", "reader", "writer")
+    __slots__ = ("attached", "inbox", "launcher", "out", "peer", "reader", "waits", "writer")
 
     def __init__(self, reader: int, writer: int, peer: wire.Peer, *, launcher: bool = False) -> None:
         os.set_blocking(reader, False)
@@ -38,6 +38,7 @@ class Link:
         self.peer = peer
         self.inbox = wire.Inbox(_MAX_MESSAGE)
         self.out = bytearray()
+        self.waits = False  # for room to write
         self.attached = launcher
         self.launcher = launcher
 
@@ -158,26 +159,24 @@ class Links:
                 del link.out[: os.write(link.writer, link.out)]
         except BlockingIOError:
             pass
-        waits = select.POLLOUT if link.out else 0
+        waits = bool(link.out)
+        if waits == link.waits:
+            return
+        link.waits = waits
         if link.writer == link.reader:
-            self._poll.modify(link.reader, select.POLLIN | waits)
+            self._poll.modify(link.reader, select.POLLIN | (select.POLLOUT if waits else 0))
         elif waits:
-            self._poll.register(link.writer, waits)
+            self._poll.register(link.writer, select.POLLOUT)
         else:
-            self._unwatch(link.writer)
-
-    def _unwatch(self, fd: int) -> None:
-        try:
-            self._poll.unregister(fd)
-        except KeyError:
-            pass  # all was written at once
+            self._poll.unregister(link.writer)
 
     def _drop(self, link: Link) -> None:
         if self._by_fd.pop(link.reader, None) is None:
             return
         self._by_fd.pop(link.writer, None)
-        self._unwatch(link.reader)
-        self._unwatch(link.writer)
+        self._poll.unregister(link.reader)
+        if link.waits and link.writer != link.reader:
+            self._poll.unregister(link.writer)
         link.close()
         if link.launcher:
             self.on_gone()

@@ -175,12 +175,15 @@ def wait_for_streams(run: Run, reaper: Reaper) -> None:
     """The client's streams are on their way since before the stepd was. Raises StepFailed where they never come."""
     if run.fds.client is None:
         return
-    while run.state == "RUNNING" and not client.has_come(run.fds.streams):
+    while run.state == "RUNNING" and not _streams_are_there(run):
         reaper.wait_for(run.fds.streams)
     if run.state != "RUNNING":
         raise StepFailed(run.reason)
+
+
+def _streams_are_there(run: Run) -> bool:
     try:
-        client.check(run.fds.streams)
+        return client.has_come(run.fds.streams)
     except OSError as error:
         raise run.failed(f"the streams of its client never came: {error.strerror}") from None
 
