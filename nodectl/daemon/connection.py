@@ -128,6 +128,7 @@ class Desk:
         self._closed = False
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(up, self._readable)
+        self._reads = True  # and not before all that it has read is served
 
     def add(self, number: int, peer: wire.Peer) -> None:
         """A connection that will be heard of."""
@@ -161,13 +162,20 @@ class Desk:
             self._loop.call_exception_handler({"message": f"a desk broke its rules: {error!r}"})
             self.close()
             return
-        if self._closed:  # by what was to be said: the descriptor may be another's by now
+        if not self._closed:  # by what was to be said: the descriptor may be another's by now
+            self._read_on(data is None or self._inbox.size == 0)
+
+    def _read_on(self, on: bool) -> None:
+        """Goes on reading; or else serves first what has come."""
+        if not on:
+            self._loop.call_soon(self._serve)
+        if on == self._reads:
             return
-        if data is None:
+        self._reads = on
+        if on:
             self._loop.add_reader(self._up, self._readable)
         else:
             self._loop.remove_reader(self._up)
-            self._loop.call_soon(self._serve)
 
     def _take(self, number: int, word: bytes, text: bytes) -> None:
         if number not in self._connections:

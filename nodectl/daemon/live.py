@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping
 
@@ -90,21 +91,20 @@ class Files:
         finally:
             os.close(fd)
 
-    def read(self, suffix: str) -> bytes | None:
-        """A file's content, None when it is not there."""
+    def read(self, suffix: str, most: int = sys.maxsize) -> bytes | None:
+        """A file's content, None when it is not there. Read at once, as this is done for each step that ends."""
         try:
-            with open(f"{self.stem}{suffix}", "rb") as file:
-                return file.read()
+            fd = os.open(f"{self.stem}{suffix}", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
+        try:
+            return os.read(fd, min(os.fstat(fd).st_size, most))
+        finally:
+            os.close(fd)
 
     def trace(self) -> bytes:
         """The trace, as far as it is kept: of thousands of calls, by all tasks and plugins, the first."""
-        try:
-            with open(f"{self.stem}.trace", "rb") as file:
-                return file.read(_MOST_TRACED)
-        except FileNotFoundError:
-            return b""
+        return self.read(".trace", _MOST_TRACED) or b""
 
     def connect(self) -> socket.socket | None:
         """A connection to the stepd's socket, None when it does not live: its children may hold the socket still.
