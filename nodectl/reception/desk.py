@@ -32,6 +32,7 @@ _MOST_REPLY = 64 << 20  # bytes of the daemon's
 _MOST_FILES = 16_384
 _MOST_MEMORY = 1 << 30
 _PATIENCE_MS = 10_000  # for who does not read when the daemon has gone
+_IDLE_MS = 60_000  # that a desk without connections waits for one
 
 
 class Desk:
@@ -56,16 +57,18 @@ class Desk:
         self._poll.register(down, select.POLLIN)
 
     def serve(self) -> None:
-        """Until the reception has gone and no connection is left."""
+        """Until no connection is left, and the reception has gone or nobody has come for a while."""
         down, entrance = self._down.fileno(), self._entrance.fileno()
         while self._open or self._clients:
-            ready = self._poll.poll(self._patience)
-            if not ready:
+            ready = self._poll.poll(self._patience if self._clients or self._patience else _IDLE_MS)
+            if not ready and self._patience:
                 return  # the daemon has gone, and somebody does not read what they are told
+            if not ready:
+                self._entrance.shutdown(_socket.SHUT_RD)  # what lies there is taken still; more goes to another desk
             for fd, mask in ready:
                 if fd == down:
                     self._obey()
-                elif fd == entrance:
+                elif fd == entrance and self._open:  # else nobody would serve who comes
                     self._welcome()
                 elif fd == self._up:
                     self._go_on()
@@ -82,7 +85,10 @@ class Desk:
         if not text:
             self._close_entrance()
             return
-        (fd,) = wire.descriptors_in(ancillary)
+        fd, *_ = wire.descriptors_in(ancillary) or (-1,)
+        if fd < 0:
+            self._tell(int(text), frames.GONE)  # no descriptor was left for it
+            return
         client = Client(int(text), _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd), self._longest)
         self._clients[client.number] = self._by_fd[fd] = client
         self._poll.register(fd, select.POLLIN)
@@ -166,6 +172,9 @@ class Desk:
             done += client.theirs
             del self._clients[client.number]
         else:
+            if not text:  # nobody is told what they are
+                done += client.theirs
+                client.theirs = []
             client.out += text + b"\0" if text else b""
             self._flush(client)
         wire.close(done)  # last of all: it may take as long as their maker likes
@@ -184,6 +193,8 @@ class Desk:
                     client.theirs = []
                     client.answer = wire.encode(error_reply(_not_begun()))[:-1]
                 client.out += client.answer + b"\0"
+            elif client.calls and not client.busy:  # none of which was passed on
+                client.out += wire.encode(error_reply(_not_begun()))
             client.busy = False
             client.ending = True
             if client.gone:

@@ -36,7 +36,6 @@ LONGEST_NEWS = 1 << 17
 _MOST_GROUPS_TOLD = 8192
 _AT_ONCE = 64  # connections between two looks at everything else
 _MOST_DESKS = 4  # of one user: all but the last are ending, or hang
-_IDLE_SECONDS = 60.0
 _STUCK_SECONDS = 5.0
 _PAUSE_SECONDS = 0.2
 _INTERRUPT_SECONDS = 0.05
@@ -48,13 +47,12 @@ _ROOM = 4 << 20  # bytes, for thousands of connections that come at one moment
 class Desk:
     """One user's desk as the reception sees it. `entrance` leads there, None when it gets no more connections."""
 
-    __slots__ = ("entrance", "number", "pidfd", "used", "waiting")
+    __slots__ = ("entrance", "number", "pidfd", "waiting")
 
     def __init__(self, number: int, entrance: "_socket.socket", pidfd: int) -> None:
         self.number = number
         self.entrance: _socket.socket | None = entrance
         self.pidfd = pidfd
-        self.used = time.monotonic()
         self.waiting = 0.0  # since when it has not taken what it was given
 
     def give(self, number: int, sock: "_socket.socket") -> bool:
@@ -63,9 +61,12 @@ class Desk:
             return False
         try:
             wire.send_some(self.entrance, b"%d" % number, [sock.fileno()])
-        except OSError:  # it has ended, or has taken nothing for thousands of connections
+        except BrokenPipeError:
+            self.close()  # it has ended, or will with the connections that it has
             return False
-        self.used = time.monotonic()
+        except OSError:  # it has taken nothing for thousands of connections
+            self.kill()
+            return False
         return True
 
     def is_stuck(self, now: float) -> bool:
@@ -151,7 +152,7 @@ class Reception:
             return _PAUSE_SECONDS * 1000
         if self._refused or self._closers or any(place.waiting for desks in self._desks.values() for place in desks):
             return 1000
-        return _IDLE_SECONDS * 1000 if self._desks else None
+        return None
 
     # Connections.
 
@@ -182,7 +183,6 @@ class Reception:
             if place.give(self._numbers, sock):
                 _close_in_time(sock)
                 return
-            place.kill()
         self._refused.append(sock)
 
     def _introduce(self, number: int, place: Desk, peer: wire.Peer, sock: "_socket.socket") -> None:
@@ -266,7 +266,7 @@ class Reception:
             del self._desks[uid]
 
     def _look_after(self) -> None:
-        """Desks that hang are ended, those that nobody has come to for a while end when their connections do."""
+        """Desks that hang are ended."""
         self._reap()
         now = time.monotonic()
         if self._resumes and now >= self._resumes and self._listener is not None:
@@ -276,8 +276,6 @@ class Reception:
             for place in desks:
                 if place.is_stuck(now):
                     place.kill()
-                elif now - place.used > _IDLE_SECONDS:
-                    place.close()
         self._dispose()
 
     def _reap(self) -> None:

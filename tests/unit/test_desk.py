@@ -1,0 +1,140 @@
+"""A desk on its own: what it does when nobody comes, and what it says when the daemon has gone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from nodectl import wire
+from nodectl.reception import desk, frames
+from nodectl.reception.main import Desk as Place
+
+PATIENCE = 20
+HELLO = wire.encode({"method": "org.nodectl.Hello"})
+LAUNCH = wire.encode({"method": "org.nodectl.Launch"})
+
+
+class Around:
+    """A desk that serves in a thread, and whoever it has to do with."""
+
+    def __init__(self) -> None:
+        entrance, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.down, theirs_down = socket.socketpair()
+        self.up, theirs_up = os.pipe()
+        entrance.setblocking(False)
+        self.place = Place(1, entrance, os.pidfd_open(os.getpid()))
+        self._end = theirs_up
+        ends = (theirs.detach(), theirs_up, theirs_down.detach())
+        self._serving = threading.Thread(target=desk.Desk(*ends, most=8, longest=1 << 16).serve)
+        self._serving.start()
+        self._numbers = 0
+        self._inbox = wire.Inbox(1 << 20)
+
+    def connect(self) -> socket.socket | None:
+        """A client's end; None when the desk takes nobody any more."""
+        ours, theirs = socket.socketpair()
+        ours.settimeout(PATIENCE)
+        self._numbers += 1
+        with theirs:
+            return ours if self.place.give(self._numbers, theirs) else None
+
+    def heard(self) -> tuple[int, bytes, bytes]:
+        while (data := self._inbox.take()) is None:
+            self._inbox.feed(os.read(self.up, 65536))
+        return frames.split(data)
+
+    def reply(self, number: int, text: bytes, fds: list[int]) -> None:
+        for word, sent in ((frames.HAND, fds), (frames.REPLY, [])):
+            wire.send_some(self.down, frames.frame(number, word, text), sent)
+
+    def ended(self) -> bool:
+        self._serving.join(PATIENCE)
+        return not self._serving.is_alive()
+
+    def close(self) -> None:
+        self.down.close()
+        self.place.close()
+        assert self.ended()
+        for fd in (self.up, self._end, self.place.pidfd):
+            os.close(fd)
+
+
+@pytest.fixture
+def around() -> Iterator[Around]:
+    made = Around()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "_IDLE_MS", 50)
+
+
+def test_a_desk_with_connections_takes_others_however_long_nobody_came(
+    around: Around, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else four long steps of a user would have been all: of desks that end there may be four."""
+    first = around.connect()
+    assert first is not None
+    with first:
+        first.sendall(HELLO)
+        assert around.heard()[1] == frames.CALL
+        monkeypatch.setattr(desk, "_IDLE_MS", 0)
+        wire.send_some(around.down, frames.frame(1, frames.REPLY, b"{}"))
+        assert wire.receive(first, wire.Inbox(1 << 16)) == {}
+        second = around.connect()
+        assert second is not None
+        with second:
+            second.sendall(HELLO)
+            assert around.heard()[:2] == (2, frames.CALL)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_desk_that_nobody_comes_to_ends_and_takes_nobody_any_more() -> None:
+    made = Around()
+    assert made.ended()
+    assert made.connect() is None
+    assert made.place.entrance is None
+    made.close()
+
+
+def test_who_wanted_no_answer_gets_no_descriptors_with_the_next(around: Around) -> None:
+    client = around.connect()
+    assert client is not None
+    with client:
+        client.sendall(LAUNCH + HELLO)
+        assert around.heard()[1] == frames.CALL
+        way, streams = socket.socketpair()
+        reader, writer = os.pipe()
+        with way, streams:
+            around.reply(1, b"", [way.fileno(), writer])
+        os.close(writer)
+        assert around.heard()[1] == frames.CALL
+        wire.send_some(around.down, frames.frame(1, frames.REPLY, b"{}"))
+        inbox = wire.Inbox(1 << 16)
+        assert wire.receive(client, inbox) == {}
+        assert inbox.take_descriptors() == []
+        assert os.read(reader, 1) == b""  # the desk has closed its end, and the step learns that nobody is there
+        os.close(reader)
+
+
+def test_a_launch_that_waits_for_its_turn_when_the_daemon_ends_is_not_taken(
+    around: Around, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "_MOST_BACKLOG", -1)  # the daemon takes nothing: nothing more is passed on
+    client = around.connect()
+    assert client is not None
+    with client:
+        client.sendall(LAUNCH)
+        other = around.connect()
+        assert other is not None
+        with other:  # served in turn: what the first sent has been read when this one is gone
+            other.shutdown(socket.SHUT_WR)
+            assert around.heard()[:2] == (2, frames.GONE)
+        around.down.close()
+        assert "ServiceEnded" in str(wire.receive(client, wire.Inbox(1 << 16)))
