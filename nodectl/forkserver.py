@@ -21,6 +21,7 @@ import sys
 import prctl
 
 from nodectl import _kernel, cgroup, kernel_file, lean_json, messages
+from nodectl.closing import close_in_time
 from nodectl.container import errand
 from nodectl.plugin import PluginRefused
 from nodectl.secure import confine
@@ -126,8 +127,7 @@ def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order |
         try:
             _answer(channel, _fork(channel, request, fds, node, mount, sources))
         finally:
-            for fd in fds:
-                os.close(fd)
+            close_in_time(fds)
 
 
 def _nobody(why: str) -> None:

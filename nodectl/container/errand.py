@@ -21,6 +21,7 @@ import sys
 import prctl
 
 from nodectl import container, kernel_file, lean_json, messages, wire
+from nodectl.closing import close_in_time
 from nodectl.container import visit
 from nodectl.door import Door
 from nodectl.plugin import PluginRefused
@@ -53,8 +54,7 @@ def begin(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins"
     except OSError as error:
         _answer(fds[0], f"fork: {error.strerror}")
     finally:
-        for fd in fds:
-            os.close(fd)
+        close_in_time(fds)
 
 
 def _main(request: "Mapping[str, object]", given: "list[int]", node: "NodePlugins") -> "NoReturn":

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nodectl import lean_json, wire
+from nodectl.closing import close_in_time
 from nodectl.config import Config
 from nodectl.container import plugin_of, settings
 from nodectl.daemon import descriptors
@@ -121,19 +122,21 @@ class Containers:
         of it: why, status.
         """
         streams, way = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with streams:
+        try:
             call.hand_over({}, [way.detach()])
-            answer = await self._once(request, [], descriptors.copies([streams.fileno()]))
+            answer = await self._once(request, [], [streams.fileno()])
+        finally:
+            close_in_time([streams.detach()])  # its process may have died before it took anything
         return lean_json.load_object(answer) if answer else {"why": "its process died", "status": 1}
 
     async def _once(self, request: Mapping[str, object], more: list[int], streams: Sequence[int] = ()) -> bytes:
-        """One errand's answer, b"" where it died; closes `streams`. Raises OSError, ForkserverDied."""
+        """One errand's answer, b"" where it died. Raises OSError, ForkserverDied."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         with ours:
             with theirs:
                 wire.hand_over(ours, more)
-                fds = [*descriptors.copies([theirs.fileno()]), *streams]
+                fds = descriptors.copies([theirs.fileno(), *streams])
             self.forkserver.errand(request, fds)
             try:
                 return await asyncio.get_running_loop().sock_recv(ours, _LONGEST_ANSWER)

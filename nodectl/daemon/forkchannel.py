@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from nodectl import lean_json, signals, wire
+from nodectl.closing import close_in_time
 from nodectl.config import Config
 from nodectl.daemon import descriptors
 from nodectl.secure.confine import PROGRAMS
@@ -134,7 +135,7 @@ class ForkChannel:
         try:
             self.start()
         except (ForkserverDied, OSError):
-            wire.close(fds)
+            close_in_time(fds)
             raise
 
     def _send(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
@@ -158,7 +159,7 @@ class ForkChannel:
                 self._lost()
                 return
             del self._waiting[0]
-            wire.close(fds)
+            close_in_time(fds)
         if self._sock is not None:
             loop.remove_writer(self._sock.fileno())
 
@@ -192,7 +193,7 @@ class ForkChannel:
             self._sock.close()
             self._sock = None
             for _, fds in self._waiting:
-                wire.close(fds)
+                close_in_time(fds)
             self._waiting.clear()
 
     def collect(self) -> None:

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Awaitable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from nodectl import board, wire
+from nodectl import board, closing, wire
 from nodectl.daemon import cgroup_base, descriptors, launch
 from nodectl.daemon.content import as_bytes
 from nodectl.daemon.forkchannel import ForkserverDied
@@ -151,7 +151,7 @@ class Starter:
                 descriptors.copies((trace, *fds)),
             )
         finally:
-            wire.close(fds)
+            closing.close_in_time(fds)
 
     def _make_groups(self, step: Step) -> None:
         node = self._node
