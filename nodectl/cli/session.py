@@ -170,7 +170,7 @@ class Session:
         if "error" in reply:
             self._inbox.close()  # what may have come for a step that will not be
         if reply.get("error") == f"{NODE}.ServiceEnded":
-            raise NotTaken(f"{method}: {found.get('reason')}")
+            raise NotTaken(f"{method}: the service went away before it answered")
         if "error" in reply:
             from nodectl.cli.refusals import as_typed  # only where something was refused
 

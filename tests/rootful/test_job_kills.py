@@ -135,7 +135,8 @@ def test_record_of_a_failed_prolog_outlives_the_daemon_that_is_killed_in_the_epi
     stage.release()
     stage.node.start()
     record = over(stage, job)
-    assert (record["state"], record["reason"]) == ("FAILED", f"job {job}: plugin first: {PROLOG}: returned 5")
+    assert record["state"] == "FAILED"
+    assert str(record["reason"]).startswith(f"job {job}: plugin first: {PROLOG}: returned 5 (/")  # its file
 
 
 @pytest.mark.parametrize("name", BEFORE)
