@@ -150,7 +150,8 @@ class Reception:
             self._numbered[news["desk"]] = desk = self._open(news["desk"], news["uid"], *fds)
             self._desks.add(desk)
         elif place := self._numbered.get(news["desk"]):
-            peer = wire.Peer(news["pid"], place.uid, news["gid"], news["groups"], *fds)
+            pidfd = fds[0] if fds else -1
+            peer = wire.Peer(news["pid"], place.uid, news["gid"], news["groups"], pidfd, news["inode"])
             place.add(news["connection"], peer)
         else:
             wire.close(fds)  # the desk has ended, which the reception did not know yet

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from nodectl import _kernel
 from nodectl.config import Config
-from nodectl.daemon import launch
+from nodectl.daemon import caller, launch
 from nodectl.daemon.helper import Helper
 from nodectl.daemon.live import LiveStep
 from nodectl.interface import Refused
@@ -100,6 +100,7 @@ class Securing:
         ]
         if not steps:
             return None
+        caller.prove(peer)
         place = cgroup_of(peer.pid)
         if not place or not peer.lives():  # in this order: else it may be the place of who has its number now
             return max(steps, key=lambda step: LEVELS.index(step.secure))

@@ -3,8 +3,8 @@
     channel, from the daemon:   {"listen": true} with the listening socket; {"pause": true}; {"ping": n}
     channel, to the daemon:     {"pong": n}
                                 {"desk": d, "uid": u} with the desk's two ends: what it says, what it is told
-                                {"connection": n, "desk": d, "pid": ..., "gid": ..., "groups": [...]}, with a pidfd
-                                where the kernel can prove whose the connection is
+                                {"connection": n, "desk": d, "pid": ..., "gid": ..., "groups": [...], "inode": ...},
+                                with a pidfd where the kernel can prove whose the connection is
 
 It reads nothing from a connection: it asks the kernel who made it, tells the daemon, hands it to the user's desk and
 forgets it. Descriptors may lie unread in a connection, and the last to close it closes these as well, which may take
@@ -24,7 +24,7 @@ import time
 import prctl
 
 from nodectl import lean_json, signals, wire
-from nodectl.reception import caller, desk
+from nodectl.reception import desk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -186,9 +186,9 @@ class Reception:
         self._refused.append(sock)
 
     def _introduce(self, number: int, place: Desk, peer: wire.Peer, sock: "_socket.socket") -> None:
-        pidfd = caller.pidfd_of(sock, peer.pid)
+        pidfd = wire.pidfd_of_peer(sock)
         groups = wire.groups_of_peer(sock)[:_MOST_GROUPS_TOLD]
-        who = {"pid": peer.pid, "gid": peer.gid, "groups": groups}
+        who = {"pid": peer.pid, "gid": peer.gid, "groups": groups, "inode": os.fstat(sock.fileno()).st_ino}
         self._tell({"connection": number, "desk": place.number, **who}, [pidfd] if pidfd >= 0 else [])
         if pidfd >= 0:
             os.close(pidfd)

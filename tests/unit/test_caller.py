@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodectl import wire
-from nodectl.reception import caller
+from nodectl.daemon import caller
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -26,15 +26,19 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
             yield accepted, client
 
 
+def inode(pair: Pair) -> int:
+    return os.fstat(pair[0].fileno()).st_ino
+
+
 def test_who_connected_is_known_as_a_process(pair: Pair) -> None:
-    pidfd = caller.pidfd_of(pair[0], wire.peer_of(pair[0]).pid)
-    assert pidfd >= 0
-    assert wire.runs(pidfd)
-    os.close(pidfd)
+    peer = wire.Peer(os.getpid(), 0, 0, (), wire.pidfd_of_peer(pair[0]), inode(pair))
+    caller.prove(peer)
+    assert peer.lives()
+    peer.let_go()
 
 
 def test_who_holds_the_other_end_is_believed_where_the_kernel_keeps_no_process(pair: Pair) -> None:
-    pidfd = caller.holder(pair[0], os.getpid())
+    pidfd = caller.holder(inode(pair), os.getpid())
     assert pidfd >= 0
     os.close(pidfd)
 
@@ -47,9 +51,9 @@ def test_who_only_has_the_number_is_not_believed(pair: Pair) -> None:
         os.execv("/bin/sleep", ["sleep", "60"])
     try:
         pair[1].close()  # ours: nobody has it but, for a moment, the child
-        while caller.holder(pair[0], pid) >= 0:
+        while caller.holder(inode(pair), pid) >= 0:
             pass
-        assert caller.holder(pair[0], os.getpid()) == -1
+        assert caller.holder(inode(pair), os.getpid()) == -1
     finally:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
@@ -60,7 +64,7 @@ def test_a_number_that_nobody_has_is_nobody(pair: Pair) -> None:
     if pid == 0:
         os._exit(0)
     os.waitpid(pid, 0)
-    assert caller.holder(pair[0], pid) == -1
+    assert caller.holder(inode(pair), pid) == -1
 
 
 def test_a_process_of_many_files_costs_no_more_than_one_of_some(pair: Pair) -> None:
@@ -68,11 +72,11 @@ def test_a_process_of_many_files_costs_no_more_than_one_of_some(pair: Pair) -> N
     kept = [os.dup(0) for _ in range(1100)]
     far = os.dup(pair[1].fileno())
     try:
-        near = caller.holder(pair[0], os.getpid())
+        near = caller.holder(inode(pair), os.getpid())
         assert near >= 0
         os.close(near)
         pair[1].close()
-        assert caller.holder(pair[0], os.getpid()) == -1
+        assert caller.holder(inode(pair), os.getpid()) == -1
     finally:
         for fd in (*kept, far):
             os.close(fd)

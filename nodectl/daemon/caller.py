@@ -1,10 +1,12 @@
 """Who made a connection: the very process, not a number that may be another's by now.
 
-Linux 6.5 keeps it with the connection (SO_PEERPIDFD). Before, a process that has the number is believed when it also
-holds the other end: it has made the connection, or was handed it and takes part.
+Linux 6.5 keeps it with the connection, and the reception passes it on. Before, a process that has the number is
+believed when it also holds the other end: it has made the connection, or was handed it and takes part. That is looked
+at only where it counts, as it takes longer than to accept a connection. Runs in the daemon.
 """
 
 import _socket
+import errno
 import os
 import struct
 
@@ -14,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SO_PEERPIDFD = 77  # not named by Python; the same on every architecture but parisc and sparc
 # sock_diag(7): of one local socket, which other it is connected to.
 _SOCK_DIAG = 4
 _NETLINK = 16
@@ -22,28 +23,32 @@ _BY_FAMILY, _REQUEST = 20, 1
 _SHOW_PEER, _PEER = 4, 2
 _ALL = 0xFFFFFFFF
 _ASK = struct.Struct("=IHHII BBHIIIII")
+_HEADER = 16  # bytes of a netlink message
 _ANSWER = 32  # bytes before the attributes
 _ATTRIBUTE = struct.Struct("=HHI")
 _MOST_LOOKED_AT = 1024  # files of a process, which may have hundreds of thousands: everybody else waits meanwhile
 
 
-def pidfd_of(sock: "_socket.socket", pid: int) -> int:
-    """The process that made the connection; -1 where it is no more, or cannot be told from another."""
-    try:
-        return sock.getsockopt(_socket.SOL_SOCKET, _SO_PEERPIDFD)
-    except OSError:
-        pass  # an older kernel, or it has gone
-    return holder(sock, pid)
+class _Kernel:
+    tells = True  # of local sockets; where it does not, each question would have it look for a module
 
 
-def holder(sock: "_socket.socket", pid: int) -> int:
-    """The process of this number, if it holds the other end; else -1."""
+def prove(peer: wire.Peer) -> None:
+    """From now on the peer `lives`, if it can be told from others that may have had its number."""
+    if peer.pidfd < 0 and peer.inode >= 0:
+        peer.pidfd = holder(peer.inode, peer.pid)
+
+
+def holder(inode: int, pid: int) -> int:
+    """The process of this number, if it holds the other end of the socket with this inode; else -1."""
+    if not _Kernel.tells:
+        return -1
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
         return -1
     try:
-        name = f"socket:[{_peer_inode(os.fstat(sock.fileno()).st_ino)}]"
+        name = f"socket:[{_peer_inode(inode)}]"
         if name in _open_files(pid) and wire.runs(pidfd):
             return pidfd
     except OSError:
@@ -72,6 +77,7 @@ def _peer_inode(inode: int) -> int:
     finally:
         link.close()
     if answer[4:6] != struct.pack("=H", _BY_FAMILY):
+        _Kernel.tells = struct.unpack_from("=i", answer, _HEADER)[0] != -errno.ENOENT
         return -1
     at = _ANSWER
     while at + _ATTRIBUTE.size <= len(answer):
