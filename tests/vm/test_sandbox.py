@@ -11,13 +11,13 @@ from vm.service import SOCKET_UNIT, STEPS_UNIT, UNIT, Sleeper
 
 SOCKET = Path("/run/nodectl/nodectl.sock")
 HISTORY = Path("/var/lib/nodectl/history.db")
-DIRECTORIES = ("/run/nodectl", "/run/nodectl/steps", "/var/lib/nodectl", "/etc/nodectl")
+DIRECTORIES = {"/run/nodectl": 0o755, "/run/nodectl/steps": 0o700, "/var/lib/nodectl": 0o755, "/etc/nodectl": 0o755}
 
 
 @pytest.mark.parametrize("directory", DIRECTORIES)
 def test_directory_of_the_service_is_roots_and_nobody_else_can_write_there(directory: str) -> None:
     status = Path(directory).stat()
-    assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (0, 0, 0o755)
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (0, 0, DIRECTORIES[directory])
     assert "Permission denied" in service.run("touch", f"{directory}/file", user="alice").stderr
 
 
