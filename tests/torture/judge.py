@@ -64,7 +64,9 @@ def _fits(end: str, work: Work, record: Record) -> bool:
             return told and not work.ran and _no_step(record)
         case ["unanswered"]:
             known = (state, status) == ("FAILED" if work.status else "COMPLETED", work.status)
-            return work.ended == 1 and "away" in work.err and (known or _no_step(record))
+            # A desk that died between the launch and its answer: its client ends, and the step with it.
+            left = state == "CANCELLED" and "the client that ran it went away" in str(record and record["reason"])
+            return work.ended == 1 and "away" in work.err and (known or left or _no_step(record))
         case ["runner", "died"]:
             died = state == "NODE_FAIL" and str(record and record["reason"]).startswith("the step runner died")
             return died and status == 1 and (gone or work.ended == 1)
