@@ -13,7 +13,7 @@ import prctl
 from nodectl import _kernel, cgroup, container, kernel_file, messages
 from nodectl.identity import effective_user, sign_in
 from nodectl.step import Step, Task
-from nodectl.stepd import client, environment, pump, record
+from nodectl.stepd import client, environment, output, pump, record
 from nodectl.stepd.links import Links
 from nodectl.stepd.overheard import Overheard
 from nodectl.stepd.placing import Placing
@@ -289,7 +289,7 @@ def finish(run: Run, reaper: Reaper) -> None:
         run.unkillable = outcome.why
     reaper.collect()  # the orphans among what was killed are ours
     for pid, awaited in run.pumps:
-        reaper.wait_for_pump(pid, awaited=awaited)
+        output.wait(run, reaper, pid, awaited=awaited)
     run.log(run.node.call_tasks(run.door, "task_p_post_step", (step,)))
     outcome = run.spank.call("slurm_spank_exit")
     run.log(outcome)

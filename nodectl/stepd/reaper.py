@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nodectl.door import Outcome
-    from nodectl.hooks import Hook
     from nodectl.interface import Call
     from nodectl.step import Task
     from nodectl.stepd.run import Run
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 _NOT_LET_IN = 1 << 8
 _UID = integer(0, 2**32 - 1)
 _LOOK_AGAIN = 0.005
-_PUMP_LIMIT = 300.0  # seconds an output pump may take when nobody waits for the step
+OUTPUT_LIMIT = 300.0  # seconds that output may take to be read when nobody waits for the step
 
 
 class Reaper:
@@ -44,7 +43,6 @@ class Reaper:
     __slots__ = (
         "_children",
         "_deadlines",
-        "_gone",
         "_held",
         "_inbox",
         "_pid",
@@ -54,6 +52,8 @@ class Reaper:
         "_suspension",
         "_waker",
         "_wakeup",
+        "gone",
+        "late",
         "report",
     )
 
@@ -64,7 +64,8 @@ class Reaper:
         self._held: list[int] = []  # signals that came before the tasks' programs began
         self._deadlines: dict[str, float] = {}
         self._suspension = Suspension(run, self._deadlines)
-        self._stop = False
+        self._stop: tuple[str, float] | None = None  # why it is to be cut short, and the seconds its output has then
+        self.late: tuple[str, float] | None = None  # the reason, and when what nobody reads of its output is cut
         reader, self.report = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(self.report, True)  # a task may wait for us to read; we never wait for a task
         self._inbox = Reports(reader)
@@ -76,7 +77,7 @@ class Reaper:
         if run.step.time_limit:
             self._deadlines["time limit"] = time.monotonic() + run.step.time_limit
         self._children: dict[int, Task] = {}
-        self._gone: set[int] = set()  # children that are no tasks and have been collected
+        self.gone: set[int] = set()  # children that are no tasks and have been collected
 
     def _listen(self) -> None:
         """For children's ends and for SIGTERM. Each time before sleeping: a plugin may have changed all of this."""
@@ -118,25 +119,12 @@ class Reaper:
                 self._read_reports()
             else:
                 self._run.links.handle(fd, mask)
-        if self._stop:
-            self._stop = False
-            self.end("CANCELLED", "the step runner was told to stop")
-        self._act_on_time()
         self.collect()
+        if self._stop is not None:
+            (reason, patience), self._stop = self._stop, None
+            self._cut_short(reason, patience)
+        self._act_on_time()
         self._deliver_held()
-
-    def wait_for_pump(self, pid: int, *, awaited: bool) -> None:
-        """Until an output pump has written what there was; an input pump is ended. As long as the client is there, and
-        not longer: it may be a pager. A step that was ended early does not wait for a reader beyond kill_wait.
-        """
-        if not awaited:
-            signals.send_child(pid, KILL)
-        ended_early = self._run.state != "RUNNING"
-        deadline = time.monotonic() + (self._run.step.kill_wait if ended_early else _PUMP_LIMIT)
-        while pid not in self._gone:
-            self.turn(1.0)
-            if time.monotonic() > deadline and (ended_early or not self._run.links.has_launcher()):
-                signals.send_child(pid, KILL)
 
     def _patience(self) -> float | None:
         if self._held:
@@ -154,7 +142,7 @@ class Reaper:
                 self._has_begun(task)  # of a process that is gone nobody could tell
             _, status, usage = os.wait4(pid, 0)
             if task is None:
-                self._gone.add(pid)
+                self.gone.add(pid)
                 self._run.step.helpers.discard(pid)  # the tracker must not take who has its number for ours
             else:
                 task.status = status
@@ -173,7 +161,7 @@ class Reaper:
         """Children that somebody else has collected, or that went uncollected because a plugin wanted it so."""
         tasks = list(self._children.values())
         self._children.clear()
-        self._gone.update(pid for pid, _ in self._run.pumps)
+        self.gone.update(pid for pid, _ in self._run.pumps)
         for task in tasks:
             task.ended = time.time()
             task.status = 0
@@ -186,7 +174,7 @@ class Reaper:
         hook, place = run.board.place(task.local_id + 1)
         kept_waiting = hook is ROWS["gate"] and task.status == _NOT_LET_IN
         if hook is not None and not kept_waiting and task.local_id not in run.failures and not task.killed_by_command:
-            self._explain(task, f"it ended inside {_named(run, hook, place)}")
+            self._explain(task, f"it ended inside {run.named(hook, place)}")
         run.ends.task(task)
         run.step.environment.update(environment.of_rank(task))  # for the step's last hook, whoever was last
         epilogs.run_all(run, task)
@@ -287,7 +275,22 @@ class Reaper:
         """SIGTERM to the stepd itself, or to a task that has not become its program and still has our handler."""
         if os.getpid() != self._pid:
             os._exit(128 + TERM)
-        self._stop = True  # acted upon in turn(), where nothing is half done
+        # Acted upon in turn(), where nothing is half done.
+        self._stop = "the step runner was told to stop", self._run.step.kill_wait
+
+    def _runs(self) -> bool:
+        """True while a task runs or is still to come. Who has ended is looked for first: no signal reaches them."""
+        self.collect()
+        return any(task.status is None for task in self._run.tasks)
+
+    def _cut_short(self, reason: str, patience: float) -> None:
+        """CANCELLED, where a task can be. When all have ended, only what nobody reads of their output can be cut."""
+        if self._runs():
+            self.end("CANCELLED", reason)
+            return
+        at = time.monotonic() + patience
+        if self.late is None or at < self.late[1]:
+            self.late = reason, at
 
     def end(self, state: str, reason: str) -> None:
         """CONT and TERM now, KILL after kill_wait: what a batch system does to a step that must go."""
@@ -311,7 +314,7 @@ class Reaper:
                 self._suspension.freeze()
             elif name == "unkillable":
                 self._give_up()
-            else:
+            elif self._runs():
                 self._run.announce_cancel("DUE TO TIME LIMIT")
                 self.end("TIMEOUT", f"time limit of {self._run.step.time_limit} s")
 
@@ -367,29 +370,27 @@ class Reaper:
         number: int = call.parameters["signal"]
         if number != KILL:
             self._suspension.must_not()
-        if number in (TERM, KILL) and not call.parameters.get("forwarded"):
-            self._run.announce_cancel("")
+        if number in (TERM, KILL):
             # The daemon, which is root, says on whose behalf it calls; of nobody else is that believed.
             uid = call.parameters.get("by", 0) if call.peer.uid == 0 else call.peer.uid
-            self._run.end_as("CANCELLED", f"signal {number} by uid {uid}")
+            reason = f"signal {number} by uid {uid}"
+            if not self._runs():
+                self._cut_short(reason, 0 if number == KILL else self._run.step.kill_wait)
+            elif not call.parameters.get("forwarded"):
+                self._run.announce_cancel("")
+                self._run.end_as("CANCELLED", reason)
         self.signal(number)
         return {}
 
     def _end(self, call: "Call") -> "Mapping[str, object]":
         self._allow(call)
-        self.end("CANCELLED", f"interrupted by uid {call.peer.uid}")
+        self._cut_short(f"interrupted by uid {call.peer.uid}", self._run.step.kill_wait)
         return {}
 
     def launcher_gone(self) -> None:
         """The client that launched the step is no more: nobody waits for it. What has ended already ended well."""
-        if any(task.status is None for task in self._run.tasks):
-            self.end("CANCELLED", "the client that ran it went away")
+        self._stop = self._stop or ("the client that ran it went away", OUTPUT_LIMIT)
 
 
 def _wake_up(*_: object) -> None:
     """A child has ended: the wake-up pipe says so, once Python handles the signal."""
-
-
-def _named(run: "Run", hook: "Hook", place: int) -> str:
-    plugin = run.node.name(hook.kind, place) if hook.kind != "spank" else run.spank.name(place)
-    return f"{hook.call} of plugin {plugin}" if plugin else hook.call

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nodectl.door import Outcome
+    from nodectl.hooks import Hook
     from nodectl.stepd.links import Links
     from nodectl.stepd.node_plugins import NodePlugins
     from nodectl.stepd.overheard import Overheard
@@ -93,6 +94,11 @@ class Run:
         """Which SPANK plugin is being called, and for whom; "" for none."""
         stacked = self.spank.handle.plugin
         return "" if stacked is None else f"plugin {stacked.plugin.name}: step {self.step}"
+
+    def named(self, hook: "Hook", place: int) -> str:
+        """The call that the board tells of, and whose it is."""
+        plugin = self.node.name(hook.kind, place) if hook.kind != "spank" else self.spank.name(place)
+        return f"{hook.call} of plugin {plugin}" if plugin else hook.call
 
     def hear(self) -> None:
         """Tells what hooks have written to stderr since."""

@@ -190,6 +190,44 @@ def test_step_of_a_client_that_dies_is_cancelled(stage: Stage, call: str) -> Non
         assert "exec" not in [line["call"] for line in stage.node.trace(stage.last_job())]
 
 
+@pytest.mark.parametrize("call", AFTER_THE_TASKS)
+def test_step_whose_tasks_have_ended_well_is_completed_though_its_runner_is_told_to_stop(
+    stage: Stage, call: str
+) -> None:
+    client = launch(stage, call, 1)
+    os.kill(stage.stepd(), signal.SIGTERM)
+    stage.release()
+    assert finished(client) == (0, "ran\n", "")
+    record = ended(stage, stage.last_job())
+    assert (record["state"], record["exit_status"], record["reason"]) == ("COMPLETED", 0, "")
+    nothing_left(stage)
+
+
+@pytest.mark.parametrize("what", ["stop", "no client"])
+def test_end_of_a_task_that_its_runner_has_not_seen_yet_comes_before_what_would_end_the_step(
+    stage: Stage, what: str
+) -> None:
+    script = stage.script("exec")
+    client = stage.node.popen("sh", "-c", f"echo $$ >pid; exec {script}", user=NOBODY)
+    stage.wait_there(client)
+    stage.node.call("Hello")
+    wait_for_the_runner_to_wait(stage)
+    stepd, task = stage.stepd(), (stage.node.scratch / "pid").read_text(encoding="ascii").strip()
+    os.kill(stepd, signal.SIGSTOP)
+    stage.release()
+    wait_until(lambda: ") Z" in Path(f"/proc/{task}/stat").read_text(encoding="utf-8"), "the task has ended")
+    if what == "stop":
+        os.kill(stepd, signal.SIGTERM)
+    else:
+        client.kill()
+        client.wait()
+    os.kill(stepd, signal.SIGCONT)
+    finished(client)
+    record = ended(stage, stage.last_job())
+    assert (record["state"], record["exit_status"], record["reason"]) == ("COMPLETED", 0, "")
+    nothing_left(stage)
+
+
 @pytest.mark.parametrize(
     "call", ["slurm_spank_init", "task_p_pre_launch_priv", "exec", "task_epilog", "slurm_spank_exit"]
 )
