@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -15,7 +16,8 @@ from nodectl import board
 from nodectl.secure import LEVELS
 from rootful.contained import contained
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
-from rootful.raw import REQUEST, call
+from rootful.raw import REQUEST, call, exchange
+from rootful.raw import launch as launch_data
 
 MOST = 41
 LINK = "/proc/self/fd/"
@@ -110,20 +112,35 @@ def test_a_shared_file_by_way_of_a_descriptor_of_ours_is_not_emptied(place: str)
             assert (record["state"], len(record["tasks"])) == ("FAILED", 2), (number, record)  # type: ignore[arg-type]
 
 
-def test_a_visitor_reaches_no_directory_of_ours() -> None:
-    with contained() as found:
+def test_a_file_for_a_container_does_not_leave_it_by_way_of_a_descriptor_of_ours() -> None:
+    """Directories that the visitor had open were the host's, and from them it is only upwards to the host's /tmp."""
+    with contained() as found, tempfile.TemporaryDirectory(dir="/tmp", prefix="nodectl-") as outside:
         node = found.node
+        os.chmod(outside, 0o777)
         client = node.popen("-D", "/tmp", "sh", "-c", "echo on; exec sleep 600", user=NOBODY)
         assert client.stdout is not None
         assert client.stdout.readline() == "on\n"
         (node.scratch / "file").write_text("x", encoding="utf-8")
         for number in range(3, 20):
-            words = ("--job", str(node.last_job()), str(node.scratch / "file"), f"{LINK}{number}/x.{number}")
-            assert node.nodectl("bcast", *words, user=NOBODY).returncode == 1, number
+            target = f"{LINK}{number}/{'../' * 12}{outside}/{number}"
+            done = node.nodectl("bcast", "--job", str(node.last_job()), str(node.scratch / "file"), target, user=NOBODY)
+            assert (done.returncode, os.listdir(outside)) == (1, []), number
         inside = node.nodectl("enter", str(node.last_job()), "ls", "/proc/self/fd", user=NOBODY)
         assert inside.stdout.split() == ["0", "1", "2", "3"], inside.stderr
         client.kill()
         client.communicate()
+
+
+def test_a_visitor_does_not_begin_in_a_directory_of_ours() -> None:
+    with contained() as found:
+        node = found.node
+        for number in range(3, 20):
+            reply, _ = exchange(node, launch_data(argv=["sleep", "600"], uid=NOBODY.pw_name, cwd=f"{LINK}{number}"))
+            assert reply is not None
+            job = reply["parameters"]["job"]  # type: ignore[index]
+            entered = node.nodectl("enter", str(job), "pwd", "-P", user=NOBODY)
+            assert entered.stdout == "/tmp\n", (number, entered.stderr)
+            node.nodectl("signal", "-s", "KILL", str(job))
 
 
 def test_streams_that_are_the_users_may_be_named(node: Node) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 
 import pytest
@@ -76,3 +77,17 @@ def test_a_refusal_is_kept_in_the_users_words(machine: Machine) -> None:
     with pytest.raises(Refused):
         machine.binder.bind(step)
     assert step.refused == "CPU binding outside of job step allocation, allocated CPUs are: 0xFFFF."
+
+
+def test_who_never_asks_the_same_twice_does_not_fill_the_daemons_memory(machine: Machine) -> None:
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            layout = {"ntasks": 512, "cpu_bind": f"map_cpu:{'0,' * number}1"}
+            step = Step.from_json({"job_id": 1, "ntasks": 512, "layout": layout})
+            step.environment = {}
+            machine.binder.bind(step)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 8 << 20
