@@ -25,6 +25,7 @@ class Client:
         "launching",
         "number",
         "out",
+        "sent_all",
         "sock",
         "theirs",
         "way",
@@ -45,6 +46,7 @@ class Client:
         self.way: _socket.socket | None = None  # to where the call's descriptors have gone
         self.answer = b""  # the reply, should the daemon end before it gives one
         self.ending = False  # closes when `out` has been written
+        self.sent_all = False  # it sends nothing more, and may still read
         self.gone = False
 
     def take_what_came(self) -> list[int]:

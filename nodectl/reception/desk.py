@@ -106,10 +106,16 @@ class Desk:
     def _attend(self, client: Client, mask: int) -> None:
         if mask & select.POLLOUT:
             self._flush(client)
-        if mask & (select.POLLIN | select.POLLHUP | select.POLLERR) and not client.gone:
-            self._read(client)
+        over = bool(mask & (select.POLLHUP | select.POLLERR))
+        if client.sent_all and over:
+            self._leave(client)
+        elif (over or mask & select.POLLIN) and not client.gone:
+            self._read(client, over=over)
 
-    def _read(self, client: Client) -> None:
+    def _read(self, client: Client, *, over: bool) -> None:
+        """What has come; `over` when nothing can be sent any more. Else who has closed only its own way waits for
+        replies, as who pipes requests into socat(1) does.
+        """
         try:
             alive = client.inbox.receive(client.sock)
             while (text := client.inbox.take()) is not None:
@@ -124,13 +130,19 @@ class Desk:
             return
         except OSError:
             alive = False
-        if alive:
-            self._next(client)
-        else:
+        if not alive and over:
             self._leave(client)
+            return
+        if not alive:
+            client.sent_all = True
+            self._poll.modify(client.sock.fileno(), self._interest(client))
+        self._next(client)
 
     def _next(self, client: Client) -> None:
         """Passes on the next call; while one is under way, or its reply, those behind it wait."""
+        if client.sent_all and not (client.calls or client.busy or client.out or client.gone):
+            self._leave(client)
+            return
         if not client.calls or client.busy or client.out or client.ending or len(self._out) > _MOST_BACKLOG:
             return
         text, client.fds = client.calls.pop(0)
@@ -219,15 +231,18 @@ class Desk:
                 client.theirs = []
                 del client.out[:sent]
         except BlockingIOError:
-            self._poll.modify(client.sock.fileno(), select.POLLIN | select.POLLOUT)
+            self._poll.modify(client.sock.fileno(), self._interest(client))
             return
         except OSError:
             client.ending = True
         if client.ending:
             self._leave(client)
         else:
-            self._poll.modify(client.sock.fileno(), select.POLLIN)
+            self._poll.modify(client.sock.fileno(), self._interest(client))
             self._next(client)
+
+    def _interest(self, client: Client) -> int:
+        return (0 if client.sent_all else select.POLLIN) | (select.POLLOUT if client.out else 0)
 
     def _leave(self, client: Client) -> None:
         """The connection is over. What is under way for it goes on, and may still want its descriptors."""

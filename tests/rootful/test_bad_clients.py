@@ -106,6 +106,21 @@ def cpu_ticks(pid: int) -> int:
     return sum(map(int, Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:13]))
 
 
+def test_who_sends_a_call_and_closes_that_way_gets_the_reply_all_the_same(served: Node) -> None:
+    client = served.popen("sh", "-c", "echo on; read line; exit 3", user=NOBODY, stdin=subprocess.PIPE)
+    assert client.stdout is not None
+    assert client.stdout.readline() == "on\n"
+    wait = call("org.nodectl.Wait", parameters={"job": served.last_job(), "step": 0})
+    with connect(served) as sock:
+        sock.sendall(call("org.nodectl.Hello") + wait)
+        sock.shutdown(socket.SHUT_WR)
+        inbox = wire.Inbox(1 << 16)
+        assert "version" in str(wire.receive(sock, inbox))
+        client.communicate("\n", timeout=PATIENCE)
+        assert "'exit_status': 3" in str(wire.receive(sock, inbox))
+        assert wire.receive(sock, inbox) is None
+
+
 def test_replies_that_nobody_reads_end_the_connection_not_the_daemon(served: Node) -> None:
     with connect(served) as sock:
         sock.setblocking(False)

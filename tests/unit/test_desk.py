@@ -138,3 +138,38 @@ def test_a_launch_that_waits_for_its_turn_when_the_daemon_ends_is_not_taken(
             assert around.heard()[:2] == (2, frames.GONE)
         around.down.close()
         assert "ServiceEnded" in str(wire.receive(client, wire.Inbox(1 << 16)))
+
+
+def test_who_has_only_closed_its_own_way_gets_every_reply(around: Around) -> None:
+    """As who pipes requests into socat(1)."""
+    client = around.connect()
+    assert client is not None
+    with client:
+        client.sendall(HELLO + HELLO)
+        assert around.heard()[1] == frames.CALL
+        client.shutdown(socket.SHUT_WR)
+        inbox = wire.Inbox(1 << 16)
+        wire.send_some(around.down, frames.frame(1, frames.REPLY, b'{"parameters":{"is":1}}'))
+        assert "1" in str(wire.receive(client, inbox))
+        assert around.heard()[1] == frames.CALL
+        wire.send_some(around.down, frames.frame(1, frames.REPLY, b'{"parameters":{"is":2}}'))
+        assert "2" in str(wire.receive(client, inbox))
+        assert wire.receive(client, inbox) is None
+        assert around.heard()[:2] == (1, frames.GONE)
+
+
+def test_who_closed_its_own_way_first_and_the_other_then_has_gone(around: Around) -> None:
+    client = around.connect()
+    assert client is not None
+    with client:
+        client.sendall(HELLO)
+        assert around.heard()[1] == frames.CALL
+        client.shutdown(socket.SHUT_WR)
+        with_other = around.connect()
+        assert with_other is not None
+        with with_other:  # served in turn: that the first sends nothing more is known when this one is heard
+            with_other.sendall(HELLO)
+            assert around.heard()[:2] == (2, frames.CALL)
+        assert around.heard()[:2] == (2, frames.GONE)
+    assert around.heard()[:2] == (1, frames.GONE)
+    wire.send_some(around.down, frames.frame(1, frames.REPLY, b"{}"))
