@@ -125,16 +125,39 @@ def directory() -> Iterator[str]:
     root = os.geteuid() == 0
     if root:
         _remove_dead()
-    path = tempfile.mkdtemp(prefix=_PREFIX, dir=_RUN if root else None)
-    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    path, lock = _fresh(_RUN if root else None)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         os.chmod(path, 0o755)
         yield path
     finally:
         _end_processes(path)
         shutil.rmtree(path, ignore_errors=True)
         os.close(lock)
+
+
+def _fresh(place: str | None) -> tuple[str, int]:
+    """A new directory and the descriptor that locks it. Until it is locked another trial takes it for a dead one's."""
+    while True:
+        path = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
+        lock = _lock(path)
+        if lock is not None:
+            return path, lock
+
+
+def _lock(path: str) -> int | None:
+    """Locks a trial's directory; None where somebody else has it, or has removed it."""
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock), os.lstat(path)):
+            return lock
+    except OSError:
+        pass
+    os.close(lock)
+    return None
 
 
 def _end_processes(path: str, who: str = "") -> int:
@@ -172,17 +195,7 @@ def _remove_dead() -> None:
     """Directories and processes of trials that were killed."""
     for name in os.listdir(_RUN):
         path = f"{_RUN}/{name}"
-        if not name.startswith(_PREFIX) or os.path.islink(path):
-            continue
-        try:
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            continue  # somebody else's, in use
-        else:
+        lock = _lock(path) if name.startswith(_PREFIX) else None
+        if lock is not None:
             _end_dead(path)
-        finally:
             os.close(lock)
