@@ -38,6 +38,7 @@ _TOLD = {
 _MOST_COLUMNS = 99_999
 _MOST_TASKS = 999_999
 _LONGEST_FILE = 1 << 17  # more than the service takes
+_LONGEST_WISH = 128 << 10  # bytes; a longer one is looked at when it is launched
 _QUICK = 1.0  # seconds between SIGINTs that together mean: end it
 _UNRECORDED = "its step runner and the service have gone; what became of it will be recorded when the service starts"
 
@@ -100,7 +101,7 @@ def _run(session: Session, words: list[str]) -> int:
         request = make_request(parsed)
         trace = parsed.values.pop("trace", None)
         if local:
-            _through_local_hooks(session, local, request)
+            _through_local_hooks(session, local, request, parsed)
         request["environment"] = job_environment(parsed)
         job, step, events = session.launch(request)
         watch = Watch(events, f"{job}.{step}", str(hello["node"]), verbose=parsed.verbose)
@@ -234,12 +235,16 @@ def _rlimits() -> dict[str, int]:
     return limits
 
 
-def _through_local_hooks(session: Session, local: "LocalStack", request: dict[str, object]) -> None:
+def _through_local_hooks(session: Session, local: "LocalStack", request: dict[str, object], parsed: Parsed) -> None:
     """init_post_opt, then a job id, then local_user_init: the plugins' last chance to refuse before anything is
-    launched.
+    launched. What the service would refuse it refuses before there is a job.
     """
     local.after_options()
+    told = {name: value for name, value in job_environment(parsed).items() if name.startswith(("SLURM_", "SRUN_"))}
+    wanted = {**request, "argv": parsed.argv[:1], "environment": told}
     of_job = {"jobid": request.pop("jobid")} if "jobid" in request else {}
+    if len(lean_json.dumps(wanted)) < _LONGEST_WISH:
+        of_job["request"] = wanted
     reserved = session.call("Reserve", (), **of_job)
     request["job"] = reserved["job"]
     if reserved["step"]:

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from nodectl.daemon.store import Store
     from nodectl.shape import Shape
 
-RESERVE: "Shape" = {"jobid": Optional(integer(1, 2**32 - 1))}
+
+def anything(value: object) -> str:
+    """Checked by a shape of its own."""
+    return "" if isinstance(value, dict) else "not an object"
+
+
+RESERVE: "Shape" = {"jobid": Optional(integer(1, 2**32 - 1)), "request": Optional(anything)}
 
 
 class Further:
@@ -35,12 +41,16 @@ class Further:
         self._given: dict[int, int] = {}  # by job the highest number that a further step was given
         self._reserved = Reservations()
 
-    def reserve(self, call: Call) -> Mapping[str, object]:
-        """Reserve: the number of a job, or of a step of one that is running, for a launch of the caller's."""
+    def reserve(self, call: Call, wanted: Step | None = None) -> Mapping[str, object]:
+        """Reserve: the number of a job, or of a step of one that is running, for a launch of the caller's. `wanted`:
+        what will be asked for then.
+        """
         uid = call.peer.uid
         job, step = int(str(call.parameters.get("jobid", 0))), 0
         if job:
-            self._first(job, None if uid == 0 else uid, uid)
+            first = self._first(job, None if uid == 0 else uid, uid)
+            if wanted is not None:
+                fit(wanted, first, call.parameters["request"])
             step = self._next(job)
         else:
             job = self._reserved.again(uid) or self._new_job()

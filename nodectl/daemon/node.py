@@ -20,7 +20,7 @@ from nodectl.daemon.cgroup_base import Base
 from nodectl.daemon.constraints import Constraints
 from nodectl.daemon.containers import Containers
 from nodectl.daemon.forkchannel import ForkChannel
-from nodectl.daemon.further import RESERVE, Further
+from nodectl.daemon.further import RESERVE, Further, anything
 from nodectl.daemon.groups import remove_groups
 from nodectl.daemon.jobs import Jobs
 from nodectl.daemon.live import LiveStep
@@ -44,17 +44,14 @@ if TYPE_CHECKING:
     from nodectl.shape import Shape
     from nodectl.step import Step
 
+    _Answer = Callable[[Call, Mapping[str, object], User, str], Mapping[str, object] | Awaitable[Mapping[str, object]]]
+
 _JOB = integer(1, 2**32 - 1)
 _STEP = integer(0, 2**32 - 1)
 _WHICH = {"job": _JOB, "step": _STEP}
 _STATUS_SECONDS = 1.0
 _STREAMS = 3
 _MOST_LISTED = 10_000
-
-
-def _any(value: object) -> str:
-    """Checked by a shape of its own."""
-    return "" if isinstance(value, dict) else "not an object"
 
 
 class Node:
@@ -94,7 +91,7 @@ class Node:
         methods: dict[str, tuple[Shape, Callable[[Call], object]]] = {
             "Hello": ({}, self._hello),
             "Reserve": (RESERVE, self._reserve),
-            "Launch": ({"request": _any}, self._launch),
+            "Launch": ({"request": anything}, self._launch),
             "List": ({"ended": Optional(integer(0, _MOST_LISTED)), "skip": Optional(integer(0, 2**31))}, self._list),
             "Show": (_WHICH, self._show),
             "Explain": (_WHICH, self._explain),
@@ -150,36 +147,49 @@ class Node:
                 raise Refused("LaunchRefused", str(error), exit_status=1) from None
         return self._known_stack
 
-    def _reserve(self, call: Call) -> Mapping[str, object]:
-        return self.further.reserve(call)
+    def _reserve(self, call: Call) -> Mapping[str, object] | Awaitable[Mapping[str, object]]:
+        """Where it is told what for, that is looked at as at the launch."""
+        return self._consider(call, self._promise) if "request" in call.parameters else self.further.reserve(call)
+
+    def _promise(self, call: Call, request: Mapping[str, object], user: User, level: str) -> Mapping[str, object]:
+        return self.further.reserve(call, self._made(call, request, user, level))
 
     def _launch(self, call: Call) -> Mapping[str, object] | Awaitable[Mapping[str, object]]:
+        if call.fds not in (0, _STREAMS):
+            raise launch.invalid("request", f"comes with {call.fds} descriptors instead of none or three")
+        return self._consider(call, self._admit)
+
+    def _consider(self, call: Call, answer: "_Answer") -> Mapping[str, object] | Awaitable[Mapping[str, object]]:
         """At once for a known user's own step, so that thousands of short steps do not wait in line."""
         try:
             request = check(call.parameters["request"], launch.REQUEST)
         except BadShape as error:
             raise launch.invalid(error.parameter, str(error).partition(": ")[2]) from None
-        if call.fds not in (0, _STREAMS):
-            raise launch.invalid("request", f"comes with {call.fds} descriptors instead of none or three")
         known = None if "uid" in request or "gid" in request else self._users.known(call.peer.uid)
         level = self.securing.level_of(request, call.peer)
         if known is None or not self.securing.is_ready(level):
-            return self._look_up_and_admit(call, request, level)
-        return self._admit(call, request, known, level)
+            return self._look_up(call, request, level, answer)
+        return answer(call, request, known, level)
 
-    async def _look_up_and_admit(self, call: Call, request: Mapping[str, object], level: str) -> Mapping[str, object]:
+    async def _look_up(
+        self, call: Call, request: Mapping[str, object], level: str, answer: "_Answer"
+    ) -> Mapping[str, object]:
         await self.securing.ready(level)
-        answer = self._admit(call, request, await launch.who_runs(self._users, request, call.peer.uid), level)
-        return await answer if isinstance(answer, Awaitable) else answer
+        user = await launch.who_runs(self._users, request, call.peer.uid)
+        answered = answer(call, request, user, level)
+        return await answered if isinstance(answered, Awaitable) else answered
+
+    def _made(self, call: Call, request: Mapping[str, object], user: User, level: str) -> "Step":
+        self.budget.check(user.uid, int(str(request["ntasks"])))
+        return launch.make_step(
+            request, user, self.config, caller=call.peer.uid, stack=self._stack().entries,
+            binder=self._binder, constraints=self.constraints, secure=level,
+        )  # fmt: skip
 
     def _admit(
         self, call: Call, request: Mapping[str, object], user: User, level: str
     ) -> Mapping[str, object] | Awaitable[Mapping[str, object]]:
-        self.budget.check(user.uid, int(str(request["ntasks"])))
-        step = launch.make_step(
-            request, user, self.config, caller=call.peer.uid, stack=self._stack().entries,
-            binder=self._binder, constraints=self.constraints, secure=level,
-        )  # fmt: skip
+        step = self._made(call, request, user, level)
         # Not before: what makes no sense takes no job's number.
         job, number, first = self.further.take(request, call.peer.uid, user.uid)
         if not number and "job" not in request:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from nodectl import wire
 from rootful import raw
 from rootful.node import NOBODY, Node
@@ -30,3 +32,41 @@ def test_nobody_takes_away_what_others_have_reserved_by_reserving_much(node: Nod
     assert node.call("Launch", request={**raw.REQUEST, "job": job}) == {"job": job, "step": 0}
     node.call("Wait", job=job, step=0)
     assert int(str(node.call("Reserve")["job"])) < 2000  # ids that were not used are not used up
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--cpu-bind=nonsense",), ("-mnonsense",), ("--secure=wild",), ("--uid=nosuchuser",), ("--mem=900T",),
+        ("--io-max=/dev/nosuchdisk:rbps=1M",), ("--container-ns=nonsense",), ("-n70000",),
+        ("--export=ALL,SLURM_HINT=wild",),
+    ],
+)  # fmt: skip
+def test_what_is_refused_uses_up_no_job_id_though_plugins_have_to_know_it_before(node: Node, words: list[str]) -> None:
+    said = node.scratch / "said"
+    node.plugin("one", f"def slurm_spank_local_user_init(sp, ac, argv):\n    open({str(said)!r}, 'a').close()\n")
+    node.plugstack("required one\n")
+    assert node.run("true").returncode == 0
+    said.unlink()
+    job = node.last_job()
+    refused = node.run(*words, "true")
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1) or refused.returncode == 255, refused
+    assert not said.exists()
+    assert node.run("true").returncode == 0
+    assert node.last_job() == job + 1
+
+
+def test_what_a_running_job_has_not_uses_up_no_number_of_its_steps(node: Node) -> None:
+    node.plugin("one", "def slurm_spank_local_user_init(sp, ac, argv):\n    pass\n")
+    node.plugstack("required one\n")
+    client = node.popen("--mem=8M", "sh", "-c", "echo on; exec sleep 1000")
+    assert client.stdout is not None
+    try:
+        assert client.stdout.readline() == "on\n"
+        job = node.last_job()
+        assert "more than the 8 MiB" in node.run(f"--jobid={job}", "--mem=1G", "true").stderr
+        assert node.run(f"--jobid={job}", "true").returncode == 0
+        assert node.record(job, 1)["state"] == "COMPLETED"
+    finally:
+        client.kill()
+        client.communicate()
