@@ -39,14 +39,18 @@ def bystander(number: int = 0, *, session: bool = True) -> Iterator[int]:
             os._exit(1)
     assert pid > 0, os.strerror(ctypes.get_errno())
     try:
-        comm = Path(f"/proc/{pid}/comm")
-        wait_until(lambda: comm.read_text(encoding="utf-8") == "sleep\n", "it is what it will be")
+        wait_until(lambda: is_asleep(pid), "it is what it will be")
         yield pid
-        assert os.waitpid(pid, os.WNOHANG) == (0, 0), "it was signalled"
+        assert is_asleep(pid), "it was signalled"
     finally:
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
+
+
+def is_asleep(pid: int) -> bool:
+    """What is sent a signal that ends it wakes up at once, though it may not have ended yet."""
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").startswith(f"{pid} (sleep) S ")
 
 
 def pump_of(node: Node) -> int:
@@ -123,6 +127,13 @@ def test_a_process_outside_of_a_cgroup_is_not_killed_with_it(monkeypatch: pytest
     with bystander() as pid:
         monkeypatch.setattr(cgroup.Group, "pids", lambda _: [pid])
         group._kill_each()
+    assert group.remove()
+
+
+def test_who_is_in_a_cgroup_is_asked_of_the_process(node: Node) -> None:
+    group = cgroup.Group(f"{node.base}/some").make()
+    with bystander() as pid:
+        assert not group.holds(pid)
         group.add(pid)
         assert group.holds(pid)
         cgroup.Group(node.mount).add(pid)
