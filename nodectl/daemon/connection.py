@@ -17,6 +17,8 @@ from nodectl.interface import NODE, Call, Refused, Service, error_reply
 from nodectl.reception import frames
 
 _MAX_BACKLOG = 32 << 20
+_SMALL = 64 << 10  # bytes of a reply for which there is always room
+_MOST_OF_SMALL = 16 << 20
 _CHUNK = 65536
 _MOST_PROVEN = 1024  # connections of a desk that may hang: of more its user proves nothing, and has no descriptor here
 _ONLY_ASK = frozenset(f"{NODE}.{name}" for name in ("List", "Show", "Wait"))  # nothing is lost when nobody listens
@@ -90,7 +92,10 @@ class Connection:
 
     def _finish(self, call: Call | None, answer: Mapping[str, object]) -> None:
         wanted = answer and (call is None or not call.oneway)
-        self._desk.send(self._number, frames.REPLY, _text(answer) if wanted else b"")
+        text = _text(answer) if wanted else b""
+        if len(text) > _SMALL and (why := self._desk.has_no_room(len(text))):
+            text = _text(error_reply(Refused("TooLarge", why)))
+        self._desk.send(self._number, frames.REPLY, text)
         if self._gone:
             self._desk.forget(self._number)
 
@@ -189,6 +194,14 @@ class Desk:
             raise frames.BrokenFrame(f"{word!r} out of place")
         connection.begin(call, int(fds))
 
+    def has_no_room(self, size: int) -> str:
+        """Why a reply of so many bytes is not sent; "" when it is."""
+        if size > _MAX_BACKLOG:
+            return f"the reply has {size} bytes, and may have {_MAX_BACKLOG}"
+        if self._size + size > _MAX_BACKLOG:
+            return f"the reply has {size} bytes, and others of yours are not read"
+        return ""
+
     def send(self, number: int, word: bytes, text: bytes, fds: Sequence[int] = ()) -> None:
         """Queues a frame; `fds` are ours and will be closed when they are on their way."""
         if self._closed:
@@ -197,7 +210,7 @@ class Desk:
         data = bytearray(frames.frame(number, word, text))
         self._out.append((data, list(fds)))
         self._size += len(data)
-        if self._size > _MAX_BACKLOG:
+        if self._size > _MAX_BACKLOG + _MOST_OF_SMALL:
             self.close()  # nobody reads there
         elif len(self._out) == 1:
             self._flush()

@@ -49,6 +49,11 @@ class Client:
         self.sent_all = False  # it sends nothing more, and may still read
         self.gone = False
 
+    @property
+    def waiting(self) -> int:
+        """Bytes of calls that are whole and have not been passed on."""
+        return sum(len(text) for text, _ in self.calls)
+
     def take_what_came(self) -> list[int]:
         """The descriptors of the call that is over; the caller closes them."""
         fds, self.fds = self.fds, []
@@ -61,7 +66,7 @@ class Client:
         """What waits behind a call is no more than one message may be. Raises BrokenWire."""
         if len(self.calls) > _MOST_QUEUED:
             raise wire.BrokenWire(f"more than {_MOST_QUEUED} calls without waiting for a reply")
-        if len(self.calls) > 1 and sum(len(text) for text, _ in self.calls) > self._longest:
+        if len(self.calls) > 1 and self.waiting > self._longest:
             raise wire.BrokenWire(f"calls of more than {self._longest} bytes without waiting for a reply")
         if sum(len(fds) for _, fds in self.calls) > wire.MAX_DESCRIPTORS:
             raise wire.BrokenWire(f"more than {wire.MAX_DESCRIPTORS} descriptors without waiting for a reply")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _MOST_UNREAD = 64 << 20  # bytes of all connections together
+_MOST_WAITING = 256 << 20  # bytes of whole calls, likewise: of 128 connections more would be all the memory there is
 _MOST_BACKLOG = 1 << 20  # bytes that the daemon has not taken: then nothing more is read
 _MOST_REPLY = 64 << 20  # bytes of the daemon's
 _MOST_FILES = 16_384
@@ -123,6 +124,8 @@ class Desk:
                 client.check_bounds()
             if sum(other.inbox.size for other in self._clients.values()) > _MOST_UNREAD:
                 raise wire.BrokenWire(f"messages of more than {_MOST_UNREAD} bytes of yours are not whole yet")
+            if sum(other.waiting for other in self._clients.values() if other.calls) > _MOST_WAITING:
+                raise wire.BrokenWire(f"calls of more than {_MOST_WAITING} bytes of yours wait for others of yours")
         except BlockingIOError:
             return
         except wire.BrokenWire as error:
@@ -233,13 +236,24 @@ class Desk:
         except BlockingIOError:
             self._poll.modify(client.sock.fileno(), self._interest(client))
             return
-        except OSError:
+        except OSError as error:
+            if client.theirs and error.errno == errno.ETOOMANYREFS:
+                self._withhold(client)
+                return
             client.ending = True
         if client.ending:
             self._leave(client)
         else:
             self._poll.modify(client.sock.fileno(), self._interest(client))
             self._next(client)
+
+    def _withhold(self, client: Client) -> None:
+        """A reply without the descriptors that go with it is none: what they lead to ends with them."""
+        wire.close(client.theirs)
+        client.theirs = []
+        reason = "more descriptors of yours are on their way, unread in sockets, than you may have open"
+        client.out[:] = wire.encode(error_reply(Refused("NotPermitted", reason)))
+        self._flush(client)
 
     def _interest(self, client: Client) -> int:
         return (0 if client.sent_all else select.POLLIN) | (select.POLLOUT if client.out else 0)

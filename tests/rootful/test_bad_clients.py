@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -11,6 +13,7 @@ import time
 from pathlib import Path
 
 from nodectl import wire
+from rootful.hostile import as_user
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_for_answer, wait_until
 from rootful.raw import call, connect, launch
 
@@ -119,6 +122,32 @@ def test_who_sends_a_call_and_closes_that_way_gets_the_reply_all_the_same(served
         client.communicate("\n", timeout=PATIENCE)
         assert "'exit_status': 3" in str(wire.receive(sock, inbox))
         assert wire.receive(sock, inbox) is None
+
+
+def test_calls_that_wait_behind_others_fill_no_desk(served: Node) -> None:
+    """Of 128 connections with one of 8 MiB each they would be all the memory that a desk may have."""
+    client = served.popen("sh", "-c", "echo on; read line", user=NOBODY, stdin=subprocess.PIPE)
+    assert client.stdout is not None
+    assert client.stdout.readline() == "on\n"
+    wait = call("org.nodectl.Wait", parameters={"job": served.last_job(), "step": 0})
+    big = launch(environment={"A": "x" * (8 << 20)})[: 8 << 20] + b"\0"
+
+    def act() -> None:
+        held = [connect(served) for _ in range(MOST - 8)]
+        for sock in held:
+            with contextlib.suppress(ConnectionError):
+                sock.sendall(wait + big)
+        told = select.select(held, [], [], PATIENCE)[0]
+        assert told
+        for sock in told:
+            assert "wait for others of yours" in str(wire.receive(sock, wire.Inbox(1 << 20)))
+
+    before = served.service("nodectl-desk")
+    with as_user(act):
+        assert served.run("true", user=NOBODY).returncode == 0
+        assert served.service("nodectl-desk") == before
+        client.communicate("\n", timeout=PATIENCE)
+        assert client.returncode == 0
 
 
 def test_replies_that_nobody_reads_end_the_connection_not_the_daemon(served: Node) -> None:

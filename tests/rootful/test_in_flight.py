@@ -7,11 +7,16 @@ import os
 import resource
 import socket
 
+import pytest
+
+from nodectl import wire
 from rootful.hostile import as_user
 from rootful.node import NOBODY, Node, wait_until
+from rootful.raw import connect, launch
 
 STEPS = 8
 MOST = 20_000
+OF_A_DESK = 16_384
 
 
 def in_flight() -> int:
@@ -50,3 +55,18 @@ def test_running_steps_leave_nothing_in_flight(served: Node) -> None:
         for client in clients:
             client.kill()
             client.communicate()
+
+
+@pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_NOFILE)[1] <= MOST - 253, reason="nobody may have as many here")
+def test_who_has_too_much_on_the_way_for_the_ends_of_a_step_is_told_so(served: Node) -> None:
+    def act() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (MOST, MOST))
+        kept = socket.socketpair()
+        for _ in range(OF_A_DESK // 253 + 2):
+            socket.send_fds(kept[0], [b"x"], [0] * 253)
+        with connect(served) as sock:
+            socket.send_fds(sock, [launch(argv=["sleep", "1000"])], [0, 1, 2])
+            assert "on their way" in str(wire.receive(sock, wire.Inbox(1 << 20)))
+
+    with as_user(act):
+        served.assert_clean()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import warnings
@@ -162,3 +163,33 @@ def test_a_forkserver_that_cannot_be_started_costs_no_descriptors() -> None:
             with pytest.raises(OSError, match="Bad file descriptor"):  # as for one descriptor too few
                 channel.errand({}, fds)
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_reply_that_is_too_large_is_an_error_and_ends_nothing() -> None:
+    sizes = [33 << 20, 20 << 20, 20 << 20, 1000]
+
+    async def act() -> None:
+        ends = Ends(lambda _: {"steps": "x" * sizes.pop(0)}, Calls(MOST))
+        ends.reader.setblocking(False)
+        inbox = wire.Inbox(64 << 20)
+
+        async def reply() -> bytes:
+            while (text := inbox.take()) is None:
+                with contextlib.suppress(BlockingIOError):
+                    assert inbox.receive(ends.reader)
+                await asyncio.sleep(0)
+            return text
+
+        ends.call()
+        told = await reply()
+        assert b"TooLarge" in told
+        assert b"may have" in told
+        for _ in range(3):  # nobody reads now
+            ends.call()
+            await turns()
+        assert len(await reply()) > 20 << 20
+        assert b"are not read" in await reply()
+        assert await reply() == frames.frame(1, frames.REPLY, wire.encode({"parameters": {"steps": "x" * 1000}}))[:-2]
+        ends.close()
+
+    run(act)
