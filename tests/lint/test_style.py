@@ -8,8 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -131,6 +133,15 @@ def test_module_is_imported_only_where_the_architecture_allows_it(module: str) -
         if name == module
     ]
     assert not found
+
+
+def test_every_dependency_is_imported() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    wanted = {re.split(r"[^\w-]", name)[0] for name in project["dependencies"]}
+    imported = {name for path in modules("nodectl", "plugins") for _, name in imports(path)}
+    owners = metadata.packages_distributions()
+    assert wanted <= {owner for name in imported for owner in owners.get(name, ())}
 
 
 def test_signals_are_sent_in_one_place() -> None:

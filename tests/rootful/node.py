@@ -169,6 +169,7 @@ class Node:
     def call(self, method: str, **parameters: object) -> Mapping[str, object]:
         """A call of org.nodectl as root, from this process: the reply's parameters, or the whole error reply."""
         sock = wire.connect(str(self.socket))
+        sock.settimeout(2 * PATIENCE)
         try:
             wire.send(sock, {"method": f"org.nodectl.{method}", "parameters": parameters})
             reply = wire.receive(sock, wire.Inbox(64 << 20))

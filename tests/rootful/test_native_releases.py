@@ -138,14 +138,14 @@ int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 def test_plugin_is_told_of_the_jobs_of_this_node(node: Node) -> None:
     source = node.dir / "asks.c"
     source.write_text(ASKS, encoding="ascii")
-    library = node.plugins / "spank" / "asks.so"
+    library = node.plugins / "asks.so"
     subprocess.run(["cc", "-shared", "-fPIC", f"-I{INCLUDE}", "-o", library, source], check=True)
     host = str(node.call("Hello")["node"])
     other = node.popen("-J", "other", "sleep", "1000", user=NOBODY)
     try:
         wait_until(lambda: node.call("List")["steps"], "the other job runs")
         job = node.last_job()
-        node.plugstack(f"required asks.so {job}\n")
+        node.plugstack(f"required {library} {job}\n")
         done = node.run(
             "-J", "mine", "sh", "-c", 'echo "$LOCAL"; echo "$OWN"; echo "$OTHER"; echo "$NONE"', user=NOBODY
         )
@@ -162,7 +162,7 @@ def test_option_that_two_plugins_of_one_name_offer_is_told_with_their_files(node
     table = "#include <slurm/spank.h>\nSPANK_PLUGIN(same, 1)\nspank_f slurm_spank_init;\n"
     table += "int slurm_spank_init(spank_t sp, int ac, char **av) { return 0; }\n"
     table += 'struct spank_option spank_options[] = {{"same", 0, "Same.", 0, 0, 0}, SPANK_OPTIONS_TABLE_END};\n'
-    libraries = [node.plugins / "spank" / f"{name}.so" for name in ("one", "two")]
+    libraries = [node.plugins / f"{name}.so" for name in ("one", "two")]
     source = node.dir / "same.c"
     source.write_text(table, encoding="ascii")
     for library in libraries:

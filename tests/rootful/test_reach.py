@@ -52,6 +52,7 @@ def launch(node: Node, **request: object) -> Mapping[str, object]:
         ["/usr/bin/python3", "-c", TALK, str(node.socket)],
         input=call("org.nodectl.Launch", parameters={"request": {**REQUEST, **request}}),
         user=NOBODY.pw_uid, group=NOBODY.pw_gid, extra_groups=[], capture_output=True, check=True,
+        timeout=PATIENCE,
     )  # fmt: skip
     reply = json.loads(child.stdout)
     assert "error" not in reply, reply

@@ -98,6 +98,7 @@ def interrupt(client: subprocess.Popen[str], until: str) -> list[str]:
     while until not in (said or [""])[-1]:
         client.send_signal(signal.SIGINT)
         said.append(client.stderr.readline())
+        assert said[-1], f"it ended: {said}"
     return said
 
 
