@@ -5,13 +5,14 @@ from __future__ import annotations
 import array
 import os
 import resource
+import signal
 import socket
 
 import pytest
 
 from nodectl import wire
-from rootful.hostile import as_user
-from rootful.node import NOBODY, Node, wait_until
+from rootful.hostile import as_user, lingering
+from rootful.node import NOBODY, OTHER, Node, wait_until
 from rootful.raw import connect, launch
 
 STEPS = 8
@@ -55,6 +56,40 @@ def test_running_steps_leave_nothing_in_flight(served: Node) -> None:
         for client in clients:
             client.kill()
             client.communicate()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("label", [False, True])
+def test_streams_that_several_take_are_gone_with_their_step_however_long_their_close_takes(
+    served: Node, label: bool, killed: bool
+) -> None:
+    before, go = in_flight(), served.scratch / f"go-{label}-{killed}"
+    with lingering() as make:
+
+        def act() -> None:
+            fds = [make() for _ in range(3)]
+            with connect(served) as sock:
+                program = f"while ! [ -e {go} ]; do sleep 0.01; done"
+                socket.send_fds(sock, [launch(argv=["sh", "-c", program], ntasks=2, label=label)], fds)
+                inbox = wire.Inbox(1 << 20)
+                assert "job" in str(wire.receive(sock, inbox))
+                kept.extend(inbox.take_descriptors())
+            for fd in fds:
+                os.dup2(null, fd)  # the last copies are the step's
+
+        kept: list[int] = []
+        null = os.open("/dev/null", os.O_RDWR)
+        with as_user(act):
+            if killed:
+                wait_until(lambda: sum("sleep" in name for _, name in served.processes()) > 0, "a task runs")
+                steps = served.call("List")["steps"]
+                os.kill(int(steps[0]["pid"]), signal.SIGKILL)  # type: ignore[index]
+            else:
+                go.touch()
+            assert served.run("true", user=OTHER).returncode == 0
+            served.assert_clean()
+            wait_until(lambda: in_flight() <= before, "nothing is in flight any more")
+        os.close(null)
 
 
 @pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_NOFILE)[1] <= MOST - 253, reason="nobody may have as many here")
