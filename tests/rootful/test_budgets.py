@@ -133,7 +133,7 @@ def hard_limits(text: str) -> list[int]:
     return [int(lines[name]) for name in LIMITS]
 
 
-def test_hard_limits_hold_whatever_the_client_says_for_all_that_runs_as_the_user(node: Node) -> None:
+def test_hard_limits_hold_whatever_the_client_says_for_task_and_epilog(node: Node) -> None:
     epilog = node.dir / "epilog"
     epilog.write_text(f"#!/bin/sh\ncat /proc/self/limits >{node.scratch}/epilog\n", encoding="utf-8")
     epilog.chmod(0o755)
@@ -152,6 +152,11 @@ def test_hard_limits_hold_whatever_the_client_says_for_all_that_runs_as_the_user
     for who in ("task", "epilog"):
         assert hard_limits((node.scratch / who).read_text(encoding="ascii")) == [0, 512, 1 << 20]
     assert (node.scratch / "no").exists()
+
+
+def test_who_enters_a_step_has_its_hard_limits_and_not_the_daemons(node: Node) -> None:
+    node.configure(task_hard_limits=["CORE=0", "NOFILE=512", "MEMLOCK=1M"])
+    node.restart()
     with held(node, "sh", "-c", ON):
         entered = node.nodectl("enter", str(node.last_job()), "cat", "/proc/self/limits", user=NOBODY)
         assert hard_limits(entered.stdout) == [0, 512, 1 << 20], entered.stderr

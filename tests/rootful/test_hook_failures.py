@@ -81,6 +81,14 @@ def test_failure_of_a_required_spank_plugin_costs_what_the_table_says(stage: Sta
 
 
 @pytest.mark.parametrize("call", SPANK_ROWS)
+def test_no_failure_of_a_required_spank_plugin_is_reported_as_success(stage: Stage, call: str) -> None:
+    """Whatever the table says."""
+    stage.order(f"first.{call}", "rc = -1")
+    assert stage.node.run(*PROGRAM, user=NOBODY).returncode == 1
+    assert stage.last()["state"] == "FAILED"
+
+
+@pytest.mark.parametrize("call", SPANK_ROWS)
 def test_failure_of_an_optional_spank_plugin_costs_nothing(stage: Stage, call: str) -> None:
     stage.stack("optional", "required")
     stage.order(f"first.{call}", "raise ValueError('broken')")

@@ -59,10 +59,10 @@ def test_noted_step_that_is_known_in_other_ways_is_left_alone(path: str) -> None
 
 
 def ended(store: Store, uid: int, count: int, *, at: float = 0.0, size: int = 10) -> list[int]:
-    """Adds so many steps of a user's, one by one; their jobs."""
+    """Adds so many steps of a user's, one by one, each of which has ended a second later; their jobs."""
     jobs = [store.next_job() for _ in range(count)]
-    for job in jobs:
-        store.add([Ended({**record(job, "COMPLETED"), "uid": uid, "ended": at, "reason": "x" * size}, b"")])
+    for late, job in enumerate(jobs):
+        store.add([Ended({**record(job, "COMPLETED"), "uid": uid, "ended": at + late, "reason": "x" * size}, b"")])
     return jobs
 
 
@@ -72,8 +72,8 @@ def jobs_of(store: Store, uid: int) -> list[int]:
 
 def test_flood_of_one_users_steps_takes_nothing_from_others(path: str) -> None:
     store = Store(path, 100)
-    roots, few = ended(store, 0, 1), ended(store, 1, 20)
-    flood = ended(store, 2, 600)
+    roots, few = ended(store, 0, 1), ended(store, 1, 20, at=100)
+    flood = ended(store, 2, 600, at=1000)
     assert jobs_of(store, 0) == roots
     assert jobs_of(store, 1) == few[::-1]
     left = jobs_of(store, 2)
