@@ -31,6 +31,9 @@ _MOST_WAITING = 256 << 20  # bytes of whole calls, likewise: of 128 connections 
 _MOST_BACKLOG = 1 << 20  # bytes that the daemon has not taken: then nothing more is read
 _MOST_REPLY = 64 << 20  # bytes of the daemon's
 _MOST_FILES = 16_384
+# Who has no capability sends no descriptors while more than these are in flight that the same user has sent: what the
+# reception gives to any desk counts as root's.
+_MOST_OF_ROOTS = 1 << 30
 _MOST_MEMORY = 1 << 30
 _PATIENCE_MS = 10_000  # for who does not read when the daemon has gone
 _IDLE_MS = 60_000  # that a desk without connections waits for one
@@ -337,7 +340,7 @@ def _become(uid: int, gid: int) -> None:
         raise OSError(errno.EPERM, "become the user of a desk")
     for limit, most in (
         (resource.RLIMIT_AS, _MOST_MEMORY),
-        (resource.RLIMIT_NOFILE, _MOST_FILES),
+        (resource.RLIMIT_NOFILE, _MOST_FILES if uid else _MOST_OF_ROOTS),
         (resource.RLIMIT_NPROC, 0),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),

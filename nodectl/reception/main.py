@@ -18,6 +18,7 @@ import fcntl
 import gc
 import os
 import select
+import sys
 import termios
 import time
 
@@ -42,23 +43,33 @@ _INTERRUPT_SECONDS = 0.05
 _NO_END = 1 << 30
 _SO_SNDBUFFORCE = 32  # not named by Python
 _ROOM = 4 << 20  # bytes, for thousands of connections that come at one moment
+_ROOM_FOR_ONE = 768  # bytes that the kernel counts
 
 
 class Desk:
-    """One user's desk as the reception sees it. `entrance` leads there, None when it gets no more connections."""
+    """One user's desk as the reception sees it. `entrance` leads there, None when it gets no more connections; `room`
+    is how many bytes may lie there.
+    """
 
-    __slots__ = ("entrance", "number", "pidfd", "waiting")
+    __slots__ = ("_room", "_unread", "entrance", "number", "pidfd", "waiting")
 
-    def __init__(self, number: int, entrance: "_socket.socket", pidfd: int) -> None:
+    def __init__(self, number: int, entrance: "_socket.socket", pidfd: int, room: int = _ROOM) -> None:
         self.number = number
         self.entrance: _socket.socket | None = entrance
         self.pidfd = pidfd
-        self.waiting = 0.0  # since when it has not taken what it was given
+        self.waiting = 0.0  # since when it has taken nothing of what it was given
+        self._unread = 0
+        self._room = room
+
+    def is_full(self) -> bool:
+        """True where no more may lie there: it has many to take."""
+        return self.entrance is not None and self._size() > self._room
 
     def give(self, number: int, sock: "_socket.socket") -> bool:
         """False when it does not take it."""
         if self.entrance is None:
             return False
+        self._look(time.monotonic())  # what it has taken by now; after this something lies there again
         try:
             wire.send_some(self.entrance, b"%d" % number, [sock.fileno()])
         except BrokenPipeError:
@@ -67,15 +78,29 @@ class Desk:
         except OSError:  # it has taken nothing for thousands of connections
             self.kill()
             return False
+        self._unread = self._size()
         return True
+
+    def _look(self, now: float) -> None:
+        """Where it has taken anything since the last look, its time begins anew."""
+        unread = self._size()
+        if not unread:
+            self.waiting = 0.0
+        elif unread < self._unread or not self.waiting:
+            self.waiting = now
+        self._unread = unread
+
+    def _size(self) -> int:
+        """Bytes of what it has not taken."""
+        assert self.entrance is not None  # noqa: S101  # asked where there is one
+        return int.from_bytes(fcntl.ioctl(self.entrance, termios.TIOCOUTQ, b"\0" * 4), sys.byteorder)
 
     def is_stuck(self, now: float) -> bool:
         """True when it has left something lying for too long: it hangs in what its user sent, or was stopped."""
         if self.entrance is None:
             return False
-        unread = fcntl.ioctl(self.entrance, termios.TIOCOUTQ, b"\0" * 4) != b"\0" * 4
-        self.waiting = (self.waiting or now) if unread else 0.0
-        return unread and now - self.waiting > _STUCK_SECONDS
+        self._look(now)
+        return bool(self.waiting) and now - self.waiting > _STUCK_SECONDS
 
     def close(self) -> None:
         """It serves the connections that it has, and ends."""
@@ -177,7 +202,7 @@ class Reception:
         self._numbers += 1
         for _ in range(2):  # a desk that does not take it is followed by another
             place = self._desk_of(peer)
-            if place is None:
+            if place is None or place.is_full():
                 break
             self._introduce(self._numbers, place, peer, sock)
             if place.give(self._numbers, sock):
@@ -244,7 +269,7 @@ class Reception:
                 most = self._most if peer.uid else _NO_END
                 ends = (theirs.fileno(), theirs_up, theirs_down.fileno())
                 desk.main(peer.uid, peer.gid, *ends, most=most, longest=self._longest)
-            place = Desk(self._numbers, entrance, os.pidfd_open(pid))
+            place = Desk(self._numbers, entrance, os.pidfd_open(pid), self._room_for(peer.uid))
             self._by_pidfd[place.pidfd] = peer.uid, place
             self._poll.register(place.pidfd, select.POLLIN)
             self._tell({"desk": place.number, "uid": peer.uid}, [up, down.fileno()])
@@ -254,6 +279,12 @@ class Reception:
             for sock in (theirs, down, theirs_down):
                 sock.close()
         return place
+
+    def _room_for(self, uid: int) -> int:
+        """What a user's connections take while the desk takes none of them is little: all of it counts as sent by root,
+        whose own processes may then be refused to send (unix(7), ETOOMANYREFS).
+        """
+        return 2 * self._most * _ROOM_FOR_ONE if uid else _ROOM
 
     def _bury(self, pidfd: int) -> None:
         """A desk has ended."""

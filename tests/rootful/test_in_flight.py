@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import os
 import resource
 import signal
 import socket
+from collections.abc import Iterator
+
+import prctl
 
 import pytest
 
@@ -16,15 +20,19 @@ from rootful.node import NOBODY, OTHER, Node, wait_until
 from rootful.raw import connect, launch
 
 STEPS = 8
-MOST = 20_000
+MOST = 20_000  # of whom this is asked
+AT_ONCE = 250
 OF_A_DESK = 16_384
+OF_A_USER = 500  # connections that the desk has not taken, at most, and some room
+CONNECTIONS = 2000
 
 
-def in_flight() -> int:
+def in_flight(uid: int = NOBODY.pw_uid) -> int:
     """How many descriptors of the user's are in sockets, unread: who may have no more files sends no more."""
     reader, writer = os.pipe()
 
     def act() -> None:
+        prctl.cap_effective.limit()  # else root might always
         ours, theirs = socket.socketpair()
         one = array.array("i", [0])
         low, high = 0, MOST
@@ -39,7 +47,7 @@ def in_flight() -> int:
                 low = middle + 1
         os.write(writer, b"%d" % low)
 
-    with as_user(act):
+    with as_user(act, uid, uid):
         os.close(writer)
         found = int(os.read(reader, 20))
     os.close(reader)
@@ -105,3 +113,41 @@ def test_who_has_too_much_on_the_way_for_the_ends_of_a_step_is_told_so(served: N
 
     with as_user(act):
         served.assert_clean()
+
+
+@contextlib.contextmanager
+def much_in_flight(count: int) -> Iterator[None]:
+    """So many descriptors that root has sent and nobody reads."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(0, count, AT_ONCE):
+            ours, theirs = socket.socketpair()
+            stack.enter_context(ours)
+            stack.enter_context(theirs)
+            socket.send_fds(ours, [b"x"], [0] * AT_ONCE)
+        yield
+
+
+def test_roots_steps_have_their_answers_however_much_of_roots_is_in_flight(served: Node) -> None:
+    """What the reception gives to the desk of a user who crowds it is in flight as root's, and root's desk may be
+    refused to send: its client was told that the service had gone, and its step ended with that.
+    """
+    with much_in_flight(OF_A_DESK + AT_ONCE):
+        done = served.run("echo", "said")
+    assert (done.returncode, done.stdout) == (0, "said\n"), done.stderr
+
+
+def test_connections_that_a_desk_does_not_take_are_no_more_than_some(served: Node) -> None:
+    """Whatever root sends without capabilities would not go, in programs that know nothing of us neither."""
+    assert served.run("true", user=NOBODY).returncode == 0
+    before = in_flight(0)
+    for pid in served.service("nodectl-desk"):
+        os.kill(pid, signal.SIGSTOP)
+
+    def act() -> None:
+        for _ in range(CONNECTIONS):
+            connect(served).close()
+
+    with as_user(act):
+        assert in_flight(0) < before + OF_A_USER
+        assert served.run("true").returncode == 0
+    wait_until(lambda: served.run("true", user=NOBODY).returncode == 0, "another desk serves the user")
