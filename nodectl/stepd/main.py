@@ -268,7 +268,7 @@ def _start_pumps(run: Run) -> None:
             if pid == 0:
                 pump.main(copies, run.fds.streams, run.step, run.enter_container)
             run.step.helpers.add(pid)
-            run.pumps.append((pid, copies is run.streams.outputs))
+            run.pumps.add(pid, awaited=copies is run.streams.outputs)
 
 
 def open_gate(run: Run) -> None:
@@ -293,7 +293,7 @@ def finish(run: Run, reaper: Reaper) -> None:
     run.log(run.node.call_tasks(run.door, "task_p_post_step", (step,)))
     outcome = run.spank.call("slurm_spank_exit")
     run.log(outcome)
-    run.spoiled = outcome.why
+    run.spoiled = run.spoiled or outcome.why
     if step.container_id:
         run.log(run.node.call_proctrack(run.door, "proctrack_p_destroy", (step.container_id,)))
     run.ends.step()

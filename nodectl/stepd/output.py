@@ -2,8 +2,6 @@
 
 import time
 
-from nodectl import signals
-from nodectl.signals import KILL
 from nodectl.stepd.reaper import OUTPUT_LIMIT
 
 TYPE_CHECKING = False
@@ -18,7 +16,7 @@ def wait(run: "Run", reaper: "Reaper", pid: int, *, awaited: bool) -> None:
     told to end now is cancelled then.
     """
     if not awaited:
-        signals.send_child(pid, KILL)
+        run.pumps.end(pid)
     limit = None
     if run.state != "RUNNING":
         limit = time.monotonic() + run.step.kill_wait
@@ -30,5 +28,5 @@ def wait(run: "Run", reaper: "Reaper", pid: int, *, awaited: bool) -> None:
             run.end_as("CANCELLED", reaper.late[0])
             limit = now
         if limit is not None and now >= limit:
-            signals.send_child(pid, KILL)
+            run.pumps.end(pid)
         reaper.turn(1.0)

@@ -8,15 +8,15 @@ several tasks and is killed with the step, because nobody knows when a terminal 
 import os
 import select
 
-from nodectl import user_path
+from nodectl import signals, user_path
 from nodectl.closing import close_all_but
 from nodectl.identity import become_user
-from nodectl.stepd import client
+from nodectl.stepd import children, client
 from nodectl.stepd.stdio import of_client
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import NoReturn
 
     from nodectl.step import Step
@@ -24,6 +24,34 @@ if TYPE_CHECKING:
 
 _CHUNK = 65536
 _LONGEST_LINE = 1 << 20
+
+
+class Pumps:
+    """Those of a step, in the stepd: pids, and whether each is waited for."""
+
+    __slots__ = ("_awaited", "_unneeded")
+
+    def __init__(self) -> None:
+        self._awaited: dict[int, bool] = {}
+        self._unneeded: set[int] = set()
+
+    def add(self, pid: int, *, awaited: bool) -> None:
+        """One that has been forked."""
+        self._awaited[pid] = awaited
+
+    def __iter__(self) -> "Iterator[tuple[int, bool]]":
+        return iter(self._awaited.items())
+
+    def end(self, pid: int) -> None:
+        """Nobody needs this one any more."""
+        self._unneeded.add(pid)
+        signals.send_child(pid, signals.KILL)
+
+    def missed(self, pid: int, status: int) -> str:
+        """Why a child that has ended is missed: it was to go on copying. "" where it is not."""
+        if not status or pid not in self._awaited or pid in self._unneeded:
+            return ""
+        return f"a process that copies its streams {children.said(status)}"
 
 
 class _Channel:

@@ -144,6 +144,9 @@ class Reaper:
             if task is None:
                 self.gone.add(pid)
                 self._run.step.helpers.discard(pid)  # the tracker must not take who has its number for ours
+                if why := self._run.pumps.missed(pid, status):
+                    self._run.spoil(why)
+                    self.end("FAILED", why)
             else:
                 task.status = status
                 task.ended = time.time()

@@ -15,6 +15,7 @@ from nodectl.spank.handle import Spank
 from nodectl.spank.stack import Stack
 from nodectl.step import Step, Task
 from nodectl.stepd.ends import Ends
+from nodectl.stepd.pump import Pumps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Run:
         self.spank.handle.tasks = self.tasks
         self.gate_writer = -1
         self.private: list[int] = []  # descriptors of the stepd's that no task needs
-        self.pumps: list[tuple[int, bool]] = []  # pid, and whether it is waited for
+        self.pumps = Pumps()
         self.failures: dict[int, str] = {}  # why a task never became its program
         self.ends = Ends(self)
         self.suspended_seconds = 0.0
@@ -139,6 +140,11 @@ class Run:
     def say(self, text: str) -> None:
         """An error of this step, for who runs it."""
         messages.error(f"step {self.step}: {text}")
+
+    def spoil(self, why: str) -> None:
+        """However well its tasks end, it has failed."""
+        self.say(why)
+        self.spoiled = self.spoiled or why
 
     def announce_cancel(self, why: str) -> None:
         """The line that users of batch systems know; `why` is "DUE TO TIME LIMIT" and the like, or ""."""

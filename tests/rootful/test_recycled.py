@@ -17,6 +17,7 @@ import pytest
 from nodectl import cgroup, signals
 from nodectl.plugins.proctrack import linuxproc, pgid
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
+from rootful.pumps import parent_of, pump_of
 
 _CLONE3 = 435
 _FIELDS = "<8Q"  # flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls; then set_tid and its size
@@ -51,27 +52,6 @@ def bystander(number: int = 0, *, session: bool = True) -> Iterator[int]:
 def is_asleep(pid: int) -> bool:
     """What is sent a signal that ends it wakes up at once, though it may not have ended yet."""
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").startswith(f"{pid} (sleep) S ")
-
-
-def pump_of(node: Node) -> int:
-    """The one process beside the stepd in its cgroup."""
-    stepd = next(pid for pid, name in node.processes() if name.startswith("stepd"))
-    group = cgroup.Group(os.path.dirname(next(iter(Path(node.base).glob("job_*/step_0/stepd/cgroup.procs")))))
-    found: list[int] = []
-
-    def is_alone() -> bool:
-        found[:] = [pid for pid in group.pids() if parent_of(pid) == stepd]
-        return len(found) == 1
-
-    wait_until(is_alone, "there is a pump")
-    return found[0]
-
-
-def parent_of(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()[1])
-    except OSError:
-        return 0
 
 
 def test_the_number_of_a_pump_that_ended_early_is_not_killed(node: Node) -> None:

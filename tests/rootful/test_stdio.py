@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pty
+import signal
 import stat
 import subprocess
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
+from rootful.pumps import pump_of
 
 BIG = 10 << 20
 
@@ -361,3 +363,16 @@ def test_a_launch_without_descriptors_reads_and_writes_files(shared_node: Node, 
     record = shared_node.call("Wait", **answer)["record"]
     assert record["exit_status"] == 0  # type: ignore[index]
     assert (place / "out").read_text(encoding="ascii") == "from a file\n/dev/null\n"
+
+
+@pytest.mark.parametrize("option", ["-l", "-n2"])
+def test_a_step_whose_streams_were_not_copied_to_the_end_has_not_ended_well(node: Node, option: str) -> None:
+    """Without who copies them a program reads the end of its stdin, or what it says comes nowhere."""
+    client = node.popen(option, "sh", "-c", "echo on; exec cat", user=NOBODY, stdin=subprocess.PIPE)
+    assert client.stdout is not None
+    assert client.stdout.readline().endswith("on\n")
+    os.kill(pump_of(node), signal.SIGKILL)
+    _, err = client.communicate("said\n", timeout=PATIENCE)
+    assert client.returncode != 0
+    assert "a process that copies its streams was ended by signal 9" in err
+    assert node.record(1)["state"] == "FAILED"
