@@ -48,6 +48,8 @@ def ends(work: Work) -> set[str]:
             permitted.add("refused")
         if target in ("daemon", "reception") and how != "STOP":
             permitted.add("unanswered")
+        if target == "reception" and how != "STOP":
+            permitted.add("left")  # who dies is the client's desk, between the launch and its answer
     return permitted
 
 
@@ -64,9 +66,9 @@ def _fits(end: str, work: Work, record: Record) -> bool:
             return told and not work.ran and _no_step(record)
         case ["unanswered"]:
             known = (state, status) == ("FAILED" if work.status else "COMPLETED", work.status)
-            # A desk that died between the launch and its answer: its client ends, and the step with it.
-            left = state == "CANCELLED" and "the client that ran it went away" in str(record and record["reason"])
-            return work.ended == 1 and "away" in work.err and (known or left or _no_step(record))
+            return work.ended == 1 and "away" in work.err and (known or _no_step(record))
+        case ["left"]:
+            return work.ended == 1 and "away" in work.err and _was_left(record)
         case ["runner", "died"]:
             died = state == "NODE_FAIL" and str(record and record["reason"]).startswith("the step runner died")
             return died and status == 1 and (gone or work.ended == 1)
@@ -74,7 +76,7 @@ def _fits(end: str, work: Work, record: Record) -> bool:
             told = state == "CANCELLED" and "told to stop" in str(record and record["reason"])
             return told and (gone or work.ended == status)
         case ["cancelled"]:
-            return gone and state == "CANCELLED" and "went away" in str(record and record["reason"])
+            return gone and _was_left(record)
         case ["never"]:
             return gone and record is None and not work.ran
         case ["failed"]:
@@ -91,4 +93,12 @@ def _told(work: Work) -> bool:
 
 
 def _no_step(record: Record) -> bool:
-    return record is None or (record["state"] in _REFUSED and record["exit_status"] != 0)
+    if record is None:
+        return True
+    return record["state"] in _REFUSED and record["exit_status"] != 0 and not _was_left(record)
+
+
+def _was_left(record: Record) -> bool:
+    """A step that had begun when its client was no more: a client that lives had its desk, or it was told."""
+    left = record is not None and record["state"] == "CANCELLED"
+    return left and "the client that ran it went away" in str(record and record["reason"])
