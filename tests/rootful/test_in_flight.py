@@ -9,9 +9,9 @@ import resource
 import signal
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import prctl
-
 import pytest
 
 from nodectl import wire
@@ -141,11 +141,12 @@ def test_connections_that_a_desk_does_not_take_are_no_more_than_some(served: Nod
     assert served.run("true", user=NOBODY).returncode == 0
     before = in_flight(0)
     for pid in served.service("nodectl-desk"):
-        os.kill(pid, signal.SIGSTOP)
+        if f"Uid:\t{NOBODY.pw_uid}\t" in Path(f"/proc/{pid}/status").read_text(encoding="ascii"):
+            os.kill(pid, signal.SIGSTOP)
 
     def act() -> None:
         for _ in range(CONNECTIONS):
-            connect(served).close()
+            wire.connect(str(served.socket)).close()  # it waits for room to connect
 
     with as_user(act):
         assert in_flight(0) < before + OF_A_USER
