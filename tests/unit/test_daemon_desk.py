@@ -20,6 +20,7 @@ from nodectl.interface import Call, Refused, Service
 from nodectl.reception import frames
 
 MOST = 2
+CROWD = 100
 NO_FD = 999_999
 Method = Callable[[Call], object]
 
@@ -27,17 +28,20 @@ Method = Callable[[Call], object]
 class Ends:
     """A desk with one connection, and its process's ends."""
 
-    def __init__(self, method: Method, calls: Calls) -> None:
+    def __init__(self, method: Method, calls: Calls, uid: int = 1000) -> None:
         up, self.writer = os.pipe()
         down, self.reader = socket.socketpair()
         self.up = up
-        self.pidfd = os.pidfd_open(os.getpid())
+        self.uid = uid
         service = Service("0", {"org.nodectl.List": ({}, method)})
-        self.desk = Desk(1000, up, down.detach(), service, calls, 1 << 16, lambda: None, lambda _: None)
-        self.desk.add(1, wire.Peer(os.getpid(), 1000, 1000, (), self.pidfd))
+        self.desk = Desk(uid, up, down.detach(), service, calls, 1 << 16, lambda: None, lambda _: None)
+        self.add(1)
 
-    def call(self) -> None:
-        os.write(self.writer, frames.frame(1, frames.CALL, b'0 {"method":"org.nodectl.List"}'))
+    def add(self, number: int) -> None:
+        self.desk.add(number, wire.Peer(os.getpid(), self.uid, self.uid, (), os.pidfd_open(os.getpid())))
+
+    def call(self, number: int = 1) -> None:
+        os.write(self.writer, frames.frame(number, frames.CALL, b'0 {"method":"org.nodectl.List"}'))
 
     def close(self) -> None:
         self.desk.close()
@@ -52,6 +56,30 @@ def run(act: Callable[[], Coroutine[object, object, None]]) -> None:
 async def turns(count: int = 10) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+def test_a_crowd_of_one_users_calls_does_not_go_before_anothers_one() -> None:
+    served: list[int] = []
+
+    def method(call: Call) -> object:
+        served.append(call.peer.uid)
+        return {}
+
+    async def act() -> None:
+        calls = Calls(CROWD)
+        crowd, other = Ends(method, calls, 1000), Ends(method, calls, 1001)
+        for number in range(2, CROWD + 1):
+            crowd.add(number)
+        for number in range(1, CROWD + 1):
+            crowd.call(number)
+        other.call()
+        await turns(10 * CROWD)
+        assert len(served) == CROWD + 1
+        assert served.index(1001) < CROWD // 10
+        crowd.close()
+        other.close()
+
+    run(act)
 
 
 def test_a_desk_that_ends_before_its_call_has_begun_leaves_nothing_behind() -> None:
