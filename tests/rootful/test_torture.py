@@ -6,10 +6,17 @@ Nothing that depends on how busy the machine is counts here; `./dev torture` ass
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from rootful.node import PATIENCE, wait_until
+from torture.inside import marked
 
 COMMAND = Path(__file__).resolve().parents[1] / "torture" / "torture.py"
 FAULTS, MESSAGES, MINUTES = 60, 3000, 0.2
@@ -31,3 +38,17 @@ def test_random_faults_hostile_users_and_mutated_messages_lose_no_result_and_lea
     counted = {row["what"]: row["value"] for row in report["rows"]}
     assert counted["faults"] > 0
     assert counted["others' steps during the attack"] > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_campaign_that_is_killed_leaves_nothing(number: int) -> None:
+    words = [sys.executable, "-P", str(COMMAND), "10", "--messages", "0"]
+    campaign = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: marked(campaign.pid), "the campaign has a node")
+        ((directory, base),) = marked(campaign.pid)
+        wait_until(lambda: os.path.isdir(base), "the node has a cgroup")
+    finally:
+        campaign.send_signal(number)
+        campaign.wait(PATIENCE)
+    wait_until(lambda: not directory.exists() and not os.path.exists(base), "all of it is gone")

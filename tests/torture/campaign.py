@@ -74,7 +74,7 @@ class Campaign:
         self.phases: dict[str, tuple[float, float]] = {}
 
     def __enter__(self) -> Campaign:
-        inside.mark(self.node.dir)
+        inside.mark(self.node.dir, self.node.base)
         runtime = Path(str(self.node.values["runtime_dir"]))
         self._stack.callback(self.node.close)
         runtime.mkdir()

@@ -1,26 +1,33 @@
-"""Namespaces of a campaign's own: mounts that nobody else sees, and processes of which none outlives it."""
+"""Namespaces of a campaign's own: mounts that nobody else sees, and processes of which none outlives it.
+
+A campaign that is killed leaves a directory below /run and cgroups. Who watches it from outside removes them at once,
+and where that was killed, too, the next campaign does.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import prctl
 
 from nodectl import cgroup
-from nodectl.recorder import cgroup_of
 
 _INSIDE = "_NODECTL_TORTURE"  # the pid of who waits outside
 _UNSHARE = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 _AS_INIT = 'trap : INT TERM; "$@"; exit $?'  # it collects orphans, which would be zombies
 _PID_MAX = 6000
 _OWN_PID_MAX = (6, 14)  # since when a PID namespace has one
-_MARK = "campaign"
+_MARK = "campaign.lock"
+_PATIENCE = 20.0  # seconds for what dies
+_LOOK_AGAIN = 0.05
 
 
 def is_inside() -> bool:
@@ -29,9 +36,13 @@ def is_inside() -> bool:
 
 
 def run_inside() -> int:
-    """Executes this command again in the namespaces; its exit status. Whatever ends us ends all of it."""
+    """Executes this command again in the namespaces; its exit status. Whatever ends us ends all of it, and who watches
+    removes what is left.
+    """
+    sweep()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
+    watcher, alive = _begin_watch()
     environment = {**os.environ, _INSIDE: str(os.getpid())}
     words = [*_UNSHARE, "sh", "-c", _AS_INIT, "sh", sys.executable, "-P", *sys.argv]
     campaign = subprocess.Popen(words, env=environment, preexec_fn=_end_with_parent)  # noqa: PLW1509  # there is no thread
@@ -42,26 +53,73 @@ def run_inside() -> int:
     finally:
         campaign.kill()
         campaign.wait()
-        _sweep()
+        os.close(alive)
+        os.waitpid(watcher, 0)
 
 
 def _end_with_parent() -> None:
     prctl.set_pdeathsig(signal.SIGKILL)
 
 
-def mark(directory: Path) -> None:
-    """The node's directory is this campaign's."""
-    (directory / _MARK).write_text(os.environ.get(_INSIDE, ""), encoding="ascii")
+def _begin_watch() -> tuple[int, int]:
+    """Forks who sweeps when we have gone, in whatever way: its pid, and what it takes for our life."""
+    owner = os.getpid()
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            os.setsid()  # it is not struck with us
+            os.close(writer)
+            os.read(reader, 1)
+            sweep(owner)
+        os._exit(0)
+    os.close(reader)
+    return pid, writer
 
 
-def _sweep() -> None:
-    """What a campaign that was killed has left."""
+def mark(directory: Path, base: str) -> None:
+    """The node's directory, and its cgroups below `base`, are this campaign's: while the file is locked, it lives."""
+    fd = os.open(directory / _MARK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    os.write(fd, f"{os.environ.get(_INSIDE, '')}\n{base}\n".encode())  # and open as long as we are
+
+
+def marked(owner: int) -> list[tuple[Path, str]]:
+    """Directories and cgroups that the campaign begun by that process has at the moment; of 0, all campaigns'."""
+    found = []
     for path in Path("/run").glob(f"nodectl-test-*/{_MARK}"):
-        if path.read_text(encoding="ascii") == str(os.getpid()):
-            base = f"{cgroup.find_mount()}{cgroup_of().rstrip('/')}/{path.parent.name}"
-            for directory, _, _ in os.walk(base, topdown=False):
-                cgroup.Group(directory).remove()
-            shutil.rmtree(path.parent, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            pid, _, base = path.read_text(encoding="ascii").partition("\n")
+            if base and (not owner or pid == str(owner)):
+                found.append((path.parent, base.strip()))
+    return found
+
+
+def sweep(owner: int = 0) -> None:
+    """Removes what campaigns that were killed have left; of that of `owner`, which is ending, the end is waited for."""
+    for directory, base in marked(owner):
+        end = time.monotonic() + (_PATIENCE if owner else 0)
+        while _lives(directory) and time.monotonic() < end:
+            time.sleep(_LOOK_AGAIN)
+        if _lives(directory):
+            continue
+        end = time.monotonic() + _PATIENCE
+        while os.path.exists(base) and time.monotonic() < end:
+            for group, _, _ in os.walk(base, topdown=False):
+                cgroup.Group(group).remove()
+            time.sleep(_LOOK_AGAIN)  # processes that are dying
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _lives(directory: Path) -> bool:
+    try:
+        with (directory / _MARK).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
 
 
 def recycle_pids() -> None:

@@ -18,8 +18,9 @@ def judge(work: Work, record: Record) -> tuple[str, str]:
     """The verdict, and why where it is not `right`."""
     if any(_fits(end, work, record) for end in ends(work)):
         return RIGHT, ""
+    who = work.user.pw_name if work.user else "root"
     why = (
-        f"{work.name} {' '.join(work.words)}: client {work.ended}, out {work.out!r}, err {work.err!r}, "
+        f"{work.name} {' '.join(work.words)}: client {work.ended} of {who}, out {work.out!r}, err {work.err!r}, "
         f"hooks {work.hooks}, suffered {work.suffered}, known {work.status} {list(work.lines)}, record "
         + ("none" if record is None else f"{record['job']}.{record['step']} {record['state']} "
            f"{record['exit_status']} {record['reason']!r}")

@@ -1,6 +1,6 @@
 """A campaign against a real node: faults at random, mutated messages, hostile users.
 
-    sudo ./dev torture [MINUTES] [--messages N] [--seed SEED] [--json]
+    sudo ./dev torture [MINUTES] [--messages N] [--seed SEED] [--log FILE] [--json]
 
 Prints what it counted beside what that may be; the exit status is 0 when everything held. The same seed draws the same
 steps, faults and messages again, though not at the same moments. Loopback only; all that is started ends with it.
@@ -36,6 +36,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--hostile", default=",".join(KINDS), help="kinds of hostile clients (all)")
     parser.add_argument("--spare", default="", help="what no fault strikes: machine, stepd, ...")
     parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="of an earlier campaign")
+    parser.add_argument("--log", type=Path, help="a file to keep the daemons' log in")
     parser.add_argument("--json", action="store_true", help="the report as JSON")
     found = parser.parse_args()
     found.hostile = [kind for kind in found.hostile.split(",") if kind]
@@ -112,6 +113,8 @@ def main() -> int:
         if chosen.hostile:
             campaign.attack(seconds * 0.3, ends=max(2, int(seconds / 30)))
         campaign.conclude()
+        if chosen.log:
+            chosen.log.write_text(campaign.node.logged(), encoding="utf-8")
         told = report(campaign, chosen.seed, chosen.messages)
     progress("")
     print(json.dumps(told.as_json(), indent=1) if chosen.json else told.text())
