@@ -262,13 +262,12 @@ def test_a_misspelt_hook_is_a_failure(bench: Bench) -> None:
 
 def test_a_plugin_that_does_its_work_is_not_failed_for_its_names(bench: Bench) -> None:
     """A word of Slurm's log, and a function of its own whose name begins like a hook's."""
-    tried = bench.attempt(
-        bench.native(
-            "#include <slurm/spank.h>\nSPANK_PLUGIN(named, 1);\nvoid debug(const char *, ...);\n"
-            'int slurm_spank_helper(int x) { debug("helped"); return x; }\n'
-            "int slurm_spank_task_init(spank_t sp, int ac, char **av) { return slurm_spank_helper(0); }\n"
-        )
+    source = (
+        "#include <slurm/spank.h>\nSPANK_PLUGIN(named, 1);\nvoid debug(const char *, ...);\n"
+        'int slurm_spank_helper(int x) { debug("helped"); return x; }\n'
+        "int slurm_spank_task_init(spank_t sp, int ac, char **av) { return slurm_spank_helper(0); }\n"
     )
+    tried = bench.attempt(bench.native(source))
     assert (tried.status, tried.document["failures"]) == (0, []), tried.out
 
 
