@@ -1,7 +1,8 @@
 /* A job as libslurm's slurm_load_job tells of it. The answer is one piece of memory: message, record, what it points to.
  *
  * Which bytes of the record a member is, is in the plugin: its compiler took it from the header of its own Slurm. It was
- * measured with Debian's headers (22.05, 24.11, 26.05) and with pyslurm's declarations (25.11), on machines of 64 bits.
+ * measured with Debian's headers (22.05, 24.11, 26.05), with pyslurm's declarations (25.11), and with the members in the
+ * order of two public copies of 23.02's header that agree, on machines of 64 bits.
  */
 #include "spank_host.h"
 
@@ -14,12 +15,12 @@
 #include <string.h>
 #include <time.h>
 
-enum { LAYOUTS = 4, WITH_STEP = 0x1a05 };
+enum { LAYOUTS = 5, WITH_STEP = 0x1a05 };
 
 static const struct layout {
     unsigned int release; /* major and minor number */
     size_t size;          /* of the record */
-} layouts[LAYOUTS] = {{0x1605, 904}, {0x180b, 960}, {0x190b, 1016}, {WITH_STEP, 1032}};
+} layouts[LAYOUTS] = {{0x1605, 904}, {0x1702, 928}, {0x180b, 960}, {0x190b, 1016}, {WITH_STEP, 1032}};
 
 enum kind { STRING, NUMBER_16, NUMBER_32, NUMBER_64, REAL, NODES };
 
@@ -29,59 +30,59 @@ static const struct member {
     enum kind kind;
     unsigned short at[LAYOUTS];
 } members[] = {
-    {"accrue_time", NUMBER_64, {8, 8, 8, 8}},
-    {"alloc_node", STRING, {24, 24, 24, 24}},
-    {"array_task_id", NUMBER_32, {52, 52, 52, 52}},
-    {"batch_host", STRING, {96, 96, 96, 96}},
-    {"billable_tres", REAL, {184, 192, 192, 200}},
-    {"boards_per_node", NUMBER_16, {112, 112, 112, 112}},
-    {"cluster", STRING, {136, 136, 136, 136}},
-    {"command", STRING, {152, 152, 152, 152}},
-    {"core_spec", NUMBER_16, {178, 186, 186, 194}},
-    {"cores_per_socket", NUMBER_16, {180, 188, 188, 196}},
-    {"cpu_freq_gov", NUMBER_32, {204, 212, 212, 220}},
-    {"cpu_freq_max", NUMBER_32, {200, 208, 208, 216}},
-    {"cpu_freq_min", NUMBER_32, {196, 204, 204, 212}},
-    {"cpus_per_task", NUMBER_16, {192, 200, 200, 208}},
-    {"eligible_time", NUMBER_64, {256, 264, 264, 272}},
-    {"end_time", NUMBER_64, {264, 272, 272, 280}},
-    {"gres_total", STRING, {360, 384, 384, 392}},
-    {"group_id", NUMBER_32, {368, 392, 392, 400}},
-    {"job_id", NUMBER_32, {388, 412, 1008, 1024}},
-    {"job_state", NUMBER_32, {400, 432, 432, 440}},
-    {"name", STRING, {464, 496, 504, 520}},
-    {"nice", NUMBER_32, {488, 520, 528, 544}},
-    {"node_inx", NODES, {496, 528, 536, 552}},
-    {"nodes", STRING, {480, 512, 520, 536}},
-    {"ntasks_per_board", NUMBER_16, {512, 544, 552, 568}},
-    {"ntasks_per_core", NUMBER_16, {504, 536, 544, 560}},
-    {"ntasks_per_socket", NUMBER_16, {510, 542, 550, 566}},
-    {"ntasks_per_tres", NUMBER_16, {506, 538, 546, 562}},
-    {"num_cpus", NUMBER_32, {516, 548, 556, 572}},
-    {"num_nodes", NUMBER_32, {520, 552, 560, 576}},
-    {"num_tasks", NUMBER_32, {524, 556, 564, 580}},
-    {"partition", STRING, {528, 568, 576, 592}},
-    {"pn_min_cpus", NUMBER_16, {552, 592, 600, 616}},
-    {"pn_min_memory", NUMBER_64, {544, 584, 592, 608}},
-    {"priority", NUMBER_32, {592, 624, 632, 648}},
-    {"show_flags", NUMBER_16, {690, 0, 0, 0}},
-    {"sockets_per_board", NUMBER_16, {696, 752, 784, 800}},
-    {"sockets_per_node", NUMBER_16, {698, 754, 786, 802}},
-    {"start_time", NUMBER_64, {704, 760, 792, 808}},
-    {"std_err", STRING, {736, 792, 824, 840}},
-    {"std_in", STRING, {744, 800, 832, 848}},
-    {"std_out", STRING, {752, 808, 840, 856}},
-    {"submit_time", NUMBER_64, {760, 816, 864, 880}},
-    {"threads_per_core", NUMBER_16, {792, 848, 896, 912}},
-    {"time_limit", NUMBER_32, {784, 840, 888, 904}},
-    {"tres_alloc_str", STRING, {856, 912, 960, 976}},
-    {"tres_req_str", STRING, {848, 904, 952, 968}},
-    {"user_id", NUMBER_32, {864, 920, 968, 984}},
-    {"user_name", STRING, {872, 928, 976, 992}},
-    {"work_dir", STRING, {896, 952, 1000, 1016}},
-    {"job_id", NUMBER_32, {0, 0, 768, 784}},
-    {"step_het_comp", NUMBER_32, {0, 0, 772, 788}},
-    {"step_id", NUMBER_32, {0, 0, 776, 792}},
+    {"accrue_time", NUMBER_64, {8, 8, 8, 8, 8}},
+    {"alloc_node", STRING, {24, 24, 24, 24, 24}},
+    {"array_task_id", NUMBER_32, {52, 52, 52, 52, 52}},
+    {"batch_host", STRING, {96, 96, 96, 96, 96}},
+    {"billable_tres", REAL, {184, 192, 192, 192, 200}},
+    {"boards_per_node", NUMBER_16, {112, 112, 112, 112, 112}},
+    {"cluster", STRING, {136, 136, 136, 136, 136}},
+    {"command", STRING, {152, 152, 152, 152, 152}},
+    {"core_spec", NUMBER_16, {178, 186, 186, 186, 194}},
+    {"cores_per_socket", NUMBER_16, {180, 188, 188, 188, 196}},
+    {"cpu_freq_gov", NUMBER_32, {204, 212, 212, 212, 220}},
+    {"cpu_freq_max", NUMBER_32, {200, 208, 208, 208, 216}},
+    {"cpu_freq_min", NUMBER_32, {196, 204, 204, 204, 212}},
+    {"cpus_per_task", NUMBER_16, {192, 200, 200, 200, 208}},
+    {"eligible_time", NUMBER_64, {256, 264, 264, 264, 272}},
+    {"end_time", NUMBER_64, {264, 272, 272, 272, 280}},
+    {"gres_total", STRING, {360, 384, 384, 384, 392}},
+    {"group_id", NUMBER_32, {368, 392, 392, 392, 400}},
+    {"job_id", NUMBER_32, {388, 412, 412, 1008, 1024}},
+    {"job_state", NUMBER_32, {400, 432, 432, 432, 440}},
+    {"name", STRING, {464, 496, 496, 504, 520}},
+    {"nice", NUMBER_32, {488, 520, 520, 528, 544}},
+    {"node_inx", NODES, {496, 528, 528, 536, 552}},
+    {"nodes", STRING, {480, 512, 512, 520, 536}},
+    {"ntasks_per_board", NUMBER_16, {512, 544, 544, 552, 568}},
+    {"ntasks_per_core", NUMBER_16, {504, 536, 536, 544, 560}},
+    {"ntasks_per_socket", NUMBER_16, {510, 542, 542, 550, 566}},
+    {"ntasks_per_tres", NUMBER_16, {506, 538, 538, 546, 562}},
+    {"num_cpus", NUMBER_32, {516, 548, 548, 556, 572}},
+    {"num_nodes", NUMBER_32, {520, 552, 552, 560, 576}},
+    {"num_tasks", NUMBER_32, {524, 556, 556, 564, 580}},
+    {"partition", STRING, {528, 560, 568, 576, 592}},
+    {"pn_min_cpus", NUMBER_16, {552, 584, 592, 600, 616}},
+    {"pn_min_memory", NUMBER_64, {544, 576, 584, 592, 608}},
+    {"priority", NUMBER_32, {592, 624, 624, 632, 648}},
+    {"show_flags", NUMBER_16, {690, 714, 0, 0, 0}},
+    {"sockets_per_board", NUMBER_16, {696, 720, 752, 784, 800}},
+    {"sockets_per_node", NUMBER_16, {698, 722, 754, 786, 802}},
+    {"start_time", NUMBER_64, {704, 728, 760, 792, 808}},
+    {"std_err", STRING, {736, 760, 792, 824, 840}},
+    {"std_in", STRING, {744, 768, 800, 832, 848}},
+    {"std_out", STRING, {752, 776, 808, 840, 856}},
+    {"submit_time", NUMBER_64, {760, 784, 816, 864, 880}},
+    {"threads_per_core", NUMBER_16, {792, 816, 848, 896, 912}},
+    {"time_limit", NUMBER_32, {784, 808, 840, 888, 904}},
+    {"tres_alloc_str", STRING, {856, 880, 912, 960, 976}},
+    {"tres_req_str", STRING, {848, 872, 904, 952, 968}},
+    {"user_id", NUMBER_32, {864, 888, 920, 968, 984}},
+    {"user_name", STRING, {872, 896, 928, 976, 992}},
+    {"work_dir", STRING, {896, 920, 952, 1000, 1016}},
+    {"job_id", NUMBER_32, {0, 0, 0, 768, 784}},
+    {"step_het_comp", NUMBER_32, {0, 0, 0, 772, 788}},
+    {"step_id", NUMBER_32, {0, 0, 0, 776, 792}},
 };
 enum { MEMBERS = sizeof members / sizeof members[0] };
 

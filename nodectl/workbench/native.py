@@ -11,7 +11,7 @@ from nodectl.workbench.releases import is_documented, release_of, spell, unpack
 
 _FUNCTION = "STT_FUNC"
 _MOST = 3  # names in one line
-_RECORDS = ("22.05", "24.11", "25.11", "26.05")  # whose struct job_info native/spank_job.c knows
+_RECORDS = ("22.05", "23.02", "24.11", "25.11", "26.05")  # whose struct job_info native/spank_job.c knows
 _OUTPUT = frozenset({"printf", "vprintf", "puts", "putchar", "__printf_chk", "__vprintf_chk"})
 _LIBC = "libc.so.6"
 # Empty libraries for plugins that are linked with a libslurm: what they call the host has.

@@ -13,7 +13,7 @@ from nodectl.spank import S_CTX_JOB_SCRIPT, S_CTX_LOCAL
 from packages import unpacked
 
 BOTH_HEADERS = pytest.mark.parametrize("headers", ["ours", pytest.param("Debian's", marks=pytest.mark.packages)])
-RELEASES = ("22.05", "24.11", "25.11", "26.05")  # as in spank_job.c
+RELEASES = ("22.05", "23.02", "24.11", "25.11", "26.05")  # as in spank_job.c
 OWN = 4000000001
 NO_SUCH_JOB = ["load -1 errno 2017 answer 0", "No such job on this node"]
 TOLD = [
@@ -64,6 +64,18 @@ def test_plugin_of_a_release_whose_record_we_do_not_know_is_refused_and_not_misl
     plugin = compiled(tmp_path, "jobs", "-DRELEASE=0x170b03")
     printed = lines(run(plugin, "slurm_spank_init"))
     assert printed[1:] == ["load -1 errno 95 answer 0", "Operation not supported", "= slurm_spank_init 0 "]
+
+
+def test_plugin_of_23_02_finds_the_members_where_its_compiler_has_put_them(tmp_path: Path) -> None:
+    printed = lines(run(compiled(tmp_path, "record"), "slurm_spank_init"))
+    assert printed[1:] == [
+        f"job {OWN} state 1 user 2001 me name its name",
+        "nodes n1 cpus 6 tasks 2 each 3 partition batch",
+        "limit 2 start 1700000000 submitted 1700000000",
+        "memory 512 tres cpu=6,mem=512M,node=1,billing=6,gres/gpu=2",
+        "command /bin/true in /srv out out_%j flags 1",
+        "= slurm_spank_init 0 ",
+    ]
 
 
 def offsets(names: list[str], include: Path, tmp_path: Path) -> dict[str, tuple[int, int]]:

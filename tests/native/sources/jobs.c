@@ -32,7 +32,7 @@ static void tell(const slurm_job_info_t *job)
     printf("command %s in %s out %s account %s licenses %s\n", or_null(job->command), or_null(job->work_dir),
            or_null(job->std_out), or_null(job->account), or_null(job->licenses));
     printf("cluster %s batch %u array %d", or_null(job->cluster), job->batch_flag, job->array_task_id == NO_VAL);
-#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 2, 0)
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 11, 0)
     printf(" flags %u", job->show_flags);
 #endif
     printf("\n");
