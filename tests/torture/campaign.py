@@ -35,6 +35,7 @@ _BETWEEN_FAULTS = 0.15  # seconds, on average
 _TURN = 2.0  # seconds of one hostile client beside the faults
 _STALLED = 60.0
 _LISTED = 10_000
+_MINUTE = 60.0
 _LOG_ERRORS = ("Traceback (most recent call last)", "InternalError")
 
 
@@ -325,7 +326,15 @@ def _last(said: bytes, *, complete: bool) -> str:
     return found_lines[-1] if found_lines else ""
 
 
+class _Told:
+    at = 0.0
+
+
 def progress(line: str) -> None:
-    """For a person who watches; nothing where nobody does."""
+    """For a person who watches, all the time; where nobody does a line a minute, for who looks later."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+    elif line and time.monotonic() - _Told.at > _MINUTE:
+        _Told.at = time.monotonic()
+        load = os.getloadavg()[0]
+        print(f"torture: {time.strftime('%H:%M')} {line}; load {load:.1f}", file=sys.stderr, flush=True)

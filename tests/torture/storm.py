@@ -20,7 +20,7 @@ from torture.messages import calls, mutated
 from torture.odd import Odd
 
 _CONNECTIONS = 24
-_PATIENCE = 10  # ms that an answer is waited for; what takes longer is read later, or never
+_PATIENCE = 3  # ms that an answer is waited for; what takes longer is read later, or never
 _BUSY = 100  # ms for room to send
 _WITH_DESCRIPTORS = 0.25
 _UNANSWERED = 0.002
