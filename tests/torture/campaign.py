@@ -34,6 +34,7 @@ _PATIENCE = 90.0  # seconds for what has to end
 _BETWEEN_FAULTS = 0.15  # seconds, on average
 _TURN = 2.0  # seconds of one hostile client beside the faults
 _STALLED = 60.0
+_TIMES_AS_LONG = 4
 _LISTED = 10_000
 _MINUTE = 60.0
 _LOG_ERRORS = ("Traceback (most recent call last)", "InternalError")
@@ -110,11 +111,13 @@ class Campaign:
 
     # The phases.
 
-    def strike(self, seconds: float, most: int) -> None:
-        """Faults at random, a hostile client beside them."""
+    def strike(self, seconds: float, least: int, most: int) -> None:
+        """Faults at random, a hostile client beside them; a busy machine has some times as long for the least."""
         with self._phase("faults"):
             end, due, turn = time.monotonic() + seconds, 0.0, 0.0
-            while time.monotonic() < end and self.tally.faults < most:
+            while self.tally.faults < most:
+                if time.monotonic() > (end if self.tally.faults >= least else end + _TIMES_AS_LONG * seconds):
+                    break
                 self._turn(_WORKS)
                 now = time.monotonic()
                 if now >= due and self.faults.strike():
@@ -124,7 +127,7 @@ class Campaign:
                     self._disperse()
                     self._foe(self.rng.choice(self._kinds))
                     turn = now + _TURN
-                self._say(f"{self.tally.faults} faults, {len(self.works.over)} steps, {end - now:.0f} s")
+                self._say(f"{self.tally.faults} faults, {len(self.works.over)} steps, {max(end - now, 0):.0f} s")
             self._disperse()
             self._settle()
 

@@ -84,8 +84,9 @@ class Faults:
         self.counted: Counter[str] = Counter()
         self.excused: list[tuple[float, float]] = []
 
-    def known(self) -> list[Process]:
-        return found(self._service.pid, self._node.cgroup_name, self._node.steps)
+    def known(self, only: int = 0) -> list[Process]:
+        """All, or that one at once: while all are looked at, a forkserver's child becomes a stepd."""
+        return found(self._service.pid, self._node.cgroup_name, self._node.steps, only)
 
     def strike(self) -> bool:
         """One fault, as it comes; False where there was nobody to strike."""
@@ -152,7 +153,7 @@ class Faults:
 
     def _scarce(self, victim: Process, kind: int, limit: int, seconds: float) -> bool:
         """Less of something than it may need; the soft limit, so that its children may raise theirs."""
-        if limit <= 6 or victim not in self.known():
+        if limit <= 6 or victim not in self.known(victim.pid):
             return False
         try:
             soft, hard = resource.prlimit(victim.pid, kind)
@@ -162,7 +163,7 @@ class Faults:
 
         def enough() -> None:
             with contextlib.suppress(OSError):
-                if victim in self.known():
+                if victim in self.known(victim.pid):
                     resource.prlimit(victim.pid, kind, (soft, hard))
 
         self._later(enough, seconds)

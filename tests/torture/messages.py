@@ -16,6 +16,7 @@ from varlink import scanner
 
 INTERFACES = ("org.nodectl", "org.nodectl.step", "org.varlink.service")
 _LONGEST = 1 << 17
+_MANY = 100
 
 # What a member of this name may sensibly be; the others are made by their types.
 _SENSIBLE: Mapping[str, Callable[[random.Random], object]] = {
@@ -164,7 +165,7 @@ def _mutate_list(rng: random.Random, place: list[object], valid: Callable[[], di
         case 1:
             place.reverse()
         case 2:
-            place *= rng.choice((2, 100))
+            place *= rng.choice((2, 100)) if len(place) < _MANY else 2  # more would be cut off again
         case 3:
             place.insert(at, valid())
         case _:

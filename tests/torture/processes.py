@@ -26,14 +26,14 @@ class Process:
     kind: str
     name: str = ""
 
-    def signal(self, number: int, known: Callable[[], list[Process]]) -> bool:
+    def signal(self, number: int, known: Callable[[int], list[Process]]) -> bool:
         """Sends a signal to this process, never to another that was given its number; False when it has gone."""
         try:
             fd = os.pidfd_open(self.pid)
         except OSError:
             return False
         try:
-            if self not in known():
+            if self not in known(self.pid):
                 return False
             signal.pidfd_send_signal(fd, number)
         except OSError:
@@ -43,12 +43,11 @@ class Process:
         return True
 
 
-def found(daemon: int, cgroup_name: str, steps: Path) -> list[Process]:
-    """All that there are now. What becomes a task's program, or is about to, counts as a task."""
+def found(daemon: int, cgroup_name: str, steps: Path, only: int = 0) -> list[Process]:
+    """All that there are now, or one. What becomes a task's program, or is about to, counts as a task."""
     names = _names(steps)
     processes = []
-    for entry in filter(str.isdecimal, os.listdir("/proc")):
-        pid = int(entry)
+    for pid in [only] if only else map(int, filter(str.isdecimal, os.listdir("/proc"))):
         with contextlib.suppress(OSError):
             kind, step = _kind(pid, daemon, cgroup_name)
             if kind and (not step or step in names):

@@ -1,6 +1,6 @@
 """A campaign against a real node: faults at random, mutated messages, hostile users.
 
-    sudo ./dev torture [MINUTES] [--messages N] [--seed SEED] [--log FILE] [--json]
+    sudo ./dev torture [MINUTES] [--least FAULTS] [--messages N] [--seed SEED] [--log FILE] [--json]
 
 Prints what it counted beside what that may be; the exit status is 0 when everything held. The same seed draws the same
 steps, faults and messages again, though not at the same moments. Loopback only; all that is started ends with it.
@@ -33,6 +33,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("minutes", nargs="?", type=float, default=10.0, help="of faults and attack together (10)")
     parser.add_argument("--messages", type=int, default=500_000, help="mutated messages (500000), 0 for none")
     parser.add_argument("--faults", type=int, default=1 << 30, help="most faults; else as many as there is time for")
+    parser.add_argument("--least", type=int, default=0, help="faults, for which a busy machine gets more time")
     parser.add_argument("--hostile", default=",".join(KINDS), help="kinds of hostile clients (all)")
     parser.add_argument("--spare", default="", help="what no fault strikes: machine, stepd, ...")
     parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="of an earlier campaign")
@@ -46,9 +47,10 @@ def arguments() -> argparse.Namespace:
     return found
 
 
-def report(campaign: Campaign, seed: int, messages: int) -> Report:
+def report(campaign: Campaign, seed: int, least: int, messages: int) -> Report:
     tally, service, told = campaign.tally, campaign.service, Report(seed)
     told.add("faults", tally.faults)
+    told.add("faults that there was no time for", max(least - tally.faults, 0), 0)
     for fault, count in sorted(campaign.faults.counted.items()):
         told.add(f"  {fault}", count)
     told.add("daemons started", service.starts)
@@ -107,7 +109,7 @@ def main() -> int:
     inside.recycle_pids()
     seconds = chosen.minutes * 60
     with Campaign(chosen.seed, chosen.hostile, chosen.spare, progress) as campaign:
-        campaign.strike(seconds * 0.7, chosen.faults)
+        campaign.strike(seconds * 0.7, chosen.least, chosen.faults)
         if chosen.messages:
             campaign.pelt(chosen.messages)
         if chosen.hostile:
@@ -115,7 +117,7 @@ def main() -> int:
         campaign.conclude()
         if chosen.log:
             chosen.log.write_text(campaign.node.logged(), encoding="utf-8")
-        told = report(campaign, chosen.seed, chosen.messages)
+        told = report(campaign, chosen.seed, chosen.least, chosen.messages)
     progress("")
     print(json.dumps(told.as_json(), indent=1) if chosen.json else told.text())
     return 0 if told.held else 1
