@@ -12,7 +12,7 @@ from setuptools.command.build_ext import build_ext
 STABLE_ABI_OF_3_11 = "0x030B0000"
 WARNINGS = ["-std=gnu11", "-Wall", "-Wextra"]
 NATIVE = "nodectl/native"
-KERNEL = ["trace", "clock", "memory", "secure", "devices"]
+KERNEL = ["trace", "clock", "memory", "socket", "secure", "devices"]
 SPANK_HOST = ["host", "api", "guard", "job", "link", "memory", "slurm", "walk"]
 # The releases of libslurm that plugins are linked with: Slurm 20.11 to 26.05.
 LIBSLURM_RELEASES = range(36, 46)

@@ -222,11 +222,9 @@ class Door:
         self.threaded = True
         return True
 
-    def close(self) -> None:
-        """In a task: nobody watches the stepd's threads here."""
-        if self._threads >= 0:
-            os.close(self._threads)
-            self._threads = -1
+    def descriptors(self) -> list[int]:
+        """What it has open: a child of its process has a door of its own."""
+        return [self._threads] if self._threads >= 0 else []
 
     def one_thread(self) -> bool:
         """True when the process has one thread, and where nobody watches."""

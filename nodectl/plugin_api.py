@@ -86,6 +86,8 @@ def set_errno(code: int, message: str = "") -> None:
 
 def take_errno() -> tuple[int, str]:
     """The host's: what the last call has set, (0, "") for nothing, and no more after that."""
+    if _Errno.code == SLURM_SUCCESS:
+        return SLURM_SUCCESS, ""  # and nothing is written to, which would cost each fork pages of its own
     found = _Errno.code, _Errno.message
     _Errno.code, _Errno.message = SLURM_SUCCESS, ""
     return found

@@ -61,7 +61,7 @@ class Recorder:
 
     def _look(self) -> str:
         if self._cgroup is None:
-            self._cgroup = cgroup_of()
+            self._cgroup = _kernel.own_cgroup()
         self._process = f'"process":"{self.process}","pid":{os.getpid()},"cgroup":{quoted(self._cgroup)}'
         return self._process
 

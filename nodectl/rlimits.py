@@ -5,23 +5,47 @@ Numbers by names without RLIMIT_, -1 for infinity. Used where a process is to be
 
 import resource
 
-from nodectl import messages
+from nodectl import _kernel, messages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    Changes = Sequence[tuple[int, tuple[int, int]]]  # numbers of limits, and their soft and hard values
+
+CAP_SYS_RESOURCE = 1 << 24  # capability.h: hard limits, and being spared when memory runs out
 _NONE = resource.RLIM_INFINITY
 
 
 def hold(hard: "Mapping[str, int]") -> None:
     """As root: from now on these are the hard limits; where root may not raise one, as in a container, it stays."""
+    change(changes(hard))
+
+
+def changes(hard: "Mapping[str, int]") -> "Changes":
+    """What `hold` has to do in this process, and in those that it forks now."""
+    found = []
+    may_raise = _kernel.capabilities()[0] & CAP_SYS_RESOURCE
     for name, most in hard.items():
         number = getattr(resource, f"RLIMIT_{name}")
         soft, old = resource.getrlimit(number)
         new = _NONE if most < 0 else most
-        if new != old:
-            _set(name, number, _less(soft, new), new, otherwise=old)
+        if new == old:
+            continue
+        if may_raise or _less(new, old) == new:
+            found.append((number, (_less(soft, new), new)))
+        else:
+            messages.verbose(f"hard limit of {name} to {new}: only CAP_SYS_RESOURCE may raise it; {old} stays")
+    return found
+
+
+def change(found: "Changes") -> None:
+    """Does that."""
+    for number, limits in found:
+        try:
+            resource.setrlimit(number, limits)
+        except (OSError, ValueError) as error:
+            messages.verbose(f"limits number {number} to {limits}: {error}")
 
 
 def soften(soft: "Mapping[str, int]") -> None:

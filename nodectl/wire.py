@@ -128,13 +128,9 @@ def hand_over(sock: "_socket.socket", fds: "Sequence[int]") -> None:
     sock.sendmsg([b"\0"], _rights(fds), _socket.MSG_NOSIGNAL)
 
 
-def take_over(sock: "_socket.socket", *, stay: bool = False) -> list[int]:
-    """What was handed over, closed at an exec; the caller closes it. Raises OSError.
-
-    With `stay` these are copies: the descriptors remain in the connection, for others to take.
-    """
-    flags = _socket.MSG_CMSG_CLOEXEC | (_socket.MSG_PEEK if stay else 0)
-    _, ancillary, _, _ = sock.recvmsg(1, _socket.CMSG_SPACE(_MOST_IN_KERNEL * _INT), flags)
+def take_over(sock: "_socket.socket") -> list[int]:
+    """What was handed over, closed at an exec; the caller closes it. Raises OSError."""
+    _, ancillary, _, _ = sock.recvmsg(1, _socket.CMSG_SPACE(_MOST_IN_KERNEL * _INT), _socket.MSG_CMSG_CLOEXEC)
     return descriptors_in(ancillary)
 
 

@@ -3,7 +3,7 @@
  * Used in the forkserver, the stepd and the tasks, which must not import ctypes: mapping libffi doubles the price of
  * every later fork. Every function raises a plain OSError, "<reason> (<call>)", so that callers can say
  * `except PermissionError`. What belongs together stands in a part of its own: the trace, the clock, memory policy,
- * devices.
+ * sockets, devices.
  */
 #define _GNU_SOURCE
 #include "kernel.h"
@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -176,10 +177,35 @@ static PyObject *stamp(PyObject *self, PyObject *arg)
     return PyBytes_FromStringAndSize((const char *)facts, sizeof facts);
 }
 
+PyDoc_STRVAR(own_cgroup_doc,
+"own_cgroup() -> str\n\n"
+"The caller's place in the cgroup2 hierarchy: the \"0::\" line of /proc/self/cgroup, cgroups(7). \"\" where it has none.");
+
+static PyObject *own_cgroup(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    char lines[1 << 16];
+    size_t size = 0;
+    ssize_t more = 0;
+    int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return PyUnicode_FromString("");
+    while (size < sizeof lines - 1 && (more = read(fd, lines + size, sizeof lines - 1 - size)) > 0)
+        size += (size_t)more;
+    close(fd);
+    lines[size] = '\0';
+    for (char *line = lines, *end; (end = strchr(line, '\n')) != NULL; line = end + 1)
+        if (strncmp(line, "0::", 3) == 0)
+            return PyUnicode_DecodeFSDefaultAndSize(line + 3, end - line - 3);
+    return PyUnicode_FromString("");
+}
+
 static PyMethodDef methods[] = {
     {"fork_into", fork_into, METH_O, fork_into_doc},
     {"capabilities", capabilities, METH_NOARGS, capabilities_doc},
     {"entries", entries, METH_O, entries_doc},
+    {"own_cgroup", own_cgroup, METH_NOARGS, own_cgroup_doc},
     {"stamp", stamp, METH_O, stamp_doc},
     {"cloexec_from", cloexec_from, METH_O, cloexec_from_doc},
     {"default_signals", default_signals, METH_NOARGS, default_signals_doc},
@@ -200,7 +226,7 @@ static const struct kernel_calls calls = {
 PyMODINIT_FUNC PyInit__kernel(void)
 {
     PyObject *made = PyModule_Create(&module);
-    PyMethodDef *parts[] = {trace_methods, clock_methods, memory_methods, secure_methods, devices_methods};
+    PyMethodDef *parts[] = {trace_methods, clock_methods, memory_methods, socket_methods, secure_methods, devices_methods};
     for (size_t i = 0; made != NULL && i < sizeof parts / sizeof parts[0]; i++)
         if (PyModule_AddFunctions(made, parts[i]) != 0)
             Py_CLEAR(made);

@@ -22,6 +22,7 @@ HIDDEN bool trace_line(int fd, long long started, const char *const facts[], con
 HIDDEN extern PyMethodDef trace_methods[];
 HIDDEN extern PyMethodDef clock_methods[];
 HIDDEN extern PyMethodDef memory_methods[];
+HIDDEN extern PyMethodDef socket_methods[];
 HIDDEN extern PyMethodDef secure_methods[];
 HIDDEN extern PyMethodDef devices_methods[];
 

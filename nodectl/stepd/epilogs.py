@@ -10,7 +10,6 @@ from nodectl import _kernel, kernel_file, messages, rlimits
 from nodectl.hooks import ROWS
 from nodectl.secure.confine import Confinement
 from nodectl.stepd import children, scripts
-from nodectl.stepd.task import CAP_SYS_RESOURCE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def _enter(run: "Run", place: "Group | None") -> bool:
     """In the script's process, root: it is no harder to kill than a task. False when there is no way in."""
     if place is not None:
         place.add(0)
-    if _kernel.capabilities()[0] & CAP_SYS_RESOURCE:
+    if _kernel.capabilities()[0] & rlimits.CAP_SYS_RESOURCE:
         kernel_file.write("/proc/self/oom_score_adj", b"0")
     rlimits.hold(run.step.hard_limits)
     return run.enter_container()

@@ -190,11 +190,9 @@ class Links:
         """True while the client that launched the step is there."""
         return any(link.launcher for link in self._by_fd.values())
 
-    def close_in_child(self) -> None:
-        """In a task: the step's connections are none of its business."""
-        self._listener.close()
-        for link in set(self._by_fd.values()):
-            link.close()
+    def descriptors(self) -> list[int]:
+        """Of the step's connections and of the socket on which they are made."""
+        return [self._listener.fileno(), *self._by_fd]
 
     def drain(self) -> None:
         """At the very end: give what is still unsent a moment, then let go."""

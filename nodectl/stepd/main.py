@@ -10,23 +10,23 @@ import sys
 
 import prctl
 
-from nodectl import _kernel, cgroup, container, kernel_file, messages
+from nodectl import _kernel, cgroup, container, kernel_file, messages, rlimits
 from nodectl.identity import effective_user, sign_in
-from nodectl.step import Step, Task
+from nodectl.step import Step
 from nodectl.stepd import client, environment, output, pump, record
 from nodectl.stepd.links import Links
 from nodectl.stepd.overheard import Overheard
-from nodectl.stepd.placing import Placing
 from nodectl.stepd.reaper import Reaper
 from nodectl.stepd.run import STEPD_SLOT, Descriptors, Run, StepFailed
 from nodectl.stepd.stdio import Streams
-from nodectl.stepd.task import CAP_SYS_RESOURCE, Child, be_task
+from nodectl.stepd.task import Child, be_task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
     from nodectl.spank.sources import Sources
+    from nodectl.step import Task
     from nodectl.stepd.node_plugins import NodePlugins
 
 _PRIVATE = "/private."  # in the paths of a private node
@@ -71,7 +71,7 @@ def _settle(spec: str) -> None:
     except OSError:
         pass  # the kernel has no keys, or a container denies them
     prctl.set_child_subreaper(1)
-    may_spare = _kernel.capabilities()[0] & CAP_SYS_RESOURCE  # which a container's root may lack
+    may_spare = _kernel.capabilities()[0] & rlimits.CAP_SYS_RESOURCE  # which a container's root may lack
     if may_spare and os.stat(spec).st_size <= _SPARED:
         kernel_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)
 
@@ -189,41 +189,56 @@ def _streams_are_there(run: Run) -> bool:
 
 
 def fork_tasks(run: Run, reaper: Reaper) -> int:
-    """Forks every task into its cgroup, up to the gate. Returns the gate's reading end, which the caller closes."""
+    """Forks every task into its cgroup, up to the gate. Returns the gate's reading end, which the caller closes.
+
+    What tasks need is made before the first fork, and trackers are told behind the last: after each fork every page
+    that the stepd writes to is copied once more.
+    """
     try:
         gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
         run.streams = Streams(run.step, run.fds, run.as_user)
     except OSError as error:
         raise run.failed(f"open the streams of {run.step.ntasks} tasks: {error.strerror}") from error
+    children: list[Child] = []
     try:
+        alike = (gate, reaper.report, run.descriptors(), rlimits.changes(run.step.hard_limits))
         for task in run.tasks:
             task.environment = environment.for_task(run.step, task)
             task.argv = list(run.step.argv)
-            placing = Placing(run.node)
-            try:
-                _fork_task(run, reaper, task, gate, placing)
-                reaper.expect(task)
-                run.require(run.node.call_proctrack(run.door, "proctrack_p_add", (run.step, task.pid), task.local_id))
-                placing.done()
-            finally:
-                placing.close()
+            children.append(Child(run, task, *alike))
+        for child in children:
+            _fork_task(child)
+            reaper.expect(child.task)
+        for child in children:
+            task = child.task
+            run.require(run.node.call_proctrack(run.door, "proctrack_p_add", (run.step, task.pid), task.local_id))
+            child.placing.done()
     except (OSError, StepFailed) as error:
         os.close(run.gate_writer)
         os.close(gate)
+        _let_go(children)
         reaper.wait()
         if isinstance(error, StepFailed):
             raise
         raise run.failed(f"fork task {len([t for t in run.tasks if t.pid > 0])}: {error.strerror}") from error
+    _let_go(children)
     return gate
 
 
-def _fork_task(run: Run, reaper: Reaper, task: Task, gate: int, placing: Placing) -> None:
+def _let_go(children: "list[Child]") -> None:
+    for child in children:
+        child.placing.close()
+
+
+def _fork_task(child: Child) -> None:
+    run, task = child.run, child.task
     started = run.enter("fork")
     place, place_in = -1, None
     if run.group is not None:
         own = run.group.child("user").child(f"task_{task.local_id}").make()
         place, place_in = own.open(), own.full_path
     try:
+        child.placing.prepare()
         try:
             # A plugin's thread may hold malloc's lock: libc's fork, and no other, sees to that.
             born = place >= 0 and not run.door.threaded
@@ -237,12 +252,13 @@ def _fork_task(run: Run, reaper: Reaper, task: Task, gate: int, placing: Placing
         if task.pid == 0:
             if place >= 0:
                 os.close(place)
-            be_task(Child(run, task, gate, placing, reaper.report, None if run.step.born_in_place else place_in))
+            be_task(child, None if run.step.born_in_place else place_in)
         if place_in is not None and not run.step.born_in_place:
             _move(task.pid, place_in)  # before anybody looks where it is
     finally:
         if place >= 0:
             os.close(place)
+    child.placing.forked()
     try:
         os.setpgid(task.pid, run.step.process_group or run.tasks[0].pid)
     except (PermissionError, ProcessLookupError):

@@ -16,13 +16,28 @@ if TYPE_CHECKING:
 
 
 class Placing:
-    """Of one task: a pipe, or nothing where nobody has to wait. Raises OSError."""
+    """Of one task: a pipe, or nothing where nobody has to wait."""
 
-    __slots__ = ("_reader", "_writer")
+    __slots__ = ("_reader", "_waits", "_writer")
 
     def __init__(self, node: "NodePlugins") -> None:
-        waits = "container_p_add_pid" in node.container.hooks and not node.proctrack.path.startswith(BUILTIN_DIR)
-        self._reader, self._writer = os.pipe2(os.O_CLOEXEC) if waits else (-1, -1)
+        self._waits = "container_p_add_pid" in node.container.hooks and not node.proctrack.path.startswith(BUILTIN_DIR)
+        self._reader = self._writer = -1
+
+    def prepare(self) -> None:
+        """In the stepd, right before the fork. Raises OSError.
+
+        Earlier it would be too early: with the writing end of a later task's pipe open, no task would notice that the
+        stepd has died.
+        """
+        if self._waits:
+            self._reader, self._writer = os.pipe2(os.O_CLOEXEC)
+
+    def forked(self) -> None:
+        """In the stepd: the reading end is the task's alone."""
+        if self._reader >= 0:
+            os.close(self._reader)
+            self._reader = -1
 
     def wait(self, board: "Board", slot: int) -> None:
         """In the task. Where the tracker does not take it the task ends as one that is not let through the gate."""

@@ -165,12 +165,11 @@ class Run:
         self.log(outcome)
         return bool(outcome)
 
-    def forget(self) -> None:
-        """In a task: what the stepd has open for itself is closed."""
-        for fd in self.private:
-            os.close(fd)
-        self.private.clear()
-        self.door.close()
+    def descriptors(self) -> list[int]:
+        """What the stepd has open for itself, and no task may keep: with a copy of the gate's writing end there nobody
+        would notice the stepd's death.
+        """
+        return [*self.private, *self.door.descriptors(), *self.links.descriptors(), self.gate_writer]
 
     def as_user(self, act: "Callable[[], None]") -> None:
         """Runs `act` as the step's user and where its tasks will run: with a container in a child, which enters it."""

@@ -91,9 +91,11 @@ class Copy:
 
 
 class Streams:
-    """The streams of all tasks, and the pumps' work: `inputs` end with the step, `outputs` are waited for."""
+    """The streams of all tasks, and the pumps' work: `inputs` end with the step, `outputs` are waited for. `takers`:
+    how many tasks and pumps need the client's descriptors.
+    """
 
-    __slots__ = ("_as_user", "_client", "_step", "inputs", "outputs", "tasks")
+    __slots__ = ("_as_user", "_client", "_step", "inputs", "outputs", "takers", "tasks")
 
     def __init__(self, step: "Step", fds: "Descriptors", as_user: "Callable[[Callable[[], None]], None]") -> None:
         """`as_user(act)` runs `act` where the tasks will open their files, and as whom."""
@@ -106,6 +108,7 @@ class Streams:
         self._input()
         self._output(OUT, step.stdout, self._client[OUT])
         self._output(ERR, step.stderr, self._client[ERR])
+        self.takers = self._count_takers()
 
     def _input(self) -> None:
         pattern, ntasks = self._step.stdin, self._step.ntasks
@@ -162,8 +165,7 @@ class Streams:
             label = f"{rank:>{width}}: " if step.label else None
             self.outputs.append(Copy(ours, [client] if to_client else [], label, path))
 
-    def takers(self) -> int:
-        """How many tasks and pumps need the client's descriptors."""
+    def _count_takers(self) -> int:
         tasks = sum(any(stream.fd in CLIENT for stream in streams) for streams in self.tasks)
         return tasks + sum(any(copy.of_client() for copy in copies) for copies in (self.inputs, self.outputs))
 

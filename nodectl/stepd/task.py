@@ -19,6 +19,7 @@ from nodectl.recorder import Recorder, now
 from nodectl.secure import NONE
 from nodectl.secure.confine import CannotConfine, Confinement
 from nodectl.stepd import client, scripts, temporary
+from nodectl.stepd.placing import Placing
 from nodectl.stepd.stdio import CLIENT
 
 TYPE_CHECKING = False
@@ -28,13 +29,11 @@ if TYPE_CHECKING:
 
     from nodectl.door import Outcome
     from nodectl.step import Task
-    from nodectl.stepd.placing import Placing
     from nodectl.stepd.run import Run
     from nodectl.stepd.stdio import Stream
 
 # What a stepd does not die of: a terminal's signals, and what is meant for tasks.
 IGNORED = (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGTSTP)
-CAP_SYS_RESOURCE = 1 << 24  # capability.h
 _LONGEST_REPORT = 3000  # below PIPE_BUF: reports of several tasks never mix
 _MISSING_ARGUMENTS = 2
 _LAST_HOOK = "slurm_spank_task_init"
@@ -54,29 +53,23 @@ class Child:
     """What the stages share."""
 
     __slots__ = (
-        "confinement",
-        "door",
-        "gate",
-        "place_in",
-        "placing",
-        "recorder",
-        "report",
-        "run",
-        "slot",
-        "stepd",
-        "task",
-    )
+        "confinement", "door", "gate", "hard_limits", "place_in", "placing", "recorder", "report", "run", "slot",
+        "stepd", "stepds", "task",
+    )  # fmt: skip
 
     def __init__(  # what the stepd has made for it
-        self, run: "Run", task: "Task", gate: int, placing: "Placing", report: int, place_in: "str | None"
+        self, run: "Run", task: "Task", gate: int, report: int, stepds: "Sequence[int]", hard_limits: "rlimits.Changes"
     ) -> None:
+        """In the stepd, before the first fork: what is made here is made once, and not in pages of each task's own."""
         self.run = run
         self.task = task
         self.gate = gate
-        self.placing = placing
+        self.placing = Placing(run.node)
         self.report = report
-        self.stepd = os.getppid()
-        self.place_in = place_in
+        self.stepds = stepds  # descriptors
+        self.hard_limits = hard_limits
+        self.stepd = 0
+        self.place_in: str | None = None
         self.confinement = Confinement(run.step, task.environment)
         self.slot = task.local_id + 1
         self.recorder = Recorder(run.fds.trace, "task", task=task.local_id)
@@ -107,9 +100,11 @@ class Child:
             pass  # the stepd is gone, and with it everybody who could listen
 
 
-def be_task(child: Child) -> "NoReturn":
-    """Everything a task does. Never returns, whatever happens."""
+def be_task(child: Child, place_in: "str | None") -> "NoReturn":
+    """Everything a task does; `place_in` is the cgroup that it was not born in. Never returns, whatever happens."""
     status = 1
+    child.stepd = os.getppid()
+    child.place_in = place_in
     try:
         messages.listen(lambda line: child.tell("say", line), level=child.run.step.verbose + messages.ERROR)
         messages.keep_through(lambda line: child.tell("log", line))
@@ -154,18 +149,17 @@ def awake(child: Child) -> None:
 
 
 def shed(child: Child) -> None:
-    """The stepd's connections and its end of the gate: with a copy here nobody would notice the stepd's death."""
+    """What the stepd has open for itself."""
     _signal.set_wakeup_fd(-1)
-    child.run.links.close_in_child()
-    child.run.forget()
-    os.close(child.run.gate_writer)
-    if _kernel.capabilities()[0] & CAP_SYS_RESOURCE:  # without it the stepd has not lowered its own
+    for fd in child.stepds:
+        os.close(fd)
+    if _kernel.capabilities()[0] & rlimits.CAP_SYS_RESOURCE:  # without it the stepd has not lowered its own
         kernel_file.write("/proc/self/oom_score_adj", b"0")
 
 
 def hold_limits(child: Child) -> None:
     """The hard limits are the node's; a plugin of root's may change them yet, and nobody else."""
-    rlimits.hold(child.run.step.hard_limits)
+    rlimits.change(child.hard_limits)
 
 
 def pre_launch_priv(child: Child) -> None:
@@ -230,7 +224,7 @@ def _clients_streams(child: Child, streams: "list[Stream]") -> "Sequence[int]":
         return ()
     try:
         wanted = any(stream.fd in CLIENT for stream in streams)
-        return client.take(waiting, stay=child.run.streams.takers() > 1) if wanted else ()
+        return client.take(waiting, stay=child.run.streams.takers > 1) if wanted else ()
     except OSError as error:
         raise TaskEnds(f"take the streams of the client: {error.strerror}") from None
     finally:

@@ -79,6 +79,8 @@ class Client:
     def step(self, ntasks: int = 1) -> None:
         """One step of so many tasks, from the request to the event that ends it."""
         request = {"argv": [TRUE], "environment": {"PATH": "/usr/bin:/bin"}, "cwd": "/", "ntasks": ntasks}
+        if ntasks != 1:
+            request["stdin"] = "none"  # as `nodectl run` says where nothing would come
         _, _, events = self._session.launch(request)
         record = None
         while record is None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nodectl import _kernel, wire
-from nodectl.stepd.task import CAP_SYS_RESOURCE
+from nodectl.rlimits import CAP_SYS_RESOURCE
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
 from rootful.raw import connect as raw_connect
 from rootful.raw import exchange, launch

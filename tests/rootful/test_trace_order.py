@@ -109,6 +109,7 @@ def test_no_user_code_runs_before_every_task_is_forked_and_announced(stage: Stag
     forked, announced = of(lines, "fork"), of(lines, "slurm_spank_task_post_fork")
     assert len(forked) == ntasks
     assert len(announced) == ntasks * len(SPANK_PLUGINS)
+    assert min(map(start, of(lines, "proctrack_p_add"))) >= max(map(end, forked)) - SLACK
     assert min(map(start, announced)) >= max(map(end, forked))
     assert max(map(end, announced)) <= start(opened)
     after = {row.call for row in HOOKS[HOOKS.index(ROWS["gate"]) + 1 :] if row.process == "task"}
