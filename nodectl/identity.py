@@ -42,7 +42,7 @@ def sign_in(uid: int) -> None:
     that of the admin who has started the service.
     """
     try:
-        kernel_file.write("/proc/self/loginuid", b"%d" % uid)
+        kernel_file.write("/proc/self/loginuid", str(uid).encode("ascii"))
     except OSError:
         pass  # no audit, or an admin's rule that nobody may ever be another: the records go on telling whom they told
 

@@ -25,14 +25,13 @@ def hold(hard: "Mapping[str, int]") -> None:
 def changes(hard: "Mapping[str, int]") -> "Changes":
     """What `hold` has to do in this process, and in those that it forks now."""
     found = []
-    may_raise = _kernel.capabilities()[0] & CAP_SYS_RESOURCE
     for name, most in hard.items():
         number = getattr(resource, f"RLIMIT_{name}")
         soft, old = resource.getrlimit(number)
         new = _NONE if most < 0 else most
         if new == old:
             continue
-        if may_raise or _less(new, old) == new:
+        if _less(new, old) == new or _kernel.capabilities()[0] & CAP_SYS_RESOURCE:
             found.append((number, (_less(soft, new), new)))
         else:
             messages.verbose(f"hard limit of {name} to {new}: only CAP_SYS_RESOURCE may raise it; {old} stays")

@@ -21,6 +21,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 PyDoc_STRVAR(fork_into_doc,
@@ -99,6 +100,68 @@ static PyObject *cloexec_from(PyObject *self, PyObject *arg)
     if (first == -1 && PyErr_Occurred())
         return NULL;
     return none_or_failed(syscall(SYS_close_range, (unsigned)first, ~0U, CLOSE_RANGE_CLOEXEC), "close_range");
+}
+
+PyDoc_STRVAR(close_all_but_doc,
+"close_all_but(first: int, keep: list[int]) -> None\n\n"
+"Closes every descriptor from first upwards but these, which are in ascending order; an exec closes these: close_range(2).");
+
+static PyObject *close_all_but(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned first, low;
+    PyObject *keep;
+    if (!PyArg_ParseTuple(args, "IO!", &first, &PyList_Type, &keep))
+        return NULL;
+    low = first;
+    for (Py_ssize_t i = 0; i < PyList_Size(keep); i++) {
+        long fd = PyLong_AsLong(PyList_GetItem(keep, i));
+        if (fd == -1 && PyErr_Occurred())
+            return NULL;
+        if (fd < (long)low)
+            continue;
+        if (fd > (long)low && syscall(SYS_close_range, low, (unsigned)fd - 1, 0) != 0)
+            return failed("close_range");
+        low = (unsigned)fd + 1;
+    }
+    if (syscall(SYS_close_range, low, ~0U, 0) != 0)
+        return failed("close_range");
+    return none_or_failed(syscall(SYS_close_range, first, ~0U, CLOSE_RANGE_CLOEXEC), "close_range");
+}
+
+static void interrupt(int number)
+{
+    (void)number;
+}
+
+PyDoc_STRVAR(close_in_time_doc,
+"close_in_time(fds: list[int], microseconds: int) -> None\n\n"
+"Closes each, but a close(2) that waits is interrupted after so long: the descriptor is free all the same. What it\n"
+"reports is the file's trouble. Uses SIGALRM and its timer, in the thread that signals go to.");
+
+static PyObject *close_in_time(PyObject *self, PyObject *args)
+{
+    (void)self;
+    long long microseconds;
+    PyObject *fds;
+    if (!PyArg_ParseTuple(args, "O!L", &PyList_Type, &fds, &microseconds))
+        return NULL;
+    struct sigaction before, now = {.sa_handler = interrupt};
+    struct timeval pause = {microseconds / 1000000, microseconds % 1000000};
+    struct itimerval again = {pause, pause}, never = {{0, 0}, {0, 0}};
+    if (sigaction(SIGALRM, &now, &before) != 0 || setitimer(ITIMER_REAL, &again, NULL) != 0)
+        return failed("setitimer");
+    for (Py_ssize_t i = 0; i < PyList_Size(fds); i++) {
+        int fd = (int)PyLong_AsLong(PyList_GetItem(fds, i));
+        Py_BEGIN_ALLOW_THREADS
+        close(fd);
+        Py_END_ALLOW_THREADS
+    }
+    setitimer(ITIMER_REAL, &never, NULL);
+    sigaction(SIGALRM, &before, NULL);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(default_signals_doc,
@@ -208,6 +271,8 @@ static PyMethodDef methods[] = {
     {"own_cgroup", own_cgroup, METH_NOARGS, own_cgroup_doc},
     {"stamp", stamp, METH_O, stamp_doc},
     {"cloexec_from", cloexec_from, METH_O, cloexec_from_doc},
+    {"close_in_time", close_in_time, METH_VARARGS, close_in_time_doc},
+    {"close_all_but", close_all_but, METH_VARARGS, close_all_but_doc},
     {"default_signals", default_signals, METH_NOARGS, default_signals_doc},
     {"open_named", open_named, METH_VARARGS, open_named_doc},
     {"shared", shared, METH_VARARGS, shared_doc},

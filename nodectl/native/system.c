@@ -5,6 +5,7 @@
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -44,6 +45,8 @@ PyObject *number_or_failed(long number, const char *call)
     return number < 0 ? failed(call) : PyLong_FromLong(number);
 }
 
+enum { LARGE = 1 << 16 }; /* bytes: beyond what malloc has ready */
+
 long fork_with(uint64_t flags, int cgroup_fd)
 {
     struct clone3_args args = {.flags = flags};
@@ -64,6 +67,7 @@ long fork_with(uint64_t flags, int cgroup_fd)
         args.child_tid = tid_address;
     }
 
+    free(malloc(LARGE)); /* sorts what was freed, which the child's first malloc would do in pages of its own */
     PyOS_BeforeFork();
     long pid = syscall(SYS_clone3, &args, sizeof args);
     int saved = errno;

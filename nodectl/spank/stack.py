@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 TRIAL = "_NODECTL_TRIAL"  # in the environment of the processes of a trial: the path of its description
 _HAS_ARG = (0, 1, 2)
+_CARRIERS = (FORWARDED, f"SPANK_{FORWARDED}")  # how variables begin that carry options
 _MODES = {
     spank.ESPANK_NODE_FAILURE: "a failure of the node",
     spank.ESPANK_JOB_FAILURE: "a failure of the job",
@@ -266,7 +267,7 @@ class Stack:
             else:
                 messages.verbose(f"option {option_name} of plugin {plugin_name} is unknown here")
         environment = self.handle.job_environment()
-        carrying = [name for name in environment if name.removeprefix("SPANK_").startswith(FORWARDED)]
+        carrying = [name for name in environment if name.startswith(_CARRIERS)]
         for stacked, option in self.offered() if carrying else ():
             value = environment.get(forwarding_name(stacked.plugin.name, option.name))
             if value is not None and option.name not in stacked.given:

@@ -6,10 +6,13 @@ the task's overwrite those. Names and formats are Slurm's.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nodectl.step import Step, Task
 
 # NAME=VALUE and its NUL must not be longer to be passed to a program: MAX_ARG_STRLEN, execve(2).
 LONGEST = 128 * 1024
+_SHORT = LONGEST // 4  # characters, of at most four bytes each
 
 
 def announced(step: "Step") -> dict[str, str]:
@@ -65,13 +68,22 @@ def of_rank(task: "Task") -> dict[str, str]:
     return {"SLURM_PROCID": str(task.global_id), "SLURM_LOCALID": str(task.local_id)}
 
 
-def for_task(step: "Step", task: "Task") -> dict[str, str]:
-    """The whole environment of one task; SLURM_TASK_PID is added by the task itself, which alone knows its pid."""
-    environment = {**step.environment, **of_rank(task)}
+def for_tasks(step: "Step") -> dict[str, str]:
+    """What all tasks have: of the step's environment what can be passed to a program."""
+    return {
+        name: value for name, value in step.environment.items() if len(name) + len(value) < _SHORT or _fits(name, value)
+    }
+
+
+def for_task(step: "Step", task: "Task", common: "Mapping[str, str]") -> dict[str, str]:
+    """The whole environment of one task: what all have, and its own. SLURM_TASK_PID is added by the task itself, which
+    alone knows its pid.
+    """
+    environment = {**common, **of_rank(task)}
     if step.task_variables:
         environment.update(step.task_variables[task.local_id])
-    return {name: value for name, value in environment.items() if _bytes(name) + _bytes(value) + 2 <= LONGEST}
+    return environment
 
 
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
+def _fits(name: str, value: str) -> bool:
+    return len(f"{name}={value}".encode("utf-8", "surrogateescape")) < LONGEST

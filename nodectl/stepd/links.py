@@ -52,13 +52,18 @@ class Link:
 class Links:
     """Every connection of the step. `on_gone` is called when the launching client has left."""
 
-    __slots__ = ("_by_fd", "_listener", "_poll", "_service", "on_gone")
+    __slots__ = ("_by_fd", "_listener", "_methods", "_poll", "_service", "on_gone")
 
-    def __init__(self, fd: int, poll: "select.poll", methods: "Mapping[str, tuple[object, object]]") -> None:
-        """`fd`: the step's socket, on which the daemon listens for the stepd until it is there."""
+    def __init__(
+        self, fd: int, poll: "select.poll", methods: "Callable[[], Mapping[str, tuple[object, object]]]"
+    ) -> None:
+        """`fd`: the step's socket, on which the daemon listens for the stepd until it is there. `methods` is asked when
+        somebody calls; most steps end before.
+        """
         self._by_fd: dict[int, Link] = {}
         self._poll = poll
-        self._service = Service(__version__, methods)  # type: ignore[arg-type]  # the table says what it holds
+        self._methods = methods
+        self._service: Service | None = None
         self.on_gone: Callable[[], None] = lambda: None
         self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
         self._listener.listen(_BACKLOG)  # again: SO_PEERCRED names who listened last, and that is us now
@@ -118,6 +123,9 @@ class Links:
             self._drop(link)
 
     def _answer(self, link: Link, message: "Mapping[str, object]") -> None:
+        if self._service is None:
+            self._service = Service(__version__, self._methods())  # type: ignore[arg-type]  # the table says what it holds
+        service = self._service
         try:
             call = Call(message, link.peer)
             if call.method == f"{STEP}.Attach":
@@ -125,10 +133,10 @@ class Links:
                     raise Refused(
                         "org.varlink.service.InvalidParameter", "Attach is called with more", parameter="more"
                     )
-                self._service.find(call)(call)
+                service.find(call)(call)
                 link.attached = True
                 return
-            reply = {"parameters": self._service.find(call)(call)}
+            reply = {"parameters": service.find(call)(call)}
         except Refused as refused:
             reply = dict(error_reply(refused))
             call = None
@@ -143,6 +151,10 @@ class Links:
         for link in set(self._by_fd.values()):
             if link.attached:
                 self._send(link, reply)
+
+    def broadcast_line(self, line: str) -> None:
+        """Words for the step's user."""
+        self.broadcast({"event": "message", "text": line})
 
     def _send(self, link: Link, reply: "Mapping[str, object]") -> None:
         link.out += wire.encode(reply)

@@ -79,7 +79,7 @@ def _settle(spec: str) -> None:
 def _serve(run: Run, stem: str, sources: "Sources") -> None:
     poll = select.poll()
     reaper = Reaper(run, poll)
-    run.links = Links(run.fds.listener, poll, reaper.methods())
+    run.links = Links(run.fds.listener, poll, reaper.methods)
     directory = os.open(os.path.dirname(stem), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     run.private.append(directory)
     name = os.path.basename(stem)
@@ -89,14 +89,14 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
         client.greet(run.fds.streams)
     daemon = run.links.adopt(run.fds.link)
     messages.listen(
-        lambda line: run.links.broadcast({"event": "message", "text": line}),
+        run.links.broadcast_line,
         level=run.step.verbose + messages.ERROR,
     )
     if run.step.stack:
         _overhear(run, directory, stem)
     reaper.turn(0)
     for line in run.step.told:
-        run.links.broadcast({"event": "message", "text": line})
+        run.links.broadcast_line(line)
     try:
         run_step(run, reaper, sources)
     except StepFailed:
@@ -202,8 +202,9 @@ def fork_tasks(run: Run, reaper: Reaper) -> int:
     children: list[Child] = []
     try:
         alike = (gate, reaper.report, run.descriptors(), rlimits.changes(run.step.hard_limits))
+        common = environment.for_tasks(run.step)
         for task in run.tasks:
-            task.environment = environment.for_task(run.step, task)
+            task.environment = environment.for_task(run.step, task, common)
             task.argv = list(run.step.argv)
             children.append(Child(run, task, *alike))
         for child in children:
@@ -212,7 +213,8 @@ def fork_tasks(run: Run, reaper: Reaper) -> int:
         for child in children:
             task = child.task
             run.require(run.node.call_proctrack(run.door, "proctrack_p_add", (run.step, task.pid), task.local_id))
-            child.placing.done()
+            if child.placing is not None:
+                child.placing.done()
     except (OSError, StepFailed) as error:
         os.close(run.gate_writer)
         os.close(gate)
@@ -227,7 +229,8 @@ def fork_tasks(run: Run, reaper: Reaper) -> int:
 
 def _let_go(children: "list[Child]") -> None:
     for child in children:
-        child.placing.close()
+        if child.placing is not None:
+            child.placing.close()
 
 
 def _fork_task(child: Child) -> None:
@@ -238,7 +241,8 @@ def _fork_task(child: Child) -> None:
         own = run.group.child("user").child(f"task_{task.local_id}").make()
         place, place_in = own.open(), own.full_path
     try:
-        child.placing.prepare()
+        if child.placing is not None:
+            child.placing.prepare()
         try:
             # A plugin's thread may hold malloc's lock: libc's fork, and no other, sees to that.
             born = place >= 0 and not run.door.threaded
@@ -258,7 +262,8 @@ def _fork_task(child: Child) -> None:
     finally:
         if place >= 0:
             os.close(place)
-    child.placing.forked()
+    if child.placing is not None:
+        child.placing.forked()
     try:
         os.setpgid(task.pid, run.step.process_group or run.tasks[0].pid)
     except (PermissionError, ProcessLookupError):

@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from nodectl.stepd.node_plugins import NodePlugins
 
 
+def must_wait(node: "NodePlugins") -> bool:
+    """True where tasks have to wait for their tracker."""
+    return "container_p_add_pid" in node.container.hooks and not node.proctrack.path.startswith(BUILTIN_DIR)
+
+
 class Placing:
-    """Of one task: a pipe, or nothing where nobody has to wait."""
+    """Of one task: a pipe."""
 
-    __slots__ = ("_reader", "_waits", "_writer")
+    __slots__ = ("_reader", "_writer")
 
-    def __init__(self, node: "NodePlugins") -> None:
-        self._waits = "container_p_add_pid" in node.container.hooks and not node.proctrack.path.startswith(BUILTIN_DIR)
+    def __init__(self) -> None:
         self._reader = self._writer = -1
 
     def prepare(self) -> None:
@@ -30,19 +34,15 @@ class Placing:
         Earlier it would be too early: with the writing end of a later task's pipe open, no task would notice that the
         stepd has died.
         """
-        if self._waits:
-            self._reader, self._writer = os.pipe2(os.O_CLOEXEC)
+        self._reader, self._writer = os.pipe2(os.O_CLOEXEC)
 
     def forked(self) -> None:
         """In the stepd: the reading end is the task's alone."""
-        if self._reader >= 0:
-            os.close(self._reader)
-            self._reader = -1
+        os.close(self._reader)
+        self._reader = -1
 
     def wait(self, board: "Board", slot: int) -> None:
         """In the task. Where the tracker does not take it the task ends as one that is not let through the gate."""
-        if self._reader < 0:
-            return
         board.enter(slot, ROWS["gate"])
         os.close(self._writer)
         if not os.read(self._reader, 1):
@@ -51,11 +51,10 @@ class Placing:
 
     def done(self) -> None:
         """In the stepd: the tracker has the task, which may have ended already."""
-        if self._writer >= 0:
-            try:
-                os.write(self._writer, b"1")
-            except BrokenPipeError:
-                pass
+        try:
+            os.write(self._writer, b"1")
+        except BrokenPipeError:
+            pass
 
     def close(self) -> None:
         """In the stepd: nothing more is to come."""

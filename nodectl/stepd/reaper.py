@@ -225,7 +225,7 @@ class Reaper:
     def _read_reports(self) -> None:
         for report in self._inbox.read():
             if "say" in report:
-                self._run.links.broadcast({"event": "message", "text": str(report["say"])})
+                self._run.links.broadcast_line(str(report["say"]))
             elif "log" in report:
                 messages.to_log(str(report["log"]))
             elif "failed" in report:

@@ -104,7 +104,7 @@ class Run:
     def hear(self) -> None:
         """Tells what hooks have written to stderr since."""
         for line in self.overheard.take() if self.overheard is not None else ():
-            self.links.broadcast({"event": "message", "text": line})
+            self.links.broadcast_line(line)
             messages.to_log(f"nodectl stepd: step {self.step}: {messages.printable(line)}")
 
     def require(self, outcome: "Outcome") -> None:

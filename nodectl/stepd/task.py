@@ -19,7 +19,7 @@ from nodectl.recorder import Recorder, now
 from nodectl.secure import NONE
 from nodectl.secure.confine import CannotConfine, Confinement
 from nodectl.stepd import client, scripts, temporary
-from nodectl.stepd.placing import Placing
+from nodectl.stepd.placing import Placing, must_wait
 from nodectl.stepd.stdio import CLIENT
 
 TYPE_CHECKING = False
@@ -40,9 +40,7 @@ _LAST_HOOK = "slurm_spank_task_init"
 
 
 class TaskEnds(Exception):
-    """This task is over before its program began; `status` is its exit status, str() the reason ("" for none to
-    tell).
-    """
+    """This task ends before its program began, with this exit status; str() is the reason, "" for none to tell."""
 
     def __init__(self, reason: str, status: int = 1) -> None:
         super().__init__(reason)
@@ -64,7 +62,7 @@ class Child:
         self.run = run
         self.task = task
         self.gate = gate
-        self.placing = Placing(run.node)
+        self.placing = Placing() if must_wait(run.node) else None
         self.report = report
         self.stepds = stepds  # descriptors
         self.hard_limits = hard_limits
@@ -91,6 +89,14 @@ class Child:
         if not outcome:
             raise TaskEnds(outcome.why)
 
+    def say(self, line: str) -> None:
+        """A line for the step's user."""
+        self.tell("say", line)
+
+    def log(self, line: str) -> None:
+        """A line for the log."""
+        self.tell("log", line)
+
     def tell(self, key: str, text: str) -> None:
         """A report to the stepd: `key` is "say", "log" or "failed"."""
         data = wire.encode({"task": self.task.local_id, key: text[: _LONGEST_REPORT // 6]})
@@ -106,8 +112,8 @@ def be_task(child: Child, place_in: "str | None") -> "NoReturn":
     child.stepd = os.getppid()
     child.place_in = place_in
     try:
-        messages.listen(lambda line: child.tell("say", line), level=child.run.step.verbose + messages.ERROR)
-        messages.keep_through(lambda line: child.tell("log", line))
+        messages.listen(child.say, level=child.run.step.verbose + messages.ERROR)
+        messages.keep_through(child.log)
         for stage in SEQUENCE:
             stage(child)
     except TaskEnds as end:
@@ -169,7 +175,8 @@ def pre_launch_priv(child: Child) -> None:
 
 def join_container(child: Child) -> None:
     """What is opened by its name from here on is the container's."""
-    child.placing.wait(child.run.board, child.slot)
+    if child.placing is not None:
+        child.placing.wait(child.run.board, child.slot)
     step = child.run.step
     child.require(
         child.run.node.call_container(child.door, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
