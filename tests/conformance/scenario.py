@@ -293,7 +293,7 @@ def theatres_open() -> Iterator[Theatres]:
     with contextlib.ExitStack() as nodes:
         theatres = {}
         for language, suffix in LANGUAGES.items():
-            node = nodes.enter_context(running(spank_hook_timeout=5))
+            node = nodes.enter_context(running())
             directories = [str(node.plugins), str(node.dir / "plugin")]
             node.configure(plugstack_config=str(node.dir / "etc/plugstack.conf"), plugin_dir=directories)
             node.restart()
