@@ -159,6 +159,7 @@ class Campaign:
         with self._phase("messages"):
             self._mount()  # else the senders' user would have to wait for what was not closed for them before
             self._storm(max(count // 20, 200))
+            self._mount()
             self._settle()
             log, pids, before = len(self.node.logged()), self._core(), self._memory()
             self._storm(count - max(count // 20, 200))

@@ -81,6 +81,9 @@ def _fits(end: str, work: Work, record: Record) -> bool:
         case ["never"]:
             return gone and record is None and not work.ran
         case ["failed"]:
+            # The tasks of a step whose streams are copied no more are ended.
+            if state == "FAILED" and str(record and record["reason"]).startswith("a process that copies its streams"):
+                return status != 0 and (gone or work.ended == status)
             return state in ("FAILED", "NODE_FAIL") and status == 1 and (gone or work.ended == 1)
         case ["signal", number]:
             return (state, status) == ("FAILED", 128 + int(number)) and (gone or work.ended == status)

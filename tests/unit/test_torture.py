@@ -31,6 +31,7 @@ def record(state: str, status: int, reason: str = "") -> dict[str, object]:
 
 KNOWN = record("FAILED", 7)
 DIED = record("NODE_FAIL", 1, "the step runner died while its tasks ran")
+COPIED = record("FAILED", 143, "a process that copies its streams ended with exit code 1")
 WENT = record("CANCELLED", 143, "the client that ran it went away")
 
 
@@ -63,6 +64,8 @@ WENT = record("CANCELLED", 143, "the client that ran it went away")
         (work(1, out="", hooks=[], err="no service"), None, WRONG),
         (work(1, ("daemon", "STOP"), out="", hooks=[], err="no service"), None, WRONG),
         (work(-9, ("client", "KILL"), ("forkserver", "KILL"), out="", hooks=[]), DIED, RIGHT),
+        (work(143, ("stepd", "descriptors"), out="", hooks=[]), COPIED, RIGHT),
+        (work(143, out="", hooks=[]), COPIED, WRONG),
         (work(137, ("task", "KILL")), record("FAILED", 137), RIGHT),
         (work(137), record("FAILED", 137), WRONG),
     ],
