@@ -11,7 +11,8 @@ from setuptools.command.build_ext import build_ext
 
 STABLE_ABI_OF_3_11 = "0x030B0000"
 WARNINGS = ["-std=gnu11", "-Wall", "-Wextra"]
-NATIVE = "nodectl/native"
+KERNEL_C = "nodectl/kernel/c"
+SPANK_C = "nodectl/spank/c"
 KERNEL = ["trace", "clock", "memory", "socket", "secure", "devices"]
 SPANK_HOST = ["host", "api", "guard", "job", "link", "memory", "slurm", "walk"]
 # The releases of libslurm that plugins are linked with: Slurm 20.11 to 26.05.
@@ -26,7 +27,7 @@ class BuildWithStandIns(build_ext):
     def run(self) -> None:
         """Everything into the place where the extensions are built."""
         super().run()
-        package = os.path.dirname(self.get_ext_fullpath("nodectl._spank_host"))
+        package = os.path.dirname(self.get_ext_fullpath("nodectl.spank._spank_host"))
         os.makedirs(os.path.join(package, "libslurm"), exist_ok=True)
         with tempfile.TemporaryDirectory() as scratch:
             source = os.path.join(scratch, "empty.c")
@@ -44,26 +45,26 @@ class BuildWithStandIns(build_ext):
 setup(
     ext_modules=[
         Extension(
-            "nodectl._kernel",
-            sources=[f"{NATIVE}/{name}.c" for name in ("kernel", "system", *(f"kernel_{part}" for part in KERNEL))],
-            depends=[f"{NATIVE}/{name}.h" for name in ("kernel", "kernel_calls", "system")],
+            "nodectl.kernel._kernel",
+            sources=[f"{KERNEL_C}/{name}.c" for name in ("kernel", "system", *(f"kernel_{part}" for part in KERNEL))],
+            depends=[f"{KERNEL_C}/{name}.h" for name in ("kernel", "kernel_calls", "system")],
             define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
             extra_compile_args=WARNINGS,
             py_limited_api=True,
         ),
         Extension(
-            "nodectl._namespace",
-            sources=[f"{NATIVE}/{name}.c" for name in ("namespace", "system")],
-            depends=[f"{NATIVE}/system.h"],
+            "nodectl.kernel._namespace",
+            sources=[f"{KERNEL_C}/{name}.c" for name in ("namespace", "system")],
+            depends=[f"{KERNEL_C}/system.h"],
             define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
             extra_compile_args=WARNINGS,
             py_limited_api=True,
         ),
         Extension(
-            "nodectl._spank_host",
-            sources=[f"{NATIVE}/spank_{part}.c" for part in SPANK_HOST],
-            depends=[f"{NATIVE}/{name}.h" for name in ("spank_host", "kernel_calls")],
-            include_dirs=["nodectl/include"],
+            "nodectl.spank._spank_host",
+            sources=[f"{SPANK_C}/spank_{part}.c" for part in SPANK_HOST],
+            depends=[f"{SPANK_C}/spank_host.h", f"{KERNEL_C}/kernel_calls.h"],
+            include_dirs=["nodectl/include", KERNEL_C],
             define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
             extra_compile_args=[*WARNINGS, "-fvisibility=hidden"],
             # It is preloaded: Python's functions must not be asked for before they are called.

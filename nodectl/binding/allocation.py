@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodectl.binding.refused import Refused
-from nodectl.topology import Topology
+from nodectl.machine.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)

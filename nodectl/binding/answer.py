@@ -7,7 +7,7 @@ from typing import Any
 
 from nodectl.binding.devices import Device, task_environment
 from nodectl.binding.layout import Layout
-from nodectl.cpu_list import cpus_of, format_cpulist
+from nodectl.model.cpu_list import cpus_of, format_cpulist
 
 Answer = dict[str, Any]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodectl.binding.request import BLOCK, FULL_CYCLIC, Distribution
-from nodectl.topology import Topology
+from nodectl.machine.topology import Topology
 
 
 def needed(ntasks: int, cpus_per_task: int, threads: int, *, overcommit: bool) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nodectl.binding.cpu_bind import CORES, LDOMS, SOCKETS
-from nodectl.topology import Topology
+from nodectl.machine.topology import Topology
 
 
 class DoesNotFit(Exception):

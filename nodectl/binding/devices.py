@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from nodectl.binding import brackets
 from nodectl.binding.entries import hexadecimal
 from nodectl.binding.refused import Refused
-from nodectl.cpu_list import cpus_of, parse_cpulist
-from nodectl.number import whole
-from nodectl.topology import Topology
+from nodectl.machine.topology import Topology
+from nodectl.model.cpu_list import cpus_of, parse_cpulist
+from nodectl.model.number import whole
 
 GPU = "gpu"
 DETECT = "sysfs"

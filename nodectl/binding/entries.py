@@ -6,7 +6,7 @@ Lean: the languages that read them are imported in the tasks' processes.
 from __future__ import annotations
 
 from nodectl.binding.refused import Refused
-from nodectl.number import whole
+from nodectl.model.number import whole
 
 # A list becomes a variable of the step, and a step within the step reads it back: it has to fit into one, which the
 # kernel bounds at 128 KiB. A repetition as `0*1000000000` must not cost memory either.

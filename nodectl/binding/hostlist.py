@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodectl.binding import brackets
 from nodectl.binding.entries import shown
 from nodectl.binding.refused import Refused
-from nodectl.number import whole
+from nodectl.model.number import whole
 
 # A list costs as much as its names, not as its text: `n[0-999999]` is short.
 MAX_NAMES = 4096

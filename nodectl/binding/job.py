@@ -14,7 +14,7 @@ from nodectl.binding.entries import shown
 from nodectl.binding.job_cores import FreeCore, block, capacity, cyclic, first
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import BLOCK, PLANE, UNLIMITED, Distribution, Request, Settings
-from nodectl.topology import Topology
+from nodectl.machine.topology import Topology
 
 _NEVER = "Requested node configuration is not available"
 _BUSY = "Requested nodes are busy"

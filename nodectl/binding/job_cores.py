@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from nodectl.topology import Topology
+from nodectl.machine.topology import Topology
 
 # Beyond this many boards the best set of them is not looked for.
 _MAX_BOARDS = 8

@@ -7,7 +7,7 @@ from nodectl.binding.entries import without_prefix
 from nodectl.binding.layout import BIND, PREFERRED, MemPolicy
 from nodectl.binding.mem_bind import MemBind
 from nodectl.binding.refused import Refused
-from nodectl.topology import Topology
+from nodectl.machine.topology import Topology
 
 
 def policies(machine: Topology, masks: list[int], asked: MemBind | None) -> list[MemPolicy | None]:

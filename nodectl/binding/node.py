@@ -13,8 +13,8 @@ from nodectl.binding.job import specialised
 from nodectl.binding.layout import Layout
 from nodectl.binding.request import Request, Settings
 from nodectl.binding.step import place
-from nodectl.cpu_list import cpus_of, mask_of, mask_of_list
-from nodectl.topology import Board, Topology
+from nodectl.machine.topology import Board, Topology
+from nodectl.model.cpu_list import cpus_of, mask_of, mask_of_list
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -161,7 +161,7 @@ def check_text(name: str, text: str) -> None:
 
 def _count(name: str, value: object) -> int:
     from nodectl.binding.refused import Refused
-    from nodectl.number import whole
+    from nodectl.model.number import whole
 
     text = str(value)
     least = 0 if name in ("core_spec", "thread_spec", "relative") else 1

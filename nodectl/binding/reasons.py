@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nodectl.cpu_list import format_cpulist
-from nodectl.topology import Topology
+from nodectl.machine.topology import Topology
+from nodectl.model.cpu_list import format_cpulist
 
 
 class Hardware:

@@ -12,7 +12,7 @@ from nodectl.binding.cpu_bind import CpuBind
 from nodectl.binding.entries import shown
 from nodectl.binding.mem_bind import MemBind
 from nodectl.binding.refused import Refused
-from nodectl.number import whole
+from nodectl.model.number import whole
 
 UNLIMITED = 0xFFFF  # Slurm's word for "as many as there are" in -B and the options it stands for
 

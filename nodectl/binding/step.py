@@ -10,8 +10,8 @@ from nodectl.binding.layout import Layout, MemPolicy, NodeShare, TaskPlace
 from nodectl.binding.reasons import Hardware
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import ARBITRARY, BLOCK, CYCLIC, PLANE, UNLIMITED, Distribution, Request, Settings
-from nodectl.machine_spec import socket_as
-from nodectl.topology import Topology
+from nodectl.machine.spec import socket_as
+from nodectl.machine.topology import Topology
 
 _TOO_MANY = "More processors requested than permitted"
 

@@ -11,8 +11,8 @@ from nodectl.binding.dealing import Deal, DoesNotFit, deal
 from nodectl.binding.entries import without_prefix
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import BLOCK, FULL_CYCLIC, PLANE, UNLIMITED, Request, Settings
-from nodectl.cpu_list import cpus_of, format_cpulist
-from nodectl.topology import Topology
+from nodectl.machine.topology import Topology
+from nodectl.model.cpu_list import cpus_of, format_cpulist
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 import argparse
 import os
 
-from nodectl.cli.session import Failed, Session
-from nodectl.cli.step_name import step_argument
+from nodectl.client.session import Failed, Session
+from nodectl.client.step_name import step_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

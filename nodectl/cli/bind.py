@@ -12,17 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodectl import gres, machine_spec, topology
-from nodectl.binding import devices, job, node, step
+from nodectl.binding import detected_devices, devices, job, node, step
 from nodectl.binding.allocation import Allocation
 from nodectl.binding.answer import Answer, add_devices, layout_answer, refusal, without_reasons
 from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import Request, Settings
 from nodectl.cli.config import configured
-from nodectl.cli.elsewhere import SBATCH, SRUN
 from nodectl.cli.main import Globals
-from nodectl.cli.options import (
+from nodectl.client.run_options import (
     NO_ARGUMENT,
     OPTIONS,
     BadOption,
@@ -33,12 +31,14 @@ from nodectl.cli.options import (
     layout_options,
     option_lines,
 )
-from nodectl.cli.session import Failed
-from nodectl.cli.table import printable, put, table
+from nodectl.client.session import Failed
+from nodectl.client.srun_options import SBATCH, SRUN
 from nodectl.config import Config
-from nodectl.cpu_list import cpus_of, mask_of_list
-from nodectl.number import whole
-from nodectl.topology import Topology
+from nodectl.machine import spec, topology
+from nodectl.machine.topology import Topology
+from nodectl.model.cpu_list import cpus_of, mask_of_list
+from nodectl.model.number import whole
+from nodectl.render.table import printable, put, table
 
 _MOST_NODES = 4096
 _LONGEST_FILE = 1 << 17  # more than is taken
@@ -172,7 +172,7 @@ def _machines(text: str) -> int:
 
 def _machine(given: object, config: Config) -> tuple[Topology, Settings]:
     """The machine that is meant, and the settings for it. Raises ValueError, OSError."""
-    machine = topology.read(allowed=os.sched_getaffinity(0)) if given is None else machine_spec.named(str(given))
+    machine = topology.read(allowed=os.sched_getaffinity(0)) if given is None else spec.named(str(given))
     return node.with_boards(machine, config.boards), node.settings_of(config, machine)
 
 
@@ -211,7 +211,7 @@ def _held(
 ) -> list[devices.Device]:
     if len(allocation.nodes) > 1:
         raise Refused("GPUs can be tried on one machine")
-    known = devices.declared(config.gres)[0] if try_out else gres.of(config.gres)
+    known = devices.declared(config.gres)[0] if try_out else detected_devices.of(config.gres)
     return devices.hold(known, asked, (), allocation.nodes[0].cpus, machine)
 
 

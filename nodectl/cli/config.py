@@ -7,11 +7,11 @@ import argparse
 import json
 import textwrap
 
-from nodectl.cli.session import Failed
-from nodectl.cli.table import put
+from nodectl.client.session import Failed
 from nodectl.config import DEFAULT_PATH, Config, ConfigError, explain, load
 from nodectl.config.key import toml
 from nodectl.config.keys import KEYS
+from nodectl.render.table import put
 
 _WIDTH = 100
 

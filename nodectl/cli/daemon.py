@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from nodectl.config import DEFAULT_PATH, Config, ConfigError, build, load
 from nodectl.daemon.main import run
-from nodectl.daemon.sweep import remove_dead_private_nodes
+from nodectl.daemon.recovery.sweep import remove_dead_private_nodes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def private(directory: str, config_path: str | None) -> int:
-    """A private node in a directory of its own; see `nodectl.cli.private`."""
+    """A private node in a directory of its own; see `nodectl.client.private_node`."""
     read = _reader(config_path)
     config = read()
     remove_dead_private_nodes(config.runtime_dir)

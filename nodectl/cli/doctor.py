@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nodectl import __version__
-from nodectl.cli import container_checks, machine_checks, room_checks, secure_checks
-from nodectl.cli.check import FAIL, OK, WARN, Check
 from nodectl.cli.config import as_json, configured
+from nodectl.cli.doctor_checks import confinement, container, machine, room
+from nodectl.cli.doctor_checks.check import FAIL, OK, WARN, Check
 from nodectl.cli.plugins import node_plugins, spank_plugins, unusable
-from nodectl.cli.session import Failed, Session, start_command
-from nodectl.cli.table import printable, put
+from nodectl.client.session import Failed, Session, start_command
 from nodectl.config import Config, build
+from nodectl.render.table import printable, put
 from nodectl.spank import plugstack
 
 if TYPE_CHECKING:
@@ -75,10 +75,10 @@ def _all(settings: "Globals") -> Iterator[Check]:
     else:
         valid = True
         yield Check(OK, "configuration", "valid")
-    yield from machine_checks.all_checks(config)
-    yield from room_checks.all_checks(config)
-    yield from container_checks.all_checks(config)
-    yield from secure_checks.all_checks(config)
+    yield from machine.all_checks(config)
+    yield from room.all_checks(config)
+    yield from container.all_checks(config)
+    yield from confinement.all_checks(config)
     yield admins(config)
     yield from scripts((("task_prolog", config.task_prolog), ("task_epilog", config.task_epilog)))
     yield from plugin_checks(config)

@@ -13,9 +13,9 @@ import sys
 import termios
 import tty
 
-from nodectl import signals
-from nodectl.cli.session import Session
-from nodectl.cli.step_name import step_argument
+from nodectl.client.session import Session
+from nodectl.client.step_name import step_argument
+from nodectl.kernel import signals
 
 _CHUNK = 65536
 _TAKEN = ("TERM", "COLORTERM", "LANG")

@@ -4,8 +4,8 @@ import argparse
 from typing import Any, cast
 
 from nodectl.cli.bind import show
-from nodectl.cli.session import Session
-from nodectl.cli.step_name import step_argument
+from nodectl.client.session import Session
+from nodectl.client.step_name import step_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -122,7 +122,7 @@ def _other(settings: Globals, command: str, words: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        from nodectl.cli.session import Failed
+        from nodectl.client.session import Failed
 
         if not isinstance(error, Failed):
             raise

@@ -1,17 +1,17 @@
 """What a plugin file says of itself, read from its syntax tree: nothing of it is executed.
 
-The checks are those of `nodectl.plugin.load` as far as a look can make them, so that a file without problems here can
-still be refused when it is loaded (what its body does is unknown), but one with problems will be.
+The checks are those of `nodectl.plugin_host.loader.load` as far as a look can make them, so that a file without
+problems here can still be refused when it is loaded (what its body does is unknown), but one with problems will be.
 """
 
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from nodectl.hooks import functions
-from nodectl.plugin import PREFIXES, REQUIRED, PluginRefused, compile_plugin, compile_text
-from nodectl.plugin_version import UNVERSIONED, differs, read_version
-from nodectl.spelling import any_near, nearest
+from nodectl.model.launch_order import functions
+from nodectl.plugin_host.loader import PREFIXES, REQUIRED, PluginRefused, compile_plugin, compile_text
+from nodectl.plugin_host.spelling import any_near, nearest
+from nodectl.plugin_host.version import UNVERSIONED, differs, read_version
 
 _NAMES = ("plugin_type", "plugin_name", "plugin_version")
 _LIFE = {"init": 0, "fini": 0}

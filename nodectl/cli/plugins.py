@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 from nodectl.cli import plugin_facts
 from nodectl.cli.config import configured
 from nodectl.cli.plugin_facts import Facts
-from nodectl.cli.session import Failed
-from nodectl.cli.table import printable, put, table
+from nodectl.client.session import Failed
 from nodectl.config import Config
-from nodectl.hooks import ELSEWHERE, HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, SUSPENSION_HOOKS
-from nodectl.plugin import BUILTIN_DIR, INCLUDE_DIR, PluginRefused, find
+from nodectl.model.launch_order import ELSEWHERE, HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, SUSPENSION_HOOKS
+from nodectl.plugin_host.loader import BUILTIN_DIR, INCLUDE_DIR, PluginRefused, find
+from nodectl.render.table import printable, put, table
 from nodectl.spank import plugstack, versions
-from nodectl.spank.sources import is_native
+from nodectl.spank.plugin_store import is_native
 
 HOOK_HEADER = ("#", "CALL", "KIND", "PROCESS", "IDENTITY", "PER", "FAILURE COSTS")
 
@@ -120,7 +120,7 @@ def spank_plugins(config: Config, stack: plugstack.Plugstack) -> Iterator[Listed
 def _spank_facts(path: str) -> Facts:
     if not is_native(path):
         return plugin_facts.read(path, "spank")
-    from nodectl.workbench import inspection  # brings the reader of ELF files
+    from nodectl.devtools.spank import inspection  # brings the reader of ELF files
 
     try:
         found = inspection.inspect(path)

@@ -10,10 +10,10 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nodectl.cli.session import Session
-from nodectl.cli.table import duration, put, table, terminal_width
-from nodectl.cpu_list import cpus_of, format_cpulist
-from nodectl.number import whole
+from nodectl.client.session import Session
+from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.model.number import whole
+from nodectl.render.table import duration, put, table, terminal_width
 
 HEADER = ("STEP", "USER", "NAME", "STATE", "NTASKS", "TIME", "CPUS", "PID", "COMMAND")
 _RIGHT = ("NTASKS", "TIME", "PID")

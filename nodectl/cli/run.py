@@ -12,20 +12,20 @@ import stat
 import sys
 import time
 
-from nodectl import lean_json, wire
-from nodectl.cli.export import exported
-from nodectl.cli.options import BadOption, BadUsage, Parsed, Parser
-from nodectl.cli.session import AGAIN, Events, Failed, Session, complain
+from nodectl.client.export import exported
+from nodectl.client.run_options import BadOption, BadUsage, Parsed, Parser
+from nodectl.client.session import AGAIN, Events, Failed, Session, complain
 from nodectl.messages import is_news
-from nodectl.number import whole
+from nodectl.model.number import whole
+from nodectl.wire import framing, lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nodectl.cli.local_spank import LocalStack
     from nodectl.cli.main import Globals
-    from nodectl.cli.session import PrivateNode
+    from nodectl.client.local_spank import LocalStack
+    from nodectl.client.session import PrivateNode
 
 FORWARDED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2)
 _RLIMITS = ("CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS")
@@ -69,9 +69,9 @@ def _begun_again() -> "PrivateNode | None":
     words = os.environ.pop(AGAIN, None)
     if words is None:
         return None
-    from nodectl.cli import again  # only where native plugins are stacked
+    from nodectl.client import reexec  # only where native plugins are stacked
 
-    return again.begun(words)
+    return reexec.begun(words)
 
 
 def _standard_descriptors() -> None:
@@ -119,13 +119,13 @@ def _local_stack(session: Session, hello: "Mapping[str, object]", words: list[st
     """The SPANK plugins in this process; nothing of it is imported when there are none."""
     if not hello["stack"]:
         return None
-    from nodectl.cli.local_spank import LocalStack
-    from nodectl.spank.sources import is_native
+    from nodectl.client.local_spank import LocalStack
+    from nodectl.spank.plugin_store import is_native
 
     if any(is_native(row["path"]) and not row["missing"] for row in hello["stack"]):  # type: ignore[attr-defined]
-        from nodectl.cli import again
+        from nodectl.client import reexec
 
-        again.unless_hosted(session.private)
+        reexec.unless_hosted(session.private)
     return LocalStack(hello, verbose=sum(_loudness(word) for word in words))
 
 
@@ -208,7 +208,7 @@ def job_environment(parsed: Parsed) -> dict[str, str]:
 
 def _own_environment() -> dict[str, str]:
     """This process's environment, as native plugins have it, where there are any: setenv(3) is not seen by Python."""
-    host = sys.modules.get("nodectl._spank_host")
+    host = sys.modules.get("nodectl.spank._spank_host")
     return dict(os.environ) if host is None else host.environ()
 
 
@@ -269,7 +269,7 @@ def _ask_for_end(session: Session, job: int, step: int) -> "Mapping[str, object]
 def _write_trace(session: Session, path: str, job: int, step: int) -> None:
     """--trace: one JSON object a line, as the flight recorder wrote them."""
     session.call("Wait", job=job, step=step, epilog=True)
-    from nodectl.cli import trace_lines  # paid where it is asked for
+    from nodectl.client import trace_lines  # paid where it is asked for
 
     lines = list(trace_lines.of_step(session, job, step))
     try:
@@ -318,7 +318,7 @@ class Watch:
             for message in messages:
                 event = message.get("parameters", {}).get("event", {})  # type: ignore[attr-defined]
                 self._tell(event)
-        except (OSError, wire.BrokenWire):
+        except (OSError, framing.BrokenWire):
             return False
         return alive
 

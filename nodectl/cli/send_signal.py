@@ -7,9 +7,9 @@ run from this directory.
 import argparse
 import signal
 
-from nodectl.cli.session import Session
 from nodectl.cli.steps import add_steps, for_each
-from nodectl.number import whole
+from nodectl.client.session import Session
+from nodectl.model.number import whole
 
 _HIGHEST = 64
 _MOST = 99

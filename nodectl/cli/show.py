@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nodectl.cli.ps import cpu_list, elapsed
-from nodectl.cli.session import Session
-from nodectl.cli.step_name import step_argument
-from nodectl.cli.table import duration, pairs, put, table
+from nodectl.client.session import Session
+from nodectl.client.step_name import step_argument
+from nodectl.render.table import duration, pairs, put, table
 
 TASK_HEADER = ("TASK", "PID", "STATUS", "CPUS", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
 _RIGHT = ("TASK", "PID", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")

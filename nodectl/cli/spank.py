@@ -5,8 +5,8 @@
 
 import argparse
 
-from nodectl.workbench.contexts import CONTEXTS
-from nodectl.workbench.releases import RELEASES
+from nodectl.devtools.spank.contexts import CONTEXTS
+from nodectl.devtools.spank.slurm_releases import RELEASES
 
 _LIST = (
     "Plugins are read, not run; needs neither a service nor root. Exit status: 0; 1 when a required plugin cannot be "
@@ -77,13 +77,13 @@ def try_options() -> argparse.ArgumentParser:
 def main(arguments: argparse.Namespace) -> int:
     """Hand over to the command."""
     if arguments.what == "list":
-        from nodectl.workbench import listing
+        from nodectl.devtools.spank import list_command
 
-        return listing.main(arguments)
+        return list_command.main(arguments)
     if arguments.what == "check":
-        from nodectl.workbench import checking
+        from nodectl.devtools.spank import check_command
 
-        return checking.main(arguments)
-    from nodectl.workbench import trying
+        return check_command.main(arguments)
+    from nodectl.devtools.spank import try_command
 
-    return trying.main(arguments, try_options())
+    return try_command.main(arguments, try_options())

@@ -4,8 +4,8 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from nodectl.cli.session import Failed, Session
-from nodectl.cli.step_name import step_argument
+from nodectl.client.session import Failed, Session
+from nodectl.client.step_name import step_argument
 
 
 def add_steps(parser: argparse.ArgumentParser) -> None:

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from nodectl.cli.session import Failed, Session
 from nodectl.cli.steps import add_steps, for_each
+from nodectl.client.session import Failed, Session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

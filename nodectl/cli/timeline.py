@@ -13,11 +13,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nodectl.cli import trace_lines
 from nodectl.cli.ps import cpu_list
-from nodectl.cli.session import Session
-from nodectl.cli.step_name import step_argument
-from nodectl.cli.table import GAP, printable, put
+from nodectl.client import trace_lines
+from nodectl.client.session import Session
+from nodectl.client.step_name import step_argument
+from nodectl.render.table import GAP, printable, put
 
 Line = Mapping[str, Any]
 # Select Graphic Rendition, ECMA-48 8.3.117.

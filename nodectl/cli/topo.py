@@ -14,14 +14,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nodectl import machine_spec, pci
-from nodectl.cli.session import Failed, Session
-from nodectl.cli.table import put, terminal_width
-from nodectl.cpu_list import cpus_of, format_cpulist
-from nodectl.pci import Device
-from nodectl.picture import svg, text
-from nodectl.picture.occupants import Occupation, occupation
-from nodectl.topology import Topology, read
+from nodectl.client.session import Failed, Session
+from nodectl.machine import pci, spec
+from nodectl.machine.pci import Device
+from nodectl.machine.topology import Topology, read
+from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.render import machine_svg, machine_text
+from nodectl.render.occupants import Occupation, occupation
+from nodectl.render.table import put, terminal_width
 
 WIDTH, NARROWEST, WIDEST = 100, 60, 120
 
@@ -50,10 +50,10 @@ def main(arguments: argparse.Namespace) -> int:
         if arguments.json:
             print(json.dumps(as_json(topology, occupied, devices), indent=2))
         if arguments.svg:
-            _write(arguments.svg, svg.draw(topology, occupied, devices))
+            _write(arguments.svg, machine_svg.draw(topology, occupied, devices))
         elif not arguments.json:
             width = min(max(terminal_width() or WIDTH, NARROWEST), WIDEST)
-            put(text.draw(topology, occupied, devices, width=width))
+            put(machine_text.draw(topology, occupied, devices, width=width))
     except OSError as problem:
         return _refuse(f"{problem.filename}: {problem.strerror}" if problem.filename else problem)
     except ValueError as problem:
@@ -108,7 +108,7 @@ def _refuse(reason: object) -> int:
 
 def _machine(arguments: argparse.Namespace) -> Topology:
     if arguments.machine:
-        return machine_spec.named(arguments.machine)
+        return spec.named(arguments.machine)
     return read(arguments.root or "/", every_cache=True)
 
 

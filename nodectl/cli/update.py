@@ -3,9 +3,9 @@
 import argparse
 from collections.abc import Callable
 
-from nodectl.cli.options import mebibytes, percent, positive, processes
-from nodectl.cli.session import Failed, Session
-from nodectl.cli.step_name import step_argument
+from nodectl.client.run_options import mebibytes, percent, positive, processes
+from nodectl.client.session import Failed, Session
+from nodectl.client.step_name import step_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

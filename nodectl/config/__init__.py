@@ -7,9 +7,9 @@ at each command; tomllib and difflib are imported only when there is a file, or 
 
 from __future__ import annotations
 
-from nodectl import trust
 from nodectl.config.key import toml
 from nodectl.config.keys import KEYS
+from nodectl.kernel import trust
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:

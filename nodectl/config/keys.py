@@ -33,8 +33,8 @@ from nodectl.config.values import (
     one_of,
     words,
 )
-from nodectl.plugin import BUILTIN_DIR
-from nodectl.secure import DEFAULT, NONE, strictest
+from nodectl.confine.levels import DEFAULT, NONE, strictest
+from nodectl.plugin_host.loader import BUILTIN_DIR
 from nodectl.spank import versions
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing

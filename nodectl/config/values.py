@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 
-from nodectl.cpu_list import format_cpulist, parse_cpulist
-from nodectl.plugin import BUILTIN_DIR
-from nodectl.secure import LEVELS
+from nodectl.confine.levels import LEVELS
+from nodectl.model.cpu_list import format_cpulist, parse_cpulist
+from nodectl.plugin_host.loader import BUILTIN_DIR
 from nodectl.spank import versions
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing

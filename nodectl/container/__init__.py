@@ -10,7 +10,7 @@ from nodectl.plugin_api import PluginError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nodectl.step import Step
+    from nodectl.model.step import Step
 
 
 NONE, NAMESPACE = "job_container/none", "job_container/namespace"  # the built-in plugins

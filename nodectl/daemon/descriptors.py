@@ -3,7 +3,7 @@
 import fcntl
 from collections.abc import Iterable
 
-from nodectl import wire
+from nodectl.wire import framing
 
 
 def copies(fds: Iterable[int], least: int = 0) -> list[int]:
@@ -13,6 +13,6 @@ def copies(fds: Iterable[int], least: int = 0) -> list[int]:
         for fd in fds:
             made.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, least))
     except OSError:
-        wire.close(made)
+        framing.close(made)
         raise
     return made

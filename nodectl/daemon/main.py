@@ -14,22 +14,25 @@ import sys
 import time
 from collections.abc import Callable
 
-from nodectl import cgroup, messages, secure, wire
+from nodectl import messages
+from nodectl.cgroup import delegation, tree
+from nodectl.cgroup.constraints import CannotConstrain, Constraints, wanted_controllers
+from nodectl.cgroup.delegation import Base
 from nodectl.config import Config, ConfigError, with_section
+from nodectl.confine import levels
 from nodectl.container import settings as container_settings
-from nodectl.daemon import cgroup_base, journal
-from nodectl.daemon.cgroup_base import Base
-from nodectl.daemon.constraints import CannotConstrain, Constraints, wanted_controllers
-from nodectl.daemon.forkchannel import ForkserverDied
-from nodectl.daemon.lock import Lock
+from nodectl.daemon.history import journal
+from nodectl.daemon.history.store import Store, StoreError
+from nodectl.daemon.jobs.slurmd_context import SlurmdContext, SlurmdRefused
 from nodectl.daemon.node import Node
-from nodectl.daemon.reception import Reception, ReceptionFailed
-from nodectl.daemon.slurmd import SlurmdContext, SlurmdRefused
-from nodectl.daemon.store import Store, StoreError
-from nodectl.daemon.sweep import remove_dead_private_nodes, sweep
-from nodectl.interface import STANDARD
-from nodectl.plugin import PluginRefused
-from nodectl.stepd.node_plugins import Host, NodePlugins, load_node_plugins
+from nodectl.daemon.reception.supervisor import Reception, ReceptionFailed
+from nodectl.daemon.recovery.lock import Lock
+from nodectl.daemon.recovery.sweep import remove_dead_private_nodes, sweep
+from nodectl.daemon.steps.forkserver_channel import ForkserverDied
+from nodectl.plugin_host.loader import PluginRefused
+from nodectl.plugin_host.node_plugins import Host, NodePlugins, load_node_plugins
+from nodectl.wire import framing
+from nodectl.wire.dispatch import STANDARD
 
 _FIRST_PASSED_FD = 3  # sd_listen_fds(3)
 _LOCK_SECONDS = 15
@@ -100,7 +103,7 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     node.close(wait_for_forkserver=private)
     store.close()
     if base.path:
-        cgroup.Group(base.mount + base.path).remove()
+        tree.Group(base.mount + base.path).remove()
 
 
 def _listen_to_signals(node: Node, read: Callable[[], Config]) -> asyncio.Event:
@@ -134,7 +137,7 @@ def _history(config: Config) -> Store:
 
 def _prepare(config: Config) -> Lock:
     """The runtime directories, and the lock on them."""
-    wrong = container_settings.check(config) or secure.check(config)
+    wrong = container_settings.check(config) or levels.check(config)
     if wrong:
         raise CannotStart(wrong)
     try:
@@ -161,9 +164,9 @@ def _is_served(config: Config) -> bool:
         sock.settimeout(_ANSWER_SECONDS)
         try:
             sock.connect(config.socket)
-            wire.send(sock, {"method": f"{STANDARD}.GetInfo"})
-            return wire.receive(sock, wire.Inbox(_LONGEST_ANSWER)) is not None
-        except (OSError, wire.BrokenWire):
+            framing.send(sock, {"method": f"{STANDARD}.GetInfo"})
+            return framing.receive(sock, framing.Inbox(_LONGEST_ANSWER)) is not None
+        except (OSError, framing.BrokenWire):
             return False
 
 
@@ -172,16 +175,16 @@ def _confine(config: Config, *, private: bool) -> tuple[Base, Constraints]:
     has a private node is told of what they ask for.
     """
     wanted = config.proctrack_type == "proctrack/cgroup" or "task/cgroup" in config.task_plugin
-    base = Base(cgroup.find_mount(), "", (), {})
+    base = Base(tree.find_mount(), "", (), {})
     try:
         if wanted and base.mount:
-            base = cgroup_base.make(config.cgroup_name, wanted_controllers(config))
+            base = delegation.make(config.cgroup_name, wanted_controllers(config))
         constraints = Constraints(config, base)
     except OSError as error:
         raise CannotStart(f"make the cgroup {error.filename}: {error.strerror}") from error
     except CannotConstrain as error:
         if base.path:
-            cgroup.Group(base.mount + base.path).remove()
+            tree.Group(base.mount + base.path).remove()
         raise CannotStart(str(error)) from None
     for line in () if private else constraints.complaints:
         print(f"nodectl daemon: {line}", file=sys.stderr)

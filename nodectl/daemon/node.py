@@ -9,40 +9,42 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from nodectl import __version__, wire
+from nodectl import __version__
 from nodectl.binding.refused import Refused as NoLayout
+from nodectl.cgroup.constraints import Constraints
+from nodectl.cgroup.delegation import Base
 from nodectl.config import Config
-from nodectl.daemon import asking, further, launch, suspending
-from nodectl.daemon.batch import Batch
-from nodectl.daemon.binder import Binder
-from nodectl.daemon.budget import Budget
-from nodectl.daemon.cgroup_base import Base
-from nodectl.daemon.constraints import Constraints
-from nodectl.daemon.containers import Containers
-from nodectl.daemon.forkchannel import ForkChannel
-from nodectl.daemon.further import RESERVE, Further, anything
-from nodectl.daemon.groups import remove_groups
-from nodectl.daemon.jobs import Jobs
-from nodectl.daemon.live import LiveStep
-from nodectl.daemon.oom_watch import OomWatch
-from nodectl.daemon.resources import Resources
-from nodectl.daemon.running import Running
-from nodectl.daemon.securing import Securing
-from nodectl.daemon.start import Starter
-from nodectl.daemon.store import Store
-from nodectl.daemon.traces import Traces
-from nodectl.daemon.updating import Updates
-from nodectl.daemon.users import UnknownUser, User, Users, group_id
-from nodectl.daemon.visits import Visits
-from nodectl.interface import NODE, Call, Refused, Service
-from nodectl.shape import BadShape, Optional, boolean, check, integer
+from nodectl.daemon.admission import further_steps, launch
+from nodectl.daemon.admission.accounts import UnknownUser, User, Users, group_id
+from nodectl.daemon.admission.binder import Binder
+from nodectl.daemon.admission.confinement import Securing
+from nodectl.daemon.admission.further_steps import RESERVE, Further, anything
+from nodectl.daemon.admission.user_budget import Budget
+from nodectl.daemon.history.batch import Batch
+from nodectl.daemon.history.running import Running
+from nodectl.daemon.history.store import Store
+from nodectl.daemon.jobs.cgroups import remove_groups
+from nodectl.daemon.jobs.containers import Containers
+from nodectl.daemon.jobs.prolog_epilog import Jobs
+from nodectl.daemon.jobs.resources import Resources
+from nodectl.daemon.steps import status_query, suspend
+from nodectl.daemon.steps.enter import Visits
+from nodectl.daemon.steps.forkserver_channel import ForkChannel
+from nodectl.daemon.steps.live import LiveStep
+from nodectl.daemon.steps.oom_watch import OomWatch
+from nodectl.daemon.steps.start import Starter
+from nodectl.daemon.steps.traces import Traces
+from nodectl.daemon.steps.update import Updates
+from nodectl.model.step import entry_as_list
+from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.spank import plugstack
-from nodectl.step import entry_as_list
-from nodectl.stepd.node_plugins import NodePlugins
+from nodectl.wire import framing
+from nodectl.wire.dispatch import NODE, Call, Refused, Service
+from nodectl.wire.shape import BadShape, Optional, boolean, check, integer
 
 if TYPE_CHECKING:
-    from nodectl.shape import Shape
-    from nodectl.step import Step
+    from nodectl.model.step import Step
+    from nodectl.wire.shape import Shape
 
     _Answer = Callable[[Call, Mapping[str, object], User, str], Mapping[str, object] | Awaitable[Mapping[str, object]]]
 
@@ -101,7 +103,7 @@ class Node:
             **Traces(self).methods(),
             **Visits(self).methods(),
             **Updates(self).methods(),
-            **suspending.Suspensions(self).methods(),
+            **suspend.Suspensions(self).methods(),
         }
         return Service(__version__, {f"{NODE}.{name}": row for name, row in methods.items()})
 
@@ -197,7 +199,7 @@ class Node:
         step.job_id, step.step_id = job, number
         step.cgroup = f"{self.base}/job_{job}/step_{number}" if self.base else ""
         if first is not None:
-            further.fit(step, first, request)
+            further_steps.fit(step, first, request)
         return self._starter.begin(step, call)
 
     def _unfinished(self) -> "Iterator[Step]":
@@ -256,7 +258,7 @@ class Node:
         if live.files.record() is not None:  # its client may know of the end before we do
             return {"record": await asyncio.shield(live.ended)}
         record = live.summary()
-        status = await asking.status(live, _STATUS_SECONDS)
+        status = await status_query.status(live, _STATUS_SECONDS)
         return {"record": record | {name: status[name] for name in ("state", "tasks", "pid") if name in status}}
 
     def _explain(self, call: Call) -> Mapping[str, object]:
@@ -286,7 +288,7 @@ class Node:
         answer = await live.ask("Signal", {"signal": number, "by": call.peer.uid})
         if answer is None:
             raise Refused("NoSuchStep", f"step {live.step} has just ended")
-        suspending.pass_on(answer)
+        suspend.pass_on(answer)
         return {}
 
     def _config(self, call: Call) -> Mapping[str, object]:
@@ -295,7 +297,7 @@ class Node:
 
     # Who may.
 
-    def is_admin(self, peer: wire.Peer) -> bool:
+    def is_admin(self, peer: framing.Peer) -> bool:
         """True for root and the members of admin_group."""
         return peer.uid == 0 or (self._admin_gid is not None and self._admin_gid in peer.groups)
 

@@ -5,5 +5,6 @@ limits), which reads their bytes and holds their descriptors. The daemon gets ch
 replies and descriptors of its own through a socket (`frames.py`); it never receives, looks at or closes what a user
 made. A desk that hangs or dies costs its user a connection, and nobody else anything.
 
-Imported by both processes and by the daemon's side, `nodectl/daemon/reception.py`. Imports wire and what is below it.
+Imported by both processes and by the daemon's side, `nodectl/daemon/reception/supervisor.py`. Imports wire and what is
+below it.
 """

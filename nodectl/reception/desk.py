@@ -16,11 +16,10 @@ import select
 
 import prctl
 
-from nodectl import wire
-from nodectl.interface import STANDARD, Refused, error_reply
-from nodectl.reception import frames
-from nodectl.reception.client import Client
+from nodectl.reception.connection import Client
 from nodectl.reception.message import LAUNCH, checked
+from nodectl.wire import frames, framing
+from nodectl.wire.dispatch import STANDARD, Refused, error_reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class Desk:
             os.set_blocking(fd, False)
         self._most = most
         self._longest = longest
-        self._orders = wire.Inbox(_MOST_REPLY)
+        self._orders = framing.Inbox(_MOST_REPLY)
         self._out = bytearray()
         self._clients: dict[int, Client] = {}
         self._by_fd: dict[int, Client] = {}
@@ -89,7 +88,7 @@ class Desk:
         if not text:
             self._close_entrance()
             return
-        fd, *_ = wire.descriptors_in(ancillary) or (-1,)
+        fd, *_ = framing.descriptors_in(ancillary) or (-1,)
         if fd < 0:
             self._tell(int(text), frames.GONE)  # no descriptor was left for it
             return
@@ -126,12 +125,12 @@ class Desk:
                 client.calls.append((text, client.inbox.take_descriptors()))
                 client.check_bounds()
             if sum(other.inbox.size for other in self._clients.values()) > _MOST_UNREAD:
-                raise wire.BrokenWire(f"messages of more than {_MOST_UNREAD} bytes of yours are not whole yet")
+                raise framing.BrokenWire(f"messages of more than {_MOST_UNREAD} bytes of yours are not whole yet")
             if sum(other.waiting for other in self._clients.values() if other.calls) > _MOST_WAITING:
-                raise wire.BrokenWire(f"calls of more than {_MOST_WAITING} bytes of yours wait for others of yours")
+                raise framing.BrokenWire(f"calls of more than {_MOST_WAITING} bytes of yours wait for others of yours")
         except BlockingIOError:
             return
-        except wire.BrokenWire as error:
+        except framing.BrokenWire as error:
             self._end_with(client, _broken(error))
             return
         except OSError:
@@ -154,7 +153,7 @@ class Desk:
         text, client.fds = client.calls.pop(0)
         try:
             message = checked(text)
-        except wire.BrokenWire as error:
+        except framing.BrokenWire as error:
             self._end_with(client, _broken(error))
             return
         client.busy = True
@@ -175,7 +174,7 @@ class Desk:
             number, word, text = frames.split(data)
             client = self._clients.get(number)
             if client is None:
-                wire.close(fds)
+                framing.close(fds)
             elif word == frames.HAND:
                 client.hand_over(fds, text)
             else:
@@ -195,7 +194,7 @@ class Desk:
                 client.theirs = []
             client.out += text + b"\0" if text else b""
             self._flush(client)
-        wire.close(done)  # last of all: it may take as long as their maker likes
+        framing.close(done)  # last of all: it may take as long as their maker likes
 
     def _bereave(self) -> None:
         """The daemon has gone. A client whose launch it took is told so all the same, and one whose launch it did not
@@ -207,12 +206,12 @@ class Desk:
         for client in list(self._clients.values()):
             if client.launching and not client.gone:
                 if not client.has_begun():
-                    wire.close(client.theirs)
+                    framing.close(client.theirs)
                     client.theirs = []
-                    client.answer = wire.encode(error_reply(_not_begun()))[:-1]
+                    client.answer = framing.encode(error_reply(_not_begun()))[:-1]
                 client.out += client.answer + b"\0"
             elif client.calls and not client.busy:  # none of which was passed on
-                client.out += wire.encode(error_reply(_not_begun()))
+                client.out += framing.encode(error_reply(_not_begun()))
             client.busy = False
             client.ending = True
             if client.gone:
@@ -224,7 +223,7 @@ class Desk:
 
     def _end_with(self, client: Client, refused: Refused) -> None:
         """The last thing that a client is told, if it reads it at once."""
-        client.out += wire.encode(error_reply(refused))
+        client.out += framing.encode(error_reply(refused))
         client.ending = True
         self._flush(client)
         self._leave(client)
@@ -232,8 +231,8 @@ class Desk:
     def _flush(self, client: Client) -> None:
         try:
             while client.out:
-                sent = wire.send_some(client.sock, client.out, client.theirs)
-                wire.close(client.theirs)
+                sent = framing.send_some(client.sock, client.out, client.theirs)
+                framing.close(client.theirs)
                 client.theirs = []
                 del client.out[:sent]
         except BlockingIOError:
@@ -252,10 +251,10 @@ class Desk:
 
     def _withhold(self, client: Client) -> None:
         """A reply without the descriptors that go with it is none: what they lead to ends with them."""
-        wire.close(client.theirs)
+        framing.close(client.theirs)
         client.theirs = []
         reason = "more descriptors of yours are on their way, unread in sockets, than you may have open"
-        client.out[:] = wire.encode(error_reply(Refused("NotPermitted", reason)))
+        client.out[:] = framing.encode(error_reply(Refused("NotPermitted", reason)))
         self._flush(client)
 
     def _interest(self, client: Client) -> int:
@@ -271,12 +270,12 @@ class Desk:
         del self._by_fd[fd]
         self._tell(client.number, frames.GONE)
         client.sock.close()
-        wire.close(fd for _, fds in client.calls for fd in fds)
+        framing.close(fd for _, fds in client.calls for fd in fds)
         client.calls.clear()
         client.inbox.close()
         if not client.busy:
             del self._clients[client.number]
-            wire.close([*client.take_what_came(), *client.theirs])
+            framing.close([*client.take_what_came(), *client.theirs])
 
     def _tell(self, number: int, word: bytes, text: bytes = b"") -> None:
         waiting = bool(self._out)
@@ -350,7 +349,7 @@ def _become(uid: int, gid: int) -> None:
         resource.setrlimit(limit, (most, most))
 
 
-def _broken(error: wire.BrokenWire) -> Refused:
+def _broken(error: framing.BrokenWire) -> Refused:
     return Refused(f"{STANDARD}.InvalidParameter", str(error), parameter="message")
 
 

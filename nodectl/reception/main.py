@@ -24,8 +24,9 @@ import time
 
 import prctl
 
-from nodectl import lean_json, signals, wire
+from nodectl.kernel import signals
 from nodectl.reception import desk
+from nodectl.wire import framing, lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Desk:
             return False
         self._look(time.monotonic())  # what it has taken by now; after this something lies there again
         try:
-            wire.send_some(self.entrance, b"%d" % number, [sock.fileno()])
+            framing.send_some(self.entrance, b"%d" % number, [sock.fileno()])
         except BrokenPipeError:
             self.close()  # it has ended, or will with the connections that it has
             return False
@@ -152,7 +153,7 @@ class Reception:
             return False
         order = lean_json.load_object(text)
         if "listen" in order:
-            (fd,) = wire.descriptors_in(ancillary)
+            (fd,) = framing.descriptors_in(ancillary)
             self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
             os.set_blocking(fd, False)
             self._poll.register(fd, select.POLLIN)
@@ -170,7 +171,7 @@ class Reception:
             self._listener = None
 
     def _tell(self, news: "Mapping[str, object]", fds: "Sequence[int]" = ()) -> None:
-        wire.send_some(self._channel, lean_json.dumps(news).encode("ascii"), fds)
+        framing.send_some(self._channel, lean_json.dumps(news).encode("ascii"), fds)
 
     def _patience(self) -> "float | None":
         if self._resumes:
@@ -198,7 +199,7 @@ class Reception:
             self._welcome(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd))
 
     def _welcome(self, sock: "_socket.socket") -> None:
-        peer = wire.peer_of(sock)
+        peer = framing.peer_of(sock)
         self._numbers += 1
         for _ in range(2):  # a desk that does not take it is followed by another
             place = self._desk_of(peer)
@@ -210,9 +211,9 @@ class Reception:
                 return
         self._refused.append(sock)
 
-    def _introduce(self, number: int, place: Desk, peer: wire.Peer, sock: "_socket.socket") -> None:
-        pidfd = wire.pidfd_of_peer(sock)
-        groups = wire.groups_of_peer(sock)[:_MOST_GROUPS_TOLD]
+    def _introduce(self, number: int, place: Desk, peer: framing.Peer, sock: "_socket.socket") -> None:
+        pidfd = framing.pidfd_of_peer(sock)
+        groups = framing.groups_of_peer(sock)[:_MOST_GROUPS_TOLD]
         who = {"pid": peer.pid, "gid": peer.gid, "groups": groups, "inode": os.fstat(sock.fileno()).st_ino}
         self._tell({"connection": number, "desk": place.number, **who}, [pidfd] if pidfd >= 0 else [])
         if pidfd >= 0:
@@ -239,7 +240,7 @@ class Reception:
 
     # Desks.
 
-    def _desk_of(self, peer: wire.Peer) -> "Desk | None":
+    def _desk_of(self, peer: framing.Peer) -> "Desk | None":
         """The user's desk, opened where there is none; None where there are too many that do not end."""
         desks = self._desks.setdefault(peer.uid, [])
         if desks and desks[-1].entrance is not None:
@@ -253,7 +254,7 @@ class Reception:
             return None
         return desks[-1]
 
-    def _open(self, peer: wire.Peer) -> Desk:
+    def _open(self, peer: framing.Peer) -> Desk:
         """Raises OSError."""
         entrance, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         down, theirs_down = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)

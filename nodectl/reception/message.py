@@ -1,7 +1,7 @@
 """What a desk asks of a message before the daemon gets it: that it is one, and costs no more than its length tells."""
 
-from nodectl import wire
-from nodectl.interface_names import NODE
+from nodectl.wire import framing
+from nodectl.wire.names import NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,12 +14,12 @@ LAUNCH = f"{NODE}.Launch"
 
 def checked(text: bytes) -> "Mapping[str, object]":
     """The message, if it is one that costs no more to take than its length tells. Raises BrokenWire."""
-    message = wire.decode(text)
+    message = framing.decode(text)
     if len(text) > LONGEST_BUT_LAUNCH and message.get("method") != LAUNCH:
-        raise wire.BrokenWire(f"message longer than {LONGEST_BUT_LAUNCH} bytes")
+        raise framing.BrokenWire(f"message longer than {LONGEST_BUT_LAUNCH} bytes")
     # Within strings these letters are no values; to count them is cheap, to walk through the values is not.
     if text.count(b",") + text.count(b"[") + text.count(b"{") > _MOST_VALUES and _values(message) > _MOST_VALUES:
-        raise wire.BrokenWire(f"message of more than {_MOST_VALUES} values")
+        raise framing.BrokenWire(f"message of more than {_MOST_VALUES} values")
     return message
 
 

@@ -259,7 +259,7 @@ def spank_option_getopt(sp: "Spank", option: "SpankOption | None") -> "str | Non
 
 def spank_symbol_supported(name: "str | None") -> int:
     """1 when nodectl knows a hook of this name, 0 otherwise, -1 for None. Any process; raises nothing."""
-    from nodectl.hooks import functions  # not needed by most plugins
+    from nodectl.model.launch_order import functions  # not needed by most plugins
 
     return -1 if name is None else int(name in functions("spank"))
 
@@ -270,7 +270,7 @@ def slurm_load_job(sp: "Spank", job_id: int, show_flags: int = 0) -> dict[str, o
     Any process, any hook; the command, and what runs as the user, know their own job only. Raises SpankError:
     ESLURM_INVALID_JOB_ID for a job that is not here. The flags change nothing. Source: Slurm's headers.
     """
-    from nodectl.spank.jobs import members  # it imports the names above
+    from nodectl.spank.job_info import members  # it imports the names above
 
     return {**members(_known(sp), job_id), "show_flags": show_flags}
 

@@ -14,9 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nodectl.model.step import Step, Task
     from nodectl.spank import SpankOption
     from nodectl.spank.stack import StackedPlugin
-    from nodectl.step import Step, Task
 
 _GETOPT_HOOKS = frozenset(
     f"slurm_spank_{name}"

@@ -6,19 +6,21 @@ exit. Its environment is the job's prolog environment; items are the job's uid, 
 
 import os
 
-from nodectl import kernel_file, lean_json, messages
-from nodectl.door import Door
-from nodectl.recorder import Recorder
-from nodectl.spank import S_CTX_JOB_SCRIPT, jobs, preload, versions
+from nodectl import messages
+from nodectl.kernel import pseudo_file
+from nodectl.model.step import Step, entry_from_list
+from nodectl.plugin_host.caller import Door
+from nodectl.spank import S_CTX_JOB_SCRIPT, job_info, preload, versions
 from nodectl.spank.handle import Spank
 from nodectl.spank.stack import TRIAL, Stack, witness_if_tried
-from nodectl.step import Step, entry_from_list
+from nodectl.tracing.recorder import Recorder
+from nodectl.wire import lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nodectl.spank.teller import Teller
+    from nodectl.spank.reporter import Teller
 
 
 def call_hooks(arguments: "Mapping[str, object]", teller: "Teller") -> str:
@@ -28,8 +30,8 @@ def call_hooks(arguments: "Mapping[str, object]", teller: "Teller") -> str:
     (spank_versions), trace (descriptor).
     """
     preload.remove()
-    jobs.STEPS[0] = os.path.dirname(str(arguments["spec"]))
-    step = Step.from_json(lean_json.load_object(kernel_file.read(str(arguments["spec"]))))
+    job_info.STEPS[0] = os.path.dirname(str(arguments["spec"]))
+    step = Step.from_json(lean_json.load_object(pseudo_file.read(str(arguments["spec"]))))
     witness_if_tried()
     os.environ.pop(TRIAL, None)
     messages.listen(log, level=messages.INFO)

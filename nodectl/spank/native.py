@@ -7,10 +7,10 @@ A library stays loaded for the life of its process and has one state there, also
 name it, as in Slurm. Whoever opens one must have been executed with the host preloaded (`preload.py`).
 """
 
-from nodectl import _spank_host, trust
-from nodectl.hooks import functions
-from nodectl.plugin import PluginRefused
-from nodectl.spank import SLURM_VERSION, SpankOption, versions
+from nodectl.kernel import trust
+from nodectl.model.launch_order import functions
+from nodectl.plugin_host.loader import PluginRefused
+from nodectl.spank import SLURM_VERSION, SpankOption, _spank_host, versions
 
 
 class NativeSource:
@@ -30,7 +30,7 @@ class NativeSource:
 
 
 class NativePlugin:
-    """A compiled plugin in a stack; the attributes are those of `nodectl.plugin.Plugin`."""
+    """A compiled plugin in a stack; the attributes are those of `nodectl.plugin_host.loader.Plugin`."""
 
     __slots__ = ("_init_failure_mode", "hooks", "name", "options", "path", "type", "version")
 

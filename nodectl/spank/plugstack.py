@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 
-from nodectl import trust
+from nodectl.kernel import trust
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:

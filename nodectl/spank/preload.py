@@ -6,13 +6,13 @@ ld.so(8) takes blanks and colons in the variable for separators, so below a path
 
 import os
 
-from nodectl.spank.sources import is_native
+from nodectl.spank.plugin_store import is_native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
 
-HOST = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_spank_host.abi3.so")
+HOST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_spank_host.abi3.so")
 VARIABLE = "LD_PRELOAD"
 
 

@@ -10,22 +10,23 @@ import os
 
 import prctl
 
-from nodectl import messages, signals
-from nodectl.door import Door
-from nodectl.hooks import Hook
-from nodectl.recorder import Recorder
-from nodectl.spank import S_CTX_SLURMD, jobs, preload, versions
+from nodectl import messages
+from nodectl.kernel import signals
+from nodectl.model.launch_order import Hook
+from nodectl.model.step import entry_from_list
+from nodectl.plugin_host.caller import Door
+from nodectl.spank import S_CTX_SLURMD, job_info, preload, versions
 from nodectl.spank.handle import Spank
 from nodectl.spank.job_script import log
+from nodectl.spank.reporter import Teller
 from nodectl.spank.stack import Stack, witness_if_tried
-from nodectl.spank.teller import Teller
-from nodectl.step import entry_from_list
+from nodectl.tracing.recorder import Recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nodectl.door import Outcome
+    from nodectl.plugin_host.caller import Outcome
 
 REPORT = 3
 FAREWELL = b"x"
@@ -50,7 +51,7 @@ def main(arguments: "Mapping[str, object]") -> None:
     stack = teller.stack = Stack(door, Spank(S_CTX_SLURMD))
     teller.entries = [entry_from_list(row) for row in arguments["plugins"]]  # type: ignore[attr-defined]  # our daemon's
     versions.accept(str(arguments["versions"]))
-    jobs.STEPS[0] = str(arguments["steps"])
+    job_info.STEPS[0] = str(arguments["steps"])
     outcome = stack.load(teller.entries)
     outcome = outcome and _begin(stack)
     teller.ended(outcome.why)

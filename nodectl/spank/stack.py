@@ -8,25 +8,25 @@ noted in the trace, is one warning for the user, and costs nothing.
 import os
 
 from nodectl import messages, spank
-from nodectl.door import OK, Outcome, Overrun
-from nodectl.hooks import LOADING, ROWS, Hook, functions
-from nodectl.plugin import PluginRefused, Source, compile_plugin, load
+from nodectl.model.launch_order import LOADING, ROWS, Hook, functions
+from nodectl.plugin_host.caller import OK, Outcome, Overrun
+from nodectl.plugin_host.loader import PluginRefused, Source, compile_plugin, load
 from nodectl.spank import SpankError, SpankOption
 from nodectl.spank.handle import FORWARDED, Spank, forwarding_name
+from nodectl.spank.plugin_store import Late, is_native
 from nodectl.spank.plugstack import printable
-from nodectl.spank.sources import Late, is_native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from nodectl.door import Door
-    from nodectl.plugin import Plugin
-    from nodectl.spank.lanes import ReadyStack
+    from nodectl.model.step import Task
+    from nodectl.plugin_host.caller import Door
+    from nodectl.plugin_host.loader import Plugin
     from nodectl.spank.native import NativePlugin, NativeSource
     from nodectl.spank.plugstack import Entry
-    from nodectl.spank.witness import Witness
-    from nodectl.step import Task
+    from nodectl.spank.probe import Witness
+    from nodectl.spank.ready_stack import ReadyStack
 
 TRIAL = "_NODECTL_TRIAL"  # in the environment of the processes of a trial: the path of its description
 _HAS_ARG = (0, 1, 2)
@@ -330,9 +330,9 @@ def local_row(call: str) -> Hook:
 def witness_if_tried() -> None:
     """In a process of `nodectl spank try`, before any plugin is loaded: what plugins do is written down from now on."""
     if path := os.environ.get(TRIAL):
-        from nodectl.spank import witness  # only for trials
+        from nodectl.spank import probe  # only for trials
 
-        witness.start(path)
+        probe.start(path)
 
 
 def tried() -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The step runner, from the record it was handed to the record it leaves.
 
 One process per step, forked by the forkserver, root, one thread, its own session; it outlives the daemon. `run_step`
-is the launch from top to bottom; the rows are those of `nodectl.hooks.HOOKS`.
+is the launch from top to bottom; the rows are those of `nodectl.model.launch_order.HOOKS`.
 """
 
 import os
@@ -10,24 +10,27 @@ import sys
 
 import prctl
 
-from nodectl import _kernel, cgroup, container, kernel_file, messages, rlimits
-from nodectl.identity import effective_user, sign_in
-from nodectl.step import Step
-from nodectl.stepd import client, environment, output, pump, record
-from nodectl.stepd.links import Links
-from nodectl.stepd.overheard import Overheard
+from nodectl import container, messages
+from nodectl.cgroup import tree
+from nodectl.kernel import _kernel, pseudo_file
+from nodectl.kernel.identity import effective_user, sign_in
+from nodectl.model.step import Step
+from nodectl.stepd import output, record
+from nodectl.stepd.connections import Links
+from nodectl.stepd.plugin_output import Overheard
 from nodectl.stepd.reaper import Reaper
 from nodectl.stepd.run import STEPD_SLOT, Descriptors, Run, StepFailed
-from nodectl.stepd.stdio import Streams
-from nodectl.stepd.task import Child, be_task
+from nodectl.task import client_streams, environment, pump, rlimits
+from nodectl.task.main import Child, be_task
+from nodectl.task.stdio import Streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from nodectl.spank.sources import Sources
-    from nodectl.step import Task
-    from nodectl.stepd.node_plugins import NodePlugins
+    from nodectl.model.step import Task
+    from nodectl.plugin_host.node_plugins import NodePlugins
+    from nodectl.spank.plugin_store import Sources
 
 _PRIVATE = "/private."  # in the paths of a private node
 _OOM_ADJUSTMENT = b"-999"
@@ -73,7 +76,7 @@ def _settle(spec: str) -> None:
     prctl.set_child_subreaper(1)
     may_spare = _kernel.capabilities()[0] & rlimits.CAP_SYS_RESOURCE  # which a container's root may lack
     if may_spare and os.stat(spec).st_size <= _SPARED:
-        kernel_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)
+        pseudo_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)
 
 
 def _serve(run: Run, stem: str, sources: "Sources") -> None:
@@ -86,7 +89,7 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
     run.links.on_gone = reaper.launcher_gone
     if run.fds.client is not None:
         run.links.adopt_launcher(run.fds.orders, run.fds.news, run.fds.client)
-        client.greet(run.fds.streams)
+        client_streams.greet(run.fds.streams)
     daemon = run.links.adopt(run.fds.link)
     messages.listen(
         run.links.broadcast_line,
@@ -183,7 +186,7 @@ def wait_for_streams(run: Run, reaper: Reaper) -> None:
 
 def _streams_are_there(run: Run) -> bool:
     try:
-        return client.has_come(run.fds.streams)
+        return client_streams.has_come(run.fds.streams)
     except OSError as error:
         raise run.failed(f"the streams of its client never came: {error.strerror}") from None
 
@@ -273,7 +276,7 @@ def _fork_task(child: Child) -> None:
 
 def _move(pid: int, place: str) -> None:
     try:
-        cgroup.Group(place).add(pid)
+        tree.Group(place).add(pid)
     except ProcessLookupError:
         pass  # it has ended already
 
@@ -322,8 +325,10 @@ def finish(run: Run, reaper: Reaper) -> None:
         remove_groups(run.group, run.tasks)
 
 
-def remove_groups(group: cgroup.Group, tasks: "list[Task]") -> None:
-    """The user's part of the step's cgroups; the stepd's own place goes when the stepd has gone (daemon/groups.py)."""
+def remove_groups(group: tree.Group, tasks: "list[Task]") -> None:
+    """The user's part of the step's cgroups; the stepd's own place goes when the stepd has gone
+    (daemon/jobs/cgroups.py).
+    """
     user = group.child("user")
     for task in tasks:
         user.child(f"task_{task.local_id}").remove()

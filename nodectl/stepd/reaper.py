@@ -9,26 +9,27 @@ import os
 import select
 import time
 
-from nodectl import messages, signals
-from nodectl.door import OK
-from nodectl.hooks import ROWS
-from nodectl.identity import effective_user
-from nodectl.interface import STEP, Refused
-from nodectl.shape import Optional, boolean, integer
-from nodectl.signals import CONT, KILL, TERM
-from nodectl.stepd import children, environment, epilogs
-from nodectl.stepd.reports import Reports
+from nodectl import messages
+from nodectl.kernel import children, signals
+from nodectl.kernel.identity import effective_user
+from nodectl.kernel.signals import CONT, KILL, TERM
+from nodectl.model.launch_order import ROWS
+from nodectl.plugin_host.caller import OK
+from nodectl.stepd.daemon_orders import Told
 from nodectl.stepd.suspension import FREEZE, TSTP, Suspension
-from nodectl.stepd.told import Told
+from nodectl.task import environment, epilogs
+from nodectl.task.reports import Reports
+from nodectl.wire.dispatch import STEP, Refused
+from nodectl.wire.shape import Optional, boolean, integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nodectl.door import Outcome
-    from nodectl.interface import Call
-    from nodectl.step import Task
+    from nodectl.model.step import Task
+    from nodectl.plugin_host.caller import Outcome
     from nodectl.stepd.run import Run
+    from nodectl.wire.dispatch import Call
 
 # The wait status of a task that read the end of the gate: why there is no launch is told elsewhere.
 _NOT_LET_IN = 1 << 8

@@ -7,12 +7,12 @@ signal is 128 + its number.
 import os
 import time
 
-from nodectl.lean_json import dumps
-from nodectl.stepd.children import said
+from nodectl.kernel.children import said
+from nodectl.wire.lean_json import dumps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nodectl.step import Step
+    from nodectl.model.step import Step
     from nodectl.stepd.run import Run
 
 _FAILED = 1

@@ -4,29 +4,30 @@ import _socket
 import os
 import time
 
-from nodectl import cgroup, messages
-from nodectl.board import Board
-from nodectl.door import Door
-from nodectl.hooks import ROWS
-from nodectl.identity import become_user, effective_user
-from nodectl.recorder import Recorder, now
+from nodectl import messages
+from nodectl.cgroup import tree
+from nodectl.kernel.identity import become_user, effective_user
+from nodectl.model.launch_order import ROWS
+from nodectl.model.step import Step, Task
+from nodectl.plugin_host.caller import Door
 from nodectl.spank import S_CTX_REMOTE
 from nodectl.spank.handle import Spank
 from nodectl.spank.stack import Stack
-from nodectl.step import Step, Task
-from nodectl.stepd.ends import Ends
-from nodectl.stepd.pump import Pumps
+from nodectl.stepd.end_reasons import Ends
+from nodectl.task.pump import Pumps
+from nodectl.tracing.progress import Board
+from nodectl.tracing.recorder import Recorder, now
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nodectl.door import Outcome
-    from nodectl.hooks import Hook
-    from nodectl.stepd.links import Links
-    from nodectl.stepd.node_plugins import NodePlugins
-    from nodectl.stepd.overheard import Overheard
-    from nodectl.stepd.stdio import Streams
+    from nodectl.model.launch_order import Hook
+    from nodectl.plugin_host.caller import Outcome
+    from nodectl.plugin_host.node_plugins import NodePlugins
+    from nodectl.stepd.connections import Links
+    from nodectl.stepd.plugin_output import Overheard
+    from nodectl.task.stdio import Streams
 
 STEPD_SLOT = 0
 
@@ -75,7 +76,7 @@ class Run:
         self.recorder = Recorder(fds.trace, "stepd")
         self.door = Door(self.recorder, self.board, STEPD_SLOT, step.hook_timeout, single_threaded=True)
         self.spank = Stack(self.door, Spank(S_CTX_REMOTE, step))
-        self.group = cgroup.Group(cgroup_mount + step.cgroup) if step.cgroup else None
+        self.group = tree.Group(cgroup_mount + step.cgroup) if step.cgroup else None
         self.tasks = [Task(rank, mask) for rank, mask in enumerate(step.cpu_masks)]
         self.spank.handle.tasks = self.tasks
         self.gate_writer = -1

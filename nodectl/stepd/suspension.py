@@ -7,7 +7,7 @@ hear of it; SIGKILL reaches who is frozen.
 
 import time
 
-from nodectl.interface import STEP, Refused
+from nodectl.wire.dispatch import STEP, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

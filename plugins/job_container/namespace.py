@@ -15,11 +15,14 @@ import errno
 import os
 import time
 
-from nodectl import _namespace, cgroup, container, job_environment, trust
-from nodectl.container import dirs, first, link, settings, spaces, users
-from nodectl.container.place import Place, open_plain, sweep
+from nodectl import container
+from nodectl.cgroup import tree
+from nodectl.confine import scripts
+from nodectl.container import namespaces, network_link, pid1, private_dirs, settings, user_namespace
+from nodectl.container.job_dir import Place, open_plain, sweep
+from nodectl.kernel import _namespace, trust
 from nodectl.plugin_api import PluginError
-from nodectl.stepd import scripts
+from nodectl.spank import job_environment
 
 plugin_type = "job_container/namespace"
 plugin_name = "job container by namespaces"
@@ -42,7 +45,7 @@ def init() -> int:
     except OSError as error:
         if error.errno == errno.ENOSYS:
             raise PluginError(errno.ENOSYS, "needs openat2 and mount_setattr: Linux 5.12") from None
-    _State.cgroups = cgroup.find_mount()
+    _State.cgroups = tree.find_mount()
     return 0
 
 
@@ -58,9 +61,9 @@ def container_p_create(job_id: int) -> int:
     try:
         _fill(job, place)
     except BaseException as error:
-        spaces.close(_State.fds.pop(job_id, {}))
+        namespaces.close(_State.fds.pop(job_id, {}))
         _empty(job, place)
-        link.disconnect([place])
+        network_link.disconnect([place])
         place.remove(job.spec)
         if not isinstance(error, OSError):
             raise
@@ -77,7 +80,7 @@ def container_p_add_cont(job_id: int, cont_id: int) -> int:
     fds = _State.fds.get(job_id) or _find(job_id)
     _State.fds[job_id] = fds
     try:
-        spaces.bear_in(fds)
+        namespaces.bear_in(fds)
     except OSError as error:
         raise PluginError(error.errno or errno.EIO, f"join the pid namespace: {error.strerror}") from None
     return 0
@@ -90,13 +93,13 @@ def container_p_add_pid(job_id: int, pid: int, uid: int) -> int:
         raise PluginError(errno.EINVAL, f"process {pid} must join by itself")
     fds = _State.fds.pop(job_id, None) or _find(job_id)
     try:
-        spaces.join(fds)
-        if spaces.CGROUP in container.job(job_id).step.container["namespaces"]:  # type: ignore[operator]
+        namespaces.join(fds)
+        if namespaces.CGROUP in container.job(job_id).step.container["namespaces"]:  # type: ignore[operator]
             _namespace.unshare(_namespace.CLONE_NEWCGROUP)
     except OSError as error:
         raise PluginError(error.errno or errno.EIO, f"join the container: {error.strerror}") from None
     finally:
-        spaces.close(fds)
+        namespaces.close(fds)
     return 0
 
 
@@ -112,7 +115,7 @@ def container_p_delete(job_id: int) -> int:
     if os.path.exists(f"{place.path}/ns/mnt"):
         why = _run(job, place, "clone_ns_epilog")
     stuck = _empty(job, place)
-    linked = link.disconnect([place])
+    linked = network_link.disconnect([place])
     left = place.remove(job.spec)
     if why or stuck or linked or left:
         raise PluginError(errno.EBUSY, "; ".join(filter(None, (why, stuck, linked, left))))
@@ -131,13 +134,13 @@ def _let_go(places: list[Place]) -> str:
     """Ends what dead containers have elsewhere: the first process of a pid namespace, a link."""
     for place in places:
         _stop_first(place)
-    return link.disconnect(places)
+    return network_link.disconnect(places)
 
 
 def _stop_first(place: Place) -> None:
     try:
         place.open()
-        first.stop(place)
+        pid1.stop(place)
         os.close(place.fd)
     except OSError:
         pass  # it was never made
@@ -153,59 +156,63 @@ def _fill(job: container.Job, place: Place) -> None:
         os.mkdir(name, 0o700, dir_fd=place.fd)
     _require(_run(job, place, "init_script"))
     private = settings.read_dirs(wanted["dirs"])  # type: ignore[arg-type]  # settings.of_job made it
-    made = dirs.make(place, private, step.uid, step.gid)
+    made = private_dirs.make(place, private, step.uid, step.gid)
     try:
         kinds: list[str] = ["mnt", *wanted["namespaces"]]  # type: ignore[misc]
-        who = step.identity if users.USER in kinds else None
+        who = step.identity if user_namespace.USER in kinds else None
         fds = _State.fds[step.job_id] = {}
-        fds.update(spaces.make(kinds, who, lambda begun: _prepare(job, place, kinds, made, begun.get(users.USER, -1))))
+        fds.update(
+            namespaces.make(
+                kinds, who, lambda begun: _prepare(job, place, kinds, made, begun.get(user_namespace.USER, -1))
+            )
+        )
     finally:
-        dirs.close(made)
+        private_dirs.close(made)
     held = open_plain(place.fd, "ns", os.O_RDONLY)
     try:
-        spaces.hold(held, fds)
+        namespaces.hold(held, fds)
     finally:
         os.close(held)
     net: dict[str, str] = wanted["net"]  # type: ignore[assignment]  # as above
     if net:
-        _require(link.connect(place.base, step.job_id, net))
+        _require(network_link.connect(place.base, step.job_id, net))
     _require(_run(job, place, "clone_ns_script"))
 
 
 def _prepare(job: container.Job, place: Place, kinds: list[str], made: list[tuple[str, int]], user: int) -> None:
     """Inside the new namespaces; `user` stands for the one of users, in which nobody is, -1 for none."""
-    dirs.mount(made, shared=bool(job.step.container["shared"]))
+    private_dirs.mount(made, shared=bool(job.step.container["shared"]))
     if "net" in kinds:
         _namespace.raise_loopback()
     if "uts" in kinds:
         _namespace.set_hostname(f"{job.step.node_name}-job{job.step.job_id}"[:64])
-    if spaces.PID in kinds:
-        _State.fds[job.step.job_id][spaces.PID] = first.start(place, _group(job), user)
+    if namespaces.PID in kinds:
+        _State.fds[job.step.job_id][namespaces.PID] = pid1.start(place, _group(job), user)
 
 
 def _group(job: container.Job) -> str:
     """The cgroup of the job's own processes, beside its steps'; "" without cgroups."""
     step = job.step
-    return f"{_State.cgroups}{os.path.dirname(step.cgroup)}/{first.GROUP}" if step.cgroup else ""
+    return f"{_State.cgroups}{os.path.dirname(step.cgroup)}/{pid1.GROUP}" if step.cgroup else ""
 
 
 def _empty(job: container.Job, place: Place) -> str:
     """Ends the pid namespace, and with it whoever is in it, and removes its cgroup. Returns what is wrong, "" for
     nothing.
     """
-    if spaces.PID not in job.step.container["namespaces"]:  # type: ignore[operator]
+    if namespaces.PID not in job.step.container["namespaces"]:  # type: ignore[operator]
         return ""
     _stop_first(place)
     if not _group(job):
         return ""
-    group = cgroup.Group(_group(job))
+    group = tree.Group(_group(job))
     end = time.monotonic() + _PATIENCE
     while not group.remove():
         if time.monotonic() > end:
             return f"{group.full_path}: cannot be removed, processes {group.pids()} do not die"
         group.kill_all()
         time.sleep(_PAUSE)
-    cgroup.Group(os.path.dirname(group.full_path)).remove()  # the job's, if nothing else is in it
+    tree.Group(os.path.dirname(group.full_path)).remove()  # the job's, if nothing else is in it
     return ""
 
 
@@ -221,7 +228,7 @@ def _find(job_id: int) -> dict[str, int]:
     finally:
         os.close(place.fd)
     try:
-        return spaces.find(held)
+        return namespaces.find(held)
     finally:
         os.close(held)
 

@@ -7,11 +7,12 @@ escapes, because only root can leave a cgroup.
 import errno
 import time
 
-from nodectl import cgroup, signals
+from nodectl.cgroup import tree
+from nodectl.kernel import signals
+from nodectl.kernel.children import dumps_core
+from nodectl.model.step import Step
 from nodectl.plugin_api import PluginError
-from nodectl.recorder import cgroup_of
-from nodectl.step import Step
-from nodectl.stepd.children import dumps_core
+from nodectl.tracing.recorder import cgroup_of
 
 plugin_type = "proctrack/cgroup"
 plugin_name = "process tracking by cgroup v2"
@@ -27,14 +28,14 @@ class _State:
     """What this process knows: the mount, and the cgroups of the containers it made."""
 
     mount = ""
-    groups: dict[int, cgroup.Group] = {}  # noqa: RUF012  # one per process, by design
+    groups: dict[int, tree.Group] = {}  # noqa: RUF012  # one per process, by design
     patience: dict[int, float] = {}  # noqa: RUF012
     dumps: dict[int, float] = {}  # noqa: RUF012
 
 
 def init() -> int:
     """Finds the cgroup2 mount; without one the plugin is refused."""
-    _State.mount = cgroup.find_mount()
+    _State.mount = tree.find_mount()
     if not _State.mount:
         raise PluginError(
             errno.ENODEV, "no cgroup2 file system is mounted; mount one, or set proctrack_type = proctrack/linuxproc"
@@ -44,7 +45,7 @@ def init() -> int:
 
 def proctrack_p_create(step: Step) -> int:
     """Makes the step's `user` cgroup; its inode number is the container id."""
-    group = cgroup.Group(f"{_State.mount}{step.cgroup}/user").make()
+    group = tree.Group(f"{_State.mount}{step.cgroup}/user").make()
     step.container_id = group.number()
     _State.groups[step.container_id] = group
     _State.patience[step.container_id] = step.unkillable_timeout
@@ -129,14 +130,14 @@ def proctrack_p_get_pids(cont_id: int) -> list[int]:
     return _group(cont_id).pids()
 
 
-def _let_dump(group: cgroup.Group, patience: float) -> None:
+def _let_dump(group: tree.Group, patience: float) -> None:
     """Waits while a process writes its core, which would be cut off."""
     deadline = time.monotonic() + patience
     while any(map(dumps_core, group.pids())) and time.monotonic() < deadline:
         time.sleep(_LONGEST_PAUSE)
 
 
-def _group(cont_id: int) -> cgroup.Group:
+def _group(cont_id: int) -> tree.Group:
     if cont_id not in _State.groups:
         raise PluginError(errno.ENOENT, f"no container {cont_id}")
     return _State.groups[cont_id]

@@ -8,9 +8,9 @@ import errno
 import os
 import time
 
-from nodectl import signals
+from nodectl.kernel import signals
+from nodectl.model.step import Step
 from nodectl.plugin_api import PluginError
-from nodectl.step import Step
 
 plugin_type = "proctrack/linuxproc"
 plugin_name = "process tracking by /proc"

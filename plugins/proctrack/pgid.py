@@ -11,10 +11,10 @@ import os
 import select
 import time
 
-from nodectl import _namespace, kernel_file, signals
-from nodectl.closing import close_all_but
+from nodectl.kernel import _namespace, pseudo_file, signals
+from nodectl.kernel.closing import close_all_but
+from nodectl.model.step import Step
 from nodectl.plugin_api import PluginError
-from nodectl.step import Step
 
 plugin_type = "proctrack/pgid"
 plugin_name = "process tracking by process group"
@@ -119,7 +119,7 @@ def proctrack_p_get_pids(cont_id: int) -> list[int]:
 def _is_member(pid: int, group: int) -> bool:
     """Where the leader has gone, the group's number may be another's: only the step's has the stepd's session."""
     try:
-        fields = kernel_file.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
+        fields = pseudo_file.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
     except OSError:
         return False
     state, _, its_group, session = fields[:4]

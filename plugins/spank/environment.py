@@ -18,7 +18,7 @@ The file must belong to root, and its directories too; it is read at each step. 
 
 import os
 
-from nodectl import trust
+from nodectl.kernel import trust
 from nodectl.spank import SpankError, slurm_error, spank_getenv, spank_remote, spank_setenv, spank_unsetenv
 from nodectl.spank.handle import Spank
 

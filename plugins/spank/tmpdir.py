@@ -23,7 +23,7 @@ import os
 import stat
 import time
 
-from nodectl.removal import remove
+from nodectl.kernel.tree_removal import remove
 from nodectl.spank import (
     S_CTX_SLURMD,
     S_JOB_GID,

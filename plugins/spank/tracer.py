@@ -34,7 +34,8 @@ import os
 import stat
 import time
 
-from nodectl import lean_json, spank, trust
+from nodectl import spank
+from nodectl.kernel import trust
 from nodectl.spank import (
     SpankError,
     SpankOption,
@@ -47,6 +48,7 @@ from nodectl.spank import (
     spank_remote,
 )
 from nodectl.spank.handle import Spank
+from nodectl.wire import lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

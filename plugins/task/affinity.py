@@ -10,12 +10,13 @@ Options: srun's of layout and binding, --mem-bind and --gpu-bind among them.
 import errno
 import os
 
-from nodectl import _kernel, messages
+from nodectl import messages
 from nodectl.binding import report
 from nodectl.binding.refused import Refused
-from nodectl.cpu_list import cpus_of, format_cpulist, mask_of
+from nodectl.kernel import _kernel
+from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of
+from nodectl.model.step import Step, Task
 from nodectl.plugin_api import PluginError
-from nodectl.step import Step, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

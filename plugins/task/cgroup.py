@@ -3,16 +3,18 @@
 That is CPUs and their memory nodes, memory, swap space, huge pages, processes, CPU time, input and output, devices.
 
 Where: `task_p_pre_setuid`, in the stepd, as root, writes on the step's `user` cgroup what the daemon has decided
-(`daemon/constraints.py`: the configuration, the request, the controllers that are there); the job's own limits are
+(`cgroup/constraints.py`: the configuration, the request, the controllers that are there); the job's own limits are
 there before the step.
 """
 
 import errno
 import os
 
-from nodectl import _kernel, cgroup, messages
+from nodectl import messages
+from nodectl.cgroup import tree
+from nodectl.kernel import _kernel
+from nodectl.model.step import Step
 from nodectl.plugin_api import PluginError
-from nodectl.step import Step
 
 plugin_type = "task/cgroup"
 plugin_name = "task containment by cgroup v2"
@@ -25,7 +27,7 @@ class _Where:
 
 def init() -> int:
     """Finds the cgroup2 mount; without one the plugin is refused."""
-    _Where.mount = cgroup.find_mount()
+    _Where.mount = tree.find_mount()
     if not _Where.mount:
         raise PluginError(
             errno.ENODEV, "no cgroup2 file system is mounted; mount one, or leave task/cgroup out of task_plugin"
@@ -35,7 +37,7 @@ def init() -> int:
 
 def task_p_pre_setuid(step: Step) -> int:
     """Stepd, root: the step's limits, and controllers for its tasks' cgroups, whose figures tell who reached them."""
-    user = cgroup.Group(f"{_Where.mount}{step.cgroup}/user").make()
+    user = tree.Group(f"{_Where.mount}{step.cgroup}/user").make()
     try:
         user.enable(user.core.controllers)
         user.write(step.limits)
@@ -53,7 +55,7 @@ def task_p_pre_setuid(step: Step) -> int:
     return 0
 
 
-def _constrain_devices(user: cgroup.Group, step: Step) -> None:
+def _constrain_devices(user: tree.Group, step: Step) -> None:
     place = user.open()
     try:
         _kernel.constrain_devices(place, step.device_rules)

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench.large_machine import large_machine
 from bench.rows import Row, in_turns
 from nodectl.cli.main import Globals
-from nodectl.cli.session import Session
+from nodectl.client.session import Session
 from rootful.native import native
 from rootful.node import Node
 

@@ -13,7 +13,7 @@ from bench.rows import Row, in_turns
 from nodectl.binding.job import allocate
 from nodectl.binding.request import Request, Settings
 from nodectl.binding.step import place
-from nodectl.topology import Topology, read
+from nodectl.machine.topology import Topology, read
 from unit.machines import Machine, build
 
 LARGE = Machine("4s:128c:2t", "last", nodes_per_socket=4, l3_per_socket=16)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nodectl.cpu_list import parse_cpulist
+from nodectl.model.cpu_list import parse_cpulist
 from rootful.node import NOBODY, Node, running
 
 HERE = Path(__file__).parent

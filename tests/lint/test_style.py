@@ -145,12 +145,12 @@ def test_every_dependency_is_imported() -> None:
 
 
 def test_signals_are_sent_in_one_place() -> None:
-    """By descriptors, not by bare numbers, which are given anew (`nodectl/signals.py`)."""
+    """By descriptors, not by bare numbers, which are given anew (`nodectl/kernel/signals.py`)."""
     senders = {"kill", "killpg", "pidfd_send_signal", "tgkill"}
     found = [
         where(path, node.lineno)
         for path in modules("nodectl", "plugins")
-        if path.relative_to(ROOT).as_posix() != "nodectl/signals.py"
+        if path.relative_to(ROOT).as_posix() != "nodectl/kernel/signals.py"
         for node in ast.walk(ast.parse(path.read_text(), path))
         if (isinstance(node, ast.Attribute) and node.attr in senders and ast.unparse(node.value) in SENDERS_OWNERS)
         or (isinstance(node, ast.ImportFrom) and any(alias.name in senders for alias in node.names))
@@ -173,7 +173,10 @@ def test_only_system_calls_and_the_host_of_compiled_plugins_are_written_in_c() -
     in_package = {name for name in found if not name.startswith("tests/")}
     host = [f"spank_{part}" for part in ("host", "api", "guard", "job", "link", "memory", "slurm", "walk")]
     system_calls = [f"kernel{part}" for part in ("", "_trace", "_clock", "_memory", "_socket", "_secure", "_devices")]
-    assert in_package == {f"nodectl/native/{name}.c" for name in (*system_calls, "namespace", "system", *host)}
+    assert in_package == {
+        *(f"nodectl/kernel/c/{name}.c" for name in (*system_calls, "namespace", "system")),
+        *(f"nodectl/spank/c/{name}.c" for name in host),
+    }
 
 
 def test_no_module_is_longer_than_can_be_kept_in_mind() -> None:

@@ -12,14 +12,15 @@ import os
 import sys
 from typing import Any
 
-from nodectl import _spank_host, messages, spank
-from nodectl.door import Door, Outcome
-from nodectl.hooks import ROWS
-from nodectl.recorder import Recorder
+from nodectl import messages, spank
+from nodectl.model.launch_order import ROWS
+from nodectl.model.step import Step, Task
+from nodectl.plugin_host.caller import Door, Outcome
+from nodectl.spank import _spank_host
 from nodectl.spank.handle import Spank
 from nodectl.spank.plugstack import Entry
 from nodectl.spank.stack import Stack, local_row
-from nodectl.step import Step, Task
+from nodectl.tracing.recorder import Recorder
 
 _STEP: dict[str, object] = dict.fromkeys(set(Step.FIELDS) - {"argv"}, 0) | {
     "job_id": 4000000001, "step_id": 3, "uid": 2001, "gid": 2002, "gids": [2002, 2100, 2101], "ntasks": 2,

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import nodectl
-from nodectl import _spank_host
-from nodectl.spank import S_CTX_REMOTE
+from nodectl.spank import S_CTX_REMOTE, _spank_host
 
 SOURCES = Path(__file__).parent / "sources"
 DRIVER = Path(__file__).parent / "driver.py"

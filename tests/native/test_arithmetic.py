@@ -16,7 +16,7 @@ SOURCES = [*sorted(NATIVE.glob("kernel*.c")), NATIVE / "system.c"]
 STRICT = ["-fsanitize=signed-integer-overflow,shift", "-fsanitize-undefined-trap-on-error"]
 CALL = """
 import importlib.util, sys
-specification = importlib.util.spec_from_file_location("nodectl._kernel", sys.argv[1])
+specification = importlib.util.spec_from_file_location("nodectl.kernel._kernel", sys.argv[1])
 kernel = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(kernel)
 sys.exit(not kernel.write_row(1, int(sys.argv[2]), '"call":"x"', "0", ""))

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from native.host import STRICT, compiled, lines, run
-from nodectl import _spank_host
-from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_JOB_SCRIPT, S_CTX_LOCAL, S_CTX_SLURMD
+from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_JOB_SCRIPT, S_CTX_LOCAL, S_CTX_SLURMD, _spank_host
 from packages import unpacked
 
 ALL_ONES = 0xFFFFFFFF

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from native.host import compiled, lines, run
-from nodectl import _spank_host
-from nodectl.spank import S_CTX_LOCAL
+from nodectl.spank import S_CTX_LOCAL, _spank_host
 from packages import unpacked
 
 NOBODYS = "which nodectl does not provide"
@@ -46,7 +45,7 @@ def test_call_of_a_missing_function_by_a_callback_is_told(tmp_path: Path) -> Non
 
 
 def test_missing_functions_are_listed_before_they_are_called(tmp_path: Path) -> None:
-    code = "import sys; from nodectl import _spank_host as host; print(sorted(host.open(sys.argv[1]).missing))"
+    code = "import sys; from nodectl.spank import _spank_host as host; print(sorted(host.open(sys.argv[1]).missing))"
     plugin = compiled(tmp_path, "missing")
     command = [sys.executable, "-IPc", code, plugin]
     listed = subprocess.run(

@@ -19,9 +19,9 @@ from nodectl.binding.options import FLAG, ROWS, request_of
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import Request, Settings
 from nodectl.binding.step import place
-from nodectl.cpu_list import cpus_of, format_cpulist, mask_of_list
-from nodectl.machine_spec import from_lscpu
-from nodectl.topology import Board, Topology
+from nodectl.machine.spec import from_lscpu
+from nodectl.machine.topology import Board, Topology
+from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
 
 CASES = Path(__file__).parent / "cases"
 # what a reason must hold for the word of a refusal; groups are those of the word

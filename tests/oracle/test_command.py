@@ -13,7 +13,7 @@ import pytest
 
 from nodectl.cli import bind
 from nodectl.cli.main import Globals
-from nodectl.cpu_list import cpus_of, format_cpulist
+from nodectl.model.cpu_list import cpus_of, format_cpulist
 from oracle.cases import CASES, COLUMNS, Case, allocation, cases, unrolled
 from oracle.differences import DIFFERENCES
 

@@ -6,7 +6,7 @@ import pytest
 
 from nodectl.binding.job import allocate
 from nodectl.binding.refused import Refused
-from nodectl.cpu_list import cpus_of, format_cpulist, mask_of_list
+from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
 from oracle.cases import CASES, Case, cases, request
 
 # steps that take less than their job has

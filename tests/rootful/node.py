@@ -21,9 +21,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nodectl import cgroup, wire
+from nodectl.cgroup import tree
 from nodectl.cli.run import FORWARDED
-from nodectl.recorder import cgroup_of
+from nodectl.tracing.recorder import cgroup_of
+from nodectl.wire import framing
 
 NOBODY = pwd.getpwnam("nobody")
 OTHER = pwd.getpwnam("daemon")  # a second ordinary account that every Linux has
@@ -58,7 +59,7 @@ class Node:
             **config,
         }
         self.daemon: subprocess.Popen[bytes] | None = None
-        self.mount = cgroup.find_mount()
+        self.mount = tree.find_mount()
         self.base = f"{self.mount}{cgroup_of().rstrip('/')}/{self.cgroup_name}"
         self.configure()
         self.made.append(self)
@@ -168,11 +169,11 @@ class Node:
 
     def call(self, method: str, **parameters: object) -> Mapping[str, object]:
         """A call of org.nodectl as root, from this process: the reply's parameters, or the whole error reply."""
-        sock = wire.connect(str(self.socket))
+        sock = framing.connect(str(self.socket))
         sock.settimeout(2 * PATIENCE)
         try:
-            wire.send(sock, {"method": f"org.nodectl.{method}", "parameters": parameters})
-            reply = wire.receive(sock, wire.Inbox(64 << 20))
+            framing.send(sock, {"method": f"org.nodectl.{method}", "parameters": parameters})
+            reply = framing.receive(sock, framing.Inbox(64 << 20))
             if reply is None:
                 raise ConnectionResetError("no answer")
         finally:
@@ -275,7 +276,7 @@ class Node:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for directory, _, _ in os.walk(self.base, topdown=False):
-            wait_until(lambda directory=directory: cgroup.Group(directory).remove(), f"{directory} is empty")
+            wait_until(lambda directory=directory: tree.Group(directory).remove(), f"{directory} is empty")
         shutil.rmtree(self.dir, ignore_errors=True)
 
 

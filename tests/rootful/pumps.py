@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from nodectl import cgroup
+from nodectl.cgroup import tree
 from rootful.node import Node, wait_until
 
 
 def pump_of(node: Node) -> int:
     """The one process beside the stepd in its cgroup."""
     stepd = next(pid for pid, name in node.processes() if name.startswith("stepd"))
-    group = cgroup.Group(os.path.dirname(next(iter(Path(node.base).glob("job_*/step_0/stepd/cgroup.procs")))))
+    group = tree.Group(os.path.dirname(next(iter(Path(node.base).glob("job_*/step_0/stepd/cgroup.procs")))))
     found: list[int] = []
 
     def is_alone() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 
-from nodectl import wire
+from nodectl.wire import framing
 from rootful.node import Node
 
 REQUEST: dict[str, object] = {"argv": ["true"], "environment": {"PATH": "/usr/bin:/bin"}, "cwd": "/", "ntasks": 1}
@@ -26,18 +26,18 @@ def exchange(node: Node, data: bytes, fds: list[int] | None = None) -> tuple[Map
                 sock.sendall(data)
             else:
                 socket.send_fds(sock, [data], fds)
-            reply = wire.receive(sock, wire.Inbox(1 << 20))
+            reply = framing.receive(sock, framing.Inbox(1 << 20))
         except (BrokenPipeError, ConnectionResetError):
             return None, True
         try:
-            wire.send(sock, {"method": "org.nodectl.Hello"})
-            return reply, wire.receive(sock, wire.Inbox(1 << 20)) is None
+            framing.send(sock, {"method": "org.nodectl.Hello"})
+            return reply, framing.receive(sock, framing.Inbox(1 << 20)) is None
         except (BrokenPipeError, ConnectionResetError):
             return reply, True
 
 
 def call(method: str, **members: object) -> bytes:
-    return wire.encode({"method": method, **members})
+    return framing.encode({"method": method, **members})
 
 
 def launch(**changes: object) -> bytes:

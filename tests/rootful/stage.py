@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nodectl.hooks import HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, functions
+from nodectl.model.launch_order import HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, functions
 from rootful.node import PATIENCE, Node, wait_until
 
 SPANK_PLUGINS = ("first", "second")

@@ -12,7 +12,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from nodectl import wire
+from nodectl.wire import framing
 from rootful.hostile import as_user
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_for_answer, wait_until
 from rootful.raw import call, connect, launch
@@ -117,11 +117,11 @@ def test_who_sends_a_call_and_closes_that_way_gets_the_reply_all_the_same(served
     with connect(served) as sock:
         sock.sendall(call("org.nodectl.Hello") + wait)
         sock.shutdown(socket.SHUT_WR)
-        inbox = wire.Inbox(1 << 16)
-        assert "version" in str(wire.receive(sock, inbox))
+        inbox = framing.Inbox(1 << 16)
+        assert "version" in str(framing.receive(sock, inbox))
         client.communicate("\n", timeout=PATIENCE)
-        assert "'exit_status': 3" in str(wire.receive(sock, inbox))
-        assert wire.receive(sock, inbox) is None
+        assert "'exit_status': 3" in str(framing.receive(sock, inbox))
+        assert framing.receive(sock, inbox) is None
 
 
 def test_calls_that_wait_behind_others_fill_no_desk(served: Node) -> None:
@@ -140,7 +140,7 @@ def test_calls_that_wait_behind_others_fill_no_desk(served: Node) -> None:
         told = select.select(held, [], [], PATIENCE)[0]
         assert told
         for sock in told:
-            assert "wait for others of yours" in str(wire.receive(sock, wire.Inbox(1 << 20)))
+            assert "wait for others of yours" in str(framing.receive(sock, framing.Inbox(1 << 20)))
 
     before = served.service("nodectl-desk")
     with as_user(act):
@@ -224,7 +224,7 @@ def test_a_step_whose_client_knows_its_end_has_ended_also_while_its_runner_waits
         job = str(node.last_job())
         with socket.socket(socket.AF_UNIX) as sock:
             sock.connect(f"{node.steps}/{job}.0.sock")
-            sock.sendall(wire.encode({"method": "org.nodectl.step.Status"}) * 1000)
+            sock.sendall(framing.encode({"method": "org.nodectl.step.Status"}) * 1000)
             _, err = client.communicate("\n", timeout=PATIENCE)
             assert client.returncode == 0, err
             again = node.run("--gpus=1", "true", user=NOBODY)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import wire
+from nodectl.wire import framing
 from rootful import hostile
 from rootful.fuse import unanswered_file
 from rootful.node import NOBODY, Node, wait_until
@@ -54,7 +54,7 @@ def test_what_waits_behind_a_call_is_no_more_than_one_message_may_be(served: Nod
                 for _ in range(3):
                     sent = socket.send_fds(sock, [burst], [null] * fds)
                     sock.sendall(burst[sent:])
-            reply = wire.receive(sock, wire.Inbox(1 << 20))
+            reply = framing.receive(sock, framing.Inbox(1 << 20))
             assert reply is not None
             assert "without waiting for a reply" in str(reply["parameters"])
     client.kill()
@@ -67,9 +67,9 @@ def test_a_reply_that_nobody_reads_keeps_the_calls_behind_it_waiting(served: Nod
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         for _ in range(60):
             sock.sendall(question)
-        inbox = wire.Inbox(1 << 20)
+        inbox = framing.Inbox(1 << 20)
         for _ in range(60):
-            reply = wire.receive(sock, inbox)
+            reply = framing.receive(sock, inbox)
             assert reply is not None
             assert "interface org.nodectl" in str(reply["parameters"])
 
@@ -128,7 +128,7 @@ def asked_and_left(node: Node, data: bytes) -> int:
             for _ in range(MOST + 20):
                 with connect(node) as sock:
                     sock.sendall(call("org.nodectl.Hello"))
-                    reply = wire.receive(sock, wire.Inbox(1 << 20)) or {}
+                    reply = framing.receive(sock, framing.Inbox(1 << 20)) or {}
                     sock.sendall(data)
                     os.write(told, b"" if "error" in reply else b"+")
         os._exit(0)
@@ -160,7 +160,7 @@ def test_a_step_whose_file_cannot_be_closed_holds_up_no_other(served: Node, null
             os.setuid(NOBODY.pw_uid)  # to whose desk nobody else comes
             sock = connect(served)
             socket.send_fds(sock, [launch()], [file, null, null])
-            reply = wire.receive(sock, wire.Inbox(1 << 20))
+            reply = framing.receive(sock, framing.Inbox(1 << 20))
             os.write(told, b"+" if reply and "error" not in reply else b"-")
             signal.pause()
         assert os.read(answers, 1) == b"+"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from nodectl import wire
+from nodectl.wire import framing
 from rootful.node import Node, wait_until
 from rootful.raw import call, connect, exchange, launch
 
@@ -43,8 +43,8 @@ def test_an_oversized_message_ends_the_connection(served: Node) -> None:
 @pytest.mark.parametrize(
     ("data", "error", "words"),
     [
-        (wire.encode({}), "InvalidParameter", "names its method"),
-        (wire.encode({"method": 5}), "InvalidParameter", "names its method"),
+        (framing.encode({}), "InvalidParameter", "names its method"),
+        (framing.encode({"method": 5}), "InvalidParameter", "names its method"),
         (call("Hello"), "InvalidParameter", "names its method"),
         (call("org.nodectl.Nothing"), "MethodNotFound", "no method Nothing"),
         (call("org.example.Hello"), "InterfaceNotFound", "no interface org.example"),
@@ -233,9 +233,9 @@ def test_descriptors_belong_to_the_call_they_came_with(served: Node) -> None:
         # Two calls in one go: the kernel hands them over in one read.
         socket.send_fds(sock, [call("org.nodectl.Hello")], [])
         socket.send_fds(sock, [launch(argv=["echo", "mine"])], [0, writer, 2])
-        inbox = wire.Inbox(1 << 20)
-        assert "version" in str(wire.receive(sock, inbox))
-        assert "job" in str(wire.receive(sock, inbox))
+        inbox = framing.Inbox(1 << 20)
+        assert "version" in str(framing.receive(sock, inbox))
+        assert "job" in str(framing.receive(sock, inbox))
         events, commands = inbox.take_descriptors()
     os.close(writer)
     with os.fdopen(reader) as output:

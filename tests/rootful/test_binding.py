@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.cpu_list import format_cpulist, parse_cpulist
+from nodectl.model.cpu_list import format_cpulist, parse_cpulist
 from rootful.node import NOBODY, Node, running, wait_until
 
 CPUS = sorted(os.sched_getaffinity(0))

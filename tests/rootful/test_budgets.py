@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import _kernel, wire
-from nodectl.rlimits import CAP_SYS_RESOURCE
+from nodectl.kernel import _kernel
+from nodectl.task.rlimits import CAP_SYS_RESOURCE
+from nodectl.wire import framing
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
 from rootful.raw import connect as raw_connect
 from rootful.raw import exchange, launch
@@ -206,7 +207,7 @@ def test_launches_in_one_moment_are_counted_one_after_the_other(node: Node) -> N
     for client in clients:
         client.sendall(launch(argv=["sleep", "1000"]))
     node.daemon.send_signal(signal.SIGCONT)
-    replies = [wire.receive(client, wire.Inbox(1 << 20)) or {} for client in clients]
+    replies = [framing.receive(client, framing.Inbox(1 << 20)) or {} for client in clients]
     begun = [reply["parameters"]["job"] for reply in replies if "error" not in reply]  # type: ignore[index]
     assert len(begun) == 1
     for job in begun:

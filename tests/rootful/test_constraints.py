@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import cgroup
-from nodectl.recorder import cgroup_of
+from nodectl.cgroup import tree
+from nodectl.tracing.recorder import cgroup_of
 from rootful.node import NOBODY, OTHER, Node, running, wait_until
 
 # Those that a node of these tests can have: systemd does not hand all of the machine's down.
-_CONTROLLERS = cgroup.Group(cgroup.find_mount() + cgroup_of()).core.controllers
+_CONTROLLERS = tree.Group(tree.find_mount() + cgroup_of()).core.controllers
 without_memory = pytest.mark.skipif("memory" in _CONTROLLERS, reason="this machine's cgroup2 has the memory controller")
 
 
@@ -47,7 +47,7 @@ def test_constraint_that_cannot_be_kept_is_refused_at_the_start(key: str, contro
         why = f"{key} = yes: {controller}: cgroup2 has no such controller here"
         line = f"nodectl daemon: {why} (`nodectl doctor` tells more; auto goes without)"
         assert started.stderr.splitlines()[-1] == line
-        assert not cgroup.Group(node.base).exists()
+        assert not tree.Group(node.base).exists()
     finally:
         node.close()
 
@@ -242,7 +242,7 @@ def v1_limit() -> Iterator[Path]:
         (group / "memory.limit_in_bytes").write_text("200M")
         yield group
     finally:
-        wait_until(cgroup.Group(str(group)).remove, f"{group} is empty")
+        wait_until(tree.Group(str(group)).remove, f"{group} is empty")
 
 
 @without_memory

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.hooks import HOOKS
+from nodectl.model.launch_order import HOOKS
 from rootful.node import NOBODY, Node, wait_until
 from rootful.stage import Stage, ended, finished, staged
 from rootful.test_hook_failures import FAULTS, check, in_task_one

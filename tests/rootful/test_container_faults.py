@@ -1,6 +1,7 @@
 """job_container/namespace when a call of the kernel's fails, or its process is killed there: everything is undone.
 
-The node's plugin is the built-in one with a saboteur before the calls of `nodectl._namespace`, the real ones otherwise.
+The node's plugin is the built-in one with a saboteur before the calls of `nodectl.kernel._namespace`, the real ones
+otherwise.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NAMESPACE = "job_container/namespace"
 
 SABOTEUR = """
 import os, signal
-from nodectl import _namespace
+from nodectl.kernel import _namespace
 from nodectl.plugins.job_container import namespace as real
 
 SCRATCH = {scratch!r}

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import _kernel, cgroup
-from nodectl.daemon.constraints import cannot_decide_devices
+from nodectl.cgroup import tree
+from nodectl.cgroup.constraints import cannot_decide_devices
+from nodectl.kernel import _kernel
 from rootful.node import NOBODY, PATIENCE, Node, wait_for_answer, wait_until
 
 LOOP = 7  # a major number that every kernel with loop devices has; opening one that is not used harms nobody
@@ -87,12 +88,12 @@ def test_job_has_a_program_of_its_own_that_no_step_can_widen(node: Node) -> None
         assert holder.stdout.readline() == "on\n"
         (job,) = Path(node.base).glob("job_*")
         for group in (job, job / "step_0/user"):
-            fd = cgroup.Group(str(group)).open()
+            fd = tree.Group(str(group)).open()
             try:
                 assert _kernel.device_programs(fd) == 1
             finally:
                 os.close(fd)
-        extra = cgroup.Group(f"{job}/extra").make()
+        extra = tree.Group(f"{job}/extra").make()
         try:
             script = f"echo $$ >{extra.full_path}/cgroup.procs; {OPEN}"
             words = ["sh", "-c", script, "sh", f"{node.dir}/first", f"{node.dir}/second"]
@@ -138,7 +139,7 @@ def test_nothing_is_attached_where_nothing_is_denied(node: Node, config: dict[st
         assert step.stdout is not None
         assert step.stdout.readline() == "on\n"
         (job,) = Path(node.base).glob("job_*")
-        fd = cgroup.Group(f"{job}/step_0/user").open()
+        fd = tree.Group(f"{job}/step_0/user").open()
         assert _kernel.device_programs(fd) == 0
         os.close(fd)
         step.terminate()

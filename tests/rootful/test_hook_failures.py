@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.hooks import HOOKS, ROWS
+from nodectl.model.launch_order import HOOKS, ROWS
 from rootful.native import native
 from rootful.node import NOBODY, running
 from rootful.stage import Stage, staged

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from nodectl import wire
-from nodectl.daemon.constraints import cannot_decide_devices
+from nodectl.cgroup.constraints import cannot_decide_devices
+from nodectl.wire import framing
 from rootful import raw
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 
@@ -43,8 +43,8 @@ def enter(node: Node, job: int, argv: list[str]) -> Mapping[str, object]:
     parameters = {"job": job, "step": 0, "argv": argv, "environment": {}}
     try:
         with raw.connect(node) as sock:
-            wire.send(sock, {"method": "org.nodectl.Enter", "parameters": parameters}, [null, null, null, ours])
-            return wire.receive(sock, wire.Inbox(1 << 20)) or {}
+            framing.send(sock, {"method": "org.nodectl.Enter", "parameters": parameters}, [null, null, null, ours])
+            return framing.receive(sock, framing.Inbox(1 << 20)) or {}
     finally:
         for fd in (ours, theirs, null):
             os.close(fd)

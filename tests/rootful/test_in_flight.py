@@ -14,7 +14,7 @@ from pathlib import Path
 import prctl
 import pytest
 
-from nodectl import wire
+from nodectl.wire import framing
 from rootful.hostile import as_user, lingering
 from rootful.node import NOBODY, OTHER, Node, wait_until
 from rootful.raw import connect, launch
@@ -79,8 +79,8 @@ def test_streams_that_several_take_are_gone_with_their_step_however_long_their_c
             with connect(served) as sock:
                 program = f"while ! [ -e {go} ]; do sleep 0.01; done"
                 socket.send_fds(sock, [launch(argv=["sh", "-c", program], ntasks=2, label=label)], fds)
-                inbox = wire.Inbox(1 << 20)
-                assert "job" in str(wire.receive(sock, inbox))
+                inbox = framing.Inbox(1 << 20)
+                assert "job" in str(framing.receive(sock, inbox))
                 kept.extend(inbox.take_descriptors())
             for fd in fds:
                 os.dup2(null, fd)  # the last copies are the step's
@@ -109,7 +109,7 @@ def test_who_has_too_much_on_the_way_for_the_ends_of_a_step_is_told_so(served: N
             socket.send_fds(kept[0], [b"x"], [0] * 253)
         with connect(served) as sock:
             socket.send_fds(sock, [launch(argv=["sleep", "1000"])], [0, 1, 2])
-            assert "on their way" in str(wire.receive(sock, wire.Inbox(1 << 20)))
+            assert "on their way" in str(framing.receive(sock, framing.Inbox(1 << 20)))
 
     with as_user(act):
         served.assert_clean()
@@ -146,7 +146,7 @@ def test_connections_that_a_desk_does_not_take_are_no_more_than_some(served: Nod
 
     def act() -> None:
         for _ in range(CONNECTIONS):
-            wire.connect(str(served.socket)).close()  # it waits for room to connect
+            framing.connect(str(served.socket)).close()  # it waits for room to connect
 
     with as_user(act):
         assert in_flight(0) < before + OF_A_USER

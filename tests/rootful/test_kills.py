@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import wire
-from nodectl.hooks import HOOKS, ROWS
-from nodectl.interface_names import STEP
+from nodectl.model.launch_order import HOOKS, ROWS
+from nodectl.wire import framing
+from nodectl.wire.names import STEP
 from rootful.node import NOBODY, PATIENCE, wait_for_answer, wait_until
 from rootful.stage import CONTAINER, Stage, ended, finished, staged
 
@@ -281,9 +281,9 @@ def test_signal_to_a_task_that_has_not_run_since_its_fork_is_not_lost(stage: Sta
     client = stage.node.popen("sleep", "300", user=NOBODY)
     stage.wait_there(client)
     wait_for_answer(client)
-    with contextlib.closing(wire.connect(str(stage.node.steps / f"{stage.last_job()}.0.sock"))) as link:
+    with contextlib.closing(framing.connect(str(stage.node.steps / f"{stage.last_job()}.0.sock"))) as link:
         told = {"signal": int(signal.SIGTERM), "forwarded": True}
-        wire.send(link, {"method": f"{STEP}.Signal", "parameters": told, "oneway": True})
+        framing.send(link, {"method": f"{STEP}.Signal", "parameters": told, "oneway": True})
         stage.release()
         assert finished(client)[0] == 128 + signal.SIGTERM
     nothing_left(stage)

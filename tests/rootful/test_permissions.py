@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import lean_json, wire
+from nodectl.wire import framing, lean_json
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
 
 GAMES = pwd.getpwnam("games")  # whom the node's configuration makes an administrator
 # Calls a method as somebody else: socket, method and parameters from the command line, the reply on stdout.
 ASK = """
 import sys; sys.path[:0] = {path!r}
-from nodectl import lean_json, wire
+from nodectl.wire import lean_json, framing as wire
 sock = wire.connect(sys.argv[1])
 try:
     method, parameters = sys.argv[2], lean_json.loads(sys.argv[3])
@@ -134,7 +134,7 @@ def test_a_steps_own_socket_is_roots(busy: tuple[Node, dict[str, int]], name: st
             os.setgroups([])
             os.setgid(who.pw_gid)
             os.setuid(who.pw_uid)
-            wire.connect(str(node.steps / f"{jobs['running']}.0.sock"))
+            framing.connect(str(node.steps / f"{jobs['running']}.0.sock"))
         except PermissionError:
             os._exit(0)
         finally:

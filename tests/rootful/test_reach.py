@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from nodectl import board
-from nodectl.secure import LEVELS
+from nodectl.confine.levels import LEVELS
+from nodectl.tracing import progress
 from rootful.contained import contained
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 from rootful.raw import REQUEST, call, exchange
@@ -182,7 +182,7 @@ def test_a_plugins_own_descriptors_stay_open_until_the_program(node: Node) -> No
 
 
 def test_a_board_is_roots_and_keeps_its_size() -> None:
-    fd = board.make(3)
+    fd = progress.make(3)
     try:
         status = os.fstat(fd)
         assert stat.S_IMODE(status.st_mode) == 0o600
@@ -195,11 +195,11 @@ def test_a_board_is_roots_and_keeps_its_size() -> None:
 
 def test_a_board_with_anything_on_it_can_be_read() -> None:
     """Its writers are the users' processes, before they become their programs."""
-    fd = board.make(0)
+    fd = progress.make(0)
     try:
         for index in range(256):
             os.pwrite(fd, bytes((index, 255)), 0)
-            assert board.stepd_place(fd) == board.Board(fd, 0).place(0)
+            assert progress.stepd_place(fd) == progress.Board(fd, 0).place(0)
     finally:
         os.close(fd)
 

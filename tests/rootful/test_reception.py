@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import wire
+from nodectl.wire import framing
 from rootful.fuse import unanswered_file
 from rootful.hostile import as_user, lingering
 from rootful.node import NOBODY, OTHER, Node, wait_until
@@ -96,7 +96,7 @@ def test_a_step_whose_streams_hang_is_ended_and_recorded(node: Node, end: str) -
             sock = connect(node)
             file = os.open(path, os.O_RDWR)
             socket.send_fds(sock, [launch(argv=["sleep", "1000"], **limit)], [file] * 3)
-            assert "job" in str(wire.receive(sock, wire.Inbox(1 << 20)))
+            assert "job" in str(framing.receive(sock, framing.Inbox(1 << 20)))
             sock.detach()
 
         node.stop()
@@ -151,7 +151,7 @@ def test_messages_of_millions_of_values_are_read_at_their_users_expense(served: 
         for _ in range(4):
             with connect(served) as sock:
                 sock.sendall(data)
-                reply = wire.receive(sock, wire.Inbox(1 << 20))
+                reply = framing.receive(sock, framing.Inbox(1 << 20))
                 assert "values" in str(reply)
 
     with as_user(act):
@@ -163,7 +163,7 @@ def test_messages_of_millions_of_values_are_read_at_their_users_expense(served: 
 def test_what_is_no_launch_is_short(served: Node) -> None:
     with connect(served) as sock:
         sock.sendall(call("org.nodectl.Hello", parameters={"x": "x" * 300_000}))
-        assert "longer than 262144 bytes" in str(wire.receive(sock, wire.Inbox(1 << 20)))
+        assert "longer than 262144 bytes" in str(framing.receive(sock, framing.Inbox(1 << 20)))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
@@ -213,10 +213,10 @@ def test_connections_over_the_limit_are_refused_and_counted_once(served: Node) -
         kept = [connect(served) for _ in range(most)]
         for sock in kept:
             sock.sendall(call("org.nodectl.Hello"))
-            assert "version" in str(wire.receive(sock, wire.Inbox(1 << 20)))
+            assert "version" in str(framing.receive(sock, framing.Inbox(1 << 20)))
         with connect(served) as sock:
             sock.sendall(call("org.nodectl.Hello"))
-            assert "max_connections_per_user" in str(wire.receive(sock, wire.Inbox(1 << 20)))
+            assert "max_connections_per_user" in str(framing.receive(sock, framing.Inbox(1 << 20)))
         for sock in kept:
             sock.detach()
 

@@ -14,7 +14,8 @@ from types import ModuleType
 
 import pytest
 
-from nodectl import cgroup, signals
+from nodectl.cgroup import tree
+from nodectl.kernel import signals
 from nodectl.plugins.proctrack import linuxproc, pgid
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
 from rootful.pumps import parent_of, pump_of
@@ -103,20 +104,20 @@ def test_a_listed_number_is_looked_at_again(tracker: ModuleType, monkeypatch: py
 
 def test_a_process_outside_of_a_cgroup_is_not_killed_with_it(monkeypatch: pytest.MonkeyPatch, node: Node) -> None:
     """Where there is no cgroup.kill, a listed number may be another's by the time that it is used."""
-    group = cgroup.Group(f"{node.base}/some").make()
+    group = tree.Group(f"{node.base}/some").make()
     with bystander() as pid:
-        monkeypatch.setattr(cgroup.Group, "pids", lambda _: [pid])
+        monkeypatch.setattr(tree.Group, "pids", lambda _: [pid])
         group._kill_each()
     assert group.remove()
 
 
 def test_who_is_in_a_cgroup_is_asked_of_the_process(node: Node) -> None:
-    group = cgroup.Group(f"{node.base}/some").make()
+    group = tree.Group(f"{node.base}/some").make()
     with bystander() as pid:
         assert not group.holds(pid)
         group.add(pid)
         assert group.holds(pid)
-        cgroup.Group(node.mount).add(pid)
+        tree.Group(node.mount).add(pid)
         assert not group.holds(pid)
     assert group.remove()
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from nodectl import wire
+from nodectl.wire import framing
 from rootful import raw
 from rootful.node import NOBODY, Node
 
@@ -21,11 +21,11 @@ def test_nobody_takes_away_what_others_have_reserved_by_reserving_much(node: Nod
             os.setgid(NOBODY.pw_gid)
             os.setuid(NOBODY.pw_uid)
             with raw.connect(node) as sock:
-                inbox = wire.Inbox(1 << 20)
+                inbox = framing.Inbox(1 << 20)
                 for _ in range(10_050 // AT_A_TIME):
                     sock.sendall(raw.call("org.nodectl.Reserve") * AT_A_TIME)
                     for _ in range(AT_A_TIME):
-                        wire.receive(sock, inbox)
+                        framing.receive(sock, inbox)
         finally:
             os._exit(0)
     os.waitpid(pid, 0)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodectl import wire
+from nodectl.wire import framing
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 from rootful.stage import finished
 
@@ -242,14 +242,14 @@ def test_a_step_that_is_asked_more_than_it_reads_answers_all_in_the_end(node: No
     job = node.last_job()
     stepd = next(pid for pid, name in node.processes() if name.startswith("stepd"))
     os.kill(stepd, signal.SIGSTOP)
-    asking = [wire.connect(str(node.socket)) for _ in range(600)]
+    asking = [framing.connect(str(node.socket)) for _ in range(600)]
     for sock in asking:
-        wire.send(sock, {"method": "org.nodectl.Signal", "parameters": {"job": job, "step": 0, "signal": 18}})
+        framing.send(sock, {"method": "org.nodectl.Signal", "parameters": {"job": job, "step": 0, "signal": 18}})
     assert node.call("Show", job=job, step=0)["record"]["state"] == "RUNNING"  # type: ignore[index]
     os.kill(stepd, signal.SIGCONT)
     for sock in asking:
         sock.settimeout(PATIENCE)
-        assert wire.receive(sock, wire.Inbox(65_536)) == {"parameters": {}}
+        assert framing.receive(sock, framing.Inbox(65_536)) == {"parameters": {}}
         sock.close()
     client.kill()
     client.communicate()

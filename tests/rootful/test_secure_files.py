@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import _kernel
-from nodectl.secure.confine import LEAST_LANDLOCK
+from nodectl.confine.confinement import LEAST_LANDLOCK
+from nodectl.kernel import _kernel
 from rootful.confined import WAYS_OUT, files
 from rootful.contained import contained
 from rootful.node import NOBODY, Node, running

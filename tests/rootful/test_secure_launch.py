@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.hooks import HOOKS
+from nodectl.model.launch_order import HOOKS
 from rootful.confined import read_status, status
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 from rootful.raw import REQUEST

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.recorder import cgroup_of
+from nodectl.tracing.recorder import cgroup_of
 from rootful.node import PATIENCE, wait_until
 from rootful.stage import Stage, staged
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import _kernel, cgroup
-from nodectl.daemon.constraints import cannot_decide_devices
+from nodectl.cgroup import tree
+from nodectl.cgroup.constraints import cannot_decide_devices
+from nodectl.kernel import _kernel
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
 LOOP = 7
@@ -126,7 +127,7 @@ def no_more_processes() -> Iterator[Path]:
         (group / "pids.max").write_text("1", encoding="ascii")
         yield group
     finally:
-        wait_until(cgroup.Group(str(group)).remove, f"{group} is empty")
+        wait_until(tree.Group(str(group)).remove, f"{group} is empty")
 
 
 def test_a_step_whose_epilog_cannot_be_forked_ends_as_its_task_did(node: Node, no_more_processes: Path) -> None:

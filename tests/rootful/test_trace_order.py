@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from nodectl.hooks import HOOKS, ROWS, Hook
-from nodectl.recorder import FIELDS
+from nodectl.model.launch_order import HOOKS, ROWS, Hook
+from nodectl.tracing.recorder import FIELDS
 from rootful.node import NOBODY
 from rootful.stage import CONTAINER, PROCTRACK, SPANK_PLUGINS, TASK_PLUGINS, Stage, staged
 

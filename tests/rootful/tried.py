@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import nodectl
-from nodectl import cgroup
-from nodectl.recorder import cgroup_of
+from nodectl.cgroup import tree
+from nodectl.tracing.recorder import cgroup_of
 from rootful.node import BOOT, PATH
 
 HEADERS = Path(str(nodectl.__file__)).parent / "include"
@@ -158,7 +158,7 @@ class Bench:
 
     def assert_nothing_left_of(self, pid: int) -> None:
         """Neither cgroup nor process of the trial that this process ran."""
-        assert not glob.glob(f"{cgroup.find_mount()}{cgroup_of().rstrip('/')}/*private.{pid}")
+        assert not glob.glob(f"{tree.find_mount()}{cgroup_of().rstrip('/')}/*private.{pid}")
         assert not self.processes_of(f"private.{pid}")
 
     def assert_nothing_left(self, tried: Tried) -> None:

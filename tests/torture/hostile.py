@@ -14,7 +14,7 @@ from pathlib import Path
 
 import prctl
 
-from nodectl import wire
+from nodectl.wire import framing
 from rootful.raw import REQUEST, call, launch
 from torture.odd import Odd
 
@@ -160,7 +160,7 @@ def runners(foe: Foe) -> None:
         held.append(sock)
         fds = [foe.odd.lingering()]
         with contextlib.suppress(OSError):
-            socket.send_fds(sock, [wire.encode({"method": "org.nodectl.step.Status"}) * 20], fds)
+            socket.send_fds(sock, [framing.encode({"method": "org.nodectl.step.Status"}) * 20], fds)
         foe.odd.drop(fds)
     time.sleep(0.1)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import prctl
 
-from nodectl import cgroup
+from nodectl.cgroup import tree
 
 _INSIDE = "_NODECTL_TORTURE"  # the pid of who waits outside
 _UNSHARE = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -106,7 +106,7 @@ def sweep(owner: int = 0) -> None:
         end = time.monotonic() + _PATIENCE
         while os.path.exists(base) and time.monotonic() < end:
             for group, _, _ in os.walk(base, topdown=False):
-                cgroup.Group(group).remove()
+                tree.Group(group).remove()
             time.sleep(_LOOK_AGAIN)  # processes that are dying
         shutil.rmtree(directory, ignore_errors=True)
 

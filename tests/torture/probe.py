@@ -16,7 +16,7 @@ from pathlib import Path
 
 import prctl
 
-from nodectl import wire
+from nodectl.wire import framing
 from rootful.raw import call
 
 _PAUSE = 0.02
@@ -75,9 +75,9 @@ def _ask_for_ever(path: str, fd: int) -> None:
                     sock.setsockopt(socket.SOL_SOCKET, wait, struct.pack("ll", _PATIENCE, 0))
                 sock.connect(path)
                 sock.sendall(hello)
-                reply = str(wire.receive(sock, wire.Inbox(1 << 20)))
+                reply = str(framing.receive(sock, framing.Inbox(1 << 20)))
                 why = "" if "version" in reply else reply[:200]
-        except (OSError, wire.BrokenWire) as error:
+        except (OSError, framing.BrokenWire) as error:
             why = f"{type(error).__name__} {error}"
         os.write(fd, f"{began:.6f} {time.monotonic():.6f} {why}\n".encode())
         time.sleep(_PAUSE)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodectl import lean_json
-from nodectl.recorder import cgroup_of
+from nodectl.tracing.recorder import cgroup_of
+from nodectl.wire import lean_json
 
 STEPD = "stepd"
 _KINDS = {"nodectl-fork": "forkserver", "nodectl-spank": "slurmd", "nodectl-first": "", "nodectl-errand": "errand"}

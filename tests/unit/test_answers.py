@@ -8,8 +8,8 @@ from nodectl.binding import node
 from nodectl.binding.layout import Layout
 from nodectl.binding.options import request_of
 from nodectl.binding.request import Request, Settings
-from nodectl.daemon.answers import Answers
-from nodectl.machine_spec import from_spec
+from nodectl.daemon.admission.layout_cache import Answers
+from nodectl.machine.spec import from_spec
 
 MACHINE = from_spec("2s:8c:2t")
 MOST = 1 << 20

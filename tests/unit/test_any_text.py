@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodectl import cpu_list, machine_spec
 from nodectl.binding import devices, node
 from nodectl.binding.cpu_bind import parse_cpu_bind
 from nodectl.binding.hostlist import expand
@@ -18,7 +17,9 @@ from nodectl.binding.mem_bind import parse_mem_bind
 from nodectl.binding.options import NAMES, request_of
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import Settings
-from nodectl.machine_spec import from_spec
+from nodectl.machine import spec
+from nodectl.machine.spec import from_spec
+from nodectl.model import cpu_list
 
 MACHINE = from_spec("2s:4c:2t:2n:i")
 DEVICES = ("gpus", "gpus_per_node", "gpus_per_task", "gres", "gpu_bind", "gres_flags")
@@ -78,9 +79,9 @@ def test_any_options_together_are_laid_out_or_refused(given_: dict[str, str], nt
 def test_machines_and_cpu_lists_are_read_or_refused(text: str) -> None:
     table = json.dumps({"cpus": [{"cpu": text, "node": text, "core": text, "l1d": text}, {"cpu": 0, "socket": text}]})
     readers: tuple[Callable[[], object], ...] = (
-        lambda: machine_spec.from_spec(text),
-        lambda: machine_spec.from_lscpu(text.encode("utf-8", "replace")),
-        lambda: machine_spec.from_lscpu(table.encode()),
+        lambda: spec.from_spec(text),
+        lambda: spec.from_lscpu(text.encode("utf-8", "replace")),
+        lambda: spec.from_lscpu(table.encode()),
         lambda: cpu_list.parse_cpulist(text),
         lambda: cpu_list.mask_of_list(text),
         lambda: devices.declared([text]),

@@ -6,10 +6,10 @@ import asyncio
 import socket
 from pathlib import Path
 
-from nodectl import wire
-from nodectl.daemon import asking
-from nodectl.daemon.live import Files, LiveStep
-from nodectl.step import Step
+from nodectl.daemon.steps import status_query
+from nodectl.daemon.steps.live import Files, LiveStep
+from nodectl.model.step import Step
+from nodectl.wire import framing
 
 MANY = 200
 
@@ -19,12 +19,12 @@ async def ask(tmp_path: Path) -> None:
     live = LiveStep(step, Files(str(tmp_path), 1, 0), lambda live: live.ended.set_result({}))
     ours, theirs = socket.socketpair()
     live.connect(ours)
-    nothing = await asyncio.gather(*(asking.status(live, 0.01) for _ in range(MANY)))
+    nothing = await asyncio.gather(*(status_query.status(live, 0.01) for _ in range(MANY)))
     assert nothing == [{}] * MANY
     assert theirs.recv(1 << 20).count(b"org.nodectl.step.Status") == 1
-    wire.send(theirs, {"parameters": {"step": {"state": "RUNNING"}}})
-    assert await asking.status(live, 30) == {"state": "RUNNING"}  # what was asked is answered
-    later = asyncio.gather(*(asking.status(live, 30) for _ in range(2)))
+    framing.send(theirs, {"parameters": {"step": {"state": "RUNNING"}}})
+    assert await status_query.status(live, 30) == {"state": "RUNNING"}  # what was asked is answered
+    later = asyncio.gather(*(status_query.status(live, 30) for _ in range(2)))
     await asyncio.sleep(0)
     theirs.close()
     assert await later == [{}, {}]

@@ -7,12 +7,12 @@ from collections import Counter
 
 import pytest
 
-from nodectl import topology
 from nodectl.binding.refused import Refused
 from nodectl.config import build
-from nodectl.daemon.binder import Binder
-from nodectl.machine_spec import from_spec
-from nodectl.step import Step
+from nodectl.daemon.admission.binder import Binder
+from nodectl.machine import topology
+from nodectl.machine.spec import from_spec
+from nodectl.model.step import Step
 
 MACHINE = from_spec("2s:4c:2t:2n:i")
 

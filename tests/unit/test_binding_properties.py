@@ -16,8 +16,8 @@ from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import Request, Settings
 from nodectl.binding.step import place
-from nodectl.machine_spec import from_spec
-from nodectl.topology import Topology
+from nodectl.machine.spec import from_spec
+from nodectl.machine.topology import Topology
 
 SETTINGS = Settings()
 EXAMPLES = 150

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import wire
-from nodectl.daemon import caller
+from nodectl.daemon.reception import caller
+from nodectl.wire import framing
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -31,7 +31,7 @@ def inode(pair: Pair) -> int:
 
 
 def test_who_connected_is_known_as_a_process(pair: Pair) -> None:
-    peer = wire.Peer(os.getpid(), 0, 0, (), wire.pidfd_of_peer(pair[0]), inode(pair))
+    peer = framing.Peer(os.getpid(), 0, 0, (), framing.pidfd_of_peer(pair[0]), inode(pair))
     caller.prove(peer)
     assert peer.lives()
     peer.let_go()

@@ -8,7 +8,8 @@ import signal
 import socket
 import struct
 
-from nodectl import closing, wire
+from nodectl.kernel import closing
+from nodectl.wire import framing
 
 PATIENCE = 20
 
@@ -34,7 +35,7 @@ def test_what_a_user_left_in_a_socket_of_ours_keeps_nobody() -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             fd, peer = lingering(server)
             ours, theirs = socket.socketpair()
-            wire.hand_over(theirs, [fd])
+            framing.hand_over(theirs, [fd])
             os.close(fd)
             theirs.close()
             closing.close_in_time([ours.detach()])

@@ -13,21 +13,11 @@ from typing import Any
 import pytest
 
 from nodectl import config
-from nodectl.cli import (
-    check,
-    doctor,
-    machine_checks,
-    main,
-    ps,
-    send_signal,
-    show,
-    steps,
-    suspend,
-    table,
-    timeline,
-)
-from nodectl.cli.session import Failed
-from nodectl.cli.step_name import step_of
+from nodectl.cli import doctor, main, ps, send_signal, show, steps, suspend, timeline
+from nodectl.cli.doctor_checks import check, machine
+from nodectl.client.session import Failed
+from nodectl.client.step_name import step_of
+from nodectl.render import table
 
 HEAD = 'plugin_type = "spank"\nplugin_name = "mark"\nplugin_version = (22, 5, 8)\n'
 RECORD: Mapping[str, Any] = {
@@ -326,27 +316,27 @@ def test_doctor_looks_for_no_service_where_the_configuration_is_not_valid(
     [("6.1.0-9-amd64", ["ok"]), ("5.14", ["ok"]), ("5.10.0", ["fail", "warn"]), ("4.19+", ["warn", "fail", "warn"])],
 )
 def test_kernels_are_judged_by_what_they_lack(release: str, levels: list[str]) -> None:
-    assert [found.level for found in machine_checks.kernel(release)] == levels
+    assert [found.level for found in machine.kernel(release)] == levels
 
 
 def test_controllers_that_v1_holds_are_named() -> None:
     mounts = ["cgroup /c/cpu cgroup rw,cpu 0 0", "cgroup2 /c/unified cgroup2 rw 0 0", "cgroup /c/b cgroup rw,blkio 0 0"]
-    found = list(machine_checks.controllers(["cpuset", "memory", "pids"], machine_checks.v1_controllers(mounts)))
+    found = list(machine.controllers(["cpuset", "memory", "pids"], machine.v1_controllers(mounts)))
     assert found[0].detail == "cpuset memory pids"
     assert [one.detail.partition(",")[0] for one in found[1:]] == [
         "cpu belongs to cgroup v1",
         "io belongs to cgroup v1",
     ]
-    assert not machine_checks.v1_controllers(mounts[1:2])
+    assert not machine.v1_controllers(mounts[1:2])
 
 
 def test_capabilities_that_root_lacks_are_named() -> None:
     everything = (1 << 41) - 1
-    assert [one.level for one in machine_checks.capabilities(everything, 0)] == ["ok"]
-    (found,) = machine_checks.capabilities(everything & ~(1 << 24), 0)
+    assert [one.level for one in machine.capabilities(everything, 0)] == ["ok"]
+    (found,) = machine.capabilities(everything & ~(1 << 24), 0)
     assert "CAP_SYS_RESOURCE is missing: oom_score_adj cannot be lowered" in found.detail
-    assert "fail" in {one.level for one in machine_checks.capabilities(0, 0)}
-    assert not list(machine_checks.capabilities(0, 1001))
+    assert "fail" in {one.level for one in machine.capabilities(0, 0)}
+    assert not list(machine.capabilities(0, 1001))
 
 
 def test_report_has_a_line_for_each_finding_and_their_number() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import nodectl
 from nodectl import config
 from nodectl.config import keys
-from nodectl.plugin import BUILTIN_DIR
+from nodectl.plugin_host.loader import BUILTIN_DIR
 
 
 def load(tmp_path: Path, text: str) -> config.Config:

@@ -11,13 +11,12 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from nodectl import wire
 from nodectl.config import load
-from nodectl.daemon.connection import Calls, Desk
-from nodectl.daemon.forkchannel import ForkChannel
-from nodectl.daemon.reception import Reception
-from nodectl.interface import Call, Refused, Service
-from nodectl.reception import frames
+from nodectl.daemon.reception.connection import Calls, Desk
+from nodectl.daemon.reception.supervisor import Reception
+from nodectl.daemon.steps.forkserver_channel import ForkChannel
+from nodectl.wire import frames, framing
+from nodectl.wire.dispatch import Call, Refused, Service
 
 MOST = 2
 CROWD = 100
@@ -38,7 +37,7 @@ class Ends:
         self.add(1)
 
     def add(self, number: int) -> None:
-        self.desk.add(number, wire.Peer(os.getpid(), self.uid, self.uid, (), os.pidfd_open(os.getpid())))
+        self.desk.add(number, framing.Peer(os.getpid(), self.uid, self.uid, (), os.pidfd_open(os.getpid())))
 
     def call(self, number: int = 1) -> None:
         os.write(self.writer, frames.frame(number, frames.CALL, b'0 {"method":"org.nodectl.List"}'))
@@ -199,7 +198,7 @@ def test_a_reply_that_is_too_large_is_an_error_and_ends_nothing() -> None:
     async def act() -> None:
         ends = Ends(lambda _: {"steps": "x" * sizes.pop(0)}, Calls(MOST))
         ends.reader.setblocking(False)
-        inbox = wire.Inbox(64 << 20)
+        inbox = framing.Inbox(64 << 20)
 
         async def reply() -> bytes:
             while (text := inbox.take()) is None:
@@ -217,7 +216,9 @@ def test_a_reply_that_is_too_large_is_an_error_and_ends_nothing() -> None:
             await turns()
         assert len(await reply()) > 20 << 20
         assert b"are not read" in await reply()
-        assert await reply() == frames.frame(1, frames.REPLY, wire.encode({"parameters": {"steps": "x" * 1000}}))[:-2]
+        assert (
+            await reply() == frames.frame(1, frames.REPLY, framing.encode({"parameters": {"steps": "x" * 1000}}))[:-2]
+        )
         ends.close()
 
     run(act)

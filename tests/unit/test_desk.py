@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodectl import wire
-from nodectl.reception import desk, frames
+from nodectl.reception import desk
 from nodectl.reception.main import Desk as Place
+from nodectl.wire import frames, framing
 
 PATIENCE = 20
-HELLO = wire.encode({"method": "org.nodectl.Hello"})
-LAUNCH = wire.encode({"method": "org.nodectl.Launch"})
+HELLO = framing.encode({"method": "org.nodectl.Hello"})
+LAUNCH = framing.encode({"method": "org.nodectl.Launch"})
 
 
 class Around:
@@ -32,7 +32,7 @@ class Around:
         self._serving = threading.Thread(target=desk.Desk(*ends, most=8, longest=1 << 16).serve)
         self._serving.start()
         self._numbers = 0
-        self._inbox = wire.Inbox(1 << 20)
+        self._inbox = framing.Inbox(1 << 20)
 
     def connect(self) -> socket.socket | None:
         """A client's end; None when the desk takes nobody any more."""
@@ -49,7 +49,7 @@ class Around:
 
     def reply(self, number: int, text: bytes, fds: list[int]) -> None:
         for word, sent in ((frames.HAND, fds), (frames.REPLY, [])):
-            wire.send_some(self.down, frames.frame(number, word, text), sent)
+            framing.send_some(self.down, frames.frame(number, word, text), sent)
 
     def ended(self) -> bool:
         self._serving.join(PATIENCE)
@@ -85,8 +85,8 @@ def test_a_desk_with_connections_takes_others_however_long_nobody_came(
         first.sendall(HELLO)
         assert around.heard()[1] == frames.CALL
         monkeypatch.setattr(desk, "_IDLE_MS", 0)
-        wire.send_some(around.down, frames.frame(1, frames.REPLY, b"{}"))
-        assert wire.receive(first, wire.Inbox(1 << 16)) == {}
+        framing.send_some(around.down, frames.frame(1, frames.REPLY, b"{}"))
+        assert framing.receive(first, framing.Inbox(1 << 16)) == {}
         second = around.connect()
         assert second is not None
         with second:
@@ -115,9 +115,9 @@ def test_who_wanted_no_answer_gets_no_descriptors_with_the_next(around: Around) 
             around.reply(1, b"", [way.fileno(), writer])
         os.close(writer)
         assert around.heard()[1] == frames.CALL
-        wire.send_some(around.down, frames.frame(1, frames.REPLY, b"{}"))
-        inbox = wire.Inbox(1 << 16)
-        assert wire.receive(client, inbox) == {}
+        framing.send_some(around.down, frames.frame(1, frames.REPLY, b"{}"))
+        inbox = framing.Inbox(1 << 16)
+        assert framing.receive(client, inbox) == {}
         assert inbox.take_descriptors() == []
         assert os.read(reader, 1) == b""  # the desk has closed its end, and the step learns that nobody is there
         os.close(reader)
@@ -137,7 +137,7 @@ def test_a_launch_that_waits_for_its_turn_when_the_daemon_ends_is_not_taken(
             other.shutdown(socket.SHUT_WR)
             assert around.heard()[:2] == (2, frames.GONE)
         around.down.close()
-        assert "ServiceEnded" in str(wire.receive(client, wire.Inbox(1 << 16)))
+        assert "ServiceEnded" in str(framing.receive(client, framing.Inbox(1 << 16)))
 
 
 def test_who_has_only_closed_its_own_way_gets_every_reply(around: Around) -> None:
@@ -148,13 +148,13 @@ def test_who_has_only_closed_its_own_way_gets_every_reply(around: Around) -> Non
         client.sendall(HELLO + HELLO)
         assert around.heard()[1] == frames.CALL
         client.shutdown(socket.SHUT_WR)
-        inbox = wire.Inbox(1 << 16)
-        wire.send_some(around.down, frames.frame(1, frames.REPLY, b'{"parameters":{"is":1}}'))
-        assert "1" in str(wire.receive(client, inbox))
+        inbox = framing.Inbox(1 << 16)
+        framing.send_some(around.down, frames.frame(1, frames.REPLY, b'{"parameters":{"is":1}}'))
+        assert "1" in str(framing.receive(client, inbox))
         assert around.heard()[1] == frames.CALL
-        wire.send_some(around.down, frames.frame(1, frames.REPLY, b'{"parameters":{"is":2}}'))
-        assert "2" in str(wire.receive(client, inbox))
-        assert wire.receive(client, inbox) is None
+        framing.send_some(around.down, frames.frame(1, frames.REPLY, b'{"parameters":{"is":2}}'))
+        assert "2" in str(framing.receive(client, inbox))
+        assert framing.receive(client, inbox) is None
         assert around.heard()[:2] == (1, frames.GONE)
 
 
@@ -172,4 +172,4 @@ def test_who_closed_its_own_way_first_and_the_other_then_has_gone(around: Around
             assert around.heard()[:2] == (2, frames.CALL)
         assert around.heard()[:2] == (2, frames.GONE)
     assert around.heard()[:2] == (1, frames.GONE)
-    wire.send_some(around.down, frames.frame(1, frames.REPLY, b"{}"))
+    framing.send_some(around.down, frames.frame(1, frames.REPLY, b"{}"))

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodectl import wire
 from nodectl.reception import main
+from nodectl.wire import framing
 
 SECONDS = 60
 
@@ -54,7 +54,7 @@ def stuck_after(
                 return second
             clock.now += 1 / given
         for _ in range(taken):
-            wire.close(socket.recv_fds(theirs, 64, 1)[1])
+            framing.close(socket.recv_fds(theirs, 64, 1)[1])
     return None
 
 

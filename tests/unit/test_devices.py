@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import gres
-from nodectl.binding import devices
+from nodectl.binding import detected_devices, devices
 from nodectl.binding.devices import Device, Wanted, declared, wanted
 from nodectl.binding.refused import Refused
-from nodectl.machine_spec import from_spec
+from nodectl.machine.spec import from_spec
 
 MACHINE = from_spec("2s:4c:2t:2n")  # cores 0-3 are CPUs 0-7, cores 4-7 CPUs 8-15
 FOUR = declared(["Name=gpu Type=a File=/dev/nvidia[0-1] Cores=0-3", "name=gpu type=b file=/dev/nvidia[2-3] cores=4-7"])[
@@ -179,10 +178,10 @@ def test_sysfs_shows_gpus_that_have_a_file(tmp_path: Path) -> None:
     minor = tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0/information"
     minor.parent.mkdir(parents=True)
     minor.write_text("Model: \t x\nDevice Minor: \t 3\n")
-    found = gres.of(["AutoDetect=sysfs"], str(tmp_path))
+    found = detected_devices.of(["AutoDetect=sysfs"], str(tmp_path))
     assert [(d.number, d.file, d.cpus) for d in found] == [
         (3, "/dev/nvidia3", 0xFF),
         (1, "/dev/dri/renderD129", 0xFF00),
     ]
     assert [d.also for d in found] == [(), ("/dev/dri/card1",)]
-    assert gres.of([], str(tmp_path)) == ()
+    assert detected_devices.of([], str(tmp_path)) == ()

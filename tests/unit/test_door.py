@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodectl.door import Door
-from nodectl.hooks import ROWS
+from nodectl.model.launch_order import ROWS
 from nodectl.plugin_api import set_errno
-from nodectl.recorder import Recorder
+from nodectl.plugin_host.caller import Door
+from nodectl.tracing.recorder import Recorder
 
 ALLOWED = 0.3
 WHOLE = 0.98  # hooks are short: one of a walk may begin with a hundredth of its time gone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.stepd.children import said
+from nodectl.kernel.children import said
 from nodectl.stepd.record import exit_status
 
 CORE = 0x80

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.cli import export
+from nodectl.client import export
 
 USERS = {
     "PATH": "/bin",

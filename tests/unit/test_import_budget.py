@@ -27,11 +27,11 @@ ENTRIES = {
     # A step on a machine whose service is missing: everything the client imports before it connects.
     "client": ("from nodectl.cli.main import main; main(['--socket', '/nonexistent', 'run', 'true'])", {"enum"}),
     "client's options": (
-        "from nodectl.cli.options import Parser; Parser().parse(['-n2', 'true']); import nodectl.cli.run",
+        "from nodectl.client.run_options import Parser; Parser().parse(['-n2', 'true']); import nodectl.cli.run",
         {"enum"},
     ),
-    "forkserver": ("import nodectl.forkserver", set()),
-    "task": ("import nodectl.stepd.task, nodectl.stepd.main, nodectl.stepd.scripts", set()),
+    "forkserver": ("import nodectl.forkserver.main", set()),
+    "task": ("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", set()),
 }
 
 

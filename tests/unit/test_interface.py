@@ -12,12 +12,12 @@ import pytest
 from varlink.scanner import Interface, _Array, _CustomType, _Dict, _Error, _Maybe, _Method, _Struct
 
 import nodectl
-from nodectl.daemon import launch
+from nodectl.daemon.admission import launch
 from nodectl.daemon.node import Node
-from nodectl.interface import STANDARD, Call, Refused, Service, error_reply
-from nodectl.shape import Optional
 from nodectl.stepd.reaper import Reaper
-from nodectl.wire import Peer, peer_of
+from nodectl.wire.dispatch import STANDARD, Call, Refused, Service, error_reply
+from nodectl.wire.framing import Peer, peer_of
+from nodectl.wire.shape import Optional
 
 PACKAGE = Path(nodectl.__file__).parent
 # The tables need an object only for the functions they point to.
@@ -31,7 +31,7 @@ SAMPLES: dict[str, object] = {"int": 5, "str": "/x", "bool": True, "list": [], "
 
 
 def described(name: str) -> Any:
-    return Interface((PACKAGE / f"{name}.varlink").read_text(encoding="ascii"))
+    return Interface((PACKAGE / "wire" / f"{name}.varlink").read_text(encoding="ascii"))
 
 
 def kind(varlink_type: object) -> str:
@@ -87,7 +87,7 @@ def test_every_error_that_the_code_raises_is_described() -> None:
         ("stepd", "org.nodectl.step", r'f"\{STEP\}\.(\w+)"'),
     ):
         raised = set()
-        for path in (PACKAGE / directory).glob("*.py"):
+        for path in (PACKAGE / directory).rglob("*.py"):
             raised |= set(re.findall(rf"Refused\(\s*{pattern}", path.read_text(encoding="utf-8")))
         assert "NotPermitted" in raised
         assert raised <= {m.name for m in described(name).members.values() if isinstance(m, _Error)}

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from nodectl import _kernel
+from nodectl.kernel import _kernel
 
 
 def test_a_system_call_that_fails_is_told_with_the_reason_and_its_name() -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from nodectl.cpu_list import cpus_of, format_cpulist
-from nodectl.machine_spec import from_lscpu, from_spec, socket_as
-from nodectl.topology import Topology
+from nodectl.machine.spec import from_lscpu, from_spec, socket_as
+from nodectl.machine.topology import Topology
+from nodectl.model.cpu_list import cpus_of, format_cpulist
 from unit.machines import Machine, topology_of
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nodectl.cli.options import mebibytes
+from nodectl.cgroup.constraints import memory_limits
+from nodectl.client.run_options import mebibytes
 from nodectl.config import build
-from nodectl.daemon.constraints import memory_limits
 
 TOTAL = 3917
 MIB = 1 << 20

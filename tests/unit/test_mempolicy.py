@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import _kernel
+from nodectl.kernel import _kernel
 
 DEFAULT, PREFERRED, BIND = 0, 1, 2
 

@@ -8,21 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl import cpu_list, lean_json, machine_spec
 from nodectl.binding import devices
 from nodectl.binding.cpu_bind import parse_cpu_bind
 from nodectl.binding.hostlist import expand
 from nodectl.binding.mem_bind import parse_mem_bind
 from nodectl.binding.options import ROWS, request_of
 from nodectl.binding.refused import Refused
-from nodectl.cli import options, send_signal, step_name
+from nodectl.cgroup import shares
+from nodectl.cli import send_signal
 from nodectl.cli.run import _ntasks
-from nodectl.daemon import shares
-from nodectl.number import whole
+from nodectl.client import run_options, step_name
+from nodectl.machine import spec
+from nodectl.model import cpu_list
+from nodectl.model.number import whole
+from nodectl.wire import lean_json
 
 TOO_LONG = "9" * 5000  # int() refuses 4,301 digits
 ZEROS = "0" * 5000
-OPTIONS = {name: option.take for option in options.OPTIONS for name in [option.long]}
+OPTIONS = {name: option.take for option in run_options.OPTIONS for name in [option.long]}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +50,7 @@ def refusal(parse: Callable[[], object]) -> str:
     """What it is turned down with, "" where it is not. Exceptions other than these fail the test."""
     try:
         parse()
-    except (Refused, options.BadOption, ValueError) as error:
+    except (Refused, run_options.BadOption, ValueError) as error:
         return str(error)
     return ""
 
@@ -80,9 +83,9 @@ def test_thousands_of_digits_are_refused_in_our_own_words(digits: str) -> None:
         lambda: devices.wanted({"gpus": "1", "gpu_bind": f"map_gpu:{digits}"}, 1),
         lambda: devices.wanted({"gpus": "1", "gpu_bind": f"map_gpu:0*{digits}"}, 1),
         lambda: devices.wanted({"gpus": "1", "gpu_bind": f"single:{digits}"}, 1),
-        lambda: machine_spec.from_spec(f"{digits[:60]}s:1c"),
-        lambda: machine_spec.from_lscpu(f'{{"cpus": [{{"cpu": {digits}}}]}}'.encode()),
-        lambda: machine_spec.from_lscpu(f'{{"cpus": [{{"cpu": "0", "node": "{digits}"}}]}}'.encode()),
+        lambda: spec.from_spec(f"{digits[:60]}s:1c"),
+        lambda: spec.from_lscpu(f'{{"cpus": [{{"cpu": {digits}}}]}}'.encode()),
+        lambda: spec.from_lscpu(f'{{"cpus": [{{"cpu": "0", "node": "{digits}"}}]}}'.encode()),
         lambda: cpu_list.mask_of_list(digits),
         lambda: shares.amount(digits),
         lambda: shares.hugetlb_max([f"2MB:{digits}"]),

@@ -9,13 +9,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nodectl.cpu_list import mask_of
-from nodectl.machine_spec import from_spec
-from nodectl.pci import Device
-from nodectl.picture import svg, text
-from nodectl.picture.groups import Group, tree
-from nodectl.picture.occupants import Occupation, occupation
-from nodectl.topology import Kind, Node, Topology
+from nodectl.machine.pci import Device
+from nodectl.machine.spec import from_spec
+from nodectl.machine.topology import Kind, Node, Topology
+from nodectl.model.cpu_list import mask_of
+from nodectl.render import machine_svg, machine_text
+from nodectl.render.machine_groups import Group, tree
+from nodectl.render.occupants import Occupation, occupation
 from unit.machines import Machine, topology_of
 
 SPACE = "{http://www.w3.org/2000/svg}"
@@ -100,14 +100,14 @@ def test_steps_of_one_job_have_its_letter() -> None:
 def test_jobs_beyond_the_letters_are_still_told_apart_from_free_cpus() -> None:
     occupied = occupation([record(job, {job}, {job}) for job in range(60)])
     assert (occupied.key(51), occupied.key(52), occupied.key(60)) == ("z", "#", "")
-    assert len([line for line in text.draw(from_spec("64c"), occupied) if ".0" in line]) == 60
+    assert len([line for line in machine_text.draw(from_spec("64c"), occupied) if ".0" in line]) == 60
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.shape)
 @pytest.mark.parametrize("width", [80, 120])
 def test_every_cpu_is_drawn_once_within_the_width(machine: Machine, width: int) -> None:
     topology = topology_of(machine)
-    lines = text.draw(topology, Occupation(), width=width)
+    lines = machine_text.draw(topology, Occupation(), width=width)
     assert max(map(len, lines)) <= width
     drawn = [int(number) for cell in re.findall(r"\[([0-9 ]+)\]", "\n".join(lines)) for number in cell.split()]
     assert sorted(drawn) == sorted(topology.machine_of)
@@ -115,7 +115,7 @@ def test_every_cpu_is_drawn_once_within_the_width(machine: Machine, width: int) 
 
 def test_large_machine_is_a_map_that_fits_a_screen() -> None:
     topology = topology_of(LARGE)
-    lines = text.draw(topology, occupation([record(1, {0, 512, 1}, {0, 512, 1})]), width=100)
+    lines = machine_text.draw(topology, occupation([record(1, {0, 512, 1}, {0, 512, 1})]), width=100)
     assert max(map(len, lines)) <= 100
     assert len(lines) < 80
     maps = re.findall(r"([0-9,-]+) \[([A.]+)\]", "\n".join(lines))
@@ -124,7 +124,7 @@ def test_large_machine_is_a_map_that_fits_a_screen() -> None:
 
 
 def test_whom_a_cpu_serves_stands_below_it() -> None:
-    lines = text.draw(from_spec("1s:2c:2t"), occupation([record(42, {0, 1, 2}, {0, 1}, {2})]))
+    lines = machine_text.draw(from_spec("1s:2c:2t"), occupation([record(42, {0, 1, 2}, {0, 1}, {2})]))
     at = next(index for index, line in enumerate(lines) if "[ 0  1] [ 2  3]" in line)
     assert lines[at + 1][lines[at].index("[") :].split("│")[0].rstrip() == " A0 A0   A1"
     assert lines[-1].split() == ["A", "42.0", "alice", "solver", "2", "1-2", "CPUs", "a", "task", "0-2"]
@@ -133,7 +133,7 @@ def test_whom_a_cpu_serves_stands_below_it() -> None:
 def test_remarks_name_what_is_special() -> None:
     topology = topology_of(Machine("1s:2c:2t", offline=(1,)), frozenset({0, 2}))
     topology = replace(topology, isolated=0b0100, kinds=(Kind("performance", 0b0001), Kind("efficiency", 0b1100)))
-    lines = text.draw(topology, Occupation())
+    lines = machine_text.draw(topology, Occupation())
     assert any("[0 ] [2  3*]" in line for line in lines)
     assert lines[-5:] == [
         "not to be used from here: CPUs 3",
@@ -149,7 +149,7 @@ def test_devices_stand_at_their_node() -> None:
         Device("0000:01:00.0", "network", "8086", "1521", ("eth0",), 1, 0),
         Device("0000:02:00.0", "display", "10de", "2330", (), -1, 0),
     ]
-    lines = text.draw(from_spec("2s:2c:2n"), Occupation(), devices)
+    lines = machine_text.draw(from_spec("2s:2c:2n"), Occupation(), devices)
     assert lines[1] == "display: 0000:02:00.0"
     assert [line.count("network: eth0") for line in lines if "network" in line] == [1]
     assert next(line for line in lines if "network" in line).index("network") > lines[2].index("socket 1")
@@ -157,8 +157,8 @@ def test_devices_stand_at_their_node() -> None:
 
 def test_names_of_users_cannot_move_the_cursor_nor_break_the_svg() -> None:
     occupied = occupation([record(1, {0}, {0}, name="\x1b[2J<script>&")])
-    assert "\x1b" not in "\n".join(text.draw(from_spec("1c"), occupied))
-    drawn = svg.draw(from_spec("1c"), occupied)
+    assert "\x1b" not in "\n".join(machine_text.draw(from_spec("1c"), occupied))
+    drawn = machine_svg.draw(from_spec("1c"), occupied)
     assert "\x1b" not in drawn
     assert any("<script>&" in (found.text or "") for found in page_of(drawn).iter(SPACE + "text"))
 
@@ -180,7 +180,7 @@ def placed(element: ElementTree.Element, x: float = 0, y: float = 0) -> list[tup
 @SHOWN
 def test_svg_shows_every_cpu_once_none_upon_another_and_all_on_the_page(machine: Machine) -> None:
     topology = topology_of(machine)
-    page = page_of(svg.draw(topology, occupation([record(1, {0}, {0})])))
+    page = page_of(machine_svg.draw(topology, occupation([record(1, {0}, {0})])))
     cpus = placed(page)
     assert sorted(int(re.findall(r"\d+", tip)[0]) for tip, *_ in cpus) == sorted(topology.machine_of)
     assert max(right for *_, right, _ in cpus) < float(page.get("width", ""))
@@ -192,13 +192,13 @@ def test_svg_shows_every_cpu_once_none_upon_another_and_all_on_the_page(machine:
 
 @SHOWN
 def test_svg_is_neither_a_tower_nor_a_ribbon(machine: Machine) -> None:
-    page = page_of(svg.draw(topology_of(machine), Occupation()))
+    page = page_of(machine_svg.draw(topology_of(machine), Occupation()))
     assert 0.5 < float(page.get("width", "")) / float(page.get("height", "")) < 4
 
 
 def test_svg_gives_each_job_its_colour_and_says_whose_it_is() -> None:
     occupied = occupation([record(42, {0, 1}, {0}, {1}), record(43, {2}, {2})])
-    page = page_of(svg.draw(from_spec("4c"), occupied))
+    page = page_of(machine_svg.draw(from_spec("4c"), occupied))
     tips = [tip for tip, *_ in placed(page)]
     assert tips[1].endswith("job 42 of alice, task 1")
     assert tips[3].endswith("NUMA node 0")

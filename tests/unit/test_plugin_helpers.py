@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import plugin
+from nodectl.plugin_host import loader
 from unit.test_plugin_loader import HEAD, TASK, load, refusal, write
 
 
@@ -40,11 +40,11 @@ def test_nothing_is_read_once_the_plugin_is_loaded(tmp_path: Path) -> None:
 
 
 def test_helper_that_others_can_write_is_refused_for_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = plugin.compile_plugin(write(tmp_path, HEAD + "from . import helper\n"))
+    source = loader.compile_plugin(write(tmp_path, HEAD + "from . import helper\n"))
     os.chmod(write(tmp_path, "", "helper.py"), 0o666)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with pytest.raises(plugin.PluginRefused, match=r"helper\.py: not trusted: "):
-        plugin.load(source, kind="task", hooks=TASK)
+    with pytest.raises(loader.PluginRefused, match=r"helper\.py: not trusted: "):
+        loader.load(source, kind="task", hooks=TASK)
 
 
 def test_how_to_import_what_lies_beside_a_plugin_is_told(tmp_path: Path) -> None:

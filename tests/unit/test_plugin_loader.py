@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodectl import plugin
 from nodectl.plugin_api import PluginError
-from nodectl.spelling import edit_distance
+from nodectl.plugin_host import loader
+from nodectl.plugin_host.spelling import edit_distance
 
 TASK = {"task_p_pre_setuid": 1, "task_p_pre_launch": 1, "task_p_post_term": 2}
 SPANK = {"slurm_spank_init": 3, "slurm_spank_task_init": 3, "slurm_spank_exit": 3}
-PROCTRACK = dict.fromkeys(plugin.REQUIRED["proctrack"], 1)
+PROCTRACK = dict.fromkeys(loader.REQUIRED["proctrack"], 1)
 HOOKS = {"task": TASK, "spank": SPANK, "proctrack": PROCTRACK}
 HEAD = 'plugin_type = "task/nice"\nplugin_name = "niceness"\nplugin_version = (22, 5, 8)\n'
 SPANK_HEAD = HEAD.replace("task/nice", "spank")
@@ -31,15 +31,15 @@ def write(tmp_path: Path, text: str, name: str = "nice.py") -> str:
     return str(path)
 
 
-def load(tmp_path: Path, text: str, kind: str = "task", name: str = "nice.py") -> plugin.Plugin:
-    source = plugin.compile_plugin(write(tmp_path, text, name))
-    return plugin.load(source, kind=kind, hooks=HOOKS[kind])
+def load(tmp_path: Path, text: str, kind: str = "task", name: str = "nice.py") -> loader.Plugin:
+    source = loader.compile_plugin(write(tmp_path, text, name))
+    return loader.load(source, kind=kind, hooks=HOOKS[kind])
 
 
 def refusal(tmp_path: Path, text: str, kind: str = "task") -> str:
     """The message, without the directory; nothing of a refused plugin stays in sys.modules."""
     before = set(sys.modules)
-    with pytest.raises(plugin.PluginRefused) as caught:
+    with pytest.raises(loader.PluginRefused) as caught:
         load(tmp_path, text, kind)
     assert not [name for name in set(sys.modules) - before if name.startswith("nodectl_plugin")]
     message = str(caught.value)
@@ -63,9 +63,9 @@ def test_plugin_without_hooks_is_a_stub(tmp_path: Path) -> None:
 
 
 def test_plugin_loaded_twice_has_two_states(tmp_path: Path) -> None:
-    source = plugin.compile_plugin(write(tmp_path, HEAD + "state = []\n"))
-    one = plugin.load(source, kind="task", hooks=TASK)
-    two = plugin.load(source, kind="task", hooks=TASK)
+    source = loader.compile_plugin(write(tmp_path, HEAD + "state = []\n"))
+    one = loader.load(source, kind="task", hooks=TASK)
+    two = loader.load(source, kind="task", hooks=TASK)
     assert one.module.state is not two.module.state
     assert one.module.__name__ != two.module.__name__
 
@@ -92,19 +92,19 @@ def test_find_takes_the_first_directory_that_has_the_file(tmp_path: Path) -> Non
         (tmp_path / name / "task" / "cgroup.py").touch()
     (tmp_path / "builtin" / "task" / "affinity.py").touch()
     dirs = [str(tmp_path / "absent"), str(tmp_path / "site"), str(tmp_path / "builtin")]
-    assert plugin.find("task/cgroup", dirs) == f"{tmp_path}/site/task/cgroup.py"
-    assert plugin.find("task/affinity", dirs) == f"{tmp_path}/builtin/task/affinity.py"
+    assert loader.find("task/cgroup", dirs) == f"{tmp_path}/site/task/cgroup.py"
+    assert loader.find("task/affinity", dirs) == f"{tmp_path}/builtin/task/affinity.py"
 
 
 def test_find_names_the_directories_that_were_searched(tmp_path: Path) -> None:
-    with pytest.raises(plugin.PluginRefused, match=r"task/none: no file task/none\.py in /a:/b"):
-        plugin.find("task/none", ["/a", "/b"])
+    with pytest.raises(loader.PluginRefused, match=r"task/none: no file task/none\.py in /a:/b"):
+        loader.find("task/none", ["/a", "/b"])
 
 
 @pytest.mark.parametrize("bad", ["", "task", "task/", "/x", "task/../x", "task/a/b", "task/a.b"])
 def test_find_refuses_what_is_no_type(bad: str) -> None:
-    with pytest.raises(plugin.PluginRefused, match="no plugin type"):
-        plugin.find(bad, ["/"])
+    with pytest.raises(loader.PluginRefused, match="no plugin type"):
+        loader.find(bad, ["/"])
 
 
 # Reading and compiling
@@ -117,17 +117,17 @@ def test_syntax_error_is_refused_with_its_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [b"\0", b"# -*- coding: klingon -*-\n", b"x = '\xff'\n"])
 def test_bytes_that_are_no_python_are_refused(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "bytes.py").write_bytes(text)
-    with pytest.raises(plugin.PluginRefused):
-        plugin.compile_plugin(str(tmp_path / "bytes.py"))
+    with pytest.raises(loader.PluginRefused):
+        loader.compile_plugin(str(tmp_path / "bytes.py"))
 
 
 def test_absent_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(plugin.PluginRefused, match="cannot be read: No such file"):
-        plugin.compile_plugin(str(tmp_path / "absent.py"))
+    with pytest.raises(loader.PluginRefused, match="cannot be read: No such file"):
+        loader.compile_plugin(str(tmp_path / "absent.py"))
 
 
 def test_compiling_runs_nothing(tmp_path: Path) -> None:
-    plugin.compile_plugin(write(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\n"))
+    loader.compile_plugin(write(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\n"))
     assert not (tmp_path / "ran").exists()
 
 
@@ -140,8 +140,8 @@ def test_file_that_others_can_write_is_refused_for_root(tmp_path: Path, monkeypa
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     path = write(tmp_path, HEAD)
     os.chmod(path, 0o666)
-    with pytest.raises(plugin.PluginRefused, match="not trusted: "):
-        plugin.compile_plugin(path)
+    with pytest.raises(loader.PluginRefused, match="not trusted: "):
+        loader.compile_plugin(path)
 
 
 # Running the body
@@ -188,8 +188,8 @@ def test_version_is_three_numbers_or_one(tmp_path: Path, value: str) -> None:
 def test_version_101_is_that_of_the_interface_of_job_containers(tmp_path: Path) -> None:
     text = HEAD.replace("(22, 5, 8)", "101")
     container = text.replace("task/nice", "job_container/nice")
-    source = plugin.compile_plugin(write(tmp_path, container))
-    assert plugin.load(source, kind="job_container", hooks={}).version == (101,)
+    source = loader.compile_plugin(write(tmp_path, container))
+    assert loader.load(source, kind="job_container", hooks={}).version == (101,)
     assert refusal(tmp_path, text).startswith("nice.py:3: plugin_version is 101; ")
 
 
@@ -357,7 +357,7 @@ def test_every_name_two_edits_away_is_seen(data: st.DataObject, hook: str) -> No
     if not name.isidentifier() or name.startswith("_") or name in {**TASK, **SPANK, **PROCTRACK}:
         return
     kind = next(kind for kind, hooks in HOOKS.items() if hook in hooks)
-    with tempfile.TemporaryDirectory() as directory, pytest.raises(plugin.PluginRefused) as caught:
+    with tempfile.TemporaryDirectory() as directory, pytest.raises(loader.PluginRefused) as caught:
         load(Path(directory), HEAD.replace("task/nice", f"{kind}/nice") + text, kind)
     assert name in caught.value.reason
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import config, hooks
+from nodectl import config
 from nodectl.cli import doctor, main, plugin_facts, plugins
+from nodectl.model import launch_order
 from nodectl.spank import plugstack
 
 HEAD = 'plugin_type = "spank"\nplugin_name = "mark"\nplugin_version = (22, 5, 8)\n'
@@ -25,12 +26,14 @@ def write(tmp_path: Path, text: str, name: str = "spank/mark.py") -> str:
 def test_hooks_are_listed_in_the_order_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["plugins", "--hooks"]) == 0
     rows = capsys.readouterr().out.splitlines()
-    assert [row.split()[1] for row in rows[1 : len(hooks.HOOKS) + 1]] == [hook.call for hook in hooks.HOOKS]
-    assert any("task_p_add_pid" in row for row in rows[len(hooks.HOOKS) :])
+    assert [row.split()[1] for row in rows[1 : len(launch_order.HOOKS) + 1]] == [
+        hook.call for hook in launch_order.HOOKS
+    ]
+    assert any("task_p_add_pid" in row for row in rows[len(launch_order.HOOKS) :])
     assert main.main(["plugins", "--hooks", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [row["place"] for row in found["hooks"]] == list(range(1, len(hooks.HOOKS) + 1))
-    assert found["elsewhere"] == hooks.ELSEWHERE
+    assert [row["place"] for row in found["hooks"]] == list(range(1, len(launch_order.HOOKS) + 1))
+    assert found["elsewhere"] == launch_order.ELSEWHERE
     assert found["suspension"] == ["task_p_slurmd_suspend_job", "task_p_slurmd_resume_job"]
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from nodectl.binding import node
 from nodectl.binding.options import request_of
 from nodectl.cli.main import COMMANDS
-from nodectl.cli.options import OPTIONS, layout_options
+from nodectl.client.run_options import OPTIONS, layout_options
 from nodectl.config import build
-from nodectl.machine_spec import from_spec
-from nodectl.picture import text
-from nodectl.picture.occupants import occupation
+from nodectl.machine.spec import from_spec
+from nodectl.render import machine_text
+from nodectl.render.occupants import occupation
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 
@@ -24,7 +24,7 @@ def test_its_picture_is_what_topo_draws_while_that_step_runs() -> None:
     layout = node.lay_out(machine, whole, request_of({"ntasks": 4, "cpu_bind": "cores"}, {}), settings, "node")
     tasks = [{"task": place.task, "cpus": f"{place.mask:x}"} for place in layout.tasks]
     step = {"job": 7, "step": 0, "user": "alice", "name": "solver", "ntasks": 4, "cpus": f"{whole:x}", "tasks": tasks}
-    drawn = "\n".join(text.draw(machine, occupation([step])))
+    drawn = "\n".join(machine_text.draw(machine, occupation([step])))
     assert f"\n```\n{drawn}\n```\n" in README
 
 

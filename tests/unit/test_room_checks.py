@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nodectl import config
-from nodectl.cli import room_checks
-from nodectl.cli.check import OK, WARN
+from nodectl.cli.doctor_checks import room
+from nodectl.cli.doctor_checks.check import OK, WARN
 
 MIB = 1 << 20
 HOLD = """
@@ -25,21 +25,21 @@ sys.stdin.read()
 
 def test_every_check_has_something_to_say_here(tmp_path: Path) -> None:
     keys = {"runtime_dir": str(tmp_path / "run"), "state_dir": str(tmp_path / "state")}
-    found = list(room_checks.all_checks(config.build(keys)))
+    found = list(room.all_checks(config.build(keys)))
     assert [check.what for check in found] == ["memory", "runtime_dir", "state_dir"]
     assert all("MiB" in check.detail for check in found)
 
 
 @pytest.mark.parametrize(("available", "level"), [(600, OK), (40, WARN)])
 def test_little_memory_is_told(available: int, level: str) -> None:
-    check = room_checks.memory(available * MIB, 1000 * MIB)
+    check = room.memory(available * MIB, 1000 * MIB)
     assert (check.level, check.detail) == (level, f"{available} of 1000 MiB are available")
 
 
 def test_a_history_that_goes_with_the_machine_is_told() -> None:
-    check = room_checks.disk("state_dir", "/dev/shm/there/is/no/such")
+    check = room.disk("state_dir", "/dev/shm/there/is/no/such")
     assert (check.level, check.detail.endswith("(tmpfs)")) == (WARN, True), check
-    assert room_checks.disk("runtime_dir", "/dev/shm").level == OK
+    assert room.disk("runtime_dir", "/dev/shm").level == OK
 
 
 @pytest.mark.parametrize(("name", "level"), [("nodectl-fork", WARN), ("nodectl", OK)])
@@ -50,8 +50,8 @@ def test_a_forkserver_that_holds_the_lock_without_its_daemon_is_named(tmp_path: 
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "ready\n"
-        (check,) = room_checks.lock(str(path))
+        (check,) = room.lock(str(path))
         holder.communicate()
     assert (check.level, f"{path} is held by {name} ({holder.pid})" in check.detail) == (level, True), check
     assert check.advice == (f"end process {holder.pid}" if level == WARN else "")
-    assert list(room_checks.lock(os.fspath(path))) == []
+    assert list(room.lock(os.fspath(path))) == []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.cli import elsewhere
-from nodectl.cli.options import ARGUMENT, MAYBE_ARGUMENT, OPTIONS, BadOption, Parser, PluginOption, seconds
+from nodectl.client import srun_options
+from nodectl.client.run_options import ARGUMENT, MAYBE_ARGUMENT, OPTIONS, BadOption, Parser, PluginOption, seconds
 from nodectl.spank import SpankOption
 
 GETOPT_STATUS = 255  # srun's, where getopt_long(3) refuses
@@ -77,7 +77,7 @@ def test_the_program_begins_at_the_first_word_that_is_no_option(words: list[str]
     assert Parser().parse(words).argv == argv
 
 
-@pytest.mark.parametrize("name", sorted(elsewhere.names()))
+@pytest.mark.parametrize("name", sorted(srun_options.names()))
 def test_no_option_of_sruns_is_taken_for_the_beginning_of_another(name: str) -> None:
     """--threads=32 set --threads-per-core, --container=DIR set --container-ns."""
     for words in ([f"--{name}"], [f"--{name}=1"], [f"--{name}", "1"]):

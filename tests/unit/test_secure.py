@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import _kernel
-from nodectl.cli.secure_checks import landlock
+from nodectl.cli.doctor_checks.confinement import landlock
 from nodectl.config import ConfigError, build
-from nodectl.secure import LEVELS, check, compiler, confine, denied, is_below, strictest
+from nodectl.confine import confinement, denied_calls, seccomp_compiler
+from nodectl.confine.levels import LEVELS, check, is_below, strictest
+from nodectl.kernel import _kernel
 
 OLDEST = 2  # Landlock of Linux 5.19, which does not know of truncation
 
@@ -65,7 +66,7 @@ def in_child(act: Callable[[], object]) -> str:
 
 @pytest.fixture(scope="module")
 def made() -> dict[str, object]:
-    return compiler.programs(OLDEST)
+    return seccomp_compiler.programs(OLDEST)
 
 
 @pytest.mark.parametrize(
@@ -86,46 +87,48 @@ def test_where_landlock_does_not_see_that_a_file_is_emptied_the_filter_does(
     path.write_text("as it was", encoding="utf-8")
 
     def act() -> None:
-        compiler.attempt(made)
+        seccomp_compiler.attempt(made)
         way(path)
 
     assert in_child(act) == said
     assert said == "done" or path.read_text(encoding="utf-8") == "as it was"
 
 
-@pytest.mark.parametrize("name", denied.NUMBERS)
+@pytest.mark.parametrize("name", denied_calls.NUMBERS)
 def test_calls_that_libseccomp_has_not_heard_of_are_denied_by_number(made: dict[str, object], name: str) -> None:
     """Debian 12's does not know open_tree_attr: strict let it through."""
-    assert name in [one for level in (denied.DEFAULT, denied.STRICT) for names in level.values() for one in names]
+    assert name in [
+        one for level in (denied_calls.DEFAULT, denied_calls.STRICT) for names in level.values() for one in names
+    ]
 
     def act() -> None:
         libc = ctypes.CDLL(None, use_errno=True)
-        compiler.attempt(made)
-        if libc.syscall(denied.NUMBERS[name], -1, 0, 0, 0, 0, 0) != 0:
+        seccomp_compiler.attempt(made)
+        if libc.syscall(denied_calls.NUMBERS[name], -1, 0, 0, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "")
 
     assert in_child(act) == "EPERM"
 
 
 def test_only_strict_needs_landlock() -> None:
-    assert set(compiler.programs(0)) == {"landlock", "default"}
-    assert set(compiler.programs(confine.LEAST_LANDLOCK)) == {"landlock", "default", "strict"}
+    assert set(seccomp_compiler.programs(0)) == {"landlock", "default"}
+    assert set(seccomp_compiler.programs(confinement.LEAST_LANDLOCK)) == {"landlock", "default", "strict"}
 
 
 def test_a_machine_without_libseccomp_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyseccomp", None)
-    with pytest.raises(compiler.CannotCompile, match="install libseccomp2"):
-        compiler.programs(OLDEST)
+    with pytest.raises(seccomp_compiler.CannotCompile, match="install libseccomp2"):
+        seccomp_compiler.programs(OLDEST)
 
 
 def test_what_is_no_program_is_refused_by_the_kernel() -> None:
     for rubbish in (b"", b"1234567", b"\xff" * 8, b"\0" * 8):
         assert in_child(functools.partial(_kernel.seccomp, rubbish)) in ("EINVAL", "EACCES")
-    assert "takes no filter" in in_child(lambda: compiler.attempt({"default": "00"}))
+    assert "takes no filter" in in_child(lambda: seccomp_compiler.attempt({"default": "00"}))
 
 
 def test_no_capability_reaches_into_the_machine() -> None:
-    kept = confine._KEPT["default"]
+    kept = confinement._KEPT["default"]
     for number in (12, 13, 16, 17, 19, 21, 22, 25, 27, 34, 38, 39, 40):
         # net_admin, net_raw, sys_module, sys_rawio, sys_ptrace, sys_admin, sys_boot, sys_time, mknod, syslog, perfmon,
         # bpf, checkpoint_restore

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.shape import BadShape, Optional, array, boolean, check, integer, mapping, text
+from nodectl.wire.shape import BadShape, Optional, array, boolean, check, integer, mapping, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nodectl.shape import Check
+    from nodectl.wire.shape import Check
 
 SMALL = integer(1, 10)
 WORDS = array(text(3), most=2)

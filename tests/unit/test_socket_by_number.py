@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodectl import _kernel, wire
-from nodectl.recorder import cgroup_of
+from nodectl.kernel import _kernel
+from nodectl.tracing.recorder import cgroup_of
+from nodectl.wire import framing
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -50,7 +51,7 @@ def test_silence_is_told_from_an_end(pair: Pair) -> None:
 
 def test_descriptors_stay_for_others_until_one_takes_them_away(pair: Pair) -> None:
     ours, theirs = pair
-    wire.hand_over(theirs, [0, 1, 2])
+    framing.hand_over(theirs, [0, 1, 2])
     copies = _kernel.take_descriptors(ours.fileno(), True)
     taken = _kernel.take_descriptors(ours.fileno(), False)
     try:
@@ -60,7 +61,7 @@ def test_descriptors_stay_for_others_until_one_takes_them_away(pair: Pair) -> No
             assert os.path.samestat(os.fstat(copy), os.fstat(number))
             assert os.path.samestat(os.fstat(other), os.fstat(number))
     finally:
-        wire.close([*copies, *taken])
+        framing.close([*copies, *taken])
     assert not _kernel.has_come(ours.fileno())
 
 
@@ -81,7 +82,7 @@ def test_what_is_no_socket_is_refused() -> None:
             _kernel.take_descriptors(reader, False)
         assert peeked.value.errno == taken.value.errno == errno.ENOTSOCK
     finally:
-        wire.close([reader, writer])
+        framing.close([reader, writer])
 
 
 def test_own_cgroup_is_the_one_that_proc_tells() -> None:

@@ -12,9 +12,9 @@ import pytest
 
 import nodectl
 from nodectl.cli import main
-from nodectl.workbench import releases
-from nodectl.workbench.findings import Inspection
-from nodectl.workbench.inspection import inspect
+from nodectl.devtools.spank import slurm_releases
+from nodectl.devtools.spank.findings import Inspection
+from nodectl.devtools.spank.inspection import inspect
 
 HEADERS = Path(str(nodectl.__file__)).parent / "include"
 HOOK = "int slurm_spank_{}(spank_t sp, int ac, char **av) {{ return 0; }}\n"
@@ -247,9 +247,9 @@ def test_a_required_plugin_that_cannot_be_used_is_the_lists_exit_status(
 
 
 def test_releases_are_spelt_as_slurm_does() -> None:
-    assert (releases.unpack(0x160508), releases.spell((22, 5, 8))) == ((22, 5, 8), "22.05.8")
-    assert releases.has_function("22.05", "spank_get_item")
-    assert releases.has_function("22.05", "spank_no_such_call") is False
+    assert (slurm_releases.unpack(0x160508), slurm_releases.spell((22, 5, 8))) == ((22, 5, 8), "22.05.8")
+    assert slurm_releases.has_function("22.05", "spank_get_item")
+    assert slurm_releases.has_function("22.05", "spank_no_such_call") is False
 
 
 CALLS = """

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodectl.cli import main
+from nodectl.devtools.spank.inspection import inspect
 from nodectl.spank import versions
-from nodectl.workbench.inspection import inspect
 from unit.test_spank_check import GOOD, HOOK, command, compiled, has
 
 

@@ -13,9 +13,9 @@ from nodectl.binding.layout import Layout
 from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import Settings
-from nodectl.cpu_list import cpus_of, format_cpulist, mask_of_list
-from nodectl.machine_spec import from_lscpu, from_spec
-from nodectl.topology import Topology
+from nodectl.machine.spec import from_lscpu, from_spec
+from nodectl.machine.topology import Topology
+from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
 
 SETTINGS = Settings()
 TWO = from_spec("2s:4c:2t:2n:i")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.daemon.pruning import fair
-from nodectl.daemon.store import Ended, Store
+from nodectl.daemon.history.pruning import fair
+from nodectl.daemon.history.store import Ended, Store
 
 
 @pytest.fixture

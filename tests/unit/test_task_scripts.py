@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.stepd import scripts
+from nodectl.confine import scripts
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from nodectl import _kernel
+from nodectl.kernel import _kernel
 
 MOST = 16 << 20
 

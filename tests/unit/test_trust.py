@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import nodectl
-from nodectl import trust
+from nodectl.kernel import trust
 
 # The tests run as any user: their own files count as trusted beside root's.
 OWN = frozenset({0, os.geteuid()})
@@ -174,9 +174,9 @@ HEAVY = {
 @pytest.mark.parametrize(
     "module",
     [
-        "nodectl.trust",
+        "nodectl.kernel.trust",
         "nodectl.plugin_api",
-        "nodectl.plugin",
+        "nodectl.plugin_host.loader",
         "nodectl.config",
         "nodectl.spank.plugstack",
     ],

@@ -32,8 +32,8 @@ def slurm_spank_exit(sp, ac, argv):
 PROGRAM = """
 import sys, types
 sys.path.append({packages!r})
-from nodectl.door import Door
-from nodectl.recorder import Recorder
+from nodectl.plugin_host.caller import Door
+from nodectl.tracing.recorder import Recorder
 from nodectl.spank import S_CTX_REMOTE, stack
 from nodectl.spank.handle import Spank
 from nodectl.spank.plugstack import Entry

@@ -1,0 +1,124 @@
+"""Where the cgroups of jobs are made, and which controllers there are below.
+
+A cgroup with controllers enabled below it takes no process of its own: no daemon could be started again in it, by
+nobody who starts services, while steps run. So steps live elsewhere. Under systemd that is the cgroup of a unit beside
+the daemon's, delegated to us (`systemd/nodectl-steps.service`), which no restart of the daemon touches. A daemon that
+was started in a leaf of a delegated cgroup (DelegateSubgroup=) uses the leaf's parent. Without systemd steps live below
+the daemon's own cgroup, which it leaves for a leaf if it is alone there.
+
+The directory is locked by its daemon: two with one would remove it under each other. Where somebody else has removed
+it, it is made again for the next step.
+
+Runs in the daemon, as root, before any step.
+"""
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nodectl.cgroup import tree
+from nodectl.tracing.recorder import cgroup_of
+
+STEPS_UNIT = "nodectl-steps.service"
+_LEAF = "daemon"
+_ANCHOR = "anchor"
+_locks: dict[str, int] = {}  # by path: held as long as this process lives
+
+
+class Base(NamedTuple):
+    """`mount` of cgroup2, `path` below it where jobs' cgroups are made, "" without cgroups; `controllers` that jobs
+    have, and for those wanted that they have not, `missing`: why.
+    """
+
+    mount: str
+    path: str
+    controllers: tuple[str, ...]
+    missing: dict[str, str]
+
+
+def make(name: str, wanted: Iterable[str]) -> Base:
+    """Makes the directory `name` and enables there what is wanted and can be had; also again. Raises OSError, EBUSY
+    where another daemon has it.
+    """
+    mount = tree.find_mount()
+    own = cgroup_of()
+    top = tree.Group(f"{mount}{_top(mount, own)}".rstrip("/"))
+    base = top.child(name)
+    have = top.core.controllers
+    missing = {word: "cgroup2 has no such controller here" for word in wanted if word not in have}
+    usable = [word for word in wanted if word in have]
+    if usable and (why := _make_room(top, mount, own)):
+        missing |= dict.fromkeys(usable, why)
+        usable = []
+    base.make()
+    _lock(base.full_path)
+    enabled = []
+    for word in usable:
+        try:
+            top.enable([word])
+            base.enable([word])
+            enabled.append(word)
+        except OSError as error:
+            missing[word] = f"enable it in {error.filename}: {error.strerror}"
+    return Base(mount, base.full_path.removeprefix(mount), tuple(enabled), missing)
+
+
+def _lock(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    held = _locks.get(path)
+    if held is not None and os.fstat(held).st_ino == os.fstat(fd).st_ino:
+        os.close(fd)
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise OSError(errno.EBUSY, "another daemon has it; give this one another cgroup_name", path) from None
+    if held is not None:
+        os.close(held)
+    _locks[path] = fd
+
+
+def _top(mount: str, own: str) -> str:
+    """The cgroup below which everything is ours."""
+    parent = os.path.dirname(own)
+    beside = f"{parent.rstrip('/')}/{STEPS_UNIT}"
+    if _is_delegated(mount + beside):
+        return beside
+    return parent if _is_delegated(mount + parent) else own
+
+
+def _is_delegated(path: str) -> bool:
+    """What systemd notes on the cgroup of a unit with Delegate=yes."""
+    try:
+        return os.getxattr(path, "trusted.delegate") == b"1"
+    except OSError:
+        return False
+
+
+def _make_room(top: tree.Group, mount: str, own: str) -> str:
+    """Moves who is in `top` into a leaf of it, so that controllers can be enabled. Returns why not, "" when done."""
+    if top.full_path != f"{mount}{own}".rstrip("/"):
+        _move(top.core.procs, top.child(_ANCHOR))  # who holds the cgroup for us
+        return ""
+    if not top.has("cgroup.type"):
+        return ""  # the root of all cgroups, where processes are in nobody's way
+    if "INVOCATION_ID" in os.environ:
+        return f"{STEPS_UNIT} is not active beside this service, which could not be restarted in a cgroup of steps"
+    processes = top.core.procs
+    if not {os.getpid(), *_children()}.issuperset(processes):
+        return f"other processes are in {own}, the daemon's own cgroup"
+    _move(processes, top.child(_LEAF))
+    return ""
+
+
+def _move(pids: Iterable[int], leaf: tree.Group) -> None:
+    for pid in pids:
+        leaf.make().add(pid)
+
+
+def _children() -> list[int]:
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]

@@ -1,0 +1,203 @@
+"""The cgroup v2 tree of steps: where it is, what its files are called, how a step's part is made, emptied and removed.
+
+    <cgroup2 mount>/<base>/job_J/step_S/{stepd, user/task_T, epilog}
+
+Where `base` is, and which controllers there are below it: `cgroup/delegation.py`. Limits are written on `job_J` and
+on `user`; the stepd sits beside `user`, so that emptying it never touches the stepd, which is charged to the job. Typed
+access to the files is cgroupspy's: its controllers are for v1, the classes here name v2's files. Its `nodes` module
+imports logging, which doubles the price of every fork, and stays with the daemon (`daemon/recovery/sweep.py`).
+"""
+
+import os
+
+from cgroupspy.controllers import Controller
+from cgroupspy.interfaces import CommaDashSetFile, DictFile, FlagFile, IntegerFile, ListFile, MultiLineIntegerFile
+
+from nodectl.kernel import pseudo_file, signals
+from nodectl.tracing.recorder import cgroup_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+MOUNTS = "/proc/self/mounts"
+
+
+class Files(Controller):  # type: ignore[misc]  # cgroupspy has no types
+    """Any set of v2 files: cgroupspy keeps file names as bytes, our paths are text."""
+
+    def filepath(self, filename: "str | bytes") -> str:
+        """The path of a file of this cgroup."""
+        return f"{os.fsdecode(self.node.full_path)}/{os.fsdecode(filename)}"
+
+    def get_property(self, filename: "str | bytes") -> str:
+        """A file's text. Raises OSError."""
+        return pseudo_file.read(self.filepath(filename)).decode("ascii").strip()
+
+    def set_property(self, filename: "str | bytes", value: object) -> None:
+        """Writes a file in one write(2). Raises OSError."""
+        pseudo_file.write(self.filepath(filename), str(value).encode("ascii"))
+
+
+class Core(Files):
+    """Files that every v2 cgroup but the root has: cgroups(7), kernel cgroup-v2 "Core Interface Files"."""
+
+    procs = MultiLineIntegerFile("cgroup.procs")
+    controllers = ListFile("cgroup.controllers", readonly=True)
+    enabled = ListFile("cgroup.subtree_control", readonly=True)
+    events = DictFile("cgroup.events", readonly=True)
+    kill = FlagFile("cgroup.kill", writeonly=True)
+    freeze = FlagFile("cgroup.freeze")
+
+
+class Cpuset(Files):
+    """CPUs and memory nodes: kernel cgroup-v2, "Cpuset"."""
+
+    cpus = CommaDashSetFile("cpuset.cpus")
+    cpus_effective = CommaDashSetFile("cpuset.cpus.effective", readonly=True)
+    mems = CommaDashSetFile("cpuset.mems")
+
+
+class Memory(Files):
+    """Memory figures: kernel cgroup-v2, "Memory"."""
+
+    current = IntegerFile("memory.current", readonly=True)
+    peak = IntegerFile("memory.peak", readonly=True)
+    events = DictFile("memory.events", readonly=True)
+
+
+class Group:
+    """One directory of the tree: the `node` that cgroupspy's controllers ask for their path."""
+
+    __slots__ = ("full_path",)
+
+    def __init__(self, path: str) -> None:
+        self.full_path = path
+
+    @property
+    def core(self) -> Core:
+        """The files every cgroup has."""
+        return Core(self)
+
+    @property
+    def cpuset(self) -> Cpuset:
+        """The cpuset controller's files."""
+        return Cpuset(self)
+
+    @property
+    def memory(self) -> Memory:
+        """The memory controller's files."""
+        return Memory(self)
+
+    def enable(self, controllers: "Iterable[str]") -> None:
+        """Lets the groups below have these controllers, which this one has. Raises OSError."""
+        words = " ".join(f"+{name}" for name in controllers)
+        if words:
+            self.core.set_property("cgroup.subtree_control", words)
+
+    def write(self, files: "Mapping[str, str]") -> None:
+        """Writes files, a line at a time, as those want it that hold a line for each device. Raises OSError."""
+        for name, text in files.items():
+            for line in text.split("\n"):
+                self.core.set_property(name, line)
+
+    def child(self, name: str) -> "Group":
+        """The group below this one."""
+        return Group(f"{self.full_path}/{name}")
+
+    def exists(self) -> bool:
+        """True when the directory is there."""
+        return self.has(".")
+
+    def has(self, file: str) -> bool:
+        """True when the cgroup has this file: its controller is enabled here."""
+        name, directory = pseudo_file.at(f"{self.full_path}/{file}")
+        try:
+            os.stat(name, dir_fd=directory)
+        except OSError:
+            return False
+        return True
+
+    def number(self) -> int:
+        """The cgroup's id, 64 bits: the inode number of its directory. Raises OSError."""
+        name, directory = pseudo_file.at(self.full_path)
+        return os.stat(name, dir_fd=directory).st_ino
+
+    def make(self) -> "Group":
+        """mkdir(2); an existing directory is as good."""
+        name, directory = pseudo_file.at(self.full_path)
+        try:
+            os.mkdir(name, 0o755, dir_fd=directory)
+        except FileExistsError:
+            pass
+        return self
+
+    def remove(self) -> bool:
+        """rmdir(2). True when it is gone; False while processes or children are in it."""
+        name, directory = pseudo_file.at(self.full_path)
+        try:
+            os.rmdir(name, dir_fd=directory)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def add(self, pid: int) -> None:
+        """Moves a process here; 0 is the caller. Resets its affinity to the cpuset's. Raises OSError."""
+        self.core.set_property("cgroup.procs", pid)
+
+    def populated(self) -> bool:
+        """True while a live process is here or below; zombies do not count. False when the directory is gone."""
+        try:
+            return b"populated 1" in pseudo_file.read(f"{self.full_path}/cgroup.events")
+        except FileNotFoundError:
+            return False
+
+    def kill_all(self) -> None:
+        """SIGKILL to everything here and below: cgroup.kill (Linux 5.14), else pid by pid until nothing is new."""
+        try:
+            self.core.kill = True
+        except FileNotFoundError:
+            if self.exists():
+                self._kill_each()
+
+    def _kill_each(self) -> None:
+        for pid in self.pids():
+            signals.send_listed(pid, signals.KILL, self.holds)
+
+    def holds(self, pid: int) -> bool:
+        """True when the process is here or below."""
+        inside = self.full_path.removeprefix(find_mount())
+        return f"{cgroup_of(pid)}/".startswith(f"{inside}/")
+
+    def pids(self) -> list[int]:
+        """Every process here and below."""
+        found: list[int] = []
+        top, start = pseudo_file.at(self.full_path)
+        try:
+            for directory, _, _, _ in os.fwalk(top, dir_fd=start):
+                below = directory.removeprefix(top)
+                found += Group(self.full_path + below).core.procs
+        except OSError:
+            pass  # directories go while we look
+        return found
+
+    def open(self) -> int:
+        """A descriptor that stands for this cgroup, for `_kernel.fork_into`. The caller closes it."""
+        return pseudo_file.open_at(self.full_path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def find_mount(mounts: str = MOUNTS) -> str:
+    """Where the cgroup2 hierarchy is mounted: /sys/fs/cgroup (unified) or beside v1 (hybrid). "" when it is not."""
+    with open(mounts, encoding="utf-8", errors="surrogateescape") as lines:
+        for line in lines:
+            fields = line.split()
+            if fields[2] == "cgroup2":
+                return fields[1].encode().decode("unicode_escape") if "\\" in fields[1] else fields[1]
+    return ""
+
+
+def step_group(base: str, job_id: int, step_id: int) -> Group:
+    """The directory of a step below the base directory."""
+    return Group(f"{base}/job_{job_id}/step_{step_id}")

@@ -1,0 +1,157 @@
+"""SPANK's local context: the plugins in the process of the command, as the user who runs it.
+
+Hooks: init, the callbacks of the options the user gave, init_post_opt, local_user_init (the job exists, nothing is
+launched), exit. A required plugin that fails here refuses the command; as with srun, exit is not called then unless
+all options had been read.
+"""
+
+import os
+import sys
+
+from nodectl import messages
+from nodectl.client.run_options import OPTIONS, USAGE, BadOption, PluginOption, layout_options
+from nodectl.client.session import Failed
+from nodectl.model.step import Step, entry_from_list
+from nodectl.plugin_host.caller import Door, Outcome
+from nodectl.spank import S_CTX_LOCAL, versions
+from nodectl.spank.handle import Spank, forwarding_name
+from nodectl.spank.stack import TRIAL, Stack, StackedPlugin, local_row, witness_if_tried
+from nodectl.tracing.recorder import Recorder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from nodectl.plugin_host.loader import Plugin
+    from nodectl.spank import SpankOption
+    from nodectl.spank.native import NativePlugin
+
+_PRESET = "SLURM_SPANK_"
+
+
+class LocalStack:
+    """The stack that `hello` describes, loaded and initialised. Raises Failed when a required plugin refuses."""
+
+    def __init__(self, hello: "Mapping[str, object]", *, verbose: int, context: int = S_CTX_LOCAL) -> None:
+        witness_if_tried()
+        os.environ.pop(TRIAL, None)  # no business of the tasks'
+        messages.listen(self._print, level=messages.INFO + min(verbose, 4))
+        self.warned: set[str] = set()
+        door = Door(
+            Recorder(-1, "command"), None, 0, float(str(hello["hook_timeout"])), single_threaded=False,
+            last_words=self._give_up,
+        )  # fmt: skip
+        self._stack = Stack(door, Spank(context))
+        self._ready = False
+        self._node = hello.get("node")
+        versions.accept(str(hello.get("spank_versions", versions.DEFAULT)))
+        entries = [
+            entry_from_list([row[name] for name in ("path", "argv", "required", "origin", "missing")])
+            for row in hello["stack"]  # type: ignore[attr-defined]
+        ]
+        try:
+            self._require(self._stack.load(entries))
+            self._call("slurm_spank_init")
+        except Failed:
+            self._stack.end()
+            raise
+        self._offers = self._merged()
+
+    def _print(self, line: str) -> None:
+        if messages.is_news(line, self.warned):
+            print(line, file=sys.stderr)
+
+    def _give_up(self) -> None:
+        """A plugin has swallowed every interruption; the command ends with it."""
+        handle = self._stack.handle
+        where = f"plugin {handle.plugin.plugin.name}: {handle.hook}" if handle.plugin else "loading a plugin"
+        messages.error(f"{where}: ran over its time and could not be interrupted")
+
+    def _require(self, outcome: Outcome) -> None:
+        if not outcome:
+            raise Failed(outcome.why)
+
+    def _call(self, hook: str) -> None:
+        self._require(self._stack.call(hook, row=local_row(hook)))
+
+    def options(self) -> list[PluginOption]:
+        """What the plugins offer, for the parser and the help."""
+        return self._offers
+
+    def _merged(self) -> list[PluginOption]:
+        """The options of all plugins. A name that two plugins offer is the first one's, and
+        nodectl's own names are nodectl's.
+        """
+        own = {option.long for option in (*OPTIONS, *layout_options())}
+        found: dict[str, tuple[Plugin | NativePlugin, PluginOption]] = {}
+        for stacked, option in self._stack.offered():
+            plugin = stacked.plugin.name
+            if option.name in own:
+                messages.error(f'option "{option.name}" of plugin {plugin} is disabled: nodectl run has one of its own')
+            elif option.name in found:
+                both = " and ".join(f"{one.name} ({one.path})" for one in (found[option.name][0], stacked.plugin))
+                messages.info(f'option "{option.name}" provided by both {both}')
+            else:
+                preset = _PRESET + forwarding_name(plugin, option.name)
+                found[option.name] = stacked.plugin, PluginOption(option, self._taker(stacked, option), preset)
+        return [offer for _, offer in found.values()]
+
+    def _taker(self, stacked: StackedPlugin, option: "SpankOption") -> "Callable[[str | None], object]":
+        def take(argument: str | None) -> None:
+            outcome = self._stack.process_option(stacked, option, argument, remote=False)
+            if not outcome:
+                shown = "" if argument is None else f" argument: {argument}"
+                raise BadOption(f"Invalid --{option.name}{shown} ({outcome.why})", USAGE)
+
+        return take
+
+    def presets(self) -> None:
+        """The options that the user has set in the environment, before those of the command line. Raises BadOption."""
+        for option in self._offers:
+            value = os.environ.get(option.preset)
+            if value is not None:
+                option.take_argument(value if option.has_arg else None)
+
+    def after_options(self) -> None:
+        """init_post_opt."""
+        self._stack.publish()
+        self._call("slurm_spank_init_post_opt")
+        self._ready = True
+
+    def before_launch(self, request: "Mapping[str, object]", reserved: "Mapping[str, object]") -> None:
+        """local_user_init, with the job that is about to be launched."""
+        blank: dict[str, object] = dict.fromkeys(Step.FIELDS)
+        self._stack.handle.step = Step(
+            **{
+                **blank,
+                **{name: value for name, value in request.items() if name in Step.FIELDS},
+                "node_name": self._node,
+                "job_id": reserved["job"],
+                "step_id": reserved["step"],
+                "uid": os.getuid(),
+                "gid": os.getgid(),
+                "gids": os.getgroups(),
+                "allocation": 0,
+                "cpu_masks": [],
+            }
+        )
+        try:
+            self._call("slurm_spank_local_user_init")
+        finally:
+            self._stack.handle.step = None
+
+    def given(self) -> list[list[str]]:
+        """The options the user gave, for the step."""
+        return self._stack.given()
+
+    def job_control(self) -> dict[str, str]:
+        """What the plugins set for prolog and epilog, under the names they gave it."""
+        return self._stack.handle.job_control
+
+    def close(self) -> None:
+        """exit, then every fini(): a failure is told, and costs nothing."""
+        if self._ready:
+            outcome = self._stack.call("slurm_spank_exit", row=local_row("slurm_spank_exit"))
+            if not outcome:
+                messages.error(outcome.why)
+        self._stack.end()

@@ -1,0 +1,52 @@
+"""A private node: a daemon for the length of one command of root's, where no service runs.
+
+It has a runtime directory and a cgroup of its own, shares the history with the service to come, and ends when the
+command does: it reads the end of the pipe that only the command holds, however the command ends.
+"""
+
+import os
+import select
+import sys
+
+from nodectl.client.session import Failed, PrivateNode
+from nodectl.config import Config
+from nodectl.spank.stack import tried
+
+_START = (
+    "import os, sys; sys.path[:0] = {path!r}; from nodectl.cli import daemon; "
+    "os._exit(daemon.private({directory!r}, {config!r}))"  # a plugin may have left a thread
+)
+
+
+def start(config_path: str | None, config: Config, seconds: float) -> PrivateNode:
+    """Starts it and waits until it listens. Raises Failed."""
+    directory = f"{config.runtime_dir}/private.{os.getpid()}"
+    try:
+        os.makedirs(config.runtime_dir, mode=0o755, exist_ok=True)
+    except OSError as error:
+        raise Failed(f"start a private node: {config.runtime_dir}: {error.strerror}") from None
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    ready, told = os.pipe2(os.O_CLOEXEC)
+    code = _START.format(path=[p for p in sys.path if p], directory=directory, config=config_path)
+    pid = os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-I", "-S", "-c", code],
+        {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "NODECTL_READY_FD": "3", **tried()},
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, reader, 0),
+            (os.POSIX_SPAWN_DUP2, told, 3),
+            (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
+        ],
+        setpgroup=0,  # a Ctrl-C at the terminal is for the step, not for its node
+    )
+    os.close(reader)
+    os.close(told)
+    poll = select.poll()
+    poll.register(ready, select.POLLIN)
+    listening = bool(poll.poll(seconds * 1000)) and os.read(ready, 1) == b"1"
+    os.close(ready)
+    if not listening:
+        os.close(writer)
+        os.waitpid(pid, 0)
+        raise Failed("start a private node: it did not come up (its own message is above)")
+    return PrivateNode(pid, writer, f"{directory}/nodectl.sock")

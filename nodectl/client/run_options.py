@@ -1,0 +1,366 @@
+"""The options of `nodectl run`: one table that makes the parser and the help.
+
+By hand instead of argparse, because argparse brings gettext and re: as long as a whole step. The manners are
+getopt_long(3)'s, as srun has them: `-n4`, `-n 4`, `--ntasks=4`, `--ntasks 4`, bundled switches, abbreviations that are
+unique among srun's options and nodectl's; the first word that is no option begins the program.
+"""
+
+from nodectl.model.number import whole
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from nodectl.spank import SpankOption
+
+NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
+USAGE = 255  # srun's exit status where getopt_long(3) refuses a word
+_MOST = 10**18 - 1  # more is a mistake
+_SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
+
+
+class BadOption(Exception):
+    """The command line makes no sense; str() is one line, `status` srun's exit status."""
+
+    def __init__(self, reason: str, status: int = 1) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class BadUsage(BadOption):
+    """What getopt_long(3) would refuse: the help helps."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, USAGE)
+
+
+class Option:
+    """One row. `take(value)` returns what is stored under `dest`, or raises ValueError with the reason. With `many`
+    each time the option is given adds to a list.
+    """
+
+    __slots__ = ("arginfo", "dest", "has_arg", "help", "long", "many", "short", "take")
+
+    def __init__(  # the columns of the table
+        self,
+        long: str,
+        short: str,
+        arginfo: str,
+        help: str,  # noqa: A002  # the column's name in every such table
+        take: "Callable[[str], object]",
+        *,
+        dest: str = "",
+        has_arg: int = ARGUMENT,
+        many: bool = False,
+    ) -> None:
+        self.long = long
+        self.short = short
+        self.arginfo = arginfo
+        self.help = help
+        self.take = take
+        self.dest = dest or long.replace("-", "_")
+        self.has_arg = has_arg
+        self.many = many
+
+
+class PluginOption(Option):
+    """A SPANK plugin's option. `take_argument(None)` when it is given without an argument; it raises BadOption.
+
+    `preset` is the variable by which a user gives it without the command line.
+    """
+
+    __slots__ = ("preset", "take_argument")
+
+    def __init__(self, option: "SpankOption", take: "Callable[[str | None], object]", preset: str) -> None:
+        super().__init__(option.name, "", option.arginfo or "", option.usage, take, has_arg=option.has_arg)
+        self.take_argument = take
+        self.preset = preset
+
+
+def positive(text: str) -> int:
+    """A whole number from 1."""
+    number = whole(text, _MOST)
+    if not number:
+        raise ValueError(f'Invalid numeric value "{text if len(text) <= 20 else text[:20] + "..."}"')
+    return number
+
+
+def seconds(text: str) -> int:
+    """A time limit in srun's notations, in seconds: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. 0 for none (INFINITE,
+    UNLIMITED, 0).
+    """
+    if text.upper() in ("INFINITE", "UNLIMITED", "-1", "0"):
+        return 0
+    days, dash, clock = text.partition("-") if "-" in text else ("0", "", text)
+    whole_days, *numbers = _numbers((days, *clock.split(":")), text)
+    if dash and len(numbers) <= 3:  # hours, minutes, seconds
+        hours, minutes, secs = (*numbers, 0, 0)[:3]
+    elif len(numbers) == 1:
+        hours, minutes, secs = 0, numbers[0], 0
+    elif len(numbers) == 2:
+        hours, minutes, secs = 0, *numbers
+    elif len(numbers) == 3:
+        hours, minutes, secs = numbers
+    else:
+        raise ValueError(f"Invalid time specification {text[:40]!r}")
+    return ((whole_days * 24 + hours) * 60 + minutes) * 60 + secs
+
+
+def _numbers(words: "Iterable[str]", text: str) -> list[int]:
+    numbers = []
+    for word in words:
+        number = whole(word, _MOST)
+        if number is None:
+            raise ValueError(f"Invalid time specification {text[:40]!r}")
+        numbers.append(number)
+    return numbers
+
+
+def mebibytes(text: str) -> int:
+    """An amount of memory in MiB, which is also the unit of a bare number: 64M, 1G, 512K (rounded up), 2T."""
+    word = text.upper().removesuffix("B").removesuffix("I")
+    unit = word[-1:] if word[-1:] in _SHIFTS else "M"
+    number = whole(word.removesuffix(unit), _MOST)
+    if number is None:
+        raise ValueError(f'Invalid numeric value "{text[:20]}"')
+    return -(-(number << _SHIFTS[unit]) >> _SHIFTS["M"])
+
+
+def percent(text: str) -> int:
+    """CPU time in percent of one CPU: 150%, or 150; 0 for max."""
+    return 0 if text == "max" else positive(text.removesuffix("%"))
+
+
+def processes(text: str) -> int:
+    """A number of processes and threads; 0 for max."""
+    return 0 if text == "max" else positive(text)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
+
+
+def _flag(text: str) -> bool:
+    if text not in ("", "0", "1"):
+        raise ValueError(f'Invalid value "{text[:20]}", only 0 and 1 are allowed')
+    return text != "0"
+
+
+OPTIONS = (
+    Option("ntasks", "n", "N", "number of tasks (default 1)", positive),
+    Option("cpus-per-task", "c", "N", "CPUs for each task (default 1)", positive),
+    Option("chdir", "D", "DIR", "working directory of the tasks", str, dest="cwd"),
+    Option("job-name", "J", "NAME", "name of the job", str, dest="name"),
+    Option("jobid", "", "JOB", "a further step of this running job of yours", positive),
+    Option("time", "t", "TIME", "time limit: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S", seconds, dest="time_limit"),
+    Option("mem", "", "SIZE", "memory of the step, in MiB or with K, M, G, T; 0 for all there is", mebibytes),
+    Option("mem-per-cpu", "", "SIZE", "memory for each CPU asked for", mebibytes),
+    Option("cpu-max", "", "PERCENT%", "most CPU time, in percent of one CPU: 150%", percent),
+    Option("cpu-weight", "", "N", "weight when jobs compete for CPU time, 1 to 10000 (default 100)", positive),
+    Option("io-max", "", "DISK:FIGURES", "most input and output of a disk, each second: /dev/vda:rbps=10M,wiops=100; "
+           "rbps, wbps, riops, wiops; once for each disk", str, many=True),
+    Option("io-weight", "", "N", "weight when jobs compete for a disk, 1 to 10000 (default 100)", positive),
+    Option("pids-max", "", "N", "most processes and threads of the step", processes),
+    Option("hugetlb-max", "", "SIZE:MOST", "most memory in huge pages of a size: 2MB:1G; once for each", str,
+           many=True),
+    Option("oom-kill-step", "", "0|1", "end the whole step when it runs out of memory", _flag, has_arg=MAYBE_ARGUMENT),
+    Option("input", "i", "FILE", "stdin: a file pattern, a task number, all (default) or none", str, dest="stdin"),
+    Option("output", "o", "FILE", "stdout: a file pattern (%t task, %j job), a number, all, none", str, dest="stdout"),
+    Option("error", "e", "FILE", "stderr, likewise", str, dest="stderr"),
+    Option("label", "l", "", "begin each line with its task's number", _flag, has_arg=NO_ARGUMENT),
+    Option("unbuffered", "u", "", "give tasks a terminal for stdout: they will not buffer", _flag, has_arg=NO_ARGUMENT),
+    Option("verbose", "v", "", "say more; twice for more still", _flag, has_arg=NO_ARGUMENT),
+    Option("kill-on-bad-exit", "K", "0|1", "end the step when a task fails", _flag, has_arg=MAYBE_ARGUMENT),
+    Option("cpu-bind", "", "BIND", "[quiet|verbose,][one_thread,]none|threads|cores|sockets|ldoms|map_cpu:LIST|"
+           "mask_cpu:LIST|map_ldom:LIST|mask_ldom:LIST|rank_ldom", str),
+    Option("export", "", "VARS", "environment of the tasks: ALL (default), NONE, or NAME,NAME=VALUE,...", str),
+    Option("task-prolog", "", "FILE", "script run as you before each task", str),
+    Option("task-epilog", "", "FILE", "script run as you after each task", str),
+    Option(
+        "container-ns", "", "LIST", "namespaces of the job's own: pid, ipc, uts, net, cgroup, time, user", _words,
+        dest="container_ns",
+    ),
+    Option(
+        "secure", "", "LEVEL",
+        "how far the step is confined: none, default, or strict, which lets it write nowhere but in the working and "
+        "temporary directories", str,
+    ),
+    Option("uid", "", "USER", "run as this user (root only)", str),
+    Option("gid", "", "GROUP", "run with this primary group", str),
+    Option("trace", "", "FILE", "write the step's flight recorder to FILE too", str),
+    Option("help", "h", "", "this text", _flag, has_arg=NO_ARGUMENT),
+)  # fmt: skip
+
+
+def layout_options() -> tuple[Option, ...]:
+    """The options of layout and binding but for those above. Few steps have one: only who does pays for the table."""
+    from nodectl.binding.options import FLAG, ROWS
+
+    here = {option.long for option in OPTIONS}
+    return tuple(
+        Option(long, short, arginfo, text, _given, has_arg=NO_ARGUMENT if kind == FLAG else ARGUMENT)
+        for long, short, arginfo, text, kind in ROWS
+        if long not in here
+    )
+
+
+def _given(text: str) -> str:
+    """As typed; the service reads it. A switch has no text, and is "1"."""
+    return text or "1"
+
+
+class Parsed:
+    """What was given: `values` by dest, `argv` the program. Plugins have their options already. `layout`: which dests
+    are options of layout and binding beyond those of the table, where there was need to know them.
+    """
+
+    __slots__ = ("argv", "layout", "values", "verbose")
+
+    def __init__(self) -> None:
+        self.layout: tuple[str, ...] = ()
+        self.values: dict[str, object] = {}
+        self.argv: list[str] = []
+        self.verbose = 0
+
+
+class Parser:
+    """Reads words by the table and by the options that plugins added; `own` are a command's own, and go before all."""
+
+    def __init__(self, extra: "Iterable[PluginOption]" = (), own: "Iterable[Option]" = ()) -> None:
+        self._extra = list(extra)
+        self._own = list(own)
+        self._long = {option.long: option for option in (*self._extra, *OPTIONS, *self._own)}
+        self._short = {option.short: option for option in (*OPTIONS, *self._own) if option.short}
+        self._layout: tuple[str, ...] = ()
+
+    def parse(self, words: "Sequence[str]") -> Parsed:
+        """Raises BadOption."""
+        parsed = Parsed()
+        rest = list(words)
+        while rest and rest[0].startswith("-") and rest[0] != "-":
+            word = rest.pop(0)
+            if word == "--":
+                break
+            if word.startswith("--"):
+                self._take_long(parsed, word[2:], rest)
+            else:
+                self._take_short(parsed, word[1:], rest)
+        parsed.argv = rest
+        parsed.layout = self._layout
+        return parsed
+
+    def _take_long(self, parsed: Parsed, text: str, rest: list[str]) -> None:
+        name, equals, value = text.partition("=")
+        option = self._find(name)
+        if equals and option.has_arg == NO_ARGUMENT:
+            raise BadUsage(f"option '--{option.long}' doesn't allow an argument")
+        if not equals and option.has_arg == ARGUMENT:
+            if not rest:
+                raise BadUsage(f"option '--{option.long}' requires an argument")
+            equals, value = "=", rest.pop(0)
+        if isinstance(option, PluginOption):
+            option.take_argument(value if equals else None)
+        else:
+            self._store(parsed, option, value)
+
+    def _learn(self) -> bool:
+        """Adds the options of layout; False when they are there."""
+        if self._layout:
+            return False
+        options = layout_options()
+        for option in options:
+            self._long.setdefault(option.long, option)
+            if option.short:
+                self._short.setdefault(option.short, option)
+        self._layout = tuple(option.dest for option in options)
+        return True
+
+    def _find(self, name: str) -> Option:
+        if name not in self._long:
+            self._learn()
+        if name in self._long:
+            return self._long[name]
+        from nodectl.client.srun_options import names  # only for abbreviations and mistakes
+
+        sruns = names()
+        if name in sruns:
+            raise BadUsage(f"option '--{name}' is srun's and not nodectl's")
+        found = sorted(long for long in sruns.union(self._long) if long.startswith(name))
+        if len(found) == 1 and found[0] in self._long:
+            return self._long[found[0]]
+        if len(found) > 1:
+            raise BadUsage(f"option '--{name}' is ambiguous; possibilities: {' '.join('--' + long for long in found)}")
+        raise BadUsage(f"unrecognized option '--{name}'")
+
+    def _take_short(self, parsed: Parsed, text: str, rest: list[str]) -> None:
+        while text:
+            if text[0] not in self._short:
+                self._learn()
+            option = self._short.get(text[0])
+            if option is None:
+                raise BadUsage(f"invalid option -- '{text[0]}'")
+            text = text[1:]
+            if option.has_arg == NO_ARGUMENT:
+                self._store(parsed, option, "")
+                continue
+            if not text and option.has_arg == ARGUMENT:
+                if not rest:
+                    raise BadUsage(f"option requires an argument -- '{option.short}'")
+                text = rest.pop(0)
+            self._store(parsed, option, text)
+            return
+
+    def _store(self, parsed: Parsed, option: Option, value: str) -> None:
+        if option.long == "verbose":
+            parsed.verbose += 1
+        else:
+            try:
+                taken = option.take(value)
+            except ValueError as error:
+                raise BadOption(f"{error} for --{option.long}.") from None
+            parsed.values[option.dest] = self._added(parsed, option, taken) if option.many else taken
+
+    @staticmethod
+    def _added(parsed: Parsed, option: Option, value: object) -> list[object]:
+        before: list[object] = parsed.values.get(option.dest, [])  # type: ignore[assignment]  # stored here
+        return [*before, value]
+
+    def help(self, columns: int = 80) -> str:
+        """The text of `nodectl run --help`; plugins' options stand in a group of their own at the end."""
+        lines = ["Usage: nodectl run [OPTIONS] PROGRAM [ARGS...]", "", "Run tasks of a program as one step.", ""]
+        lines += [*option_lines(OPTIONS, columns), "", "Layout and binding:", *option_lines(layout_options(), columns)]
+        if self._extra:
+            lines += ["", "Options provided by plugins:", *option_lines(self._extra, columns)]
+        return "\n".join(lines)
+
+
+def option_lines(options: "Iterable[Option]", columns: int = 80) -> list[str]:
+    """The options as lines of help."""
+    lines: list[str] = []
+    for option in options:
+        short = f"-{option.short}, " if option.short else "    "
+        argument = option.arginfo
+        if option.has_arg == MAYBE_ARGUMENT and not argument.startswith("["):
+            argument = f"[={argument}]"
+        elif argument:
+            argument = f"={argument}" if not argument.startswith("[=") else argument
+        head = f"  {short}--{option.long}{argument}"
+        text = _wrapped(option.help, max(columns - 32, 20))
+        if len(head) > 30:  # the column of the texts
+            lines.append(head)
+            head = ""
+        lines += [f"{head:31} {text[0]}", *(f"{'':31} {line}" for line in text[1:])]
+    return lines
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of words; a line may also end behind the bar of a list of alternatives."""
+    lines = [""]
+    for word in text.split():
+        for place, part in enumerate(word.replace("|", "|\0").split("\0")):
+            joint = " " if place == 0 and lines[-1] else ""
+            if lines[-1] and len(lines[-1]) + len(joint) + len(part) > width:
+                lines.append(part)
+            else:
+                lines[-1] += joint + part
+    return lines

@@ -1,0 +1,240 @@
+"""A command's connection to the node: the service's, or a private node for the length of the command.
+
+Lean: `nodectl run` imports it at every step. The configuration is read only when it is named, or when the service is
+not where it usually is.
+"""
+
+import os
+import sys
+
+from nodectl.wire import framing
+from nodectl.wire.names import NODE, STEP
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nodectl.cli.main import Globals
+    from nodectl.config import Config
+
+AGAIN = "_NODECTL_AGAIN"  # in the environment of a command that was executed a second time, see again.py
+DEFAULT_SOCKET = "/run/nodectl/nodectl.sock"
+_LARGEST_REPLY = 64 << 20
+_PRIVATE_SECONDS = 20.0
+_MOST_SUCCESSORS = 4
+_SYSTEMD = "/run/systemd/system"  # sd_booted(3)
+_CHUNK = 65536
+
+
+def start_command() -> str:
+    """What root types to start the service here."""
+    return "systemctl start nodectld" if os.path.exists(_SYSTEMD) else "nodectl daemon"
+
+
+class Failed(Exception):
+    """The command cannot do what it was asked to; str() is one line, `status` the exit status, `name` the Varlink
+    error.
+    """
+
+    def __init__(self, reason: str, status: int = 1, name: str = "") -> None:
+        super().__init__(reason)
+        self.status = status
+        self.name = name
+
+
+class Gone(Failed):
+    """The service ended before it answered; whether it has done what it was asked to is not known."""
+
+
+class NotTaken(Gone):
+    """The service ended, and has not done what it was asked to."""
+
+
+class Events:
+    """A step's events, and the way of calls to it: two pipes."""
+
+    __slots__ = ("_commands", "_inbox", "fd")
+
+    def __init__(self, events: int, commands: int) -> None:
+        self.fd = events
+        self._commands = commands
+        self._inbox = framing.Inbox(_LARGEST_REPLY)
+
+    def read(self) -> "tuple[list[Mapping[str, object]], bool]":
+        """Reads once: the messages that are whole, and False when no more will come. Raises OSError, BrokenWire."""
+        data = os.read(self.fd, _CHUNK)
+        self._inbox.feed(data)
+        messages = []
+        while (message := self._inbox.next()) is not None:
+            messages.append(message)
+        return messages, bool(data)
+
+    def call(self, method: str, **parameters: object) -> None:
+        """Calls a method of org.nodectl.step and wants no answer. Raises OSError: it has ended."""
+        message = {"method": f"{STEP}.{method}", "parameters": parameters, "oneway": True}
+        os.write(self._commands, framing.encode(message))
+
+    def close(self) -> None:
+        """The step ends, if it runs."""
+        for fd in (self.fd, self._commands):
+            try:
+                os.close(fd)
+            except OSError:
+                pass  # a plugin has closed the descriptor
+
+
+class PrivateNode:
+    """A daemon of this command's own: its pid, the pipe whose end ends it, its socket."""
+
+    __slots__ = ("path", "pid", "pipe")
+
+    def __init__(self, pid: int, pipe: int, path: str) -> None:
+        self.pid = pid
+        self.pipe = pipe
+        self.path = path
+
+
+class Session:
+    """An open connection; `close` ends the step that this command launched, if it runs, and the private node, if this
+    command started one.
+    """
+
+    __slots__ = ("_events", "_inbox", "_path", "_sock", "_successors", "private", "socket_path")
+
+    def __init__(
+        self, settings: "Globals", *, start_private: bool = True, private: "PrivateNode | None" = None
+    ) -> None:
+        self.private = private
+        self._events: Events | None = None
+        self._successors = _MOST_SUCCESSORS
+        self._inbox = framing.Inbox(_LARGEST_REPLY)
+        self.socket_path = settings.socket or ("" if settings.config else DEFAULT_SOCKET)
+        if private is not None:
+            self._connect(private.path)
+            return
+        try:
+            self._connect(self.socket_path or _configured(settings).socket)
+        except OSError as error:
+            if settings.socket:
+                raise Failed(f"no service at {settings.socket}: {error.strerror}") from None
+            self._connect_elsewhere(settings, start_private=start_private)
+
+    def _connect_elsewhere(self, settings: "Globals", *, start_private: bool) -> None:
+        config = _configured(settings)
+        if config.socket != self.socket_path:
+            try:
+                self._connect(config.socket)
+            except OSError:
+                pass
+            else:
+                return
+        if not start_private or os.geteuid() != 0:
+            else_ = ", or run this command as root for a private node" if start_private else ""
+            raise Failed(f"no service at {config.socket}: start it with `{start_command()}`{else_}")
+        from nodectl.client import private_node  # only without a service
+
+        self.private = private_node.start(settings.config, config, _PRIVATE_SECONDS)
+        self._connect(self.private.path)
+
+    def _connect(self, path: str) -> None:
+        self._path = path
+        self._sock = framing.connect(path)
+
+    def call(self, method: str, fds: "Sequence[int]" = (), **parameters: object) -> "Mapping[str, object]":
+        """Calls a method of org.nodectl; the reply's parameters. Raises Failed with the service's reason.
+
+        What may be asked twice is asked again of the service that follows one that ended before it answered.
+        """
+        try:
+            return self._call(method, fds, parameters)
+        except Gone:
+            if fds or method == "Signal" or not self.follow():
+                raise
+            return self.call(method, (), **parameters)
+
+    def _call(self, method: str, fds: "Sequence[int]", parameters: "Mapping[str, object]") -> "Mapping[str, object]":
+        unread = False  # who closes a connection with something unread in it resets it
+        try:
+            try:
+                framing.send(self._sock, {"method": f"{NODE}.{method}", "parameters": parameters}, fds)
+            except ConnectionError:
+                unread = True  # what closed the connection may have said why
+            reply = framing.receive(self._sock, self._inbox)
+        except ConnectionError:
+            reply, unread = None, True
+        except (OSError, framing.BrokenWire) as error:
+            raise Failed(f"{method}: the connection to the service broke: {error}") from None
+        if reply is None:
+            raise (NotTaken if unread else Gone)(f"{method}: the service went away before it answered")
+        found: Mapping[str, object] = reply.get("parameters") or {}  # type: ignore[assignment]
+        if "error" in reply:
+            self._inbox.close()  # what may have come for a step that will not be
+        if reply.get("error") == f"{NODE}.ServiceEnded":
+            raise NotTaken(f"{method}: the service went away before it answered")
+        if "error" in reply:
+            from nodectl.client.refusals import as_typed  # only where something was refused
+
+            status = found.get("exit_status")
+            reason = as_typed(str(found.get("reason") or reply["error"]), str(found.get("parameter")))
+            raise Failed(reason, status if isinstance(status, int) else 1, str(reply["error"]))
+        return found
+
+    def launch(self, request: "Mapping[str, object]") -> "tuple[int, int, Events]":
+        """Asks for a step with this process's standard streams: its job, its number, its events.
+
+        A service that ends before it has taken the request is no reason to fail: the next one is asked. One that took
+        it, or for whose job the plugins have done their part already, is.
+        """
+        try:
+            answer = self.call("Launch", (0, 1, 2), request=request)
+        except NotTaken:
+            if "job" in request or not self.follow():
+                raise
+            return self.launch(request)
+        events, commands = self._inbox.take_descriptors()
+        self._events = Events(events, commands)
+        return int(str(answer["job"])), int(str(answer["step"])), self._events
+
+    def follow(self) -> bool:
+        """Connects to the service that comes after one that has ended: under systemd the socket is there all the time.
+        False when there is none, or when that has happened too often.
+        """
+        if self.private is not None or not self._successors:
+            return False
+        self._successors -= 1
+        try:
+            following = framing.connect(self._path)
+        except OSError:
+            return False
+        self._sock.close()
+        self._sock, self._inbox = following, framing.Inbox(_LARGEST_REPLY)
+        return True
+
+    def close(self) -> None:
+        """Ends the connections and a private node, and waits for it to have cleaned up."""
+        # The events too: a private node waits for its step, which goes on while somebody holds them. After a Ctrl-C
+        # in the wrong moment that would be ourselves.
+        if self._events is not None:
+            self._events.close()
+        try:
+            self._sock.close()
+        except OSError:
+            pass  # a plugin has closed the descriptor
+        if self.private is not None:
+            os.close(self.private.pipe)
+            os.waitpid(self.private.pid, 0)
+            self.private = None
+
+
+def _configured(settings: "Globals") -> "Config":
+    from nodectl.config import DEFAULT_PATH, ConfigError, load  # not paid where the service is in its usual place
+
+    try:
+        return load(settings.config or DEFAULT_PATH, must_exist=settings.config is not None)
+    except ConfigError as error:
+        raise Failed(str(error)) from None
+
+
+def complain(text: str) -> None:
+    """An error line, as srun writes them."""
+    print(f"nodectl: error: {text}", file=sys.stderr)

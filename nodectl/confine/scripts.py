@@ -1,0 +1,148 @@
+"""TaskProlog and TaskEpilog: the site's and the user's scripts around a task, run as the user.
+
+A prolog speaks to its task through its standard output: `export NAME=VALUE`, `unset NAME`, `print TEXT`, each at the
+start of a line; other lines are ignored. Order: the site's first before a task, the user's first after it.
+"""
+
+import _signal
+import os
+import select
+import time
+
+from nodectl.kernel import signals, user_path
+from nodectl.kernel.closing import close_all_but
+from nodectl.kernel.identity import become_user
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from nodectl.confine.confinement import Confinement
+    from nodectl.kernel.identity import Identity
+
+_CHUNK = 65536
+_MOST = 1 << 20  # a prolog that says more than this says it to nobody
+_NO_PROGRAM = 127
+
+
+def run(
+    path: str, environment: "Mapping[str, str]", *, words: "Iterable[str]" = (), timeout: float | None = None,
+    confinement: "Confinement | None" = None,
+) -> tuple[int, bytes]:  # fmt: skip
+    """Runs a script, or a program with `words`, in its own process group; (exit status, what it wrote). A signal counts
+    as 1, a time-out too. Raises OSError: it could not be begun.
+
+    Reads until the output ends *and* the script has ended; whatever it left in its group is killed.
+    """
+    status, output, _ = _run([path, *words], environment, timeout, who=None, cwd=None, confinement=confinement)
+    code = os.waitstatus_to_exitcode(status)
+    return (code if code >= 0 else 1), output
+
+
+def run_as(
+    who: "Identity", path: str, environment: "Mapping[str, str]", cwd: str, *, timeout: float | None = None,
+    enter: "Callable[[], bool]", confinement: "Confinement",
+) -> tuple[int, bool]:  # fmt: skip
+    """As `run`, from root: the script enters its job's container, where `enter` succeeds, and becomes the user. Returns
+    its wait status, and whether its time was over.
+    """
+    status, _, late = _run([path], environment, timeout, who=who, cwd=cwd, enter=enter, confinement=confinement)
+    return status, late
+
+
+def _run(
+    argv: list[str], environment: "Mapping[str, str]", timeout: float | None, *, who: "Identity | None",
+    cwd: str | None, enter: "Callable[[], bool] | None" = None, confinement: "Confinement | None" = None,
+) -> tuple[int, bytes, bool]:  # fmt: skip
+    """Wait status, output, whether its time was over."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        raise
+    if pid == 0:
+        _become_script(argv, environment, writer, who, cwd, enter, confinement)
+    os.close(writer)
+    pidfd = os.pidfd_open(pid)
+    output, late = _gather(reader, pidfd, timeout)
+    os.close(reader)
+    os.close(pidfd)
+    signals.send_group_of_child(pid, signals.KILL)
+    _, status = os.waitpid(pid, 0)
+    return status, output, late
+
+
+def _become_script(
+    argv: list[str], environment: "Mapping[str, str]", writer: int, who: "Identity | None", cwd: str | None,
+    enter: "Callable[[], bool] | None", confinement: "Confinement | None",
+) -> None:  # fmt: skip
+    try:
+        os.setpgid(0, 0)
+        for number in range(1, _signal.NSIG):
+            if _signal.getsignal(number) == _signal.SIG_IGN:  # the stepd's and the task's wishes are not the script's
+                _signal.signal(number, _signal.SIG_DFL)
+        if enter is not None and not enter():
+            return
+        if who is not None:
+            if confinement is not None:
+                confinement.limit_capabilities()
+            become_user(who)
+        os.dup2(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), 0, inheritable=True)  # the task's input is the task's
+        os.dup2(writer, 1, inheritable=True)
+        os.dup2(writer, 2, inheritable=True)
+        close_all_but()  # a plugin's descriptors may be open to everybody who is executed
+        if cwd is not None:
+            _go_to(cwd)
+        if confinement is not None:
+            confinement.confine()
+        os.execve(argv[0], argv, environment)
+    finally:
+        os._exit(_NO_PROGRAM)
+
+
+def _go_to(directory: str) -> None:
+    try:
+        user_path.go_to(directory)
+    except OSError:
+        os.chdir("/tmp")  # as its task
+
+
+def _gather(reader: int, pidfd: int, timeout: float | None) -> tuple[bytes, bool]:
+    """Everything written until the script is over or its time is, which of the two; bounded, but read on so that it
+    never blocks.
+    """
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    poll.register(pidfd, select.POLLIN)
+    output = b""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        ready = poll.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000)
+        if not ready or (deadline is not None and time.monotonic() >= deadline):
+            return output, True
+        fds = {fd for fd, _ in ready}
+        data = os.read(reader, _CHUNK) if reader in fds else b""
+        if len(output) < _MOST:
+            output += data
+        if not data and pidfd in fds:
+            return output, False
+        if not data and reader in fds:
+            poll.unregister(reader)
+
+
+def obey(output: bytes, environment: dict[str, str]) -> bytes:
+    """Applies a prolog's lines to the task's environment; returns what it wants printed on the task's stdout."""
+    printed = b""
+    for line in output.split(b"\n"):
+        command, _, rest = line.partition(b" ")
+        if command == b"print":
+            printed += rest.lstrip() + b"\n"
+        elif command == b"export" and b"=" in rest:
+            name, _, value = rest.partition(b"=")
+            if name.strip() and b"\0" not in rest:
+                environment[os.fsdecode(name.strip())] = os.fsdecode(value)
+        elif command == b"unset":
+            environment.pop(os.fsdecode(rest.strip()), None)
+    return printed

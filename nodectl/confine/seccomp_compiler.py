@@ -1,0 +1,141 @@
+"""Compiles the levels' lists of system calls into programs for seccomp(2), with libseccomp.
+
+A short-lived process of its own, which the daemon executes once in its life: pyseccomp brings ctypes, and no process
+that is forked from later may have that. What it made it tries on itself, and writes to descriptor 4 as JSON:
+{"landlock": version, "default": hex, "strict": hex}, without a level that the kernel cannot give.
+"""
+
+import errno
+import os
+import struct
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import prctl
+
+from nodectl.confine import denied_calls
+from nodectl.confine.confinement import LEAST_LANDLOCK, TRUNCATION_SINCE
+from nodectl.confine.levels import DEFAULT, LEVELS, STRICT
+from nodectl.kernel import _kernel
+from nodectl.spank.reporter import Teller
+from nodectl.wire import lean_json
+
+_TELLER, _RESULT = 3, 4
+# Another machine word that this kernel runs programs of beside its own. x32 is none: its calls do not exist here.
+_COMPANIONS: dict[str, tuple[str, ...]] = {"x86_64": ("X86",), "aarch64": ("ARM",), "riscv64": (), "ppc64le": ()}
+_FLAGS_OF_CLONE = 0  # the argument
+# A tree in place of a list: the kernel tries a new filter on every system call there is, which each task waits for.
+_AS_A_TREE = 2
+# Classic BPF, linux/filter.h: operation, distances of jumps, operand; SECCOMP_RET_ERRNO.
+_LOAD_NUMBER = (0x20, 0, 0, 0)
+_UNLESS_EQUAL, _RETURN = 0x15, 0x06
+_FAIL_WITH = 0x0005_0000
+_OPENING = (("open", 1), ("openat", 2))  # and the argument that holds the flags
+
+
+class CannotCompile(Exception):
+    """There is no program for this machine; str() is one line that says what to do."""
+
+
+def main(arguments: Mapping[str, object]) -> None:
+    """The process: see the module."""
+    del arguments
+    os.setsid()
+    teller = Teller(_TELLER)
+    try:
+        made = programs(_kernel.landlock_abi())
+        attempt(made)
+    except CannotCompile as error:
+        teller.ended(str(error))
+        return
+    os.pwrite(_RESULT, lean_json.dumps(made).encode("ascii"), 0)
+    teller.ended("")
+
+
+def programs(landlock: int) -> dict[str, object]:
+    """What the module says, for a kernel with this version of Landlock. Raises CannotCompile."""
+    try:
+        import pyseccomp as seccomp
+    except (ImportError, RuntimeError, OSError) as error:
+        raise CannotCompile(f"libseccomp: {error}; install libseccomp2 (Fedora: libseccomp)") from None
+    machine = os.uname().machine
+    if machine not in _COMPANIONS:
+        raise CannotCompile(f"no list of system calls for {machine}")
+    made: dict[str, object] = {"landlock": landlock}
+    try:
+        for level in LEVELS:
+            if level == DEFAULT or (level == STRICT and landlock >= LEAST_LANDLOCK):
+                made[level] = _program(seccomp, level, _COMPANIONS[machine], landlock).hex()
+    except OSError as error:
+        raise CannotCompile(f"libseccomp: {error.strerror}") from None
+    return made
+
+
+def attempt(made: Mapping[str, object]) -> None:
+    """Puts the caller under every program of `made`, for good. Raises CannotCompile where the kernel refuses."""
+    try:
+        prctl.set_no_new_privs(1)
+        for level in LEVELS:
+            if level in made:
+                _kernel.seccomp(bytes.fromhex(str(made[level])))
+    except OSError as error:
+        raise CannotCompile(f"the kernel takes no filter of system calls: {os.strerror(error.errno or 0)}") from None
+
+
+def _program(seccomp: ModuleType, level: str, companions: tuple[str, ...], landlock: int) -> bytes:
+    made = seccomp.SyscallFilter(seccomp.ALLOW)
+    absent = seccomp.ERRNO(errno.ENOSYS)
+    refused = seccomp.ERRNO(errno.EPERM)
+    made.set_attr(seccomp.Attr.ACT_BADARCH, absent)
+    made.set_attr(seccomp.Attr.CTL_OPTIMIZE, _AS_A_TREE)
+    for name in companions:
+        made.add_arch(getattr(seccomp.Arch, name))
+    unheard_of = []
+    for name in _names(level):
+        if seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) != -1:
+            made.add_rule(refused, name)
+        elif name in denied_calls.NUMBERS:
+            unheard_of.append(denied_calls.NUMBERS[name])
+    if level == STRICT:
+        _deny_by_arguments(seccomp, made, refused, absent)
+        if landlock < TRUNCATION_SINCE:
+            _deny_truncation(seccomp, made, absent)
+    with open(os.memfd_create("program"), "w+b") as file:
+        made.export_bpf(file)
+        file.seek(0)
+        return _deny_numbers(unheard_of) + file.read()
+
+
+def _deny_numbers(numbers: list[int]) -> bytes:
+    """A program's beginning: what this libseccomp has not heard of, by number. Jumps lead forward, by distances."""
+    code = [_LOAD_NUMBER] if numbers else []
+    for number in numbers:
+        code += [(_UNLESS_EQUAL, 0, 1, number), (_RETURN, 0, 0, _FAIL_WITH | errno.EPERM)]
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def _names(level: str) -> list[str]:
+    groups = [denied_calls.DEFAULT, denied_calls.STRICT] if level == STRICT else [denied_calls.DEFAULT]
+    return [name for group in groups for names in group.values() for name in names]
+
+
+def _deny_by_arguments(seccomp: ModuleType, made: Any, refused: int, absent: int) -> None:
+    for bit in denied_calls.NAMESPACES:
+        made.add_rule(refused, "clone", seccomp.Arg(_FLAGS_OF_CLONE, seccomp.MASKED_EQ, bit, bit))
+    for bit in (*denied_calls.NAMESPACES, denied_calls.NEW_TIME):
+        made.add_rule(refused, "unshare", seccomp.Arg(0, seccomp.MASKED_EQ, bit, bit))
+    made.add_rule(absent, "clone3")  # its flags lie in memory; who is told that there is no such call uses clone
+    for request in denied_calls.TYPING_FOR_OTHERS:
+        made.add_rule(refused, "ioctl", seccomp.Arg(1, seccomp.MASKED_EQ, denied_calls.IOCTL_BITS, request))
+
+
+def _deny_truncation(seccomp: ModuleType, made: Any, absent: int) -> None:
+    """ftruncate(2) needs a file that was opened for writing, which Landlock has seen."""
+    not_here = seccomp.ERRNO(errno.EACCES)
+    for name in ("truncate", "truncate64"):
+        made.add_rule(not_here, name)
+    for name, flags in _OPENING:
+        mask = denied_calls.ACCESS_MODE | denied_calls.EMPTY
+        made.add_rule(not_here, name, seccomp.Arg(flags, seccomp.MASKED_EQ, mask, denied_calls.EMPTY))
+    made.add_rule(absent, "openat2")

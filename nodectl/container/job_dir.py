@@ -1,0 +1,290 @@
+"""The directory of one job's container, BASE/JOB, root's and nobody else's.
+
+    BASE/JOB/owner      the path of the file of the step that it was made for
+    BASE/JOB/first      which process is the first of its pid namespace, if it has one
+    BASE/JOB/link       which link its network namespace has, and the address of that (`link.py`)
+    BASE/JOB/ns/KIND    the job's namespaces, each bound on a file
+    BASE/JOB/dirs/_tmp  what the job sees as /tmp
+
+As long as the container is there BASE/JOB is a mount of itself, private: so the namespaces can be bound below it, what
+a site's script mounts there stays there, and one detachment takes everything away. A directory that is to be removed
+is first renamed, BASE/.gone.JOB.RANDOM: from then on the job has no container, however long the removal takes.
+
+Runs as root in a stepd and in errands of the forkserver. Any of them may be killed between any two lines: whatever is
+there then is removed by the next `remove` of this job, or by `sweep`, which knows by `owner` whose it was.
+"""
+
+import errno
+import fcntl
+import os
+import time
+
+from nodectl.kernel import _namespace, trust
+from nodectl.kernel.tree_removal import remove as remove_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PLAIN = _namespace.RESOLVE_NO_SYMLINKS | _namespace.RESOLVE_NO_MAGICLINKS
+_GONE = ".gone."
+_PATIENCE = 45.0  # seconds: less than a hook may take
+_MOST_PATH = 4096
+
+
+def open_plain(directory: int, path: str, flags: int = os.O_PATH) -> int:
+    """A directory below `directory`, on a way without any link. Raises OSError with the path."""
+    try:
+        return _namespace.openat2(directory, path, flags | os.O_DIRECTORY, _PLAIN | _namespace.RESOLVE_BENEATH)
+    except OSError as error:
+        words = "there is a link on the way" if error.errno == errno.ELOOP else os.strerror(error.errno or 0)
+        raise OSError(error.errno, words, path) from None
+
+
+class Place:
+    """The place of one job's container. `fd` stands for BASE/JOB once it was made or opened."""
+
+    __slots__ = ("base", "fd", "name", "path")
+
+    def __init__(self, base: str, job_id: int) -> None:
+        self.base = base
+        self.name = str(job_id)
+        self.path = f"{base}/{job_id}"
+        self.fd = -1
+
+    def make(self, owner: str, *, make_base: bool, let_go: "Callable[[list[Place]], str]") -> None:
+        """Makes the directory and mounts it on itself; a dead container's there is removed as by `sweep`. Raises
+        OSError: EEXIST where another living step owns it.
+        """
+        base = _open_base(self.base, make=make_base)
+        try:
+            fcntl.flock(base, fcntl.LOCK_EX)  # a sweep must not see it without its owner
+            try:
+                os.mkdir(self.name, 0o700, dir_fd=base)
+            except FileExistsError:
+                if not _may_take(base, self.name, owner):
+                    why = "belongs to another node's job: give each node a container_base_path of its own, as with %n"
+                    raise FileExistsError(errno.EEXIST, why, self.path) from None
+                let_go([Place(self.base, int(self.name))])
+                _remove_gone(base, self._put_away(base))
+                os.mkdir(self.name, 0o700, dir_fd=base)
+            plain = os.open(self.name, _DIRECTORY, dir_fd=base)
+            try:
+                _write(plain, "owner", owner)
+                self.fd = _namespace.clone_mount(plain)
+                _namespace.move_mount(self.fd, plain)
+                # Not before: below a shared mount, as / is under systemd, whatever arrives is shared. A mount namespace
+                # cannot be bound where that would have to appear in another, older one.
+                _namespace.set_mount(self.fd, 0, _namespace.MS_PRIVATE, False)
+            finally:
+                os.close(plain)
+        finally:
+            os.close(base)
+
+    def open(self) -> None:
+        """The place of a container that is there. Raises OSError."""
+        base = _open_base(self.base, make=False)
+        try:
+            self.fd = os.open(self.name, _DIRECTORY, dir_fd=base)
+        finally:
+            os.close(base)
+
+    def write(self, name: str, text: str) -> None:
+        """A new file in it. Raises OSError."""
+        _write(self.fd, name, text)
+
+    def read(self, name: str) -> bytes:
+        """A file's content. Raises OSError."""
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.fd)
+        try:
+            return os.read(fd, _MOST_PATH)
+        finally:
+            os.close(fd)
+
+    def claim(self, name: str, choose: "Callable[[set[str]], str]") -> str:
+        """A new file with what `choose` makes of the contents of other containers' files of this name: two never choose
+        at a time. Returns the content. Raises OSError, and what `choose` raises.
+        """
+        base = _open_base(self.base, make=False)
+        try:
+            fcntl.flock(base, fcntl.LOCK_EX)
+            others = {_read(base, f"{one}/{name}") for one in os.listdir(base) if not one.startswith(_GONE)}
+            text = choose({os.fsdecode(other) for other in others if other})
+            self.write(name, text)
+            return text
+        finally:
+            os.close(base)
+
+    def has(self, name: str) -> bool:
+        """Whether it is there and has such a file."""
+        return os.path.exists(f"{self.path}/{name}")
+
+    def make_dir(self, name: str, uid: int, gid: int) -> int:
+        """A directory BASE/JOB/dirs/NAME of the user's. Returns a descriptor. Raises OSError."""
+        inner = open_plain(self.fd, "dirs", os.O_RDONLY)
+        try:
+            os.mkdir(name, 0o700, dir_fd=inner)
+            fd = os.open(name, _DIRECTORY, dir_fd=inner)
+            os.fchown(fd, uid, gid)
+            return fd
+        finally:
+            os.close(inner)
+
+    def is_of(self, owner: str) -> bool:
+        """Whether it is there, and no other living step's. Raises OSError."""
+        try:
+            base = _open_base(self.base, make=False)
+        except FileNotFoundError:
+            return False
+        try:
+            return os.path.lexists(self.path) and _may_take(base, self.name, owner)
+        finally:
+            os.close(base)
+
+    def remove(self, owner: str) -> str:
+        """Nothing is mounted, nothing is there, unless it is another living step's. Returns "" or why something is
+        left; that it is gone is success.
+        """
+        try:
+            base = _open_base(self.base, make=False)
+        except FileNotFoundError:
+            return ""
+        try:
+            fcntl.flock(base, fcntl.LOCK_EX)
+            if not _may_take(base, self.name, owner):
+                return ""
+            gone = self._put_away(base)
+            fcntl.flock(base, fcntl.LOCK_UN)
+            return _remove_gone(base, gone)
+        except OSError as error:
+            return f"{self.path}: {error.strerror}"
+        finally:
+            os.close(base)
+
+    def _put_away(self, base: int) -> str:
+        """Detaches what is mounted and gives the directory a name under which nobody looks for a container; "" for
+        nothing to do. Raises OSError.
+        """
+        _detach_all(self.path)
+        name = f"{_GONE}{self.name}.{os.urandom(6).hex()}"
+        try:
+            os.rename(self.name, name, src_dir_fd=base, dst_dir_fd=base)
+        except FileNotFoundError:
+            return ""
+        return name
+
+
+def sweep(base_path: str, let_go: "Callable[[list[Place]], str]") -> list[str]:
+    """Removes the containers of which no owner's file is left, and what earlier removals left; what such containers
+    have elsewhere goes before, by `let_go`, which returns what is wrong. Returns what could not be removed, by lines.
+    """
+    try:
+        base = _open_base(base_path, make=False)
+    except FileNotFoundError:
+        return []
+    try:
+        fcntl.flock(base, fcntl.LOCK_EX)
+        names = [name for name in os.listdir(base) if name.isascii() and name.isdecimal()]
+        dead = [Place(base_path, int(name)) for name in names if _owner(base, name) is None]
+        why = let_go(dead)
+        for place in dead:
+            place._put_away(base)
+        fcntl.flock(base, fcntl.LOCK_UN)
+        gone = [name for name in os.listdir(base) if name.startswith(_GONE)]
+        left = [f"{base_path}/{name}: {why}" for name in gone if (why := _remove_gone(base, name))]
+        return [why, *left] if why else left
+    finally:
+        os.close(base)
+
+
+def _open_base(path: str, *, make: bool) -> int:
+    """A descriptor of the base directory, on a way that only root can change. Raises OSError."""
+    try:
+        real = trust.resolve(path, trust.ROOT)
+    except FileNotFoundError:
+        if not make:
+            raise
+        _make_base(path)
+        real = trust.resolve(path, trust.ROOT)
+    except trust.Untrusted as error:
+        raise OSError(errno.EPERM, f"not trusted: {error}", path) from None
+    return _namespace.openat2(-1, real, _DIRECTORY, _PLAIN)
+
+
+def _make_base(path: str) -> None:
+    """Every directory on the way that is missing; each that is there must be trusted before the next is made in it."""
+    above = os.path.dirname(path)
+    try:
+        trust.resolve(above, trust.ROOT)
+    except FileNotFoundError:
+        _make_base(above)
+    except trust.Untrusted as error:
+        raise OSError(errno.EPERM, f"not trusted: {error}", path) from None
+    try:
+        os.mkdir(path, 0o755)
+    except FileExistsError:
+        pass  # of two jobs one is first
+
+
+def _owner(base: int, name: str) -> str | None:
+    """The file of the step that a container was made for; None when that is no more, or was never said."""
+    path = os.fsdecode(_read(base, f"{name}/owner"))
+    return path if path and os.path.exists(path) else None
+
+
+def _may_take(base: int, name: str, owner: str) -> bool:
+    """False for a container of another living step."""
+    return _owner(base, name) in (None, owner)
+
+
+def _read(directory: int, name: str) -> bytes:
+    """A file's content, b"" where there is none."""
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, _MOST_PATH)
+    finally:
+        os.close(fd)
+
+
+def _detach_all(path: str) -> None:
+    while True:
+        try:
+            _namespace.detach(path)
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.ENOENT):  # no mount there; no such directory
+                return
+            raise OSError(error.errno, f"unmount: {os.strerror(error.errno or 0)}", path) from None
+
+
+def _remove_gone(base: int, name: str) -> str:
+    """Removes a directory that was put away, unless somebody else is at it. Returns "" or why something is left."""
+    if not name:
+        return ""
+    try:
+        fd = os.open(name, _DIRECTORY, dir_fd=base)
+    except FileNotFoundError:
+        return ""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for entry in os.listdir(fd):  # ns and dirs are directories of ours, the rest are files
+            try:
+                os.unlink(entry, dir_fd=fd)
+            except IsADirectoryError:
+                continue
+        return remove_tree(base, fd, name, time.monotonic() + _PATIENCE)
+    except BlockingIOError:
+        return ""
+    finally:
+        os.close(fd)
+
+
+def _write(directory: int, name: str, text: str) -> None:
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    try:
+        os.write(fd, os.fsencode(text))
+    finally:
+        os.close(fd)

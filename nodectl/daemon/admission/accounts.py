@@ -1,0 +1,84 @@
+"""Who a uid is: name, primary group and all groups, from the name service, looked up outside the event loop.
+
+A look-up may take seconds (LDAP), so it runs in a thread of the daemon, which never forks; answers are kept for
+`user_cache_seconds`.
+"""
+
+import asyncio
+import grp
+import os
+import pwd
+import time
+
+from nodectl.daemon.admission.turns import Turns
+from nodectl.model.number import whole
+
+_NO_ID = 2**32 - 1  # what setresgid(2) takes for "leave it"
+
+
+class UnknownUser(Exception):
+    """No such user or group; str() is one line."""
+
+
+class User:
+    """One account."""
+
+    __slots__ = ("gid", "gids", "name", "uid")
+
+    def __init__(self, uid: int, name: str, gid: int, gids: tuple[int, ...]) -> None:
+        self.uid = uid
+        self.name = name
+        self.gid = gid
+        self.gids = gids
+
+
+class Users:
+    """The cache; `turns` are for who asks for what may not be in it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.turns = Turns()
+        self._known: dict[int | str, tuple[float, User]] = {}
+
+    async def get(self, who: int | str) -> User:
+        """The account of a uid or name. Raises UnknownUser."""
+        known = self.known(who)
+        if known is not None:
+            return known
+        user = await asyncio.to_thread(_look_up, who)
+        if len(self._known) > 4096:  # no user list is that long; a scan of uids is
+            self._known.clear()
+        self._known[who] = (time.monotonic() + self._seconds, user)
+        return user
+
+    def known(self, who: int | str) -> User | None:
+        """The account if it was looked up lately, without waiting for anything."""
+        found = self._known.get(who)
+        return found[1] if found is not None and found[0] > time.monotonic() else None
+
+    def forget(self) -> None:
+        """Ask anew from now on."""
+        self._known.clear()
+
+
+async def group_id(name: str) -> int:
+    """The gid of a group by name or number. Raises UnknownUser."""
+    if name.isdecimal():
+        gid = whole(name, _NO_ID - 1)
+        if gid is None:
+            raise UnknownUser(f"no group {name!r}")
+        return gid
+    try:
+        return (await asyncio.to_thread(grp.getgrnam, name)).gr_gid
+    except KeyError:
+        raise UnknownUser(f"no group {name!r}") from None
+
+
+def _look_up(who: int | str) -> User:
+    try:
+        uid = who if isinstance(who, int) else whole(who, _NO_ID) if who.isdecimal() else None
+        entry = pwd.getpwnam(str(who)) if uid is None else pwd.getpwuid(uid)
+    except (KeyError, OverflowError):
+        raise UnknownUser(f"no user {who!r}") from None
+    gids = os.getgrouplist(entry.pw_name, entry.pw_gid)
+    return User(entry.pw_uid, entry.pw_name, entry.pw_gid, tuple(gids))

@@ -1,0 +1,158 @@
+"""Where the steps of this node's jobs go: the machine, the configuration of binding and its devices, read once.
+
+Runs in the daemon, as root, for task_p_slurmd_launch_request: before any process of a step exists. The rules are
+`nodectl.binding`.
+"""
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping
+
+from nodectl.binding import detected_devices, devices, node
+from nodectl.binding.answer import add_devices, layout_answer
+from nodectl.binding.job import check_node
+from nodectl.binding.layout import Layout
+from nodectl.binding.options import request_of
+from nodectl.binding.refused import Refused
+from nodectl.binding.request import Request
+from nodectl.config import Config
+from nodectl.daemon.admission.layout_cache import Answers
+from nodectl.machine import topology
+from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.model.step import Step
+
+_MEMORY = ("SLURM_MEM_BIND", "SLURM_MEM_BIND_TYPE", "SLURM_MEM_BIND_LIST", "SLURM_MEM_BIND_VERBOSE",
+           "SLURM_MEM_BIND_PREFER", "SLURM_MEM_BIND_SORT")  # fmt: skip
+
+
+class Binder:
+    """`allocation` is what a job holds, `cores` the same in numbers of cores. `running` gives the steps whose devices
+    are taken. CPUs that come online later count from the daemon's next start.
+    """
+
+    def __init__(self, config: Config, running: Callable[[], Iterable[Step]]) -> None:
+        self._machine = node.with_boards(topology.read(allowed=os.sched_getaffinity(0)), config.boards)
+        self._settings = node.settings_of(config, self._machine)
+        self._name = config.node_name
+        self._gres = config.gres
+        self._running = running
+        self._layouts = Answers(self._lay_out)
+        self._latest: tuple[dict[str, object], Request] = ({}, request_of({}, {}))
+        self._core_of = {1 << cpu: core.mask for core in self._machine.cores for cpu in core.cpus}
+        self.allocation = node.whole(self._machine, self._settings)
+        self.cores = format_cpulist(core.number for core in self._machine.cores if core.mask & self.allocation)
+
+    def check(self, layout: Mapping[str, object], ntasks: int, *, own: bool) -> None:
+        """Raises Refused for options that make no sense, and where the step makes a job of its `own` for what this node
+        does not have.
+        """
+        request = self._read(layout)
+        devices.wanted(_texts(layout), ntasks)
+        if own:
+            check_node(self._machine, request, self._settings, self._name)
+
+    def _read(self, layout: Mapping[str, object]) -> Request:
+        """What the options mean; those of the latest step are read once. Raises Refused."""
+        texts, request = self._latest
+        if texts != layout:
+            request = request_of(layout, {}, str(layout.get("hostfile", "")))
+            self._latest = dict(layout), request  # a copy: a task plugin may change the step's own
+        return request
+
+    def bind(self, req: Step) -> None:
+        """Fills in the CPUs, memory and devices of a step and of its tasks, and their variables. Raises Refused, with
+        the reason in the step too.
+        """
+        try:
+            self._bind(req)
+        except Refused as error:
+            req.refused = error.reason
+            raise
+
+    def _bind(self, req: Step) -> None:
+        texts = _texts(req.layout)
+        asked = devices.wanted(texts, req.ntasks)
+        held: list[devices.Device] = []
+        if asked.count and req.step_id:
+            raise Refused("devices are given to a job with its first step, not to a further one")
+        if asked.count:
+            held = devices.hold(self.node_devices, asked, self._taken(), self.allocation, self._machine)
+        near = devices.cpus_near(held, self.allocation, asked, req.ntasks * req.cpus_per_task, self._machine)
+        req.base, layout = self._apart(self._read(req.layout), near)
+        req.cpu_masks = [place.mask for place in layout.tasks]
+        req.step_cpus = layout.nodes[0].cpus
+        req.mems = format_cpulist(cpus_of(layout.nodes[0].mems))
+        if any(place.policy for place in layout.tasks):
+            policies = (place.policy for place in layout.tasks)
+            req.mem_policies = [None if one is None else (one.mode, list(cpus_of(one.nodes))) for one in policies]
+        for name in _MEMORY:
+            req.environment.pop(name, None)
+        req.environment.update(layout.environment)
+        if held:
+            given = devices.of_tasks(held, asked, req.cpu_masks, self._machine)
+            req.devices = [device.key for device in held]
+            req.task_variables = [devices.task_environment(of_task) for of_task in given]
+            req.environment.update(devices.step_environment(held, texts))
+
+    def explain(self, req: Step) -> Mapping[str, object]:
+        """The layout of a step with the rule behind it. Raises Refused."""
+        layout = self._lay_out(self._read(req.layout), req.base, reasons=True)
+        answer = layout_answer(layout, {0: (self._name, self.allocation)})
+        if req.devices:
+            asked = devices.wanted(_texts(req.layout), req.ntasks)
+            held = [device for device in self.node_devices if device.key in req.devices]
+            add_devices(answer, devices.of_tasks(held, asked, req.cpu_masks, self._machine))
+        return answer
+
+    def _apart(self, request: Request, cpus: int) -> tuple[int, Layout]:
+        """A layout, and the CPUs out of which it was made: for a step that takes a part of them, away from what such
+        steps of other jobs have, as far as there is room.
+        """
+        layout = self._layouts.get(request, cpus)
+        mine = layout.nodes[0].cpus
+        # Also one that took all that others had left to it.
+        others = [live.step_cpus for live in self._running() if live.step_cpus != self.allocation]
+        if mine == cpus or not any(mask & mine for mask in others):
+            return cpus, layout
+        holders = self._holders(others)
+        for most in sorted(set(holders.values())):
+            free = cpus & sum(mask for mask, count in holders.items() if count <= most)
+            if free.bit_count() < mine.bit_count():
+                continue
+            with contextlib.suppress(Refused):
+                elsewhere = self._layouts.get(request, free)
+                if elsewhere.nodes[0].cpus.bit_count() == mine.bit_count():
+                    return free, elsewhere
+        return cpus, layout
+
+    def _holders(self, masks: Iterable[int]) -> dict[int, int]:
+        """By mask of a core, how many of the masks hold something of it. Hundreds of small steps on hundreds of cores
+        are not compared one by one.
+        """
+        holders = dict.fromkeys(self._core_of.values(), 0)
+        for mask in masks:
+            rest = mask
+            while rest:
+                lowest = rest & -rest
+                core = self._core_of.get(lowest, 0)  # an earlier daemon's step may have CPUs that are gone
+                if core:
+                    holders[core] += 1
+                rest &= ~(core | lowest)
+        return holders
+
+    def _lay_out(self, request: Request, cpus: int, *, reasons: bool = False) -> Layout:
+        return node.lay_out(self._machine, cpus, request, self._settings, self._name, reasons=reasons)
+
+    @functools.cached_property
+    def node_devices(self) -> tuple[devices.Device, ...]:
+        """Looked up when they are first asked for."""
+        return detected_devices.of(self._gres)
+
+    def _taken(self) -> Iterable[devices.Device]:
+        taken = {name for live in self._running() for name in live.devices}
+        return (device for device in self.node_devices if device.key in taken)
+
+
+def _texts(layout: Mapping[str, object]) -> dict[str, str]:
+    return {name: str(value) for name, value in layout.items()}

@@ -1,0 +1,141 @@
+"""Further steps of running jobs, srun's --jobid, and the numbers of jobs and steps.
+
+A job is what its first step, number 0, says in its file: its user, its container, what it is confined to. The prolog
+went before that step, and what is owed after the job is that step's too; so its file and its record stay until the
+job's last step has ended. Further steps are the same user's, in the same cgroup and container; none of them makes or
+removes what is the job's, whoever is killed when. Runs in the daemon, touched only from the event loop.
+"""
+
+import sqlite3
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from nodectl.cgroup import shares
+from nodectl.daemon.admission.launch import invalid
+from nodectl.daemon.admission.reserved_numbers import Reservations
+from nodectl.model.step import Step
+from nodectl.wire.dispatch import Call, Refused
+from nodectl.wire.shape import Optional, integer
+
+if TYPE_CHECKING:
+    from nodectl.daemon.history.store import Store
+    from nodectl.daemon.node import Node
+    from nodectl.wire.shape import Shape
+
+
+def anything(value: object) -> str:
+    """Checked by a shape of its own."""
+    return "" if isinstance(value, dict) else "not an object"
+
+
+RESERVE: "Shape" = {"jobid": Optional(integer(1, 2**32 - 1)), "request": Optional(anything)}
+
+
+class Further:
+    """The further steps and the numbers of one node."""
+
+    def __init__(self, node: "Node", store: "Store") -> None:
+        self._node = node
+        self._store = store
+        self._running: dict[int, set[int]] = {}  # further steps by job
+        self._given: dict[int, int] = {}  # by job the highest number that a further step was given
+        self._reserved = Reservations()
+
+    def reserve(self, call: Call, wanted: Step | None = None) -> Mapping[str, object]:
+        """Reserve: the number of a job, or of a step of one that is running, for a launch of the caller's. `wanted`:
+        what will be asked for then.
+        """
+        uid = call.peer.uid
+        job, step = int(str(call.parameters.get("jobid", 0))), 0
+        if job:
+            first = self._first(job, None if uid == 0 else uid, uid)
+            if wanted is not None:
+                fit(wanted, first, call.parameters["request"])
+            step = self._next(job)
+        else:
+            job = self._reserved.again(uid) or self._new_job()
+        self._reserved.add(uid, job, step)
+        return {"job": job, "step": step}
+
+    def take(self, request: Mapping[str, object], caller: int, uid: int) -> tuple[int, int, Step | None]:
+        """Job and number of a step that `uid` is to run, and the job's first step where this is a further one. Raises
+        Refused.
+        """
+        if "jobid" in request:
+            job = int(str(request["jobid"]))
+            first = self._first(job, uid, caller)
+            return job, self._next(job), first
+        if "job" not in request:
+            return self._new_job(), 0, None
+        job, step = int(str(request["job"])), int(str(request.get("step", 0)))
+        if not self._reserved.take(caller, job, step):
+            raise invalid("job", f"{job}{f'.{step}' if step else ''} was not reserved by you")
+        return job, step, self._first(job, uid, caller) if step else None
+
+    def _new_job(self) -> int:
+        try:
+            return self._store.next_job()
+        except sqlite3.Error as error:
+            why = f"no job id can be drawn from the history: {error}"
+            raise Refused("LaunchRefused", why, exit_status=1) from None
+
+    def _first(self, job: int, uid: int | None, caller: int = 0) -> Step:
+        """The first step of a running job of the user's (None: whosever). Raises Refused; who is not root does not
+        learn that another's job is there.
+        """
+        live = self._node.live.get((job, 0))
+        if live is None and job in self._running and (job, 0) in self._node.jobs.ending:
+            live = self._node.jobs.ending[job, 0].live
+        others = live is not None and uid not in (None, live.step.uid)
+        if live is None or (others and caller != 0):
+            raise Refused("NoSuchStep", f"no job {job} is running", exit_status=1)
+        if others:
+            raise Refused("NotPermitted", f"job {job} belongs to {live.step.user_name}", exit_status=1)
+        if live.in_prolog:
+            raise Refused("NoSuchStep", f"job {job} has no step yet: its prolog is running", exit_status=1)
+        return live.step
+
+    def _next(self, job: int) -> int:
+        """Numbers count up, over restarts too: of an earlier daemon's steps each runs or is in the history."""
+        if job not in self._given:
+            self._given[job] = max(self._node.batch.last_step(job), *self._running.get(job, ()), 0)
+        self._given[job] += 1
+        return self._given[job]
+
+    def job_of(self, step: Step) -> Step:
+        """The step whose the job is."""
+        return self._first(step.job_id, None) if step.step_id else step
+
+    def begun(self, step: Step) -> None:
+        """A further step is among the living."""
+        self._running.setdefault(step.job_id, set()).add(step.step_id)
+
+    def any_of(self, job: int) -> bool:
+        """True while the job's end has to wait."""
+        return job in self._running
+
+    def ended(self, step: Step) -> None:
+        """A step, whichever, is no more among the living; with the last of them the job is over."""
+        running = self._running.get(step.job_id, set())
+        running.discard(step.step_id)
+        if running:
+            return
+        self._running.pop(step.job_id, None)
+        if (step.job_id, 0) not in self._node.live:
+            self._given.pop(step.job_id, None)
+        self._node.jobs.release(step.job_id)
+
+
+def fit(step: Step, first: Step, request: Mapping[str, object]) -> None:
+    """Makes the step one of the job of its `first`: in its container, with no more than it has. Raises Refused."""
+    if request.get("container_ns"):
+        raise invalid("container_ns", f"job {first.job_id} has the namespaces that its first step asked for")
+    if first.memory and step.memory > first.memory:
+        raise invalid("mem", f"{step.memory} MiB are more than the {first.memory} MiB of job {first.job_id}")
+    wanted = {**first.shares, **shares.asked(request)}
+    more = shares.beyond(wanted, first.shares)
+    if more:
+        most = f"{shares.said(more, first.shares)} of job {first.job_id}"
+        raise invalid(shares.parameter_of(more), f"{shares.said(more, wanted)} is more than {most}")
+    step.memory, step.shares = step.memory or first.memory, wanted
+    step.container = first.container

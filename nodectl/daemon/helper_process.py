@@ -1,0 +1,200 @@
+"""A process that the daemon executes for one purpose: never a fork of the daemon, which has many descriptors, perhaps
+threads, and everything to lose.
+
+It reports through a socket (`nodectl/spank/reporter.py`), is watched through a pidfd, killed with its process group
+when it is silent for too long, and what it leaves in its group ends with it. Nothing here blocks.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from nodectl.daemon import descriptors
+from nodectl.kernel import signals
+from nodectl.spank.reporter import DEAF
+from nodectl.wire import framing, lean_json
+
+_START = "import sys; sys.path[:0] = {path!a}; from {package} import {module} as it; it.main({arguments!a})"
+FIRST_EXTRA = 4
+GRACE = (
+    5.0  # seconds: a hook's own clock (`nodectl/plugin_host/caller.py`) should ring first, and it rings more than once
+)
+_OUT_OF_THE_WAY = 64  # dup2 onto 3 must not destroy what is to become 4
+_MOST = 1 << 18  # more than a socket holds
+_RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # what Python ignores would be ignored behind exec too
+
+
+class Helper:
+    """One such process. `seconds` is how long it may be silent, 0 for ever; then `grace` more, and it is killed.
+
+    Descriptors: 0 is /dev/null, 1 and 2 the daemon's log, 3 the socket, from 4 on `extra`. Raises OSError.
+    """
+
+    def __init__(  # all that a process starts with
+        self, module: str, arguments: Mapping[str, object], *, environment: Mapping[str, str], seconds: float,
+        grace: float = 0, extra: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        self.plugin = ""
+        self.call = ""
+        self.nth = 0  # the plugin's place in the stack of that process
+        self.on_end: Callable[[], None] | None = None
+        self.status = 0  # the wait status, once it has ended
+        self.said: list[str] = []  # what came of it, each time that it told
+        self._seconds = seconds
+        self._grace = grace
+        self._heard = 0.0
+        self._late = False
+        self._partial = b""
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._told: asyncio.Future[None] = self._loop.create_future()
+        self.pid, self._link = _execute(module, arguments, environment, extra)
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+        except OSError:  # no descriptors left: nobody would notice its end
+            signals.send_child(self.pid, signals.KILL)
+            os.waitpid(self.pid, 0)
+            self._link.close()
+            raise
+        self._loop.add_reader(self._link, self._read)
+        self._loop.add_reader(self._pidfd, self._finish)
+        self._timer: asyncio.TimerHandle | None = None
+        self._wind_up()
+
+    @property
+    def running(self) -> bool:
+        """True until it has been waited for."""
+        return not self._ended.done()
+
+    async def end(self) -> None:
+        """Waits for its end. Who is cancelled here kills it."""
+        try:
+            await asyncio.shield(self._ended)
+        except asyncio.CancelledError:
+            self.kill()
+            raise
+
+    async def word(self) -> None:
+        """Waits until it has told what came of it, or has ended."""
+        await asyncio.wait((self._told, self._ended), return_when=asyncio.FIRST_COMPLETED)
+
+    def tell(self, word: bytes) -> None:
+        """One word to it, which it finds at the socket."""
+        self._link.send(word, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+    def kill(self) -> None:
+        """SIGKILL to it and to its process group."""
+        if self.running:
+            signals.send(self._pidfd, signals.KILL)
+            self._kill_group()
+
+    def may_be_silent(self, seconds: float) -> None:
+        """From now on, for so long; 0 for ever."""
+        self._seconds = seconds
+        self._wind_up()
+
+    def place(self) -> str:
+        """ "plugin x: slurm_spank_init" while it is there, "" when it is nowhere in particular."""
+        return f"plugin {self.plugin}: {self.call}" if self.call else ""
+
+    def what_happened(self) -> str:
+        """How it ended, for one that did not tell: a time-out, a signal, an exit status."""
+        if self._late:
+            return f"took longer than {self._seconds:g} s"
+        if self.status == DEAF << 8:
+            return "closed the descriptor through which its process reports"
+        if os.WIFSIGNALED(self.status):
+            return f"died by {signal.Signals(os.WTERMSIG(self.status)).name}"
+        return f"ended with exit status {os.waitstatus_to_exitcode(self.status)}"
+
+    def _wind_up(self) -> None:
+        self._heard = time.monotonic()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(self._seconds + self._grace, self.overrun) if self._seconds else None
+
+    def overrun(self) -> None:
+        """Its time is over."""
+        self._late = True
+        self.kill()
+
+    def _read(self) -> None:
+        try:
+            data = self._link.recv(_MOST)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            data = b""
+        if not data or len(self._partial) > _MOST:
+            self._loop.remove_reader(self._link)
+            return
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        for line in lines:
+            self._hear(line)
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            said = lean_json.load_object(line)
+        except lean_json.BadJson:
+            return  # a plugin wrote there
+        if "why" in said:
+            self.said.append(str(said["why"]))
+            self.plugin = self.call = ""
+            if not self._told.done():
+                self._told.set_result(None)
+        elif said.keys() == {"plugin", "call", "place"}:
+            self.plugin, self.call, self.nth = str(said["plugin"]), str(said["call"]), int(str(said["place"]))
+        self._wind_up()
+
+    def _finish(self) -> None:
+        """It has ended: a zombie still, so that its number and its group's are nobody else's."""
+        self._late = self._late or (bool(self._seconds) and time.monotonic() - self._heard >= self._seconds)
+        self._read()
+        self._kill_group()
+        _, self.status = os.waitpid(self.pid, 0)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._loop.remove_reader(self._link)
+        self._loop.remove_reader(self._pidfd)
+        self._link.close()
+        os.close(self._pidfd)
+        self._ended.set_result(None)
+        if self.on_end is not None:
+            self.on_end()
+
+    def _kill_group(self) -> None:
+        signals.send_group_of_child(self.pid, signals.KILL)
+
+
+def _execute(
+    module: str, arguments: Mapping[str, object], environment: Mapping[str, str], extra: Sequence[int]
+) -> tuple[int, socket.socket]:
+    """(pid, our end of the socket). Raises OSError."""
+    package, _, name = module.rpartition(".")
+    code = _START.format(path=[p for p in sys.path if p], package=package, module=name, arguments=arguments)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    ours.setblocking(False)
+    passed = descriptors.copies((theirs.fileno(), *extra), _OUT_OF_THE_WAY)
+    try:
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-I", "-S", "-c", code],
+            environment,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, 2, 1),
+                *((os.POSIX_SPAWN_DUP2, fd, place) for place, fd in enumerate(passed, FIRST_EXTRA - 1)),
+            ],
+            setsigdef=_RESET,
+        )
+    except OSError:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+        framing.close(passed)
+    return pid, ours

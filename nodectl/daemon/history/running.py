@@ -1,0 +1,61 @@
+"""What a reset of the machine must not make forgotten: steps that have run for a while are noted in the history.
+
+Files in /run serve a daemon that finds steps of an earlier one; they do not outlive the machine. So the record that a
+running step will have, should nothing more be heard of it, is written to the disk: in the event loop, with one
+fsync(2) for all that are due, and only of steps that have run for a second: thousands of short ones cost nothing.
+"""
+
+import asyncio
+import sqlite3
+import sys
+import time
+from collections.abc import Container, Mapping
+
+from nodectl.daemon.history.store import Store
+from nodectl.daemon.steps.live import LiveStep
+from nodectl.kernel import pseudo_file
+
+_SECONDS = 1.0
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"  # random(4)
+_WHY = "the machine was reset, or switched off, while the step ran"
+
+
+class Running:
+    """The notes on the steps in `live`, in the event loop."""
+
+    def __init__(self, store: Store, live: Mapping[tuple[int, int], LiveStep]) -> None:
+        self._store = store
+        self._live = live
+        self._boot = pseudo_file.read(_BOOT_ID).decode("ascii").strip()
+        self._noted: set[tuple[int, int]] = set()
+        self._due = False
+
+    def bury(self, known: Container[tuple[int, int]]) -> None:
+        """After a start: what an earlier boot's notes tell of has ended as NODE_FAIL, but for steps that are known."""
+        try:
+            self._store.bury(self._boot, known)
+        except sqlite3.Error as error:  # they stay noted
+            print(f"nodectl daemon: bury the steps of an earlier boot: {error}", file=sys.stderr)
+        if self._live:
+            self.begun()
+
+    def begun(self) -> None:
+        """A step has begun; it will be noted unless it is short."""
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_later(_SECONDS, self._note)
+
+    def _note(self) -> None:
+        self._due = False
+        self._noted &= self._live.keys()
+        latest = time.time() - _SECONDS
+        new = {key: live for key, live in self._live.items() if key not in self._noted}
+        due = {key: live for key, live in new.items() if live.step.submitted <= latest}
+        if due:
+            try:
+                self._store.note(self._boot, [live.death_record(_WHY) for live in due.values()])
+            except sqlite3.Error as error:
+                print(f"nodectl daemon: note running steps in the history: {error}", file=sys.stderr)
+            self._noted |= due.keys()
+        if len(due) < len(new):
+            self.begun()

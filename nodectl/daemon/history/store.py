@@ -1,0 +1,195 @@
+"""The history: one SQLite file (WAL) with every step that ended, its record and its trace, and the counter of job ids;
+of steps that have run for a while, the record that they have should the machine be reset; and where containers lie.
+
+Only the daemon writes it. Several nodes may share one file (private nodes of root do), so ids come from a
+transaction, not from memory. Ends of steps are written in batches: until then their files wait in the steps
+directory, which survives the daemon.
+"""
+
+import contextlib
+import json
+import os
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from nodectl.daemon.history import pruning
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS step (
+    job INTEGER NOT NULL, step INTEGER NOT NULL, uid INTEGER NOT NULL, ended REAL NOT NULL,
+    record TEXT NOT NULL, trace BLOB NOT NULL, PRIMARY KEY (job, step)
+);
+CREATE TABLE IF NOT EXISTS running (
+    job INTEGER NOT NULL, step INTEGER NOT NULL, boot TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (job, step)
+);
+CREATE TABLE IF NOT EXISTS container (plugin TEXT NOT NULL, base TEXT NOT NULL, PRIMARY KEY (plugin, base));
+"""
+_DRAW = "INSERT INTO counter VALUES ('job', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value"
+_VERSION = 1
+_ROOM = 1 << 20  # characters of records in one reply: the event loop stands still while they are read and written
+_LAST_JOB = 0xFFFFFF00
+
+
+class StoreError(Exception):
+    """The history cannot be used; str() names the file."""
+
+
+class Ended(NamedTuple):
+    """A step for the history: its record and the raw trace."""
+
+    record: Mapping[str, object]
+    trace: bytes
+
+
+class Store:
+    """The open file."""
+
+    def __init__(
+        self,
+        path: str,
+        limit: int,
+        most_bytes: int = 1 << 30,
+        tell: Callable[[Mapping[str, object]], None] | None = None,
+    ) -> None:
+        """`limit` steps are kept, and `most_bytes`; `tell` is called with each record that was added."""
+        self._limit = limit
+        self._most_bytes = most_bytes
+        self._tell = tell
+        self._ahead = 0  # a job id drawn and not given out yet
+        try:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
+            os.chmod(path, 0o600)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if version not in (0, _VERSION):
+                raise StoreError(f"{path}: written by another version of nodectl (format {version})")
+            self._db.executescript(_SCHEMA)
+            pruning.prepare(self._db)
+            if version != _VERSION:  # else nothing is written here: the disk may be full
+                self._db.execute(f"PRAGMA user_version={_VERSION}")
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"{path}: {error}") from error
+
+    def next_job(self) -> int:
+        """A job id that no other job of this history has or will have. Raises sqlite3.Error."""
+        job, self._ahead = self._ahead or self._draw(), 0
+        return job
+
+    def look_ahead(self) -> None:
+        """Draws the next job id when there is time, so that a launch need not wait for a transaction."""
+        with contextlib.suppress(sqlite3.Error):  # who needs it learns why there is none
+            self._ahead = self._ahead or self._draw()
+
+    def _draw(self) -> int:
+        """Numbers come again when the last one has been given, but for those of jobs that are known."""
+        while True:
+            drawn = int(self._db.execute(_DRAW).fetchone()[0])
+            job = (drawn - 1) % _LAST_JOB + 1
+            if drawn <= _LAST_JOB or not self._knows(job):
+                return job
+
+    def _knows(self, job: int) -> bool:
+        """Whether a step of the job has ended, or runs."""
+        statement = "SELECT 1 FROM step WHERE job = :job UNION ALL SELECT 1 FROM running WHERE job = :job LIMIT 1"
+        return self._db.execute(statement, {"job": job}).fetchone() is not None
+
+    def add(self, steps: Sequence[Ended]) -> None:
+        """Writes steps that have ended, in one transaction; one that is there already stays."""
+        rows = [
+            (s.record["job"], s.record["step"], s.record["uid"], s.record["ended"], json.dumps(s.record),
+             zlib.compress(s.trace, 1))
+            for s in steps
+        ]  # fmt: skip
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._db.executemany("INSERT OR IGNORE INTO step VALUES (?, ?, ?, ?, ?, ?)", rows)
+            self._db.executemany("DELETE FROM running WHERE job = ? AND step = ?", (row[:2] for row in rows))
+            pruning.prune(self._db, self._limit, self._most_bytes)
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:  # a full disk has ended it
+                self._db.execute("ROLLBACK")
+            raise
+        if self._tell is not None:
+            for step in steps:
+                self._tell(step.record)
+
+    def note(self, boot: str, records: Iterable[Mapping[str, object]]) -> None:
+        """Writes to the disk which records running steps have should the machine be reset. Raises sqlite3.Error."""
+        rows = [(record["job"], record["step"], boot, json.dumps(record)) for record in records]
+        self._write_through("INSERT OR REPLACE INTO running VALUES (?, ?, ?, ?)", rows)
+
+    def _write_through(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
+        """All that was written before comes with it: no id is given out again that the history knows."""
+        self._db.execute("PRAGMA synchronous=FULL")
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany(statement, rows)
+            self._db.execute("COMMIT")
+        except sqlite3.Error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        finally:
+            self._db.execute("PRAGMA synchronous=NORMAL")
+
+    def bury(self, boot: str, known: Container[tuple[int, int]]) -> None:
+        """Steps that were noted before this boot, by whichever node, have ended, unless more is known of them."""
+        rows = self._db.execute("SELECT job, step, record FROM running WHERE boot != ?", (boot,))
+        ended = [json.loads(record) for job, step, record in rows if (job, step) not in known]
+        if ended:
+            self.add([Ended({**record, "ended": time.time()}, b"") for record in ended])
+
+    def note_containers(self, plugin: str, base: str) -> None:
+        """Writes to the disk that containers of this plugin's lie below `base`. Raises sqlite3.Error."""
+        if (plugin, base) not in self.containers():
+            self._write_through("INSERT OR IGNORE INTO container VALUES (?, ?)", [(plugin, base)])
+
+    def forget_containers(self, plugin: str, base: str) -> None:
+        """None is there any more, and none will be."""
+        self._db.execute("DELETE FROM container WHERE plugin = ? AND base = ?", (plugin, base))
+
+    def containers(self) -> list[tuple[str, str]]:
+        """Plugins and bases that were noted and not forgotten."""
+        return self._db.execute("SELECT plugin, base FROM container").fetchall()
+
+    def record(self, job: int, step: int) -> Mapping[str, object] | None:
+        """A step's record, None for a step the history does not know."""
+        row = self._db.execute("SELECT record FROM step WHERE job = ? AND step = ?", (job, step)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def last_step(self, job: int) -> int:
+        """The highest number of a job's steps that have ended, 0 where there is none."""
+        return int(self._db.execute("SELECT MAX(step) FROM step WHERE job = ?", (job,)).fetchone()[0] or 0)
+
+    def trace(self, job: int, step: int) -> bytes | None:
+        """A step's trace, line by line."""
+        row = self._db.execute("SELECT trace FROM step WHERE job = ? AND step = ?", (job, step)).fetchone()
+        return None if row is None else zlib.decompress(row[0])
+
+    def latest(self, uid: int | None, most: int, skip: int = 0) -> tuple[list[Mapping[str, object]], bool]:
+        """Records of the steps that were added last, newest first, behind the first `skip`; of one user, or of all
+        (None). And whether there are others that one reply has no room for.
+        """
+        where, values = ("WHERE uid = ?", [uid]) if uid is not None else ("", [])
+        statement = f"SELECT record FROM step {where} ORDER BY rowid DESC LIMIT ? OFFSET ?"  # noqa: S608
+        found: list[Mapping[str, object]] = []
+        room = _ROOM
+        for (text,) in self._db.execute(statement, (*values, most, skip)):
+            if room <= 0:
+                return found, True
+            room -= len(text)
+            found.append(json.loads(text))
+        return found, False
+
+    def close(self) -> None:
+        """Gives back the id that nobody got, unless another node has drawn since; checkpoints and closes."""
+        if self._ahead:
+            self._db.execute("UPDATE counter SET value = value - 1 WHERE name = 'job' AND value = ?", (self._ahead,))
+        self._db.close()

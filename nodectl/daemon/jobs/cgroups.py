@@ -1,0 +1,67 @@
+"""The cgroups of jobs and steps, as the daemon makes them and removes them (`nodectl/cgroup/tree.py` says where)."""
+
+import asyncio
+import os
+import sys
+
+from nodectl.cgroup import tree
+from nodectl.cgroup.constraints import Confinement
+from nodectl.cgroup.device_access import Rules
+from nodectl.kernel import _kernel
+
+_TRIES = 60
+_FIRST_PAUSE = 0.002
+_LONGEST_PAUSE = 0.5
+
+
+def make_groups(mount: str, path: str, confinement: Confinement) -> None:
+    """job_J with what it is confined to, step_S and stepd, where the stepd is born; what the base has of controllers is
+    enabled all the way down. Raises OSError.
+    """
+    job, step = tree.Group(mount + os.path.dirname(path)).make(), tree.Group(mount + path)
+    controllers = job.core.controllers
+    job.enable(controllers)
+    job.write(confinement.files)
+    if confinement.device_rules:
+        _constrain_devices(job, confinement.device_rules)
+    step.make().enable(controllers)
+    step.child("stepd").make()
+
+
+def _constrain_devices(job: tree.Group, rules: Rules) -> None:
+    """A later step of the job finds its program there."""
+    fd = job.open()
+    try:
+        if not _kernel.device_programs(fd):
+            _kernel.constrain_devices(fd, rules)
+    finally:
+        os.close(fd)
+
+
+async def remove_groups(mount: str, path: str) -> bool:
+    """Kills what is left in a step's cgroup and removes it, and its job's if that is empty. True when all is gone.
+
+    A process leaves its cgroup a moment after its last descriptor closes, so the first tries may find it busy.
+    """
+    group = tree.Group(mount + path)
+    pause = _FIRST_PAUSE
+    for _ in range(_TRIES):
+        if remove_once(group):
+            return True
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE)
+        if group.populated():
+            group.kill_all()
+    print(f"nodectl daemon: {path}: cannot be removed, processes {group.pids()} do not die", file=sys.stderr)
+    return False
+
+
+def remove_once(group: tree.Group) -> bool:
+    """One try, which may find that the step's was never made."""
+    for directory, _, _ in os.walk(group.full_path, topdown=False):
+        if not tree.Group(directory).remove():
+            return False
+    if group.exists():
+        return False  # it could not be read: there are no descriptors left
+    tree.Group(os.path.dirname(group.full_path)).remove()  # the job's, if this was its last step
+    return True

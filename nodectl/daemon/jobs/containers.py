@@ -1,0 +1,163 @@
+"""The daemon's part in job containers: it has them deleted, restored and told of a new configuration.
+
+A container is its plugin's as long as it is there, whatever the configuration says since: the job's step names the
+plugin, and the history where containers of which plugin have been made.
+
+What is done is done by errands (`nodectl/forkserver/container_errand.py`), processes of the forkserver's; here is who
+asks for them and waits. An errand that dies without an answer is asked for again.
+"""
+
+import asyncio
+import os
+import socket
+import sqlite3
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from nodectl.config import Config
+from nodectl.container import plugin_of, settings
+from nodectl.daemon import descriptors
+from nodectl.daemon.history.store import Store
+from nodectl.daemon.steps.forkserver_channel import ForkChannel, ForkserverDied
+from nodectl.daemon.steps.live import LiveStep
+from nodectl.kernel.closing import close_in_time
+from nodectl.model.step import Step
+from nodectl.plugin_host.node_plugins import NodePlugins
+from nodectl.wire import framing, lean_json
+from nodectl.wire.dispatch import Call
+
+_TRIES = 3
+_LONGEST_ANSWER = 65536
+
+
+class Containers:
+    """The containers of one node's jobs; `unfinished()` are the steps of those that have not ended. The forkserver is
+    set when there is one, which is told of `earlier` ones.
+    """
+
+    forkserver: ForkChannel
+
+    def __init__(
+        self, config: Config, plugins: NodePlugins, store: Store, unfinished: Callable[[], Iterable[Step]]
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._unfinished = unfinished
+        self._hooks = plugins.container.hooks
+        self._restoring: asyncio.Task[None] | None = None
+
+    def owed(self, step: Step) -> bool:
+        """True when the end of the step is its job's, and that an end of its container."""
+        if step.step_id or not step.container:
+            return False
+        return plugin_of(step) != self._config.job_container_type or "container_p_delete" in self._hooks
+
+    def earlier(self) -> list[str]:
+        """The plugins besides the configured one of which there are containers, or may be."""
+        found = {plugin_of(step) for step in self._unfinished()} | {plugin for plugin, _ in self._store.containers()}
+        return sorted(found - {self._config.job_container_type})
+
+    async def delete(self, live: LiveStep) -> str:
+        """The job has ended. Returns what is wrong, one line, which is logged, "" for nothing."""
+        trace = live.files.append_trace() if self._config.trace else -1
+        try:
+            why = await self._errand({"container": "delete", "spec": live.files.spec}, trace)
+        finally:
+            if trace >= 0:
+                os.close(trace)
+        if why:
+            why = f"job {live.step.job_id}: {why}"
+            print(f"nodectl daemon: {why}", file=sys.stderr)
+        return why
+
+    def restore(self) -> None:
+        """After a start, in the background: containers that nobody owns any more are removed."""
+        self._note()
+        if places := self._store.containers():
+            self._restoring = asyncio.get_running_loop().create_task(self._restore(places))
+
+    def _place(self) -> tuple[str, str]:
+        """The plugin and the base of the containers to come."""
+        return self._config.job_container_type, settings.base_path(self._config)
+
+    def _note(self) -> None:
+        """Before a container is made: one that outlives its job is found there by whichever daemon comes."""
+        if "container_p_restore" in self._hooks:
+            try:
+                self._store.note_containers(*self._place())
+            except sqlite3.Error as error:
+                print(f"nodectl daemon: note in the history where containers lie: {error}", file=sys.stderr)
+
+    async def _restore(self, places: Iterable[tuple[str, str]]) -> None:
+        for place in places:
+            plugin, base = place
+            why = await self._errand({"container": "restore", "plugin": plugin, "base": base})
+            if why:
+                print(f"nodectl daemon: restore containers: {why}", file=sys.stderr)
+            elif not self._is_used(place) and not _any_in(base):
+                self._store.forget_containers(*place)
+
+    def _is_used(self, place: tuple[str, str]) -> bool:
+        used = {(plugin_of(step), step.container["base"]) for step in self._unfinished() if step.container}
+        return place == self._place() or place in used
+
+    def reconfigure(self, config: Config) -> None:
+        """SIGHUP: the plugin is told, in the forkserver, so that the steps to come know."""
+        self._config = config
+        self._note()
+        if "container_p_reconfig" in self._hooks:
+            try:
+                self.forkserver.errand({"container": "reconfigure", "timeout": self._config.spank_hook_timeout}, [])
+            except ForkserverDied as error:
+                print(f"nodectl daemon: container_p_reconfig: {error}", file=sys.stderr)
+
+    async def settle(self) -> None:
+        """Before the daemon ends: what is under way goes on without it."""
+        if self._restoring is not None:
+            self._restoring.cancel()
+            await asyncio.wait([self._restoring])
+
+    async def visit(self, request: Mapping[str, object], call: Call) -> Mapping[str, object]:
+        """Has a visit made (`nodectl/forkserver/enter.py`), to which the descriptors of the call go. Returns what came
+        of it: why, status.
+        """
+        streams, way = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            call.hand_over({}, [way.detach()])
+            answer = await self._once(request, [], [streams.fileno()])
+        finally:
+            close_in_time([streams.detach()])  # its process may have died before it took anything
+        return lean_json.load_object(answer) if answer else {"why": "its process died", "status": 1}
+
+    async def _once(self, request: Mapping[str, object], more: list[int], streams: Sequence[int] = ()) -> bytes:
+        """One errand's answer, b"" where it died. Raises OSError, ForkserverDied."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        with ours:
+            with theirs:
+                framing.hand_over(ours, more)
+                fds = descriptors.copies([theirs.fileno(), *streams])
+            self.forkserver.errand(request, fds)
+            try:
+                return await asyncio.get_running_loop().sock_recv(ours, _LONGEST_ANSWER)
+            except ConnectionResetError:  # before it had taken what was handed over
+                return b""
+
+    async def _errand(self, request: Mapping[str, object], trace: int = -1) -> str:
+        """Returns the errand's answer, or why there is none."""
+        request = {**request, "timeout": self._config.spank_hook_timeout}
+        for _ in range(_TRIES):
+            try:
+                answer = await self._once(request, [trace] if trace >= 0 else [])
+            except (OSError, ForkserverDied) as error:
+                return str(error)
+            if answer:
+                return str(lean_json.load_object(answer)["why"])
+        return f"{request['container']} the container: its process died, {_TRIES} times"
+
+
+def _any_in(directory: str) -> bool:
+    try:
+        return bool(os.listdir(directory))
+    except FileNotFoundError:
+        return False

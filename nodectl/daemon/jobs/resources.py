@@ -1,0 +1,94 @@
+"""What task plugins are told of a job's resources: reserved before its first step, released at its end, and given up
+while all its steps are suspended.
+
+Runs in the daemon, as root; a daemon that begins anew goes on where the last one ended. Plugins without these functions
+cost nothing.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+
+from nodectl import messages
+from nodectl.config import Config
+from nodectl.daemon.admission import launch
+from nodectl.daemon.steps.live import LiveStep
+from nodectl.plugin_host.caller import OK, Door, Outcome
+from nodectl.plugin_host.node_plugins import NodePlugins
+from nodectl.tracing.recorder import Recorder
+
+RESERVE, RELEASE = "task_p_slurmd_reserve_resources", "task_p_slurmd_release_resources"
+SUSPEND, RESUME = "task_p_slurmd_suspend_job", "task_p_slurmd_resume_job"
+
+
+class Resources:
+    """Of the jobs of one node. `live` are its running steps."""
+
+    def __init__(self, config: Config, plugins: NodePlugins, live: Mapping[tuple[int, int], LiveStep]) -> None:
+        self._config = config
+        self._plugins = plugins
+        self._live = live
+        self._given_up: set[int] = set()  # jobs whose plugins have been told of their suspension
+
+    def reserve(self, live: LiveStep, trace: int) -> None:
+        """Before a job's first step. Raises Refused; the caller then releases."""
+        if not live.step.step_id and self._plugins.has(RESERVE):
+            live.reserved = True
+            launch.call_for(live.step, self._plugins, trace, live.step.hook_timeout, RESERVE)
+
+    def release(self, live: LiveStep) -> str:
+        """The job, of which this was the first step, is over. Returns what is wrong, one line, which is logged, "" for
+        nothing.
+        """
+        live.reserved = False
+        self._given_up.discard(live.step.job_id)
+        return self._call(live, RELEASE).why
+
+    def found_suspended(self) -> None:
+        """At the start of a daemon: jobs that stand still have been suspended by an earlier one."""
+        self._given_up = {live.step.job_id for live in self._live.values() if self._stands_still(live)}
+
+    def suspend(self, live: LiveStep) -> None:
+        """The step stands still: where the job does, its resources are given up."""
+        job = live.step.job_id
+        if live.suspended and job not in self._given_up and self._stands_still(live):
+            self._given_up.add(job)
+            self._call(live, SUSPEND)
+
+    def resume(self, live: LiveStep) -> str:
+        """The step is about to run again. Returns why it cannot, "" where it may."""
+        job = live.step.job_id
+        if job not in self._given_up:
+            return ""
+        outcome = self._call(live, RESUME)
+        if outcome:
+            self._given_up.remove(job)
+        return outcome.why
+
+    def _stands_still(self, live: LiveStep) -> bool:
+        return all(one.suspended for one in self._live.values() if one.step.job_id == live.step.job_id)
+
+    def _trace(self, live: LiveStep) -> int:
+        """-1 for none, also where it cannot be opened: the job comes first."""
+        try:
+            return live.files.append_trace() if self._config.trace else -1
+        except OSError:
+            return -1
+
+    def _call(self, live: LiveStep, call: str) -> Outcome:
+        if not self._plugins.has(call):
+            return OK
+        job = live.step.job_id
+        trace = self._trace(live)
+        try:
+            door = Door(Recorder(trace, "daemon"), None, 0, live.step.hook_timeout, single_threaded=False)
+            messages.concerns(job)
+            outcome = self._plugins.call_tasks(door, call, (job,))
+            messages.concerns(0)
+        finally:
+            if trace >= 0:
+                os.close(trace)
+        if not outcome:
+            outcome.why = f"job {job}: {outcome.why}"
+            print(f"nodectl daemon: {outcome.why}", file=sys.stderr)
+        return outcome

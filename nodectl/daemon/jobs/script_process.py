@@ -1,0 +1,59 @@
+"""What a process does first that the daemon executes for a job: a Prolog or Epilog script, or the hooks of that moment.
+
+Root, lean, a session of its own, in the job's cgroup before anything of the site's runs, so that whatever a script or
+a plugin leaves behind is found there. Its end comes with the daemon's: the next daemon begins with the epilog.
+"""
+
+import _signal
+import os
+
+import prctl
+
+from nodectl.kernel import _kernel, pseudo_file
+from nodectl.spank.reporter import Teller
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NO_PROGRAM = 127
+REPORT = 3  # the descriptor that the daemon leaves open for us
+
+
+def settle(cgroup: str) -> None:
+    """A session of its own; `cgroup` is the full path of its directory, "" without cgroups. Raises OSError."""
+    _kernel.default_signals()
+    os.setsid()
+    prctl.set_pdeathsig(_signal.SIGKILL)
+    if cgroup:
+        pseudo_file.write(f"{cgroup}/cgroup.procs", b"0")
+    os.chdir("/")
+    os.umask(0o022)
+
+
+def become_script(teller: Teller, path: str) -> None:
+    """Executes the script with this process's environment; tells the daemon why it could not. Does not return."""
+    for number in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGINT):  # Python's wishes are not the script's
+        _signal.signal(number, _signal.SIG_DFL)
+    try:
+        os.execve(path, [path], os.environ)
+    except OSError as error:
+        teller.ended(f"{path}: {error.strerror}")
+    os._exit(NO_PROGRAM)
+
+
+def main(arguments: "Mapping[str, object]") -> None:
+    """`arguments`: cgroup, and either script or what `nodectl.spank.job_script.call_hooks` takes."""
+    os.set_inheritable(REPORT, False)
+    teller = Teller(REPORT)
+    try:
+        settle(str(arguments["cgroup"]))
+    except OSError as error:
+        teller.ended(f"enter {arguments['cgroup']}: {error.strerror}")
+        os._exit(1)
+    if "script" in arguments:
+        become_script(teller, str(arguments["script"]))
+    from nodectl.spank import job_script  # not needed by a script
+
+    teller.ended(job_script.call_hooks(arguments, teller))
+    os._exit(0)

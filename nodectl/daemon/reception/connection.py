@@ -1,0 +1,289 @@
+"""A user's desk and its connections, as the daemon sees them: calls in, replies and descriptors of ours out.
+
+What comes from a desk comes through a pipe, one call of each connection at a time, bounded and parsed there once; it is
+believed no more than that it costs little to read. A desk that does not keep to this is dropped. In each turn of the
+event loop one call of each desk is served, so that nobody waits for more than one of each other user's.
+"""
+
+import asyncio
+import functools
+import gc
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from nodectl.wire import frames, framing
+from nodectl.wire.dispatch import NODE, Call, Refused, Service, error_reply
+
+_MAX_BACKLOG = 32 << 20
+_SMALL = 64 << 10  # bytes of a reply for which there is always room
+_MOST_OF_SMALL = 16 << 20
+_CHUNK = 65536
+_MOST_PROVEN = 1024  # connections of a desk that may hang: of more its user proves nothing, and has no descriptor here
+_ONLY_ASK = frozenset(f"{NODE}.{name}" for name in ("List", "Show", "Wait"))  # nothing is lost when nobody listens
+
+
+class Calls:
+    """How many calls of each user are under way, so that one user cannot fill the daemon with them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count: dict[int, int] = {}
+
+    def begin(self, uid: int) -> None:
+        """Raises Refused."""
+        count = self._count.get(uid, 0)
+        if uid != 0 and count >= self._most:
+            raise Refused("NotPermitted", f"more calls of yours than max_connections_per_user = {self._most}")
+        self._count[uid] = count + 1
+
+    def end(self, uid: int) -> None:
+        """One of them is over."""
+        self._count[uid] -= 1
+        if not self._count[uid]:
+            del self._count[uid]
+
+
+class Connection:
+    """One client's calls, one at a time."""
+
+    def __init__(self, desk: "Desk", number: int, peer: framing.Peer) -> None:
+        self.peer = peer
+        self.busy: asyncio.Future[object] | None = None
+        self._desk = desk
+        self._number = number
+        self._only_asks = False
+        self._gone = False
+
+    def begin(self, text: bytes, fds: int) -> None:
+        """Serves a call."""
+        call = None
+        try:
+            call = Call(_decoded(text), self.peer, fds, self._hand_over)
+            result = self._desk.service.find(call)(call)
+        except Exception as error:  # the daemon's door: one caller's trouble is nobody else's
+            self._finish(call, _refusal(error))
+            return
+        if not isinstance(result, Awaitable):
+            self._finish(call, {"parameters": result})
+            return
+        try:
+            self._desk.calls.begin(self.peer.uid)
+        except Refused as refused:
+            asyncio.ensure_future(result).cancel()
+            self._finish(call, error_reply(refused))
+            return
+        self._only_asks = call.method in _ONLY_ASK
+        self.busy = asyncio.ensure_future(result)
+        self.busy.add_done_callback(functools.partial(self._end, call))  # also of one cancelled before it began
+
+    def _end(self, call: Call, done: asyncio.Future[object]) -> None:
+        answer: Mapping[str, object] = {}
+        if not done.cancelled():
+            error = done.exception()
+            answer = _refusal(error) if isinstance(error, Exception) else {"parameters": done.result()}
+        self.busy = None
+        self._desk.calls.end(self.peer.uid)
+        self._finish(call, answer)  # whatever it is: its desk keeps descriptors until then
+
+    def _hand_over(self, answer: Mapping[str, object], ours: Sequence[int]) -> None:
+        self._desk.send(self._number, frames.HAND, _text({"parameters": answer}), ours)
+
+    def _finish(self, call: Call | None, answer: Mapping[str, object]) -> None:
+        wanted = answer and (call is None or not call.oneway)
+        text = _text(answer) if wanted else b""
+        if len(text) > _SMALL and (why := self._desk.has_no_room(len(text))):
+            text = _text(error_reply(Refused("TooLarge", why)))
+        self._desk.send(self._number, frames.REPLY, text)
+        if self._gone:
+            self._desk.forget(self._number)
+
+    def leave(self) -> None:
+        """The client has closed. A call that is under way, and does more than ask, goes on."""
+        self._gone = True
+        if self.busy is None:
+            self._desk.forget(self._number)
+        elif self._only_asks:
+            self.busy.cancel()
+
+
+class Desk:
+    """One desk. `catch_up()` reads what the reception has said: it speaks of a connection before the desk has it.
+    `on_end(desk)` is called once.
+    """
+
+    def __init__(  # both ends, and what is behind
+        self, uid: int, up: int, down: int, service: Service, calls: Calls, longest: int,
+        catch_up: Callable[[], None], on_end: Callable[["Desk"], None],
+    ) -> None:  # fmt: skip
+        os.set_blocking(up, False)
+        self.uid = uid
+        self.service = service
+        self.calls = calls
+        self._up = up
+        self._down = socket.socket(fileno=down)
+        self._down.setblocking(False)
+        self._catch_up = catch_up
+        self._on_end = on_end
+        self._inbox = framing.Inbox(longest + frames.LONGEST_HEAD)
+        self._out: list[tuple[bytearray, list[int]]] = []
+        self._size = 0
+        self._connections: dict[int, Connection] = {}
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(up, self._readable)
+        self._reads = True  # and not before all that it has read is served
+
+    def add(self, number: int, peer: framing.Peer) -> None:
+        """A connection that will be heard of."""
+        if self._closed or (self.uid and len(self._connections) >= _MOST_PROVEN):
+            peer.let_go()
+        if not self._closed:
+            self._connections[number] = Connection(self, number, peer)
+
+    def _readable(self) -> None:
+        try:
+            data = os.read(self._up, _CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        self._inbox.feed(data)
+        self._serve()
+
+    def _serve(self) -> None:
+        """One frame; others that have come are served in the next turns, and until then nothing more is read."""
+        if self._closed:
+            return
+        try:
+            data = self._inbox.take()
+            if data is not None:
+                self._take(*frames.split(data))
+        except (framing.BrokenWire, frames.BrokenFrame, KeyError, ValueError) as error:
+            self._loop.call_exception_handler({"message": f"a desk broke its rules: {error!r}"})
+            self.close()
+            return
+        if not self._closed:  # by what was to be said: the descriptor may be another's by now
+            self._read_on(data is None or self._inbox.size == 0)
+
+    def _read_on(self, on: bool) -> None:
+        """Goes on reading; or else serves first what has come."""
+        if not on:
+            self._loop.call_soon(self._serve)
+        if on == self._reads:
+            return
+        self._reads = on
+        if on:
+            self._loop.add_reader(self._up, self._readable)
+        else:
+            self._loop.remove_reader(self._up)
+
+    def _take(self, number: int, word: bytes, text: bytes) -> None:
+        if number not in self._connections:
+            self._catch_up()
+        connection = self._connections[number]
+        if word == frames.GONE:
+            connection.leave()
+            return
+        fds, _, call = text.partition(b" ")
+        if (
+            word != frames.CALL
+            or connection.busy is not None
+            or not fds.isdigit()
+            or int(fds) > framing.MAX_DESCRIPTORS
+        ):
+            raise frames.BrokenFrame(f"{word!r} out of place")
+        connection.begin(call, int(fds))
+
+    def has_no_room(self, size: int) -> str:
+        """Why a reply of so many bytes is not sent; "" when it is."""
+        if size > _MAX_BACKLOG:
+            return f"the reply has {size} bytes, and may have {_MAX_BACKLOG}"
+        if self._size + size > _MAX_BACKLOG:
+            return f"the reply has {size} bytes, and others of yours are not read"
+        return ""
+
+    def send(self, number: int, word: bytes, text: bytes, fds: Sequence[int] = ()) -> None:
+        """Queues a frame; `fds` are ours and will be closed when they are on their way."""
+        if self._closed:
+            framing.close(fds)
+            return
+        data = bytearray(frames.frame(number, word, text))
+        self._out.append((data, list(fds)))
+        self._size += len(data)
+        if self._size > _MAX_BACKLOG + _MOST_OF_SMALL:
+            self.close()  # nobody reads there
+        elif len(self._out) == 1:
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            while self._out:
+                data, fds = self._out[0]
+                sent = framing.send_some(self._down, data, fds)
+                framing.close(fds)
+                fds.clear()
+                del data[:sent]
+                self._size -= sent
+                if not data:
+                    del self._out[0]
+        except BlockingIOError:
+            self._loop.add_writer(self._down.fileno(), self._flush)
+            return
+        except OSError:
+            self.close()
+            return
+        self._loop.remove_writer(self._down.fileno())
+
+    def forget(self, number: int) -> None:
+        """That connection is over."""
+        connection = self._connections.pop(number, None)
+        if connection is not None:
+            connection.peer.let_go()
+
+    def close(self) -> None:
+        """Ends it: what is under way and does more than ask goes on, without anybody to tell."""
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove_reader(self._up)
+        self._loop.remove_writer(self._down.fileno())
+        os.close(self._up)
+        self._down.close()
+        for _, fds in self._out:
+            framing.close(fds)
+        self._out.clear()
+        for connection in list(self._connections.values()):
+            connection.leave()
+        self._on_end(self)
+
+    def abandon(self) -> list[asyncio.Future[object]]:
+        """Ends it and what is under way for it; returns what is left to wait for."""
+        busy = [connection.busy for connection in self._connections.values() if connection.busy is not None]
+        for task in busy:
+            task.cancel()
+        self.close()
+        return busy
+
+
+def _decoded(text: bytes) -> Mapping[str, object]:
+    """Millions of empty lists would have the collector look at all of them again and again."""
+    gc.disable()
+    try:
+        return framing.decode(text)
+    finally:
+        gc.enable()
+
+
+def _text(answer: Mapping[str, object]) -> bytes:
+    return framing.encode(answer)[:-1]
+
+
+def _refusal(error: Exception) -> Mapping[str, object]:
+    if isinstance(error, Refused):
+        return error_reply(error)
+    asyncio.get_running_loop().call_exception_handler({"message": "a call failed", "exception": error})
+    return error_reply(Refused("InternalError", f"{type(error).__name__}: {error}"))

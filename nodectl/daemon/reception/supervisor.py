@@ -1,0 +1,211 @@
+"""The daemon's side of the reception: starts it, hears of connections, replaces it when it does not answer.
+
+The daemon holds the listening socket and never accepts from it. A reception that dies or hangs is followed by another;
+desks that are there go on.
+"""
+
+import asyncio
+import functools
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from nodectl.config import Config
+from nodectl.daemon import descriptors
+from nodectl.daemon.reception.connection import Calls, Desk
+from nodectl.kernel import signals
+from nodectl.reception.main import CHANNEL, LONGEST_NEWS
+from nodectl.wire import framing, lean_json
+from nodectl.wire.dispatch import Service
+
+_START = (
+    "import sys; sys.path[:0] = {path!r}; from nodectl.wire import lean_json; from nodectl.reception import main; "
+    "main.main(lean_json.loads({arguments!r}))"
+)
+_OUT_OF_THE_WAY = 10
+_PING_SECONDS = 1.0
+_SILENT_SECONDS = 5.0
+_READY_SECONDS = 20.0
+_BETWEEN_STARTS = 0.5  # seconds, where one after another dies
+_FDS = 2
+
+
+class ReceptionFailed(Exception):
+    """It does not come up; str() is one line."""
+
+
+class Reception:
+    """The reception of one daemon. Serves when it has been told to `listen`."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._calls = Calls(config.max_connections_per_user)
+        self._service: Service | None = None
+        self._listener: socket.socket | None = None
+        self._desks: set[Desk] = set()
+        self._numbered: dict[int, Desk] = {}  # those of the present reception, by its numbers
+        self._pings = 0
+        self._pong = 0
+        self._answered: asyncio.Future[None] = self._loop.create_future()
+        self._ended = False
+        self._channel: socket.socket | None = None
+        self._start()
+        self._timer = self._loop.call_later(_PING_SECONDS, self._ping, 0.0)
+
+    async def ready(self) -> None:
+        """Waits for its first answer. Raises ReceptionFailed."""
+        try:
+            await asyncio.wait_for(asyncio.shield(self._answered), _READY_SECONDS)
+        except TimeoutError:
+            raise ReceptionFailed("start the reception: it does not answer (its own message is above)") from None
+
+    def listen(self, listener: socket.socket, service: Service) -> None:
+        """From now on users are served."""
+        self._listener, self._service = listener, service
+        self._hand_listener()
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        arguments = {"most": self._config.max_connections_per_user, "longest": self._config.max_message_bytes}
+        code = _START.format(path=[p for p in sys.path if p], arguments=lean_json.dumps(arguments))
+        passed = descriptors.copies([theirs.fileno()], _OUT_OF_THE_WAY)
+        try:
+            self._pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-I", "-S", "-c", code],
+                {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, 2, 1),
+                    (os.POSIX_SPAWN_DUP2, passed[0], CHANNEL),
+                ],
+            )
+            self._pidfd = os.pidfd_open(self._pid)
+        finally:
+            theirs.close()
+            framing.close(passed)
+        ours.setblocking(False)
+        self._channel = ours
+        self._numbered = {}
+        self._loop.add_reader(ours.fileno(), self._hear)
+        self._send({"ping": self._pings})
+        self._hand_listener()
+
+    def pause(self) -> None:
+        """Users who come from now on wait for the next daemon."""
+        self._listener = None
+        self._send({"pause": True})
+
+    def _hand_listener(self) -> None:
+        if self._listener is not None:
+            self._send({"listen": True}, [self._listener.fileno()])
+
+    def _send(self, order: Mapping[str, object], fds: list[int] | None = None) -> None:
+        if self._channel is None:
+            return
+        try:
+            socket.send_fds(self._channel, [lean_json.dumps(order).encode("ascii")], fds or [])
+        except OSError:
+            pass  # it does not read, or has gone: both will be noticed
+
+    def _ping(self, silent: float) -> None:
+        """Once a second: the answer to the last one has come, or comes soon."""
+        if self._pong < self._pings:
+            silent += _PING_SECONDS
+        else:
+            silent = 0.0
+            self._pings += 1
+            self._send({"ping": self._pings})
+        if silent > _SILENT_SECONDS:
+            silent = 0.0
+            self._pings = self._pong
+            self._lose()
+        self._timer = self._loop.call_later(_PING_SECONDS, self._ping, silent)
+
+    def _hear(self) -> None:
+        """All that it has said."""
+        while self._channel is not None:
+            room = socket.CMSG_SPACE(_FDS * 4)
+            try:
+                data, ancillary, _, _ = self._channel.recvmsg(LONGEST_NEWS, room, socket.MSG_CMSG_CLOEXEC)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                continue  # it has ended with something unread; what it said before can be read now
+            except OSError:
+                data, ancillary = b"", []
+            if not data:
+                self._lose()
+                return
+            self._note(lean_json.load_object(data), framing.descriptors_in(ancillary))
+
+    def _note(self, news: Mapping[str, Any], fds: list[int]) -> None:
+        if "pong" in news:
+            self._pong = news["pong"]
+            if not self._answered.done():
+                self._answered.set_result(None)
+        elif "uid" in news:
+            self._numbered[news["desk"]] = desk = self._open(news["desk"], news["uid"], *fds)
+            self._desks.add(desk)
+        elif place := self._numbered.get(news["desk"]):
+            pidfd = fds[0] if fds else -1
+            peer = framing.Peer(news["pid"], place.uid, news["gid"], news["groups"], pidfd, news["inode"])
+            place.add(news["connection"], peer)
+        else:
+            framing.close(fds)  # the desk has ended, which the reception did not know yet
+
+    def _open(self, number: int, uid: int, up: int, down: int) -> Desk:
+        assert self._service is not None  # noqa: S101  # nobody comes before it listens
+        longest = self._config.max_message_bytes
+        on_end = functools.partial(self._forget, number)
+        return Desk(uid, up, down, self._service, self._calls, longest, self._hear, on_end)
+
+    def _forget(self, number: int, desk: Desk) -> None:
+        self._desks.discard(desk)
+        if self._numbered.get(number) is desk:  # and not that of the next reception
+            del self._numbered[number]
+
+    def _lose(self) -> None:
+        """It has ended, or must: its desks go on."""
+        if self._channel is None:
+            return
+        self._loop.remove_reader(self._channel.fileno())
+        self._channel.close()
+        self._channel = None
+        self._numbered = {}
+        pidfd, pid = self._pidfd, self._pid
+        signals.send(pidfd, signals.KILL)
+        self._loop.add_reader(pidfd, _collect, self._loop, pidfd, pid)
+        if not self._ended:
+            print("nodectl daemon: the reception has ended: another is started", file=sys.stderr)
+            self._loop.call_later(_BETWEEN_STARTS, self._start_again)
+
+    def _start_again(self) -> None:
+        if self._ended:
+            return
+        try:
+            self._start()
+        except OSError as error:
+            print(f"nodectl daemon: start the reception: {error.strerror}", file=sys.stderr)
+            self._loop.call_later(_BETWEEN_STARTS, self._start_again)
+
+    async def close(self) -> None:
+        """No call is served any more: what came too late has no answer, rather than one by half a node."""
+        self._ended = True
+        self._timer.cancel()
+        busy = [task for desk in list(self._desks) for task in desk.abandon()]
+        # With the pause the last calls' own afterthoughts are over, too.
+        await asyncio.gather(*busy, asyncio.sleep(0), return_exceptions=True)
+        if self._channel is not None:
+            self._loop.remove_reader(self._channel.fileno())
+            self._channel.close()
+            self._channel = None
+
+
+def _collect(loop: asyncio.AbstractEventLoop, pidfd: int, pid: int) -> None:
+    loop.remove_reader(pidfd)
+    os.close(pidfd)
+    os.waitpid(pid, 0)

@@ -1,0 +1,153 @@
+"""What an earlier daemon left: steps that still run are taken over, steps that ended are recorded, also those that the
+machine did not survive, and whatever belongs to nobody is removed.
+
+Runs once at the start of a daemon, before it listens. By then neither the earlier daemon nor its forkserver lives
+(both held the lock), so no new stepd can appear. Every step has a spec file from before its first fork until it is in
+the history: what has none is nobody's.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+
+from cgroupspy.nodes import Node as CgroupNode
+
+from nodectl.cgroup import tree
+from nodectl.container import pid1
+from nodectl.daemon.jobs.cgroups import remove_once
+from nodectl.daemon.jobs.prolog_epilog import PROLOG
+from nodectl.daemon.node import Node
+from nodectl.daemon.recovery.lock import Lock
+from nodectl.daemon.steps.live import Files, LiveStep
+from nodectl.daemon.steps.suspend import is_frozen
+from nodectl.model.step import Step
+from nodectl.stepd.record import room
+from nodectl.wire import lean_json
+
+_PAUSE = 0.01
+PRIVATE = "private."
+
+
+class Cgroup2Node(CgroupNode):  # type: ignore[misc]  # cgroupspy has no types
+    """A cgroupspy node of the v2 hierarchy: one tree, and every node has the core files."""
+
+    def _get_controller(self) -> tree.Core:
+        return tree.Core(self)
+
+    def grow(self) -> "Cgroup2Node":
+        """Reads the children below this node from the file system."""
+        try:
+            names = [entry.name for entry in os.scandir(self.full_path) if entry.is_dir(follow_symlinks=False)]
+        except FileNotFoundError:
+            names = []
+        self.children = [Cgroup2Node(name, parent=self).grow() for name in names]
+        return self
+
+
+def sweep(node: Node) -> None:
+    """Takes over, records, removes; see the module."""
+    for files in _specs(node.steps_dir):
+        _settle_step(node, files)
+    for name in os.listdir(node.steps_dir):
+        if not os.path.exists(f"{node.steps_dir}/{_stem(name)}.json"):
+            os.unlink(f"{node.steps_dir}/{name}")
+    node.resources.found_suspended()
+    node.batch.flush()
+    node.running.bury(node.live.keys() | node.jobs.ending.keys())
+    if node.base:
+        _remove_strays(node)
+
+
+def _specs(directory: str) -> Iterator[Files]:
+    """A job's first step comes last: whether the job is over depends on the others."""
+    found = []
+    for name in os.listdir(directory):
+        job, _, step = name.removesuffix(".json").partition(".")
+        if name.endswith(".json") and job.isdecimal() and step.isdecimal():
+            found.append((int(job), int(step)))
+    for number, of_job in sorted(found, key=lambda one: (one[0], -one[1])):
+        yield Files(directory, number, of_job)
+
+
+def _stem(name: str) -> str:
+    return ".".join(name.split(".")[:2])
+
+
+def _settle_step(node: Node, files: Files) -> None:
+    data = files.read(".json")
+    try:
+        step = Step.from_json(lean_json.load_object(data or b""))
+    except (lean_json.BadJson, KeyError, TypeError, ValueError):
+        files.remove()  # the daemon was killed while it wrote: nobody has been told of this step
+        return
+    live = LiveStep(step, files, node.ended_step)
+    live.size = len(data or b"") + room(step)
+    live.owes_epilog = files.owes_epilog()
+    node.live[live.key] = live
+    if step.step_id:
+        node.further.begun(step)
+    if files.in_prolog():
+        live.fail("the service ended while the job's prolog ran")
+        return
+    live.suspended = bool(step.cgroup) and is_frozen(tree.Group(f"{node.mount}{step.cgroup}/user"))
+    live.reach(lambda: live.fail("the step runner died while the service was away", "NODE_FAIL"))
+
+
+def _remove_strays(node: Node) -> None:
+    """Cgroups of steps that no file speaks of: killed and removed."""
+    known = {live.step.cgroup for live in node.live.values()}
+    # What a job's prolog started lives as long, and so does the first process of its pid namespace.
+    known |= {f"{os.path.dirname(path)}/{name}" for path in known for name in (PROLOG.name, pid1.GROUP)}
+    base = Cgroup2Node(node.mount + node.base).grow()
+    for job in base.children:
+        for step in job.children:
+            path = os.fsdecode(step.full_path)
+            if path.removeprefix(node.mount) not in known:
+                group = tree.Group(path)
+                group.kill_all()
+                if not remove_once(group):
+                    node.clean_group(path.removeprefix(node.mount))
+        try:
+            os.rmdir(job.full_path)
+        except OSError:
+            continue  # a step that still runs, or is still being emptied
+
+
+def remove_dead_private_nodes(runtime_dir: str) -> None:
+    """Private nodes of clients that were killed: their directories, once nobody holds their lock."""
+    try:
+        names = [name for name in os.listdir(runtime_dir) if name.startswith(PRIVATE)]
+    except FileNotFoundError:
+        return
+    for name in names:
+        directory = f"{runtime_dir}/{name}"
+        lock = Lock.take(directory, wait=False)
+        if lock is None:
+            continue
+        steps = list(_specs(f"{directory}/steps")) if os.path.isdir(f"{directory}/steps") else []
+        if not any(files.alive() for files in steps):
+            _bury(steps)
+            shutil.rmtree(directory, ignore_errors=True)
+        lock.release()
+
+
+def _bury(steps: list[Files]) -> None:
+    """The cgroups of a dead private node's steps."""
+    mount = tree.find_mount()
+    bases = set()
+    for files in steps:
+        try:
+            path = Step.from_json(lean_json.load_object(files.read(".json") or b"")).cgroup
+        except (lean_json.BadJson, KeyError, TypeError, ValueError):
+            continue
+        if path and mount:
+            for group in (tree.Group(mount + path), tree.Group(f"{mount}{os.path.dirname(path)}/{pid1.GROUP}")):
+                group.kill_all()
+                for _ in range(100):
+                    if remove_once(group):
+                        break
+                    time.sleep(_PAUSE)
+            bases.add(os.path.dirname(os.path.dirname(mount + path)))
+    for base in bases:
+        tree.Group(base).remove()

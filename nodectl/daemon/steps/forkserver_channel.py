@@ -1,0 +1,208 @@
+"""The daemon's side of the forkserver: starts it, hands it steps, notices when it dies.
+
+The forkserver is executed, not forked: it shares nothing with the daemon but the channel. A forkserver that dies is
+started again with the next step; stepds do not mind.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from nodectl.config import Config
+from nodectl.confine.confinement import PROGRAMS
+from nodectl.daemon import descriptors
+from nodectl.kernel import signals
+from nodectl.kernel.closing import close_in_time
+from nodectl.spank import preload
+from nodectl.spank.stack import tried
+from nodectl.wire import framing, lean_json
+
+_READY_SECONDS = 20
+_END_SECONDS = 5
+_PAUSE = 0.002
+_PLACES = (3, 4, PROGRAMS)  # of the channel, the lock, and what confines steps
+_OUT_OF_THE_WAY = 10  # dup2 onto 3 must not destroy what is to become 4
+_START = (
+    "import sys; sys.path[:0] = {path!r}; "
+    "from nodectl.forkserver import main as forkserver; from nodectl.wire import lean_json; "
+    "forkserver.main(lean_json.loads({arguments!r}))"
+)
+
+
+class ForkserverDied(Exception):
+    """The forkserver could not be started; str() is one line."""
+
+
+class ForkChannel:
+    """`answered(message)` is called in the event loop for each answer, with {"step", "pid"} or {"step", "error"};
+    `earlier()` are the types of plugins of which there are containers besides the configured one's.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        lock: int,
+        programs: int,
+        answered: Callable[[Mapping[str, object]], None],
+        earlier: Callable[[], list[str]],
+    ) -> None:
+        self._config = config
+        self._programs = programs
+        self._lock = lock  # shared with the forkserver: the next daemon begins when both have let go
+        self._answered = answered
+        self._earlier = earlier
+        self._sock: socket.socket | None = None
+        self._waiting: list[tuple[bytes, list[int]]] = []
+        self._told: tuple[list[str], int] | None = None
+        self.pid = 0
+        seconds = config.spank_hook_timeout  # that an init() may take, 0 for any time
+        self._patience: float | None = _READY_SECONDS + seconds if seconds else None
+
+    def start(self) -> None:
+        """Executes a forkserver and waits until it is ready; nothing where there is one. Raises ForkserverDied."""
+        if self._sock is not None:
+            return  # what an earlier daemon left had to be ended before this one was ready
+        self._told = None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        arguments = lean_json.dumps(
+            {
+                "task_plugin": list(self._config.task_plugin),
+                "proctrack_type": self._config.proctrack_type,
+                "job_container_type": self._config.job_container_type,
+                "plugin_dir": list(self._config.plugin_dir),
+                "earlier": self._earlier(),
+                "timeout": self._config.spank_hook_timeout,
+                "spank_versions": self._config.spank_versions,
+            }
+        )
+        code = _START.format(path=[p for p in sys.path if p], arguments=arguments)
+        passed = descriptors.copies((theirs.fileno(), self._lock, self._programs), _OUT_OF_THE_WAY)
+        # As slurmstepd from slurmd: hooks call tools of the site's by their names.
+        environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8", **tried()}
+        preload.add(environment)
+        try:
+            self.pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-I", "-S", "-c", code],
+                environment,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    *((os.POSIX_SPAWN_DUP2, fd, place) for fd, place in zip(passed, _PLACES, strict=True)),
+                ],
+            )
+        except OSError as error:
+            ours.close()
+            raise ForkserverDied(f"start the forkserver: {error.strerror}") from error
+        finally:
+            theirs.close()
+            framing.close(passed)
+        ours.settimeout(self._patience)
+        try:
+            answer = lean_json.load_object(ours.recv(65536) or b'{"error":"it ended at once; see the log"}')
+        except OSError as error:
+            answer = {"error": f"no answer: {error}"}
+        if not answer.get("ready"):
+            ours.close()
+            self.collect()  # with it goes its hold of the lock
+            raise ForkserverDied(f"start the forkserver: {answer.get('error')}")
+        ours.setblocking(False)
+        self._patience = _READY_SECONDS  # of a daemon that serves: the service manager watches it
+        self._sock = ours
+        asyncio.get_running_loop().add_reader(ours.fileno(), self._read)
+
+    def submit(self, request: Mapping[str, object], plugins: tuple[list[str], int], fds: Sequence[int]) -> None:
+        """Asks for one stepd; closes `fds` when they are on their way. Raises ForkserverDied.
+
+        `plugins`: the files of the step's stack and the number of their changes. The forkserver looks at the files when
+        it is told of them: when either is not what it was.
+        """
+        self._be_there(fds)
+        if plugins != self._told:
+            request = {**request, "plugins": plugins[0]}
+        self._send(request, fds)
+        self._told = plugins
+
+    def errand(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
+        """Asks for what concerns a container, see `nodectl/forkserver/container_errand.py`. As `submit`, and raises
+        OSError for a request that is too long.
+        """
+        self._be_there(fds)
+        self._send(request, fds)
+
+    def _be_there(self, fds: Sequence[int]) -> None:
+        try:
+            self.start()
+        except (ForkserverDied, OSError):
+            close_in_time(fds)
+            raise
+
+    def _send(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
+        data = lean_json.dumps(request).encode("ascii")
+        if len(data) > framing.LONGEST_ORDER:
+            framing.close(fds)
+            raise OSError(errno.E2BIG, f"{len(data)} bytes are more than the forkserver takes, {framing.LONGEST_ORDER}")
+        self._waiting.append((data, list(fds)))
+        self._write()
+
+    def _write(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting and self._sock is not None:
+            data, fds = self._waiting[0]
+            try:
+                socket.send_fds(self._sock, [data], fds)
+            except BlockingIOError:
+                loop.add_writer(self._sock.fileno(), self._write)
+                return
+            except OSError:
+                self._lost()
+                return
+            del self._waiting[0]
+            close_in_time(fds)
+        if self._sock is not None:
+            loop.remove_writer(self._sock.fileno())
+
+    def _read(self) -> None:
+        assert self._sock is not None  # noqa: S101  # the reader is removed with it
+        try:
+            data = self._sock.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lost()
+            return
+        self._answered(lean_json.load_object(data))
+
+    def _lost(self) -> None:
+        """The forkserver is gone: whatever it had not answered will never be started by it."""
+        self.close()
+        signals.send_child(self.pid, signals.KILL)
+        os.waitpid(self.pid, 0)
+        self.pid = 0
+        self._answered({"lost": True, "error": "the forkserver died"})
+
+    def close(self) -> None:
+        """Lets the forkserver end: it does when it reads the end of the channel."""
+        if self._sock is not None:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._sock.fileno())
+            loop.remove_writer(self._sock.fileno())
+            self._sock.close()
+            self._sock = None
+            for _, fds in self._waiting:
+                close_in_time(fds)
+            self._waiting.clear()
+
+    def collect(self) -> None:
+        """After `close`: waits for its end, and kills it where that does not come, say in a plugin's fini()."""
+        deadline = time.monotonic() + _END_SECONDS
+        while self.pid and os.waitpid(self.pid, os.WNOHANG) == (0, 0):
+            if time.monotonic() > deadline:
+                signals.send_child(self.pid, signals.KILL)
+            time.sleep(_PAUSE)
+        self.pid = 0

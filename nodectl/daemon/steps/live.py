@@ -1,0 +1,401 @@
+"""A step that has begun and whose end the daemon has not recorded yet: its files, its connection.
+
+Files in the steps directory, all root's: `J.S.json` what the daemon decided, `.trace` the flight recorder (locked by
+the stepd as long as it lives), `.sock` its socket, `.record` what came of it, `.prolog` that a prolog is under way,
+`.epilog` that an epilog is owed. They are what a restarted daemon finds.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+from nodectl.container import plugin_of
+from nodectl.daemon.steps.content import as_bytes, write
+from nodectl.model.step import Step
+from nodectl.plugin_host.node_plugins import NodePlugins
+from nodectl.stepd import plugin_output
+from nodectl.tracing import progress
+from nodectl.wire import framing, lean_json
+from nodectl.wire.dispatch import STEP
+
+SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog", ".stderr")
+_MOST_TRACED = 17 << 20  # bytes: a trace ends at 16 MiB (kernel/c/kernel_trace.c), and a line
+_BACKLOG = 16
+_CROWDED_PAUSE = 0.05
+_END_AGAIN = 1.0
+
+
+class Files:
+    """The paths of one step."""
+
+    __slots__ = ("stem",)
+
+    def __init__(self, directory: str, job: int, step: int) -> None:
+        self.stem = f"{directory}/{job}.{step}"
+
+    @property
+    def spec(self) -> str:
+        """The path of what the stepd will read."""
+        return f"{self.stem}.json"
+
+    def write_spec(self, spec: bytes, room: int) -> None:
+        """Writes what the stepd will read, and reserves `room` bytes for what it will leave: on a disk that is full
+        then the step's result is not lost. Raises OSError.
+        """
+        fd = os.open(f"{self.stem}.record.part", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, room)
+        finally:
+            os.close(fd)
+        write(self.spec, spec, os.O_EXCL)
+
+    def rewrite_spec(self, step: Step) -> None:
+        """For who reads it from now on: whole or not at all. Raises OSError."""
+        write(f"{self.spec}.part", as_bytes(step.as_json()))
+        os.rename(f"{self.spec}.part", self.spec)
+
+    def open_trace(self) -> int:
+        """The trace, locked: the lock lives as long as anybody has this open file, which is the stepd."""
+        fd = os.open(f"{self.stem}.trace", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        return fd
+
+    def append_trace(self) -> int:
+        """The trace once more, for another process's lines; nothing is locked."""
+        return os.open(f"{self.stem}.trace", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
+    def listen(self) -> int:
+        """The step's socket, listening from now on: whoever looks for the step finds it, and the stepd will answer."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.bind(f"{self.stem}.sock")
+        os.chmod(f"{self.stem}.sock", 0o600)  # the daemon's: users reach their step through it
+        sock.listen(_BACKLOG)
+        return sock.detach()
+
+    def alive(self) -> bool:
+        """True while the stepd (or a task of it that has not become its program) lives."""
+        try:
+            fd = os.open(f"{self.stem}.trace", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            return False
+        finally:
+            os.close(fd)
+
+    def read(self, suffix: str, most: int = sys.maxsize) -> bytes | None:
+        """A file's content, None when it is not there. Read at once, as this is done for each step that ends."""
+        try:
+            fd = os.open(f"{self.stem}{suffix}", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            return os.read(fd, min(os.fstat(fd).st_size, most))
+        finally:
+            os.close(fd)
+
+    def trace(self) -> bytes:
+        """The trace, as far as it is kept: of thousands of calls, by all tasks and plugins, the first."""
+        return self.read(".trace", _MOST_TRACED) or b""
+
+    def connect(self) -> socket.socket | None:
+        """A connection to the stepd's socket, None when it does not live: its children may hold the socket still.
+        Raises BlockingIOError while others crowd the socket of a stepd that is busy.
+        """
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        link.setblocking(False)
+        try:
+            link.connect(f"{self.stem}.sock")
+        except BlockingIOError:
+            link.close()
+            raise
+        except OSError:
+            link.close()
+            return None
+        if not _runs(framing.peer_of(link).pid):
+            link.close()
+            return None
+        return link
+
+    def has_record(self) -> bool:
+        """True when the stepd has left one."""
+        return os.path.exists(f"{self.stem}.record")
+
+    def record(self) -> Mapping[str, object] | None:
+        """The record the stepd left, None if it left none."""
+        data = self.read(".record")
+        return None if data is None else lean_json.load_object(data)
+
+    def write_record(self, record: Mapping[str, object]) -> None:
+        """In the stepd's place, or with more than it knew: for the daemon that comes after an early end of this one."""
+        write(f"{self.stem}.record.part", as_bytes(record))
+        os.rename(f"{self.stem}.record.part", f"{self.stem}.record")
+
+    def begin_prolog(self) -> None:
+        """From now on the job is owed an epilog."""
+        os.close(os.open(f"{self.stem}.prolog", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def in_prolog(self) -> bool:
+        """True until its end."""
+        return os.path.exists(f"{self.stem}.prolog")
+
+    def end_prolog(self) -> None:
+        """The step may begin."""
+        os.rename(f"{self.stem}.prolog", f"{self.stem}.epilog")
+
+    def owes_epilog(self) -> bool:
+        """True from the begin of a prolog to the end of the epilog."""
+        return os.path.exists(f"{self.stem}.epilog") or self.in_prolog()
+
+    def end_epilog(self) -> None:
+        """Nothing is owed."""
+        self._remove((".prolog", ".epilog"))
+
+    def remove(self) -> None:
+        """The step is in the history: its files go."""
+        self._remove(SUFFIXES)
+
+    def _remove(self, suffixes: tuple[str, ...]) -> None:
+        for suffix in suffixes:
+            try:
+                os.unlink(f"{self.stem}{suffix}")
+            except FileNotFoundError:
+                continue
+
+
+def _runs(pid: int) -> bool:
+    """True while the process has not ended, waited for or not."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        return framing.runs(fd)
+    finally:
+        os.close(fd)
+
+
+class LiveStep:
+    """One running step. `on_end(live)` is called once, in the event loop, when the stepd's end of the link has
+    closed.
+    """
+
+    def __init__(self, step: Step, files: Files, on_end: Callable[["LiveStep"], None]) -> None:
+        self.step = step
+        self.files = files
+        self.pid = 0
+        self.size = 0  # bytes of its files, which count against its user
+        self.failure = ""
+        self.told: Mapping[str, object] | None = None  # its record, by the stepd's last word
+        self.ended: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
+        self._on_end = on_end
+        self._link: socket.socket | None = None
+        self._inbox = framing.Inbox(8 << 20)
+        self._out = bytearray()
+        self._asked: list[asyncio.Future[Mapping[str, object]]] = []
+        self.board_fd = -1
+        self.in_prolog = False
+        self.suspended = False
+        self.owes_epilog = False
+        self.reserved = False  # task plugins may hold something for its job
+        self.updating = asyncio.Lock()
+        self.asking: asyncio.Task[Mapping[str, object] | None] | None = None  # (daemon/steps/status_query.py)
+        self.cancelled = ""  # in its prolog: how; it will not begin
+        self._pidfd = -1
+        self._state = "NODE_FAIL"  # of a step whose stepd leaves no record
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """(job, step)."""
+        return self.step.job_id, self.step.step_id
+
+    def connect(self, link: socket.socket) -> None:
+        """From now on the step's end is noticed through this connection."""
+        link.setblocking(False)
+        self._link = link
+        asyncio.get_running_loop().add_reader(link.fileno(), self._read)
+
+    def reach(self, lost: Callable[[], None]) -> None:
+        """Connects to a stepd that was there before, also where its socket is crowded; `lost` is called if it is not
+        there any more.
+        """
+        if self.ended.done():
+            return
+        try:
+            gone = self._pidfd >= 0 and not framing.runs(self._pidfd)
+            link = None if gone else self.files.connect()
+        except BlockingIOError:
+            asyncio.get_running_loop().call_later(_CROWDED_PAUSE, self.reach, lost)
+            return
+        if link is None:
+            lost()
+            return
+        self.connect(link)
+        self._out += framing.encode({"method": f"{STEP}.Attach", "parameters": {}, "more": True})
+        self._flush()
+        if self._pidfd < 0:
+            self.watch(framing.peer_of(link).pid)
+        else:
+            asyncio.get_running_loop().add_reader(self._pidfd, self._finish)
+
+    def watch(self, pid: int) -> None:
+        """The stepd's pid: its end is noticed too where a plugin's child holds the connection."""
+        self.pid = pid
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            asyncio.get_running_loop().call_soon(self._finish)
+            return
+        asyncio.get_running_loop().add_reader(self._pidfd, self._finish)
+
+    def fail(self, why: str, state: str = "FAILED") -> None:
+        """There is no stepd and there will be none."""
+        self.failure = why
+        self._state = state
+        self._finish()
+
+    def _read(self) -> None:
+        assert self._link is not None  # noqa: S101  # the reader is removed with it
+        try:
+            alive = self._inbox.receive(self._link)
+            while (message := self._inbox.next()) is not None:
+                self._take(message)
+        except BlockingIOError:
+            return
+        except (OSError, framing.BrokenWire):
+            alive = False
+        if not alive:
+            self._finish()
+
+    def _take(self, message: Mapping[str, object]) -> None:
+        """An answer, or the last event of a step: it tells the record, which the disk may have had no room for."""
+        told: Mapping[str, object] = message.get("parameters") or {}  # type: ignore[assignment]
+        event: Mapping[str, object] | None = told.get("event")  # type: ignore[assignment]
+        if event is not None:
+            self.told = event.get("record") or self.told  # type: ignore[assignment]
+        elif self._asked and not (asked := self._asked.pop(0)).done():
+            asked.set_result(message)
+
+    def _finish(self) -> None:
+        """The step has ended, or the stepd has dropped us. Nothing calls here again for the same reason."""
+        if self.ended.done():
+            return
+        self._read_the_rest()
+        self._unlink()
+        self._unwatch()
+        for waiting in self._asked:
+            waiting.cancel()
+        self._asked.clear()
+        try:
+            self._on_end(self)
+        except Exception:
+            asyncio.get_running_loop().call_later(_END_AGAIN, self._finish)  # the daemon may have no descriptor left
+            raise
+
+    def _read_the_rest(self) -> None:
+        """Its end may be noticed before its last words are read."""
+        if self._link is None:
+            return
+        with contextlib.suppress(OSError, framing.BrokenWire):
+            while self._inbox.receive(self._link):
+                while (message := self._inbox.next()) is not None:
+                    self._take(message)
+
+    def _unlink(self) -> None:
+        if self._link is not None:
+            asyncio.get_running_loop().remove_reader(self._link.fileno())
+            asyncio.get_running_loop().remove_writer(self._link.fileno())
+            self._link.close()
+            self._link = None
+        self._out.clear()
+
+    def _unwatch(self) -> None:
+        if self._pidfd >= 0:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+
+    def _flush(self) -> None:
+        assert self._link is not None  # noqa: S101  # the writer is removed with it
+        try:
+            while self._out:
+                del self._out[: self._link.send(self._out, socket.MSG_NOSIGNAL)]
+        except BlockingIOError:
+            asyncio.get_running_loop().add_writer(self._link.fileno(), self._flush)
+            return
+        except OSError:
+            self._out.clear()  # it has gone, as the reader will notice
+        asyncio.get_running_loop().remove_writer(self._link.fileno())
+
+    async def ask(
+        self, method: str, parameters: Mapping[str, object], patience: float | None = None
+    ) -> Mapping[str, object] | None:
+        """Calls the stepd's interface; its reply message, or None when it has gone meanwhile.
+
+        In a plugin's hook a stepd does not answer: after `patience` seconds None is returned for that too.
+        """
+        if self._link is None:
+            return None
+        answer: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
+        self._asked.append(answer)
+        self._out += framing.encode({"method": f"{STEP}.{method}", "parameters": parameters})
+        self._flush()
+        try:
+            return await asyncio.wait_for(answer, patience)
+        except (TimeoutError, asyncio.CancelledError):
+            return None
+
+    def summary(self) -> dict[str, object]:
+        """What is known of it while it runs, without asking it."""
+        return {
+            **self.step.facts(),
+            "state": "CONFIGURING" if self.in_prolog else "SUSPENDED" if self.suspended else "RUNNING",
+            "reason": "",
+            "pid": self.pid,
+            "cgroup": self.step.cgroup,
+        }
+
+    def where_it_died(self, plugins: NodePlugins) -> str:
+        """What the stepd was doing when it died, from the board; "" when nobody knows."""
+        if self.board_fd < 0:
+            return ""
+        hook, place = progress.stepd_place(self.board_fd)
+        if hook is None:
+            return ""
+        if hook.process == "task":
+            return " while its tasks ran"
+        plugin = plugin_of(self.step) if hook.kind == "job_container" else plugins.name(hook.kind, place)
+        if hook.kind == "spank" and place < len(self.step.stack):
+            plugin = os.path.basename(self.step.stack[place].path).removesuffix(".py")
+        return f" in {hook.call}" + (f" of plugin {plugin}" if plugin else "")
+
+    def death_record(self, why: str) -> dict[str, object]:
+        """The record of a step whose stepd could not write one; what its plugins have said goes into the log."""
+        plugin_output.tell_rest(self.files.stem)
+        return {
+            **self.step.facts(),
+            "state": self._state,
+            "reason": why,
+            "exit_status": 1,
+            "started": None,
+            "ended": time.time(),
+            "tasks": [],
+        }
+
+    def close(self) -> None:
+        """Lets go of what the daemon held for the step."""
+        self._unwatch()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+        if self.board_fd >= 0:
+            os.close(self.board_fd)
+            self.board_fd = -1
+        self._unlink()

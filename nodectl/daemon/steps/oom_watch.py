@@ -1,0 +1,66 @@
+"""The kernel's log, read as it is written: whom the kernel kills for want of memory, and in which step.
+
+Where cgroup2 has the memory controller its counters tell the stepd (`stepd/end_reasons.py`). Elsewhere, on machines
+whose memory belongs to cgroup v1 or to nobody, only the log names the victim, and only while it has not gone does the
+kernel tell where it was: so the daemon looks at once. A victim that has gone before it looked, or that was killed
+while there was no daemon, is known only if it was a task.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable
+
+from nodectl.daemon.steps.live import LiveStep
+from nodectl.stepd.accounting import LOG, LONGEST_LINE, victim_of
+from nodectl.tracing.recorder import cgroup_of
+
+_PATIENCE = 1.0  # seconds for a stepd
+
+
+class OomWatch:
+    """The watch of one node, in its event loop, from now on. `running` gives its steps. Where it is not `needed`, or
+    the log cannot be read, nobody watches.
+    """
+
+    def __init__(self, running: Callable[[], Iterable[LiveStep]], *, needed: bool) -> None:
+        self._running = running
+        self._told: set[asyncio.Task[object]] = set()
+        self._fd = -1
+        if not needed:
+            return
+        try:
+            self._fd = os.open(LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return
+        os.lseek(self._fd, 0, os.SEEK_END)
+        asyncio.get_running_loop().add_reader(self._fd, self._read)
+
+    def end(self) -> None:
+        """Lets go of the log."""
+        if self._fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _read(self) -> None:
+        while True:
+            try:
+                record = os.read(self._fd, LONGEST_LINE)
+            except BrokenPipeError:
+                continue  # overwritten before we came to it
+            except OSError:
+                return
+            self._look(record.partition(b";")[2].decode("utf-8", "replace").partition("\n")[0])
+
+    def _look(self, line: str) -> None:
+        one = victim_of(line)
+        place = "" if one is None else cgroup_of(one.pid)
+        if one is None or not place:
+            return
+        for live in self._running():
+            user, _, task = place.rpartition("/task_")
+            if user == f"{live.step.cgroup}/user" and task.isdecimal():
+                told = live.ask("Victim", {"task": int(task), "pid": one.pid, "name": one.name[:64]}, _PATIENCE)
+                waiting: asyncio.Task[object] = asyncio.get_running_loop().create_task(told)
+                self._told.add(waiting)
+                waiting.add_done_callback(self._told.discard)

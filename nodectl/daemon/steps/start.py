@@ -1,0 +1,199 @@
+"""From an admitted step to the forkserver's queue: its files, its socket, its cgroups; before them its job's prolog.
+
+Runs in the daemon. A step without a prolog is started at once, without waiting for anything: thousands of short steps
+come this way. What fails half-way is undone, unless a prolog has begun: then the step gets a record, and an epilog.
+"""
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Awaitable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from nodectl.cgroup import delegation
+from nodectl.daemon import descriptors
+from nodectl.daemon.admission import launch
+from nodectl.daemon.jobs.cgroups import make_groups
+from nodectl.daemon.steps.content import as_bytes
+from nodectl.daemon.steps.forkserver_channel import ForkserverDied
+from nodectl.daemon.steps.live import Files, LiveStep
+from nodectl.kernel import closing
+from nodectl.model.step import Step
+from nodectl.plugin_host.node_plugins import NodePlugins
+from nodectl.stepd import record
+from nodectl.tracing import progress
+from nodectl.wire import framing
+from nodectl.wire.dispatch import Call, Refused
+
+if TYPE_CHECKING:
+    from nodectl.daemon.node import Node
+
+Name = Mapping[str, object]  # job, step
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Starter:
+    """Starts the steps of one node."""
+
+    def __init__(self, node: "Node", plugins: NodePlugins) -> None:
+        self._node = node
+        self._plugins = plugins
+
+    def begin(self, step: Step, call: Call) -> Name | Awaitable[Name]:
+        """Starts the step, for who calls. Raises Refused."""
+        files = Files(self._node.steps_dir, step.job_id, step.step_id)
+        live = LiveStep(step, files, self._node.ended_step)
+        if self._node.jobs.any_for(step) and not step.step_id:
+            return self._start_after_prolog(live, call)
+        with self._undoing(live), self._trace(live) as trace:
+            self._start(live, trace, call)
+        return _name(live)
+
+    @contextlib.contextmanager
+    def _undoing(self, live: LiveStep) -> Iterator[None]:
+        """Of a step that could not be started nothing is left; who asked for it is told why."""
+        try:
+            yield
+        except (OSError, ForkserverDied, Refused) as error:
+            self._node.live.pop(live.key, None)
+            if live.reserved:
+                self._node.resources.release(live)
+            live.close()
+            live.files.remove()
+            self._node.clean_group(live.step.cgroup)
+            self._node.further.ended(live.step)
+            if isinstance(error, Refused):
+                raise
+            raise Refused("LaunchRefused", f"step {live.step}: {self._words(error)}", exit_status=1) from error
+
+    def _words(self, error: Exception) -> str:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            return f"no room for its files in {self._node.steps_dir}: {error.strerror}"
+        return str(error)
+
+    @contextlib.contextmanager
+    def _trace(self, live: LiveStep) -> Iterator[int]:
+        """The step's trace, with row 2 of a launch in it: before any process of the job exists."""
+        trace = live.files.open_trace()
+        try:
+            fd = trace if self._node.config.trace else -1
+            launch.call_launch_request(live.step, self._plugins, fd, live.step.hook_timeout)
+            self._node.resources.reserve(live, fd)
+            live.step.limits, live.step.device_rules = self._node.constraints.of_step(live.step)
+            yield trace
+        finally:
+            os.close(trace)
+
+    async def _start_after_prolog(self, live: LiveStep, call: Call) -> Name:
+        """The job's prolog, which may take its time, and then its step. From the prolog's begin on the step is known,
+        and has a record whatever becomes of it.
+        """
+        with self._undoing(live), contextlib.ExitStack() as stack:
+            trace = stack.enter_context(self._trace(live))
+            self._keep(live)
+            live.files.begin_prolog()
+            undone_no_more = stack.pop_all()
+        with undone_no_more:
+            why = await self._through_prolog(live, trace, call)
+        if why:
+            live.fail(why, "CANCELLED" if why == live.cancelled else "FAILED")
+            raise Refused("LaunchRefused", why, exit_status=1)
+        return _name(live)
+
+    async def _through_prolog(self, live: LiveStep, trace: int, call: Call) -> str:
+        """Returns why the step does not begin, "" when it does."""
+        self._node.live[live.key] = live
+        self._node.running.begun()
+        live.in_prolog = live.owes_epilog = True
+        try:
+            why = await self._node.jobs.prolog(live) or live.cancelled
+            if not why:
+                live.files.end_prolog()
+                live.in_prolog = False
+                self._start(live, trace, call)
+        except (OSError, ForkserverDied) as error:
+            return f"step {live.step}: {self._words(error)}"
+        return why
+
+    def _keep(self, live: LiveStep) -> None:
+        """The step's file and room for its record, if its user may have more of these. Raises OSError, Refused."""
+        spec, most = as_bytes(live.step.as_json()), record.room(live.step)
+        self._node.budget.take(live, len(spec) + most)
+        live.files.write_spec(spec, most)
+
+    def _start(self, live: LiveStep, trace: int, call: Call) -> None:
+        """From an admitted step to the forkserver's queue. Raises OSError, ForkserverDied, Refused."""
+        node, step, files = self._node, live.step, live.files
+        fds: list[int] = []
+        try:
+            fds.append(progress.make(step.ntasks))
+            live.board_fd = os.dup(fds[0])
+            fds.append(files.listen())
+            if step.cgroup:
+                self._make_groups(step)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            fds.append(theirs.detach())
+            live.connect(ours)
+            if call.fds:
+                fds += _meet(call, _name(live))
+            if not live.owes_epilog:
+                self._keep(live)
+            node.live[live.key] = live
+            if step.step_id:
+                node.further.begun(step)
+            node.running.begun()
+            node.forkserver.submit(
+                {
+                    "step": str(step),
+                    "spec": files.spec,
+                    "cgroup": step.cgroup,
+                    "trace": node.config.trace,
+                    "client": call.peer.uid if call.fds else None,
+                },
+                node.jobs.plugins_of(step),
+                descriptors.copies((trace, *fds)),
+            )
+        finally:
+            closing.close_in_time(fds)
+
+    def _make_groups(self, step: Step) -> None:
+        node = self._node
+        confinement = node.constraints.of_job(node.further.job_of(step))
+        try:
+            make_groups(node.mount, step.cgroup, confinement)
+        except FileNotFoundError:  # the unit of steps has been started anew
+            delegation.make(node.config.cgroup_name, node.constraints.controllers)
+            make_groups(node.mount, step.cgroup, confinement)
+
+
+def _meet(call: Call, name: Name) -> list[int]:
+    """What a client and its step runner meet on, made here so that neither depends on what the other made: a socket
+    through which the client's streams come, its orders, its events. The client's ends go to its desk, before anybody
+    can begin the step; the step runner's are returned. Raises OSError.
+    """
+    made: list[int] = []
+    try:
+        for make in (_socketpair, _pipe, _pipe):
+            made += make()
+        streams, way, orders, commands, events, news = made
+        os.set_blocking(orders, False)
+        os.set_blocking(news, False)
+    except OSError:
+        framing.close(made)
+        raise
+    call.hand_over(name, (way, events, commands))
+    return [streams, orders, news]
+
+
+def _socketpair() -> tuple[int, int]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    return ours.detach(), theirs.detach()
+
+
+def _pipe() -> tuple[int, int]:
+    return os.pipe2(os.O_CLOEXEC)
+
+
+def _name(live: LiveStep) -> Name:
+    return {"job": live.step.job_id, "step": live.step.step_id}

@@ -1,0 +1,175 @@
+"""Update: other limits for a running step and its job. Its owner may lower them; root and the members of
+admin_group may raise them too, as Slurm's operators may any job's, beyond what its user could have asked for.
+
+Written are the job's cgroup and the step's, in an order in which the job never has less than its step. Where memory is
+taken away the kernel is first asked to reclaim it, and what is in use all the same is not taken. What cannot be written
+to the end is undone. The step's file then tells the new limits to the next daemon, and the stepd tells them in its
+record.
+"""
+
+import asyncio
+import contextlib
+import copy
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from nodectl.cgroup import shares, tree
+from nodectl.daemon.admission import launch
+from nodectl.daemon.admission.turns import Turns
+from nodectl.daemon.steps.live import LiveStep
+from nodectl.model.step import Step
+from nodectl.wire.dispatch import Call, Refused
+from nodectl.wire.shape import Optional, integer
+
+if TYPE_CHECKING:
+    from nodectl.daemon.node import Node
+    from nodectl.wire.shape import Shape
+
+_WHICH = {"job": integer(1, 2**32 - 1), "step": integer(0, 2**32 - 1)}
+_HIGH, _MAX, _SWAP = "memory.high", "memory.max", "memory.swap.max"
+_UNASKED = "max"  # of memory and swap space: files as the kernel makes them
+_USER = "/user"
+_MIB = 1 << 20
+_PATIENCE = 1.0  # seconds for a stepd, which does not answer while it is in a plugin's hook
+
+
+class _InUse(Exception):
+    """The memory that is to be taken away is in use; str() is one line."""
+
+
+class _Write(NamedTuple):
+    """One file of one cgroup."""
+
+    group: tree.Group
+    name: str
+    new: str
+    old: str
+
+    @property
+    def is_user(self) -> bool:
+        """Whether it is the cgroup of the step's tasks."""
+        return self.group.full_path.endswith(_USER)
+
+
+class Updates:
+    """The method of one node."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._turns = Turns()
+
+    def methods(self) -> "dict[str, tuple[Shape, Callable[[Call], Awaitable[object]]]]":
+        """Rows of the table of methods."""
+        return {"Update": ({**_WHICH, "mem": Optional(launch.MEMORY), **shares.REQUEST}, self._update)}
+
+    async def _update(self, call: Call) -> Mapping[str, object]:
+        live = self._node.find_running(call)
+        if live.in_prolog:
+            raise Refused("WrongState", f"step {live.step} has no task yet: its prolog is running")
+        async with self._turns.of(call.peer.uid), live.updating:
+            await self._change(live, call.parameters, may_raise=self._node.is_admin(call.peer))
+        return {}
+
+    async def _change(self, live: LiveStep, request: Mapping[str, object], *, may_raise: bool) -> None:
+        old, new = live.step, self._changed(live.step, request)
+        if not may_raise:
+            _must_lower(old, new)
+        writes = self._writes(old, new, self._touched(old, new, request))
+        changed = {one.name: one.new for one in writes if one.is_user}
+        new.limits = {**old.limits, **changed}
+        if not tree.Group(f"{self._node.mount}{old.cgroup}{_USER}").exists():
+            writes = [one for one in writes if not one.is_user]  # its stepd makes it with the limits that it is told
+        lowers = _memory(new) < _memory(old)
+        try:
+            await asyncio.to_thread(_write_all, writes, lowers=lowers)  # to reclaim memory may take its time
+            if live.ended.done():
+                raise _just_ended(old)
+            live.files.rewrite_spec(new)
+        except (OSError, _InUse) as error:
+            await asyncio.to_thread(_undo, writes)
+            if isinstance(error, FileNotFoundError) and not all(one.group.exists() for one in writes):
+                raise _just_ended(old) from None
+            why = f"write {error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            raise Refused("WrongState", f"step {old}: {why}; its limits are as they were") from None
+        old.memory, old.shares, old.limits = new.memory, new.shares, new.limits
+        # Written once more by the stepd: it may have begun meanwhile, with the limits that it was given. In a hook it
+        # does not answer; it takes no other step before it has read this.
+        await live.ask("Confine", {"memory": new.memory, "limits": changed}, _PATIENCE)
+
+    def _changed(self, step: Step, request: Mapping[str, object]) -> Step:
+        """The step as it is to be. Raises Refused."""
+        new = copy.copy(step)
+        new.memory = int(str(request.get("mem", step.memory)))
+        launch.check_memory(new.memory, self._node.constraints)
+        try:
+            new.shares = {**step.shares, **shares.asked(request)}
+        except shares.BadShare as error:
+            raise launch.invalid(error.parameter, str(error)) from None
+        return new
+
+    def _touched(self, old: Step, new: Step, request: Mapping[str, object]) -> list[str]:
+        """The files that are to be written, in this order. Raises Refused for one that is not enforced here."""
+        lowers = _memory(new) < _memory(old)
+        touched = [*((_HIGH, _MAX, _SWAP) if lowers else (_MAX, _HIGH, _SWAP))] if "mem" in request else []
+        touched += dict.fromkeys(name.partition(" ")[0] for name in shares.asked(request))
+        for name in touched:
+            why = self._node.constraints.why_not(name)
+            if why:
+                raise launch.invalid("mem" if "memory" in name else shares.parameter_of(name), f"not enforced: {why}")
+        return touched
+
+    def _writes(self, old: Step, new: Step, names: Iterable[str]) -> "list[_Write]":
+        """The step's cgroup first where memory is taken away, else the job's."""
+        path = f"{self._node.mount}{old.cgroup}"
+        before, after = copy.copy(old), self._node.constraints
+        before.shares = {**dict.fromkeys(new.shares, 0), **old.shares}  # of a disk that had no limit it says so
+        groups = [
+            (tree.Group(os.path.dirname(path)), after.of_job(new).files, after.of_job(before).files),
+            (tree.Group(f"{path}{_USER}"), after.of_step(new).files, after.of_step(before).files),
+        ]
+        if _memory(new) < _memory(old):
+            groups.reverse()
+        if old.step_id:
+            groups = [group for group in groups if group[0].full_path.endswith(_USER)]  # the job is its first step's
+        return [
+            _Write(group, name, one.get(name, _UNASKED), two.get(name, _UNASKED))
+            for group, one, two in groups
+            for name in names
+            if name in one or name in two
+        ]
+
+
+def _just_ended(step: Step) -> Refused:
+    return Refused("NoSuchStep", f"step {step} has just ended")
+
+
+def _must_lower(old: Step, new: Step) -> None:
+    """Raises Refused."""
+    more = shares.beyond(new.shares, old.shares)
+    if more:
+        raise Refused(
+            "NotPermitted", f"{shares.said(more, new.shares)}: only an admin may exceed {shares.said(more, old.shares)}"
+        )
+    if _memory(new) > _memory(old):
+        raise Refused("NotPermitted", f"mem: only an admin may exceed the {old.memory} MiB that step {old} has")
+
+
+def _memory(step: Step) -> float:
+    return step.memory or float("inf")
+
+
+def _write_all(writes: Iterable[_Write], *, lowers: bool) -> None:
+    """Raises OSError, _InUse."""
+    for one in writes:
+        if lowers and one.name == _MAX and one.group.memory.current > int(one.new):
+            used, most = one.group.memory.current / _MIB, int(one.new) // _MIB
+            raise _InUse(f"it uses {used:.1f} MiB of memory, which cannot be lowered to {most} MiB")
+        one.group.write({one.name: one.new})
+
+
+def _undo(writes: Iterable[_Write]) -> None:
+    """As far as it goes: a step may have ended."""
+    for one in reversed(list(writes)):
+        with contextlib.suppress(OSError):
+            one.group.write({one.name: one.old})

@@ -1,0 +1,60 @@
+"""Where SPANK plugins are loaded and which of their hooks are called there, in order: one row a context.
+
+For the commands that show or try a stack; the calls themselves stand where they are made.
+"""
+
+from nodectl import spank
+from nodectl.model.launch_order import HOOKS, LOCAL_HOOKS
+
+
+class Context:
+    """One row. `number` is S_CTX_*, `process` where and as whom; `static_options`: a table of options counts here."""
+
+    __slots__ = ("calls", "name", "number", "process", "static_options")
+
+    def __init__(self, name: str, number: int, process: str, calls: tuple[str, ...], *, static_options: bool) -> None:
+        self.name = name
+        self.number = number
+        self.process = process
+        self.calls = calls
+        self.static_options = static_options
+
+
+def _hooks(*names: str) -> tuple[str, ...]:
+    return tuple(f"slurm_spank_{name}" for name in names)
+
+
+_REMOTE = tuple(
+    hook.call for hook in HOOKS if hook.kind == "spank" and hook.process in ("stepd", "task") and hook.call != "option"
+)
+
+CONTEXTS = (
+    Context(
+        "slurmd", spank.S_CTX_SLURMD, "the daemon's helper, root",
+        _hooks("init", "slurmd_init", "slurmd_exit"), static_options=True,
+    ),
+    # The table of options is not read here, only what slurm_spank_init registers.
+    Context(
+        "allocator", spank.S_CTX_ALLOCATOR, "the command that asks for an allocation, its user",
+        _hooks("init", "init_post_opt", "exit"), static_options=False,
+    ),
+    Context("local", spank.S_CTX_LOCAL, "nodectl run, its user", LOCAL_HOOKS, static_options=True),
+    Context(
+        "job_script", spank.S_CTX_JOB_SCRIPT, "a process for each, root",
+        _hooks("job_prolog", "job_epilog"), static_options=True,
+    ),
+    Context(
+        "remote", spank.S_CTX_REMOTE, "the stepd and its tasks, root and the user", _REMOTE,
+        static_options=True,
+    ),
+)  # fmt: skip
+
+
+def called_in(hook: str) -> list[str]:
+    """The names of the contexts that call the hook."""
+    return [context.name for context in CONTEXTS if hook in context.calls]
+
+
+def short(hook: str) -> str:
+    """slurm_spank_task_init as it is spoken: task_init."""
+    return hook.removeprefix("slurm_spank_")

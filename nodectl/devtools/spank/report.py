@@ -1,0 +1,253 @@
+"""What came of a trial: its failures, the exit status, and all of it for programs. For people: `report_text`."""
+
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nodectl.devtools.spank import injected_failures, probe_log
+from nodectl.devtools.spank.contexts import CONTEXTS, Context, short
+from nodectl.devtools.spank.findings import Inspection
+from nodectl.devtools.spank.probe_log import Event
+
+if TYPE_CHECKING:
+    from nodectl.devtools.spank.trial_directory import Trial
+    from nodectl.devtools.spank.try_command import Words
+
+FINE, FAILED, USAGE, PARTLY, PROGRAM = range(5)
+_REFUSED_WORDS = 255  # of `nodectl run`, for words that it does not know
+_ROOTS = ("slurmd", "job_script", "remote")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a process ended; `killed` because a hook in it did not come back."""
+
+    status: int
+    stdout: str
+    stderr: str
+    killed: bool
+
+    @property
+    def signal(self) -> str:
+        """The name of the signal that ended it, "" when it exited."""
+        return str(signal.strsignal(-self.status)) if self.status < 0 else ""
+
+
+@dataclass(slots=True)
+class Told:
+    """What the processes of a trial said: `refused` is why the daemon did not start, `daemon` its log."""
+
+    processes: dict[str, Ended] = field(default_factory=dict)
+    record: Mapping[str, Any] | None = None
+    refused: str = ""
+    daemon: str = ""
+
+
+@dataclass(slots=True)
+class Part:
+    """A context, or of job_script one of its two processes."""
+
+    name: str
+    context: Context
+    events: list[Event]
+    missed: list[str]  # hooks that it would have called
+    why: str  # why nothing was tried, or what the process said of its failure
+
+
+class Report:
+    """One trial. `status` is the exit status of the command."""
+
+    def __init__(
+        self, found: Inspection, trial: "Trial", words: "Words", told: Told, wanted: Sequence[injected_failures.Fail]
+    ) -> None:
+        self.found = found
+        self.words = words
+        self.told = told
+        self.wanted = wanted
+        self.as_root = os.geteuid() == 0
+        self._trial = trial
+        self.events = probe_log.events(trial.rows())
+        self._written = {id(event): trial.written(*event.stdout) for event in self.events if len(event.stdout) == 3}
+        self.parts = list(self._parts())
+        self.failures = [*self._of_the_file(), *self._failures()]
+        self.status = self._status()
+
+    @property
+    def path(self) -> str:
+        """The plugin as it was named."""
+        return self._trial.path
+
+    @property
+    def copied(self) -> str:
+        """Why a copy was tried, "" when the file itself was."""
+        return self._trial.copied
+
+    def written(self, event: Event) -> str:
+        """What a hook wrote to standard output, as far as it is kept."""
+        return self._written.get(id(event), "")
+
+    def reasons(self) -> list[str]:
+        """The words of every failure as processes and the record of the step tell them."""
+        record = self.told.record
+        step = [str(record["reason"]), str(record.get("epilog", ""))] if record is not None else []
+        return [reason for reason in (*step, *(event.why for event in self.events)) if reason]
+
+    def _parts(self) -> Iterator[Part]:
+        for name, context, calls in _places():
+            events = probe_log.of_context(self.events, context, calls)
+            missed = probe_log.not_called(events, self.found.hooks, calls)
+            yield Part(name, context, events, missed, self._why(context, events, missed))
+
+    def _why(self, context: Context, events: Sequence[Event], missed: Sequence[str]) -> str:
+        if not self.as_root and context.name in _ROOTS:
+            return "not tried: only root can"
+        if self.told.refused and context.name not in ("allocator", "slurmd"):
+            return "not tried: the private node did not start"
+        if not events and not missed:
+            return "it has no hook that is called here" if self.found.hooks else "nothing of it can be called"
+        return ""
+
+    def _of_the_file(self) -> Iterator[str]:
+        """What is wrong with the file as `nodectl spank check` finds it: hooks that nobody calls, for one. What the
+        loading has told is left out.
+        """
+        said = [event.why for event in self.events if event.hook == "load" and event.failed]
+        for error in self.found.errors:
+            text = error.removeprefix(f"{self.found.path}:").lstrip()
+            if not any(text in why for why in said):
+                yield f"check: {self.own(error)}"
+
+    def _failures(self) -> Iterator[str]:
+        """One line for each hook that did not succeed, naming context and hook."""
+        for part in self.parts:
+            for event in part.events:
+                if event.failed:
+                    yield f"{part.name}: {short(event.hook)}{task_suffix(event)}: {self.reason(part, event)}"
+        if self.told.refused and not any(event.failed for event in self.parts[0].events):
+            yield self.own(self.told.refused.splitlines()[-1])
+        record = self.told.record
+        if record is not None and record["state"] == "NODE_FAIL" and not any(event.failed for event in self.events):
+            yield f"remote: {record['reason']}"
+
+    def reason(self, part: Part, event: Event) -> str:
+        """Why a hook is no success, in words that need not name plugin and hook."""
+        if event.rc is not None:
+            said = self.own(event.why).removeprefix(f"plugin {self.found.name}: {event.hook}: ")
+            return said or f"returned {event.rc}"
+        ended = self.told.processes.get(part.name)
+        if ended is not None and ended.killed:
+            return "took too long and could not be interrupted"
+        status = self._status_of(event.pid)
+        if ended is not None and ended.status < 0:
+            return f"the process died in it: {ended.signal}"
+        if status is not None and os.WIFSIGNALED(status):
+            return f"the process died in it: {signal.strsignal(os.WTERMSIG(status))}"
+        if status is not None:
+            return "it ended the process"  # with which status is told of the task, for which 0 would be no failure
+        told = self.own(self._words_about(part)).removeprefix("nodectl daemon: ")
+        told = told.removeprefix(f"plugin {self.found.name}: {event.hook}: ")
+        return "did not come back" + (f": {told}" if told else "; its process ended in it")
+
+    def _status_of(self, pid: int) -> int | None:
+        """How a task ended, as wait(2) tells; None for other processes."""
+        tasks = self.told.record["tasks"] if self.told.record is not None else ()
+        return next((task["status"] for task in tasks if task["pid"] == pid), None)
+
+    def _words_about(self, part: Part) -> str:
+        """What the node said of the end of a process of this context."""
+        if part.name == "slurmd":
+            return (self.told.refused or self.told.daemon).rpartition("\n")[2]
+        record = self.told.record
+        if record is None or part.name in ("allocator", "local"):
+            return ""
+        return str(record.get("epilog", "") if part.name == "job_script_epilog" else record["reason"])
+
+    def _status(self) -> int:
+        local = self.told.processes.get("local")
+        if self.failures:
+            return FAILED
+        if any(ended.killed or ended.status < 0 for ended in self.told.processes.values()):
+            return FAILED
+        if local is not None and self.told.record is None and local.status:
+            return USAGE if local.status == _REFUSED_WORDS else FAILED
+        if not self.as_root:
+            return PARTLY
+        return PROGRAM if local is None or local.status else FINE
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Everything as one document."""
+        return {
+            "plugin": self._trial.path,
+            "copied": self._trial.copied,
+            "name": self.found.name,
+            "arguments": self.words.arguments,
+            "options": self.words.options,
+            "run_options": self.words.run_options,
+            "check": [asdict(finding) for finding in self.found.findings],
+            "contexts": {
+                part.name: {
+                    "why": part.why,
+                    "events": [self._event_as_json(event) for event in part.events],
+                    "not_called": part.missed,
+                }
+                for part in self.parts
+            },
+            "processes": {name: asdict(ended) for name, ended in self.told.processes.items()},
+            "daemon": {"refused": self.told.refused, "log": self.told.daemon},
+            "program": self.words.program,
+            "step": self.told.record,
+            "fails": [
+                {
+                    "context": fail.context.name,
+                    "hook": fail.hook,
+                    "value": fail.value,
+                    "costs": injected_failures.costs(fail.context, fail.hook),
+                }
+                for fail in self.wanted
+            ],
+            "failures": self.failures,
+            "exit_status": self.status,
+        }
+
+    def _event_as_json(self, event: Event) -> Mapping[str, Any]:
+        return {
+            "hook": event.hook,
+            "pid": event.pid,
+            "task": event.task,
+            **dict(zip(("uid", "euid", "gid", "egid"), event.who, strict=True)),
+            "rc": event.rc,
+            "why": event.why,
+            "us": event.us,
+            "replaced": event.replaced,
+            "returned": event.returned,
+            "arguments": event.arguments,
+            "calls": [{**asdict(call), "text": str(call)} for call in event.calls if not call.level],
+            "messages": [
+                {"level": call.level, "text": " ".join(map(str, call.arguments))} for call in event.calls if call.level
+            ],
+            "environment": event.changes,
+            "stdout": self.written(event),
+            "children": list(event.children),
+        }
+
+    def own(self, text: str) -> str:
+        """Without the places of the trial, which are gone; of root's copy the author's name."""
+        named = text.replace(self._trial.plugin, self._trial.path) if self._trial.copied else text
+        return named.replace(f"{self._trial.directory}/", "")
+
+
+def _places() -> Iterator[tuple[str, Context, Sequence[str]]]:
+    """The contexts in the order of a node's life; a prolog comes before its job, the epilog behind it."""
+    for context in CONTEXTS:
+        if context.name == "job_script":
+            yield "job_script_prolog", context, context.calls[:1]
+        else:
+            yield context.name, context, context.calls
+    yield from (("job_script_epilog", c, c.calls[1:]) for c in CONTEXTS if c.name == "job_script")
+
+
+def task_suffix(event: Event) -> str:
+    """[N] behind the name of a hook that is called for a task."""
+    return "" if event.task is None else f"[{event.task}]"

@@ -1,0 +1,201 @@
+"""A trial: the directory with all that the processes of `nodectl spank try` are told, and what their witnesses wrote.
+
+Root's lies in /run, where only root can change what root's processes believe; it is locked while it is in use, so that
+the next trial removes what one that was killed has left.
+"""
+
+import contextlib
+import fcntl
+import glob
+import json
+import os
+import pwd
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from nodectl.client.session import Failed
+from nodectl.config.key import toml
+from nodectl.kernel import signals, trust
+from nodectl.spank import versions
+from nodectl.spank.stack import TRIAL
+
+_PREFIX = "nodectl-try-"
+_RUN = "/run"
+_KILL_WAIT = 1  # seconds
+_PAUSE = 0.02
+_MOST_TEXT = 4096
+_MOST_ROWS = 200_000
+_SEPARATORS = " \t\n\r#"
+
+
+class Trial:
+    """One plugin's trial. `user` runs the step and its commands, None for the caller. `plugin` is the file that is
+    loaded: the author's own, or root's copy of it, and then `copied` says why.
+    """
+
+    def __init__(self, directory: str, path: str, user: pwd.struct_passwd | None) -> None:
+        self.directory = directory
+        self.user = user
+        self.path = os.path.abspath(path)
+        self.plugin, self.copied = self._trusted()
+
+    def prepare(
+        self, arguments: Sequence[str], *, required: bool, fails: Sequence[tuple[int, str, int]], timeout: int
+    ) -> None:
+        """Writes plugstack.conf, the configuration, and what the witnesses are told. Raises Failed."""
+        for word in (self.plugin, *arguments):
+            if not word or any(separator in word for separator in _SEPARATORS):
+                raise Failed(f"{word!r} cannot be written in plugstack.conf: it is empty, or has blanks or a '#'", 2)
+        role = "required" if required else "optional"
+        self.write("plugstack.conf", " ".join((role, self.plugin, *arguments)) + "\n")
+        values = {
+            "runtime_dir": f"{self.directory}/run",
+            "state_dir": f"{self.directory}/state",
+            "plugstack_config": f"{self.directory}/plugstack.conf",
+            "spank_versions": versions.accepted(),
+            "spank_hook_timeout": timeout,
+            "kill_wait": _KILL_WAIT,
+        }
+        self.write("nodectl.toml", "".join(f"{name} = {toml(value)}\n" for name, value in values.items()))
+        for who in ("root", "user"):
+            self.write(f"{who}.log", "")
+            log = os.path.join(self.directory, f"{who}.log")
+            told = {"log": log, "fail": list(fails)}
+            if who == "root":
+                told["stdout"] = os.path.join(self.directory, "stdout")
+            self.write(f"{who}.json", json.dumps(told))
+        if self.user is not None:
+            os.chown(f"{self.directory}/user.log", self.user.pw_uid, self.user.pw_gid)
+
+    def write(self, name: str, text: str) -> None:
+        """One of the trial's files."""
+        with open(os.path.join(self.directory, name), "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+
+    def environment(self, who: str) -> Mapping[str, str]:
+        """What makes a process part of the trial; `who` is root (the node's processes) or user (the commands)."""
+        return {TRIAL: f"{self.directory}/{who}.json"}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What the witnesses have written so far, in order of time. A line that a plugin has spoilt is left out."""
+        rows = []
+        for who in ("root", "user"):
+            with open(f"{self.directory}/{who}.log", "rb") as file:
+                for line in file.readlines()[:_MOST_ROWS]:
+                    with contextlib.suppress(ValueError):
+                        rows.append(json.loads(line))
+        return sorted((row for row in rows if isinstance(row, dict) and "t" in row), key=lambda row: row["t"])
+
+    def written(self, inode: int, begin: int, end: int) -> str:
+        """A piece of one of the trial's files; "" of others, of which plugins write too."""
+        for entry in os.scandir(self.directory):
+            if entry.inode() == inode and entry.is_file(follow_symlinks=False):
+                with open(entry.path, "rb") as file:
+                    file.seek(begin)
+                    return file.read(min(end - begin, _MOST_TEXT)).decode("utf-8", "backslashreplace")
+        return ""
+
+    def _trusted(self) -> tuple[str, str]:
+        """The path to load, and why it is a copy. Raises Failed."""
+        try:
+            trust.check(self.path)
+        except OSError as error:
+            raise Failed(f"{self.path}: cannot be read: {error.strerror}", 2) from None
+        except trust.Untrusted as error:
+            refused = str(error)
+        else:
+            return self.path, ""
+        # Whoever called sudo has asked for this file to be run as root.
+        owners = trust.ROOT | {int(os.environ.get("SUDO_UID", "0"))}
+        try:
+            real = trust.resolve(self.path, owners)
+        except (trust.Untrusted, OSError, ValueError):
+            raise Failed(f"{self.path}: root does not run it: {refused}") from None
+        copy = os.path.join(self.directory, os.path.basename(self.path))
+        shutil.copyfile(real, copy)
+        return copy, refused
+
+
+@contextlib.contextmanager
+def directory() -> Iterator[str]:
+    """A fresh directory for a trial, which goes when the trial is over."""
+    root = os.geteuid() == 0
+    if root:
+        _remove_dead()
+    path, lock = _fresh(_RUN if root else None)
+    try:
+        os.chmod(path, 0o755)
+        yield path
+    finally:
+        _end_processes(path)
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(lock)
+
+
+def _fresh(place: str | None) -> tuple[str, int]:
+    """A new directory and the descriptor that locks it. Until it is locked another trial takes it for a dead one's."""
+    while True:
+        path = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
+        lock = _lock(path)
+        if lock is not None:
+            return path, lock
+
+
+def _lock(path: str) -> int | None:
+    """Locks a trial's directory; None where somebody else has it, or has removed it."""
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock), os.lstat(path)):
+            return lock
+    except OSError:
+        pass
+    os.close(lock)
+    return None
+
+
+def _end_processes(path: str, who: str = "") -> int:
+    """Kills what is left of the trial's processes and their forks, of `who` only if it is given: a plugin may leave
+    some behind. Returns how many there were.
+    """
+    mark = f"{TRIAL}={path}/{who}".encode()
+    return sum(_end_marked(int(name), mark) for name in os.listdir("/proc") if name.isdecimal())
+
+
+def _end_marked(pid: int, mark: bytes) -> bool:
+    """Kills the process if its environment has a variable that begins with `mark`."""
+
+    def belongs(pid: int) -> bool:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return any(word.startswith(mark) for word in file.read().split(b"\0"))
+
+    try:
+        return signals.send_listed(pid, signals.KILL, belongs)
+    except OSError:
+        return False  # somebody else's, or it has ended
+
+
+def _end_dead(path: str) -> None:
+    """A node whose commands have ended ends its step, and goes; what plugins have left behind is killed then."""
+    _end_processes(path, "user")
+    deadline = time.monotonic() + 4 * _KILL_WAIT
+    while time.monotonic() < deadline and glob.glob(f"{path}/run/private.*"):
+        time.sleep(_PAUSE)
+    _end_processes(path)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove_dead() -> None:
+    """Directories and processes of trials that were killed."""
+    for name in os.listdir(_RUN):
+        path = f"{_RUN}/{name}"
+        lock = _lock(path) if name.startswith(_PREFIX) else None
+        if lock is not None:
+            _end_dead(path)
+            os.close(lock)

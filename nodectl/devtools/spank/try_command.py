@@ -1,0 +1,266 @@
+"""`nodectl spank try`: one plugin in every context of this machine, each in a process of its own.
+
+As root: a private node of this command's own with nothing but the plugin in its stack, whose daemon has the slurmd and
+the job_script contexts, and `nodectl run` on it, which has the local and the remote one. The allocator's commands are
+still to come, so that its context has a process that does what they will. Without root: allocator and local only.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+from nodectl.cli.main import Globals
+from nodectl.cli.timeline import wants_colour
+from nodectl.client.run_options import ARGUMENT, OPTIONS, layout_options
+from nodectl.client.session import Failed, Session
+from nodectl.devtools.spank import injected_failures, probe_log, report, report_text
+from nodectl.devtools.spank.check_command import accept_configured, located
+from nodectl.devtools.spank.inspection import inspect
+from nodectl.devtools.spank.trial_directory import Trial, directory
+from nodectl.render.table import put
+from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_LOCAL, preload, versions
+from nodectl.spank.plugin_store import is_native
+from nodectl.spank.stack import TRIAL
+
+_USAGE = 2
+_BUILT_IN = {option.long: option for option in (*OPTIONS, *layout_options())}
+# Options of `nodectl run` that are no part of a trial.
+_NOT_HERE = {
+    "uid": "try's own --user says whose the step is",
+    "gid": "try's own --user says whose the step is",
+    "jobid": "a trial has a job of its own",
+    "help": "`nodectl spank try --help` and `nodectl run --help` tell",
+}
+_PACKAGES = "import sys; sys.path[:0] = {path!r}; "
+_RUN = _PACKAGES + "from nodectl.cli.main import command; command()"
+_ALONE = _PACKAGES + "from nodectl.devtools.spank.local_process import command; command({given!r})"
+_MOST_OUTPUT = 1 << 20
+_PAUSE = 0.02
+_LOOK = 0.5  # seconds between two looks for a hook that does not come back
+_INTERRUPTS = 5  # seconds after a hook's time in which it may still give in
+
+
+class Words:
+    """What stood on the command line: the plugin, its arguments, the options of `nodectl run` and its own, the program.
+    Raises Failed.
+    """
+
+    def __init__(self, arguments: argparse.Namespace, own: argparse.ArgumentParser) -> None:
+        words = list(arguments.words)
+        end = words.index("--") if "--" in words else len(words)
+        self.program: list[str] = words[end + 1 :] or ["true"]
+        _, others = own.parse_known_args(words[:end], arguments)
+        options = [word for word in others if word.startswith("--")]
+        self.run_options = [word for word in options if _name(word) in _BUILT_IN]
+        self.options = [word for word in options if _name(word) not in _BUILT_IN]
+        self.plugin, *self.arguments = [word for word in others if not word.startswith("--")] or [""]
+        if not self.plugin:
+            raise Failed("no plugin is named: nodectl spank try PLUGIN", _USAGE)
+        for word in self.run_options:
+            name = _name(word)
+            if name in _NOT_HERE:
+                raise Failed(f"--{name}: {_NOT_HERE[name]}", _USAGE)
+            if _BUILT_IN[name].has_arg == ARGUMENT and "=" not in word:
+                raise Failed(f"--{name} needs its argument behind a '=', as in --{name}=VALUE", _USAGE)
+
+
+def _name(word: str) -> str:
+    """Of --name=value the name."""
+    return word[2:].partition("=")[0]
+
+
+def main(arguments: argparse.Namespace, own: argparse.ArgumentParser) -> int:
+    """The whole command. Returns the exit status."""
+    words = Words(arguments, own)
+    if arguments.ntasks < 1 or arguments.timeout < 1:
+        raise Failed("--ntasks and --timeout are whole numbers from 1", _USAGE)
+    user = _user(arguments.user)
+    accept_configured(arguments.settings.config)
+    words.plugin = located(words.plugin, arguments.settings.config)
+    signal.signal(signal.SIGTERM, _end)
+    with directory() as path:
+        trial = Trial(path, words.plugin, user)
+        try:
+            found = inspect(trial.plugin)
+        except OSError as error:
+            raise Failed(f"{words.plugin}: cannot be read: {error.strerror}", _USAGE) from None
+        wanted = injected_failures.parse(arguments.fail, found.hooks)
+        rows = [(fail.context.number, fail.hook, fail.value) for fail in wanted]
+        trial.prepare(words.arguments, required=not arguments.optional, fails=rows, timeout=arguments.timeout)
+        told = Conductor(trial, words, arguments).everything()
+        result = report.Report(found, trial, words, told, wanted)
+    if arguments.json:
+        print(json.dumps(result.as_json(), indent=2))
+    else:
+        put(report_text.text(result, colour=wants_colour()))
+    return result.status
+
+
+def _end(number: int, _: object) -> NoReturn:
+    """What is left of the trial goes with it, as after a Ctrl-C."""
+    raise SystemExit(128 + number)
+
+
+def _user(name: str | None) -> pwd.struct_passwd | None:
+    if name is None:
+        return None
+    if os.geteuid() != 0:
+        raise Failed("--user: only root may run steps as another user", _USAGE)
+    try:
+        return pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
+    except (KeyError, OverflowError):
+        raise Failed(f"--user {name}: there is no such user", _USAGE) from None
+
+
+class Conductor:
+    """Runs the processes of a trial one after another."""
+
+    def __init__(self, trial: Trial, words: Words, arguments: argparse.Namespace) -> None:
+        self._trial = trial
+        self._words = words
+        self._ntasks = arguments.ntasks
+        self._timeout = arguments.timeout
+        self._optional = arguments.optional
+        self._native = is_native(trial.plugin)
+
+    def everything(self) -> "report.Told":
+        """All contexts that can be tried here."""
+        told = report.Told()
+        told.processes["allocator"] = self._alone("allocator", S_CTX_ALLOCATOR)
+        if os.geteuid() == 0:
+            self._node(told)
+        else:
+            told.processes["local"] = self._alone("local", S_CTX_LOCAL)
+        return told
+
+    def _alone(self, name: str, context: int) -> "report.Ended":
+        """A context without a node."""
+        entry = [self._trial.plugin, self._words.arguments, not self._optional, "plugstack.conf:1", False]
+        given = {
+            "context": context,
+            "node": os.uname().nodename,
+            "spank_versions": versions.accepted(),
+            "hook_timeout": self._timeout,
+            "stack": [dict(zip(("path", "argv", "required", "origin", "missing"), entry, strict=True))],
+            "run_options": self._words.run_options,
+            "options": self._words.options,
+            "argv": self._words.program,
+        }
+        code = _ALONE.format(path=_path(), given=json.dumps(given))
+        environment = {**os.environ, **self._trial.environment("user")}
+        if self._native:
+            preload.add(environment)
+        return self._run(name, [sys.executable, "-I", "-S", "-c", code], environment)
+
+    def _node(self, told: "report.Told") -> None:
+        """The contexts of a node, and a step on it."""
+        settings = Globals()
+        settings.config, settings.socket = f"{self._trial.directory}/nodectl.toml", None
+        log = f"{self._trial.directory}/daemon.log"
+        try:
+            with _errors_into(log), _in_environment(self._trial.environment("root")):
+                session = Session(settings)
+        except Failed:
+            told.refused = _text(log).strip()
+            return
+        try:
+            assert session.private is not None  # noqa: S101  # this configuration has no service
+            if self._trial.user is not None:  # a private node's socket is its owner's alone
+                os.chown(session.private.path, self._trial.user.pw_uid, -1)
+            words = [
+                "--socket",
+                session.private.path,
+                "run",
+                f"-n{self._ntasks}",
+                *self._words.run_options,
+                *self._words.options,
+                "--",
+                *self._words.program,
+            ]
+            code = _RUN.format(path=_path())
+            environment = {**os.environ, **self._trial.environment("user")}
+            told.processes["local"] = self._run("run", [sys.executable, "-I", "-S", "-c", code, *words], environment)
+            steps: Sequence[Mapping[str, Any]] = session.call("List", ended=1)["steps"]  # type: ignore[assignment]
+            for step in steps:
+                told.record = session.call("Wait", job=step["job"], step=step["step"], epilog=True)["record"]  # type: ignore[assignment]
+        finally:
+            session.close()
+        told.daemon = _text(log).strip()
+
+    def _run(self, name: str, words: list[str], environment: Mapping[str, str]) -> "report.Ended":
+        """A command of the user's, with its streams in files of the trial."""
+        user = self._trial.user
+        who: dict[str, Any] = {}
+        if user is not None:
+            who = {
+                "user": user.pw_uid,
+                "group": user.pw_gid,
+                "extra_groups": os.getgrouplist(user.pw_name, user.pw_gid),
+            }
+            environment = {**environment, "HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
+        paths = [f"{self._trial.directory}/{name}.{stream}" for stream in ("stdout", "stderr")]
+        with open(paths[0], "wb") as stdout, open(paths[1], "wb") as stderr:
+            process = subprocess.Popen(words, stdout=stdout, stderr=stderr, env=environment, **who)
+            try:
+                killed = self._watch(process)
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+                process.wait()
+        return report.Ended(process.returncode, _text(paths[0]), _text(paths[1]), killed)
+
+    def _watch(self, process: "subprocess.Popen[bytes]") -> bool:
+        """Waits for its end. True: a hook in it did not come back in its time, and it was killed."""
+        look = time.monotonic() + _LOOK
+        while process.poll() is None:
+            if time.monotonic() > look:
+                look = time.monotonic() + _LOOK
+                open_since = probe_log.open_since(self._trial.rows(), process.pid)
+                if open_since and time.monotonic() - open_since > self._timeout + _INTERRUPTS:
+                    process.kill()
+                    return True
+            time.sleep(_PAUSE)
+        return False
+
+
+def _path() -> list[str]:
+    return [word for word in sys.path if word]
+
+
+def _text(path: str) -> str:
+    with open(path, "rb") as file:
+        return file.read(_MOST_OUTPUT).decode("utf-8", "backslashreplace")
+
+
+@contextlib.contextmanager
+def _errors_into(path: str) -> Iterator[None]:
+    """Standard error, for what is started meanwhile too, goes to a file."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    os.dup2(fd, 2)
+    os.close(fd)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+@contextlib.contextmanager
+def _in_environment(more: Mapping[str, str]) -> Iterator[None]:
+    """What is started meanwhile is part of the trial."""
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        os.environ.pop(TRIAL, None)

@@ -1,0 +1,231 @@
+"""The forkserver: a lean Python, started once by the daemon, from which every stepd is forked.
+
+Starting an interpreter costs tens of milliseconds, forking this one half a millisecond. It imports everything a step
+can need before any step exists, has one thread, and calls no hook of a SPANK plugin: Python ones are compiled here
+(once per change of the file) and executed in the stepd, native ones are opened here. It ends when the daemon's end of
+the channel closes; stepds do not.
+
+Channel: one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup": ..., "trace": true} with the descriptors
+of `Descriptors`, all the daemon's own: what users send never comes here. "client" is the uid of who waits for the step,
+null for nobody. With "plugins": [...] where the stack is another than the last one or a file of it has
+changed. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ...}. A message with "container" is an errand
+(`forkserver/container_errand.py`): whoever asked has a connection of its own with it.
+"""
+
+import _signal
+import _socket
+import gc
+import os
+import sys
+
+import prctl
+
+from nodectl import messages
+from nodectl.cgroup import tree
+from nodectl.confine import confinement
+from nodectl.confine.confinement import PROGRAMS
+from nodectl.forkserver import container_errand
+from nodectl.kernel import _kernel, pseudo_file
+from nodectl.kernel.closing import close_in_time
+from nodectl.model.step import Step
+from nodectl.plugin_host.loader import PluginRefused
+from nodectl.plugin_host.node_plugins import Host, load_node_plugins
+from nodectl.spank import job_info, preload, versions
+from nodectl.spank.plugin_store import Sources
+from nodectl.spank.stack import Stack, witness_if_tried
+from nodectl.stepd import main as stepd
+from nodectl.stepd.run import Descriptors
+from nodectl.task.main import IGNORED
+from nodectl.wire import lean_json
+from nodectl.wire.framing import LONGEST_ORDER, descriptors_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import NoReturn
+
+    from nodectl.plugin_host.node_plugins import NodePlugins
+
+    Order = tuple[bytes, list[int]]  # a message and the descriptors that came with it
+
+CHANNEL = 3  # the descriptors that the daemon leaves open for us
+LOCK = 4
+_INT = 4
+_OWN_WORDS = 5  # python -I -S -c CODE
+
+
+def main(arguments: "Mapping[str, object]") -> "NoReturn":
+    """Serves the channel until the daemon is gone. `arguments`: task_plugin, proctrack_type, job_container_type,
+    plugin_dir, spank_versions, from the configuration; earlier, the types of containers that are there besides; timeout
+    of a hook.
+    """
+    status = 1
+    try:
+        _serve_the_daemon(arguments)
+        status = 0
+    except BaseException:  # the top of a process
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(status)  # no thread that a plugin has left holds the process, and with it the lock
+
+
+def _serve_the_daemon(arguments: "Mapping[str, object]") -> None:
+    prctl.set_name("nodectl-fork")
+    # Nobody waits for stepds: the daemon hears of their ends elsewhere.
+    for number in (*IGNORED, _signal.SIGCHLD):
+        _signal.signal(number, _signal.SIG_IGN)
+    _kernel.default_signals()  # steps' programs have what the forkserver has
+    os.chdir("/")
+    os.umask(0o022)
+    channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, CHANNEL)
+    os.set_inheritable(CHANNEL, False)
+    os.set_inheritable(LOCK, False)
+    os.set_inheritable(PROGRAMS, False)
+    preload.remove()
+    handed_over = _handed_over()
+    witness_if_tried()
+    messages.log("forkserver")
+    tell = _nobody if handed_over is not None else lambda why: _answer(channel, {"ready": False, "error": why})
+    versions.accept(str(arguments["spank_versions"]))
+    try:
+        node = load_node_plugins(
+            arguments["task_plugin"],  # type: ignore[arg-type]  # our own daemon's words
+            arguments["proctrack_type"],  # type: ignore[arg-type]
+            arguments["job_container_type"],  # type: ignore[arg-type]
+            arguments["plugin_dir"],  # type: ignore[arg-type]
+            Host(float(str(arguments["timeout"])), tell, forks=True),
+            arguments["earlier"],  # type: ignore[arg-type]
+        )
+    except PluginRefused as refused:
+        tell(str(refused))
+        return
+    gc.collect()
+    gc.freeze()
+    gc.disable()  # a short-lived stepd gains nothing from collecting, and every collection would copy pages
+    if handed_over is None:
+        _answer(channel, {"ready": True})
+    order = _serve(channel, node, handed_over)
+    node.end()
+    if order is not None:
+        _begin_anew(*order)
+
+
+def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order | None") -> "Order | None":
+    """Until the daemon is gone, or with an order that only a new program can serve: that is returned."""
+    sources = Sources()
+    mount = tree.find_mount()
+    if mount:
+        pseudo_file.hold(mount)
+    while True:
+        data, fds = handed_over or _receive(channel)
+        handed_over = None
+        if not data:
+            return None
+        request = lean_json.load_object(data)
+        if "container" in request:
+            container_errand.begin(request, fds, node, others=(CHANNEL, LOCK))
+            continue
+        if not sources.refresh(request.get("plugins", ())):  # type: ignore[arg-type]
+            return data, fds
+        try:
+            _answer(channel, _fork(channel, request, fds, node, mount, sources))
+        finally:
+            close_in_time(fds)
+
+
+def _nobody(why: str) -> None:
+    """Who began anew is not asked whether it is ready: the daemon hears of its end."""
+    print(f"nodectl forkserver: {why}", file=sys.stderr)
+
+
+def _receive(channel: "_socket.socket") -> "Order":
+    room = _socket.CMSG_SPACE(16 * _INT)
+    try:
+        data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, _socket.MSG_CMSG_CLOEXEC)
+    except ConnectionResetError:
+        # The daemon ended without reading our last answer; it is said once, and what it ordered before is still there.
+        data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, _socket.MSG_CMSG_CLOEXEC)
+    return data, descriptors_in(ancillary)
+
+
+def _begin_anew(data: bytes, fds: "list[int]") -> "NoReturn":
+    """Executes this program again, with the order that it could not serve: a library cannot be exchanged."""
+    memory = os.memfd_create("nodectl-order", 0)
+    os.fchmod(memory, 0o600)
+    os.write(memory, data)
+    for fd in (CHANNEL, LOCK, PROGRAMS, *fds):
+        os.set_inheritable(fd, True)
+    preload.add(os.environ)
+    os.execv(sys.executable, [*sys.orig_argv[:_OWN_WORDS], *map(str, (memory, *fds))])
+
+
+def _handed_over() -> "Order | None":
+    """The order that this process had when it began anew."""
+    if len(sys.argv) == 1:
+        return None
+    memory, *fds = map(int, sys.argv[1:])
+    data = os.pread(memory, LONGEST_ORDER, 0)
+    os.close(memory)
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    return data, fds
+
+
+def _answer(channel: "_socket.socket", message: "Mapping[str, object]") -> None:
+    try:
+        channel.send(lean_json.dumps(message).encode("ascii"), _socket.MSG_NOSIGNAL)
+    except ConnectionError:
+        return  # the daemon has ended since it asked; the receive after its last order says so
+
+
+def _fork(  # everything a stepd starts from
+    channel: "_socket.socket",
+    request: "Mapping[str, object]",
+    fds: "list[int]",
+    node: "NodePlugins",
+    mount: str,
+    sources: Sources,
+) -> "Mapping[str, object]":
+    """One stepd, born in its own cgroup. Returns the answer to the daemon; in the child it does not return."""
+    group = str(request["cgroup"])
+    spec = str(request["spec"])
+    place = -1
+    try:
+        # Here and not in the stepd: what is decoded before the fork costs no copied page after it.
+        fields = lean_json.load_object(pseudo_file.read(spec))
+        step = Step.from_json(fields)
+        node = node.for_job(step)
+        job_info.STEPS[0] = os.path.dirname(spec)
+        confinement.load(PROGRAMS, step.secure)
+        # A trial's witness stands beside each call of a plugin.
+        if Stack.witness is None:
+            sources.make_ready(fields["stack"])  # type: ignore[arg-type]  # our own daemon's words
+        if group:
+            place = tree.Group(f"{mount}{group}/stepd").open()
+        try:
+            pid = _kernel.fork_into(place) if place >= 0 else os.fork()
+        except OSError as error:
+            if place < 0 or error.errno not in stepd.NO_BIRTH:
+                raise
+            pid = os.fork()
+            if pid == 0:
+                tree.Group(f"{mount}{group}/stepd").add(0)
+        if pid == 0:
+            channel.close()
+            os.close(LOCK)
+            os.close(PROGRAMS)
+            if place >= 0:
+                os.close(place)
+            stem = spec.removesuffix(".json")
+            if not request["trace"]:
+                fds[0] = -1  # it is open all the same, for its lock
+            stepd.main(step, stem, Descriptors(fds, request.get("client")), node, mount, sources)  # type: ignore[arg-type]  # our own daemon's words
+    except PluginRefused as refused:
+        return {"step": request["step"], "error": str(refused)}
+    except OSError as error:
+        what = f"start a step runner: {error.strerror}"
+        return {"step": request["step"], "error": f"{what}: {error.filename}" if error.filename else what}
+    finally:
+        if place >= 0:
+            os.close(place)
+    return {"step": request["step"], "pid": pid}

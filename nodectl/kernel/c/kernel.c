@@ -1,0 +1,305 @@
+/* nodectl.kernel._kernel: the system calls that Python's os module does not offer.
+ *
+ * Used in the forkserver, the stepd and the tasks, which must not import ctypes: mapping libffi doubles the price of
+ * every later fork. Every function raises a plain OSError, "<reason> (<call>)", so that callers can say
+ * `except PermissionError`. What belongs together stands in a part of its own: the trace, the clock, memory policy,
+ * sockets, devices.
+ */
+#define _GNU_SOURCE
+#include "kernel.h"
+#include "kernel_calls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/close_range.h>
+#include <linux/openat2.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+PyDoc_STRVAR(fork_into_doc,
+"fork_into(cgroup_fd: int) -> int\n\n"
+"fork(2) with the child born in the cgroup that cgroup_fd (an O_PATH or O_RDONLY directory descriptor)\n"
+"stands for: clone3(2) with CLONE_INTO_CGROUP, Linux 5.7. Returns the child's pid, 0 in the child.\n"
+"Raises OSError: ENOSYS or E2BIG (old kernel), EBUSY, EOPNOTSUPP, EACCES (see clone3(2)).\n"
+"The caller has one thread.");
+
+static PyObject *fork_into(PyObject *self, PyObject *arg)
+{
+    (void)self;
+    long cgroup = PyLong_AsLong(arg);
+    if (cgroup == -1 && PyErr_Occurred())
+        return NULL;
+    if (cgroup < 0) {
+        errno = EBADF;
+        return failed("clone3");
+    }
+    return number_or_failed(fork_with(0, (int)cgroup), "clone3");
+}
+
+int capabilities_of(uint64_t *effective, uint64_t *permitted, uint64_t *inheritable)
+{
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2];
+    if (syscall(SYS_capget, &header, data) != 0)
+        return -1;
+    *effective = (uint64_t)data[1].effective << 32 | data[0].effective;
+    *permitted = (uint64_t)data[1].permitted << 32 | data[0].permitted;
+    *inheritable = (uint64_t)data[1].inheritable << 32 | data[0].inheritable;
+    return 0;
+}
+
+PyDoc_STRVAR(capabilities_doc,
+"capabilities() -> tuple[int, int, int]\n\n"
+"Effective, permitted and inheritable capabilities of the caller as bit masks: capget(2).");
+
+static PyObject *capabilities(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    uint64_t effective, permitted, inheritable;
+    if (capabilities_of(&effective, &permitted, &inheritable) != 0)
+        return failed("capget");
+    return Py_BuildValue("KKK", (unsigned long long)effective, (unsigned long long)permitted,
+                         (unsigned long long)inheritable);
+}
+
+PyDoc_STRVAR(entries_doc,
+"entries(directory_fd: int) -> int\n\n"
+"How many directories lie in the one that the descriptor stands for: its links but two. Of /proc/PID/task: the\n"
+"process's threads, proc(5). Raises OSError.");
+
+static PyObject *entries(PyObject *self, PyObject *arg)
+{
+    (void)self;
+    long fd = PyLong_AsLong(arg);
+    struct stat status;
+    if (fd == -1 && PyErr_Occurred())
+        return NULL;
+    if (fstat((int)fd, &status) != 0)
+        return failed("fstat");
+    return PyLong_FromLong((long)status.st_nlink - 2);
+}
+
+PyDoc_STRVAR(cloexec_from_doc,
+"cloexec_from(first: int) -> None\n\n"
+"Marks every descriptor from first upwards close-on-exec: close_range(2), Linux 5.11. A task's program sees\n"
+"0, 1 and 2 and nothing that a plugin or nodectl had open.");
+
+static PyObject *cloexec_from(PyObject *self, PyObject *arg)
+{
+    (void)self;
+    long first = PyLong_AsLong(arg);
+    if (first == -1 && PyErr_Occurred())
+        return NULL;
+    return none_or_failed(syscall(SYS_close_range, (unsigned)first, ~0U, CLOSE_RANGE_CLOEXEC), "close_range");
+}
+
+PyDoc_STRVAR(close_all_but_doc,
+"close_all_but(first: int, keep: list[int]) -> None\n\n"
+"Closes every descriptor from first upwards but these, which are in ascending order; an exec closes these: close_range(2).");
+
+static PyObject *close_all_but(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned first, low;
+    PyObject *keep;
+    if (!PyArg_ParseTuple(args, "IO!", &first, &PyList_Type, &keep))
+        return NULL;
+    low = first;
+    for (Py_ssize_t i = 0; i < PyList_Size(keep); i++) {
+        long fd = PyLong_AsLong(PyList_GetItem(keep, i));
+        if (fd == -1 && PyErr_Occurred())
+            return NULL;
+        if (fd < (long)low)
+            continue;
+        if (fd > (long)low && syscall(SYS_close_range, low, (unsigned)fd - 1, 0) != 0)
+            return failed("close_range");
+        low = (unsigned)fd + 1;
+    }
+    if (syscall(SYS_close_range, low, ~0U, 0) != 0)
+        return failed("close_range");
+    return none_or_failed(syscall(SYS_close_range, first, ~0U, CLOSE_RANGE_CLOEXEC), "close_range");
+}
+
+static void interrupt(int number)
+{
+    (void)number;
+}
+
+PyDoc_STRVAR(close_in_time_doc,
+"close_in_time(fds: list[int], microseconds: int) -> None\n\n"
+"Closes each, but a close(2) that waits is interrupted after so long: the descriptor is free all the same. What it\n"
+"reports is the file's trouble. Uses SIGALRM and its timer, in the thread that signals go to.");
+
+static PyObject *close_in_time(PyObject *self, PyObject *args)
+{
+    (void)self;
+    long long microseconds;
+    PyObject *fds;
+    if (!PyArg_ParseTuple(args, "O!L", &PyList_Type, &fds, &microseconds))
+        return NULL;
+    struct sigaction before, now = {.sa_handler = interrupt};
+    struct timeval pause = {microseconds / 1000000, microseconds % 1000000};
+    struct itimerval again = {pause, pause}, never = {{0, 0}, {0, 0}};
+    if (sigaction(SIGALRM, &now, &before) != 0 || setitimer(ITIMER_REAL, &again, NULL) != 0)
+        return failed("setitimer");
+    for (Py_ssize_t i = 0; i < PyList_Size(fds); i++) {
+        int fd = (int)PyLong_AsLong(PyList_GetItem(fds, i));
+        Py_BEGIN_ALLOW_THREADS
+        close(fd);
+        Py_END_ALLOW_THREADS
+    }
+    setitimer(ITIMER_REAL, &never, NULL);
+    sigaction(SIGALRM, &before, NULL);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(default_signals_doc,
+"default_signals() -> None\n\n"
+"The signals that libc keeps for itself (32, 33) have their default actions: posix_spawn(3) leaves them ignored, and so\n"
+"does every exec. sigaction(2) by number, which libc's own refuses. The caller has one thread.");
+
+static PyObject *default_signals(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    /* The kernel's sigaction: handler, flags, restorer, mask, in whatever order; all of it is 0, SIG_DFL among it. */
+    const uint64_t as_by_default[8] = {0};
+    for (int number = 32; number < SIGRTMIN; number++)
+        if (syscall(SYS_rt_sigaction, number, as_by_default, NULL, sizeof(uint64_t)) != 0)
+            return failed("rt_sigaction");
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(open_named_doc,
+"open_named(path: str, flags: int, mode: int) -> int\n\n"
+"Opens what a user has named, closed at an exec, but nothing by way of what a process has open or where it is: /proc's\n"
+"magic links are not followed. openat2(2), Linux 5.6. Raises OSError: ELOOP for such a link.");
+
+static PyObject *open_named(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *path;
+    unsigned long long flags, mode;
+    if (!PyArg_ParseTuple(args, "O&KK", PyUnicode_FSConverter, &path, &flags, &mode))
+        return NULL;
+    struct open_how how = {.flags = flags | O_CLOEXEC, .mode = mode, .resolve = RESOLVE_NO_MAGICLINKS};
+    long fd = syscall(SYS_openat2, AT_FDCWD, PyBytes_AsString(path), &how, sizeof how);
+    int saved = errno;
+    Py_DECREF(path);
+    errno = saved;
+    return number_or_failed(fd, "openat2");
+}
+
+PyDoc_STRVAR(shared_doc,
+"shared(fd: int, size: int) -> memoryview\n\n"
+"The first bytes of a file as memory that this process and its children share, for as long as they live: mmap(2).\n"
+"Unlike Python's mmap it keeps no descriptor.");
+
+static PyObject *shared(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int fd;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "in", &fd, &size))
+        return NULL;
+    void *memory = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return memory == MAP_FAILED ? failed("mmap") : PyMemoryView_FromMemory(memory, size, PyBUF_WRITE);
+}
+
+PyDoc_STRVAR(stamp_doc,
+"stamp(path: str) -> bytes\n\n"
+"What is different when the file that the path leads to has changed: its times, size, number, owner and mode as one\n"
+"opaque value, to be compared; b\"\" where there is none. Asked for every plugin at every step.");
+
+static PyObject *stamp(PyObject *self, PyObject *arg)
+{
+    (void)self;
+    PyObject *path;
+    if (!PyUnicode_FSConverter(arg, &path))
+        return NULL;
+    struct stat status;
+    bool found = stat(PyBytes_AsString(path), &status) == 0;
+    Py_DECREF(path);
+    if (!found)
+        return PyBytes_FromString("");
+    const int64_t facts[] = {
+        status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ctim.tv_sec, status.st_ctim.tv_nsec, status.st_size,
+        (int64_t)status.st_dev, (int64_t)status.st_ino, status.st_uid, status.st_mode,
+    };
+    return PyBytes_FromStringAndSize((const char *)facts, sizeof facts);
+}
+
+PyDoc_STRVAR(own_cgroup_doc,
+"own_cgroup() -> str\n\n"
+"The caller's place in the cgroup2 hierarchy: the \"0::\" line of /proc/self/cgroup, cgroups(7). \"\" where it has none.");
+
+static PyObject *own_cgroup(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    char lines[1 << 16];
+    size_t size = 0;
+    ssize_t more = 0;
+    int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return PyUnicode_FromString("");
+    while (size < sizeof lines - 1 && (more = read(fd, lines + size, sizeof lines - 1 - size)) > 0)
+        size += (size_t)more;
+    close(fd);
+    lines[size] = '\0';
+    for (char *line = lines, *end; (end = strchr(line, '\n')) != NULL; line = end + 1)
+        if (strncmp(line, "0::", 3) == 0)
+            return PyUnicode_DecodeFSDefaultAndSize(line + 3, end - line - 3);
+    return PyUnicode_FromString("");
+}
+
+static PyMethodDef methods[] = {
+    {"fork_into", fork_into, METH_O, fork_into_doc},
+    {"capabilities", capabilities, METH_NOARGS, capabilities_doc},
+    {"entries", entries, METH_O, entries_doc},
+    {"own_cgroup", own_cgroup, METH_NOARGS, own_cgroup_doc},
+    {"stamp", stamp, METH_O, stamp_doc},
+    {"cloexec_from", cloexec_from, METH_O, cloexec_from_doc},
+    {"close_in_time", close_in_time, METH_VARARGS, close_in_time_doc},
+    {"close_all_but", close_all_but, METH_VARARGS, close_all_but_doc},
+    {"default_signals", default_signals, METH_NOARGS, default_signals_doc},
+    {"open_named", open_named, METH_VARARGS, open_named_doc},
+    {"shared", shared, METH_VARARGS, shared_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_kernel", "System calls that Python's os module does not offer.", -1, methods,
+    NULL, NULL, NULL, NULL,
+};
+
+static const struct kernel_calls calls = {
+    clock_go_on, clock_stop, heir_expect, heir_is, heir_elsewhere, heir_await, trace_line,
+};
+
+PyMODINIT_FUNC PyInit__kernel(void)
+{
+    PyObject *made = PyModule_Create(&module);
+    PyMethodDef *parts[] = {trace_methods, clock_methods, memory_methods, socket_methods, secure_methods, devices_methods};
+    for (size_t i = 0; made != NULL && i < sizeof parts / sizeof parts[0]; i++)
+        if (PyModule_AddFunctions(made, parts[i]) != 0)
+            Py_CLEAR(made);
+    if (made == NULL)
+        return NULL;
+    PyObject *capsule = PyCapsule_New((void *)&calls, KERNEL_CALLS, NULL);
+    if (capsule == NULL || PyModule_AddObjectRef(made, "calls", capsule) != 0)
+        Py_CLEAR(made);
+    Py_XDECREF(capsule);
+    return made;
+}

@@ -1,0 +1,29 @@
+/* What the parts of nodectl.kernel._kernel share. Each part has its table of methods; kernel.c makes the module of them. */
+#ifndef NODECTL_KERNEL_H
+#define NODECTL_KERNEL_H
+
+#include "system.h"
+
+#include <stdbool.h>
+
+/* capget(2) of the caller: 0, or -1 with errno. */
+HIDDEN int capabilities_of(uint64_t *effective, uint64_t *permitted, uint64_t *inheritable);
+
+/* What nodectl.kernel._kernel hands to nodectl.spank._spank_host, too. */
+HIDDEN int clock_set(double seconds, double deadline);
+HIDDEN int clock_go_on(double seconds, double deadline);
+HIDDEN void clock_stop(void);
+HIDDEN void heir_expect(void *place);
+HIDDEN bool heir_is(void);
+HIDDEN bool heir_elsewhere(void);
+HIDDEN void heir_await(void) __attribute__((noreturn));
+HIDDEN bool trace_line(int fd, long long started, const char *const facts[], const char *rc, const char *note);
+
+HIDDEN extern PyMethodDef trace_methods[];
+HIDDEN extern PyMethodDef clock_methods[];
+HIDDEN extern PyMethodDef memory_methods[];
+HIDDEN extern PyMethodDef socket_methods[];
+HIDDEN extern PyMethodDef secure_methods[];
+HIDDEN extern PyMethodDef devices_methods[];
+
+#endif

@@ -1,0 +1,20 @@
+/* What nodectl.kernel._kernel does for nodectl.spank._spank_host without a way through Python: the capsule KERNEL_CALLS. */
+#ifndef NODECTL_KERNEL_CALLS_H
+#define NODECTL_KERNEL_CALLS_H
+
+#include <stdbool.h>
+
+#define KERNEL_CALLS "nodectl.kernel._kernel.calls"
+
+struct kernel_calls {
+    int (*clock_go_on)(double seconds, double deadline); /* set_clock() once more in the same process; -1 with errno */
+    void (*clock_stop)(void);                            /* stop_clock() */
+    void (*heir_expect)(void *place); /* the same in kernel_clock.c */
+    bool (*heir_is)(void);
+    bool (*heir_elsewhere)(void);
+    void (*heir_await)(void);
+    /* As write_row(); `facts` are pieces of text, the last one NULL. */
+    bool (*trace_line)(int fd, long long started, const char *const facts[], const char *rc, const char *note);
+};
+
+#endif

@@ -1,0 +1,47 @@
+"""Questions about child processes that the wait of a step asks."""
+
+import os
+
+from nodectl.kernel import pseudo_file
+
+NO_CHILD = 0
+_FLAGS = 6  # of the fields behind the name in /proc/PID/stat
+_FORKED_AND_NOT_EXECUTED = 0x40  # PF_FORKNOEXEC
+_DUMPING = 0x200  # PF_DUMPCORE
+
+
+def next_to_collect() -> int | None:
+    """A child that has ended and is not collected yet, None for none, NO_CHILD where there is no child at all:
+    waitid(2) with WNOWAIT.
+    """
+    try:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return NO_CHILD
+    return None if ended is None else ended.si_pid
+
+
+def has_executed(pid: int) -> bool:
+    """True when the process, living or not yet collected, has called execve(2) since its fork."""
+    flags = _flags(pid)
+    return flags is not None and not flags & _FORKED_AND_NOT_EXECUTED
+
+
+def dumps_core(pid: int) -> bool:
+    """True while the process writes its core, which SIGKILL would cut off."""
+    return bool((_flags(pid) or 0) & _DUMPING)
+
+
+def _flags(pid: int) -> int | None:
+    """PF_* of proc(5); None where there is no such process."""
+    try:
+        return int(pseudo_file.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()[_FLAGS])
+    except OSError:
+        return None
+
+
+def said(status: int) -> str:
+    """A wait status in words."""
+    if os.WIFSIGNALED(status):
+        return f"was ended by signal {os.WTERMSIG(status)}{' and dumped core' if os.WCOREDUMP(status) else ''}"
+    return f"ended with exit code {os.WEXITSTATUS(status)}"

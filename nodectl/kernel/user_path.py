@@ -1,0 +1,63 @@
+"""Paths that users name, opened by a process of ours that has become the user.
+
+/proc/self/fd leads to whatever that process has open: files of root's, directories outside of the job's container. So
+/proc's links to what is open are not followed, wherever in the path they stand.
+"""
+
+import errno
+import os
+
+from nodectl.kernel import _kernel
+
+# What links to descriptors are called that a program may expect to work.
+_STREAMS = {f"/dev/{name}": number for number, name in enumerate(("stdin", "stdout", "stderr"))}
+
+
+def open_file(path: str, flags: int, *, wired: int = 0) -> int:
+    """A descriptor, closed at an exec; a file that is made has the mode 0666 less the umask. So many of 0, 1 and 2 as
+    `wired` says are the user's already, and may be named. Raises OSError.
+    """
+    if _STREAMS.get(path, wired) < wired:
+        return os.open(path, flags | os.O_CLOEXEC, 0o666)
+    return _open(path, flags, 0o666 if flags & os.O_CREAT else 0)
+
+
+def empty_file(path: str) -> None:
+    """Truncates what is a file; unlike open(2) alone, never waits for the other end of a FIFO. Raises OSError."""
+    fd = _open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        os.ftruncate(fd, 0)
+    finally:
+        os.close(fd)
+
+
+def go_to(directory: str) -> None:
+    """chdir(2). Raises OSError."""
+    fd = _open(directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        os.fchdir(fd)
+    finally:
+        os.close(fd)
+
+
+def need_directory(path: str) -> None:
+    """A directory is there, made for nobody else where there is none. Raises OSError."""
+    parent, _, name = path.rstrip("/").rpartition("/")
+    try:
+        where = _open(parent or ("/" if path.startswith("/") else "."), os.O_PATH | os.O_DIRECTORY)
+        try:
+            os.mkdir(name, 0o700, dir_fd=where)
+        finally:
+            os.close(where)
+    except FileExistsError:
+        os.close(_open(path, os.O_PATH | os.O_DIRECTORY))
+
+
+def _open(path: str, flags: int, mode: int = 0) -> int:
+    try:
+        return _kernel.open_named(path, flags, mode)
+    except OSError as error:
+        words = os.strerror(error.errno or 0)
+        if error.errno == errno.ELOOP:
+            words += ", or one of /proc to what a process has open"
+        raise OSError(error.errno, words, path) from None

@@ -1,0 +1,236 @@
+"""What a step is: the one record that the daemon makes, the forkserver hands over and every plugin is given.
+
+`Step` is the documents' launch_tasks_request_msg_t before the launch (the daemon fills it in, task plugins may change
+it in task_p_slurmd_launch_request) and their stepd_step_rec_t afterwards. It travels once, from daemon to stepd, as
+JSON in a root-owned file. `Task` is one task of it, in the stepd and in that task's own process.
+"""
+
+from nodectl.confine.levels import NONE
+from nodectl.kernel.identity import Identity
+from nodectl.spank.plugstack import Entry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodectl.daemon.admission.binder import Binder
+
+NO_TASK = -1
+_TOLD_COMMAND = 4096  # characters
+
+
+class Step:
+    """One step. CPU masks are ints, bit n = machine CPU n; 0 means not bound. Times in seconds, `submitted` since the
+    epoch.
+    """
+
+    FIELDS = (
+        "allocation", "argv", "base", "cgroup", "cluster_name", "container", "cores", "cpu_masks", "cpus_per_task",
+        "cwd", "device_rules", "devices", "environment", "gid", "gids", "hard_limits", "hook_timeout", "job_control",
+        "job_id", "kill_on_bad_exit", "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems",
+        "name", "node_name", "ntasks", "oom_kill_step", "options", "partition", "rlimits", "secure", "shares", "stack",
+        "stderr", "stdin", "stdout", "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs",
+        "task_prologs", "task_variables", "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout",
+        "user_name", "verbose",
+    )  # fmt: skip
+    __slots__ = (*FIELDS, "binder", "born_in_place", "container_id", "helpers", "process_group", "refused", "task")
+
+    job_id: int
+    step_id: int
+    node_name: str
+    cluster_name: str
+    partition: str
+    uid: int
+    gid: int
+    gids: list[int]
+    user_name: str
+    name: str
+    argv: list[str]
+    environment: dict[str, str]
+    cwd: str
+    umask: int
+    hard_limits: dict[str, int]  # by their name without RLIMIT_, -1 for infinity
+    rlimits: dict[str, int]  # likewise the soft limits that the client has
+    ntasks: int
+    cpus_per_task: int
+    allocation: int  # CPU mask of the job on this machine
+    cores: str  # of the job, numbered socket by socket: "0-3,8"
+    layout: dict[str, object]  # srun's options of layout and binding in force, by name
+    # From here to `devices`: filled in by task_p_slurmd_launch_request.
+    cpu_masks: list[int]  # per task
+    base: int  # CPU mask out of which it was laid out
+    step_cpus: int  # CPU mask that it took of these: all, but for an exact step
+    mems: str  # NUMA nodes of these, "" for all
+    mem_policies: "list[tuple[int, list[int]] | None]"  # per task MPOL_* and NUMA nodes; empty where no task has one
+    task_variables: list[dict[str, str]]  # per task, beside `environment`; empty where all have the same
+    devices: list[str]  # that the job holds: gpu:0
+    stdin: str
+    stdout: str
+    stderr: str
+    label: bool
+    unbuffered: bool
+    verbose: int
+    kill_on_bad_exit: bool
+    time_limit: int  # 0: none
+    kill_wait: int
+    unkillable_timeout: int
+    suspend_grace_time: int
+    hook_timeout: int
+    task_prologs: list[str]  # the site's before the user's
+    task_epilogs: list[tuple[str, float]]  # path, seconds it may take (0: no limit); the user's before the site's
+    stack: list[Entry]
+    options: list[list[str]]  # [plugin, option, value] of SPANK options the user gave
+    job_control: dict[str, str]  # variables of the job's prologs and epilogs, SPANK_ in front of every name
+    container: dict[str, object]  # what its job's container is to be (container/settings.py), empty for none
+    cgroup: str  # the step's directory below the cgroup2 mount, "" when cgroups are not used
+    secure: str  # how far its processes are confined: none, default, strict (nodectl/secure)
+    submitted: float
+    memory: int  # MiB asked for, 0 for none
+    oom_kill_step: bool  # one process too many ends all
+    shares: dict[str, int]  # of CPU time, input and output (cgroup/shares.py)
+    # What comes of these where it can be enforced:
+    limits: dict[str, str]  # files of the step's `user` cgroup and what is written there, a line at a time
+    device_rules: list[list[int]]  # what its tasks may open (cgroup/device_access.py), empty for everything
+    told: list[str]  # what task plugins said to its user in the daemon, a line each
+    task: "Task | None"  # in a task's own process: which one it is; None in the stepd
+    helpers: set[int]  # pids of the stepd's own helpers (pumps): no part of the user's step
+    born_in_place: bool  # the kernel gave birth to the last forked task in its own cgroup: nothing is to be moved
+    binder: "Binder | None"  # in the daemon: what decides on the above
+    refused: str  # why it does not, in words for the user who asked
+    process_group: int  # that the tasks join, where proctrack_p_create has made one; 0: the first task makes it
+    container_id: int  # 64 bits, set by proctrack_p_create in the stepd; never travels
+
+    def __init__(self, **fields: object) -> None:
+        for name in self.FIELDS:
+            setattr(self, name, fields[name])
+        self.binder = None
+        self.refused = ""
+        self.container_id = 0
+        self.born_in_place = False
+        self.helpers = set()
+        self.process_group = 0
+        self.task = None
+
+    def __str__(self) -> str:
+        """The step as users name it: "42.0"."""
+        return f"{self.job_id}.{self.step_id}"
+
+    @property
+    def identity(self) -> Identity:
+        """Who its tasks run as."""
+        return Identity(self.uid, self.gid, self.gids)
+
+    @property
+    def cpus(self) -> int:
+        """How many CPUs its job holds here: S_JOB_NCPUS, SLURM_JOB_CPUS_PER_NODE."""
+        return self.allocation.bit_count()
+
+    def facts(self) -> "dict[str, object]":
+        """What lists and records say of it, whatever came of it."""
+        return {
+            "job": self.job_id,
+            "step": self.step_id,
+            "name": self.name,
+            "user": self.user_name,
+            "uid": self.uid,
+            "gid": self.gid,
+            "node": self.node_name,
+            "command": self._told_command(),
+            "cwd": self.cwd,
+            "ntasks": self.ntasks,
+            "cpus": f"{self.allocation:x}",
+            "secure": self.secure,
+            "memory": self.memory,
+            "limits": self.limits,
+            "submitted": self.submitted,
+        }
+
+    def _told_command(self) -> "list[str]":
+        """The first of argv, "..." for the rest: thousands of records are kept, and an argv may have megabytes."""
+        room = _TOLD_COMMAND
+        for number, word in enumerate(self.argv):
+            if len(word) >= room:
+                return [*self.argv[:number], f"{word[:room]}..."]
+            room -= len(word) + 1
+        return self.argv
+
+    def as_json(self) -> "dict[str, object]":
+        """Every field under its own name. CPU masks are hex: JSON numbers lose their top bits elsewhere."""
+        fields: dict[str, object] = {name: getattr(self, name) for name in self.FIELDS}
+        fields["allocation"] = f"{self.allocation:x}"
+        fields["base"] = f"{self.base:x}"
+        fields["step_cpus"] = f"{self.step_cpus:x}"
+        fields["cpu_masks"] = [f"{mask:x}" for mask in self.cpu_masks]
+        fields["stack"] = [entry_as_list(entry) for entry in self.stack]
+        return fields
+
+    @classmethod
+    def from_json(cls, fields: "Mapping[str, object]") -> "Step":
+        """What `as_json` wrote, here or in another version of nodectl: a field that it did not have is empty. Raises
+        KeyError, TypeError or ValueError: only our own daemon writes such files.
+        """
+        values = dict(fields) if fields.keys() >= _NAMES else {**_empty(), **fields, "job_id": fields["job_id"]}
+        values["allocation"] = int(values["allocation"], 16)  # type: ignore[call-overload]
+        values["base"] = int(values["base"], 16)  # type: ignore[call-overload]
+        values["step_cpus"] = int(values["step_cpus"], 16)  # type: ignore[call-overload]
+        values["cpu_masks"] = [int(mask, 16) for mask in values["cpu_masks"]]  # type: ignore[attr-defined]
+        values["stack"] = [entry_from_list(row) for row in values["stack"]]  # type: ignore[attr-defined]
+        return cls(**values)
+
+
+_NAMES = frozenset(Step.FIELDS)
+_LATER = {
+    "secure": NONE,
+    "allocation": "0",
+    "base": "0",
+    "step_cpus": "0",
+}  # what would not be empty, or travels as text
+
+
+def _empty() -> "dict[str, object]":
+    kinds = {name: Step.__annotations__[name] for name in Step.FIELDS}
+    return {name: kind() if callable(kind) else [] for name, kind in kinds.items()} | _LATER
+
+
+def entry_from_list(row: list[object]) -> Entry:
+    """A line of plugstack.conf as it travels: path, argv, required, origin, missing."""
+    path, argv, required, origin, missing = row
+    return Entry(path, tuple(argv), required=required, origin=origin, missing=missing)  # type: ignore[arg-type]
+
+
+def entry_as_list(entry: Entry) -> list[object]:
+    """The inverse of `entry_from_list`."""
+    return [entry.path, list(entry.argv), entry.required, entry.origin, entry.missing]
+
+
+class Task:
+    """One task of a step: the documents' slurmd_task_p_info_t.
+
+    `environment` and `argv` are this task's own copies, final when task_p_pre_launch sees them but for what that and
+    the later hooks change. `status` is the wait status, None until the task has ended; `usage` user and system CPU
+    seconds and peak RSS in KiB, from wait4(2), `used` the figures of its cgroup. `out_of_memory`: the kernel killed in
+    it, whatever its status says.
+    """
+
+    __slots__ = (
+        "argv", "ended", "environment", "killed_by_command", "local_id", "mask", "out_of_memory", "pid", "status",
+        "usage", "used",
+    )  # fmt: skip
+
+    def __init__(self, local_id: int, mask: int) -> None:
+        self.local_id = local_id
+        self.mask = mask
+        self.pid = NO_TASK
+        self.status: int | None = None
+        self.usage: tuple[float, float, int] = (0.0, 0.0, 0)
+        self.ended = 0.0
+        self.killed_by_command = False
+        self.out_of_memory = False
+        self.used: dict[str, object] = {}
+        self.environment: dict[str, str] = {}
+        self.argv: list[str] = []
+
+    @property
+    def global_id(self) -> int:
+        """The same as the local id: a step has one node here."""
+        return self.local_id

@@ -1,0 +1,283 @@
+"""The one door through which a plugin is called: timed, traced, bounded in time, and whatever it throws is caught here.
+
+Used by the daemon (row 2 of a launch), the stepd and the tasks; each has one Door. A hook fails by returning anything
+but 0 or None, by raising anything (SystemExit too), by overrunning its time, or by leaving a thread behind where a
+fork is still to come.
+"""
+
+import _signal
+import os
+import time
+
+from nodectl.kernel import _kernel
+from nodectl.plugin_api import PluginError, take_errno
+from nodectl.tracing.recorder import now
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TypeVar
+
+    from nodectl.model.launch_order import Hook
+    from nodectl.spank.handle import Spank
+    from nodectl.spank.ready_stack import Lane
+    from nodectl.tracing.progress import Board, Whereabouts
+    from nodectl.tracing.recorder import Recorder
+
+    _T = TypeVar("_T")
+
+FAILED = -1
+_INTERRUPTS = 3
+_DEADLINE = 4.0  # seconds after the first interrupt: for a process that is deaf to it, or stopped
+UNTIL_GONE = (0.0, 0.001, 0.01, 0.1, 0.0)  # pauses for a thread that was joined
+_OURS = os.path.dirname(os.path.dirname(__file__))
+_PLUGINS = os.path.join(_OURS, "plugins", "")
+LEFT_THREAD = "left a thread running; tasks are still to be forked"
+
+
+class Overrun(BaseException):
+    """Raised inside a hook whose time is over. No Exception: a plugin's broad `except` should not swallow it."""
+
+
+class _Clock:
+    """Interrupts what runs under it with Overrun when `seconds` are over, and again every second after. 0: never.
+
+    `last_words`: what swallows that too is ended with its process, after these; so is, without them, what nothing
+    interrupts. During a walk the timer runs on from one hook to the next.
+    """
+
+    __slots__ = ("_handler", "_last_words", "_late", "_running", "times", "walks")
+
+    def __init__(self, seconds: float, last_words: "Callable[[], object] | None") -> None:
+        self.times = (seconds, seconds + _DEADLINE if last_words else 0.0)  # as for _kernel.set_clock
+        self._last_words = last_words
+        self._running = False
+        self._late = 0
+        self.walks = 0
+        self._handler = self._overrun
+
+    def __enter__(self) -> None:
+        if self.times[0]:
+            self._late = 0
+            self._running = True
+            if _signal.getsignal(_signal.SIGALRM) is not self._handler:  # the first time, or a plugin took it
+                _signal.signal(_signal.SIGALRM, self._handler)
+            _kernel.set_clock(*self.times)
+
+    def __exit__(self, *_: object) -> None:
+        self._running = False
+        if self._late or not self.walks:
+            _kernel.stop_clock()
+
+    def _overrun(self, *_: object) -> None:
+        if not self._running:
+            return  # somebody else's alarm, or ours where nothing of a plugin's runs
+        if _kernel.heir_elsewhere():
+            _kernel.stop_clock()
+            return  # the hook's child is the task, and it waits for that
+        self._late += 1
+        if self._last_words is not None and self._late > _INTERRUPTS:
+            self._last_words()
+            os._exit(1)
+        raise Overrun(f"took longer than {self.times[0]:g} s")
+
+
+class Outcome:
+    """What came of a call: rc 0 is success; `why` is one line that says what went wrong, "" after success."""
+
+    __slots__ = ("errno", "rc", "why")
+
+    def __init__(self, rc: int, why: str = "", errno: int = 0) -> None:
+        self.rc = rc
+        self.why = why
+        self.errno = errno
+
+    def __bool__(self) -> bool:
+        """True for success."""
+        return self.rc == 0
+
+
+OK = Outcome(0)
+
+
+class Door:
+    """Calls plugins for one process. `slot` is its place on the board. Without a board a plugin that cannot be
+    interrupted is left alone, unless there are `last_words` to say before its process is ended.
+    """
+
+    __slots__ = ("_board", "_clock", "_heirs", "_recorder", "_slot", "_threads", "threaded")
+
+    def __init__(  # what differs between processes
+        self, recorder: "Recorder", board: "Whereabouts | None", slot: int, timeout: float, *, single_threaded: bool,
+        last_words: "Callable[[], object] | None" = None, heirs: "tuple[memoryview, int] | None" = None,
+    ) -> None:  # fmt: skip
+        self._recorder = recorder
+        self._board = board
+        self._slot = slot
+        self._heirs = heirs  # in a task: a child may come out of a hook in its parent's place
+        self._clock = _Clock(timeout, last_words or (None if board is None else _nothing))
+        # Open, because a plugin may give the process another root, without a /proc.
+        self._threads = os.open("/proc/self/task", os.O_PATH | os.O_CLOEXEC) if single_threaded else -1
+        self.threaded = False  # a plugin has a thread here: whoever forks has to let libc do it
+
+    def __enter__(self) -> None:
+        """A walk through several plugins begins: cheaper than calling each by itself."""
+        self._clock.walks += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._clock.walks -= 1
+        if not self._clock.walks:
+            _kernel.stop_clock()
+
+    def call(  # the five facts of a trace line and what to call
+        self,
+        hook: "Hook",
+        plugin: str,
+        function: "Callable[..., object]",
+        arguments: "Sequence[object]",
+        *,
+        task: "int | None" = None,
+        place: int = 0,
+    ) -> Outcome:
+        """Calls `function(*arguments)`. Never raises what the plugin raises."""
+        if self._board is not None:
+            self._board.enter(self._slot, hook, place)
+        started = now()
+        return self._over(hook, plugin, started, self.silent(function, arguments), task)
+
+    def walk(
+        self, hook: "Hook", lane: "Lane", handle: "Spank", begin: int, *, task: "int | None"
+    ) -> "tuple[int, Outcome] | None":
+        """Calls compiled plugins one after the other as `call` would, from place `begin` of the lane on. Only in
+        a stepd and its tasks.
+
+        None when all went well to the end; else the place that was called last, and what came of it: one that failed,
+        or had to be looked at.
+        """
+        board: Board = self._board  # type: ignore[assignment]  # a stepd has one
+        take_errno()
+        with self._clock:
+            stopped = lane.walk(
+                begin, handle, *board.where(self._slot, hook), self._recorder.fd, *self._recorder.around(hook, task),
+                *self._clock.times, self._threads,
+            )  # fmt: skip
+        if stopped is None:
+            return None
+        place, started, value = stopped
+        return place, self._over(hook, lane.members[place].plugin.name, started, _judged(value), task)
+
+    def _over(self, hook: "Hook", plugin: str, started: int, outcome: Outcome, task: "int | None") -> Outcome:
+        """A call has come back."""
+        if self.left_thread():
+            outcome = Outcome(FAILED, LEFT_THREAD)
+        self._recorder.write(hook, started, plugin=plugin, task=task, rc=outcome.rc, note=outcome.why)
+        if outcome.why:
+            outcome.why = f"plugin {plugin}: {hook.call}: {outcome.why}"
+        return outcome
+
+    def enter(self, hook: "Hook", place: int) -> None:
+        """The process begins what is not called as a hook, on behalf of the plugin at this place."""
+        if self._board is not None:
+            self._board.enter(self._slot, hook, place)
+
+    def silent(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> Outcome:
+        """As `call`, without a line in the trace: for a plugin's own init() and fini()."""
+        pid = os.getpid()
+        take_errno()
+        if self._heirs is not None:
+            _kernel.heir_expect(*self._heirs)
+        value: object
+        try:
+            with self._clock:
+                value = function(*arguments)
+        except BaseException as error:  # the door: nothing a plugin throws passes
+            value = error
+        outcome = _judged(value)
+        if self._heirs is None or not outcome:
+            _end_child_of(pid)
+        if self._heirs is not None and not _kernel.heir_is():
+            _end_child_of(pid)
+            _kernel.heir_await()
+        return outcome
+
+    def within_time(self, function: "Callable[[], _T]") -> "_T":
+        """Runs `function` under the clock that hooks run under. Raises Overrun, and what `function` raises."""
+        pid = os.getpid()
+        try:
+            with self._clock:
+                return function()
+        finally:
+            _end_child_of(pid)
+
+    def left_thread(self) -> bool:
+        """True when a plugin left a thread where a fork is to come. One that was joined may take a moment to go."""
+        if self._threads < 0:
+            return False
+        for pause in UNTIL_GONE:
+            if self.one_thread():
+                return False
+            time.sleep(pause)
+        os.close(self._threads)
+        self._threads = -1  # told once: the plugins that are called after this one have no part in it
+        self.threaded = True
+        return True
+
+    def descriptors(self) -> list[int]:
+        """What it has open: a child of its process has a door of its own."""
+        return [self._threads] if self._threads >= 0 else []
+
+    def one_thread(self) -> bool:
+        """True when the process has one thread, and where nobody watches."""
+        return self._threads < 0 or _kernel.entries(self._threads) == 1
+
+
+def _end_child_of(pid: int) -> None:
+    """A child that the plugin forked ran out of its hook: it must not live on as a second stepd."""
+    if os.getpid() != pid:
+        os._exit(1)
+
+
+def _judged(value: object) -> Outcome:
+    """What a plugin returned, or raised, as what came of the call."""
+    if value is None:
+        return OK
+    if isinstance(value, Overrun):
+        return Outcome(FAILED, str(value))
+    if isinstance(value, PluginError):
+        return Outcome(FAILED, _words(value), value.code)
+    if isinstance(value, BaseException):
+        return Outcome(FAILED, _describe(value))
+    if not isinstance(value, int):
+        return Outcome(FAILED, f"returned {value!r}, not a number")
+    number = int(value)
+    if not number:
+        return OK
+    code, message = take_errno()
+    reason = f": {_words(PluginError(code, message))}" if code else ""
+    return Outcome(number, f"returned {number}{reason}", code)
+
+
+def _nothing() -> None:
+    """The last words of a process whose place is on a board."""
+
+
+def _words(error: BaseException) -> str:
+    """The exception's text as one line; a plugin's own class may fail to give one."""
+    try:
+        return " ".join(str(error).split())[:300]
+    except Exception:  # the door, once more
+        return ""
+
+
+def _describe(error: BaseException) -> str:
+    """ "ValueError: no such thing (line 12)": the innermost line that is not nodectl's own, where there is one."""
+    text = _words(error)
+    line = 0
+    trail = error.__traceback__ and error.__traceback__.tb_next  # the first is this file's
+    while trail is not None:
+        path = trail.tb_frame.f_code.co_filename
+        if not path.startswith(("<", _OURS)) or path.startswith(_PLUGINS):
+            line = trail.tb_lineno
+        trail = trail.tb_next
+    words = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"{words} (line {line})" if line else words  # compiled plugins have none

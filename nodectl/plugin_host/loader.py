@@ -1,0 +1,382 @@
+"""Finding, compiling, loading and checking plugins that are Python files.
+
+Two steps, because two processes do them. `compile_plugin` reads and compiles and runs nothing of
+the plugin; the forkserver does it once. `load` executes the body and is called where the plugin's
+code may run: in a stepd for a step's plugins, in the daemon for its own. Whatever is wrong with a
+file is one `PluginRefused`, with file, line and reason, before any hook was called.
+
+The forkserver imports this module: `os`, `stat` and `types` only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+
+from nodectl.kernel import trust
+from nodectl.plugin_host.helpers import Neighbours
+from nodectl.plugin_host.spelling import any_near, is_near, nearest
+from nodectl.plugin_host.version import UNVERSIONED, differs, read_version
+
+TYPE_CHECKING = False  # typing's own constant costs the import of typing
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import NoReturn
+
+    from nodectl.spank import SpankOption
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILTIN_DIR = os.path.join(_PACKAGE, "plugins")
+"""The plugins that come with nodectl."""
+INCLUDE_DIR = os.path.join(_PACKAGE, "include")
+"""Where compilers of SPANK plugins find slurm/spank.h."""
+
+PREFIXES = {
+    "task": "task_p_",
+    "proctrack": "proctrack_p_",
+    "spank": "slurm_spank_",
+    "job_container": "container_p_",
+    "select": "select_p_",
+}
+"""What the names of a kind's functions start with."""
+
+REQUIRED = {
+    "proctrack": tuple(
+        "proctrack_p_" + name for name in ("create", "add", "signal", "destroy", "wait", "get_pids", "has_pid", "find")
+    ),
+}
+"""Functions that have no harmless stub: without them a step could not be followed or killed."""
+
+_LIFE = {"init": 0, "fini": 0}
+_SPANK_API = "nodectl.spank"  # what a plugin imports from there is no hook, though slurm_spank_log is called like one
+_MAX_SOURCE = 4 << 20
+_VARARGS = 0x04
+_NO_PLAIN_CALL = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous generator
+
+
+class PluginRefused(Exception):
+    """A plugin that is not used. `str()` is one line, `file:line: reason`; `line` is None if
+    unknown."""
+
+    def __init__(self, path: str, line: int | None, reason: str) -> None:
+        reason = " ".join(reason.split())
+        super().__init__(f"{path}: {reason}" if line is None else f"{path}:{line}: {reason}")
+        self.path = path
+        self.line = line
+        self.reason = reason
+
+
+class Source:
+    """A plugin file that was read and compiled and of which nothing has run."""
+
+    __slots__ = ("code", "path", "text")
+
+    def __init__(self, path: str, text: bytes, code: types.CodeType) -> None:
+        self.path = path
+        self.text = text
+        self.code = code
+
+    def line_of(self, name: str) -> int | None:
+        """Line of the first assignment to the module attribute `name`, None if there is none."""
+        wanted = name.encode()
+        for number, line in enumerate(self.text.splitlines(), 1):
+            if line.startswith(wanted) and line[len(wanted) :].lstrip()[:1] in (b"=", b":"):
+                return number
+        return None
+
+
+class Plugin:
+    """A loaded plugin that passed every check; its `init` has not been called.
+
+    `hooks` holds the functions that are there, by name, `init` and `fini` among them. `options` is a SPANK plugin's
+    table `spank_options`; `init_failure_mode` what its slurm_spank_init is said to have returned when it failed, 0
+    for what it did return. `warnings`: what is odd about it, and would be a refusal elsewhere.
+    """
+
+    __slots__ = ("hooks", "module", "name", "options", "path", "type", "version", "warnings")
+
+    def __init__(
+        self,
+        source: Source,
+        module: types.ModuleType,
+        version: tuple[int, ...],
+        hooks: dict[str, types.FunctionType],
+        warnings: list[PluginRefused],
+    ) -> None:
+        self.path = source.path
+        self.warnings = warnings
+        self.module = module
+        self.type: str = module.plugin_type
+        self.name: str = module.plugin_name
+        self.version = version
+        self.hooks = hooks
+        self.options: list[SpankOption] = list(getattr(module, "spank_options", ()))
+
+    @property
+    def init_failure_mode(self) -> int:
+        """As it is now: slurm_spank_init may decide."""
+        mode = getattr(self.module, "slurm_spank_init_failure_mode", 0)
+        return mode if isinstance(mode, int) else 0
+
+    def __repr__(self) -> str:
+        return f"Plugin({self.type!r}, {self.path!r})"
+
+
+def find(plugin_type: str, plugin_dirs: Iterable[str]) -> str:
+    """Path of the plugin of this type: `task/affinity` is the first `task/affinity.py` in
+    `plugin_dirs`.
+
+    Raises `PluginRefused` (with the type as its path) for a type that is not two plain words, and
+    for one that no directory has. Runs nothing.
+    """
+    words = plugin_type.split("/")
+    if len(words) != 2 or not all(_is_plain(word) for word in words):
+        raise PluginRefused(plugin_type, None, "no plugin type; one is written like task/affinity")
+    dirs = tuple(plugin_dirs)
+    for directory in dirs:
+        path = os.path.join(directory, words[0], words[1] + ".py")
+        if os.path.isfile(path):
+            return path
+    searched = ":".join(dirs) or "an empty plugin_dir"
+    raise PluginRefused(plugin_type, None, f"no file {plugin_type}.py in {searched}")
+
+
+def compile_plugin(path: str) -> Source:
+    """Read and compile the file at `path`; nothing of it is executed.
+
+    Raises `PluginRefused` for a file that cannot be read, that others than root could change
+    (checked when the effective user is root), or that is no Python.
+    """
+    try:
+        text = trust.read(path, _MAX_SOURCE)
+    except trust.Untrusted as error:
+        raise PluginRefused(path, None, f"not trusted: {error}") from error
+    except OSError as error:
+        raise PluginRefused(path, None, f"cannot be read: {error.strerror}") from error
+    return compile_text(path, text)
+
+
+def compile_text(path: str, text: bytes) -> Source:
+    """What `compile_plugin` makes of a file with this content, wherever it comes from. Raises `PluginRefused`."""
+    try:
+        # dont_inherit: this module's own __future__ imports are not the plugin's.
+        code = compile(text, path, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise PluginRefused(path, error.lineno, f"syntax error: {error.msg}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise PluginRefused(path, None, f"cannot be compiled: {_words(error)}") from error
+    return Source(path, text, code)
+
+
+def load(source: Source, *, kind: str, hooks: Mapping[str, int]) -> Plugin:
+    """Execute the plugin's body, check it and return it; runs plugin code with the caller's
+    identity.
+
+    `kind` is the first word of the type ("task", "spank"); `hooks` maps each function of that kind
+    to the number of positional arguments it is called with. The type that is expected follows from
+    the place of the file, `<kind>/<file name>`; a SPANK plugin says `spank` or `spank/<any word>`.
+    Raises `PluginRefused`.
+    """
+    module = _execute(source, kind)
+    try:
+        _check_type(source, module, kind)
+        version = _check_version(source, module, kind)
+        found, warnings = _check_functions(source, module, kind, hooks)
+        _check_complete(source, module, kind, found, warnings)
+    except BaseException:
+        sys.modules.pop(module.__name__, None)
+        raise
+    return Plugin(source, module, version, found, warnings)
+
+
+def _execute(source: Source, kind: str) -> types.ModuleType:
+    name = f"nodectl_plugin_{kind}_{_stem(source.path)}"
+    while name in sys.modules:  # a SPANK plugin may be listed twice, with a state for each time
+        name += "_"
+    module = types.ModuleType(name)
+    module.__file__ = source.path
+    # Registered because enum, dataclasses and pickle look a class's module up by name.
+    sys.modules[name] = module
+    try:
+        if kind == "spank":  # executed after a fork, where nothing more is to be read
+            exec(source.code, module.__dict__)  # noqa: S102 - what loading a plugin is
+        else:
+            with Neighbours(source.path, lambda path: compile_plugin(path).code) as module.__package__:
+                exec(source.code, module.__dict__)  # noqa: S102
+    except PluginRefused:  # of a file beside it
+        sys.modules.pop(name, None)
+        raise
+    except BaseException as error:
+        # SystemExit and KeyboardInterrupt too: a plugin file must not be able to end its host by
+        # `exit()`.
+        sys.modules.pop(name, None)
+        reason = f"its body raised {type(error).__name__}: {_words(error)}{_advice(source, error)}"
+        raise PluginRefused(source.path, _line_in(source.path, error), reason) from error
+    return module
+
+
+def _advice(source: Source, error: BaseException) -> str:
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing and os.path.isfile(f"{os.path.dirname(source.path)}/{missing}.py"):
+        return f"; what lies beside a plugin is had by `from . import {missing}`"
+    return ""
+
+
+def _check_type(source: Source, module: types.ModuleType, kind: str) -> None:
+    for attribute in ("plugin_type", "plugin_name"):
+        value = _attribute(source, module, attribute)
+        if type(value) is not str or not value or not value.isprintable():
+            _refuse(source, attribute, f"{attribute} is {value!r}; a string of one line is needed")
+    said = module.plugin_type
+    if kind == "spank":
+        major, slash, minor = said.partition("/")
+        if major != "spank" or bool(slash) != bool(minor):
+            _refuse(source, "plugin_type", f"plugin_type is {said!r}; 'spank' is needed")
+    elif said != f"{kind}/{_stem(source.path)}":
+        wanted = f"{kind}/{_stem(source.path)}"
+        _refuse(source, "plugin_type", f"plugin_type is {said!r}; {wanted!r} was asked for")
+
+
+def _check_version(source: Source, module: types.ModuleType, kind: str) -> tuple[int, ...]:
+    if kind in UNVERSIONED and "plugin_version" not in module.__dict__:
+        return ()
+    said = _attribute(source, module, "plugin_version")
+    try:
+        version = read_version(said, kind)
+    except ValueError as error:
+        _refuse(source, "plugin_version", str(error))
+    if wrong := differs(version, kind):
+        _refuse(source, "plugin_version", wrong)
+    return version
+
+
+def _check_functions(
+    source: Source, module: types.ModuleType, kind: str, hooks: Mapping[str, int]
+) -> tuple[dict[str, types.FunctionType], list[PluginRefused]]:
+    """The functions that are there, and what is odd."""
+    known = {**_LIFE, **hooks}
+    found: dict[str, types.FunctionType] = {}
+    warnings: list[PluginRefused] = []
+    for name, value in module.__dict__.items():
+        parameters = known.get(name)
+        if parameters is not None:
+            if type(value) is not types.FunctionType:
+                reason = f"{name} is a {type(value).__name__}; a plain function is needed"
+                _refuse(source, name, reason)
+            _check_parameters(source, value, name, parameters)
+            found[name] = value
+        elif callable(value) and getattr(value, "__module__", None) != _SPANK_API:
+            if name.startswith(PREFIXES.get(kind, " ")) and (kind == "spank" or not any_near(name, hooks)):
+                # The manual: the list of hooks may grow, and a plugin may ask which of them there are. One of another
+                # kind is asked for at the start of the service: there what is only misspelt is refused.
+                reason = f"{name} is unknown; nearest is {nearest(name, hooks)}"
+                warnings.append(PluginRefused(source.path, _line_of_function(source, value), reason))
+            else:
+                _check_unknown(source, value, name, kind, hooks)
+    return found, warnings
+
+
+def _check_parameters(source: Source, function: types.FunctionType, name: str, parameters: int) -> None:
+    code = function.__code__
+    line = _line_of_function(source, function)
+    if code.co_flags & _NO_PLAIN_CALL:
+        # Calling it would make an object and run nothing.
+        raise PluginRefused(source.path, line, f"{name} must not be async or contain yield")
+    keywords = set(code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount])
+    forced = keywords.difference(function.__kwdefaults__ or ())
+    if forced:
+        reason = f"{name} has the keyword-only parameter {min(forced)}, which nobody passes"
+        raise PluginRefused(source.path, line, reason)
+    most = code.co_argcount
+    least = most - len(function.__defaults__ or ())
+    if parameters < least or (parameters > most and not code.co_flags & _VARARGS):
+        reason = f"{name} takes {most} parameter(s); it is called with {parameters}"
+        raise PluginRefused(source.path, line, reason)
+
+
+def _check_unknown(source: Source, value: object, name: str, kind: str, hooks: Mapping[str, int]) -> None:
+    """Refuse a callable that is no hook of this kind and looks as if it was meant to be one."""
+    for other, prefix in PREFIXES.items():
+        if not name.startswith(prefix):
+            continue
+        if other == kind:
+            reason = f"{name} is unknown; nearest is {nearest(name, hooks)}"
+        else:
+            reason = f"{name} belongs into a {other} plugin; nothing calls it in a {kind} plugin"
+        raise PluginRefused(source.path, _line_of_function(source, value), reason)
+    if name.startswith("_") or type(value) is not types.FunctionType:
+        return
+    for hook in hooks:
+        if is_near(name, hook):
+            reason = f"{name} looks like a misspelt {hook}; rename it"
+            raise PluginRefused(source.path, _line_of_function(source, value), reason)
+
+
+def _check_complete(
+    source: Source,
+    module: types.ModuleType,
+    kind: str,
+    found: dict[str, types.FunctionType],
+    warnings: list[PluginRefused],
+) -> None:
+    absent = [name for name in REQUIRED.get(kind, ()) if name not in found]
+    if absent:
+        raise PluginRefused(source.path, None, f"{kind} plugin without {', '.join(absent)}")
+    if kind == "spank":
+        mode = getattr(module, "slurm_spank_init_failure_mode", 0)
+        if type(mode) is not int:
+            attribute = "slurm_spank_init_failure_mode"
+            _refuse(source, attribute, f"{attribute} is {mode!r}; a number is needed")
+        from nodectl.spank import SpankOption  # the daemon's own plugins need none of it
+
+        table = getattr(module, "spank_options", ())
+        if not isinstance(table, list | tuple) or not all(isinstance(option, SpankOption) for option in table):
+            _refuse(source, "spank_options", "spank_options is no list of SpankOption")
+        if not any(name not in _LIFE for name in found):
+            without = PluginRefused(source.path, None, "spank plugin without any slurm_spank function")
+            raise warnings[0] if warnings else without
+
+
+def _attribute(source: Source, module: types.ModuleType, name: str) -> object:
+    try:
+        return module.__dict__[name]
+    except KeyError:
+        raise PluginRefused(source.path, None, f"{name} is missing") from None
+
+
+def _refuse(source: Source, attribute: str, reason: str) -> NoReturn:
+    raise PluginRefused(source.path, source.line_of(attribute), reason)
+
+
+def _line_of_function(source: Source, value: object) -> int | None:
+    code = getattr(value, "__code__", None)
+    if isinstance(code, types.CodeType) and code.co_filename == source.path:
+        return code.co_firstlineno
+    return None
+
+
+def _line_in(path: str, error: BaseException) -> int | None:
+    """The innermost line of the plugin's own file that the exception came through."""
+    line = None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == path:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error) or "no message"
+    except Exception:  # a plugin's exception class may raise here too
+        return "no message"
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[0]
+
+
+def _is_plain(word: str) -> bool:
+    return word.isascii() and word.replace("_", "").isalnum()

@@ -1,0 +1,200 @@
+"""The plugins of the node that every step shares: the stack of task plugins, one for tracking, one for containers.
+
+Loaded and initialised once, by the forkserver (and, for the daemon's row of the launch, by the daemon); a stepd and
+its tasks find them in their memory. Task plugins are called in configured order and stop at the first failure. A job
+keeps the plugin that made its container, whatever the configuration says since.
+"""
+
+import os
+import sys
+import time
+
+from nodectl import messages, plugin_api
+from nodectl.container import plugin_of
+from nodectl.model.launch_order import ROWS, functions
+from nodectl.plugin_host.caller import LEFT_THREAD, OK, UNTIL_GONE, Door, Outcome
+from nodectl.plugin_host.loader import BUILTIN_DIR, Plugin, PluginRefused, compile_plugin, find, load
+from nodectl.tracing.recorder import Recorder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from nodectl.model.step import Step
+
+_END_SECONDS = 2.0  # of a fini(): the next daemon waits for the end of this process
+
+
+class NodePlugins:
+    """`tasks` in calling order, `proctrack` and `container`; `earlier` are further ones for containers, by their types:
+    those of jobs that began under another configuration, or why one of them cannot be used.
+    """
+
+    __slots__ = ("_ended", "container", "earlier", "proctrack", "tasks")
+
+    def __init__(
+        self,
+        tasks: "Sequence[Plugin]",
+        proctrack: Plugin,
+        container: Plugin,
+        earlier: "Mapping[str, Plugin | PluginRefused]",
+    ) -> None:
+        self.tasks = tuple(tasks)
+        self.proctrack = proctrack
+        self.container = container
+        self.earlier = earlier
+        self._ended = False
+
+    def end(self) -> None:
+        """Calls fini() in each plugin, once, the last loaded first: this process ends, or goes on without them."""
+        if not self._ended:
+            self._ended = True
+            earlier = [plugin for plugin in self.earlier.values() if isinstance(plugin, Plugin)]
+            _end((*self.tasks, self.proctrack, self.container, *earlier))
+
+    def for_job(self, step: "Step") -> "NodePlugins":
+        """These, with the plugin that made the container of the step's job. Raises PluginRefused."""
+        return self.with_container(plugin_of(step))
+
+    def with_container(self, plugin_type: str) -> "NodePlugins":
+        """These, with that plugin for containers. Raises PluginRefused."""
+        if plugin_type == self.container.type:
+            return self
+        plugin = self.earlier[plugin_type]
+        if isinstance(plugin, PluginRefused):
+            raise plugin.with_traceback(None)
+        return NodePlugins(self.tasks, self.proctrack, plugin, self.earlier)
+
+    def has(self, call: str) -> bool:
+        """True when a task plugin has this function."""
+        return any(call in plugin.hooks for plugin in self.tasks)
+
+    def call_tasks(self, door: "Door", call: str, arguments: "Sequence[object]", task: "int | None" = None) -> Outcome:
+        """Calls a task_p_* hook in each plugin that has it, up to the first failure, which is returned."""
+        for place, plugin in enumerate(self.tasks):
+            function = plugin.hooks.get(call)
+            if function is None:
+                continue
+            messages.speaker(plugin.type)
+            outcome = door.call(ROWS[call], plugin.type, function, arguments, task=task, place=place)
+            if not outcome:
+                return outcome
+        return OK
+
+    def call_proctrack(
+        self, door: "Door", call: str, arguments: "Sequence[object]", task: "int | None" = None
+    ) -> Outcome:
+        """Calls a proctrack_p_* hook."""
+        return door.call(ROWS[call], self.proctrack.type, self.proctrack.hooks[call], arguments, task=task)
+
+    def call_container(
+        self, door: "Door", call: str, arguments: "Sequence[object]", task: "int | None" = None
+    ) -> Outcome:
+        """Calls a container_p_* hook, where the plugin has it."""
+        function = self.container.hooks.get(call)
+        if function is None:
+            return OK
+        messages.speaker(self.container.type)
+        return door.call(ROWS[call], self.container.type, function, arguments, task=task)
+
+    def name(self, kind: str, place: int) -> str:
+        """Which plugin of a kind stands at `place` of its stack, for messages about a process that left inside it."""
+        if kind in ("proctrack", "job_container"):
+            return self.proctrack.type if kind == "proctrack" else self.container.type
+        return self.tasks[place].type if kind == "task" and place < len(self.tasks) else ""
+
+
+class Host:
+    """The process that loads plugins. `forks`: others are forked from it, so that no thread may be left. `last_words`
+    is told what is wrong before a function that nothing interrupts ends the process.
+    """
+
+    __slots__ = ("forks", "last_words", "seconds")
+
+    def __init__(self, seconds: float, last_words: "Callable[[str], object]", *, forks: bool) -> None:
+        self.seconds = seconds  # that each plugin's body and its init() may take, 0 for any time
+        self.last_words = last_words
+        self.forks = forks
+
+
+def load_node_plugins(
+    task_plugins: "Sequence[str]",
+    proctrack: str,
+    container: str,
+    plugin_dirs: "Sequence[str]",
+    host: Host,
+    earlier: "Iterable[str]" = (),
+) -> NodePlugins:
+    """Finds, checks, loads and initialises the configured plugins, and those types for containers that are in use from
+    earlier. Raises PluginRefused with one line, when fini() of those that were loaded has been called; but not for
+    `earlier`.
+    """
+    dirs = (*plugin_dirs, BUILTIN_DIR) if BUILTIN_DIR not in plugin_dirs else tuple(plugin_dirs)
+    plugin_api.allow_threads(not host.forks)
+    loaded: list[Plugin] = []
+    try:
+        for plugin_type in (*task_plugins, proctrack, container):
+            loaded.append(_load(plugin_type, dirs, host))
+        before = {plugin_type: _load_or_not(plugin_type, dirs, host) for plugin_type in earlier}
+    except PluginRefused:
+        _end(loaded)
+        raise
+    *tasks, tracker, containers = loaded
+    return NodePlugins(tasks, tracker, containers, before)
+
+
+def _load_or_not(plugin_type: str, dirs: "Sequence[str]", host: Host) -> "Plugin | PluginRefused":
+    """Raises PluginRefused for one that has spoilt the process."""
+    try:
+        return _load(plugin_type, dirs, host)
+    except PluginRefused as refused:
+        if host.forks and _has_threads():
+            raise
+        return refused
+
+
+def _load(plugin_type: str, dirs: "Sequence[str]", host: Host) -> Plugin:
+    kind = plugin_type.partition("/")[0]
+    path = find(plugin_type, dirs)
+    source = compile_plugin(path)
+    late = f"{path}: it took longer than {host.seconds:g} s to begin, and nothing interrupted it"
+    door = Door(
+        Recorder(-1, ""), None, 0, host.seconds, single_threaded=False, last_words=lambda: host.last_words(late)
+    )
+    messages.speaker(plugin_type)
+    plugin = door.within_time(lambda: load(source, kind=kind, hooks=functions(kind)))
+    for warning in () if host.forks else plugin.warnings:  # told once, by the daemon
+        print(f"nodectl daemon: {warning}; it is never called", file=sys.stderr)
+    outcome = door.silent(plugin.hooks.get("init", _nothing), ())
+    if host.forks and _has_threads():
+        if outcome:
+            _end([plugin])
+        raise PluginRefused(path, None, f"init() {LEFT_THREAD} (nodectl.plugin_api.may_have_threads)")
+    if not outcome:
+        raise PluginRefused(path, None, f"init(): {outcome.why}")
+    return plugin
+
+
+def _nothing() -> None:
+    """The init() of a plugin that has none."""
+
+
+def _has_threads() -> bool:
+    """True when the process has several threads; one that was joined may take a moment to go."""
+    for pause in UNTIL_GONE:
+        if len(os.listdir("/proc/self/task")) == 1:
+            return False
+        time.sleep(pause)
+    return True
+
+
+def _end(plugins: "Sequence[Plugin]") -> None:
+    """Calls fini() in each, the last loaded first. What fails is said on stderr; one that does not return, not even
+    when interrupted, ends the process at once.
+    """
+    door = Door(Recorder(-1, ""), None, 0, _END_SECONDS, single_threaded=False, last_words=_nothing)
+    for plugin in reversed(plugins):
+        fini = plugin.hooks.get("fini")
+        messages.speaker(plugin.type)
+        if fini is not None and not (outcome := door.silent(fini, ())):
+            print(f"nodectl: plugin {plugin.type}: fini(): {outcome.why}", file=sys.stderr)

@@ -1,0 +1,130 @@
+"""Who is on which CPU: jobs, their steps, and the tasks that are pinned.
+
+Pure: made of the records that the service gives of running steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_lowercase, ascii_uppercase
+from typing import Any
+
+from nodectl.model.cpu_list import cpus_of, format_cpulist
+
+_KEYS = ascii_uppercase + ascii_lowercase
+# For jobs beyond the letters, and for a CPU with more than one job.
+MANY = "#"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One running step; `pins` has the CPU mask of each task by number, 0 for one that is not bound."""
+
+    number: int
+    name: str
+    ntasks: int
+    pins: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job: `key` is the letter that stands for it in the picture, `mask` what it holds."""
+
+    key: str
+    number: int
+    user: str
+    mask: int
+    steps: tuple[Step, ...]
+
+
+class Occupation:
+    """Which jobs there are, and what is written on each CPU."""
+
+    def __init__(self, jobs: Sequence[Job] = ()) -> None:
+        self.jobs = tuple(jobs)
+        # By CPU: the jobs that hold it, and of each of them the tasks that are pinned there.
+        self._holders: dict[int, list[tuple[Job, list[int]]]] = {}
+        for job in self.jobs:
+            tasks: dict[int, list[int]] = {cpu: [] for cpu in cpus_of(job.mask)}
+            for step in job.steps:
+                for task, mask in pinned(job, step).items():
+                    for cpu in cpus_of(mask):
+                        tasks.setdefault(cpu, []).append(task)
+            for cpu, pinned_here in tasks.items():
+                self._holders.setdefault(cpu, []).append((job, pinned_here))
+
+    def holder(self, cpu: int) -> Job | None:
+        """The job that a CPU serves; None for a free one, and for one that serves several.
+
+        Of jobs that hold a CPU in common, the only one that has tasks pinned there.
+        """
+        found = self._only(cpu)
+        return found[0] if found else None
+
+    def label(self, cpu: int) -> str:
+        """`A` for a CPU of job A, `A3` if its task 3 is pinned there, `A3+` if others too, `#` for several jobs, and
+        nothing for a free one.
+        """
+        found = self._only(cpu)
+        if found is None:
+            return MANY if cpu in self._holders else ""
+        job, tasks = found
+        return job.key + (f"{min(tasks)}{'+' if len(tasks) > 1 else ''}" if tasks else "")
+
+    def key(self, cpu: int) -> str:
+        """One character for a CPU: its job's letter, `#` for several jobs, nothing for a free one."""
+        return self.label(cpu)[:1]
+
+    def _only(self, cpu: int) -> tuple[Job, list[int]] | None:
+        holders = self._holders.get(cpu, [])
+        if len(holders) > 1:
+            holders = [holder for holder in holders if holder[1]]
+        return holders[0] if len(holders) == 1 else None
+
+
+def occupation(records: Iterable[Mapping[str, Any]]) -> Occupation:
+    """Make it of the service's records of running steps: `job`, `step`, `user`, `name`, `ntasks`, `cpus` and, where a
+    step has come so far, `tasks` with `task` and `cpus`; CPU masks are in hex.
+    """
+    by_job: dict[int, list[Mapping[str, Any]]] = {}
+    for record in records:
+        by_job.setdefault(record["job"], []).append(record)
+    jobs = []
+    for index, number in enumerate(sorted(by_job)):
+        rows = sorted(by_job[number], key=lambda row: int(row["step"]))
+        mask = 0
+        for row in rows:
+            mask |= _mask(row["cpus"])
+        steps = tuple(_step(row) for row in rows)
+        jobs.append(Job(_KEYS[index] if index < len(_KEYS) else MANY, number, str(rows[0]["user"]), mask, steps))
+    return Occupation(jobs)
+
+
+def pinned(job: Job, step: Step) -> dict[int, int]:
+    """The tasks of a step that are bound to something, by number. Several that may use all that the job holds are
+    not.
+    """
+    return {task: mask for task, mask in step.pins.items() if mask and (len(step.pins) == 1 or mask != job.mask)}
+
+
+def pinned_words(job: Job, step: Step) -> str:
+    """How the tasks of a step are pinned, in a few words."""
+    tasks = pinned(job, step)
+    if not tasks:
+        return "not pinned"
+    if len(tasks) == 1:
+        ((task, mask),) = tasks.items()
+        cpus = f"CPU{'' if mask.bit_count() == 1 else 's'} {format_cpulist(cpus_of(mask))}"
+        return f"task {task} to {'all' if mask == job.mask else cpus}"
+    sizes = sorted({mask.bit_count() for mask in tasks.values()})
+    return f"{'-'.join(str(size) for size in sizes[:: max(1, len(sizes) - 1)])} CPU{'s' if sizes != [1] else ''} a task"
+
+
+def _step(row: Mapping[str, Any]) -> Step:
+    pins = {int(task["task"]): _mask(task.get("cpus")) for task in row.get("tasks") or ()}
+    return Step(int(row["step"]), str(row["name"]), int(row["ntasks"]), pins)
+
+
+def _mask(digits: str | None) -> int:
+    return int(digits or "0", 16)

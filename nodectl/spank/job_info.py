@@ -1,0 +1,102 @@
+"""Jobs of this node, as slurm_load_job tells of them: the members of Slurm's struct job_info by name.
+
+A process knows the job that it works for. Others are looked for among the files of steps, which only root can read;
+a job is what the file of its first step says (HACKING.md). What is not among the members is NULL or 0.
+"""
+
+import os
+
+from nodectl import spank
+from nodectl.kernel import pseudo_file
+from nodectl.model.step import Step
+from nodectl.wire import lean_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.spank.handle import Spank
+
+STEPS = [""]
+"""The directory of the files of steps, "" in a process that has nothing to do with them."""
+
+_NO_VAL16, _NO_VAL, _INFINITE = 0xFFFE, 0xFFFFFFFE, 0xFFFFFFFF
+_RUNNING, _COMPLETE, _COMPLETING = 1, 3, 0x8000
+_UNTOUCHED = 0x80000000  # NICE_OFFSET: nobody asked for another nice value
+_YEAR = 365 * 86400
+_PARTITION = "local"  # in the command, which is not told of the node's
+
+
+def members(sp: "Spank", job_id: int) -> dict[str, object]:
+    """The job. Raises SpankError(ESLURM_INVALID_JOB_ID) for one that is not here."""
+    if sp.step is not None and sp.step.job_id == job_id:
+        return of_step(sp.step, over=sp.hook == "slurm_spank_job_epilog")
+    try:
+        data = pseudo_file.read(os.path.join(STEPS[0], f"{job_id}.0.json")) if STEPS[0] else b""
+    except OSError:
+        data = b""
+    if not data:
+        raise spank.SpankError(spank.ESLURM_INVALID_JOB_ID, f"job {job_id}")
+    return of_step(Step.from_json(lean_json.load_object(data)))
+
+
+def of_step(step: Step, *, over: bool = False) -> dict[str, object]:
+    """The job of its first step; before the launch, in the command, of a step without a node."""
+    begin, cpus_per_task = int(step.submitted or 0), step.cpus_per_task or 1
+    cpus = step.cpus or step.ntasks * cpus_per_task
+    return {
+        **dict.fromkeys(("array_task_id", "cpu_freq_min", "cpu_freq_max", "cpu_freq_gov"), _NO_VAL),
+        **dict.fromkeys(("step_het_comp", "step_id"), _NO_VAL),  # of the record's step_id, which names the job
+        **dict.fromkeys(
+            (
+                "boards_per_node", "core_spec", "cores_per_socket", "ntasks_per_core", "ntasks_per_tres",
+                "ntasks_per_board", "ntasks_per_socket", "sockets_per_board", "sockets_per_node", "threads_per_core",
+            ),
+            _NO_VAL16,
+        ),
+        **dict.fromkeys(("accrue_time", "eligible_time", "start_time", "submit_time"), begin),
+        "alloc_node": step.node_name,
+        "batch_host": step.node_name,
+        "billable_tres": cpus,
+        "cluster": step.cluster_name or None,
+        "command": step.argv[0] if step.argv else None,
+        "cpus_per_task": cpus_per_task,
+        "end_time": begin + (step.time_limit or _YEAR) if begin else 0,
+        "gres_total": _gres(step),
+        "group_id": step.gid,
+        "job_id": step.job_id,
+        "job_state": _COMPLETE | _COMPLETING if over else _RUNNING,
+        "name": step.name or (os.path.basename(step.argv[0]) if step.argv else None),
+        "nice": _UNTOUCHED,
+        "node_inx": True,  # the first to the first
+        "nodes": step.node_name,
+        "num_cpus": cpus,
+        "num_nodes": 1,
+        "num_tasks": step.ntasks,
+        "partition": step.partition or _PARTITION,
+        "pn_min_cpus": 1,
+        "pn_min_memory": step.memory or 0,
+        "priority": 1,
+        "std_err": step.stderr or None,
+        "std_in": step.stdin or None,
+        "std_out": step.stdout or None,
+        "time_limit": -(-step.time_limit // 60) if step.time_limit else _INFINITE,
+        "tres_alloc_str": _tres(step, cpus),
+        "tres_req_str": _tres(step, cpus),
+        "user_id": step.uid,
+        "user_name": step.user_name,
+        "work_dir": step.cwd,
+    }  # fmt: skip
+
+
+def _counts(step: Step) -> dict[str, int]:
+    """The devices of the job: how many of each name."""
+    names = [device.partition(":")[0] for device in step.devices or ()]
+    return {name: names.count(name) for name in sorted(set(names))}
+
+
+def _gres(step: Step) -> "str | None":
+    return ",".join(f"{name}:{count}" for name, count in _counts(step).items()) or None
+
+
+def _tres(step: Step, cpus: int) -> str:
+    words = [f"cpu={cpus}", *([f"mem={step.memory}M"] if step.memory else []), "node=1", f"billing={cpus}"]
+    return ",".join(words + [f"gres/{name}={count}" for name, count in _counts(step).items()])

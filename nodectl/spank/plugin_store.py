@@ -1,0 +1,214 @@
+"""The forkserver's store of SPANK plugins: Python ones compiled, native ones opened, so that a stepd finds them ready.
+
+Of a Python plugin nothing runs here. Opening a native one runs its constructors, as dlopen(3) does; a child tries
+that first, so that a constructor which crashes, exits or hangs costs the plugin and nothing else. One that leaves a
+thread (the runtime of Go) is opened by each stepd for itself: nothing could be forked from here beside the thread. An
+opened library cannot be exchanged: when its file changes, the process that holds it has to begin anew.
+"""
+
+import _signal
+import os
+import select
+
+import prctl
+
+from nodectl.kernel import _kernel, pseudo_file, signals
+from nodectl.model.step import entry_from_list
+from nodectl.plugin_host.loader import PluginRefused, compile_plugin
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import NoReturn
+
+    from nodectl.plugin_host.loader import Source
+    from nodectl.spank.native import NativeSource
+    from nodectl.spank.ready_stack import ReadyStack
+
+_MOST = 512
+_TRIAL_SECONDS = 10
+_GRACE = 5
+_LONGEST_WORD = 4096
+_FINE, _THREADED = "fine", "threads"
+
+
+def is_native(path: str) -> bool:
+    """True for what is loaded as a shared object: everything that is not called *.py."""
+    return not path.endswith(".py")
+
+
+class Late:
+    """A native plugin that the stepd has to open, since that starts threads."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+
+class Sources:
+    """Plugins by path, looked at again when size, times, file, owner or mode have changed; `ready`: see make_ready."""
+
+    __slots__ = ("_known", "_opened", "_rows", "ready")
+
+    def __init__(self) -> None:
+        self.ready: ReadyStack | None = None
+        self._rows: list[list[object]] | None = None
+        self._known: dict[str, tuple[bytes, Source | NativeSource | Late | PluginRefused]] = {}
+        self._opened: dict[str, bytes] = {}
+
+    def refresh(self, paths: "Iterable[str]") -> bool:
+        """Reads what is new or has changed. False: a native plugin that is open has changed, this process must begin
+        anew. What is wrong with a plugin is kept for the stepd to report.
+        """
+        for path in paths:
+            stamp = _kernel.stamp(path)
+            if not stamp:
+                self._known.pop(path, None)
+                self._rows = None
+                continue
+            known = self._known.get(path)
+            if known is not None and known[0] == stamp:
+                continue
+            if path in self._opened:
+                return False
+            self._rows = None
+            if len(self._known) >= _MOST:
+                self._known = {path: self._known[path] for path in self._opened if path in self._known}
+            try:
+                self._known[path] = (stamp, self._open(path, stamp) if is_native(path) else compile_plugin(path))
+            except PluginRefused as refused:
+                self._known[path] = (stamp, refused)
+        return True
+
+    def make_ready(self, rows: "list[list[object]]") -> None:
+        """Puts the stack of these lines, as they travel in a Step, together for the stepds to come: `ready`."""
+        if rows == self._rows:
+            return
+        entries = [entry_from_list(row) for row in rows]
+        self._rows, self.ready = rows, None
+        if all(is_native(entry.path) for entry in entries):
+            from nodectl.spank.ready_stack import ready_stack  # only where native plugins are stacked
+
+            self.ready = ready_stack(entries, self.__getitem__)
+
+    def _open(self, path: str, stamp: bytes) -> "NativeSource | Late":
+        from nodectl.spank.native import open_native  # only where a native plugin is stacked
+
+        if _try_in_a_child(path) == _THREADED:
+            return Late(path)
+        self._opened[path] = stamp
+        return open_native(path)
+
+    def __getitem__(self, path: str) -> "Source | NativeSource | Late":
+        """Raises PluginRefused."""
+        known = self._known.get(path)
+        if known is None:
+            raise PluginRefused(path, None, "cannot be read: no such file")
+        if isinstance(known[1], PluginRefused):
+            raise known[1]
+        return known[1]
+
+
+def _try_in_a_child(path: str) -> str:
+    """Opens the plugin in a process of its own; whether that is all fine, or leaves threads. Raises PluginRefused with
+    what came of it else.
+    """
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    pid = os.fork()
+    if pid == 0:
+        _supervise(path, writer)
+    os.close(writer)
+    try:
+        _ends(pid, _TRIAL_SECONDS + _GRACE)
+        word = _read(reader)
+    finally:
+        os.close(reader)
+    if word not in (_FINE, _THREADED):
+        raise PluginRefused(path, None, word or "opening it ended the process that watched it")
+    return word
+
+
+def _supervise(path: str, writer: int) -> "NoReturn":
+    """Between the forkserver and the trial: what a plugin leaves behind falls to this process, which ends it.
+
+    Whatever the plugin starts must hold none of the service's descriptors: its lock is one.
+    """
+    word = ""
+    try:
+        os.setsid()
+        prctl.set_child_subreaper(1)
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+        os.closerange(3, writer)
+        os.closerange(writer + 1, os.sysconf("SC_OPEN_MAX"))
+        word = _tried(path)
+    finally:
+        os.write(writer, word.encode("utf-8", "replace")[:_LONGEST_WORD])
+        os._exit(0)
+
+
+def _tried(path: str) -> str:
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    pid = os.fork()
+    if pid == 0:
+        _open_and_tell(path, writer)
+    os.close(writer)
+    in_time = _ends(pid, _TRIAL_SECONDS)
+    os.waitpid(pid, 0)
+    left = _end_children()
+    word = _read(reader)
+    if not in_time:
+        return f"opening it took longer than {_TRIAL_SECONDS} s"
+    if not word:
+        return "opening it ended the process: a constructor crashed or exited"
+    return "opening it leaves a process running" if left and word in (_FINE, _THREADED) else word
+
+
+def _open_and_tell(path: str, writer: int) -> "NoReturn":
+    from nodectl.spank.native import open_native  # the forkserver has imported it
+
+    word = ""
+    try:
+        open_native(path)
+        word = _FINE if os.stat("/proc/self/task").st_nlink == 3 else _THREADED  # 2 + one thread
+    except PluginRefused as refused:
+        word = refused.reason
+    except BaseException as error:  # the top of a process
+        word = f"{type(error).__name__}: {error}"
+    finally:
+        os.write(writer, word.encode("utf-8", "replace")[:_LONGEST_WORD])
+        os._exit(0)
+
+
+def _end_children() -> bool:
+    """Ends every child, and every orphan of theirs. True when there was one."""
+    listing = f"/proc/self/task/{os.getpid()}/children"
+    found = False
+    while children := pseudo_file.read(listing).split():
+        found = True
+        for child in map(int, children):
+            signals.send_child(child, signals.KILL)
+            os.waitpid(child, 0)
+    return found
+
+
+def _ends(pid: int, seconds: float) -> bool:
+    """Waits for a child's end, without collecting it. False when it did not come in time, and was brought about."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True  # the forkserver ignores SIGCHLD: nobody needs to collect its children
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    ended = bool(poll.poll(seconds * 1000))
+    if not ended:
+        signals.send(process, signals.KILL)
+    os.close(process)
+    return ended
+
+
+def _read(reader: int) -> str:
+    try:
+        return os.read(reader, _LONGEST_WORD).decode("utf-8", "replace")
+    except BlockingIOError:  # no word, and some process holds the pipe
+        return ""

@@ -1,0 +1,243 @@
+"""The witness of a trial: writes down what a process's SPANK plugins do, hook by hook; it can put a failure in place of
+a hook's result.
+
+`nodectl spank try` asks for it by a variable in the environment of the processes that it starts; they have it start
+before any plugin is loaded (`stack.witness_if_tried`). The functions of `nodectl.spank` are then exchanged for ones
+that note each call, so that a process without a witness pays nothing. Compiled plugins call the same functions.
+
+A line of the log is one JSON object, written with one write(2) at the end of the file: {"what": "enter" | "call" |
+"leave", "id": one number for all lines of one hook, "pid", "t": monotonic ns, ...}. An "enter" without its "leave" is
+a hook that did not come back. Runs wherever plugins run; the log is opened before privileges are dropped.
+"""
+
+import os
+import sys
+
+from nodectl import spank
+from nodectl.kernel import _kernel, trust
+from nodectl.spank import SpankError, SpankOption
+from nodectl.spank.handle import Spank
+from nodectl.spank.stack import Stack
+from nodectl.tracing.recorder import now
+from nodectl.wire import lean_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from nodectl.model.launch_order import Hook
+    from nodectl.plugin_host.caller import Door, Outcome
+
+_LARGEST = 1 << 20
+_LONGEST_TEXT = 300
+_MOST_VALUES = 16
+_HOST = "nodectl.spank._spank_host"
+
+
+def start(path: str) -> None:
+    """From here on this process and its forks have a witness. `path`: the trial's description, a JSON object with
+    "log", the file to append to, "fail", rows [context or -1, hook, value], and maybe "stdout": where what would be
+    lost in a service's processes goes, a file for each, with its pid behind the name. Raises OSError, trust.Untrusted.
+    """
+    description = lean_json.load_object(trust.read(path, _LARGEST))
+    fails = {(int(context), str(hook)): int(value) for context, hook, value in description["fail"]}  # type: ignore[attr-defined]
+    witness = Witness(os.open(str(description["log"]), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), fails)
+    Stack.witness = witness
+    if "stdout" in description:
+        witness.take_stdout(str(description["stdout"]))
+    for name, value in list(vars(spank).items()):
+        if callable(value) and name.startswith(("spank_", "slurm_")):
+            setattr(spank, name, witness.noting(name, value))
+
+
+class Witness:
+    """See the module. `fails`: what to return instead of a hook's own result, by context (-1: any) and hook."""
+
+    __slots__ = ("_count", "_fails", "_fd", "_id", "_inside", "_stdout")
+
+    def __init__(self, fd: int, fails: "Mapping[tuple[int, str], int]") -> None:
+        self._fd = fd
+        self._fails = fails
+        self._count = 0
+        self._id = ""
+        self._inside = False
+        self._stdout: tuple[str, int, int] | None = None  # the name, whose pid, the inode
+
+    def take_stdout(self, path: str) -> None:
+        """Gives this process a standard output of its own. Raises OSError."""
+        pid = os.getpid()
+        fd = os.open(f"{path}.{pid}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.dup2(fd, 1)
+        os.close(fd)
+        self._stdout = path, pid, os.fstat(1).st_ino
+
+    def part_from_parent(self) -> None:
+        """In a fork that still has its parent's standard output of ours: one of its own."""
+        if self._stdout is None or self._stdout[1] == os.getpid() or written()[:1] != self._stdout[2:]:
+            return
+        try:
+            self.take_stdout(self._stdout[0])
+        except OSError:
+            pass  # a plugin has given the process another root
+
+    def beside(self, door: "Door", handle: Spank) -> "WitnessedDoor":
+        """The door, with the witness at it."""
+        return WitnessedDoor(self, door, handle)
+
+    def enter(
+        self, hook: str, plugin: str, handle: Spank, task: "int | None", arguments: "Sequence[object]" = ()
+    ) -> None:
+        """A hook, an option's callback or the loading of a plugin ("load") begins."""
+        self._count += 1
+        self._id = f"{os.getpid()}.{self._count}"
+        who = _kernel.identity()
+        given = [_short(value) for value in arguments if not isinstance(value, Spank)]
+        head = {"context": handle.context, "hook": hook, "plugin": plugin, "task": task, "arguments": given}
+        self._write("enter", lean_json.dumps(head)[1:-1] + "," + who)
+
+    def leave(self, outcome: "Outcome", **more: object) -> None:
+        """It has come back."""
+        self._write("leave", lean_json.dumps({"rc": outcome.rc, "why": outcome.why, **more})[1:-1])
+        self._id = ""
+
+    def replacement(self, context: int, hook: str) -> "int | None":
+        """What the hook is to return; None for what it does."""
+        return self._fails.get((context, hook), self._fails.get((-1, hook)))
+
+    def noting(self, name: str, function: "Callable[..., object]") -> "Callable[..., object]":
+        """The function of `nodectl.spank`, which from now on notes what it is called with and what comes of it."""
+
+        def noted(*arguments: object, **named: object) -> object:
+            if self._inside:  # one function of the interface calls another
+                return function(*arguments, **named)
+            self._inside = True
+            given = [_short(value) for value in (*arguments, *named.values()) if not isinstance(value, Spank)]
+            try:
+                result = function(*arguments, **named)
+            except SpankError as error:
+                self._call(name, given, None, error.code)
+                raise
+            except Exception as error:
+                self._call(name, given, f"{type(error).__name__}: {error}"[:_LONGEST_TEXT], -1)
+                raise
+            finally:
+                self._inside = False
+            self._call(name, given, _short(result), 0)
+            return result
+
+        noted.__name__, noted.__doc__, noted.__module__ = name, function.__doc__, spank.__name__
+        return noted
+
+    def _call(self, name: str, given: "Sequence[object]", result: object, error: int) -> None:
+        row = {"call": name, "arguments": given, "result": result, "error": error}
+        self._write("call", lean_json.dumps(row)[1:-1])
+
+    def _write(self, what: str, rest: str) -> None:
+        line = f'{{"what":"{what}","id":"{self._id}","pid":{os.getpid()},"t":{now()},{rest}}}\n'
+        try:
+            os.write(self._fd, line.encode("ascii"))
+        except OSError:
+            pass  # a plugin has closed what it did not open: no failure of its hook
+
+
+class WitnessedDoor:
+    """Calls through a door, as `Door.call` does, and writes down what happens on the way."""
+
+    __slots__ = ("_door", "_handle", "_returned", "_witness")
+
+    def __init__(self, witness: Witness, door: "Door", handle: Spank) -> None:
+        self._witness = witness
+        self._door = door
+        self._handle = handle
+        self._returned: object = None
+
+    def call(
+        self,
+        hook: "Hook",
+        plugin: str,
+        function: "Callable[..., object]",
+        arguments: "Sequence[object]",
+        *,
+        task: "int | None" = None,
+        place: int = 0,
+    ) -> "Outcome":
+        """See `Door.call`."""
+        before = environment(self._handle)
+        self._witness.part_from_parent()
+        family, stdout = children(), written()
+        value = self._witness.replacement(self._handle.context, hook.call)
+        self._witness.enter(hook.call, plugin, self._handle, task, arguments)
+        called = function if value is None else self._replaced(function, value)
+        outcome = self._door.call(hook, plugin, called, arguments, task=task, place=place)
+        more: dict[str, object] = {"changes": changes(before, environment(self._handle))}
+        more["children"] = sorted(children() - family)
+        now_written = written()
+        if now_written[:1] == stdout[:1] and now_written[1:] > stdout[1:]:
+            more["stdout"] = [*stdout, now_written[1]]
+        if value is not None:
+            more["returned"] = _short(self._returned)
+        self._witness.leave(outcome, **more)
+        return outcome
+
+    def _replaced(self, function: "Callable[..., object]", value: int) -> "Callable[..., object]":
+        def replaced(*arguments: object) -> int:
+            self._returned = function(*arguments)
+            return value
+
+        return replaced
+
+
+def children() -> set[int]:
+    """The pids of this thread's children; none where a plugin has given the process another root, without a /proc."""
+    try:
+        fd = os.open("/proc/thread-self/children", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return set()
+    try:
+        return {int(pid) for pid in os.read(fd, _LARGEST).split()}
+    finally:
+        os.close(fd)
+
+
+def written() -> "tuple[int, ...]":
+    """The file that standard output is, as its inode, and its length; () where there is none."""
+    try:
+        status = os.fstat(1)
+    except OSError:
+        return ()
+    return status.st_ino, status.st_size
+
+
+def environment(handle: Spank) -> dict[str, str]:
+    """What a hook may change here: the job's environment in the remote context; elsewhere the process's own, and what
+    prolog and epilog will be given.
+    """
+    if handle.context == spank.S_CTX_REMOTE:
+        return dict(handle.job_environment())
+    host = sys.modules.get(_HOST)  # a compiled plugin calls setenv(3), which Python's os.environ does not see
+    own = os.environ if host is None else host.environ()
+    return {**own, **{f"SPANK_{name}": value for name, value in handle.job_control.items()}}
+
+
+def changes(before: "Mapping[str, str]", after: "Mapping[str, str]") -> dict[str, object]:
+    """What is different of two environments: "added" and "changed" by name with the new value, "removed" names."""
+    return {
+        "added": {name: _short(value) for name, value in after.items() if name not in before},
+        "changed": {name: _short(value) for name, value in after.items() if before.get(name, value) != value},
+        "removed": [name for name in before if name not in after],
+    }
+
+
+def _short(value: object) -> object:
+    """A value as it is logged: numbers as they are, texts not too long, and what stands for anything else."""
+    if value is None or isinstance(value, int | float):
+        return value
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}..."
+    if isinstance(value, SpankOption):
+        return f"--{value.name}"
+    if isinstance(value, dict):
+        return f"{len(value)} variables"
+    if isinstance(value, list | tuple):
+        return [_short(one) for one in value[:_MOST_VALUES]] + ["..."] * (len(value) > _MOST_VALUES)
+    return f"<{type(value).__name__}>"

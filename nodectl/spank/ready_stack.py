@@ -1,0 +1,74 @@
+"""A stack of compiled plugins only, made ready in the forkserver for every stepd to come.
+
+What a stepd would do for each plugin of its stack is mostly memory that it touches, and what it touches is copied
+(HACKING.md). So the stack is put together once, and each hook's plugins stand in a lane that is walked in C.
+"""
+
+from nodectl import spank
+from nodectl.model.launch_order import functions
+from nodectl.plugin_host.loader import PluginRefused, Source
+from nodectl.spank import _spank_host
+from nodectl.spank.plugin_store import Late
+from nodectl.spank.stack import StackedPlugin
+from nodectl.tracing.progress import MOST_PLUGINS
+from nodectl.wire.lean_json import quoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from nodectl.spank.native import NativeSource
+    from nodectl.spank.plugstack import Entry
+
+
+class Lane:
+    """One hook of a stack: the plugins that have it, in their order. `walk`: see `_spank_host.lane`."""
+
+    __slots__ = ("members", "walk")
+
+    def __init__(self, call: str, members: list[StackedPlugin]) -> None:
+        self.members = members
+        self.walk = _spank_host.lane(
+            [
+                (one.plugin.hooks[call], one.entry.argv, quoted(one.plugin.name), one, min(one.place, MOST_PLUGINS))
+                for one in members
+            ]
+        )
+
+
+class ReadyStack:
+    """The plugins of a stack, and a lane for each hook that one of them has."""
+
+    __slots__ = ("lanes", "plugins", "with_fini")
+
+    def __init__(self, plugins: list[StackedPlugin]) -> None:
+        self.plugins = plugins
+        self.with_fini = [one for one in plugins if "fini" in one.plugin.hooks]
+        calls = {call: [one for one in plugins if call in one.plugin.hooks] for call in functions("spank")}
+        self.lanes = {call: Lane(call, members) for call, members in calls.items() if members}
+
+
+def ready_stack(
+    entries: "Iterable[Entry]", source_of: "Callable[[str], Source | NativeSource | Late]"
+) -> ReadyStack | None:
+    """None where loading the stack is more than that: Python to be executed, an init() to be called, something to be
+    said.
+    """
+    plugins = []
+    for place, entry in enumerate(entries):
+        try:
+            source = source_of(entry.path)
+        except PluginRefused:
+            return None
+        if isinstance(source, Source | Late) or "init" in source.plugin.hooks or entry.missing:
+            return None
+        stacked = StackedPlugin(entry, source.plugin, place)
+        for option in source.plugin.options:
+            if option.name in stacked.options:
+                return None
+            try:
+                stacked.offer(option)
+            except spank.SpankError:
+                return None
+        plugins.append(stacked)
+    return ReadyStack(plugins)

@@ -1,0 +1,60 @@
+"""What a process that the daemon executes for SPANK says to it: where it is, before each call, and what came of it.
+
+One JSON object a line through a socket, so that the daemon can name plugin and hook of a process that died there. Takes
+the place of a step's board (`nodectl/tracing/progress.py`) at the door.
+"""
+
+import os
+
+from nodectl.wire.lean_json import dumps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nodectl.model.launch_order import Hook
+    from nodectl.spank.plugstack import Entry
+    from nodectl.spank.stack import Stack
+
+DEAF = 126  # the exit status of a process whose plugin has closed the socket
+
+
+class Teller:
+    """`fd` is this process's end of the socket. `stack` knows plugins' names once loaded, `entries` before."""
+
+    __slots__ = ("_fd", "entries", "stack")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.stack: Stack | None = None
+        self.entries: Sequence[Entry] = ()
+
+    def enter(self, slot: int, hook: "Hook", plugin: int = 0) -> None:
+        """The plugin at this place of the stack is about to be called."""
+        del slot  # one process, one place
+        name = "" if self.stack is None else self.stack.name(plugin)
+        if not name:  # not loaded yet
+            name = os.path.splitext(os.path.basename(self.entries[plugin].path))[0]
+        self._say({"plugin": name, "place": plugin, "call": hook.call})
+
+    def ended(self, why: str) -> None:
+        """It came through; `why` is one line that says what failed, "" for nothing."""
+        self._say({"why": why})
+
+    def _say(self, what: "Mapping[str, object]") -> None:
+        try:
+            # A line of its own, whatever a plugin has written there.
+            os.write(self._fd, b"\n" + dumps(what).encode("ascii") + b"\n")
+        except BrokenPipeError:
+            return  # the daemon has gone: its successor looks after what this process was for
+        except OSError:
+            os._exit(DEAF)
+
+    def listen(self) -> bytes:
+        """Waits for the daemon's word; b"" when it has gone without one."""
+        try:
+            return os.read(self._fd, 1)
+        except ConnectionError:
+            return b""
+        except OSError:
+            os._exit(DEAF)

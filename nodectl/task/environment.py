@@ -1,0 +1,89 @@
+"""The environment of a step and of each task: Slurm's variables, as far as they apply to one node.
+
+Pure functions over a Step. Base is what the client sent (it has applied --export); the step's variables overwrite it,
+the task's overwrite those. Names and formats are Slurm's.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodectl.model.step import Step, Task
+
+# NAME=VALUE and its NUL must not be longer to be passed to a program: MAX_ARG_STRLEN, execve(2).
+LONGEST = 128 * 1024
+_SHORT = LONGEST // 4  # characters, of at most four bytes each
+
+
+def announced(step: "Step") -> dict[str, str]:
+    """What Slurm's client sends with the step: there before the first hook, and for the hooks to change."""
+    ntasks = str(step.ntasks)
+    variables = {
+        **_identity(step),
+        "SLURM_CLUSTER_NAME": step.cluster_name,
+        "SLURM_JOB_PARTITION": step.partition,
+        "SLURM_JOB_NAME": step.name,
+        "SLURM_JOB_CPUS_PER_NODE": str(step.cpus),
+        "SLURM_UMASK": f"0{step.umask:03o}",
+    }
+    for name in ("NTASKS", "NPROCS", "STEP_NUM_TASKS", "TASKS_PER_NODE", "STEP_TASKS_PER_NODE"):
+        variables[f"SLURM_{name}"] = ntasks
+    for name in ("NNODES", "STEP_NUM_NODES", "JOB_NUM_NODES"):
+        variables[f"SLURM_{name}"] = "1"
+    for name in ("NODELIST", "JOB_NODELIST", "STEP_NODELIST"):
+        variables[f"SLURM_{name}"] = step.node_name
+    return variables
+
+
+def _identity(step: "Step") -> dict[str, str]:
+    """Which step it is, and whose."""
+    return {
+        "SLURM_JOB_ID": str(step.job_id),
+        "SLURM_JOBID": str(step.job_id),
+        "SLURM_STEP_ID": str(step.step_id),
+        "SLURM_STEPID": str(step.step_id),
+        "SLURM_JOB_UID": str(step.uid),
+        "SLURM_JOB_GID": str(step.gid),
+        "SLURM_JOB_USER": step.user_name,
+    }
+
+
+def for_step(step: "Step") -> dict[str, str]:
+    """What Slurm's stepd says itself, the same for every task, whatever hooks have made of it."""
+    variables = {
+        **_identity(step),
+        "SLURM_JOB_START_TIME": str(int(step.submitted)),
+        "SLURM_CPUS_ON_NODE": str(step.step_cpus.bit_count()),
+        "SLURM_NODEID": "0",
+        "SLURM_GTIDS": ",".join(map(str, range(step.ntasks))),
+        "SLURMD_NODENAME": step.node_name,
+    }
+    if step.time_limit:
+        variables["SLURM_JOB_END_TIME"] = str(int(step.submitted) + step.time_limit)
+    return variables
+
+
+def of_rank(task: "Task") -> dict[str, str]:
+    """Which task it is: its own variables, and the step's in the hooks of its end."""
+    return {"SLURM_PROCID": str(task.global_id), "SLURM_LOCALID": str(task.local_id)}
+
+
+def for_tasks(step: "Step") -> dict[str, str]:
+    """What all tasks have: of the step's environment what can be passed to a program."""
+    return {
+        name: value for name, value in step.environment.items() if len(name) + len(value) < _SHORT or _fits(name, value)
+    }
+
+
+def for_task(step: "Step", task: "Task", common: "Mapping[str, str]") -> dict[str, str]:
+    """The whole environment of one task: what all have, and its own. SLURM_TASK_PID is added by the task itself, which
+    alone knows its pid.
+    """
+    environment = {**common, **of_rank(task)}
+    if step.task_variables:
+        environment.update(step.task_variables[task.local_id])
+    return environment
+
+
+def _fits(name: str, value: str) -> bool:
+    return len(f"{name}={value}".encode("utf-8", "surrogateescape")) < LONGEST

@@ -1,0 +1,59 @@
+"""File name patterns of -i, -o and -e: `%t`, `%j` and the rest, expanded for one task.
+
+Pure. The rules are srun's: a backslash anywhere switches expansion off and is removed; a number between % and the
+letter pads numeric fields with zeros, up to ten digits; a letter without meaning stays as it is.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.model.step import Step
+
+_MOST_DIGITS = 10
+
+
+def expand(pattern: str, step: "Step", rank: int) -> str:
+    """The absolute path of `pattern` for the task; relative names stand in the step's directory."""
+    name = pattern.replace("\\", "") if "\\" in pattern else _expand(pattern, step, rank)
+    return name if name.startswith("/") else f"{step.cwd}/{name}"
+
+
+def per_task(pattern: str) -> bool:
+    """True when different tasks get different files."""
+    return "\\" not in pattern and any(letter == "t" for _, letter, _ in _fields(pattern))
+
+
+def _fields(pattern: str) -> list[tuple[str, str, str]]:
+    """(text before, letter or "", digits between % and letter), in order."""
+    found: list[tuple[str, str, str]] = []
+    text, at = "", 0
+    while at < len(pattern):
+        if pattern[at] != "%":
+            text += pattern[at]
+            at += 1
+            continue
+        end = at + 1
+        while end < len(pattern) and pattern[end] in "0123456789":
+            end += 1
+        letter = pattern[end : end + 1]
+        if not letter:
+            text += pattern[at:]
+            break
+        found.append((text, letter, pattern[at + 1 : end]))
+        text, at = "", end + 1
+    found.append((text, "", ""))
+    return found
+
+
+def _expand(pattern: str, step: "Step", rank: int) -> str:
+    numbers = {"A": step.job_id, "j": step.job_id, "s": step.step_id, "t": rank, "n": 0, "r": 0}
+    words = {"%": "%", "J": str(step), "N": step.node_name, "u": step.user_name, "x": step.name}
+    out = ""
+    for text, letter, digits in _fields(pattern):
+        out += text
+        if letter in numbers:
+            out += str(numbers[letter]).rjust(min(int(digits or 0), _MOST_DIGITS), "0")
+        elif letter in words:
+            out += words[letter]
+        elif letter:
+            out += f"%{digits}{letter}"
+    return out

@@ -1,0 +1,63 @@
+"""A task joins its job's container when its tracker has it, and not before: job containers may count on that.
+
+The built-in trackers have a task from its birth on. Where a site's own is, the task waits for its stepd, which calls
+proctrack_p_add.
+"""
+
+import os
+
+from nodectl.model.launch_order import ROWS
+from nodectl.plugin_host.loader import BUILTIN_DIR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.plugin_host.node_plugins import NodePlugins
+    from nodectl.tracing.progress import Board
+
+
+def must_wait(node: "NodePlugins") -> bool:
+    """True where tasks have to wait for their tracker."""
+    return "container_p_add_pid" in node.container.hooks and not node.proctrack.path.startswith(BUILTIN_DIR)
+
+
+class Placing:
+    """Of one task: a pipe."""
+
+    __slots__ = ("_reader", "_writer")
+
+    def __init__(self) -> None:
+        self._reader = self._writer = -1
+
+    def prepare(self) -> None:
+        """In the stepd, right before the fork. Raises OSError.
+
+        Earlier it would be too early: with the writing end of a later task's pipe open, no task would notice that the
+        stepd has died.
+        """
+        self._reader, self._writer = os.pipe2(os.O_CLOEXEC)
+
+    def forked(self) -> None:
+        """In the stepd: the reading end is the task's alone."""
+        os.close(self._reader)
+        self._reader = -1
+
+    def wait(self, board: "Board", slot: int) -> None:
+        """In the task. Where the tracker does not take it the task ends as one that is not let through the gate."""
+        board.enter(slot, ROWS["gate"])
+        os.close(self._writer)
+        if not os.read(self._reader, 1):
+            os._exit(1)
+        os.close(self._reader)
+
+    def done(self) -> None:
+        """In the stepd: the tracker has the task, which may have ended already."""
+        try:
+            os.write(self._writer, b"1")
+        except BrokenPipeError:
+            pass
+
+    def close(self) -> None:
+        """In the stepd: nothing more is to come."""
+        for fd in (self._reader, self._writer):
+            if fd >= 0:
+                os.close(fd)

@@ -1,0 +1,170 @@
+"""A pump: a process of the step that copies streams where copying cannot be avoided, as the user, never as root.
+
+One labels lines (-l) and empties the ptys of -u; it sits in the stepd's cgroup, so that killing the step's processes
+does not cut off what they had written, and ends when every stream it reads has ended. Another hands one stdin to
+several tasks and is killed with the step, because nobody knows when a terminal will say more.
+"""
+
+import os
+import select
+
+from nodectl.kernel import children, signals, user_path
+from nodectl.kernel.closing import close_all_but
+from nodectl.kernel.identity import become_user
+from nodectl.task import client_streams
+from nodectl.task.stdio import of_client
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import NoReturn
+
+    from nodectl.model.step import Step
+    from nodectl.task.stdio import Copy
+
+_CHUNK = 65536
+_LONGEST_LINE = 1 << 20
+
+
+class Pumps:
+    """Those of a step, in the stepd: pids, and whether each is waited for."""
+
+    __slots__ = ("_awaited", "_unneeded")
+
+    def __init__(self) -> None:
+        self._awaited: dict[int, bool] = {}
+        self._unneeded: set[int] = set()
+
+    def add(self, pid: int, *, awaited: bool) -> None:
+        """One that has been forked."""
+        self._awaited[pid] = awaited
+
+    def __iter__(self) -> "Iterator[tuple[int, bool]]":
+        return iter(self._awaited.items())
+
+    def end(self, pid: int) -> None:
+        """Nobody needs this one any more."""
+        self._unneeded.add(pid)
+        signals.send_child(pid, signals.KILL)
+
+    def missed(self, pid: int, status: int) -> str:
+        """Why a child that has ended is missed: it was to go on copying. "" where it is not."""
+        if not status or pid not in self._awaited or pid in self._unneeded:
+            return ""
+        return f"a process that copies its streams {children.said(status)}"
+
+
+class _Channel:
+    """One Copy at work: what was read of a line that is not finished yet."""
+
+    __slots__ = ("copy", "label", "rest")
+
+    def __init__(self, copy: "Copy") -> None:
+        self.copy = copy
+        self.label = None if copy.label is None else copy.label.encode()
+        self.rest = b""
+
+    def feed(self, data: bytes) -> None:
+        """Passes on what has come; with a label, whole lines only. At the end (b"") a partial line gets its newline."""
+        if self.label is None:
+            self.write(data)
+            return
+        lines = (self.rest + data).split(b"\n")
+        self.rest = lines.pop()
+        if self.rest and (not data or len(self.rest) > _LONGEST_LINE):
+            lines.append(self.rest)
+            self.rest = b""
+        if lines:
+            self.write(b"".join(self.label + line + b"\n" for line in lines))
+
+    def write(self, data: bytes) -> None:
+        """Blocking, to every sink: a slow reader slows the tasks down, as it would without a pump. A lost one is
+        dropped.
+        """
+        for sink in list(self.copy.sinks):
+            view = memoryview(data)
+            while view:
+                try:
+                    view = view[os.write(sink, view) :]
+                except BlockingIOError:
+                    _wait_until_writable(sink)  # the client's own setting, which is not ours to change
+                except OSError:
+                    self.copy.sinks.remove(sink)
+                    break
+
+    def finish(self) -> None:
+        """The source has ended: so do the pipes it fed, unless other channels write to them too."""
+        self.feed(b"")
+        if self.copy.ends_sinks:
+            for sink in self.copy.sinks:
+                os.close(sink)
+
+
+def _wait_until_writable(fd: int) -> None:
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    poll.poll()
+
+
+def main(copies: "list[Copy]", streams: int, step: "Step", enter: "Callable[[], bool]") -> "NoReturn":
+    """The whole life of a pump, forked by the stepd when all tasks are forked and before the gate opens. In `streams`
+    are the client's.
+
+    Its files are the tasks': where it opens one it enters the job's container first.
+    """
+    status = 1
+    try:
+        if any(copy.path for copy in copies) and not enter():
+            os._exit(1)
+        become_user(step.identity)
+        if any(copy.of_client() for copy in copies):
+            _resolve(copies, client_streams.take(streams))
+        keep = {fd for copy in copies for fd in (copy.source, *copy.sinks)}
+        close_all_but(keep)  # not the gate, not the stepd's connections, not the tasks' ends of the pipes
+        os.umask(step.umask)
+        _open_files(copies)
+        _run({copy.source: _Channel(copy) for copy in copies})
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _resolve(copies: "list[Copy]", clients: "Sequence[int]") -> None:
+    for copy in copies:
+        copy.source = of_client(copy.source, clients)
+        copy.sinks = [of_client(sink, clients) for sink in copy.sinks]
+
+
+def _open_files(copies: "list[Copy]") -> None:
+    opened: dict[str, int] = {}
+    for copy in copies:
+        if not copy.path:
+            continue
+        if copy.path not in opened:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOCTTY
+            try:
+                opened[copy.path] = user_path.open_file(copy.path, flags)
+            except OSError:
+                continue  # its task has found that out too, and said so
+        copy.sinks = [opened[copy.path]]
+
+
+def _run(channels: "dict[int, _Channel]") -> None:
+    poll = select.poll()
+    for source in channels:
+        poll.register(source, select.POLLIN)
+    while channels:
+        for source, _ in poll.poll():
+            try:
+                data = os.read(source, _CHUNK)
+            except BlockingIOError:
+                continue
+            except OSError:
+                data = b""  # EIO: the last holder of a pty's slave is gone
+            channel = channels[source]
+            if data:
+                channel.feed(data)
+            if not data or not channel.copy.sinks:
+                poll.unregister(source)
+                channels.pop(source).finish()
+                os.close(source)  # who still writes there learns that nobody reads, as without a pump

@@ -1,0 +1,209 @@
+"""Where each task's three streams lead, decided before the fork; wired by the task itself, as the user.
+
+A stream leads straight into the client's descriptor, into a file that the task opens as the user, to /dev/null, or
+into a pipe (a pty with -u) whose other end is the pump's. Only labels, -u and a stdin shared by several tasks need
+the pump: nothing else is copied.
+"""
+
+import os
+import termios
+
+from nodectl.kernel import user_path
+from nodectl.task import filename
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from nodectl.model.step import Step
+    from nodectl.stepd.run import Descriptors
+
+IN, OUT, ERR = 0, 1, 2
+# In place of a descriptor: the client's own, of which each task or pump takes a copy (client.py).
+CLIENT = (-2, -3, -4)
+NONE = -1
+NAMES = ("stdin", "stdout", "stderr")
+_READ = os.O_RDONLY
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+class Stream:
+    """One stream of one task: an open descriptor, one of CLIENT, or a path to be opened by the task. It has a
+    descriptor and a path where a pump writes the file: then the task only tries whether it may. A shared file was
+    emptied before the fork, lest a late task does it.
+    """
+
+    __slots__ = ("fd", "number", "path", "shared")
+
+    def __init__(self, number: int, *, fd: int = -1, path: str = "", shared: bool = False) -> None:
+        self.number = number
+        self.fd = fd
+        self.path = path
+        self.shared = shared
+
+    def wire(self, umask: int, clients: "Sequence[int]") -> None:
+        """In the task, as the user: makes this descriptor 0, 1 or 2. `clients` are copies of the client's. Raises
+        OSError with the path.
+        """
+        fd = of_client(self.fd, clients)
+        if self.path:
+            flags = _READ if self.number == IN else _WRITE | (0 if self.shared else os.O_TRUNC)
+            previous = os.umask(umask)
+            opened = user_path.open_file(self.path, flags | os.O_NOCTTY, wired=self.number)
+            os.umask(previous)
+            if fd < 0:
+                fd = opened
+            else:
+                os.close(opened)
+        os.dup2(fd, self.number, inheritable=True)
+
+
+def of_client(fd: int, clients: "Sequence[int]") -> int:
+    """The descriptor itself, or the client's that it stands for."""
+    return clients[CLIENT.index(fd)] if fd in CLIENT else fd
+
+
+class Copy:
+    """Work for a pump: what it reads from `source` it writes to `sinks`, labelled line by line where `label` is not
+    None.
+    """
+
+    __slots__ = ("ends_sinks", "label", "path", "sinks", "source")
+
+    def __init__(
+        self,
+        source: int,
+        sinks: "Iterable[int]",
+        label: "str | None" = None,
+        path: str = "",
+        *,
+        ends_sinks: bool = False,
+    ) -> None:
+        self.source = source
+        self.sinks = list(sinks)
+        self.label = label
+        self.path = path  # a file the pump opens, as the user, instead of sinks
+        self.ends_sinks = ends_sinks
+
+    def of_client(self) -> bool:
+        """True when it needs a descriptor of the client's."""
+        return any(fd in CLIENT for fd in (self.source, *self.sinks))
+
+
+class Streams:
+    """The streams of all tasks, and the pumps' work: `inputs` end with the step, `outputs` are waited for. `takers`:
+    how many tasks and pumps need the client's descriptors.
+    """
+
+    __slots__ = ("_as_user", "_client", "_step", "inputs", "outputs", "takers", "tasks")
+
+    def __init__(self, step: "Step", fds: "Descriptors", as_user: "Callable[[Callable[[], None]], None]") -> None:
+        """`as_user(act)` runs `act` where the tasks will open their files, and as whom."""
+        self._step = step
+        self._as_user = as_user
+        self._client = CLIENT if fds.client is not None else (-1, -1, -1)
+        self.inputs: list[Copy] = []
+        self.outputs: list[Copy] = []
+        self.tasks: list[list[Stream]] = [[] for _ in range(step.ntasks)]
+        self._input()
+        self._output(OUT, step.stdout, self._client[OUT])
+        self._output(ERR, step.stderr, self._client[ERR])
+        self.takers = self._count_takers()
+
+    def _input(self) -> None:
+        pattern, ntasks = self._step.stdin, self._step.ntasks
+        chosen = _one_task(pattern, ntasks)
+        from_client = pattern in ("", "all", "-") or chosen is not None
+        stdin = self._client[IN]
+        if pattern == "none" or (from_client and stdin == NONE):
+            self._everyone(IN, path="/dev/null")
+        elif chosen is not None:
+            for rank, streams in enumerate(self.tasks):
+                streams.append(Stream(IN, fd=stdin) if rank == chosen else Stream(IN, path="/dev/null"))
+        elif not from_client:
+            for rank, streams in enumerate(self.tasks):
+                streams.append(Stream(IN, path=filename.expand(pattern, self._step, rank)))
+        elif ntasks == 1:
+            self._everyone(IN, fd=stdin)
+        else:
+            sinks = []
+            for streams in self.tasks:
+                reader, writer = os.pipe2(os.O_CLOEXEC)
+                streams.append(Stream(IN, fd=reader))
+                sinks.append(writer)
+            self.inputs.append(Copy(stdin, sinks, ends_sinks=True))
+
+    def _everyone(self, number: int, *, fd: int = -1, path: str = "") -> None:
+        for streams in self.tasks:
+            streams.append(Stream(number, fd=fd, path=path))
+
+    def _output(self, number: int, pattern: str, client: int) -> None:
+        step = self._step
+        if number == ERR and pattern == "" and step.stdout not in ("", "all", "-"):
+            pattern = step.stdout  # the default of stderr is where stdout goes
+        chosen = _one_task(pattern, step.ntasks)
+        to_client = pattern in ("", "all", "-") or chosen is not None
+        shared = not to_client and pattern != "none" and step.ntasks > 1 and not filename.per_task(pattern)
+        if shared and not step.label:
+            path = filename.expand(pattern, step, 0)
+            self._as_user(lambda: _empty(path))
+        width = len(str(step.ntasks - 1))
+        for rank, streams in enumerate(self.tasks):
+            if pattern == "none" or (chosen is not None and rank != chosen) or (to_client and client == NONE):
+                streams.append(Stream(number, path="/dev/null"))
+                continue
+            if number == ERR and pattern == step.stdout and not to_client and not step.label:
+                streams.append(Stream(number, fd=OUT))  # one open file for both, so that neither truncates the other
+                continue
+            path = "" if to_client else filename.expand(pattern, step, rank)
+            unbuffered = step.unbuffered and number == OUT
+            if not step.label and not unbuffered:
+                streams.append(Stream(number, fd=client) if to_client else Stream(number, path=path, shared=shared))
+                continue
+            ours, theirs = _raw_pty(step.uid) if unbuffered else os.pipe2(os.O_CLOEXEC)
+            streams.append(Stream(number, fd=theirs, path=path, shared=True))
+            label = f"{rank:>{width}}: " if step.label else None
+            self.outputs.append(Copy(ours, [client] if to_client else [], label, path))
+
+    def _count_takers(self) -> int:
+        tasks = sum(any(stream.fd in CLIENT for stream in streams) for streams in self.tasks)
+        return tasks + sum(any(copy.of_client() for copy in copies) for copies in (self.inputs, self.outputs))
+
+    def close(self) -> None:
+        """In the stepd, when every task and pump is forked: drops pipes and ptys."""
+        for fd in self._private():
+            os.close(fd)
+        self.inputs = []
+        self.outputs = []
+        self.tasks = []
+
+    def _private(self) -> set[int]:
+        """Descriptors that were made here."""
+        given = {*CLIENT, OUT, NONE}
+        made = {stream.fd for streams in self.tasks for stream in streams}
+        for copy in (*self.inputs, *self.outputs):
+            made |= {copy.source, *copy.sinks}
+        return made - given
+
+
+def _one_task(pattern: str, ntasks: int) -> "int | None":
+    """The task that a bare number means: below the task count it is a task, above it a file name."""
+    return int(pattern) if pattern.isdecimal() and int(pattern) < ntasks else None
+
+
+def _empty(path: str) -> None:
+    """Truncates a file of several tasks; what is wrong with it each task will say when it opens it."""
+    try:
+        user_path.empty_file(path)
+    except OSError:
+        pass
+
+
+def _raw_pty(uid: int) -> tuple[int, int]:
+    """A pty whose slave a program takes for a terminal (so stdio flushes each line) and which changes no byte."""
+    ours, theirs = os.openpty()
+    settings = termios.tcgetattr(theirs)
+    settings[1] &= ~termios.OPOST
+    termios.tcsetattr(theirs, termios.TCSANOW, settings)
+    os.fchown(theirs, uid, -1)
+    return ours, theirs

@@ -1,0 +1,97 @@
+"""Where each process of a step is right now: two bytes a process in shared memory, written before a call, not after.
+Behind these stands one more for each, by which a task that forks in a hook knows which of its processes goes on.
+
+The trace tells what has returned. The board tells what had not: a process that dies or leaves (`os._exit`) inside a
+plugin's hook has its hook's name on the board. The memory is a memfd of the daemon's, so it survives the stepd.
+Writing costs no system call.
+
+Root alone may open it, and nobody can change its size: who is made to read it by way of a descriptor, or has it mapped,
+cannot be made to die of it. Tasks write as their users, so what is read is looked up, never believed.
+"""
+
+import fcntl
+import os
+
+from nodectl.kernel import _kernel
+from nodectl.model.launch_order import HOOKS, LOADING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from nodectl.model.launch_order import Hook
+
+    class Whereabouts(Protocol):
+        """What a door tells its process's place to: a board, or a pipe (`nodectl/spank/reporter.py`)."""
+
+        def enter(self, slot: int, hook: Hook, plugin: int = 0) -> None:
+            """The process is about to make the call."""
+
+
+_BYTES = 3
+NOWHERE, DONE = 0, 255
+_CALLS = (*HOOKS, LOADING)
+_INDEX = {hook.call: index + 1 for index, hook in enumerate(_CALLS)}
+MOST_PLUGINS = 255
+
+
+class Board:
+    """Slot 0 is the stepd's, slot n + 1 that of task n."""
+
+    __slots__ = ("_heirs", "_memory")
+
+    def __init__(self, fd: int, ntasks: int) -> None:
+        """Keeps no descriptor. Raises OSError."""
+        self._memory = _kernel.shared(fd, _BYTES * (ntasks + 1))
+        self._heirs = 2 * (ntasks + 1)
+
+    def enter(self, slot: int, hook: "Hook", plugin: int = 0) -> None:
+        """The process of `slot` is about to make the call; `plugin` is the plugin's place in its stack."""
+        self._memory[2 * slot] = _INDEX[hook.call]
+        self._memory[2 * slot + 1] = min(plugin, MOST_PLUGINS)
+
+    def where(self, slot: int, hook: "Hook") -> tuple[memoryview, int, int]:
+        """What `enter` writes: the memory, the place of the first byte, its value; the plugin's place follows."""
+        return self._memory, 2 * slot, _INDEX[hook.call]
+
+    def inheritance(self, slot: int) -> tuple[memoryview, int]:
+        """Where processes of one task agree which of them goes on, see `_kernel.heir_expect`."""
+        return self._memory, self._heirs + slot
+
+    def done(self, slot: int) -> None:
+        """The process of `slot` has come through: a task is about to exec, the stepd has written its record."""
+        self._memory[2 * slot] = DONE
+
+    def place(self, slot: int) -> "tuple[Hook | None, int]":
+        """The call that the process of `slot` was in last and the plugin's place; (None, 0) before the first, after
+        the last.
+        """
+        return _read(self._memory[2 * slot : 2 * slot + 2])
+
+    def is_done(self, slot: int) -> bool:
+        """True when the process has come through."""
+        return self._memory[2 * slot] == DONE
+
+
+def stepd_place(fd: int) -> "tuple[Hook | None, int]":
+    """Of the stepd what `Board.place` tells, for who has the descriptor only."""
+    return _read(os.pread(fd, 2, 0))
+
+
+def _read(entry: "memoryview | bytes") -> "tuple[Hook | None, int]":
+    if len(entry) < 2 or entry[0] in (NOWHERE, DONE) or entry[0] > len(_CALLS):
+        return None, 0
+    return _CALLS[entry[0] - 1], entry[1]
+
+
+def make(ntasks: int) -> int:
+    """A descriptor of a fresh board for so many tasks. The caller closes it. Raises OSError."""
+    fd = os.memfd_create("nodectl-board", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.fchmod(fd, 0o600)
+        os.ftruncate(fd, _BYTES * (ntasks + 1))
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd

@@ -1,0 +1,77 @@
+"""The flight recorder: one JSON object a line for every call of a launch, written as it happens.
+
+A file per step, opened before the first fork and appended to by the daemon, the stepd and the tasks; a line is one
+write(2) of less than PIPE_BUF bytes on a file opened with O_APPEND, so lines of several processes never mix and a
+killed process loses nothing it had finished. Times are CLOCK_MONOTONIC in nanoseconds, durations in microseconds.
+"""
+
+import os
+import time
+
+from nodectl.kernel import _kernel, pseudo_file
+from nodectl.wire.lean_json import quoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.model.launch_order import Hook
+
+FIELDS = (
+    "t", "call", "kind", "plugin", "process", "pid", "task",
+    "ruid", "euid", "rgid", "egid", "groups", "caps", "affinity", "cgroup", "rc", "us",
+)  # fmt: skip
+
+now = time.monotonic_ns
+
+
+class Recorder:
+    """Writes the lines of one process. `fd` is the step's trace file, or -1 where the trace is switched off."""
+
+    __slots__ = ("_cgroup", "_process", "fd", "process", "task")
+
+    def __init__(self, fd: int, process: str, *, cgroup: "str | None" = None, task: "int | None" = None) -> None:
+        self.fd = fd
+        self.process = process
+        self.task = task
+        self._cgroup = cgroup
+        self._process = ""  # what every line says of the process
+
+    def write(
+        self, hook: "Hook", started: int, *, plugin: str = "", task: "int | None" = None, rc: int = 0, note: str = ""
+    ) -> None:
+        """Records that `hook` began at `started` (monotonic ns) and has just returned `rc`.
+
+        Identity, capabilities and affinity are the kernel's word at this moment, not what they were meant to be.
+        """
+        if self.fd < 0:
+            return
+        head, tail = self.around(hook, task)
+        # A disk that is full costs the trace its lines, not the step its life.
+        _kernel.write_row(
+            self.fd, started, f"{head}{quoted(plugin)}{tail}", str(rc), f'"note":{quoted(note[:512])}' if note else ""
+        )
+
+    def around(self, hook: "Hook", task: "int | None") -> tuple[str, str]:
+        """A line's facts of the call and of the process, to be put around the plugin's name; "" without a trace."""
+        if self.fd < 0:
+            return "", ""
+        if task is None:
+            task = self.task
+        process = self._process or self._look()
+        return f'{hook.facts},"plugin":', f',{process},"task":{"null" if task is None else task}'
+
+    def _look(self) -> str:
+        if self._cgroup is None:
+            self._cgroup = _kernel.own_cgroup()
+        self._process = f'"process":"{self.process}","pid":{os.getpid()},"cgroup":{quoted(self._cgroup)}'
+        return self._process
+
+
+def cgroup_of(pid: "int | str" = "self") -> str:
+    """A process's place in the cgroup2 hierarchy: the "0::" line of /proc/PID/cgroup, cgroups(7). "" when it has
+    gone.
+    """
+    try:
+        lines = pseudo_file.read(f"/proc/{pid}/cgroup").splitlines()
+    except OSError:
+        return ""
+    return next((os.fsdecode(line[3:]) for line in lines if line.startswith(b"0::")), "")

@@ -1,0 +1,267 @@
+"""Varlink framing over a local stream socket: JSON objects ended by a NUL byte, descriptors beside them.
+
+Used by every process. Knows bytes, lengths and descriptors; nothing of methods (`interface.py`) or shapes (`shape.py`).
+The length limit is checked before anything is decoded. Identity is what the kernel says of the peer, never a field.
+"""
+
+import _socket
+import errno
+import os
+import select
+
+from nodectl.wire import lean_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+LONGEST_ORDER = 1 << 17  # bytes: one packet from the daemon to its forkserver
+MAX_DESCRIPTORS = 16  # a launch carries four; more in one message is a mistake or an attack
+_MOST_IN_KERNEL = 253  # SCM_MAX_FD
+_CHUNK = 65536
+_INT = 4
+# Not named by Python's socket module; the same on every architecture but parisc and sparc.
+_SO_PEERGROUPS = 59
+_SO_PEERPIDFD = 77
+_MOST_GROUPS = 65536
+
+
+class BrokenWire(Exception):
+    """The peer sent what is no Varlink message, or too much of it; str() is one line. The connection is over."""
+
+
+class Peer:
+    """Who is at the other end of a connection, as the kernel recorded it when the connection was made: unix(7),
+    SO_PEERCRED, SO_PEERGROUPS. `pidfd` is that very process, -1 where that is not known; then `inode` is our end
+    of the connection, of which more can be told (daemon/reception/caller.py).
+    """
+
+    __slots__ = ("gid", "groups", "inode", "pid", "pidfd", "uid")
+
+    def __init__(
+        self, pid: int, uid: int, gid: int, groups: "Iterable[int]" = (), pidfd: int = -1, inode: int = -1
+    ) -> None:
+        self.pid = pid
+        self.uid = uid
+        self.gid = gid
+        self.groups = (gid, *groups)
+        self.pidfd = pidfd
+        self.inode = inode
+
+    def lives(self) -> bool:
+        """True while the process that made the connection runs; False where that cannot be proven: its number may be
+        another's by now.
+        """
+        return self.pidfd >= 0 and runs(self.pidfd)
+
+    def let_go(self) -> None:
+        """Closes `pidfd`."""
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+
+
+def peer_of(sock: "_socket.socket") -> Peer:
+    """The peer of a connected local socket, without its groups and without a pidfd."""
+    raw = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 3 * _INT)
+    pid, uid, gid = memoryview(raw).cast("i").tolist()
+    return Peer(pid, uid & 0xFFFFFFFF, gid & 0xFFFFFFFF)
+
+
+def pidfd_of_peer(sock: "_socket.socket") -> int:
+    """The process that connected, -1 where the kernel does not tell (SO_PEERPIDFD, Linux 6.5) or it is no more."""
+    try:
+        return sock.getsockopt(_socket.SOL_SOCKET, _SO_PEERPIDFD)
+    except OSError:
+        return -1
+
+
+def groups_of_peer(sock: "_socket.socket") -> "list[int]":
+    """The peer's supplementary groups when it connected: SO_PEERGROUPS, Linux 4.13."""
+    size = 64
+    while size <= _MOST_GROUPS:
+        try:
+            raw = sock.getsockopt(_socket.SOL_SOCKET, _SO_PEERGROUPS, size * _INT)
+        except OSError as error:
+            if error.errno != errno.ERANGE:
+                raise
+            size *= 4
+            continue
+        return memoryview(raw).cast("I").tolist()
+    return []
+
+
+def runs(pidfd: int) -> bool:
+    """True while the process has not ended, waited for or not. poll(2), because descriptors may be many."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return not poll.poll(0)
+
+
+def encode(message: "Mapping[str, object]") -> bytes:
+    """The bytes of one message, NUL and all."""
+    return lean_json.dumps(message).encode("ascii") + b"\0"
+
+
+def decode(text: bytes) -> "Mapping[str, object]":
+    """The message of these bytes, without its NUL. Raises BrokenWire."""
+    try:
+        return lean_json.load_object(text)
+    except lean_json.BadJson as error:
+        raise BrokenWire(f"message is {error}") from None
+
+
+def descriptors_in(ancillary: "Sequence[tuple[int, int, bytes]]") -> list[int]:
+    """The descriptors that came with a message, from recvmsg(2); the caller closes them."""
+    found: list[int] = []
+    for level, kind, raw in ancillary:
+        if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+            whole = len(raw) - len(raw) % _INT
+            found += memoryview(raw[:whole]).cast("i").tolist()
+    return found
+
+
+def hand_over(sock: "_socket.socket", fds: "Sequence[int]") -> None:
+    """Puts descriptors, or none, into a new connection, for whoever gets its other end: before all else a single byte.
+    Raises OSError.
+    """
+    sock.sendmsg([b"\0"], _rights(fds), _socket.MSG_NOSIGNAL)
+
+
+def take_over(sock: "_socket.socket") -> list[int]:
+    """What was handed over, closed at an exec; the caller closes it. Raises OSError."""
+    _, ancillary, _, _ = sock.recvmsg(1, _socket.CMSG_SPACE(_MOST_IN_KERNEL * _INT), _socket.MSG_CMSG_CLOEXEC)
+    return descriptors_in(ancillary)
+
+
+def close(fds: "Iterable[int]") -> None:
+    """Closes each, as long as that takes: of what a user has sent, perhaps for ever. What close(2) reports is the
+    file's trouble, which may be of a file system of the user's: the descriptor is free.
+    """
+    for fd in fds:
+        try:
+            os.close(fd)
+        except OSError:
+            continue
+
+
+def _rights(fds: "Sequence[int]") -> list[tuple[int, int, bytes]]:
+    if not fds:
+        return []
+    numbers = memoryview(bytearray(len(fds) * _INT)).cast("i")
+    for index, fd in enumerate(fds):
+        numbers[index] = fd
+    return [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers.tobytes())]
+
+
+class Inbox:
+    """What has arrived on one connection and is not yet taken: bytes, and the descriptors that came with them.
+
+    Descriptors belong to whoever takes them with `take_descriptors`; `close` ends those nobody took. A read ends within
+    the message that brought descriptors, or with it; what of it comes later may come with other messages.
+    """
+
+    __slots__ = ("_brought", "_data", "_limit", "_searched", "descriptors")
+
+    def __init__(self, limit: int) -> None:
+        self._data = bytearray()
+        self._limit = limit
+        self._searched = 0
+        self._brought: list[tuple[int, list[int]]] = []  # and where in the data the read ended that brought them
+        self.descriptors: list[int] = []  # of messages that have been taken
+
+    def receive(self, sock: "_socket.socket") -> bool:
+        """Reads once. False at the end of the stream. Raises BrokenWire, BlockingIOError, ConnectionError."""
+        room = _socket.CMSG_SPACE(_MOST_IN_KERNEL * _INT)  # what has none the kernel would close here and now
+        data, ancillary, flags, _ = sock.recvmsg(_CHUNK, room, _socket.MSG_CMSG_CLOEXEC)
+        if fds := descriptors_in(ancillary):
+            self._brought.append((len(self._data) + len(data) - 1, fds))
+        if len(self.descriptors) + sum(len(fds) for _, fds in self._brought) > MAX_DESCRIPTORS:
+            raise BrokenWire(f"more than {MAX_DESCRIPTORS} descriptors in one message")
+        if flags & _socket.MSG_CTRUNC:
+            raise BrokenWire("no room for the descriptors of a message")
+        self._data += data
+        return bool(data)
+
+    def feed(self, data: bytes) -> None:
+        """What was read elsewhere, from a pipe."""
+        self._data += data
+
+    @property
+    def size(self) -> int:
+        """Bytes that nobody has taken."""
+        return len(self._data)
+
+    def next(self) -> "Mapping[str, object] | None":
+        """The next whole message, or None until more bytes have come. Raises BrokenWire."""
+        text = self.take()
+        return None if text is None else decode(text)
+
+    def take(self) -> bytes | None:
+        """Likewise its bytes, as for `decode`: many times smaller than what they can mean."""
+        end = self._data.find(0, self._searched)
+        if end < 0:
+            self._searched = len(self._data)
+            if self._searched > self._limit:
+                raise BrokenWire(f"message longer than {self._limit} bytes")
+            return None
+        if end > self._limit:
+            raise BrokenWire(f"message longer than {self._limit} bytes")
+        text = bytes(self._data[:end])
+        del self._data[: end + 1]
+        self._searched = 0
+        while self._brought and self._brought[0][0] <= end:
+            self.descriptors += self._brought.pop(0)[1]
+        self._brought = [(at - end - 1, fds) for at, fds in self._brought]
+        return text
+
+    @property
+    def partial(self) -> bool:
+        """True when the stream stopped inside a message."""
+        return bool(self._data)
+
+    def take_descriptors(self) -> list[int]:
+        """Hands over the descriptors of what has been taken; the caller closes them."""
+        taken, self.descriptors = self.descriptors, []
+        return taken
+
+    def close(self) -> None:
+        """Closes the descriptors that nobody took."""
+        close(self.take_descriptors())
+        for _, fds in self._brought:
+            close(fds)
+        self._brought = []
+
+
+def send(sock: "_socket.socket", message: "Mapping[str, object]", fds: "Sequence[int]" = ()) -> None:
+    """Sends one whole message on a blocking socket, `fds` with its first byte. Raises ConnectionError, OSError."""
+    data = encode(message)
+    sent = send_some(sock, data, fds) if fds else 0
+    if sent < len(data):
+        sock.sendall(data[sent:], _socket.MSG_NOSIGNAL)
+
+
+def send_some(sock: "_socket.socket", data: "bytes | bytearray", fds: "Sequence[int]" = ()) -> int:
+    """Sends what there is room for, `fds` with the first byte; how many bytes that was. Raises OSError."""
+    return sock.sendmsg([data], _rights(fds), _socket.MSG_NOSIGNAL)
+
+
+def receive(sock: "_socket.socket", inbox: Inbox) -> "Mapping[str, object] | None":
+    """The next message from a blocking socket; None at a clean end of the stream. Raises BrokenWire, OSError."""
+    while (message := inbox.next()) is None:
+        if not inbox.receive(sock):
+            if inbox.partial:
+                raise BrokenWire("the connection ended inside a message")
+            return None
+    return message
+
+
+def connect(path: str) -> "_socket.socket":
+    """A blocking connection to the socket at `path`. Raises OSError naming the path."""
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC, 0)
+    try:
+        sock.connect(path)
+    except OSError as error:
+        sock.close()
+        raise type(error)(error.errno, f"connect: {error.strerror}", path) from None
+    return sock
