@@ -12,7 +12,7 @@ from nodectl import messages
 from nodectl.client.run_options import OPTIONS, USAGE, BadOption, PluginOption, layout_options
 from nodectl.client.session import Failed
 from nodectl.model.step import Step, entry_from_list
-from nodectl.plugin_host.caller import Door, Outcome
+from nodectl.plugin_host.caller import Outcome, PluginCaller
 from nodectl.spank import S_CTX_LOCAL, versions
 from nodectl.spank.handle import Spank, forwarding_name
 from nodectl.spank.stack import TRIAL, Stack, StackedPlugin, local_row, witness_if_tried
@@ -37,11 +37,11 @@ class LocalStack:
         os.environ.pop(TRIAL, None)  # no business of the tasks'
         messages.listen(self._print, level=messages.INFO + min(verbose, 4))
         self.warned: set[str] = set()
-        door = Door(
+        caller = PluginCaller(
             Recorder(-1, "command"), None, 0, float(str(hello["hook_timeout"])), single_threaded=False,
             last_words=self._give_up,
         )  # fmt: skip
-        self._stack = Stack(door, Spank(context))
+        self._stack = Stack(caller, Spank(context))
         self._ready = False
         self._node = hello.get("node")
         versions.accept(str(hello.get("spank_versions", versions.DEFAULT)))

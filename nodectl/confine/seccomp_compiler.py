@@ -18,7 +18,7 @@ from nodectl.confine import denied_calls
 from nodectl.confine.confinement import LEAST_LANDLOCK, TRUNCATION_SINCE
 from nodectl.confine.levels import DEFAULT, LEVELS, STRICT
 from nodectl.kernel import _kernel
-from nodectl.spank.reporter import Teller
+from nodectl.spank.reporter import Reporter
 from nodectl.wire import lean_json
 
 _TELLER, _RESULT = 3, 4
@@ -42,15 +42,15 @@ def main(arguments: Mapping[str, object]) -> None:
     """The process: see the module."""
     del arguments
     os.setsid()
-    teller = Teller(_TELLER)
+    reporter = Reporter(_TELLER)
     try:
         made = programs(_kernel.landlock_abi())
         attempt(made)
     except CannotCompile as error:
-        teller.ended(str(error))
+        reporter.ended(str(error))
         return
     os.pwrite(_RESULT, lean_json.dumps(made).encode("ascii"), 0)
-    teller.ended("")
+    reporter.ended("")
 
 
 def programs(landlock: int) -> dict[str, object]:

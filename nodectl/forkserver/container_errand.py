@@ -27,7 +27,7 @@ from nodectl.kernel import pseudo_file
 from nodectl.kernel.closing import close_in_time
 from nodectl.model.step import Step
 from nodectl.plugin_api import PluginError
-from nodectl.plugin_host.caller import Door
+from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.tracing.recorder import Recorder
 from nodectl.wire import framing, lean_json
@@ -101,8 +101,8 @@ def _visit(
     try:
         step = _introduced(request)
         confinement.load(confinement.PROGRAMS, step.secure)
-        door = _door(Recorder(-1, "container"), step.hook_timeout, answer)
-        why, status = enter.visit(act, request, step, theirs, node.for_job(step).container, door)
+        caller = _caller(Recorder(-1, "container"), step.hook_timeout, answer)
+        why, status = enter.visit(act, request, step, theirs, node.for_job(step).container, caller)
     except (OSError, PluginError, PluginRefused) as error:
         why = str(error)
     _answer(answer, why, status)
@@ -111,9 +111,9 @@ def _visit(
 def _delete(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> str:
     step = _introduced(request)
     recorder = Recorder(fds[1] if len(fds) > 1 else -1, "container")
-    door = _door(recorder, _seconds(request), fds[0])
+    caller = _caller(recorder, _seconds(request), fds[0])
     try:
-        return node.for_job(step).call_container(door, "container_p_delete", (step.job_id,)).why
+        return node.for_job(step).call_container(caller, "container_p_delete", (step.job_id,)).why
     except PluginRefused as refused:
         return str(refused)
 
@@ -138,7 +138,7 @@ def _silently(node: "NodePlugins", call: str, request: "Mapping[str, object]", a
     if function is None:
         return None
     messages.speaker(node.container.type)
-    return _door(Recorder(-1, "container"), _seconds(request), answer).silent(function, ())
+    return _caller(Recorder(-1, "container"), _seconds(request), answer).silent(function, ())
 
 
 def _why(node: "NodePlugins", call: str, outcome: "Outcome | None") -> str:
@@ -149,9 +149,9 @@ def _seconds(request: "Mapping[str, object]") -> float:
     return float(str(request["timeout"]))
 
 
-def _door(recorder: Recorder, seconds: float, answer: int) -> Door:
+def _caller(recorder: Recorder, seconds: float, answer: int) -> PluginCaller:
     late = f"took longer than {seconds:g} s"
-    return Door(recorder, None, 0, seconds, single_threaded=False, last_words=lambda: _answer(answer, late))
+    return PluginCaller(recorder, None, 0, seconds, single_threaded=False, last_words=lambda: _answer(answer, late))
 
 
 def _answer(fd: int, why: str, status: int = 0) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from nodectl.model.step import Step
-    from nodectl.plugin_host.caller import Door
+    from nodectl.plugin_host.caller import PluginCaller
     from nodectl.plugin_host.loader import Plugin
 
 _CHUNK = 1 << 20
@@ -117,7 +117,7 @@ def visit(
     step: "Step",
     fds: "list[int]",
     plugin: "Plugin",
-    door: "Door",
+    plugin_caller: "PluginCaller",
 ) -> tuple[str, int]:
     """Runs `act` in the job's container. Returns what went wrong, "" for nothing, and the child's exit status.
 
@@ -133,12 +133,12 @@ def visit(
         # The built-in one does not look at it, so that nobody has to wait for a stepd that is in a hook.
         built_in = plugin.path.startswith(BUILTIN_DIR)
         tracked = 0 if built_in else _container_id(str(request["spec"]), step)
-        _require(door, plugin, "container_p_add_cont", (step.job_id, tracked))
+        _require(plugin_caller, plugin, "container_p_add_cont", (step.job_id, tracked))
     reader, writer = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _be_visitor(act, request, step, fds, plugin, door, mount, writer)
+        _be_visitor(act, request, step, fds, plugin, plugin_caller, mount, writer)
     os.close(writer)
     framing.close(fds)  # a terminal ends when its last holder has gone
     why = _wait_for(pid, reader, caller)
@@ -147,13 +147,13 @@ def visit(
     return why.decode(errors="replace"), code if code >= 0 else 128 - code
 
 
-def _require(door: "Door", plugin: "Plugin", call: str, arguments: "Sequence[object]") -> None:
+def _require(plugin_caller: "PluginCaller", plugin: "Plugin", call: str, arguments: "Sequence[object]") -> None:
     """Calls the plugin's function, where it has it. Raises PluginError for whatever is a failure in a launch, too."""
     function = plugin.hooks.get(call)
     if function is None:
         return
     messages.speaker(plugin.type)
-    outcome = door.silent(function, arguments)
+    outcome = plugin_caller.silent(function, arguments)
     if not outcome:
         raise PluginError(outcome.errno or errno.EIO, f"plugin {plugin.type}: {call}: {outcome.why}")
 
@@ -221,7 +221,7 @@ def _be_visitor(  # what the visit knows, in its child
     step: "Step",
     fds: "list[int]",
     plugin: "Plugin",
-    door: "Door",
+    plugin_caller: "PluginCaller",
     mount: str,
     told: int,
 ) -> None:
@@ -233,7 +233,7 @@ def _be_visitor(  # what the visit knows, in its child
             raise OSError(errno.EOPNOTSUPP, "the node tracks no cgroups, so nothing would end it with the job")
         rlimits.hold(step.hard_limits)
         _join_processes(tree.Group(f"{mount}{step.cgroup}/user"), step)
-        _require(door, plugin, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
+        _require(plugin_caller, plugin, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
         confinement = Confinement(step, step.environment)
         confinement.limit_capabilities()
         become_user(step.identity)

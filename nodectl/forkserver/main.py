@@ -198,7 +198,7 @@ def _fork(  # everything a stepd starts from
         job_info.STEPS[0] = os.path.dirname(spec)
         confinement.load(PROGRAMS, step.secure)
         # A trial's witness stands beside each call of a plugin.
-        if Stack.witness is None:
+        if Stack.probe is None:
             sources.make_ready(fields["stack"])  # type: ignore[arg-type]  # our own daemon's words
         if group:
             place = tree.Group(f"{mount}{group}/stepd").open()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nodectl.model.launch_order import Hook
     from nodectl.spank.handle import Spank
     from nodectl.spank.ready_stack import Lane
-    from nodectl.tracing.progress import Board, Whereabouts
+    from nodectl.tracing.progress import Progress, Whereabouts
     from nodectl.tracing.recorder import Recorder
 
     _T = TypeVar("_T")
@@ -100,22 +100,22 @@ class Outcome:
 OK = Outcome(0)
 
 
-class Door:
+class PluginCaller:
     """Calls plugins for one process. `slot` is its place on the board. Without a board a plugin that cannot be
     interrupted is left alone, unless there are `last_words` to say before its process is ended.
     """
 
-    __slots__ = ("_board", "_clock", "_heirs", "_recorder", "_slot", "_threads", "threaded")
+    __slots__ = ("_clock", "_heirs", "_progress", "_recorder", "_slot", "_threads", "threaded")
 
     def __init__(  # what differs between processes
-        self, recorder: "Recorder", board: "Whereabouts | None", slot: int, timeout: float, *, single_threaded: bool,
+        self, recorder: "Recorder", progress: "Whereabouts | None", slot: int, timeout: float, *, single_threaded: bool,
         last_words: "Callable[[], object] | None" = None, heirs: "tuple[memoryview, int] | None" = None,
     ) -> None:  # fmt: skip
         self._recorder = recorder
-        self._board = board
+        self._progress = progress
         self._slot = slot
         self._heirs = heirs  # in a task: a child may come out of a hook in its parent's place
-        self._clock = _Clock(timeout, last_words or (None if board is None else _nothing))
+        self._clock = _Clock(timeout, last_words or (None if progress is None else _nothing))
         # Open, because a plugin may give the process another root, without a /proc.
         self._threads = os.open("/proc/self/task", os.O_PATH | os.O_CLOEXEC) if single_threaded else -1
         self.threaded = False  # a plugin has a thread here: whoever forks has to let libc do it
@@ -140,8 +140,8 @@ class Door:
         place: int = 0,
     ) -> Outcome:
         """Calls `function(*arguments)`. Never raises what the plugin raises."""
-        if self._board is not None:
-            self._board.enter(self._slot, hook, place)
+        if self._progress is not None:
+            self._progress.enter(self._slot, hook, place)
         started = now()
         return self._over(hook, plugin, started, self.silent(function, arguments), task)
 
@@ -154,11 +154,11 @@ class Door:
         None when all went well to the end; else the place that was called last, and what came of it: one that failed,
         or had to be looked at.
         """
-        board: Board = self._board  # type: ignore[assignment]  # a stepd has one
+        progress: Progress = self._progress  # type: ignore[assignment]  # a stepd has one
         take_errno()
         with self._clock:
             stopped = lane.walk(
-                begin, handle, *board.where(self._slot, hook), self._recorder.fd, *self._recorder.around(hook, task),
+                begin, handle, *progress.where(self._slot, hook), self._recorder.fd, *self._recorder.around(hook, task),
                 *self._clock.times, self._threads,
             )  # fmt: skip
         if stopped is None:
@@ -177,8 +177,8 @@ class Door:
 
     def enter(self, hook: "Hook", place: int) -> None:
         """The process begins what is not called as a hook, on behalf of the plugin at this place."""
-        if self._board is not None:
-            self._board.enter(self._slot, hook, place)
+        if self._progress is not None:
+            self._progress.enter(self._slot, hook, place)
 
     def silent(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> Outcome:
         """As `call`, without a line in the trace: for a plugin's own init() and fini()."""

@@ -12,7 +12,7 @@ import time
 from nodectl import messages, plugin_api
 from nodectl.container import plugin_of
 from nodectl.model.launch_order import ROWS, functions
-from nodectl.plugin_host.caller import LEFT_THREAD, OK, UNTIL_GONE, Door, Outcome
+from nodectl.plugin_host.caller import LEFT_THREAD, OK, UNTIL_GONE, Outcome, PluginCaller
 from nodectl.plugin_host.loader import BUILTIN_DIR, Plugin, PluginRefused, compile_plugin, find, load
 from nodectl.tracing.recorder import Recorder
 
@@ -69,33 +69,35 @@ class NodePlugins:
         """True when a task plugin has this function."""
         return any(call in plugin.hooks for plugin in self.tasks)
 
-    def call_tasks(self, door: "Door", call: str, arguments: "Sequence[object]", task: "int | None" = None) -> Outcome:
+    def call_tasks(
+        self, caller: "PluginCaller", call: str, arguments: "Sequence[object]", task: "int | None" = None
+    ) -> Outcome:
         """Calls a task_p_* hook in each plugin that has it, up to the first failure, which is returned."""
         for place, plugin in enumerate(self.tasks):
             function = plugin.hooks.get(call)
             if function is None:
                 continue
             messages.speaker(plugin.type)
-            outcome = door.call(ROWS[call], plugin.type, function, arguments, task=task, place=place)
+            outcome = caller.call(ROWS[call], plugin.type, function, arguments, task=task, place=place)
             if not outcome:
                 return outcome
         return OK
 
     def call_proctrack(
-        self, door: "Door", call: str, arguments: "Sequence[object]", task: "int | None" = None
+        self, caller: "PluginCaller", call: str, arguments: "Sequence[object]", task: "int | None" = None
     ) -> Outcome:
         """Calls a proctrack_p_* hook."""
-        return door.call(ROWS[call], self.proctrack.type, self.proctrack.hooks[call], arguments, task=task)
+        return caller.call(ROWS[call], self.proctrack.type, self.proctrack.hooks[call], arguments, task=task)
 
     def call_container(
-        self, door: "Door", call: str, arguments: "Sequence[object]", task: "int | None" = None
+        self, caller: "PluginCaller", call: str, arguments: "Sequence[object]", task: "int | None" = None
     ) -> Outcome:
         """Calls a container_p_* hook, where the plugin has it."""
         function = self.container.hooks.get(call)
         if function is None:
             return OK
         messages.speaker(self.container.type)
-        return door.call(ROWS[call], self.container.type, function, arguments, task=task)
+        return caller.call(ROWS[call], self.container.type, function, arguments, task=task)
 
     def name(self, kind: str, place: int) -> str:
         """Which plugin of a kind stands at `place` of its stack, for messages about a process that left inside it."""
@@ -158,14 +160,14 @@ def _load(plugin_type: str, dirs: "Sequence[str]", host: Host) -> Plugin:
     path = find(plugin_type, dirs)
     source = compile_plugin(path)
     late = f"{path}: it took longer than {host.seconds:g} s to begin, and nothing interrupted it"
-    door = Door(
+    caller = PluginCaller(
         Recorder(-1, ""), None, 0, host.seconds, single_threaded=False, last_words=lambda: host.last_words(late)
     )
     messages.speaker(plugin_type)
-    plugin = door.within_time(lambda: load(source, kind=kind, hooks=functions(kind)))
+    plugin = caller.within_time(lambda: load(source, kind=kind, hooks=functions(kind)))
     for warning in () if host.forks else plugin.warnings:  # told once, by the daemon
         print(f"nodectl daemon: {warning}; it is never called", file=sys.stderr)
-    outcome = door.silent(plugin.hooks.get("init", _nothing), ())
+    outcome = caller.silent(plugin.hooks.get("init", _nothing), ())
     if host.forks and _has_threads():
         if outcome:
             _end([plugin])
@@ -192,9 +194,9 @@ def _end(plugins: "Sequence[Plugin]") -> None:
     """Calls fini() in each, the last loaded first. What fails is said on stderr; one that does not return, not even
     when interrupted, ends the process at once.
     """
-    door = Door(Recorder(-1, ""), None, 0, _END_SECONDS, single_threaded=False, last_words=_nothing)
+    caller = PluginCaller(Recorder(-1, ""), None, 0, _END_SECONDS, single_threaded=False, last_words=_nothing)
     for plugin in reversed(plugins):
         fini = plugin.hooks.get("fini")
         messages.speaker(plugin.type)
-        if fini is not None and not (outcome := door.silent(fini, ())):
+        if fini is not None and not (outcome := caller.silent(fini, ())):
             print(f"nodectl: plugin {plugin.type}: fini(): {outcome.why}", file=sys.stderr)

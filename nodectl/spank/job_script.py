@@ -9,7 +9,7 @@ import os
 from nodectl import messages
 from nodectl.kernel import pseudo_file
 from nodectl.model.step import Step, entry_from_list
-from nodectl.plugin_host.caller import Door
+from nodectl.plugin_host.caller import PluginCaller
 from nodectl.spank import S_CTX_JOB_SCRIPT, job_info, preload, versions
 from nodectl.spank.handle import Spank
 from nodectl.spank.stack import TRIAL, Stack, witness_if_tried
@@ -20,10 +20,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nodectl.spank.reporter import Teller
+    from nodectl.spank.reporter import Reporter
 
 
-def call_hooks(arguments: "Mapping[str, object]", teller: "Teller") -> str:
+def call_hooks(arguments: "Mapping[str, object]", reporter: "Reporter") -> str:
     """Loads the plugins and calls the hook. Returns what failed, "" for nothing.
 
     `arguments`: spec (the step's file), call, plugins (lines of plugstack.conf), timeout (seconds), versions
@@ -39,11 +39,11 @@ def call_hooks(arguments: "Mapping[str, object]", teller: "Teller") -> str:
     if trace >= 0:
         os.set_inheritable(trace, False)
     recorder = Recorder(trace, "job script")
-    door = Door(recorder, teller, 0, float(str(arguments["timeout"])), single_threaded=False)
-    stack = teller.stack = Stack(door, Spank(S_CTX_JOB_SCRIPT, step))
-    teller.entries = [entry_from_list(row) for row in arguments["plugins"]]  # type: ignore[attr-defined]  # our daemon's
+    caller = PluginCaller(recorder, reporter, 0, float(str(arguments["timeout"])), single_threaded=False)
+    stack = reporter.stack = Stack(caller, Spank(S_CTX_JOB_SCRIPT, step))
+    reporter.entries = [entry_from_list(row) for row in arguments["plugins"]]  # type: ignore[attr-defined]  # our daemon's
     versions.accept(str(arguments["versions"]))
-    outcome = stack.load(teller.entries)
+    outcome = stack.load(reporter.entries)
     if outcome:
         outcome = stack.call(str(arguments["call"]))
     stack.end()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from nodectl.model.launch_order import Hook
-    from nodectl.plugin_host.caller import Door, Outcome
+    from nodectl.plugin_host.caller import Outcome, PluginCaller
 
 _LARGEST = 1 << 20
 _LONGEST_TEXT = 300
@@ -41,16 +41,16 @@ def start(path: str) -> None:
     """
     description = lean_json.load_object(trust.read(path, _LARGEST))
     fails = {(int(context), str(hook)): int(value) for context, hook, value in description["fail"]}  # type: ignore[attr-defined]
-    witness = Witness(os.open(str(description["log"]), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), fails)
-    Stack.witness = witness
+    probe = Probe(os.open(str(description["log"]), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), fails)
+    Stack.probe = probe
     if "stdout" in description:
-        witness.take_stdout(str(description["stdout"]))
+        probe.take_stdout(str(description["stdout"]))
     for name, value in list(vars(spank).items()):
         if callable(value) and name.startswith(("spank_", "slurm_")):
-            setattr(spank, name, witness.noting(name, value))
+            setattr(spank, name, probe.noting(name, value))
 
 
-class Witness:
+class Probe:
     """See the module. `fails`: what to return instead of a hook's own result, by context (-1: any) and hook."""
 
     __slots__ = ("_count", "_fails", "_fd", "_id", "_inside", "_stdout")
@@ -80,9 +80,9 @@ class Witness:
         except OSError:
             pass  # a plugin has given the process another root
 
-    def beside(self, door: "Door", handle: Spank) -> "WitnessedDoor":
+    def beside(self, caller: "PluginCaller", handle: Spank) -> "WitnessedDoor":
         """The door, with the witness at it."""
-        return WitnessedDoor(self, door, handle)
+        return WitnessedDoor(self, caller, handle)
 
     def enter(
         self, hook: str, plugin: str, handle: Spank, task: "int | None", arguments: "Sequence[object]" = ()
@@ -143,11 +143,11 @@ class Witness:
 class WitnessedDoor:
     """Calls through a door, as `Door.call` does, and writes down what happens on the way."""
 
-    __slots__ = ("_door", "_handle", "_returned", "_witness")
+    __slots__ = ("_caller", "_handle", "_returned", "_witness")
 
-    def __init__(self, witness: Witness, door: "Door", handle: Spank) -> None:
-        self._witness = witness
-        self._door = door
+    def __init__(self, probe: Probe, caller: "PluginCaller", handle: Spank) -> None:
+        self._witness = probe
+        self._caller = caller
         self._handle = handle
         self._returned: object = None
 
@@ -168,7 +168,7 @@ class WitnessedDoor:
         value = self._witness.replacement(self._handle.context, hook.call)
         self._witness.enter(hook.call, plugin, self._handle, task, arguments)
         called = function if value is None else self._replaced(function, value)
-        outcome = self._door.call(hook, plugin, called, arguments, task=task, place=place)
+        outcome = self._caller.call(hook, plugin, called, arguments, task=task, place=place)
         more: dict[str, object] = {"changes": changes(before, environment(self._handle))}
         more["children"] = sorted(children() - family)
         now_written = written()

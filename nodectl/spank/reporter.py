@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DEAF = 126  # the exit status of a process whose plugin has closed the socket
 
 
-class Teller:
+class Reporter:
     """`fd` is this process's end of the socket. `stack` knows plugins' names once loaded, `entries` before."""
 
     __slots__ = ("_fd", "entries", "stack")

@@ -14,11 +14,11 @@ from nodectl import messages
 from nodectl.kernel import signals
 from nodectl.model.launch_order import Hook
 from nodectl.model.step import entry_from_list
-from nodectl.plugin_host.caller import Door
+from nodectl.plugin_host.caller import PluginCaller
 from nodectl.spank import S_CTX_SLURMD, job_info, preload, versions
 from nodectl.spank.handle import Spank
 from nodectl.spank.job_script import log
-from nodectl.spank.reporter import Teller
+from nodectl.spank.reporter import Reporter
 from nodectl.spank.stack import Stack, witness_if_tried
 from nodectl.tracing.recorder import Recorder
 
@@ -46,17 +46,17 @@ def main(arguments: "Mapping[str, object]") -> None:
     os.umask(0o022)
     witness_if_tried()
     messages.listen(log, level=messages.INFO)
-    teller = Teller(REPORT)
-    door = Door(Recorder(-1, "slurmd"), teller, 0, float(str(arguments["timeout"])), single_threaded=False)
-    stack = teller.stack = Stack(door, Spank(S_CTX_SLURMD))
-    teller.entries = [entry_from_list(row) for row in arguments["plugins"]]  # type: ignore[attr-defined]  # our daemon's
+    reporter = Reporter(REPORT)
+    caller = PluginCaller(Recorder(-1, "slurmd"), reporter, 0, float(str(arguments["timeout"])), single_threaded=False)
+    stack = reporter.stack = Stack(caller, Spank(S_CTX_SLURMD))
+    reporter.entries = [entry_from_list(row) for row in arguments["plugins"]]  # type: ignore[attr-defined]  # our daemon's
     versions.accept(str(arguments["versions"]))
     job_info.STEPS[0] = str(arguments["steps"])
-    outcome = stack.load(teller.entries)
+    outcome = stack.load(reporter.entries)
     outcome = outcome and _begin(stack)
-    teller.ended(outcome.why)
-    if outcome and teller.listen() == FAREWELL:  # nothing: the daemon was killed
-        teller.ended(stack.call(EXIT, row=_row(EXIT)).why)
+    reporter.ended(outcome.why)
+    if outcome and reporter.listen() == FAREWELL:  # nothing: the daemon was killed
+        reporter.ended(stack.call(EXIT, row=_row(EXIT)).why)
     stack.end()
     signals.kill_own_group()  # what plugins have started, and this process
 

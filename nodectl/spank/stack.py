@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from nodectl.model.step import Task
-    from nodectl.plugin_host.caller import Door
+    from nodectl.plugin_host.caller import PluginCaller
     from nodectl.plugin_host.loader import Plugin
     from nodectl.spank.native import NativePlugin, NativeSource
     from nodectl.spank.plugstack import Entry
-    from nodectl.spank.probe import Witness
+    from nodectl.spank.probe import Probe
     from nodectl.spank.ready_stack import ReadyStack
 
 TRIAL = "_NODECTL_TRIAL"  # in the environment of the processes of a trial: the path of its description
@@ -80,12 +80,12 @@ class StackedPlugin:
 class Stack:
     """The plugins of one process and the handle their hooks are given."""
 
-    __slots__ = ("_door", "_ready", "handle", "plugins")
+    __slots__ = ("_caller", "_ready", "handle", "plugins")
 
-    witness: "Witness | None" = None  # of every stack of a process that is part of a trial
+    probe: "Probe | None" = None  # of every stack of a process that is part of a trial
 
-    def __init__(self, door: "Door", handle: Spank) -> None:
-        self._door = door
+    def __init__(self, caller: "PluginCaller", handle: Spank) -> None:
+        self._caller = caller
         self._ready: ReadyStack | None = None
         self.handle = handle
         self.plugins: list[StackedPlugin] = []
@@ -101,11 +101,11 @@ class Stack:
             self._ready, self.plugins = ready, ready.plugins
             return OK
         for place, entry in enumerate(entries):
-            if self.witness is not None:
-                self.witness.enter("load", entry.path, self.handle, None)
+            if self.probe is not None:
+                self.probe.enter("load", entry.path, self.handle, None)
             outcome = self._load(entry, place, source_of)
-            if self.witness is not None:
-                self.witness.leave(outcome)
+            if self.probe is not None:
+                self.probe.leave(outcome)
             if outcome:
                 continue
             kind = "required" if entry.required else "optional"
@@ -118,11 +118,11 @@ class Stack:
     def _load(self, entry: "Entry", place: int, source_of: "Callable[[str], Source | NativeSource | Late]") -> Outcome:
         if entry.missing:
             return Outcome(-1, f"{entry.path}: no such file in plugin_dir")
-        self._door.enter(LOADING, place)
+        self._caller.enter(LOADING, place)
         try:
             source = source_of(entry.path)
             if isinstance(source, Source):
-                plugin: Plugin | NativePlugin = self._door.within_time(
+                plugin: Plugin | NativePlugin = self._caller.within_time(
                     lambda: load(source, kind="spank", hooks=functions("spank"))
                 )
             else:
@@ -133,12 +133,12 @@ class Stack:
             return Outcome(-1, f"{entry.path}: {overrun}")
         started = plugin.hooks.get("init")
         if started is not None:
-            outcome = self._door.silent(started, ())
+            outcome = self._caller.silent(started, ())
             if not outcome:
                 return Outcome(outcome.rc, f"{plugin.path}: init(): {outcome.why}")
         # plugins.txt: a thread that init() makes and fini() ends is a plugin's good right.
         if started is not None or isinstance(source, Source | Late):
-            self._door.left_thread()
+            self._caller.left_thread()
         for warning in plugin.warnings:
             messages.warning(printable(f"{entry.origin}: plugin {warning}; it is not called"))
         stacked = StackedPlugin(entry, plugin, place)
@@ -152,7 +152,7 @@ class Stack:
         """Opens what could not be opened before the fork. Raises PluginRefused and Overrun."""
         from nodectl.spank.native import open_native  # the forkserver has imported it
 
-        return self._door.within_time(lambda: open_native(source.path)).plugin
+        return self._caller.within_time(lambda: open_native(source.path)).plugin
 
     def end(self) -> None:
         """Calls each plugin's fini(), at the end of the process, as nothing is unloaded before. A failure is told, and
@@ -163,16 +163,16 @@ class Stack:
             last = stacked.plugin.hooks.get("fini")
             if last is None:
                 continue
-            outcome = self._door.silent(last, ())
+            outcome = self._caller.silent(last, ())
             if not outcome:
                 messages.warning(
                     printable(f"plugin {stacked.plugin.name}: fini(): {outcome.why} ({stacked.plugin.path})")
                 )
         self.plugins, self._ready = [], None
 
-    def through(self, door: "Door") -> None:
+    def through(self, caller: "PluginCaller") -> None:
         """After a fork: calls of this process go through its own door."""
-        self._door = door
+        self._caller = caller
 
     def name(self, place: int) -> str:
         """Which plugin stands at this place of the stack."""
@@ -189,7 +189,7 @@ class Stack:
         hook.
         """
         row = row or ROWS[call]
-        with self._door:
+        with self._caller:
             if self._ready is not None:
                 return self._call_lane(self._ready, row, task)
             for stacked in self.plugins:
@@ -210,7 +210,7 @@ class Stack:
         handle.hook, handle.task = row.call, task
         try:
             number = None if task is None else task.local_id
-            while (stopped := self._door.walk(row, lane, handle, begin, task=number)) is not None:
+            while (stopped := self._caller.walk(row, lane, handle, begin, task=number)) is not None:
                 place, outcome = stopped
                 if not outcome and self._ends_walk(lane.members[place], row, outcome):
                     return outcome
@@ -238,9 +238,9 @@ class Stack:
     ) -> Outcome:  # fmt: skip
         handle = self.handle
         handle.hook, handle.plugin, handle.task = row.call, stacked, task
-        door = self._door if self.witness is None else self.witness.beside(self._door, handle)
+        caller = self._caller if self.probe is None else self.probe.beside(self._caller, handle)
         try:
-            return door.call(
+            return caller.call(
                 row,
                 stacked.plugin.name,
                 function,

@@ -21,7 +21,8 @@ from nodectl.stepd.plugin_output import Overheard
 from nodectl.stepd.reaper import Reaper
 from nodectl.stepd.run import STEPD_SLOT, Descriptors, Run, StepFailed
 from nodectl.task import client_streams, environment, pump, rlimits
-from nodectl.task.main import Child, be_task
+from nodectl.task.child import Child
+from nodectl.task.main import be_task
 from nodectl.task.stdio import Streams
 
 TYPE_CHECKING = False
@@ -112,7 +113,7 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
         messages.error(f"step {run.step}: save its record: {error.strerror}")
         run.links.attach(daemon)  # the daemon takes it from the last event, as who attached does anyway
     run.hear()
-    run.board.done(STEPD_SLOT)
+    run.progress.done(STEPD_SLOT)
     run.links.broadcast({"event": "end", "record": result}, last=True)
     try:
         os.unlink(f"{name}.sock", dir_fd=directory)
@@ -141,16 +142,16 @@ def run_step(run: Run, reaper: Reaper, sources: "Sources") -> None:
     """The launch. Raises StepFailed where a row's failure ends the step; `finish` is called in any case."""
     step = run.step
     if not step.step_id:  # a further step joins what its job has
-        run.require(run.node.call_container(run.door, "container_p_create", (step.job_id,)))
-    run.require(run.node.call_proctrack(run.door, "proctrack_p_create", (step,)))
-    run.require(run.node.call_container(run.door, "container_p_add_cont", (step.job_id, step.container_id)))
+        run.require(run.node.call_container(run.caller, "container_p_create", (step.job_id,)))
+    run.require(run.node.call_proctrack(run.caller, "proctrack_p_create", (step,)))
+    run.require(run.node.call_container(run.caller, "container_p_add_cont", (step.job_id, step.container_id)))
     step.environment.update(environment.announced(step))
     run.require(run.spank.load(step.stack, sources.__getitem__, sources.ready))
     run.require(run.spank.call("slurm_spank_init"))
     run.require(run.spank.process_options(step.options))
     run.require(run.spank.call("slurm_spank_init_post_opt"))
     step.environment.update(environment.for_step(step))
-    run.require(run.node.call_tasks(run.door, "task_p_pre_setuid", (step,)))
+    run.require(run.node.call_tasks(run.caller, "task_p_pre_setuid", (step,)))
     if run.spank.has("slurm_spank_user_init"):
         with effective_user(step.identity):
             outcome = run.spank.call("slurm_spank_user_init")
@@ -215,7 +216,7 @@ def fork_tasks(run: Run, reaper: Reaper) -> int:
             reaper.expect(child.task)
         for child in children:
             task = child.task
-            run.require(run.node.call_proctrack(run.door, "proctrack_p_add", (run.step, task.pid), task.local_id))
+            run.require(run.node.call_proctrack(run.caller, "proctrack_p_add", (run.step, task.pid), task.local_id))
             if child.placing is not None:
                 child.placing.done()
     except (OSError, StepFailed) as error:
@@ -248,7 +249,7 @@ def _fork_task(child: Child) -> None:
             child.placing.prepare()
         try:
             # A plugin's thread may hold malloc's lock: libc's fork, and no other, sees to that.
-            born = place >= 0 and not run.door.threaded
+            born = place >= 0 and not run.caller.threaded
             task.pid = _kernel.fork_into(place) if born else run.spawn()
             run.step.born_in_place = born
         except OSError as error:
@@ -307,19 +308,19 @@ def finish(run: Run, reaper: Reaper) -> None:
     """Row 14: nothing of the step is left alive, then the plugins' last words, then the cgroups go."""
     step = run.step
     if step.container_id:
-        run.log(run.node.call_proctrack(run.door, "proctrack_p_signal", (step.container_id, 9)))
-        outcome = run.node.call_proctrack(run.door, "proctrack_p_wait", (step.container_id,))
+        run.log(run.node.call_proctrack(run.caller, "proctrack_p_signal", (step.container_id, 9)))
+        outcome = run.node.call_proctrack(run.caller, "proctrack_p_wait", (step.container_id,))
         run.log(outcome)
         run.unkillable = outcome.why
     reaper.collect()  # the orphans among what was killed are ours
     for pid, awaited in run.pumps:
         output.wait(run, reaper, pid, awaited=awaited)
-    run.log(run.node.call_tasks(run.door, "task_p_post_step", (step,)))
+    run.log(run.node.call_tasks(run.caller, "task_p_post_step", (step,)))
     outcome = run.spank.call("slurm_spank_exit")
     run.log(outcome)
     run.spoiled = run.spoiled or outcome.why
     if step.container_id:
-        run.log(run.node.call_proctrack(run.door, "proctrack_p_destroy", (step.container_id,)))
+        run.log(run.node.call_proctrack(run.caller, "proctrack_p_destroy", (step.container_id,)))
     run.ends.step()
     if run.group is not None:
         remove_groups(run.group, run.tasks)

@@ -175,7 +175,7 @@ class Reaper:
     def _end_of(self, task: "Task") -> None:
         """Row 13 of a launch."""
         run = self._run
-        hook, place = run.board.place(task.local_id + 1)
+        hook, place = run.progress.place(task.local_id + 1)
         kept_waiting = hook is ROWS["gate"] and task.status == _NOT_LET_IN
         if hook is not None and not kept_waiting and task.local_id not in run.failures and not task.killed_by_command:
             self._explain(task, f"it ended inside {run.named(hook, place)}")
@@ -198,7 +198,7 @@ class Reaper:
         if not run.node.has("task_p_post_term"):
             return OK
         with effective_user(run.step.identity):
-            return run.node.call_tasks(run.door, "task_p_post_term", (run.step, task), task.local_id)
+            return run.node.call_tasks(run.caller, "task_p_post_term", (run.step, task), task.local_id)
 
     def _judge(self, task: "Task", outcome: "Outcome", code: int = 1) -> None:
         """A plugin's failure at the end of a task that ended well becomes that task's."""
@@ -257,17 +257,17 @@ class Reaper:
     def _takes(self, task: "Task", number: int) -> bool:
         if task.pid <= 0 or task.status is not None:
             return task.pid > 0
-        hook, _ = self._run.board.place(task.local_id + 1)
+        hook, _ = self._run.progress.place(task.local_id + 1)
         return number == CONT or (number == TERM and hook is not None) or self._has_begun(task)
 
     def _has_begun(self, task: "Task") -> bool:
         """True when the task has become a program: its own, or one that a plugin executed from inside a hook."""
         slot = task.local_id + 1
-        if not self._run.board.is_done(slot):
-            hook, _ = self._run.board.place(slot)
+        if not self._run.progress.is_done(slot):
+            hook, _ = self._run.progress.place(slot)
             if hook is None or hook.identity != "user" or not children.has_executed(task.pid):
                 return False
-            self._run.board.done(slot)
+            self._run.progress.done(slot)
         return True
 
     def _deliver_held(self) -> None:

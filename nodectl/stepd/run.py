@@ -9,13 +9,13 @@ from nodectl.cgroup import tree
 from nodectl.kernel.identity import become_user, effective_user
 from nodectl.model.launch_order import ROWS
 from nodectl.model.step import Step, Task
-from nodectl.plugin_host.caller import Door
+from nodectl.plugin_host.caller import PluginCaller
 from nodectl.spank import S_CTX_REMOTE
 from nodectl.spank.handle import Spank
 from nodectl.spank.stack import Stack
 from nodectl.stepd.end_reasons import Ends
 from nodectl.task.pump import Pumps
-from nodectl.tracing.progress import Board
+from nodectl.tracing.progress import Progress
 from nodectl.tracing.recorder import Recorder, now
 
 TYPE_CHECKING = False
@@ -44,10 +44,10 @@ class Descriptors:
     stepd neither receives nor closes them, as that may take as long as their maker likes. The socket ends with it.
     """
 
-    __slots__ = ("board", "client", "link", "listener", "news", "orders", "streams", "trace")
+    __slots__ = ("client", "link", "listener", "news", "orders", "progress", "streams", "trace")
 
     def __init__(self, fds: "Sequence[int]", client: "int | None") -> None:
-        self.trace, self.board, self.listener, link, *rest = fds
+        self.trace, self.progress, self.listener, link, *rest = fds
         self.link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, link)
         self.client = client
         self.streams, self.orders, self.news = rest or (-1, -1, -1)
@@ -59,9 +59,29 @@ class Run:
     """
 
     __slots__ = (
-        "board", "door", "ends", "failures", "fds", "gate_writer", "group", "links", "node", "overheard", "private",
-        "pumps", "reason", "recorder", "spank", "spoiled", "started", "state", "step", "streams", "suspended_seconds",
-        "tasks", "unkillable",
+        "caller",
+        "ends",
+        "failures",
+        "fds",
+        "gate_writer",
+        "group",
+        "links",
+        "node",
+        "overheard",
+        "private",
+        "progress",
+        "pumps",
+        "reason",
+        "recorder",
+        "spank",
+        "spoiled",
+        "started",
+        "state",
+        "step",
+        "streams",
+        "suspended_seconds",
+        "tasks",
+        "unkillable",
     )  # fmt: skip
 
     links: "Links"
@@ -71,11 +91,11 @@ class Run:
         self.step = step
         self.fds = fds
         self.node = node
-        self.board = Board(fds.board, step.ntasks)
-        os.close(fds.board)
+        self.progress = Progress(fds.progress, step.ntasks)
+        os.close(fds.progress)
         self.recorder = Recorder(fds.trace, "stepd")
-        self.door = Door(self.recorder, self.board, STEPD_SLOT, step.hook_timeout, single_threaded=True)
-        self.spank = Stack(self.door, Spank(S_CTX_REMOTE, step))
+        self.caller = PluginCaller(self.recorder, self.progress, STEPD_SLOT, step.hook_timeout, single_threaded=True)
+        self.spank = Stack(self.caller, Spank(S_CTX_REMOTE, step))
         self.group = tree.Group(cgroup_mount + step.cgroup) if step.cgroup else None
         self.tasks = [Task(rank, mask) for rank, mask in enumerate(step.cpu_masks)]
         self.spank.handle.tasks = self.tasks
@@ -131,7 +151,7 @@ class Run:
 
     def enter(self, call: str) -> int:
         """The stepd begins one of its own rows. Returns the time, for `leave`."""
-        self.board.enter(STEPD_SLOT, ROWS[call])
+        self.progress.enter(STEPD_SLOT, ROWS[call])
         return now()
 
     def leave(self, call: str, started: int, *, task: "int | None" = None, rc: int = 0, note: str = "") -> None:
@@ -155,14 +175,14 @@ class Run:
     def kill(self) -> None:
         """SIGKILL to every process of the step, wherever it has hidden."""
         if self.step.container_id:
-            self.log(self.node.call_proctrack(self.door, "proctrack_p_signal", (self.step.container_id, 9)))
+            self.log(self.node.call_proctrack(self.caller, "proctrack_p_signal", (self.step.container_id, 9)))
 
     def enter_container(self) -> bool:
         """In a fresh child that is no task: it joins the job's container. False when it could not, which is logged."""
         function = self.node.container.hooks.get("container_p_add_pid")
         if function is None:
             return True
-        outcome = self.door.silent(function, (self.step.job_id, os.getpid(), self.step.uid))
+        outcome = self.caller.silent(function, (self.step.job_id, os.getpid(), self.step.uid))
         self.log(outcome)
         return bool(outcome)
 
@@ -170,7 +190,7 @@ class Run:
         """What the stepd has open for itself, and no task may keep: with a copy of the gate's writing end there nobody
         would notice the stepd's death.
         """
-        return [*self.private, *self.door.descriptors(), *self.links.descriptors(), self.gate_writer]
+        return [*self.private, *self.caller.descriptors(), *self.links.descriptors(), self.gate_writer]
 
     def as_user(self, act: "Callable[[], None]") -> None:
         """Runs `act` as the step's user and where its tasks will run: with a container in a child, which enters it."""
@@ -210,5 +230,5 @@ class Run:
 
     def spawn(self) -> int:
         """fork(2) with the counts right: only ever from one thread."""
-        assert self.door.one_thread(), "fork with threads"  # noqa: S101  # the door has refused who left one
+        assert self.caller.one_thread(), "fork with threads"  # noqa: S101  # the door has refused who left one
         return os.fork()

@@ -12,17 +12,15 @@ import prctl
 
 from nodectl import messages
 from nodectl.confine import scripts
-from nodectl.confine.confinement import CannotConfine, Confinement
+from nodectl.confine.confinement import CannotConfine
 from nodectl.confine.levels import NONE
 from nodectl.kernel import _kernel, pseudo_file, user_path
 from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.identity import become_user
 from nodectl.model.launch_order import ROWS
-from nodectl.plugin_host.caller import Door
 from nodectl.task import client_streams, rlimits, tmpdir
-from nodectl.task.placement import Placing, must_wait
+from nodectl.task.child import Child, TaskEnds
 from nodectl.task.stdio import CLIENT
-from nodectl.tracing.recorder import Recorder, now
 from nodectl.wire import framing
 
 TYPE_CHECKING = False
@@ -30,83 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from nodectl.model.step import Task
-    from nodectl.plugin_host.caller import Outcome
-    from nodectl.stepd.run import Run
     from nodectl.task.stdio import Stream
 
 # What a stepd does not die of: a terminal's signals, and what is meant for tasks.
 IGNORED = (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGTSTP)
-_LONGEST_REPORT = 3000  # below PIPE_BUF: reports of several tasks never mix
 _MISSING_ARGUMENTS = 2
 _LAST_HOOK = "slurm_spank_task_init"
-
-
-class TaskEnds(Exception):
-    """This task ends before its program began, with this exit status; str() is the reason, "" for none to tell."""
-
-    def __init__(self, reason: str, status: int = 1) -> None:
-        super().__init__(reason)
-        self.status = status
-
-
-class Child:
-    """What the stages share."""
-
-    __slots__ = (
-        "confinement", "door", "gate", "hard_limits", "place_in", "placing", "recorder", "report", "run", "slot",
-        "stepd", "stepds", "task",
-    )  # fmt: skip
-
-    def __init__(  # what the stepd has made for it
-        self, run: "Run", task: "Task", gate: int, report: int, stepds: "Sequence[int]", hard_limits: "rlimits.Changes"
-    ) -> None:
-        """In the stepd, before the first fork: what is made here is made once, and not in pages of each task's own."""
-        self.run = run
-        self.task = task
-        self.gate = gate
-        self.placing = Placing() if must_wait(run.node) else None
-        self.report = report
-        self.stepds = stepds  # descriptors
-        self.hard_limits = hard_limits
-        self.stepd = 0
-        self.place_in: str | None = None
-        self.confinement = Confinement(run.step, task.environment)
-        self.slot = task.local_id + 1
-        self.recorder = Recorder(run.fds.trace, "task", task=task.local_id)
-        # Threads that a hook leaves here harm nobody: exec ends them.
-        heirs, limit = run.board.inheritance(self.slot), run.step.hook_timeout
-        self.door = Door(self.recorder, run.board, self.slot, limit, single_threaded=False, heirs=heirs)
-
-    def row(self, call: str) -> int:
-        """The task begins one of nodectl's own rows. Returns the time, for `wrote`."""
-        self.run.board.enter(self.slot, ROWS[call])
-        return now()
-
-    def wrote(self, call: str, started: int, rc: int = 0, note: str = "") -> None:
-        """That row is over."""
-        self.recorder.write(ROWS[call], started, rc=rc, note=note)
-
-    def require(self, outcome: "Outcome") -> None:
-        """Raises TaskEnds for a call that failed."""
-        if not outcome:
-            raise TaskEnds(outcome.why)
-
-    def say(self, line: str) -> None:
-        """A line for the step's user."""
-        self.tell("say", line)
-
-    def log(self, line: str) -> None:
-        """A line for the log."""
-        self.tell("log", line)
-
-    def tell(self, key: str, text: str) -> None:
-        """A report to the stepd: `key` is "say", "log" or "failed"."""
-        data = framing.encode({"task": self.task.local_id, key: text[: _LONGEST_REPORT // 6]})
-        try:
-            os.write(self.report, data)
-        except OSError:
-            pass  # the stepd is gone, and with it everybody who could listen
 
 
 def be_task(child: Child, place_in: "str | None") -> "NoReturn":
@@ -173,22 +100,22 @@ def hold_limits(child: Child) -> None:
 
 def pre_launch_priv(child: Child) -> None:
     """Task plugins, as root: binding."""
-    child.require(child.run.node.call_tasks(child.door, "task_p_pre_launch_priv", (child.run.step,)))
+    child.require(child.run.node.call_tasks(child.caller, "task_p_pre_launch_priv", (child.run.step,)))
 
 
 def join_container(child: Child) -> None:
     """What is opened by its name from here on is the container's."""
     if child.placing is not None:
-        child.placing.wait(child.run.board, child.slot)
+        child.placing.wait(child.run.progress, child.slot)
     step = child.run.step
     child.require(
-        child.run.node.call_container(child.door, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
+        child.run.node.call_container(child.caller, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
     )
 
 
 def task_init_privileged(child: Child) -> None:
     """SPANK plugins, as root."""
-    child.run.spank.through(child.door)
+    child.run.spank.through(child.caller)
     child.require(child.run.spank.call("slurm_spank_task_init_privileged", child.task))
 
 
@@ -295,7 +222,7 @@ def confine(child: Child) -> None:
 def pre_launch(child: Child) -> None:
     """Task plugins, as the user."""
     child.task.environment["SLURM_TASK_PID"] = str(os.getpid())
-    child.require(child.run.node.call_tasks(child.door, "task_p_pre_launch", (child.run.step,)))
+    child.require(child.run.node.call_tasks(child.caller, "task_p_pre_launch", (child.run.step,)))
 
 
 def task_init(child: Child) -> None:
@@ -336,10 +263,10 @@ def execute(child: Child) -> None:
     close_all_but((child.report, child.recorder.fd))
     started = child.row("exec")
     child.wrote("exec", started)
-    child.run.board.done(child.slot)
+    child.run.progress.done(child.slot)
     # As srun: last, the working directory that was asked for, and not /tmp where that could not be entered.
     error = exec_along_path(argv, environment, child.run.step.cwd)
-    child.run.board.enter(child.slot, ROWS["exec"])
+    child.run.progress.enter(child.slot, ROWS["exec"])
     child.wrote("exec", started, error.errno or 1, str(error.strerror))
     raise TaskEnds(f"execute {argv[0]!r}: {_why(argv[0], error)} (as {child.run.step.user_name})", error.errno or 1)
 

@@ -12,7 +12,7 @@ from nodectl.plugin_host.loader import BUILTIN_DIR
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.plugin_host.node_plugins import NodePlugins
-    from nodectl.tracing.progress import Board
+    from nodectl.tracing.progress import Progress
 
 
 def must_wait(node: "NodePlugins") -> bool:
@@ -41,9 +41,9 @@ class Placing:
         os.close(self._reader)
         self._reader = -1
 
-    def wait(self, board: "Board", slot: int) -> None:
+    def wait(self, progress: "Progress", slot: int) -> None:
         """In the task. Where the tracker does not take it the task ends as one that is not let through the gate."""
-        board.enter(slot, ROWS["gate"])
+        progress.enter(slot, ROWS["gate"])
         os.close(self._writer)
         if not os.read(self._reader, 1):
             os._exit(1)

@@ -35,7 +35,7 @@ _INDEX = {hook.call: index + 1 for index, hook in enumerate(_CALLS)}
 MOST_PLUGINS = 255
 
 
-class Board:
+class Progress:
     """Slot 0 is the stepd's, slot n + 1 that of task n."""
 
     __slots__ = ("_heirs", "_memory")

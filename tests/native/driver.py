@@ -15,7 +15,7 @@ from typing import Any
 from nodectl import messages, spank
 from nodectl.model.launch_order import ROWS
 from nodectl.model.step import Step, Task
-from nodectl.plugin_host.caller import Door, Outcome
+from nodectl.plugin_host.caller import Outcome, PluginCaller
 from nodectl.spank import _spank_host
 from nodectl.spank.handle import Spank
 from nodectl.spank.plugstack import Entry
@@ -77,8 +77,8 @@ def main() -> None:
     handle.tasks = [Task(0, 1), Task(1, 2)]
     for each in handle.tasks:
         each.pid, each.argv, each.environment = 4000 + each.local_id, list(step.argv), dict(step.environment)
-    door = Door(Recorder(-1, "test"), None, 0, case["timeout"], single_threaded=False)
-    stack = Stack(door, handle)
+    caller = PluginCaller(Recorder(-1, "test"), None, 0, case["timeout"], single_threaded=False)
+    stack = Stack(caller, handle)
     entries = [
         Entry(path, tuple(case["argv"]), required=True, origin="plugstack.conf:1", missing=False)
         for path in case["plugins"]
@@ -99,7 +99,7 @@ def main() -> None:
                 say(told(outcome, case))
             continue
         fini = stack.plugins[0].plugin.hooks.get("fini")
-        outcome = run(stack, name, task) if name != "fini" or fini is None else door.silent(fini, ())
+        outcome = run(stack, name, task) if name != "fini" or fini is None else caller.silent(fini, ())
         say(f"= {name} {outcome.rc} {told(outcome, case)}")
     say(f"environment {json.dumps(step.environment)}")
     if "FROM_C" in _spank_host.environ():

@@ -199,7 +199,7 @@ def test_a_board_with_anything_on_it_can_be_read() -> None:
     try:
         for index in range(256):
             os.pwrite(fd, bytes((index, 255)), 0)
-            assert progress.stepd_place(fd) == progress.Board(fd, 0).place(0)
+            assert progress.stepd_place(fd) == progress.Progress(fd, 0).place(0)
     finally:
         os.close(fd)
 

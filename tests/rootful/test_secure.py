@@ -109,11 +109,11 @@ def test_system_calls_that_no_job_needs_are_denied(node: Node, user: object) -> 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="x86-64 has three ways in")
 @pytest.mark.parametrize("level", ["default", "strict"])
 def test_system_calls_are_denied_by_the_other_doors_of_the_machine_too(node: Node, level: str) -> None:
-    door = subprocess.run([program(node), "int 0x80 keyctl"], capture_output=True, text=True, check=False)
+    caller = subprocess.run([program(node), "int 0x80 keyctl"], capture_output=True, text=True, check=False)
     found = tries(node, level, "x32 keyctl", "x32 getpid")
     assert found == {"x32 keyctl": ENOSYS, "x32 getpid": ENOSYS}
-    if door.returncode == 0:  # the kernel runs i386's programs
-        assert "=1\n" not in door.stdout
+    if caller.returncode == 0:  # the kernel runs i386's programs
+        assert "=1\n" not in caller.stdout
         assert tries(node, level, "int 0x80 keyctl", "int 0x80 getpid") == {
             "int 0x80 keyctl": EPERM,
             "int 0x80 getpid": 0,

@@ -116,7 +116,7 @@ class Works:
         self.hooks = node.dir / "hooks"
         self.hooks.mkdir()
         self.hooks.chmod(0o755)
-        node.plugin("witness", WITNESS.format(hooks=self.hooks))
+        node.plugin("probe", WITNESS.format(hooks=self.hooks))
         node.plugstack("optional witness.py\n")
         self.running: dict[str, Work] = {}
         self.over: dict[str, Work] = {}

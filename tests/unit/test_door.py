@@ -11,7 +11,7 @@ import pytest
 
 from nodectl.model.launch_order import ROWS
 from nodectl.plugin_api import set_errno
-from nodectl.plugin_host.caller import Door
+from nodectl.plugin_host.caller import PluginCaller
 from nodectl.tracing.recorder import Recorder
 
 ALLOWED = 0.3
@@ -21,9 +21,9 @@ HOOK = ROWS["slurm_spank_init"]
 
 
 @pytest.fixture
-def door() -> Iterator[Door]:
+def caller() -> Iterator[PluginCaller]:
     before = signal.getsignal(signal.SIGALRM)
-    yield Door(Recorder(-1, "test"), None, 0, ALLOWED, single_threaded=False)
+    yield PluginCaller(Recorder(-1, "test"), None, 0, ALLOWED, single_threaded=False)
     signal.signal(signal.SIGALRM, before)
 
 
@@ -34,54 +34,54 @@ def lasting(seconds: float) -> int:
     return 0
 
 
-def call(door: Door, seconds: float) -> str:
-    return door.call(HOOK, "it", lasting, (seconds,)).why
+def call(caller: PluginCaller, seconds: float) -> str:
+    return caller.call(HOOK, "it", lasting, (seconds,)).why
 
 
-def granted(door: Door) -> float:
+def granted(caller: PluginCaller) -> float:
     """How long a hook ran before it was interrupted, of ALLOWED. At least, as a busy machine makes it longer."""
     began = time.monotonic()
-    assert call(door, 60) == LATE
+    assert call(caller, 60) == LATE
     return (time.monotonic() - began) / ALLOWED
 
 
-def test_each_hook_of_a_walk_has_its_whole_time(door: Door) -> None:
-    with door:
+def test_each_hook_of_a_walk_has_its_whole_time(caller: PluginCaller) -> None:
+    with caller:
         for seconds in (0, 0.5 * ALLOWED, 0.9 * ALLOWED):
-            call(door, seconds)
-            assert granted(door) >= WHOLE
+            call(caller, seconds)
+            assert granted(caller) >= WHOLE
 
 
-def test_a_hook_that_overruns_in_a_walk_costs_the_next_ones_nothing(door: Door) -> None:
-    with door:
-        assert [call(door, seconds) for seconds in (0, 60, 0, 60, 0)] == ["", LATE, "", LATE, ""]
-        assert granted(door) >= WHOLE
+def test_a_hook_that_overruns_in_a_walk_costs_the_next_ones_nothing(caller: PluginCaller) -> None:
+    with caller:
+        assert [call(caller, seconds) for seconds in (0, 60, 0, 60, 0)] == ["", LATE, "", LATE, ""]
+        assert granted(caller) >= WHOLE
 
 
-def test_nothing_rings_between_the_hooks_of_a_walk_or_behind_it(door: Door) -> None:
-    with door:
-        assert call(door, 0) == ""
+def test_nothing_rings_between_the_hooks_of_a_walk_or_behind_it(caller: PluginCaller) -> None:
+    with caller:
+        assert call(caller, 0) == ""
         lasting(2 * ALLOWED)
-        assert granted(door) >= WHOLE
+        assert granted(caller) >= WHOLE
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     lasting(2 * ALLOWED)
 
 
-def test_a_plugin_that_takes_the_signal_takes_it_from_itself_only(door: Door) -> None:
-    with door:
-        door.call(HOOK, "thief", signal.signal, (signal.SIGALRM, signal.SIG_IGN))
-        assert "took longer" in call(door, 60)
+def test_a_plugin_that_takes_the_signal_takes_it_from_itself_only(caller: PluginCaller) -> None:
+    with caller:
+        caller.call(HOOK, "thief", signal.signal, (signal.SIGALRM, signal.SIG_IGN))
+        assert "took longer" in call(caller, 60)
 
 
-def test_a_plugins_own_alarm_leaves_the_clock_alone(door: Door) -> None:
-    with door:
-        door.call(HOOK, "timed", signal.setitimer, (signal.ITIMER_REAL, 0))
-        assert "took longer" in call(door, 60)
+def test_a_plugins_own_alarm_leaves_the_clock_alone(caller: PluginCaller) -> None:
+    with caller:
+        caller.call(HOOK, "timed", signal.setitimer, (signal.ITIMER_REAL, 0))
+        assert "took longer" in call(caller, 60)
 
 
-def test_a_child_that_is_forked_in_a_walk_hears_no_alarm(door: Door) -> None:
-    with door:
-        call(door, 0)
+def test_a_child_that_is_forked_in_a_walk_hears_no_alarm(caller: PluginCaller) -> None:
+    with caller:
+        call(caller, 0)
         pid = os.fork()
         if pid == 0:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -90,14 +90,14 @@ def test_a_child_that_is_forked_in_a_walk_hears_no_alarm(door: Door) -> None:
         assert os.waitpid(pid, 0)[1] == 0
 
 
-def test_the_reason_of_a_failure_is_of_the_call_that_failed(door: Door) -> None:
+def test_the_reason_of_a_failure_is_of_the_call_that_failed(caller: PluginCaller) -> None:
     def hook(errno: int, message: str, rc: int) -> int:
         if errno:
             set_errno(errno, message)
         return rc
 
     def outcome(*arguments: object) -> tuple[int, str, int]:
-        found = door.call(HOOK, "it", hook, arguments)
+        found = caller.call(HOOK, "it", hook, arguments)
         return found.rc, found.why.removeprefix("plugin it: slurm_spank_init: "), found.errno
 
     assert outcome(12, "", -1) == (-1, "returned -1: Cannot allocate memory", 12)

@@ -22,7 +22,7 @@ from nodectl.daemon.admission.accounts import UnknownUser, User, Users, group_id
 from nodectl.daemon.admission.binder import Binder
 from nodectl.model.number import whole
 from nodectl.model.step import Step
-from nodectl.plugin_host.caller import Door
+from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.spank.plugstack import Entry
 from nodectl.tracing.recorder import Recorder
@@ -326,10 +326,10 @@ def call_launch_request(step: Step, node: NodePlugins, trace: int, timeout: floa
 
 def call_for(step: Step, node: NodePlugins, trace: int, timeout: float, call: str) -> None:
     """A function that may refuse a request, as `call_launch_request`."""
-    door = Door(Recorder(trace, "daemon"), None, 0, timeout, single_threaded=False)
+    plugin_caller = PluginCaller(Recorder(trace, "daemon"), None, 0, timeout, single_threaded=False)
     messages.concerns(step.job_id)
     with messages.heard(step.verbose + messages.ERROR) as lines:
-        outcome = node.call_tasks(door, call, (step, 0))
+        outcome = node.call_tasks(plugin_caller, call, (step, 0))
     messages.concerns(0)
     step.told += lines
     if not outcome:

@@ -13,7 +13,7 @@ from nodectl import messages
 from nodectl.config import Config
 from nodectl.daemon.admission import launch
 from nodectl.daemon.steps.live import LiveStep
-from nodectl.plugin_host.caller import OK, Door, Outcome
+from nodectl.plugin_host.caller import OK, Outcome, PluginCaller
 from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.tracing.recorder import Recorder
 
@@ -81,9 +81,9 @@ class Resources:
         job = live.step.job_id
         trace = self._trace(live)
         try:
-            door = Door(Recorder(trace, "daemon"), None, 0, live.step.hook_timeout, single_threaded=False)
+            caller = PluginCaller(Recorder(trace, "daemon"), None, 0, live.step.hook_timeout, single_threaded=False)
             messages.concerns(job)
-            outcome = self._plugins.call_tasks(door, call, (job,))
+            outcome = self._plugins.call_tasks(caller, call, (job,))
             messages.concerns(0)
         finally:
             if trace >= 0:

@@ -10,7 +10,7 @@ import os
 import prctl
 
 from nodectl.kernel import _kernel, pseudo_file
-from nodectl.spank.reporter import Teller
+from nodectl.spank.reporter import Reporter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,29 +31,29 @@ def settle(cgroup: str) -> None:
     os.umask(0o022)
 
 
-def become_script(teller: Teller, path: str) -> None:
+def become_script(reporter: Reporter, path: str) -> None:
     """Executes the script with this process's environment; tells the daemon why it could not. Does not return."""
     for number in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGINT):  # Python's wishes are not the script's
         _signal.signal(number, _signal.SIG_DFL)
     try:
         os.execve(path, [path], os.environ)
     except OSError as error:
-        teller.ended(f"{path}: {error.strerror}")
+        reporter.ended(f"{path}: {error.strerror}")
     os._exit(NO_PROGRAM)
 
 
 def main(arguments: "Mapping[str, object]") -> None:
     """`arguments`: cgroup, and either script or what `nodectl.spank.job_script.call_hooks` takes."""
     os.set_inheritable(REPORT, False)
-    teller = Teller(REPORT)
+    reporter = Reporter(REPORT)
     try:
         settle(str(arguments["cgroup"]))
     except OSError as error:
-        teller.ended(f"enter {arguments['cgroup']}: {error.strerror}")
+        reporter.ended(f"enter {arguments['cgroup']}: {error.strerror}")
         os._exit(1)
     if "script" in arguments:
-        become_script(teller, str(arguments["script"]))
+        become_script(reporter, str(arguments["script"]))
     from nodectl.spank import job_script  # not needed by a script
 
-    teller.ended(job_script.call_hooks(arguments, teller))
+    reporter.ended(job_script.call_hooks(arguments, reporter))
     os._exit(0)

@@ -1,8 +1,8 @@
 """A step that has begun and whose end the daemon has not recorded yet: its files, its connection.
 
-Files in the steps directory, all root's: `J.S.json` what the daemon decided, `.trace` the flight recorder (locked by
-the stepd as long as it lives), `.sock` its socket, `.record` what came of it, `.prolog` that a prolog is under way,
-`.epilog` that an epilog is owed. They are what a restarted daemon finds.
+Files in the steps directory, root's alone, which a restarted daemon finds: `J.S.json` what the daemon decided, `.trace`
+the flight recorder (the stepd locks it while it lives), `.sock` its socket, `.record` its result, `.prolog` and
+`.epilog` that one of these is still to end.
 """
 
 import asyncio
@@ -202,7 +202,7 @@ class LiveStep:
         self._inbox = framing.Inbox(8 << 20)
         self._out = bytearray()
         self._asked: list[asyncio.Future[Mapping[str, object]]] = []
-        self.board_fd = -1
+        self.progress_fd = -1
         self.in_prolog = False
         self.suspended = False
         self.owes_epilog = False
@@ -364,9 +364,9 @@ class LiveStep:
 
     def where_it_died(self, plugins: NodePlugins) -> str:
         """What the stepd was doing when it died, from the board; "" when nobody knows."""
-        if self.board_fd < 0:
+        if self.progress_fd < 0:
             return ""
-        hook, place = progress.stepd_place(self.board_fd)
+        hook, place = progress.stepd_place(self.progress_fd)
         if hook is None:
             return ""
         if hook.process == "task":
@@ -384,9 +384,7 @@ class LiveStep:
             "state": self._state,
             "reason": why,
             "exit_status": 1,
-            "started": None,
-            "ended": time.time(),
-            "tasks": [],
+            **{"started": None, "ended": time.time(), "tasks": []},
         }
 
     def close(self) -> None:
@@ -395,7 +393,7 @@ class LiveStep:
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
-        if self.board_fd >= 0:
-            os.close(self.board_fd)
-            self.board_fd = -1
+        if self.progress_fd >= 0:
+            os.close(self.progress_fd)
+            self.progress_fd = -1
         self._unlink()

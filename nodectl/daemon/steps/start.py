@@ -128,7 +128,7 @@ class Starter:
         fds: list[int] = []
         try:
             fds.append(progress.make(step.ntasks))
-            live.board_fd = os.dup(fds[0])
+            live.progress_fd = os.dup(fds[0])
             fds.append(files.listen())
             if step.cgroup:
                 self._make_groups(step)

@@ -1,0 +1,91 @@
+"""What the stages of a task share, and how one of them ends it.
+
+Made in the stepd before the first fork; used in the task's own process.
+"""
+
+import os
+
+from nodectl.confine.confinement import Confinement
+from nodectl.model.launch_order import ROWS
+from nodectl.plugin_host.caller import PluginCaller
+from nodectl.task.placement import Placing, must_wait
+from nodectl.tracing.recorder import Recorder, now
+from nodectl.wire import framing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nodectl.model.step import Task
+    from nodectl.plugin_host.caller import Outcome
+    from nodectl.stepd.run import Run
+    from nodectl.task import rlimits
+
+_LONGEST_REPORT = 3000  # below PIPE_BUF: reports of several tasks never mix
+
+
+class TaskEnds(Exception):
+    """This task ends before its program began, with this exit status; str() is the reason, "" for none to tell."""
+
+    def __init__(self, reason: str, status: int = 1) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Child:
+    """What the stages share."""
+
+    __slots__ = (
+        "caller", "confinement", "gate", "hard_limits", "place_in", "placing", "recorder", "report", "run", "slot",
+        "stepd", "stepds", "task",
+    )  # fmt: skip
+
+    def __init__(  # what the stepd has made for it
+        self, run: "Run", task: "Task", gate: int, report: int, stepds: "Sequence[int]", hard_limits: "rlimits.Changes"
+    ) -> None:
+        """In the stepd, before the first fork: what is made here is made once, and not in pages of each task's own."""
+        self.run = run
+        self.task = task
+        self.gate = gate
+        self.placing = Placing() if must_wait(run.node) else None
+        self.report = report
+        self.stepds = stepds  # descriptors
+        self.hard_limits = hard_limits
+        self.stepd = 0
+        self.place_in: str | None = None
+        self.confinement = Confinement(run.step, task.environment)
+        self.slot = task.local_id + 1
+        self.recorder = Recorder(run.fds.trace, "task", task=task.local_id)
+        # Threads that a hook leaves here harm nobody: exec ends them.
+        heirs, limit = run.progress.inheritance(self.slot), run.step.hook_timeout
+        self.caller = PluginCaller(self.recorder, run.progress, self.slot, limit, single_threaded=False, heirs=heirs)
+
+    def row(self, call: str) -> int:
+        """The task begins one of nodectl's own rows. Returns the time, for `wrote`."""
+        self.run.progress.enter(self.slot, ROWS[call])
+        return now()
+
+    def wrote(self, call: str, started: int, rc: int = 0, note: str = "") -> None:
+        """That row is over."""
+        self.recorder.write(ROWS[call], started, rc=rc, note=note)
+
+    def require(self, outcome: "Outcome") -> None:
+        """Raises TaskEnds for a call that failed."""
+        if not outcome:
+            raise TaskEnds(outcome.why)
+
+    def say(self, line: str) -> None:
+        """A line for the step's user."""
+        self.tell("say", line)
+
+    def log(self, line: str) -> None:
+        """A line for the log."""
+        self.tell("log", line)
+
+    def tell(self, key: str, text: str) -> None:
+        """A report to the stepd: `key` is "say", "log" or "failed"."""
+        data = framing.encode({"task": self.task.local_id, key: text[: _LONGEST_REPORT // 6]})
+        try:
+            os.write(self.report, data)
+        except OSError:
+            pass  # the stepd is gone, and with it everybody who could listen
