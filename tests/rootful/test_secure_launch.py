@@ -162,7 +162,7 @@ def compilers(node: Node) -> list[int]:
             words = Path(f"/proc/{name}/cmdline").read_bytes()
         except OSError:
             continue
-        if node.daemon is not None and int(parent) == node.daemon.pid and b"import compiler" in words:
+        if node.daemon is not None and int(parent) == node.daemon.pid and b"seccomp_compiler" in words:
             found.append(int(name))
     return found
 
