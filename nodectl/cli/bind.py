@@ -32,7 +32,7 @@ from nodectl.client.run_options import (
     option_lines,
 )
 from nodectl.client.session import Failed
-from nodectl.client.srun_options import SBATCH, SRUN
+from nodectl.client.unsupported_options import SBATCH, SRUN
 from nodectl.config import Config
 from nodectl.machine import spec, topology
 from nodectl.machine.topology import Topology

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from nodectl import __version__
 from nodectl.cli.config import as_json, configured
-from nodectl.cli.doctor_checks import confinement, container, machine, room
-from nodectl.cli.doctor_checks.check import FAIL, OK, WARN, Check
 from nodectl.cli.plugins import node_plugins, spank_plugins, unusable
 from nodectl.client.session import Failed, Session, start_command
 from nodectl.config import Config, build
+from nodectl.doctor import confinement, container, machine, room
+from nodectl.doctor.check import FAIL, OK, WARN, Check
 from nodectl.render.table import printable, put
 from nodectl.spank import plugstack
 

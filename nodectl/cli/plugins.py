@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from nodectl.cli import plugin_facts
 from nodectl.cli.config import configured
-from nodectl.cli.plugin_facts import Facts
 from nodectl.client.session import Failed
 from nodectl.config import Config
+from nodectl.devtools import plugin_facts
+from nodectl.devtools.plugin_facts import Facts
 from nodectl.model.launch_order import ELSEWHERE, HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, SUSPENSION_HOOKS
 from nodectl.plugin_host.loader import BUILTIN_DIR, INCLUDE_DIR, PluginRefused, find
 from nodectl.render.table import printable, put, table

@@ -2,8 +2,8 @@
 
 import argparse
 
-from nodectl.cli.steps import add_steps, for_each
 from nodectl.client.session import Session
+from nodectl.client.several_steps import add_steps, for_each
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,8 +7,8 @@ run from this directory.
 import argparse
 import signal
 
-from nodectl.cli.steps import add_steps, for_each
 from nodectl.client.session import Session
+from nodectl.client.several_steps import add_steps, for_each
 from nodectl.model.number import whole
 
 _HIGHEST = 64

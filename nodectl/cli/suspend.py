@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from nodectl.cli.steps import add_steps, for_each
 from nodectl.client.session import Failed, Session
+from nodectl.client.several_steps import add_steps, for_each
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

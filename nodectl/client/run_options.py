@@ -280,7 +280,7 @@ class Parser:
             self._learn()
         if name in self._long:
             return self._long[name]
-        from nodectl.client.srun_options import names  # only for abbreviations and mistakes
+        from nodectl.client.unsupported_options import names  # only for abbreviations and mistakes
 
         sruns = names()
         if name in sruns:

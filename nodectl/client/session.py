@@ -172,7 +172,7 @@ class Session:
         if reply.get("error") == f"{NODE}.ServiceEnded":
             raise NotTaken(f"{method}: the service went away before it answered")
         if "error" in reply:
-            from nodectl.client.refusals import as_typed  # only where something was refused
+            from nodectl.client.option_names import as_typed  # only where something was refused
 
             status = found.get("exit_status")
             reason = as_typed(str(found.get("reason") or reply["error"]), str(found.get("parameter")))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rootful.node import NOBODY, OTHER, wait_until
-from rootful.tried import HEAD, HOOKS, NATIVE, PYTHON, Bench, Tried
+from rootful.spank_try import HEAD, HOOKS, NATIVE, PYTHON, Bench, Tried
 
 
 @pytest.fixture

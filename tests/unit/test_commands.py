@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from nodectl import config
-from nodectl.cli import doctor, main, ps, send_signal, show, steps, suspend, timeline
-from nodectl.cli.doctor_checks import check, machine
+from nodectl.cli import doctor, main, ps, send_signal, show, suspend, timeline
+from nodectl.client import several_steps
 from nodectl.client.session import Failed
 from nodectl.client.step_name import step_of
+from nodectl.doctor import check, machine
 from nodectl.render import table
 
 HEAD = 'plugin_type = "spank"\nplugin_name = "mark"\nplugin_version = (22, 5, 8)\n'
@@ -216,7 +217,7 @@ def test_steps_after_one_that_failed_are_asked_for_too(
         def close(self) -> None:
             asked.append(("close",))
 
-    monkeypatch.setattr(steps, "Session", Service)
+    monkeypatch.setattr(several_steps, "Session", Service)
     given = argparse.Namespace(settings=main.Globals(), steps=[(1, 0), (2, 3), (3, 0), (1, 0)], signal=15)
     assert suspend.main(given) == 1
     assert capsys.readouterr().err == (

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodectl import config
-from nodectl.cli import doctor, main, plugin_facts, plugins
+from nodectl.cli import doctor, main, plugins
+from nodectl.devtools import plugin_facts
 from nodectl.model import launch_order
 from nodectl.spank import plugstack
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nodectl import config
-from nodectl.cli.doctor_checks import room
-from nodectl.cli.doctor_checks.check import OK, WARN
+from nodectl.doctor import room
+from nodectl.doctor.check import OK, WARN
 
 MIB = 1 << 20
 HOLD = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.client import srun_options
+from nodectl.client import unsupported_options
 from nodectl.client.run_options import ARGUMENT, MAYBE_ARGUMENT, OPTIONS, BadOption, Parser, PluginOption, seconds
 from nodectl.spank import SpankOption
 
@@ -77,7 +77,7 @@ def test_the_program_begins_at_the_first_word_that_is_no_option(words: list[str]
     assert Parser().parse(words).argv == argv
 
 
-@pytest.mark.parametrize("name", sorted(srun_options.names()))
+@pytest.mark.parametrize("name", sorted(unsupported_options.names()))
 def test_no_option_of_sruns_is_taken_for_the_beginning_of_another(name: str) -> None:
     """--threads=32 set --threads-per-core, --container=DIR set --container-ns."""
     for words in ([f"--{name}"], [f"--{name}=1"], [f"--{name}", "1"]):

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.cli.doctor_checks.confinement import landlock
 from nodectl.config import ConfigError, build
 from nodectl.confine import confinement, denied_calls, seccomp_compiler
 from nodectl.confine.levels import LEVELS, check, is_below, strictest
+from nodectl.doctor.confinement import landlock
 from nodectl.kernel import _kernel
 
 OLDEST = 2  # Landlock of Linux 5.19, which does not know of truncation

@@ -10,7 +10,7 @@ from typing import Any
 
 from nodectl.cli.config import configured
 from nodectl.cli.timeline import wants_colour
-from nodectl.client import srun_options
+from nodectl.client import unsupported_options
 from nodectl.client.run_options import OPTIONS, layout_options
 from nodectl.client.session import Failed, complain
 from nodectl.devtools.spank import slurm_releases
@@ -22,7 +22,7 @@ from nodectl.spank import plugstack, versions
 
 _COLOURS = {ERROR: "1;31", WARNING: "33"}
 _BUILT_IN = frozenset(option.long for option in (*OPTIONS, *layout_options()))
-_SRUNS = srun_options.names() | {option.long for option in layout_options()}
+_SRUNS = unsupported_options.names() | {option.long for option in layout_options()}
 
 
 def main(arguments: argparse.Namespace) -> int:

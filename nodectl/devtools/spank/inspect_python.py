@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Iterator
 
 from nodectl import spank
-from nodectl.cli import plugin_facts
+from nodectl.devtools import plugin_facts
 from nodectl.devtools.spank.findings import ERROR, PREFIX, PRINTS, WARNING, Finding, Inspection, Offered, misspelt
 
 _SPELT = ("spank_", "slurm_", "S_", "ESPANK_", "SPANK_", "Spank")

@@ -12,7 +12,7 @@ from nodectl.devtools.spank.findings import Inspection
 from nodectl.devtools.spank.probe_log import Event
 
 if TYPE_CHECKING:
-    from nodectl.devtools.spank.trial_directory import Trial
+    from nodectl.devtools.spank.probe_run import Trial
     from nodectl.devtools.spank.try_command import Words
 
 FINE, FAILED, USAGE, PARTLY, PROGRAM = range(5)

@@ -24,7 +24,7 @@ from nodectl.client.session import Failed, Session
 from nodectl.devtools.spank import injected_failures, probe_log, report, report_text
 from nodectl.devtools.spank.check_command import accept_configured, located
 from nodectl.devtools.spank.inspection import inspect
-from nodectl.devtools.spank.trial_directory import Trial, directory
+from nodectl.devtools.spank.probe_run import Trial, directory
 from nodectl.render.table import put
 from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_LOCAL, preload, versions
 from nodectl.spank.plugin_store import is_native
@@ -41,7 +41,7 @@ _NOT_HERE = {
 }
 _PACKAGES = "import sys; sys.path[:0] = {path!r}; "
 _RUN = _PACKAGES + "from nodectl.cli.main import command; command()"
-_ALONE = _PACKAGES + "from nodectl.devtools.spank.local_process import command; command({given!r})"
+_ALONE = _PACKAGES + "from nodectl.devtools.spank.client_context import command; command({given!r})"
 _MOST_OUTPUT = 1 << 20
 _PAUSE = 0.02
 _LOOK = 0.5  # seconds between two looks for a hook that does not come back

@@ -7,11 +7,11 @@ Programs are compiled here as the service does it, and tried on a child, for wha
 import os
 from collections.abc import Iterator
 
-from nodectl.cli.doctor_checks.check import FAIL, OK, WARN, Check
 from nodectl.config import Config
 from nodectl.confine import seccomp_compiler
 from nodectl.confine.confinement import CAP_SETPCAP, LEAST_LANDLOCK
 from nodectl.confine.levels import NONE, STRICT, check
+from nodectl.doctor.check import FAIL, OK, WARN, Check
 from nodectl.kernel import _kernel
 
 

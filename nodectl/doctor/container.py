@@ -7,9 +7,9 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 
-from nodectl.cli.doctor_checks.check import FAIL, OK, WARN, Check
 from nodectl.config import Config
 from nodectl.container import NAMESPACE, settings, user_namespace
+from nodectl.doctor.check import FAIL, OK, WARN, Check
 from nodectl.kernel import _namespace
 from nodectl.kernel.identity import Identity
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 
 import psutil
 
-from nodectl.cli.doctor_checks.check import OK, WARN, Check
 from nodectl.config import Config
+from nodectl.doctor.check import OK, WARN, Check
 
 _MIB = 1 << 20
 _LITTLE_MEMORY = 0.05  # of what there is

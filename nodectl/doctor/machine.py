@@ -13,8 +13,8 @@ import prctl
 
 from nodectl.cgroup.constraints import cannot_decide_devices
 from nodectl.cgroup.tree import MOUNTS, Group, find_mount
-from nodectl.cli.doctor_checks.check import FAIL, OK, WARN, Check
 from nodectl.config import Config
+from nodectl.doctor.check import FAIL, OK, WARN, Check
 from nodectl.kernel import _kernel
 from nodectl.machine.topology import read
 from nodectl.model.cpu_list import format_cpulist

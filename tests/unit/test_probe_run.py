@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.devtools.spank import trial_directory
+from nodectl.devtools.spank import probe_run
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(trial_directory, "_RUN", str(tmp_path))
+    monkeypatch.setattr(probe_run, "_RUN", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
@@ -39,8 +39,8 @@ def between(monkeypatch: pytest.MonkeyPatch, act: Callable[[str], None]) -> list
 def test_a_directory_that_another_trial_removes_before_it_is_locked_is_made_again(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = between(monkeypatch, lambda _: trial_directory._remove_dead())
-    with trial_directory.directory() as path:
+    made = between(monkeypatch, lambda _: probe_run._remove_dead())
+    with probe_run.directory() as path:
         assert os.path.isdir(path)
         assert made == [made[0], path]
     assert not list(run.iterdir())
@@ -56,8 +56,8 @@ def test_a_directory_that_another_trial_is_about_to_remove_is_not_used(
         fcntl.flock(held[0], fcntl.LOCK_EX)
 
     made = between(monkeypatch, lock)
-    with trial_directory.directory() as path:
+    with probe_run.directory() as path:
         assert made == [made[0], path]
         os.close(held[0])
-        trial_directory._remove_dead()
+        probe_run._remove_dead()
         assert [str(one) for one in run.iterdir()] == [path]
