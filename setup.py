@@ -13,8 +13,8 @@ STABLE_ABI_OF_3_11 = "0x030B0000"
 WARNINGS = ["-std=gnu11", "-Wall", "-Wextra"]
 KERNEL_C = "nodectl/kernel/c"
 SPANK_C = "nodectl/spank/c"
-KERNEL = ["trace", "clock", "memory", "socket", "secure", "devices"]
-SPANK_HOST = ["host", "api", "guard", "job", "link", "memory", "slurm", "walk"]
+KERNEL = ["kernel", "system", "trace", "clock", "memory", "socket", "confine", "devices"]
+SPANK_HOST = ["host", "api", "guard", "job", "link", "memory", "libslurm", "walk"]
 # The releases of libslurm that plugins are linked with: Slurm 20.11 to 26.05.
 LIBSLURM_RELEASES = range(36, 46)
 
@@ -46,7 +46,7 @@ setup(
     ext_modules=[
         Extension(
             "nodectl.kernel._kernel",
-            sources=[f"{KERNEL_C}/{name}.c" for name in ("kernel", "system", *(f"kernel_{part}" for part in KERNEL))],
+            sources=[f"{KERNEL_C}/{name}.c" for name in KERNEL],
             depends=[f"{KERNEL_C}/{name}.h" for name in ("kernel", "kernel_calls", "system")],
             define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
             extra_compile_args=WARNINGS,
@@ -62,8 +62,8 @@ setup(
         ),
         Extension(
             "nodectl.spank._spank_host",
-            sources=[f"{SPANK_C}/spank_{part}.c" for part in SPANK_HOST],
-            depends=[f"{SPANK_C}/spank_host.h", f"{KERNEL_C}/kernel_calls.h"],
+            sources=[f"{SPANK_C}/{name}.c" for name in SPANK_HOST],
+            depends=[f"{SPANK_C}/host.h", f"{KERNEL_C}/kernel_calls.h"],
             include_dirs=["nodectl/include", KERNEL_C],
             define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
             extra_compile_args=[*WARNINGS, "-fvisibility=hidden"],

@@ -171,8 +171,8 @@ def test_signals_are_sent_in_one_place() -> None:
 def test_only_system_calls_and_the_host_of_compiled_plugins_are_written_in_c() -> None:
     found = {str(path.relative_to(ROOT)) for path in tracked_files() if path.suffix == ".c"}
     in_package = {name for name in found if not name.startswith("tests/")}
-    host = [f"spank_{part}" for part in ("host", "api", "guard", "job", "link", "memory", "slurm", "walk")]
-    system_calls = [f"kernel{part}" for part in ("", "_trace", "_clock", "_memory", "_socket", "_secure", "_devices")]
+    host = ("host", "api", "guard", "job", "link", "memory", "libslurm", "walk")
+    system_calls = ("kernel", "trace", "clock", "memory", "socket", "confine", "devices")
     assert in_package == {
         *(f"nodectl/kernel/c/{name}.c" for name in (*system_calls, "namespace", "system")),
         *(f"nodectl/spank/c/{name}.c" for name in host),

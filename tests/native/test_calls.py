@@ -317,7 +317,7 @@ def test_headers_are_plain_c99_and_cplusplus(tmp_path: Path) -> None:
         "struct spank_option spank_options[] = {SPANK_OPTIONS_TABLE_END};\n"
         'int slurm_spank_init(spank_t, int, char **) { slurm_spank_log("%s", "from C++"); return 0; }\n'
     )
-    include = Path(_spank_host.__file__).parent / "include"
+    include = Path(_spank_host.__file__).parents[1] / "include"
     command = ["c++", "-Wall", "-Wextra", "-Werror", "-Wpedantic", "-shared", "-fPIC", f"-I{include}"]
     subprocess.run([*command, "-o", str(tmp_path / "plus.so"), str(source)], check=True)
     os.chmod(tmp_path / "plus.so", 0o755)

@@ -13,7 +13,7 @@ from nodectl.spank import S_CTX_JOB_SCRIPT, S_CTX_LOCAL
 from packages import unpacked
 
 BOTH_HEADERS = pytest.mark.parametrize("headers", ["ours", pytest.param("Debian's", marks=pytest.mark.packages)])
-RELEASES = ("22.05", "23.02", "24.11", "25.11", "26.05")  # as in spank_job.c
+RELEASES = ("22.05", "23.02", "24.11", "25.11", "26.05")  # as in spank/c/job.c
 OWN = 4000000001
 NO_SUCH_JOB = ["load -1 errno 2017 answer 0", "No such job on this node"]
 TOLD = [
@@ -107,7 +107,7 @@ def test_members_are_put_where_the_compiler_of_the_plugin_looks(headers: str, tm
     release = "22.05" if headers == "ours" else unpacked().version[:5]
     include = INCLUDE if headers == "ours" else slurms_headers()
     place = RELEASES.index(release)
-    source = (Path(__file__).parents[2] / "nodectl" / "native" / "spank_job.c").read_text(encoding="ascii")
+    source = (Path(__file__).parents[2] / "nodectl" / "spank" / "c" / "job.c").read_text(encoding="ascii")
     table = re.findall(r'\{"(\w+)", (\w+), \{([\d, ]+)\}\}', source)
     at = [(name, kind, int(places.split(", ")[place])) for name, kind, places in table]
     there = [(name, kind, offset) for name, kind, offset in at if offset and not name.startswith("step_")]

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = sorted(Path(__file__).parents[2].glob("nodectl/native/*.c"))
+PACKAGE = Path(__file__).parents[2] / "nodectl"
+SOURCES = sorted([*PACKAGE.glob("kernel/c/*.c"), *PACKAGE.glob("spank/c/*.c")])
 HEADERS = Path(sysconfig.get_path("include"))
 COMPILER = "aarch64-linux-gnu-gcc"
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: "/".join(source.parts[-3:]))
 def test_c_source_compiles_for_aarch64(source: Path, tmp_path: Path) -> None:
     if shutil.which(COMPILER) is None:
         pytest.skip(f"no {COMPILER} here")
@@ -24,7 +25,7 @@ def test_c_source_compiles_for_aarch64(source: Path, tmp_path: Path) -> None:
     place.mkdir(parents=True)
     shutil.copy(configuration, place / "pyconfig.h")
     command = [COMPILER, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
-    include = [f"-I{tmp_path}", f"-I{HEADERS}", f"-I{source.parents[1] / 'include'}"]
+    include = [f"-I{place}" for place in (tmp_path, HEADERS, PACKAGE / "include", PACKAGE / "kernel" / "c")]
     done = subprocess.run(
         [*command, *include, "-c", source, "-o", tmp_path / "it.o"], capture_output=True, text=True, check=False
     )

@@ -24,7 +24,7 @@ from nodectl.wire import framing, lean_json
 from nodectl.wire.dispatch import STEP
 
 SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog", ".stderr")
-_MOST_TRACED = 17 << 20  # bytes: a trace ends at 16 MiB (kernel/c/kernel_trace.c), and a line
+_MOST_TRACED = 17 << 20  # bytes: a trace ends at 16 MiB (kernel/c/trace.c), and a line
 _BACKLOG = 16
 _CROWDED_PAUSE = 0.05
 _END_AGAIN = 1.0

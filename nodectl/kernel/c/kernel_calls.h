@@ -9,7 +9,7 @@
 struct kernel_calls {
     int (*clock_go_on)(double seconds, double deadline); /* set_clock() once more in the same process; -1 with errno */
     void (*clock_stop)(void);                            /* stop_clock() */
-    void (*heir_expect)(void *place); /* the same in kernel_clock.c */
+    void (*heir_expect)(void *place); /* the same in clock.c */
     bool (*heir_is)(void);
     bool (*heir_elsewhere)(void);
     void (*heir_await)(void);

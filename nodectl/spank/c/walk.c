@@ -2,7 +2,7 @@
  * between. A lane is made where stepds are forked from, and a walk only reads it: whatever Python object a stepd so much as
  * counts a reference to is on a page that has to be copied.
  */
-#include "spank_host.h"
+#include "host.h"
 
 #include "kernel_calls.h"
 

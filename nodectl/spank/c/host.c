@@ -5,7 +5,7 @@
  * from it, the command and the processes of the other contexts. What it hands out lives as long as the process:
  * libraries are never closed, since plugins leave pointers to themselves behind.
  */
-#include "spank_host.h"
+#include "host.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -24,7 +24,7 @@
 #define EXPORTED __attribute__((visibility("default")))
 #define HIDDEN __attribute__((visibility("hidden")))
 
-/* --- spank_guard.c: one call into a plugin, and the ways out of it ---------------------------------- */
+/* --- guard.c: one call into a plugin, and the ways out of it ---------------------------------- */
 
 struct call {
     const char *plugin, *hook;
@@ -63,14 +63,14 @@ HIDDEN void visit_end(struct visit *visit); /* does not return when the call's t
 /* Takes the current exception; the call that is running raises it in the end. */
 HIDDEN void guard_keep_exception(void);
 
-/* --- spank_link.c: what ld.so has left to be bound ---------------------------------------------------- */
+/* --- link.c: what ld.so has left to be bound ---------------------------------------------------- */
 
 /* Binds what only we know how to bind in the library of a dlopen handle. Returns a new list of the names of
  * functions that nobody provides; NULL with an exception. */
 HIDDEN PyObject *link_plugin(void *handle);
 HIDDEN void *link_global(const char *name); /* what every plugin finds under this name */
 
-/* --- spank_memory.c: memory that plugins keep pointers to: it lives as long as the process ------------ */
+/* --- memory.c: memory that plugins keep pointers to: it lives as long as the process ------------ */
 
 HIDDEN const char *keep(const char *text); /* the same pointer for the same text; NULL without memory */
 
@@ -81,7 +81,7 @@ struct live_vector { /* a NULL-terminated char ** that follows a Python list or 
 /* `words`: list of str, or dict of str (as "K=V"). Returns 0, or -1 with an exception. */
 HIDDEN int live_update(struct live_vector *vector, PyObject *words);
 
-/* --- spank_api.c: the exported functions ---------------------------------------------------------------- */
+/* --- api.c: the exported functions ---------------------------------------------------------------- */
 
 HIDDEN int api_begin(void); /* at import; -1 with an exception */
 HIDDEN void api_use(PyObject *sp);
@@ -92,7 +92,7 @@ HIDDEN PyObject *api_job(uint32_t job_id, uint16_t flags, int *number); /* a dic
 
 HIDDEN void plain_fatal(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-/* --- spank_host.c ------------------------------------------------------------------------------------------ */
+/* --- host.c ------------------------------------------------------------------------------------------ */
 
 struct arguments;
 struct plugin {
@@ -121,7 +121,7 @@ HIDDEN PyObject *callable(PyMethodDef *method, void *data);
 /* The Python callable for an option's callback; NULL with an exception. */
 HIDDEN PyObject *callback_of(const char *plugin, spank_opt_cb_f function);
 
-/* --- spank_walk.c: a hook of many plugins in one call ------------------------------------------------------ */
+/* --- walk.c: a hook of many plugins in one call ------------------------------------------------------ */
 
 HIDDEN int walk_begin(void); /* at import; -1 with an exception */
 HIDDEN bool walk_has_heir(void); /* in a signal handler: a child has taken the hook's place, whose clock is stopped */

@@ -1,5 +1,5 @@
-/* What plugins use of libslurm besides SPANK and jobs (spank_job.c): host lists, words for errors. */
-#include "spank_host.h"
+/* What plugins use of libslurm besides SPANK and jobs (job.c): host lists, words for errors. */
+#include "host.h"
 
 #include <slurm/slurm.h>
 

@@ -1,7 +1,7 @@
 /* The functions that compiled plugins call: variadic, by pointer and with error codes on this side, the functions of
  * nodectl.spank on the other. What is allowed where is decided there, for plugins of both kinds.
  */
-#include "spank_host.h"
+#include "host.h"
 
 #include <errno.h>
 #include <stdarg.h>

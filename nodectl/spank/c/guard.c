@@ -5,7 +5,7 @@
  * for the length of a call SIGALRM is ours, and leaves the call by siglongjmp(3), over the plugin's frames only:
  * while the plugin is inside Python (a visit), the jump waits for the visit's end.
  */
-#include "spank_host.h"
+#include "host.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* Memory that plugins keep pointers to. It is given once and never taken back: a plugin's statics live as long as
  * its process, and so does what they point at.
  */
-#include "spank_host.h"
+#include "host.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * measured with Debian's headers (22.05, 24.11, 26.05), with pyslurm's declarations (25.11), and with the members in the
  * order of two public copies of 23.02's header that agree, on machines of 64 bits.
  */
-#include "spank_host.h"
+#include "host.h"
 
 #include <slurm/slurm.h>
 

@@ -11,7 +11,7 @@
  * The tables are read where ld.so has mapped them; relocation types, the machine's own business, do not matter: in
  * DT_JMPREL every function is a slot, elsewhere a slot is known by what stands in it.
  */
-#include "spank_host.h"
+#include "host.h"
 
 #include <dlfcn.h>
 #include <elf.h>
