@@ -1,0 +1,203 @@
+"""The order of the house: which package may import which, held from the imports of every module.
+
+A module imports only what stands below it in `LAYERS`: at the top of its file, inside a function and under
+TYPE_CHECKING alike. What two subjects need of each other goes down a layer, or comes in as an argument. Inside one
+layer files may import each other, but not in a circle.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+
+from lint.sources import ROOT, tracked_files
+
+pytestmark = pytest.mark.lint
+
+# From the bottom up. A folder, or a file that stands loose beside the folders; and what it is.
+LAYERS = {
+    "kernel": "system calls and the kernel's files",
+    "wire": "Varlink over a local socket",
+    "messages": "lines for the user",
+    "plugin_api": "what plugin files import",
+    "model": "values that every package uses",
+    "tracing": "what a launch records of itself",
+    "machine": "the hardware as values",
+    "config": "keys and values of the configuration",
+    "plugin_host": "plugins of every kind: found, checked, called",
+    "spank": "the SPANK interface",
+    "binding": "which tasks go to which CPUs",
+    "render": "pictures of a machine",
+    "confine": "what a step may not do",
+    "cgroup": "control groups and what is written into them",
+    "container": "job containers",
+    "plugins": "the plugins that come with nodectl",
+    "task": "a task, from its fork to its program",
+    "stepd": "the process that runs a step",
+    "forkserver": "the process that forks stepds",
+    "reception": "the process that reads what users send",
+    "config_file": "the configuration file as a whole",
+    "daemon.descriptors": "open files handed to others",
+    "daemon.helper_process": "a process that works for the daemon",
+    "daemon.reception": "the daemon's side of the reception",
+    "daemon.history": "steps that have ended",
+    "daemon.admission": "from a request to a step",
+    "daemon.jobs": "what is around the steps of a job",
+    "daemon.steps": "steps that run",
+    "daemon.node": "the methods of org.nodectl",
+    "daemon.recovery": "what an earlier daemon left",
+    "daemon.main": "the daemon's start and end",
+    "client": "speaking to the service",
+    "devtools": "tools for authors of plugins",
+    "cli": "one file for each command",
+}
+# A new file belongs into a folder. These stand beside the folders for a reason.
+LOOSE = {
+    "messages": "plugin files import it by this name",
+    "plugin_api": "plugin files import it by this name",
+    "daemon.descriptors": "still to find a folder",
+    "daemon.helper_process": "still to find a folder",
+    "daemon.node": "puts the daemon's folders together",
+    "daemon.main": "puts the daemon's folders together",
+}
+# A package's docstring names the process that runs it.
+PROCESSES = re.compile(r"\b(?:daemon|reception|forkserver|stepd|tasks?|commands?|every process|any process)\b")
+
+# Arrows that close a circle of files and cannot be avoided, and why.
+CLOSING: dict[str, str] = {}
+
+# Still to be cut. A line that is no longer true must go; none may be added.
+UPWARD: set[str] = {
+    "cgroup -> daemon.admission",
+    "client -> cli",
+    "config -> binding",
+    "config -> confine",
+    "config -> container",
+    "config -> plugin_host",
+    "config -> spank",
+    "daemon.admission -> daemon.node",
+    "daemon.admission -> daemon.steps",
+    "daemon.history -> daemon.steps",
+    "daemon.jobs -> daemon.steps",
+    "daemon.steps -> daemon.node",
+    "devtools -> cli",
+    "model -> confine",
+    "model -> daemon.admission",
+    "model -> spank",
+    "plugin_host -> container",
+    "plugin_host -> spank",
+    "task -> stepd",
+}
+CIRCLES: set[str] = {
+    "cli",
+    "client",
+    "devtools",
+    "spank",
+    "stepd",
+}
+UNDESCRIBED: set[str] = {
+    "cli",
+    "cli.doctor_checks",
+    "daemon",
+    "devtools.spank",
+    "model",
+    "plugins",
+    "plugins.job_container",
+    "plugins.proctrack",
+    "plugins.spank",
+    "render",
+    "spank",
+}
+
+
+def name_of(path: str) -> str:
+    """nodectl/daemon/jobs/__init__.py is daemon.jobs; plugins/task/none.py is plugins.task.none."""
+    return path.rpartition(".")[0].removeprefix("nodectl/").removesuffix("/__init__").replace("/", ".")
+
+
+@cache
+def sources() -> dict[str, str]:
+    """The text of every module, and of the stub of each one in C, by its name without `nodectl`."""
+    paths = {path.relative_to(ROOT).as_posix(): path for path in tracked_files() if path.suffix in (".py", ".pyi")}
+    del paths["nodectl/__init__.py"]
+    return {name_of(at): path.read_text() for at, path in paths.items() if at.startswith(("nodectl/", "plugins/"))}
+
+
+@cache
+def imports(name: str) -> set[str]:
+    """The modules of nodectl that a module imports anywhere in its file."""
+    found = set()
+    for node in ast.walk(ast.parse(sources()[name])):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name} imports by a relative name"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    inside = (f".{one}".split(".nodectl.")[-1] for one in found if one.startswith("nodectl."))
+    # `from nodectl.model.step import Step` imports model.step.
+    return {one if one in sources() else one.rpartition(".")[0] for one in inside} & sources().keys() - {name}
+
+
+def layer(name: str) -> str:
+    """The longest entry of LAYERS in which the module stands; its own name where there is none."""
+    return max((one for one in LAYERS if f"{name}.".startswith(f"{one}.")), key=len, default=name)
+
+
+def arrows() -> dict[str, set[str]]:
+    """The imports among files of one layer, which `CLOSING` does not name."""
+    return {
+        name: {other for other in imports(name) if layer(other) == layer(name) and f"{name} -> {other}" not in CLOSING}
+        for name in sources()
+    }
+
+
+def test_a_module_imports_only_what_stands_below_it() -> None:
+    height = {name: number for number, name in enumerate(LAYERS)}
+    upward = {
+        f"{layer(name)} -> {layer(other)}": f"{name} imports {other}"
+        for name in sources()
+        for other in imports(name)
+        if height.get(layer(other), 0) > height.get(layer(name), -1)
+    }
+    assert not [upward[edge] for edge in upward.keys() - UPWARD]
+    assert not UPWARD - upward.keys(), f"cut, take it out of the list: {UPWARD - upward.keys()}"
+
+
+def test_files_of_one_layer_import_each_other_in_no_circle() -> None:
+    found = {}
+    for one in LAYERS:
+        files = {name: others for name, others in arrows().items() if layer(name) == one}
+        try:
+            TopologicalSorter(files).prepare()
+        except CycleError as error:
+            found[one] = " imports ".join(reversed(error.args[1]))
+    assert not [found[one] for one in found.keys() - CIRCLES]
+    assert not CIRCLES - found.keys(), f"cut, take it out of the list: {CIRCLES - found.keys()}"
+
+
+def test_an_arrow_that_may_close_a_circle_is_there() -> None:
+    there = {f"{name} -> {other}" for name in sources() for other in imports(name)}
+    assert CLOSING.keys() <= there
+
+
+def test_every_folder_has_a_place_in_the_order() -> None:
+    assert {layer(name) for name in sources()} - LAYERS.keys() == {"daemon"}, "a new folder needs a line in LAYERS"
+
+
+def test_no_file_stands_loose_beside_the_folders_without_a_reason() -> None:
+    folders = {name.rpartition(".")[0] for name in sources()} | {"config_file"}
+    assert {one for one in LAYERS if one not in folders} == LOOSE.keys()
+
+
+def test_every_package_says_what_it_is_and_which_process_runs_it() -> None:
+    found = set()
+    for name in {name.rpartition(".")[0] for name in sources()} - {""}:
+        said = ast.get_docstring(ast.parse(sources()[name])) or ""
+        if len(re.findall(r"[.:](?=\s|$)", said)) < 2 or not PROCESSES.search(said):
+            found.add(name)
+    assert not found - UNDESCRIBED, f"a docstring: two sentences, and the process: {found - UNDESCRIBED}"
+    assert not UNDESCRIBED - found, f"described, take it out of the list: {UNDESCRIBED - found}"
