@@ -52,6 +52,7 @@ LAYERS = {
     "daemon.recovery": "what an earlier daemon left",
     "daemon.main": "the daemon's start and end",
     "client": "speaking to the service",
+    "doctor": "what is wrong with this machine or its configuration",
     "devtools": "tools for authors of plugins",
     "cli": "one file for each command",
 }
@@ -101,9 +102,9 @@ CIRCLES: set[str] = {
 }
 UNDESCRIBED: set[str] = {
     "cli",
-    "cli.doctor_checks",
     "daemon",
     "devtools.spank",
+    "doctor",
     "model",
     "plugins",
     "plugins.job_container",
