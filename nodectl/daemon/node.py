@@ -14,27 +14,29 @@ from nodectl.binding.refused import Refused as NoLayout
 from nodectl.cgroup.constraints import Constraints
 from nodectl.cgroup.delegation import Base
 from nodectl.config import Config
-from nodectl.daemon.admission import further_steps, launch
+from nodectl.daemon.admission import launch_request
 from nodectl.daemon.admission.accounts import UnknownUser, User, Users, group_id
 from nodectl.daemon.admission.binder import Binder
 from nodectl.daemon.admission.confinement import Securing
-from nodectl.daemon.admission.further_steps import RESERVE, Further, anything
 from nodectl.daemon.admission.user_budget import Budget
 from nodectl.daemon.history.batch import Batch
-from nodectl.daemon.history.running import Running
+from nodectl.daemon.history.reset_notes import Running
 from nodectl.daemon.history.store import Store
-from nodectl.daemon.jobs.cgroups import remove_groups
+from nodectl.daemon.jobs import further_steps
 from nodectl.daemon.jobs.containers import Containers
+from nodectl.daemon.jobs.further_steps import RESERVE, Further, anything
 from nodectl.daemon.jobs.prolog_epilog import Jobs
 from nodectl.daemon.jobs.resources import Resources
-from nodectl.daemon.steps import status_query, suspend
-from nodectl.daemon.steps.enter import Visits
-from nodectl.daemon.steps.forkserver_channel import ForkChannel
+from nodectl.daemon.jobs.step_cgroups import remove_groups
+from nodectl.daemon.methods import suspend
+from nodectl.daemon.methods.enter import Visits
+from nodectl.daemon.methods.read_trace import Traces
+from nodectl.daemon.methods.start import Starter
+from nodectl.daemon.methods.update import Updates
+from nodectl.daemon.processes.forkserver_channel import ForkChannel
+from nodectl.daemon.steps import status_query
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.daemon.steps.oom_watch import OomWatch
-from nodectl.daemon.steps.start import Starter
-from nodectl.daemon.steps.traces import Traces
-from nodectl.daemon.steps.update import Updates
 from nodectl.model.step import entry_as_list
 from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.spank import plugstack
@@ -158,15 +160,15 @@ class Node:
 
     def _launch(self, call: Call) -> Mapping[str, object] | Awaitable[Mapping[str, object]]:
         if call.fds not in (0, _STREAMS):
-            raise launch.invalid("request", f"comes with {call.fds} descriptors instead of none or three")
+            raise launch_request.invalid("request", f"comes with {call.fds} descriptors instead of none or three")
         return self._consider(call, self._admit)
 
     def _consider(self, call: Call, answer: "_Answer") -> Mapping[str, object] | Awaitable[Mapping[str, object]]:
         """At once for a known user's own step, so that thousands of short steps do not wait in line."""
         try:
-            request = check(call.parameters["request"], launch.REQUEST)
+            request = check(call.parameters["request"], launch_request.REQUEST)
         except BadShape as error:
-            raise launch.invalid(error.parameter, str(error).partition(": ")[2]) from None
+            raise launch_request.invalid(error.parameter, str(error).partition(": ")[2]) from None
         known = None if "uid" in request or "gid" in request else self._users.known(call.peer.uid)
         level = self.securing.level_of(request, call.peer)
         if known is None or not self.securing.is_ready(level):
@@ -177,13 +179,13 @@ class Node:
         self, call: Call, request: Mapping[str, object], level: str, answer: "_Answer"
     ) -> Mapping[str, object]:
         await self.securing.ready(level)
-        user = await launch.who_runs(self._users, request, call.peer.uid)
+        user = await launch_request.who_runs(self._users, request, call.peer.uid)
         answered = answer(call, request, user, level)
         return await answered if isinstance(answered, Awaitable) else answered
 
     def _made(self, call: Call, request: Mapping[str, object], user: User, level: str) -> "Step":
         self.budget.check(user.uid, int(str(request["ntasks"])))
-        return launch.make_step(
+        return launch_request.make_step(
             request, user, self.config, caller=call.peer.uid, stack=self._stack().entries,
             binder=self._binder, constraints=self.constraints, secure=level,
         )  # fmt: skip

@@ -328,7 +328,7 @@ def finish(run: Run, reaper: Reaper) -> None:
 
 def remove_groups(group: tree.Group, tasks: "list[Task]") -> None:
     """The user's part of the step's cgroups; the stepd's own place goes when the stepd has gone
-    (daemon/jobs/cgroups.py).
+    (daemon/jobs/step_cgroups.py).
     """
     user = group.child("user")
     for task in tasks:

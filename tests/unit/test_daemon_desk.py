@@ -12,9 +12,9 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from nodectl.config import load
+from nodectl.daemon.processes.forkserver_channel import ForkChannel
 from nodectl.daemon.reception.connection import Calls, Desk
 from nodectl.daemon.reception.supervisor import Reception
-from nodectl.daemon.steps.forkserver_channel import ForkChannel
 from nodectl.wire import frames, framing
 from nodectl.wire.dispatch import Call, Refused, Service
 

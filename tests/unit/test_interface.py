@@ -12,7 +12,7 @@ import pytest
 from varlink.scanner import Interface, _Array, _CustomType, _Dict, _Error, _Maybe, _Method, _Struct
 
 import nodectl
-from nodectl.daemon.admission import launch
+from nodectl.daemon.admission import launch_request
 from nodectl.daemon.node import Node
 from nodectl.stepd.reaper import Reaper
 from nodectl.wire.dispatch import STANDARD, Call, Refused, Service, error_reply
@@ -59,7 +59,7 @@ def shapes() -> Iterator[Any]:
                 shape = table[f"{name}.{member.name}"][0]
                 yield pytest.param(fields_of(interface, member.in_type), shape, id=f"{name}.{member.name}")
     interface = described("org.nodectl")
-    yield pytest.param(fields_of(interface, interface.members["Request"].type), launch.REQUEST, id="Request")
+    yield pytest.param(fields_of(interface, interface.members["Request"].type), launch_request.REQUEST, id="Request")
 
 
 @pytest.mark.parametrize("name", SERVICES)

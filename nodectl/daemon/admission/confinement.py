@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from nodectl.config import Config
 from nodectl.confine.confinement import CAP_SETPCAP, LEAST_LANDLOCK
 from nodectl.confine.levels import DEFAULT, LEVELS, NONE, STRICT, is_below
-from nodectl.daemon.admission import launch
-from nodectl.daemon.helper_process import Helper
-from nodectl.daemon.reception import caller
+from nodectl.daemon.admission import launch_request
+from nodectl.daemon.processes.reporting_process import Helper
+from nodectl.daemon.reception import peer_process
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel import _kernel
 from nodectl.model.step import Step
@@ -48,7 +48,7 @@ class Securing:
         """
         asked = request.get("secure")
         if asked is not None and asked not in LEVELS:
-            raise launch.invalid("secure", f"{asked!r} is none of {', '.join(LEVELS)}")
+            raise launch_request.invalid("secure", f"{asked!r} is none of {', '.join(LEVELS)}")
         level = str(asked or self._config.secure)
         floor = self._config.secure_floor
         if is_below(level, floor):
@@ -101,7 +101,7 @@ class Securing:
         ]
         if not steps:
             return None
-        caller.prove(peer)
+        peer_process.prove(peer)
         place = cgroup_of(peer.pid)
         if not place or not peer.lives():  # in this order: else it may be the place of who has its number now
             return max(steps, key=lambda step: LEVELS.index(step.secure))

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nodectl.config import Config
 from nodectl.container import plugin_of, settings
-from nodectl.daemon import descriptors
 from nodectl.daemon.history.store import Store
-from nodectl.daemon.steps.forkserver_channel import ForkChannel, ForkserverDied
+from nodectl.daemon.processes import copied_descriptors
+from nodectl.daemon.processes.forkserver_channel import ForkChannel, ForkserverDied
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel.closing import close_in_time
 from nodectl.model.step import Step
@@ -136,7 +136,7 @@ class Containers:
         with ours:
             with theirs:
                 framing.hand_over(ours, more)
-                fds = descriptors.copies([theirs.fileno(), *streams])
+                fds = copied_descriptors.copies([theirs.fileno(), *streams])
             self.forkserver.errand(request, fds)
             try:
                 return await asyncio.get_running_loop().sock_recv(ours, _LONGEST_ANSWER)

@@ -14,11 +14,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from nodectl.cgroup import delegation, tree
 from nodectl.cgroup.constraints import wanted_controllers
 from nodectl.config import Config
-from nodectl.daemon.helper_process import FIRST_EXTRA, GRACE, Helper
-from nodectl.daemon.jobs.cgroups import remove_groups
 from nodectl.daemon.jobs.containers import Containers
 from nodectl.daemon.jobs.resources import Resources
 from nodectl.daemon.jobs.script_process import NO_PROGRAM
+from nodectl.daemon.jobs.step_cgroups import remove_groups
+from nodectl.daemon.processes.reporting_process import FIRST_EXTRA, GRACE, Helper
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel import trust
 from nodectl.model.launch_order import ROWS

@@ -10,7 +10,7 @@ import os
 import sys
 
 from nodectl.config import Config
-from nodectl.daemon.helper_process import GRACE, Helper
+from nodectl.daemon.processes.reporting_process import GRACE, Helper
 from nodectl.model.launch_order import SLURMD_HOOKS
 from nodectl.model.step import entry_as_list
 from nodectl.spank import plugstack, preload

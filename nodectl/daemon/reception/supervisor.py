@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodectl.config import Config
-from nodectl.daemon import descriptors
+from nodectl.daemon.processes import copied_descriptors
 from nodectl.daemon.reception.connection import Calls, Desk
 from nodectl.kernel import signals
 from nodectl.reception.main import CHANNEL, LONGEST_NEWS
@@ -71,7 +71,7 @@ class Reception:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         arguments = {"most": self._config.max_connections_per_user, "longest": self._config.max_message_bytes}
         code = _START.format(path=[p for p in sys.path if p], arguments=lean_json.dumps(arguments))
-        passed = descriptors.copies([theirs.fileno()], _OUT_OF_THE_WAY)
+        passed = copied_descriptors.copies([theirs.fileno()], _OUT_OF_THE_WAY)
         try:
             self._pid = os.posix_spawn(
                 sys.executable,

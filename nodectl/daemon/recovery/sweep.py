@@ -15,12 +15,12 @@ from cgroupspy.nodes import Node as CgroupNode
 
 from nodectl.cgroup import tree
 from nodectl.container import pid1
-from nodectl.daemon.jobs.cgroups import remove_once
 from nodectl.daemon.jobs.prolog_epilog import PROLOG
+from nodectl.daemon.jobs.step_cgroups import remove_once
+from nodectl.daemon.methods.suspend import is_frozen
 from nodectl.daemon.node import Node
 from nodectl.daemon.recovery.lock import Lock
 from nodectl.daemon.steps.live import Files, LiveStep
-from nodectl.daemon.steps.suspend import is_frozen
 from nodectl.model.step import Step
 from nodectl.stepd.record import room
 from nodectl.wire import lean_json

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from nodectl.daemon import descriptors
+from nodectl.daemon.processes import copied_descriptors
 from nodectl.kernel import signals
 from nodectl.spank.reporter import DEAF
 from nodectl.wire import framing, lean_json
@@ -178,7 +178,7 @@ def _execute(
     code = _START.format(path=[p for p in sys.path if p], package=package, module=name, arguments=arguments)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     ours.setblocking(False)
-    passed = descriptors.copies((theirs.fileno(), *extra), _OUT_OF_THE_WAY)
+    passed = copied_descriptors.copies((theirs.fileno(), *extra), _OUT_OF_THE_WAY)
     try:
         pid = os.posix_spawn(
             sys.executable,

@@ -6,7 +6,7 @@ The rest of the admin group may not: it would act as the job's user.
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from nodectl.daemon.steps.forkserver_channel import ForkserverDied
+from nodectl.daemon.processes.forkserver_channel import ForkserverDied
 from nodectl.wire.dispatch import Call, Refused
 from nodectl.wire.shape import Optional, array, boolean, integer, mapping, text
 

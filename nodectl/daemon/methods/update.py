@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from nodectl.cgroup import shares, tree
-from nodectl.daemon.admission import launch
+from nodectl.daemon.admission import launch_request
 from nodectl.daemon.admission.turns import Turns
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
@@ -61,7 +61,7 @@ class Updates:
 
     def methods(self) -> "dict[str, tuple[Shape, Callable[[Call], Awaitable[object]]]]":
         """Rows of the table of methods."""
-        return {"Update": ({**_WHICH, "mem": Optional(launch.MEMORY), **shares.REQUEST}, self._update)}
+        return {"Update": ({**_WHICH, "mem": Optional(launch_request.MEMORY), **shares.REQUEST}, self._update)}
 
     async def _update(self, call: Call) -> Mapping[str, object]:
         live = self._node.find_running(call)
@@ -101,11 +101,11 @@ class Updates:
         """The step as it is to be. Raises Refused."""
         new = copy.copy(step)
         new.memory = int(str(request.get("mem", step.memory)))
-        launch.check_memory(new.memory, self._node.constraints)
+        launch_request.check_memory(new.memory, self._node.constraints)
         try:
             new.shares = {**step.shares, **shares.asked(request)}
         except shares.BadShare as error:
-            raise launch.invalid(error.parameter, str(error)) from None
+            raise launch_request.invalid(error.parameter, str(error)) from None
         return new
 
     def _touched(self, old: Step, new: Step, request: Mapping[str, object]) -> list[str]:
@@ -116,7 +116,9 @@ class Updates:
         for name in touched:
             why = self._node.constraints.why_not(name)
             if why:
-                raise launch.invalid("mem" if "memory" in name else shares.parameter_of(name), f"not enforced: {why}")
+                raise launch_request.invalid(
+                    "mem" if "memory" in name else shares.parameter_of(name), f"not enforced: {why}"
+                )
         return touched
 
     def _writes(self, old: Step, new: Step, names: Iterable[str]) -> "list[_Write]":

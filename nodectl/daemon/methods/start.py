@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nodectl.cgroup import delegation
-from nodectl.daemon import descriptors
-from nodectl.daemon.admission import launch
-from nodectl.daemon.jobs.cgroups import make_groups
+from nodectl.daemon.admission import launch_request
+from nodectl.daemon.jobs.step_cgroups import make_groups
+from nodectl.daemon.processes import copied_descriptors
+from nodectl.daemon.processes.forkserver_channel import ForkserverDied
 from nodectl.daemon.steps.content import as_bytes
-from nodectl.daemon.steps.forkserver_channel import ForkserverDied
 from nodectl.daemon.steps.live import Files, LiveStep
 from nodectl.kernel import closing
 from nodectl.model.step import Step
@@ -78,7 +78,7 @@ class Starter:
         trace = live.files.open_trace()
         try:
             fd = trace if self._node.config.trace else -1
-            launch.call_launch_request(live.step, self._plugins, fd, live.step.hook_timeout)
+            launch_request.call_launch_request(live.step, self._plugins, fd, live.step.hook_timeout)
             self._node.resources.reserve(live, fd)
             live.step.limits, live.step.device_rules = self._node.constraints.of_step(live.step)
             yield trace
@@ -152,7 +152,7 @@ class Starter:
                     "client": call.peer.uid if call.fds else None,
                 },
                 node.jobs.plugins_of(step),
-                descriptors.copies((trace, *fds)),
+                copied_descriptors.copies((trace, *fds)),
             )
         finally:
             closing.close_in_time(fds)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.daemon.reception import caller
+from nodectl.daemon.reception import peer_process
 from nodectl.wire import framing
 
 Pair = tuple[socket.socket, socket.socket]
@@ -32,13 +32,13 @@ def inode(pair: Pair) -> int:
 
 def test_who_connected_is_known_as_a_process(pair: Pair) -> None:
     peer = framing.Peer(os.getpid(), 0, 0, (), framing.pidfd_of_peer(pair[0]), inode(pair))
-    caller.prove(peer)
+    peer_process.prove(peer)
     assert peer.lives()
     peer.let_go()
 
 
 def test_who_holds_the_other_end_is_believed_where_the_kernel_keeps_no_process(pair: Pair) -> None:
-    pidfd = caller.holder(inode(pair), os.getpid())
+    pidfd = peer_process.holder(inode(pair), os.getpid())
     assert pidfd >= 0
     os.close(pidfd)
 
@@ -51,9 +51,9 @@ def test_who_only_has_the_number_is_not_believed(pair: Pair) -> None:
         os.execv("/bin/sleep", ["sleep", "60"])
     try:
         pair[1].close()  # ours: nobody has it but, for a moment, the child
-        while caller.holder(inode(pair), pid) >= 0:
+        while peer_process.holder(inode(pair), pid) >= 0:
             pass
-        assert caller.holder(inode(pair), os.getpid()) == -1
+        assert peer_process.holder(inode(pair), os.getpid()) == -1
     finally:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
@@ -64,7 +64,7 @@ def test_a_number_that_nobody_has_is_nobody(pair: Pair) -> None:
     if pid == 0:
         os._exit(0)
     os.waitpid(pid, 0)
-    assert caller.holder(inode(pair), pid) == -1
+    assert peer_process.holder(inode(pair), pid) == -1
 
 
 def test_a_process_of_many_files_costs_no_more_than_one_of_some(pair: Pair) -> None:
@@ -72,11 +72,11 @@ def test_a_process_of_many_files_costs_no_more_than_one_of_some(pair: Pair) -> N
     kept = [os.dup(0) for _ in range(1100)]
     far = os.dup(pair[1].fileno())
     try:
-        near = caller.holder(inode(pair), os.getpid())
+        near = peer_process.holder(inode(pair), os.getpid())
         assert near >= 0
         os.close(near)
         pair[1].close()
-        assert caller.holder(inode(pair), os.getpid()) == -1
+        assert peer_process.holder(inode(pair), os.getpid()) == -1
     finally:
         for fd in (*kept, far):
             os.close(fd)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nodectl.config import Config
 from nodectl.confine.confinement import PROGRAMS
-from nodectl.daemon import descriptors
+from nodectl.daemon.processes import copied_descriptors
 from nodectl.kernel import signals
 from nodectl.kernel.closing import close_in_time
 from nodectl.spank import preload
@@ -80,7 +80,7 @@ class ForkChannel:
             }
         )
         code = _START.format(path=[p for p in sys.path if p], arguments=arguments)
-        passed = descriptors.copies((theirs.fileno(), self._lock, self._programs), _OUT_OF_THE_WAY)
+        passed = copied_descriptors.copies((theirs.fileno(), self._lock, self._programs), _OUT_OF_THE_WAY)
         # As slurmstepd from slurmd: hooks call tools of the site's by their names.
         environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8", **tried()}
         preload.add(environment)

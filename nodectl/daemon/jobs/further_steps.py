@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nodectl.cgroup import shares
-from nodectl.daemon.admission.launch import invalid
-from nodectl.daemon.admission.reserved_numbers import Reservations
+from nodectl.daemon.admission.launch_request import invalid
+from nodectl.daemon.jobs.reserved_numbers import Reservations
 from nodectl.model.step import Step
 from nodectl.wire.dispatch import Call, Refused
 from nodectl.wire.shape import Optional, integer
