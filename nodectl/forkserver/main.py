@@ -9,7 +9,7 @@ Channel: one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup": 
 of `Descriptors`, all the daemon's own: what users send never comes here. "client" is the uid of who waits for the step,
 null for nobody. With "plugins": [...] where the stack is another than the last one or a file of it has
 changed. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ...}. A message with "container" is an errand
-(`forkserver/container_errand.py`): whoever asked has a connection of its own with it.
+(`forkserver/container_requests.py`): whoever asked has a connection of its own with it.
 """
 
 import _signal
@@ -24,7 +24,7 @@ from nodectl import messages
 from nodectl.cgroup import tree
 from nodectl.confine import confinement
 from nodectl.confine.confinement import PROGRAMS
-from nodectl.forkserver import container_errand
+from nodectl.forkserver import container_requests
 from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.closing import close_in_time
 from nodectl.model.step import Step
@@ -123,7 +123,7 @@ def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order |
             return None
         request = lean_json.load_object(data)
         if "container" in request:
-            container_errand.begin(request, fds, node, others=(CHANNEL, LOCK))
+            container_requests.begin(request, fds, node, others=(CHANNEL, LOCK))
             continue
         if not sources.refresh(request.get("plugins", ())):  # type: ignore[arg-type]
             return data, fds

@@ -15,9 +15,10 @@ from nodectl.kernel.identity import effective_user
 from nodectl.kernel.signals import CONT, KILL, TERM
 from nodectl.model.launch_order import ROWS
 from nodectl.plugin_host.caller import OK
+from nodectl.stepd import task_epilogs
 from nodectl.stepd.daemon_orders import Told
 from nodectl.stepd.suspension import FREEZE, TSTP, Suspension
-from nodectl.task import environment, epilogs
+from nodectl.task import environment
 from nodectl.task.reports import Reports
 from nodectl.wire.dispatch import STEP, Refused
 from nodectl.wire.shape import Optional, boolean, integer
@@ -181,7 +182,7 @@ class Reaper:
             self._explain(task, f"it ended inside {run.named(hook, place)}")
         run.ends.task(task)
         run.step.environment.update(environment.of_rank(task))  # for the step's last hook, whoever was last
-        epilogs.run_all(run, task)
+        task_epilogs.run_all(run, task)
         self._judge(task, run.spank.call("slurm_spank_task_exit", task))
         outcome = self._post_term(task)
         self._judge(task, outcome, outcome.errno & 0xFF or 1)
@@ -327,8 +328,6 @@ class Reaper:
         for task in self._children.values():
             self._explain(task, f"process {task.pid} does not die")
         self._children.clear()
-
-    # What connections may ask for.
 
     def methods(self) -> "Mapping[str, tuple[object, object]]":
         """The step's interface."""

@@ -3,7 +3,7 @@
 A container is its plugin's as long as it is there, whatever the configuration says since: the job's step names the
 plugin, and the history where containers of which plugin have been made.
 
-What is done is done by errands (`nodectl/forkserver/container_errand.py`), processes of the forkserver's; here is who
+What is done is done by errands (`nodectl/forkserver/container_requests.py`), processes of the forkserver's; here is who
 asks for them and waits. An errand that dies without an answer is asked for again.
 """
 

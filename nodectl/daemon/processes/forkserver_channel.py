@@ -127,7 +127,7 @@ class ForkChannel:
         self._told = plugins
 
     def errand(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
-        """Asks for what concerns a container, see `nodectl/forkserver/container_errand.py`. As `submit`, and raises
+        """Asks for what concerns a container, see `nodectl/forkserver/container_requests.py`. As `submit`, and raises
         OSError for a request that is too long.
         """
         self._be_there(fds)
