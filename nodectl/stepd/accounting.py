@@ -1,8 +1,8 @@
-"""What a task or step used and what befell it, from its cgroup's files, read at its end; and whom the kernel killed for
-want of memory, from its log.
+"""What a task or step used, from the files of its cgroup, and which processes the out-of-memory killer took, from the
+kernel's log.
 
-Files: kernel cgroup-v2, "Memory", "PID", "CPU", "IO", and psi.rst. Of a controller that is not there nothing is known,
-and nothing is said. Runs in the stepd, as root.
+The stepd reads both at the end, as root. The files are described in the kernel's cgroup-v2 ("Memory", "PID", "CPU",
+"IO") and psi.rst. Figures of a controller that is missing are left out.
 """
 
 import os
@@ -21,9 +21,9 @@ _PRESSURES = ("cpu", "memory", "io")
 _MICROSECONDS = 1e6
 
 
-class Befallen:
-    """What the kernel did to the processes of one cgroup and all below it: how many it killed for want of memory, None
-    where nobody counts, and how many forks it refused.
+class KernelEvents:
+    """What the kernel did to the processes in one cgroup and below it: how many it killed because memory ran out, and
+    how many forks it refused. None where the controller is missing.
     """
 
     __slots__ = ("forks_refused", "oom_kills")
@@ -33,17 +33,17 @@ class Befallen:
         self.forks_refused = _table(_read(f"{group.full_path}/pids.events")).get("max")
 
 
-def figures(group: "Group", befallen: Befallen, limits: "Mapping[str, str]") -> dict[str, object]:
-    """A cgroup's part of the step's record. `limits` are the step's: of what has none some figures are left out."""
+def figures(group: "Group", events: KernelEvents, limits: "Mapping[str, str]") -> dict[str, object]:
+    """A cgroup's part of the step's record. `limits` are the step's: some figures are only given where there is one."""
     found: dict[str, object] = {}
-    if befallen.oom_kills is not None:
+    if events.oom_kills is not None:
         found["peak_memory"] = _number(_read(f"{group.full_path}/memory.peak"))
-        found["oom_kills"] = befallen.oom_kills
+        found["oom_kills"] = events.oom_kills
     if "memory.swap.max" in limits:
         found["peak_swap"] = _number(_read(f"{group.full_path}/memory.swap.peak"))  # Linux 6.5
-    if befallen.forks_refused is not None:
+    if events.forks_refused is not None:
         found["peak_processes"] = _number(_read(f"{group.full_path}/pids.peak"))
-        found["forks_refused"] = befallen.forks_refused
+        found["forks_refused"] = events.forks_refused
     if limits.keys() & {"cpu.max", "io.max"}:
         found.update(_rates(group))
     found["pressure"] = _pressure(group)
@@ -51,9 +51,7 @@ def figures(group: "Group", befallen: Befallen, limits: "Mapping[str, str]") -> 
 
 
 def _rates(group: "Group") -> dict[str, object]:
-    """What a limit of CPU time, input and output leaves to be told: seconds for which nothing might run, bytes of all
-    disks.
-    """
+    """Figures for a step with a limit of CPU time or of I/O: seconds in which it was throttled, bytes of all disks."""
     throttled = _table(_read(f"{group.full_path}/cpu.stat")).get("throttled_usec")
     found: dict[str, object] = {} if throttled is None else {"throttled_seconds": throttled / _MICROSECONDS}
     words = _read(f"{group.full_path}/io.stat").split()
@@ -89,21 +87,21 @@ def _number(data: bytes) -> int | None:
 
 
 class Victim:
-    """A process that the kernel killed for want of memory. `place` is its cgroup, `limit_of` the one whose limit it
-    was, "" where the machine had no more.
+    """A process that the kernel killed because memory ran out. `cgroup` is the one it was in; `limit_of` is the cgroup
+    whose limit was reached, "" where it was the machine's memory.
     """
 
-    __slots__ = ("limit_of", "name", "pid", "place")
+    __slots__ = ("cgroup", "limit_of", "name", "pid")
 
-    def __init__(self, pid: int, name: str, place: str, limit_of: str) -> None:
+    def __init__(self, pid: int, name: str, cgroup: str, limit_of: str) -> None:
         self.pid = pid
         self.name = name
-        self.place = place
+        self.cgroup = cgroup
         self.limit_of = limit_of
 
 
 def victims(since: float) -> "Iterator[Victim]":
-    """Whom the kernel's log names, from a time of the monotonic clock on. It does not name all: it is rate limited."""
+    """The victims that the kernel's log names since a time of the monotonic clock. The log is rate limited."""
     for line in _log(since):
         one = victim_of(line)
         if one is not None:
@@ -111,11 +109,11 @@ def victims(since: float) -> "Iterator[Victim]":
 
 
 def victim_of(line: str) -> Victim | None:
-    """Whom a line of the kernel's log names; None where it tells something else."""
-    place = limit_of = ""
+    """The victim that a line of the kernel's log names, None for any other line."""
+    cgroup = limit_of = ""
     if line.startswith("oom-kill:"):
         facts, _, rest = line.partition(",task=")
-        place = facts.rpartition(",task_memcg=")[2]
+        cgroup = facts.rpartition(",task_memcg=")[2]
         limit_of = facts.partition(",oom_memcg=")[2].partition(",")[0]
         name, _, numbers = rest.rpartition(",pid=")  # the name is the user's choice, what follows it is not
         pid = numbers.partition(",")[0]
@@ -124,7 +122,7 @@ def victim_of(line: str) -> Victim | None:
         name = rest.rpartition(") total-vm:")[0]
     else:
         return None
-    return Victim(int(pid), name, place, limit_of) if pid.isdecimal() else None
+    return Victim(int(pid), name, cgroup, limit_of) if pid.isdecimal() else None
 
 
 def _log(since: float) -> "Iterator[str]":

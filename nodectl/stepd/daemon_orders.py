@@ -42,7 +42,7 @@ class Told:
         self._allow(call)
         if call.parameters["task"] < len(self._run.tasks):
             task = self._run.tasks[call.parameters["task"]]
-            self._run.ends.victim(task, call.parameters["pid"], call.parameters["name"])
+            self._run.end_reasons.add_victim(task, call.parameters["pid"], call.parameters["name"])
         return {}
 
     def _allow(self, call: "Call") -> None:

@@ -1,7 +1,7 @@
-"""The truth about ends: what a step's cgroups say befell it, whatever its tasks' exit statuses tell.
+"""Why a step and its tasks ended: out of memory, out of processes. The step's cgroups know, an exit status does not.
 
-Asked at the end of each task and once more at the end of the step, because the kernel may kill when no task is left.
-Runs in the stepd.
+The stepd asks at the end of each task and once more at the end of the step, because the kernel may kill when no task is
+left.
 """
 
 import os
@@ -11,26 +11,35 @@ from nodectl.stepd import accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from nodectl.cgroup.tree import Group
-    from nodectl.model.step import Task
-    from nodectl.stepd.run import Run
+    from nodectl.model.step import Step, Task
 
 _KILL = 9
 _EARLIER = 1.0  # seconds: the log's clock is not quite the monotonic one
 
 
-class Ends:
-    """What is known of one step's ends. `reason` is why it ran out of memory, `refused` that it had no more processes;
-    "" while it is not so.
+class EndReasons:
+    """Those of one step. `reason` says how it ran out of memory, `refused` that the kernel refused it more processes;
+    each is "" until then. `victims` are the processes that the kernel killed, `used` are the step's figures.
     """
 
-    __slots__ = ("_began", "_killed", "_pids", "_run", "_user", "forks_refused", "reason", "refused", "used", "victims")
+    __slots__ = (
+        "_began", "_killed", "_pids", "_say", "_step", "_tasks", "_user", "forks_refused", "reason", "refused", "used",
+        "victims",
+    )  # fmt: skip
 
-    def __init__(self, run: "Run") -> None:
-        self._run = run
-        self._user: Group | None = None if run.group is None else run.group.child("user")
+    def __init__(
+        self, step: "Step", tasks: "Sequence[Task]", group: "Group | None", say: "Callable[[str], None]"
+    ) -> None:
+        """`group` is the step's cgroup; `say` tells the step's user."""
+        self._step = step
+        self._tasks = tasks
+        self._say = say
+        self._user: Group | None = None if group is None else group.child("user")
         self._began = time.monotonic() - _EARLIER
-        self._pids: set[int] = set()  # victims that have been told of
+        self._pids: set[int] = set()  # of victims that the user knows of
         self._killed: dict[int, int] = {}  # processes of each task that were killed before it ended
         self.reason = ""
         self.refused = ""
@@ -38,43 +47,43 @@ class Ends:
         self.victims: list[dict[str, object]] = []
         self.used: dict[str, object] = {}
 
-    def task(self, task: "Task") -> None:
-        """A task has ended: whether the kernel killed in it, which its exit is told with."""
+    def task_ended(self, task: "Task") -> None:
+        """Finds out whether the kernel killed a process of the task."""
         if self._user is None:
             return
-        befallen = accounting.Befallen(self._group(task))
-        self.forks_refused += befallen.forks_refused or 0
-        if befallen.oom_kills is None:
+        events = accounting.KernelEvents(self._group(task))
+        self.forks_refused += events.forks_refused or 0
+        if events.oom_kills is None:
             if _is_killed(task) and not task.killed_by_command:
-                self._look_for(task)
-        elif befallen.oom_kills:
-            self._killed[task.local_id] = befallen.oom_kills
-            self._out_of_memory(task, befallen.oom_kills)
+                self._search_log(task)
+        elif events.oom_kills:
+            self._killed[task.local_id] = events.oom_kills
+            self._out_of_memory(task, events.oom_kills)
 
-    def step(self) -> None:
-        """The step is over, its cgroups are still there: its figures and its tasks'."""
+    def step_ended(self) -> None:
+        """Reads the figures of the step and of its tasks. Their cgroups must still be there."""
         if self._user is None:
             return
-        befallen = accounting.Befallen(self._user)
-        killed = befallen.oom_kills or 0
+        events = accounting.KernelEvents(self._user)
+        killed = events.oom_kills or 0
         if killed > sum(self._killed.values()):
-            self._look_again()
+            self._check_tasks_again()
         if killed and not self.reason:
             self._tell(f"the kernel killed {killed} of its processes")
-        self.forks_refused = max(self.forks_refused, befallen.forks_refused or 0)
+        self.forks_refused = max(self.forks_refused, events.forks_refused or 0)
         if self.forks_refused:
-            limit = self._run.step.limits.get("pids.max", "")
+            limit = self._step.limits.get("pids.max", "")
             self.refused = f"reached its limit of {limit} processes and threads: {self.forks_refused} refused"
-            self._run.say(self.refused)
-            befallen.forks_refused = self.forks_refused
-        self.used = accounting.figures(self._user, befallen, self._run.step.limits)
-        for task in self._run.tasks:
-            task.used = self.used if len(self._run.tasks) == 1 else self._figures(task)
+            self._say(self.refused)
+            events.forks_refused = self.forks_refused
+        self.used = accounting.figures(self._user, events, self._step.limits)
+        for task in self._tasks:
+            task.used = self.used if len(self._tasks) == 1 else self._figures(task)
 
-    def _look_again(self) -> None:
-        """What tasks left behind may have been killed after them."""
-        for task in self._run.tasks:
-            count = accounting.Befallen(self._group(task)).oom_kills or 0
+    def _check_tasks_again(self) -> None:
+        """The kernel may have killed what a task left behind, after the task had ended."""
+        for task in self._tasks:
+            count = accounting.KernelEvents(self._group(task)).oom_kills or 0
             if count > self._killed.get(task.local_id, 0):
                 self._out_of_memory(task, count)
 
@@ -84,19 +93,19 @@ class Ends:
 
     def _figures(self, task: "Task") -> dict[str, object]:
         group = self._group(task)
-        return accounting.figures(group, accounting.Befallen(group), self._run.step.limits)
+        return accounting.figures(group, accounting.KernelEvents(group), self._step.limits)
 
     def _out_of_memory(self, task: "Task", count: int) -> None:
-        told, task.out_of_memory = task.out_of_memory, True
-        place = f"{self._run.step.cgroup}/user/task_{task.local_id}"
-        # The log has up to two lines of each, of which the first tells more.
-        lines = [one for one in accounting.victims(self._began) if self._is_here(one, task, place)]
+        known, task.out_of_memory = task.out_of_memory, True
+        cgroup = f"{self._step.cgroup}/user/task_{task.local_id}"
+        # The log has up to two lines for each victim; the first one tells more.
+        lines = [one for one in accounting.victims(self._began) if self._is_new(one, task, cgroup)]
         named = list({one.pid: one for one in reversed(lines)}.values())[::-1]
         for one in named:
             self._pids.add(one.pid)
             self.victims.append({"task": task.local_id, "pid": one.pid, "name": one.name})
-        if told:
-            return  # where all of a step is killed, that goes on after its task's end
+        if known:
+            return  # the kernel goes on killing after the task's end where it kills the whole step
         if named:
             more = f" and {count - 1} more" if count > 1 else ""
             who = f"process {named[0].pid} ({named[0].name}){more}"
@@ -106,19 +115,19 @@ class Ends:
         else:
             self._tell(f"task {task.local_id}: killed {count} of its processes")
 
-    def _is_here(self, one: accounting.Victim, task: "Task", place: str) -> bool:
+    def _is_new(self, one: accounting.Victim, task: "Task", cgroup: str) -> bool:
         if one.pid in self._pids:
             return False
-        return one.place.endswith(place) if one.place else one.pid == task.pid
+        return one.cgroup.endswith(cgroup) if one.cgroup else one.pid == task.pid
 
-    def _look_for(self, task: "Task") -> None:
-        """Where cgroup2 has no memory controller, the log alone knows: v1's limits, or the machine had no more."""
+    def _search_log(self, task: "Task") -> None:
+        """Without cgroup2's memory controller only the log knows: a limit of v1, or the machine ran out of memory."""
         for one in accounting.victims(self._began):
             if one.pid == task.pid:
-                self.victim(task, one.pid, one.name)
+                self.add_victim(task, one.pid, one.name)
 
-    def victim(self, task: "Task", pid: int, name: str) -> None:
-        """The kernel's log names a process of this task, and no counter does."""
+    def add_victim(self, task: "Task", pid: int, name: str) -> None:
+        """Adds a process of the task that the kernel's log names, and that no counter counts."""
         if pid in self._pids:
             return
         self._pids.add(pid)
@@ -127,16 +136,17 @@ class Ends:
         self._tell(f"task {task.local_id}: killed process {pid} ({name})")
 
     def _limit(self, one: accounting.Victim) -> str:
-        """Whose limit it was, where it was ours."""
-        step = self._run.step
-        limit = step.limits.get("memory.max")
-        if limit is None or not one.limit_of.endswith((f"{step.cgroup}/user", os.path.dirname(step.cgroup))):
+        """Names the limit, where it is one of the step's or its job's."""
+        limit = self._step.limits.get("memory.max")
+        if limit is None or not one.limit_of.endswith(
+            (f"{self._step.cgroup}/user", os.path.dirname(self._step.cgroup))
+        ):
             return ""
         return f" at the limit of {int(limit) >> 20} MiB"
 
     def _tell(self, what: str) -> None:
         reason = f"out of memory: {what}"
-        self._run.say(reason)
+        self._say(reason)
         self.reason = self.reason or reason
 
 

@@ -90,7 +90,7 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
     run.links.on_gone = reaper.launcher_gone
     if run.fds.client is not None:
         run.links.adopt_launcher(run.fds.orders, run.fds.news, run.fds.client)
-        client_streams.greet(run.fds.streams)
+        client_streams.greet(run.client_streams)
     daemon = run.links.adopt(run.fds.link)
     messages.listen(
         run.links.broadcast_line,
@@ -180,14 +180,14 @@ def wait_for_streams(run: Run, reaper: Reaper) -> None:
     if run.fds.client is None:
         return
     while run.state == "RUNNING" and not _streams_are_there(run):
-        reaper.wait_for(run.fds.streams)
+        reaper.wait_for(run.client_streams)
     if run.state != "RUNNING":
         raise StepFailed(run.reason)
 
 
 def _streams_are_there(run: Run) -> bool:
     try:
-        return client_streams.has_come(run.fds.streams)
+        return client_streams.has_come(run.client_streams)
     except OSError as error:
         raise run.failed(f"the streams of its client never came: {error.strerror}") from None
 
@@ -200,7 +200,7 @@ def fork_tasks(run: Run, reaper: Reaper) -> int:
     """
     try:
         gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
-        run.streams = Streams(run.step, run.fds, run.as_user)
+        run.streams = Streams(run.step, run.as_user, has_client=run.fds.client is not None)
     except OSError as error:
         raise run.failed(f"open the streams of {run.step.ntasks} tasks: {error.strerror}") from error
     children: list[Child] = []
@@ -212,62 +212,62 @@ def fork_tasks(run: Run, reaper: Reaper) -> int:
             task.argv = list(run.step.argv)
             children.append(Child(run, task, *alike))
         for child in children:
-            _fork_task(child)
+            _fork_task(run, child)
             reaper.expect(child.task)
         for child in children:
             task = child.task
             run.require(run.node.call_proctrack(run.caller, "proctrack_p_add", (run.step, task.pid), task.local_id))
-            if child.placing is not None:
-                child.placing.done()
+            if child.placement is not None:
+                child.placement.done()
     except (OSError, StepFailed) as error:
         os.close(run.gate_writer)
         os.close(gate)
-        _let_go(children)
+        _close_placements(children)
         reaper.wait()
         if isinstance(error, StepFailed):
             raise
         raise run.failed(f"fork task {len([t for t in run.tasks if t.pid > 0])}: {error.strerror}") from error
-    _let_go(children)
+    _close_placements(children)
     return gate
 
 
-def _let_go(children: "list[Child]") -> None:
+def _close_placements(children: "list[Child]") -> None:
     for child in children:
-        if child.placing is not None:
-            child.placing.close()
+        if child.placement is not None:
+            child.placement.close()
 
 
-def _fork_task(child: Child) -> None:
-    run, task = child.run, child.task
+def _fork_task(run: Run, child: Child) -> None:
+    task = child.task
     started = run.enter("fork")
-    place, place_in = -1, None
+    fd, cgroup = -1, None
     if run.group is not None:
-        own = run.group.child("user").child(f"task_{task.local_id}").make()
-        place, place_in = own.open(), own.full_path
+        group = run.group.child("user").child(f"task_{task.local_id}").make()
+        fd, cgroup = group.open(), group.full_path
     try:
-        if child.placing is not None:
-            child.placing.prepare()
+        if child.placement is not None:
+            child.placement.prepare()
         try:
             # A plugin's thread may hold malloc's lock: libc's fork, and no other, sees to that.
-            born = place >= 0 and not run.caller.threaded
-            task.pid = _kernel.fork_into(place) if born else run.spawn()
+            born = fd >= 0 and not run.caller.threaded
+            task.pid = _kernel.fork_into(fd) if born else run.spawn()
             run.step.born_in_place = born
         except OSError as error:
-            if place < 0 or error.errno not in NO_BIRTH:
+            if fd < 0 or error.errno not in NO_BIRTH:
                 raise
             run.step.born_in_place = False
             task.pid = run.spawn()
         if task.pid == 0:
-            if place >= 0:
-                os.close(place)
-            be_task(child, None if run.step.born_in_place else place_in)
-        if place_in is not None and not run.step.born_in_place:
-            _move(task.pid, place_in)  # before anybody looks where it is
+            if fd >= 0:
+                os.close(fd)
+            be_task(child, None if run.step.born_in_place else cgroup)
+        if cgroup is not None and not run.step.born_in_place:
+            _move(task.pid, cgroup)  # before anybody looks where it is
     finally:
-        if place >= 0:
-            os.close(place)
-    if child.placing is not None:
-        child.placing.forked()
+        if fd >= 0:
+            os.close(fd)
+    if child.placement is not None:
+        child.placement.forked()
     try:
         os.setpgid(task.pid, run.step.process_group or run.tasks[0].pid)
     except (PermissionError, ProcessLookupError):
@@ -275,9 +275,9 @@ def _fork_task(child: Child) -> None:
     run.leave("fork", started, task=task.local_id)
 
 
-def _move(pid: int, place: str) -> None:
+def _move(pid: int, cgroup: str) -> None:
     try:
-        tree.Group(place).add(pid)
+        tree.Group(cgroup).add(pid)
     except ProcessLookupError:
         pass  # it has ended already
 
@@ -291,7 +291,7 @@ def _start_pumps(run: Run) -> None:
             except OSError as error:
                 raise run.failed(f"fork a process that copies streams: {error.strerror}") from error
             if pid == 0:
-                pump.main(copies, run.fds.streams, run.step, run.enter_container)
+                pump.main(copies, run.client_streams, run.step, run.enter_container)
             run.step.helpers.add(pid)
             run.pumps.add(pid, awaited=copies is run.streams.outputs)
 
@@ -321,7 +321,7 @@ def finish(run: Run, reaper: Reaper) -> None:
     run.spoiled = run.spoiled or outcome.why
     if step.container_id:
         run.log(run.node.call_proctrack(run.caller, "proctrack_p_destroy", (step.container_id,)))
-    run.ends.step()
+    run.end_reasons.step_ended()
     if run.group is not None:
         remove_groups(run.group, run.tasks)
 

@@ -180,7 +180,7 @@ class Reaper:
         kept_waiting = hook is ROWS["gate"] and task.status == _NOT_LET_IN
         if hook is not None and not kept_waiting and task.local_id not in run.failures and not task.killed_by_command:
             self._explain(task, f"it ended inside {run.named(hook, place)}")
-        run.ends.task(task)
+        run.end_reasons.task_ended(task)
         run.step.environment.update(environment.of_rank(task))  # for the step's last hook, whoever was last
         task_epilogs.run_all(run, task)
         self._judge(task, run.spank.call("slurm_spank_task_exit", task))
@@ -189,7 +189,7 @@ class Reaper:
         if not run.step.kill_on_bad_exit or run.state != "RUNNING":
             return
         if task.out_of_memory:
-            self.end("OUT_OF_MEMORY", run.ends.reason)
+            self.end("OUT_OF_MEMORY", run.end_reasons.reason)
         elif task.status:
             self.end("FAILED", f"task {task.local_id} {children.said(task.status)} and --kill-on-bad-exit was given")
 

@@ -40,8 +40,8 @@ def compose(run: "Run") -> "dict[str, object]":
     """The record of a step that is over. Times are seconds since the epoch, CPU times seconds, memory KiB."""
     ended = [task.status for task in run.tasks if task.status is not None]
     status = exit_status(ended)
-    if run.ends.reason:
-        run.end_as("OUT_OF_MEMORY", run.ends.reason)
+    if run.end_reasons.reason:
+        run.end_as("OUT_OF_MEMORY", run.end_reasons.reason)
         status = _FAILED  # as srun's, whatever the tasks' statuses are
     if run.state == "RUNNING":
         run.state = "COMPLETED" if status == 0 else "FAILED"
@@ -59,8 +59,8 @@ def compose(run: "Run") -> "dict[str, object]":
         "ended": time.time(),
         "suspended_seconds": round(run.suspended_seconds, 3),
         "unkillable": _beginning(run.unkillable),
-        "victims": run.ends.victims[:_MOST_VICTIMS],
-        **run.ends.used,
+        "victims": run.end_reasons.victims[:_MOST_VICTIMS],
+        **run.end_reasons.used,
         "tasks": [
             {
                 "task": task.local_id,
@@ -85,12 +85,12 @@ def _beginning(text: str) -> str:
 
 def _reason(run: "Run", status: int) -> str:
     if status == 0:
-        return run.ends.refused
+        return run.end_reasons.refused
     if run.failures:
         rank, why = min(run.failures.items())
         return f"task {rank}: {why}"
     why = next((f"task {task.local_id} {said(task.status)}" for task in run.tasks if task.status), "")
-    return f"{why}; {run.ends.refused}" if run.ends.refused else why
+    return f"{why}; {run.end_reasons.refused}" if run.end_reasons.refused else why
 
 
 def save(directory: int, name: str, record: "dict[str, object]") -> None:

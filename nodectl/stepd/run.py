@@ -13,8 +13,9 @@ from nodectl.plugin_host.caller import PluginCaller
 from nodectl.spank import S_CTX_REMOTE
 from nodectl.spank.handle import Spank
 from nodectl.spank.stack import Stack
-from nodectl.stepd.end_reasons import Ends
+from nodectl.stepd.end_reasons import EndReasons
 from nodectl.task.pump import Pumps
+from nodectl.task.step_context import StepContext
 from nodectl.tracing.progress import Progress
 from nodectl.tracing.recorder import Recorder, now
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from nodectl.plugin_host.node_plugins import NodePlugins
     from nodectl.stepd.connections import Links
     from nodectl.stepd.plugin_output import Overheard
-    from nodectl.task.stdio import Streams
 
 STEPD_SLOT = 0
 
@@ -53,43 +53,37 @@ class Descriptors:
         self.streams, self.orders, self.news = rest or (-1, -1, -1)
 
 
-class Run:
-    """One step being run. State words are Slurm's: RUNNING, then COMPLETED, FAILED, CANCELLED, TIMEOUT,
-    OUT_OF_MEMORY.
+class Run(StepContext):
+    """One step being run: what its tasks share, and what the stepd alone needs. State words are Slurm's: RUNNING, then
+    COMPLETED, FAILED, CANCELLED, TIMEOUT, OUT_OF_MEMORY.
     """
 
     __slots__ = (
         "caller",
-        "ends",
+        "end_reasons",
         "failures",
         "fds",
         "gate_writer",
-        "group",
         "links",
-        "node",
         "overheard",
         "private",
-        "progress",
         "pumps",
         "reason",
         "recorder",
-        "spank",
         "spoiled",
         "started",
         "state",
-        "step",
-        "streams",
         "suspended_seconds",
-        "tasks",
         "unkillable",
     )  # fmt: skip
 
     links: "Links"
-    streams: "Streams"
 
     def __init__(self, step: Step, fds: Descriptors, node: "NodePlugins", cgroup_mount: str) -> None:
         self.step = step
         self.fds = fds
+        self.trace = fds.trace
+        self.client_streams = fds.streams
         self.node = node
         self.progress = Progress(fds.progress, step.ntasks)
         os.close(fds.progress)
@@ -103,7 +97,7 @@ class Run:
         self.private: list[int] = []  # descriptors of the stepd's that no task needs
         self.pumps = Pumps()
         self.failures: dict[int, str] = {}  # why a task never became its program
-        self.ends = Ends(self)
+        self.end_reasons = EndReasons(step, self.tasks, self.group, self.say)
         self.suspended_seconds = 0.0
         self.unkillable = ""
         self.started = time.time()

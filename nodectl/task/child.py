@@ -8,7 +8,7 @@ import os
 from nodectl.confine.confinement import Confinement
 from nodectl.model.launch_order import ROWS
 from nodectl.plugin_host.caller import PluginCaller
-from nodectl.task.placement import Placing, must_wait
+from nodectl.task.placement import Placement, must_wait
 from nodectl.tracing.recorder import Recorder, now
 from nodectl.wire import framing
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from nodectl.model.step import Task
     from nodectl.plugin_host.caller import Outcome
-    from nodectl.stepd.run import Run
     from nodectl.task import rlimits
+    from nodectl.task.step_context import StepContext
 
 _LONGEST_REPORT = 3000  # below PIPE_BUF: reports of several tasks never mix
 
@@ -36,33 +36,36 @@ class Child:
     """What the stages share."""
 
     __slots__ = (
-        "caller", "confinement", "gate", "hard_limits", "place_in", "placing", "recorder", "report", "run", "slot",
-        "stepd", "stepds", "task",
+        "caller", "cgroup", "confinement", "context", "gate", "hard_limits", "placement", "recorder", "report", "slot",
+        "step", "stepd", "stepd_fds", "task",
     )  # fmt: skip
 
     def __init__(  # what the stepd has made for it
-        self, run: "Run", task: "Task", gate: int, report: int, stepds: "Sequence[int]", hard_limits: "rlimits.Changes"
-    ) -> None:
+        self, context: "StepContext", task: "Task", gate: int, report: int, stepd_fds: "Sequence[int]",
+        hard_limits: "rlimits.Changes",
+    ) -> None:  # fmt: skip
         """In the stepd, before the first fork: what is made here is made once, and not in pages of each task's own."""
-        self.run = run
+        self.context = context
+        self.step = context.step
         self.task = task
         self.gate = gate
-        self.placing = Placing() if must_wait(run.node) else None
+        self.placement = Placement() if must_wait(context.node) else None
         self.report = report
-        self.stepds = stepds  # descriptors
+        self.stepd_fds = stepd_fds  # what the task closes first
         self.hard_limits = hard_limits
         self.stepd = 0
-        self.place_in: str | None = None
-        self.confinement = Confinement(run.step, task.environment)
+        self.cgroup: str | None = None  # which the task enters by itself, where it was not born in it
+        self.confinement = Confinement(context.step, task.environment)
         self.slot = task.local_id + 1
-        self.recorder = Recorder(run.fds.trace, "task", task=task.local_id)
+        self.recorder = Recorder(context.trace, "task", task=task.local_id)
         # Threads that a hook leaves here harm nobody: exec ends them.
-        heirs, limit = run.progress.inheritance(self.slot), run.step.hook_timeout
-        self.caller = PluginCaller(self.recorder, run.progress, self.slot, limit, single_threaded=False, heirs=heirs)
+        progress, limit = context.progress, context.step.hook_timeout
+        heirs = progress.inheritance(self.slot)
+        self.caller = PluginCaller(self.recorder, progress, self.slot, limit, single_threaded=False, heirs=heirs)
 
     def row(self, call: str) -> int:
         """The task begins one of nodectl's own rows. Returns the time, for `wrote`."""
-        self.run.progress.enter(self.slot, ROWS[call])
+        self.context.progress.enter(self.slot, ROWS[call])
         return now()
 
     def wrote(self, call: str, started: int, rc: int = 0, note: str = "") -> None:

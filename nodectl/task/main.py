@@ -36,13 +36,13 @@ _MISSING_ARGUMENTS = 2
 _LAST_HOOK = "slurm_spank_task_init"
 
 
-def be_task(child: Child, place_in: "str | None") -> "NoReturn":
-    """Everything a task does; `place_in` is the cgroup that it was not born in. Never returns, whatever happens."""
+def be_task(child: Child, cgroup: "str | None") -> "NoReturn":
+    """Everything a task does; `cgroup` is the one that it was not born in. Never returns, whatever happens."""
     status = 1
     child.stepd = os.getppid()
-    child.place_in = place_in
+    child.cgroup = cgroup
     try:
-        messages.listen(child.say, level=child.run.step.verbose + messages.ERROR)
+        messages.listen(child.say, level=child.step.verbose + messages.ERROR)
         messages.keep_through(child.log)
         for stage in SEQUENCE:
             stage(child)
@@ -51,7 +51,7 @@ def be_task(child: Child, place_in: "str | None") -> "NoReturn":
         if str(end):
             child.tell("failed", str(end))
     except CannotConfine as error:
-        child.tell("failed", f"{error} (as {child.run.step.user_name})")
+        child.tell("failed", f"{error} (as {child.step.user_name})")
     except OSError as error:
         child.tell("failed", _words(child, error))
     except BaseException as error:  # the top of a process
@@ -62,22 +62,22 @@ def be_task(child: Child, place_in: "str | None") -> "NoReturn":
 
 def _words(child: Child, error: OSError) -> str:
     where = f" {error.filename!r}" if error.filename else ""
-    return f"{error.strerror}{where} (as {child.run.step.user_name})"
+    return f"{error.strerror}{where} (as {child.step.user_name})"
 
 
 def move(child: Child) -> None:
     """Where the kernel could not give birth in the cgroup: the task's first act is to go there."""
-    if child.place_in is not None:
-        pseudo_file.write(f"{child.place_in}/cgroup.procs", b"0")
+    if child.cgroup is not None:
+        pseudo_file.write(f"{child.cgroup}/cgroup.procs", b"0")
 
 
 def awake(child: Child) -> None:
     """From here on the step says whose process this is, and signals to its group do not reach the stepd."""
     child.task.pid = os.getpid()
-    child.run.step.task = child.task
+    child.step.task = child.task
     if child.stepd == 0:
         return  # in a pid namespace of the job's: only the stepd, outside, knows the leader's number
-    leader = child.run.step.process_group or child.run.tasks[0].pid
+    leader = child.step.process_group or child.context.tasks[0].pid
     try:
         os.setpgid(0, leader)
     except OSError:
@@ -87,7 +87,7 @@ def awake(child: Child) -> None:
 def shed(child: Child) -> None:
     """What the stepd has open for itself."""
     _signal.set_wakeup_fd(-1)
-    for fd in child.stepds:
+    for fd in child.stepd_fds:
         os.close(fd)
     if _kernel.capabilities()[0] & rlimits.CAP_SYS_RESOURCE:  # without it the stepd has not lowered its own
         pseudo_file.write("/proc/self/oom_score_adj", b"0")
@@ -100,30 +100,30 @@ def hold_limits(child: Child) -> None:
 
 def pre_launch_priv(child: Child) -> None:
     """Task plugins, as root: binding."""
-    child.require(child.run.node.call_tasks(child.caller, "task_p_pre_launch_priv", (child.run.step,)))
+    child.require(child.context.node.call_tasks(child.caller, "task_p_pre_launch_priv", (child.step,)))
 
 
 def join_container(child: Child) -> None:
     """What is opened by its name from here on is the container's."""
-    if child.placing is not None:
-        child.placing.wait(child.run.progress, child.slot)
-    step = child.run.step
+    if child.placement is not None:
+        child.placement.wait(child.context.progress, child.slot)
+    step = child.step
     child.require(
-        child.run.node.call_container(child.caller, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
+        child.context.node.call_container(child.caller, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
     )
 
 
 def task_init_privileged(child: Child) -> None:
     """SPANK plugins, as root."""
-    child.run.spank.through(child.caller)
-    child.require(child.run.spank.call("slurm_spank_task_init_privileged", child.task))
+    child.context.spank.through(child.caller)
+    child.require(child.context.spank.call("slurm_spank_task_init_privileged", child.task))
 
 
 def become(child: Child) -> None:
     """The last acts of root in this process."""
     started = child.row("become_user")
     child.confinement.limit_capabilities()
-    become_user(child.run.step.identity)
+    become_user(child.step.identity)
     pseudo_file.let_go()  # root's hooks, which may have wanted it, are over
     child.wrote("become_user", started)
 
@@ -133,7 +133,7 @@ def die_with_stepd(child: Child) -> None:
 
     PR_SET_PDEATHSIG is cleared by a change of user id, so only now.
     """
-    if child.run.group is None:
+    if child.context.group is None:
         prctl.set_pdeathsig(_signal.SIGKILL)
         if os.getppid() != child.stepd:
             os._exit(1)
@@ -141,27 +141,25 @@ def die_with_stepd(child: Child) -> None:
 
 def wire_streams(child: Child) -> None:
     """0, 1 and 2, opened as the user where they are files."""
-    streams = child.run.streams.tasks[child.task.local_id]
+    streams = child.context.streams.tasks[child.task.local_id]
     clients = _clients_streams(child, streams)
     for stream in streams:
         try:
-            stream.wire(child.run.step.umask, clients)
+            stream.wire(child.step.umask, clients)
         except OSError as error:
             name = ("input", "output", "error")[stream.number]
-            raise TaskEnds(
-                f"open {name} file {stream.path!r}: {error.strerror} (as {child.run.step.user_name})"
-            ) from None
+            raise TaskEnds(f"open {name} file {stream.path!r}: {error.strerror} (as {child.step.user_name})") from None
     framing.close(clients)
 
 
 def _clients_streams(child: Child, streams: "list[Stream]") -> "Sequence[int]":
     """Copies of the client's streams, if needed. They may hang: no process that others wait for has them."""
-    waiting = child.run.fds.streams
+    waiting = child.context.client_streams
     if waiting < 0:
         return ()
     try:
         wanted = any(stream.fd in CLIENT for stream in streams)
-        return client_streams.take(waiting, stay=child.run.streams.takers > 1) if wanted else ()
+        return client_streams.take(waiting, stay=child.context.streams.takers > 1) if wanted else ()
     except OSError as error:
         raise TaskEnds(f"take the streams of the client: {error.strerror}") from None
     finally:
@@ -170,13 +168,13 @@ def _clients_streams(child: Child, streams: "list[Stream]") -> "Sequence[int]":
 
 def enter_directory(child: Child) -> None:
     """The step's directory; where the user cannot enter it, /tmp and a word, as with Slurm."""
-    os.umask(child.run.step.umask)
+    os.umask(child.step.umask)
     try:
-        user_path.go_to(child.run.step.cwd)
+        user_path.go_to(child.step.cwd)
     except OSError as error:
         messages.error(
-            f"step {child.run.step} task {child.task.local_id}: enter working directory {child.run.step.cwd!r}: "
-            f"{error.strerror} (as {child.run.step.user_name}): going to /tmp instead"
+            f"step {child.step} task {child.task.local_id}: enter working directory {child.step.cwd!r}: "
+            f"{error.strerror} (as {child.step.user_name}): going to /tmp instead"
         )
         os.chdir("/tmp")  # where Slurm goes
 
@@ -203,18 +201,18 @@ def default_signals(_: Child) -> None:
 
 def temporary_directory(child: Child) -> None:
     """TMPDIR, before files are locked."""
-    tmpdir.directory(child.task.environment, child.run.step.user_name)
+    tmpdir.directory(child.task.environment, child.step.user_name)
 
 
 def confine(child: Child) -> None:
     """What nothing of the user's may do, by the step's level. Before the user's hooks, each of which may execute a
     program: whatever the task becomes, and whoever made it so, it is confined.
     """
-    if child.run.step.secure == NONE:
+    if child.step.secure == NONE:
         return
     started = child.row("confine")
     child.confinement.deny_calls()
-    if child.run.spank.has(_LAST_HOOK):
+    if child.context.spank.has(_LAST_HOOK):
         child.confinement.lock_files()
     child.wrote("confine", started)
 
@@ -222,20 +220,20 @@ def confine(child: Child) -> None:
 def pre_launch(child: Child) -> None:
     """Task plugins, as the user."""
     child.task.environment["SLURM_TASK_PID"] = str(os.getpid())
-    child.require(child.run.node.call_tasks(child.caller, "task_p_pre_launch", (child.run.step,)))
+    child.require(child.context.node.call_tasks(child.caller, "task_p_pre_launch", (child.step,)))
 
 
 def task_init(child: Child) -> None:
     """SPANK plugins, as the user."""
     pid = os.getpid()
-    child.require(child.run.spank.call(_LAST_HOOK, child.task))
-    if os.getpid() != pid and child.run.group is None:
+    child.require(child.context.spank.call(_LAST_HOOK, child.task))
+    if os.getpid() != pid and child.context.group is None:
         prctl.set_pdeathsig(_signal.SIGKILL)  # the plugin's child is the task now, and its parent waits for it
 
 
 def task_prologs(child: Child) -> None:
     """The site's script, then the user's; what they export is the task's."""
-    for path in child.run.step.task_prologs:
+    for path in child.step.task_prologs:
         started = child.row("task_prolog")
         environment = {**child.task.environment, "SLURM_SCRIPT_CONTEXT": "prolog_task"}
         status, output = scripts.run(path, environment, confinement=child.confinement)
@@ -247,7 +245,7 @@ def task_prologs(child: Child) -> None:
 
 def limits(child: Child) -> None:
     """The user's soft limits, last, so that nothing of ours runs under them."""
-    rlimits.soften(child.run.step.rlimits)
+    rlimits.soften(child.step.rlimits)
 
 
 def lock_files(child: Child) -> None:
@@ -263,12 +261,12 @@ def execute(child: Child) -> None:
     close_all_but((child.report, child.recorder.fd))
     started = child.row("exec")
     child.wrote("exec", started)
-    child.run.progress.done(child.slot)
+    child.context.progress.done(child.slot)
     # As srun: last, the working directory that was asked for, and not /tmp where that could not be entered.
-    error = exec_along_path(argv, environment, child.run.step.cwd)
-    child.run.progress.enter(child.slot, ROWS["exec"])
+    error = exec_along_path(argv, environment, child.step.cwd)
+    child.context.progress.enter(child.slot, ROWS["exec"])
     child.wrote("exec", started, error.errno or 1, str(error.strerror))
-    raise TaskEnds(f"execute {argv[0]!r}: {_why(argv[0], error)} (as {child.run.step.user_name})", error.errno or 1)
+    raise TaskEnds(f"execute {argv[0]!r}: {_why(argv[0], error)} (as {child.step.user_name})", error.errno or 1)
 
 
 def exec_along_path(argv: list[str], environment: dict[str, str], own: str = "") -> OSError:

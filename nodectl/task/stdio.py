@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from nodectl.model.step import Step
-    from nodectl.stepd.run import Descriptors
 
 IN, OUT, ERR = 0, 1, 2
 # In place of a descriptor: the client's own, of which each task or pump takes a copy (client.py).
@@ -97,11 +96,13 @@ class Streams:
 
     __slots__ = ("_as_user", "_client", "_step", "inputs", "outputs", "takers", "tasks")
 
-    def __init__(self, step: "Step", fds: "Descriptors", as_user: "Callable[[Callable[[], None]], None]") -> None:
-        """`as_user(act)` runs `act` where the tasks will open their files, and as whom."""
+    def __init__(self, step: "Step", as_user: "Callable[[Callable[[], None]], None]", *, has_client: bool) -> None:
+        """`as_user(act)` runs `act` where the tasks will open their files, and as the user that they will be.
+        `has_client`: a client waits for the step, and its streams come.
+        """
         self._step = step
         self._as_user = as_user
-        self._client = CLIENT if fds.client is not None else (-1, -1, -1)
+        self._client = CLIENT if has_client else (NONE, NONE, NONE)
         self.inputs: list[Copy] = []
         self.outputs: list[Copy] = []
         self.tasks: list[list[Stream]] = [[] for _ in range(step.ntasks)]

@@ -1,0 +1,32 @@
+"""What the tasks of a step share: the step, its plugins and its streams.
+
+The stepd makes it once, before the first fork, and adds to it what only the stepd needs (`stepd.run.Run`). A task reads
+its own copy, which the fork has made.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.cgroup.tree import Group
+    from nodectl.model.step import Step, Task
+    from nodectl.plugin_host.node_plugins import NodePlugins
+    from nodectl.spank.stack import Stack
+    from nodectl.task.stdio import Streams
+    from nodectl.tracing.progress import Progress
+
+
+class StepContext:
+    """`group` is the step's cgroup, None where the tracker makes none. Two descriptors: `trace` of the file that takes
+    the trace, `client_streams` of the socket in which the client's streams wait (`task.client_streams`); -1 for none.
+    """
+
+    __slots__ = ("client_streams", "group", "node", "progress", "spank", "step", "streams", "tasks", "trace")
+
+    step: "Step"
+    tasks: "list[Task]"
+    node: "NodePlugins"
+    spank: "Stack"
+    progress: "Progress"
+    group: "Group | None"
+    streams: "Streams"
+    trace: int
+    client_streams: int
