@@ -90,14 +90,12 @@ UPWARD: set[str] = {
     "model -> spank",
     "plugin_host -> container",
     "plugin_host -> spank",
-    "task -> stepd",
 }
 CIRCLES: set[str] = {
     "cli",
     "client",
     "devtools",
     "spank",
-    "stepd",
 }
 UNDESCRIBED: set[str] = {
     "cli",
