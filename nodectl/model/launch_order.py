@@ -6,7 +6,7 @@ run in different processes only the barriers order them: no `task_post_fork` bef
 `gate` in any task before the last `task_post_fork` has returned.
 
 Source of names and signatures: the Slurm plugin API documents; of order and cost: today's Slurm on one node, with the
-differences that HACKING.md lists.
+differences that docs/differences-from-slurm.md lists.
 """
 
 TYPE_CHECKING = False

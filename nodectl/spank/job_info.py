@@ -1,7 +1,7 @@
 """Jobs of this node, as slurm_load_job tells of them: the members of Slurm's struct job_info by name.
 
 A process knows the job that it works for. Others are looked for among the files of steps, which only root can read;
-a job is what the file of its first step says (HACKING.md). What is not among the members is NULL or 0.
+a job is what the file of its first step says (docs/decisions/0014). What is not among the members is NULL or 0.
 """
 
 import os

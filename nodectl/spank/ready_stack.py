@@ -1,7 +1,7 @@
 """A stack of compiled plugins only, made ready in the forkserver for every stepd to come.
 
 What a stepd would do for each plugin of its stack is mostly memory that it touches, and what it touches is copied
-(HACKING.md). So the stack is put together once, and each hook's plugins stand in a lane that is walked in C.
+(docs/decisions/0007). So the stack is put together once, and each hook's plugins stand in a lane that is walked in C.
 """
 
 from nodectl import spank
