@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Mapping
 from importlib import resources
 
@@ -17,6 +18,7 @@ from varlink import scanner
 INTERFACES = ("org.nodectl", "org.nodectl.step", "org.varlink.service")
 _LONGEST = 1 << 17
 _MANY = 100
+_MOST_DEEP = 16  # values in a message
 
 # What a member of this name may sensibly be; the others are made by their types.
 _SENSIBLE: Mapping[str, Callable[[random.Random], object]] = {
@@ -178,12 +180,13 @@ def _encoded(rng: random.Random, message: Mapping[str, object]) -> bytes:
 
     def other(value: object) -> object:
         assert isinstance(value, Deep)
+        if len(deep) == _MOST_DEEP:  # a list of them may have been repeated
+            return "deep"
         deep.append(value.text)
         return f"<deep {len(deep) - 1}>"
 
     text = json.dumps(message, ensure_ascii=rng.random() < 0.5, default=other)
-    for number, inner in enumerate(deep):
-        text = text.replace(f'"<deep {number}>"', inner)
+    text = re.sub('"<deep ([0-9]+)>"', lambda marker: deep[int(marker[1])], text)
     if rng.random() < 0.05:
         member = json.dumps(rng.choice(sorted(message))) if message else '"method"'
         text = text.replace("{", f"{{{member}: 5, ", 1)

@@ -15,7 +15,7 @@ from typing import Any
 from rootful.node import NOBODY, OTHER, Node
 
 # A SPANK plugin that writes down each of its hooks, in a file of the job's that the step's user may write too.
-WITNESS = """
+HOOK_LOG = """
 import os
 from nodectl.spank import S_JOB_ID, spank_get_item, spank_remote
 
@@ -116,8 +116,8 @@ class Works:
         self.hooks = node.dir / "hooks"
         self.hooks.mkdir()
         self.hooks.chmod(0o755)
-        node.plugin("probe", WITNESS.format(hooks=self.hooks))
-        node.plugstack("optional witness.py\n")
+        node.plugin("hooklog", HOOK_LOG.format(hooks=self.hooks))
+        node.plugstack("optional hooklog.py\n")
         self.running: dict[str, Work] = {}
         self.over: dict[str, Work] = {}
 
