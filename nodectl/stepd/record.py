@@ -1,13 +1,12 @@
 """What is known of a step when it is over: its state, its exit status, each task's end.
 
-Pure but for `save`. The exit status is srun's: any signal beats any exit code, among codes the highest counts, a
-signal is 128 + its number.
+Pure but for `save`. The exit status is made in `exit_status.py`.
 """
 
 import os
 import time
 
-from nodectl.kernel.children import said
+from nodectl.stepd import exit_status
 from nodectl.wire.lean_json import dumps
 
 TYPE_CHECKING = False
@@ -15,19 +14,11 @@ if TYPE_CHECKING:
     from nodectl.model.step import Step
     from nodectl.stepd.run import Run
 
-_FAILED = 1
 # What a record's parts never exceed, as JSON: `room` counts on it.
 _MOST_VICTIMS = 32
 _LONGEST_TEXT = 600  # characters of a reason, each up to twelve bytes
 _ROOM = 24 << 10  # for all but the facts and the tasks
 _ROOM_OF_TASK = 640  # for its figures
-
-
-def exit_status(statuses: "list[int]") -> int:
-    """One exit status for all tasks' wait statuses; 0 for none."""
-    signals = [os.WTERMSIG(status) for status in statuses if os.WIFSIGNALED(status)]
-    codes = [os.WEXITSTATUS(status) for status in statuses if os.WIFEXITED(status)]
-    return 128 + max(signals) if signals else max(codes, default=0)
 
 
 def room(step: "Step") -> int:
@@ -38,18 +29,7 @@ def room(step: "Step") -> int:
 
 def compose(run: "Run") -> "dict[str, object]":
     """The record of a step that is over. Times are seconds since the epoch, CPU times seconds, memory KiB."""
-    ended = [task.status for task in run.tasks if task.status is not None]
-    status = exit_status(ended)
-    if run.end_reasons.reason:
-        run.end_as("OUT_OF_MEMORY", run.end_reasons.reason)
-        status = _FAILED  # as srun's, whatever the tasks' statuses are
-    if run.state == "RUNNING":
-        run.state = "COMPLETED" if status == 0 else "FAILED"
-        run.reason = _reason(run, status)
-        if run.state == "COMPLETED" and run.spoiled:
-            run.state, run.reason, status = "FAILED", run.spoiled, _FAILED
-    elif status == 0 and (run.state == "FAILED" or not ended):
-        status = _FAILED  # the step never ran, or ended for a reason that no task's status tells
+    status = exit_status.of_step(run)
     return {
         **run.step.facts(),
         "state": run.state,
@@ -81,16 +61,6 @@ def compose(run: "Run") -> "dict[str, object]":
 def _beginning(text: str) -> str:
     """A text as far as there is room for it."""
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
-
-
-def _reason(run: "Run", status: int) -> str:
-    if status == 0:
-        return run.end_reasons.refused
-    if run.failures:
-        rank, why = min(run.failures.items())
-        return f"task {rank}: {why}"
-    why = next((f"task {task.local_id} {said(task.status)}" for task in run.tasks if task.status), "")
-    return f"{why}; {run.end_reasons.refused}" if run.end_reasons.refused else why
 
 
 def save(directory: int, name: str, record: "dict[str, object]") -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodectl.kernel.children import said
-from nodectl.stepd.record import exit_status
+from nodectl.stepd import exit_status
 
 CORE = 0x80
 
@@ -33,7 +33,7 @@ def code(number: int) -> int:
     ],
 )
 def test_signals_beat_codes_and_the_highest_counts(statuses: list[int], expected: int) -> None:
-    assert exit_status(statuses) == expected
+    assert exit_status.of_tasks(statuses) == expected
 
 
 @pytest.mark.parametrize(
