@@ -3,7 +3,8 @@
 import argparse
 import os
 
-from nodectl.client.session import Failed, Session
+from nodectl.client.command import Failed
+from nodectl.client.session import Session
 from nodectl.client.step_name import step_argument
 
 

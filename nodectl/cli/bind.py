@@ -18,8 +18,8 @@ from nodectl.binding.answer import Answer, add_devices, layout_answer, refusal, 
 from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import Request, Settings
-from nodectl.cli.config import configured
-from nodectl.cli.main import Globals
+from nodectl.client.command import Failed, GlobalOptions
+from nodectl.client.configuration import configured
 from nodectl.client.run_options import (
     NO_ARGUMENT,
     OPTIONS,
@@ -31,7 +31,6 @@ from nodectl.client.run_options import (
     layout_options,
     option_lines,
 )
-from nodectl.client.session import Failed
 from nodectl.client.unsupported_options import SBATCH, SRUN
 from nodectl.config import Config
 from nodectl.machine import spec, topology
@@ -46,7 +45,7 @@ _LAYOUT = [option for option in OPTIONS if option.long in ("ntasks", "cpus-per-t
 _MACHINE, _ALLOCATED, _BUSY, _NODES = "machine", "allocated", "busy", "machines"
 
 
-def main(settings: Globals, words: Sequence[str]) -> int:
+def main(settings: GlobalOptions, words: Sequence[str]) -> int:
     """Print the answer; 0, or the exit status of a refusal with its reason."""
     try:
         parsed = _parser().parse(words)

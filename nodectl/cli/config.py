@@ -7,8 +7,8 @@ import argparse
 import json
 import textwrap
 
-from nodectl.client.session import Failed
-from nodectl.config import DEFAULT_PATH, Config, ConfigError, explain, load
+from nodectl.client.configuration import as_json, configured
+from nodectl.config import Config, explain
 from nodectl.config.key import toml
 from nodectl.config.keys import KEYS
 from nodectl.render.table import put
@@ -44,19 +44,6 @@ def _folded(line: str) -> list[str]:
     if not line.startswith("# "):
         return [line]
     return textwrap.wrap(line, _WIDTH, subsequent_indent="# ", break_long_words=False, break_on_hyphens=False)
-
-
-def configured(path: str | None) -> Config:
-    """The configuration at `path`, or in the usual place, where it need not be. Raises Failed."""
-    try:
-        return load(path or DEFAULT_PATH, must_exist=path is not None)
-    except ConfigError as error:
-        raise Failed(str(error)) from None
-
-
-def as_json(config: Config) -> dict[str, object]:
-    """Each key's value."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in config}
 
 
 def explained(config: Config) -> dict[str, object]:

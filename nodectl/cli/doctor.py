@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nodectl import __version__
-from nodectl.cli.config import as_json, configured
 from nodectl.cli.plugins import node_plugins, spank_plugins, unusable
-from nodectl.client.session import Failed, Session, start_command
+from nodectl.client.command import Failed
+from nodectl.client.configuration import as_json, configured
+from nodectl.client.session import Session, start_command
 from nodectl.config import Config, build
 from nodectl.doctor import confinement, container, machine, room
 from nodectl.doctor.check import FAIL, OK, WARN, Check
@@ -23,7 +24,7 @@ from nodectl.render.table import printable, put
 from nodectl.spank import plugstack
 
 if TYPE_CHECKING:
-    from nodectl.cli.main import Globals
+    from nodectl.client.command import GlobalOptions
 
 _PATIENCE = 10.0  # seconds for an answer of the service
 _COLOURS = {OK: "32", WARN: "33", FAIL: "1;31"}
@@ -66,7 +67,7 @@ def report(checks: Sequence[Check], *, colour: bool = False) -> list[str]:
     return [*lines, "", ", ".join(counts)]
 
 
-def _all(settings: "Globals") -> Iterator[Check]:
+def _all(settings: "GlobalOptions") -> Iterator[Check]:
     try:
         config = configured(settings.config)
     except Failed as failed:
@@ -131,7 +132,7 @@ def plugin_checks(config: Config) -> Iterator[Check]:
     yield from (Check(WARN, "plugstack", warning, "correct the line") for warning in stack.warnings)
 
 
-def service(settings: "Globals", config: Config) -> Iterator[Check]:
+def service(settings: "GlobalOptions", config: Config) -> Iterator[Check]:
     """Whether the service answers, is of this version, and runs with this configuration."""
     _socket.setdefaulttimeout(_PATIENCE)  # a service that hangs is a finding too
     try:

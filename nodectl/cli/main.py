@@ -7,6 +7,8 @@ command is a module with `add_arguments(parser)` and `main(arguments) -> int`, a
 import os
 import sys
 
+from nodectl.client.command import Failed, GlobalOptions, complain
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,16 +38,6 @@ COMMANDS = (
 _MODULES = {"signal": "send_signal", "trace": "timeline"}
 
 
-class Globals:
-    """What stands before the command. `config` and `socket` are None when not given."""
-
-    __slots__ = ("config", "socket")
-
-    def __init__(self) -> None:
-        self.config = os.environ.get("NODECTL_CONFIG") or None
-        self.socket = os.environ.get("NODECTL_SOCKET") or None
-
-
 def command() -> "NoReturn":
     """The process of the command: `main`, and an end that does not take the interpreter apart first, a millisecond."""
     status = 1
@@ -66,7 +58,7 @@ def command() -> "NoReturn":
 def main(argv: "Sequence[str] | None" = None) -> int:
     """The whole command. Returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
-    settings = Globals()
+    settings = GlobalOptions()
     while words and words[0].startswith("-"):
         word = words.pop(0)
         name, equals, value = word.partition("=")
@@ -105,7 +97,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     return _other(settings, command, words)
 
 
-def _other(settings: Globals, command: str, words: list[str]) -> int:
+def _other(settings: GlobalOptions, command: str, words: list[str]) -> int:
     import argparse
     import importlib
 
@@ -121,13 +113,9 @@ def _other(settings: Globals, command: str, words: list[str]) -> int:
         return 141
     except KeyboardInterrupt:
         return 130
-    except Exception as error:
-        from nodectl.client.session import Failed
-
-        if not isinstance(error, Failed):
-            raise
-        print(f"nodectl: error: {error}", file=sys.stderr)
-        return error.status
+    except Failed as failed:
+        complain(str(failed))
+        return failed.status
 
 
 def usage() -> str:

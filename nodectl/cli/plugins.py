@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from nodectl.cli.config import configured
-from nodectl.client.session import Failed
+from nodectl.client.command import Failed
+from nodectl.client.configuration import configured
 from nodectl.config import Config
 from nodectl.devtools import plugin_facts
 from nodectl.devtools.plugin_facts import Facts

@@ -12,9 +12,10 @@ import stat
 import sys
 import time
 
+from nodectl.client.command import Failed, complain
 from nodectl.client.export import exported
 from nodectl.client.run_options import BadOption, BadUsage, Parsed, Parser
-from nodectl.client.session import AGAIN, Events, Failed, Session, complain
+from nodectl.client.session import AGAIN, Events, Session
 from nodectl.messages import is_news
 from nodectl.model.number import whole
 from nodectl.wire import framing, lean_json
@@ -23,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nodectl.cli.main import Globals
+    from nodectl.client.command import GlobalOptions
     from nodectl.client.local_spank import LocalStack
     from nodectl.client.session import PrivateNode
 
@@ -43,7 +44,7 @@ _QUICK = 1.0  # seconds between SIGINTs that together mean: end it
 _UNRECORDED = "its step runner and the service have gone; what became of it will be recorded when the service starts"
 
 
-def main(settings: "Globals", words: list[str]) -> int:
+def main(settings: "GlobalOptions", words: list[str]) -> int:
     """The whole command. Returns the exit status."""
     _standard_descriptors()
     session = None

@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from nodectl.client.session import Failed, Session
+from nodectl.client.command import Failed
+from nodectl.client.session import Session
 from nodectl.client.several_steps import add_steps, for_each
 
 

@@ -14,7 +14,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nodectl.client.session import Failed, Session
+from nodectl.client.command import Failed
+from nodectl.client.session import Session
 from nodectl.machine import pci, spec
 from nodectl.machine.pci import Device
 from nodectl.machine.topology import Topology, read

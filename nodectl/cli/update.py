@@ -3,8 +3,9 @@
 import argparse
 from collections.abc import Callable
 
+from nodectl.client.command import Failed
 from nodectl.client.run_options import mebibytes, percent, positive, processes
-from nodectl.client.session import Failed, Session
+from nodectl.client.session import Session
 from nodectl.client.step_name import step_argument
 
 

@@ -9,8 +9,8 @@ import os
 import sys
 
 from nodectl import messages
+from nodectl.client.command import Failed
 from nodectl.client.run_options import OPTIONS, USAGE, BadOption, PluginOption, layout_options
-from nodectl.client.session import Failed
 from nodectl.model.step import Step, entry_from_list
 from nodectl.plugin_host.caller import Outcome, PluginCaller
 from nodectl.spank import S_CTX_LOCAL, versions

@@ -8,7 +8,7 @@ import os
 import select
 import sys
 
-from nodectl.client.session import Failed, PrivateNode
+from nodectl.client.command import Failed
 from nodectl.config import Config
 from nodectl.spank.stack import tried
 
@@ -18,8 +18,8 @@ _START = (
 )
 
 
-def start(config_path: str | None, config: Config, seconds: float) -> PrivateNode:
-    """Starts it and waits until it listens. Raises Failed."""
+def start(config_path: str | None, config: Config, seconds: float) -> tuple[int, int, str]:
+    """Starts it and waits until it listens: its pid, the pipe whose end ends it, its socket. Raises Failed."""
     directory = f"{config.runtime_dir}/private.{os.getpid()}"
     try:
         os.makedirs(config.runtime_dir, mode=0o755, exist_ok=True)
@@ -49,4 +49,4 @@ def start(config_path: str | None, config: Config, seconds: float) -> PrivateNod
         os.close(writer)
         os.waitpid(pid, 0)
         raise Failed("start a private node: it did not come up (its own message is above)")
-    return PrivateNode(pid, writer, f"{directory}/nodectl.sock")
+    return pid, writer, f"{directory}/nodectl.sock"

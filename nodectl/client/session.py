@@ -5,8 +5,8 @@ not where it usually is.
 """
 
 import os
-import sys
 
+from nodectl.client.command import Failed
 from nodectl.wire import framing
 from nodectl.wire.names import NODE, STEP
 
@@ -14,10 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nodectl.cli.main import Globals
-    from nodectl.config import Config
+    from nodectl.client.command import GlobalOptions
 
-AGAIN = "_NODECTL_AGAIN"  # in the environment of a command that was executed a second time, see again.py
+AGAIN = "_NODECTL_AGAIN"  # in the environment of a command that was executed a second time, see reexec.py
 DEFAULT_SOCKET = "/run/nodectl/nodectl.sock"
 _LARGEST_REPLY = 64 << 20
 _PRIVATE_SECONDS = 20.0
@@ -29,17 +28,6 @@ _CHUNK = 65536
 def start_command() -> str:
     """What root types to start the service here."""
     return "systemctl start nodectld" if os.path.exists(_SYSTEMD) else "nodectl daemon"
-
-
-class Failed(Exception):
-    """The command cannot do what it was asked to; str() is one line, `status` the exit status, `name` the Varlink
-    error.
-    """
-
-    def __init__(self, reason: str, status: int = 1, name: str = "") -> None:
-        super().__init__(reason)
-        self.status = status
-        self.name = name
 
 
 class Gone(Failed):
@@ -102,7 +90,7 @@ class Session:
     __slots__ = ("_events", "_inbox", "_path", "_sock", "_successors", "private", "socket_path")
 
     def __init__(
-        self, settings: "Globals", *, start_private: bool = True, private: "PrivateNode | None" = None
+        self, settings: "GlobalOptions", *, start_private: bool = True, private: "PrivateNode | None" = None
     ) -> None:
         self.private = private
         self._events: Events | None = None
@@ -113,14 +101,16 @@ class Session:
             self._connect(private.path)
             return
         try:
-            self._connect(self.socket_path or _configured(settings).socket)
+            self._connect(self.socket_path or _configured_socket(settings))
         except OSError as error:
             if settings.socket:
                 raise Failed(f"no service at {settings.socket}: {error.strerror}") from None
-            self._connect_elsewhere(settings, start_private=start_private)
+            self._connect_by_configuration(settings, start_private=start_private)
 
-    def _connect_elsewhere(self, settings: "Globals", *, start_private: bool) -> None:
-        config = _configured(settings)
+    def _connect_by_configuration(self, settings: "GlobalOptions", *, start_private: bool) -> None:
+        from nodectl.client.configuration import configured  # not paid where the service is in its usual place
+
+        config = configured(settings.config)
         if config.socket != self.socket_path:
             try:
                 self._connect(config.socket)
@@ -133,7 +123,7 @@ class Session:
             raise Failed(f"no service at {config.socket}: start it with `{start_command()}`{else_}")
         from nodectl.client import private_node  # only without a service
 
-        self.private = private_node.start(settings.config, config, _PRIVATE_SECONDS)
+        self.private = PrivateNode(*private_node.start(settings.config, config, _PRIVATE_SECONDS))
         self._connect(self.private.path)
 
     def _connect(self, path: str) -> None:
@@ -226,15 +216,7 @@ class Session:
             self.private = None
 
 
-def _configured(settings: "Globals") -> "Config":
-    from nodectl.config import DEFAULT_PATH, ConfigError, load  # not paid where the service is in its usual place
+def _configured_socket(settings: "GlobalOptions") -> str:
+    from nodectl.client.configuration import configured  # only where a configuration is named
 
-    try:
-        return load(settings.config or DEFAULT_PATH, must_exist=settings.config is not None)
-    except ConfigError as error:
-        raise Failed(str(error)) from None
-
-
-def complain(text: str) -> None:
-    """An error line, as srun writes them."""
-    print(f"nodectl: error: {text}", file=sys.stderr)
+    return configured(settings.config).socket

@@ -4,7 +4,8 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from nodectl.client.session import Failed, Session
+from nodectl.client.command import Failed
+from nodectl.client.session import Session
 from nodectl.client.step_name import step_argument
 
 

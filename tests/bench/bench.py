@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.large_machine import large_machine
 from bench.rows import Row, in_turns
-from nodectl.cli.main import Globals
+from nodectl.client.command import GlobalOptions
 from nodectl.client.session import Session
 from rootful.native import native
 from rootful.node import Node
@@ -72,7 +72,7 @@ class Client:
     """A client that stays connected and asks for one step after the other."""
 
     def __init__(self, socket_path: str) -> None:
-        settings = Globals()
+        settings = GlobalOptions()
         settings.socket, settings.config = socket_path, None
         self._session = Session(settings)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nodectl.cli import bind
-from nodectl.cli.main import Globals
+from nodectl.client.command import GlobalOptions
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from oracle.cases import CASES, COLUMNS, Case, allocation, cases, unrolled
 from oracle.differences import DIFFERENCES
@@ -45,7 +45,7 @@ def _answer(case: Case, place: Path, patch: pytest.MonkeyPatch) -> tuple[int, di
     for name, value in environ.items():
         patch.setenv(name, value)
     said = io.StringIO()
-    settings = Globals()
+    settings = GlobalOptions()
     settings.config = str(place / "nodectl.toml")
     with contextlib.redirect_stdout(said):
         status = bind.main(settings, [*words, *case.row["args"]])

@@ -15,7 +15,7 @@ import pytest
 from nodectl import config
 from nodectl.cli import doctor, main, ps, send_signal, show, suspend, timeline
 from nodectl.client import several_steps
-from nodectl.client.session import Failed
+from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.step_name import step_of
 from nodectl.doctor import check, machine
 from nodectl.render import table
@@ -205,7 +205,7 @@ def test_steps_after_one_that_failed_are_asked_for_too(
     asked = []
 
     class Service:
-        def __init__(self, settings: main.Globals) -> None:
+        def __init__(self, settings: GlobalOptions) -> None:
             pass
 
         def call(self, method: str, **words: int) -> Mapping[str, object]:
@@ -218,7 +218,7 @@ def test_steps_after_one_that_failed_are_asked_for_too(
             asked.append(("close",))
 
     monkeypatch.setattr(several_steps, "Session", Service)
-    given = argparse.Namespace(settings=main.Globals(), steps=[(1, 0), (2, 3), (3, 0), (1, 0)], signal=15)
+    given = argparse.Namespace(settings=GlobalOptions(), steps=[(1, 0), (2, 3), (3, 0), (1, 0)], signal=15)
     assert suspend.main(given) == 1
     assert capsys.readouterr().err == (
         "nodectl: error: suspend 1.0: has ended\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.cli import topo
-from nodectl.cli.main import Globals
+from nodectl.client.command import GlobalOptions
 from unit.machines import MIB, Machine, build
 
 
@@ -15,7 +15,7 @@ def run(*words: str) -> int:
     parser = argparse.ArgumentParser()
     topo.add_arguments(parser)
     arguments = parser.parse_args(words)
-    arguments.settings = Globals()
+    arguments.settings = GlobalOptions()
     return topo.main(arguments)
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from nodectl.cli.config import configured
 from nodectl.cli.timeline import wants_colour
 from nodectl.client import unsupported_options
+from nodectl.client.command import Failed, complain
+from nodectl.client.configuration import configured
 from nodectl.client.run_options import OPTIONS, layout_options
-from nodectl.client.session import Failed, complain
 from nodectl.devtools.spank import slurm_releases
 from nodectl.devtools.spank.contexts import called_in, short
 from nodectl.devtools.spank.findings import ERROR, WARNING, Finding, Inspection

@@ -8,9 +8,9 @@ import os
 import sys
 
 from nodectl.cli.run import make_request
+from nodectl.client.command import Failed, complain
 from nodectl.client.local_spank import LocalStack
 from nodectl.client.run_options import BadOption, Parser
-from nodectl.client.session import Failed, complain
 from nodectl.spank import S_CTX_LOCAL, preload
 from nodectl.wire import lean_json
 

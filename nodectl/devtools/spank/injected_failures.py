@@ -5,7 +5,7 @@ nodectl say that this costs.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from nodectl.client.session import Failed
+from nodectl.client.command import Failed
 from nodectl.devtools.spank.contexts import CONTEXTS, Context, short
 from nodectl.model.launch_order import ROWS
 from nodectl.spank.stack import local_row

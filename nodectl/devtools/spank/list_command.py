@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nodectl.cli.config import configured
 from nodectl.cli.timeline import wants_colour
-from nodectl.client.session import Failed
+from nodectl.client.command import Failed
+from nodectl.client.configuration import configured
 from nodectl.devtools.spank.contexts import CONTEXTS, Context, short
 from nodectl.devtools.spank.findings import Inspection, Offered
 from nodectl.devtools.spank.inspection import inspect, root_refuses

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nodectl.client.session import Failed
+from nodectl.client.command import Failed
 from nodectl.config.key import toml
 from nodectl.kernel import signals, trust
 from nodectl.spank import versions

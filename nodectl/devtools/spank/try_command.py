@@ -17,10 +17,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from nodectl.cli.main import Globals
 from nodectl.cli.timeline import wants_colour
+from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.run_options import ARGUMENT, OPTIONS, layout_options
-from nodectl.client.session import Failed, Session
+from nodectl.client.session import Session
 from nodectl.devtools.spank import injected_failures, probe_log, report, report_text
 from nodectl.devtools.spank.check_command import accept_configured, located
 from nodectl.devtools.spank.inspection import inspect
@@ -162,7 +162,7 @@ class Conductor:
 
     def _node(self, told: "report.Told") -> None:
         """The contexts of a node, and a step on it."""
-        settings = Globals()
+        settings = GlobalOptions()
         settings.config, settings.socket = f"{self._trial.directory}/nodectl.toml", None
         log = f"{self._trial.directory}/daemon.log"
         try:

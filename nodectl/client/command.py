@@ -1,0 +1,30 @@
+"""What every command is given, and how it fails. Lean: `nodectl run` imports it at every step."""
+
+import os
+import sys
+
+
+class GlobalOptions:
+    """The options that stand before the command. `config` and `socket` are None when not given."""
+
+    __slots__ = ("config", "socket")
+
+    def __init__(self) -> None:
+        self.config = os.environ.get("NODECTL_CONFIG") or None
+        self.socket = os.environ.get("NODECTL_SOCKET") or None
+
+
+class Failed(Exception):
+    """The command cannot do what it was asked to; str() is one line, `status` the exit status, `name` the Varlink
+    error.
+    """
+
+    def __init__(self, reason: str, status: int = 1, name: str = "") -> None:
+        super().__init__(reason)
+        self.status = status
+        self.name = name
+
+
+def complain(text: str) -> None:
+    """An error line, as srun writes them."""
+    print(f"nodectl: error: {text}", file=sys.stderr)
