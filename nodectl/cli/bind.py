@@ -37,7 +37,9 @@ from nodectl.machine import spec, topology
 from nodectl.machine.topology import Topology
 from nodectl.model.cpu_list import cpus_of, mask_of_list
 from nodectl.model.number import whole
-from nodectl.render.table import printable, put, table
+from nodectl.render.table import table
+from nodectl.render.terminal import put
+from nodectl.render.words import printable
 
 _MOST_NODES = 4096
 _LONGEST_FILE = 1 << 17  # more than is taken

@@ -11,7 +11,7 @@ from nodectl.client.configuration import as_json, configured
 from nodectl.config import Config, explain
 from nodectl.config.key import toml
 from nodectl.config.keys import KEYS
-from nodectl.render.table import put
+from nodectl.render.terminal import put
 
 _WIDTH = 100
 

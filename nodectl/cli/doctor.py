@@ -20,7 +20,8 @@ from nodectl.client.session import Session, start_command
 from nodectl.config import Config, build
 from nodectl.doctor import confinement, container, machine, room
 from nodectl.doctor.check import FAIL, OK, WARN, Check
-from nodectl.render.table import printable, put
+from nodectl.render.terminal import put, wants_colour
+from nodectl.render.words import printable
 from nodectl.spank import plugstack
 
 if TYPE_CHECKING:
@@ -48,8 +49,6 @@ def main(arguments: argparse.Namespace) -> int:
         rows = [{name: getattr(check, name) for name in fields} for check in checks]
         print(json.dumps({"checks": rows}, indent=2))
     else:
-        from nodectl.cli.timeline import wants_colour
-
         put(report(checks, colour=wants_colour()))
     return int(any(check.level == FAIL for check in checks))
 

@@ -35,7 +35,7 @@ COMMANDS = (
     ("daemon", "be the service"),
 )
 # A module may not be called like one of the standard library.
-_MODULES = {"signal": "send_signal", "trace": "timeline"}
+_MODULES = {"signal": "send_signal", "trace": "print_trace"}
 
 
 def command() -> "NoReturn":

@@ -16,7 +16,9 @@ from nodectl.devtools import plugin_facts
 from nodectl.devtools.plugin_facts import Facts
 from nodectl.model.launch_order import ELSEWHERE, HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, SUSPENSION_HOOKS
 from nodectl.plugin_host.loader import BUILTIN_DIR, INCLUDE_DIR, PluginRefused, find
-from nodectl.render.table import printable, put, table
+from nodectl.render.table import table
+from nodectl.render.terminal import put
+from nodectl.render.words import printable
 from nodectl.spank import plugstack, versions
 from nodectl.spank.plugin_store import is_native
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nodectl.client.session import Session
-from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.number import whole
-from nodectl.render.table import duration, put, table, terminal_width
+from nodectl.render.table import table
+from nodectl.render.terminal import put, terminal_width
+from nodectl.render.words import cpu_list, duration, elapsed
 
 HEADER = ("STEP", "USER", "NAME", "STATE", "NTASKS", "TIME", "CPUS", "PID", "COMMAND")
 _RIGHT = ("NTASKS", "TIME", "PID")
@@ -71,17 +72,6 @@ def _ask(session: Session, most: int) -> list[Mapping[str, Any]]:
 def listing(steps: Iterable[Mapping[str, Any]], now: float, width: int | None = None) -> list[str]:
     """The table; `now` is seconds since the epoch."""
     return table(HEADER, [_row(step, now) for step in steps], right=_RIGHT, width=width)
-
-
-def elapsed(step: Mapping[str, Any], now: float) -> float:
-    """Seconds from the step's beginning to its end, or to now; one that was refused has none."""
-    began = step.get("started") or (step["submitted"] if step.get("ended") is None else step["ended"])
-    return float((step.get("ended") or now) - began)
-
-
-def cpu_list(mask: str) -> str:
-    """A mask in hex digits as a CPU list; "-" for none."""
-    return format_cpulist(cpus_of(int(mask or "0", 16))) or "-"
 
 
 def _row(step: Mapping[str, Any], now: float) -> tuple[object, ...]:

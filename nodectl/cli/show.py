@@ -9,10 +9,11 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nodectl.cli.ps import cpu_list, elapsed
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_argument
-from nodectl.render.table import duration, pairs, put, table
+from nodectl.render.table import pairs, table
+from nodectl.render.terminal import put
+from nodectl.render.words import cpu_list, duration, elapsed
 
 TASK_HEADER = ("TASK", "PID", "STATUS", "CPUS", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
 _RIGHT = ("TASK", "PID", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")

@@ -22,7 +22,7 @@ from nodectl.machine.topology import Topology, read
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.render import machine_svg, machine_text
 from nodectl.render.occupants import Occupation, occupation
-from nodectl.render.table import put, terminal_width
+from nodectl.render.terminal import put, terminal_width
 
 WIDTH, NARROWEST, WIDEST = 100, 60, 120
 

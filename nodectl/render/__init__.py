@@ -1,4 +1,4 @@
-"""Pictures of a machine, as people know them from lstopo: text for a terminal, and SVG.
+"""Plain text and pictures for people: tables, timelines, layouts, and machines as people know them from lstopo.
 
-Pure: `groups` says what is drawn within what, `occupants` who is on which CPU, `text` and `svg` draw it.
+Pure but for `terminal`, which looks at standard output, and the names of users. The commands call it, as their user.
 """

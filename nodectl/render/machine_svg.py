@@ -16,7 +16,8 @@ from nodectl.machine.topology import Core, Topology
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.render.machine_groups import Group, tree
 from nodectl.render.occupants import MANY, Job, Occupation, pinned_words
-from nodectl.render.table import cut, printable
+from nodectl.render.table import cut
+from nodectl.render.words import printable
 
 # lstopo's: people know them.
 _FILL = {

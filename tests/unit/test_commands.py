@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from nodectl import config
-from nodectl.cli import doctor, main, ps, send_signal, show, suspend, timeline
+from nodectl.cli import doctor, main, ps, send_signal, show, suspend
 from nodectl.client import several_steps
 from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.step_name import step_of
 from nodectl.doctor import check, machine
-from nodectl.render import table
+from nodectl.render import table, terminal, timeline, words
 
 HEAD = 'plugin_type = "spank"\nplugin_name = "mark"\nplugin_version = (22, 5, 8)\n'
 RECORD: Mapping[str, Any] = {
@@ -120,7 +120,7 @@ def test_table_is_cut_only_to_a_width() -> None:
 
 
 def test_text_of_others_cannot_move_the_cursor() -> None:
-    assert table.printable("a\x1b[2J\nb\udcff") == "a\\x1b[2J\\nb\\udcff"
+    assert words.printable("a\x1b[2J\nb\udcff") == "a\\x1b[2J\\nb\\udcff"
     assert table.table(("A",), [("\r",)])[1] == "\\r"
 
 
@@ -128,7 +128,7 @@ def test_text_of_others_cannot_move_the_cursor() -> None:
     ("seconds", "text"), [(-1, "00:00:00"), (59.9, "00:00:59"), (3661, "01:01:01"), (90_061, "1-01:01:01")]
 )
 def test_durations(seconds: float, text: str) -> None:
-    assert table.duration(seconds) == text
+    assert words.duration(seconds) == text
 
 
 def test_ps_shows_running_and_ended_steps() -> None:
@@ -140,7 +140,7 @@ def test_ps_shows_running_and_ended_steps() -> None:
 
 
 def test_step_that_never_started_took_no_time() -> None:
-    assert ps.elapsed({**RECORD, "started": None}, now=5000.0) == 0
+    assert words.elapsed({**RECORD, "started": None}, now=5000.0) == 0
 
 
 def test_show_says_how_each_task_ended() -> None:
@@ -276,9 +276,9 @@ def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert timeline.wants_colour()
+    assert terminal.wants_colour()
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not timeline.wants_colour()
+    assert not terminal.wants_colour()
 
 
 def test_config_prints_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from nodectl.cli.timeline import wants_colour
 from nodectl.client import unsupported_options
 from nodectl.client.command import Failed, complain
 from nodectl.client.configuration import configured
@@ -17,7 +16,9 @@ from nodectl.devtools.spank import slurm_releases
 from nodectl.devtools.spank.contexts import called_in, short
 from nodectl.devtools.spank.findings import ERROR, WARNING, Finding, Inspection
 from nodectl.devtools.spank.inspection import inspect, root_refuses
-from nodectl.render.table import pairs, printable, put
+from nodectl.render.table import pairs
+from nodectl.render.terminal import put, wants_colour
+from nodectl.render.words import printable
 from nodectl.spank import plugstack, versions
 
 _COLOURS = {ERROR: "1;31", WARNING: "33"}

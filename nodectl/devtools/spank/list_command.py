@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nodectl.cli.timeline import wants_colour
 from nodectl.client.command import Failed
 from nodectl.client.configuration import configured
 from nodectl.devtools.spank.contexts import CONTEXTS, Context, short
 from nodectl.devtools.spank.findings import Inspection, Offered
 from nodectl.devtools.spank.inspection import inspect, root_refuses
 from nodectl.devtools.spank.slurm_releases import spell
-from nodectl.render.table import printable, put
+from nodectl.render.terminal import put, wants_colour
+from nodectl.render.words import printable
 from nodectl.spank import plugstack, versions
 from nodectl.spank.plugstack import Entry
 

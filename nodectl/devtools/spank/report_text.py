@@ -8,12 +8,11 @@ own limit.
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from nodectl.cli.timeline import spent_words, user_name
 from nodectl.devtools.spank import injected_failures
 from nodectl.devtools.spank.contexts import short
 from nodectl.devtools.spank.probe_log import Call, Event, spelt
 from nodectl.devtools.spank.report import FAILED, FINE, PARTLY, PROGRAM, USAGE, Ended, Part, Report, task_suffix
-from nodectl.render.table import printable
+from nodectl.render.words import printable, spent_words, user_name
 
 _COLOURS = {"heading": "1", "failed": "1;31", "faint": "2", "warned": "33"}
 _LONGEST = 60  # characters of one value

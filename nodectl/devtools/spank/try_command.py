@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from nodectl.cli.timeline import wants_colour
 from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.run_options import ARGUMENT, OPTIONS, layout_options
 from nodectl.client.session import Session
@@ -25,7 +24,7 @@ from nodectl.devtools.spank import injected_failures, probe_log, report, report_
 from nodectl.devtools.spank.check_command import accept_configured, located
 from nodectl.devtools.spank.inspection import inspect
 from nodectl.devtools.spank.probe_run import Trial, directory
-from nodectl.render.table import put
+from nodectl.render.terminal import put, wants_colour
 from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_LOCAL, preload, versions
 from nodectl.spank.plugin_store import is_native
 from nodectl.spank.stack import TRIAL

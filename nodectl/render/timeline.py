@@ -1,72 +1,19 @@
-"""`nodectl trace`: the flight recorder of one step as a timeline for people, or its lines as they are.
+"""The trace of a step as a timeline for people. Pure.
 
 A line of the timeline is a call: when it began, as whom its process was when it returned, what was called, what came of
 it. Calls stand in the order of their beginnings; a heading stands where the process changes, and below it what changed
 there of its cgroup and CPUs.
 """
 
-import argparse
-import json
-import os
-import pwd
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nodectl.cli.ps import cpu_list
-from nodectl.client import trace_lines
-from nodectl.client.session import Session
-from nodectl.client.step_name import step_argument
-from nodectl.render.table import GAP, printable, put
+from nodectl.render.table import GAP
+from nodectl.render.words import cpu_list, printable, spent_words
 
 Line = Mapping[str, Any]
 # Select Graphic Rendition, ECMA-48 8.3.117.
 _COLOURS = {"heading": "1", "root": "31", "user": "32", "effective": "33", "failed": "1;31", "faint": "2"}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl trace` to its parser."""
-    parser.add_argument("step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its step 0")
-    parser.add_argument(
-        "--json", action="store_true", help="print the lines as they were recorded, one JSON object each"
-    )
-    parser.epilog = (
-        "Times are milliseconds since the first call. An identity is the process's when the call had returned; `as` "
-        "marks one that is only effective, and that root can leave again. On a terminal root is red, users are green; "
-        "NO_COLOR is honoured."
-    )
-
-
-def main(arguments: argparse.Namespace) -> int:
-    """Print the timeline; 0."""
-    job, step = arguments.step
-    session = Session(arguments.settings)
-    try:
-        lines: Sequence[Line] = list(trace_lines.of_step(session, job, step))
-    finally:
-        session.close()
-    if arguments.json:
-        put(json.dumps(line) for line in lines)
-    elif lines:
-        put(timeline(lines, user_name, colour=wants_colour()))
-    else:
-        print(f"nodectl: step {job}.{step} has no trace; see `trace` in the configuration", file=sys.stderr)
-    return 0
-
-
-def wants_colour() -> bool:
-    """True on a terminal that can, unless NO_COLOR (no-color.org) says not to."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def user_name(uid: int) -> str:
-    """The name of a user, `uid N` where there is none."""
-    if uid == 0:
-        return "root"
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except (KeyError, OverflowError):
-        return f"uid {uid}"
 
 
 def timeline(lines: Sequence[Line], name_of: Callable[[int], str], *, colour: bool = False) -> list[str]:
@@ -113,15 +60,6 @@ def _cells(line: Line, first: int, names: Mapping[int, str]) -> tuple[str, str, 
     whose = f" [{line['task']}]" if line["task"] is not None and line["process"] != "task" else ""
     at = f"{(line['t'] - first) / 1e6:.3f}"
     return at, who, printable(line["call"]) + whose, printable(line["plugin"]) or "-", spent_words(line["us"])
-
-
-def spent_words(microseconds: int) -> str:
-    """A duration in the unit that suits it."""
-    if microseconds < 1000:
-        return f"{microseconds} us"
-    if microseconds < 1_000_000:
-        return f"{microseconds / 1000:.2f} ms"
-    return f"{microseconds / 1e6:.2f} s"
 
 
 def _whose(line: Line) -> str:

@@ -1,0 +1,27 @@
+"""Standard output: its width, its colours, and lines on it."""
+
+import io
+import os
+import sys
+from collections.abc import Iterable
+
+
+def wants_colour() -> bool:
+    """True on a terminal that can, unless NO_COLOR (no-color.org) says not to."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal that standard output is; None where it is a file or a pipe: nothing is cut there."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):  # ValueError: an output without a descriptor
+        return None
+
+
+def put(lines: Iterable[str]) -> None:
+    """Prints the lines; what the locale cannot write becomes an escape."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    for line in lines:
+        print(line)

@@ -1,0 +1,56 @@
+"""Values in words for people: texts, times, users, CPUs.
+
+Names of steps, commands and plugins come from users: whatever is not printable is shown as an escape, so that nobody's
+step name moves another's cursor.
+"""
+
+import pwd
+from collections.abc import Mapping
+from typing import Any
+
+from nodectl.model.cpu_list import cpus_of, format_cpulist
+
+
+def printable(text: str) -> str:
+    """The text on one line, with escapes for control characters and for bytes that are no UTF-8."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text)
+
+
+def duration(seconds: float) -> str:
+    """A time as [DAYS-]HH:MM:SS, whole seconds, never negative."""
+    whole = max(0, int(seconds))
+    days, rest = divmod(whole, 86_400)
+    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{days}-{clock}" if days else clock
+
+
+def spent_words(microseconds: int) -> str:
+    """A duration in the unit that suits it."""
+    if microseconds < 1000:
+        return f"{microseconds} us"
+    if microseconds < 1_000_000:
+        return f"{microseconds / 1000:.2f} ms"
+    return f"{microseconds / 1e6:.2f} s"
+
+
+def elapsed(step: Mapping[str, Any], now: float) -> float:
+    """Seconds from the step's beginning to its end, or to now; one that was refused has none."""
+    began = step.get("started") or (step["submitted"] if step.get("ended") is None else step["ended"])
+    return float((step.get("ended") or now) - began)
+
+
+def cpu_list(mask: str) -> str:
+    """A mask in hex digits as a CPU list; "-" for none."""
+    return format_cpulist(cpus_of(int(mask or "0", 16))) or "-"
+
+
+def user_name(uid: int) -> str:
+    """The name of a user, `uid N` where there is none."""
+    if uid == 0:
+        return "root"
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return f"uid {uid}"
