@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from nodectl.binding import detected_devices, devices, job, node, step
 from nodectl.binding.allocation import Allocation
@@ -37,7 +36,7 @@ from nodectl.machine import spec, topology
 from nodectl.machine.topology import Topology
 from nodectl.model.cpu_list import cpus_of, mask_of_list
 from nodectl.model.number import whole
-from nodectl.render.table import table
+from nodectl.render import layout
 from nodectl.render.terminal import put
 from nodectl.render.words import printable
 
@@ -57,16 +56,12 @@ def main(settings: GlobalOptions, words: Sequence[str]) -> int:
         answer = answer_of(parsed, configured(settings.config))
     except (BadOption, Failed, Refused, ValueError, OSError) as error:
         return _refuse(error, as_json="--json" in words)
-    show(answer, explain="explain" in parsed.values, as_json="json" in parsed.values)
-    return 0
-
-
-def show(answer: Answer, *, explain: bool, as_json: bool) -> None:
-    """Print a layout."""
-    if as_json:
+    explain = "explain" in parsed.values
+    if "json" in parsed.values:
         print(json.dumps(answer if explain else without_reasons(answer)))
     else:
-        put(text_of(answer, explain=explain))
+        put(layout.lines_of(answer, explain=explain))
+    return 0
 
 
 def _refuse(error: Exception, *, as_json: bool) -> int:
@@ -107,27 +102,14 @@ def answer_of(parsed: Parsed, config: Config, environ: Mapping[str, str] = os.en
     if gpus:
         allocation = _near(allocation, gpus, asked, request, machine)
     if as_run:
-        layout = node.lay_out(machine, allocation.nodes[0].cpus, request, settings, config.node_name)
+        placed = node.lay_out(machine, allocation.nodes[0].cpus, request, settings, config.node_name)
     else:
-        layout = step.place(machines, allocation, request, settings)
-    answer = layout_answer(layout, {grant.node: (grant.name, grant.cpus) for grant in allocation.nodes})
+        placed = step.place(machines, allocation, request, settings)
+    answer = layout_answer(placed, {grant.node: (grant.name, grant.cpus) for grant in allocation.nodes})
     if gpus:
-        add_devices(answer, devices.of_tasks(gpus, asked, [place.mask for place in layout.tasks], machine))
+        add_devices(answer, devices.of_tasks(gpus, asked, [place.mask for place in placed.tasks], machine))
         answer["env"].update(devices.step_environment(gpus, _texts(values)))
     return answer
-
-
-def text_of(answer: Mapping[str, Any], *, explain: bool) -> list[str]:
-    """The answer for people; with `explain` the rule, and behind each task why."""
-    rows = answer["tasks"]
-    columns = [name for name in ("task", "node", "cpus", "mems", "gpus") if any(name in row for row in rows)]
-    header = [name.upper() for name in columns] + (["WHY"] if explain else [])
-    lines = [f"allocated CPUs: {answer['allocated']}", f"rule: {answer['rule']}", ""]
-    cells = [[*(row.get(name, "") for name in columns), *([row["why"]] if explain else [])] for row in rows]
-    lines += table(header, cells, right=("TASK",))
-    if explain:
-        lines += ["", *(f"{name}={value}" for name, value in sorted(answer["env"].items()))]
-    return lines
 
 
 def _own() -> tuple[Option, ...]:

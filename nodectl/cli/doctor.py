@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nodectl import __version__
-from nodectl.cli.plugins import node_plugins, spank_plugins, unusable
 from nodectl.client.command import Failed
 from nodectl.client.configuration import as_json, configured
 from nodectl.client.session import Session, start_command
 from nodectl.config import Config, build
+from nodectl.devtools.plugin_list import node_plugins, spank_plugins, unusable
 from nodectl.doctor import confinement, container, machine, room
 from nodectl.doctor.check import FAIL, OK, WARN, Check
 from nodectl.render.terminal import put, wants_colour

@@ -1,11 +1,13 @@
 """`nodectl explain`: by which rule a running step was laid out, as `nodectl bind --explain` tells it of one to come."""
 
 import argparse
+import json
 from typing import Any, cast
 
-from nodectl.cli.bind import show
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_argument
+from nodectl.render.layout import lines_of
+from nodectl.render.terminal import put
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,5 +26,9 @@ def main(arguments: argparse.Namespace) -> int:
         reply = session.call("Explain", job=job, step=step)
     finally:
         session.close()
-    show(cast("dict[str, Any]", reply["layout"]), explain=True, as_json=arguments.json)
+    answer = cast("dict[str, Any]", reply["layout"])
+    if arguments.json:
+        print(json.dumps(answer))
+    else:
+        put(lines_of(answer, explain=True))
     return 0

@@ -6,36 +6,20 @@ Reads the configuration and the files itself: needs neither a service nor root, 
 import argparse
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
 from nodectl.client.command import Failed
 from nodectl.client.configuration import configured
-from nodectl.config import Config
-from nodectl.devtools import plugin_facts
-from nodectl.devtools.plugin_facts import Facts
+from nodectl.devtools.plugin_list import Listed, node_plugins, spank_plugins, unusable
 from nodectl.model.launch_order import ELSEWHERE, HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, SUSPENSION_HOOKS
-from nodectl.plugin_host.loader import BUILTIN_DIR, INCLUDE_DIR, PluginRefused, find
+from nodectl.plugin_host.loader import BUILTIN_DIR, INCLUDE_DIR
 from nodectl.render.table import table
 from nodectl.render.terminal import put
 from nodectl.render.words import printable
-from nodectl.spank import plugstack, versions
-from nodectl.spank.plugin_store import is_native
+from nodectl.spank import plugstack
 
 HOOK_HEADER = ("#", "CALL", "KIND", "PROCESS", "IDENTITY", "PER", "FAILURE COSTS")
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """One plugin. `role` is "configured", "available", or of SPANK plugins "required" or "optional"."""
-
-    kind: str
-    type: str
-    role: str
-    facts: Facts
-    origin: str = ""
-    argv: tuple[str, ...] = ()
-    missing: bool = False
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,82 +62,6 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         put(listing(listed, config.plugstack_config, stack.warnings))
     return int(any(unusable(one) for one in listed))
-
-
-def unusable(listed: Listed) -> bool:
-    """True for a plugin whose absence or faults stop a step: configured or required."""
-    return listed.role in ("configured", "required") and (listed.missing or bool(listed.facts.problems))
-
-
-def node_plugins(config: Config) -> Iterator[Listed]:
-    """The plugins that are the node's: the configured ones in calling order, then what else is in the directories."""
-    for kind, wanted in (
-        ("task", config.task_plugin),
-        ("proctrack", (config.proctrack_type,)),
-        ("job_container", (config.job_container_type,)),
-    ):
-        for plugin_type in wanted:
-            try:
-                path = find(plugin_type, config.plugin_dir)
-            except PluginRefused as refused:
-                facts = Facts(plugin_type, problems=(str(refused),))
-                yield Listed(kind, plugin_type, "configured", facts, missing=True)
-                continue
-            yield Listed(kind, plugin_type, "configured", plugin_facts.read(path, kind))
-        for name, path in _files(config.plugin_dir, kind):
-            facts = plugin_facts.read(path, kind)
-            if f"{kind}/{name}" not in wanted and not facts.is_helper:
-                yield Listed(kind, f"{kind}/{name}", "available", facts)
-
-
-def spank_plugins(config: Config, stack: plugstack.Plugstack) -> Iterator[Listed]:
-    """The SPANK stack in calling order, then what else is in the directories' `spank` folders."""
-    versions.accept(config.spank_versions)
-    for entry in stack.entries:
-        facts = Facts(entry.path) if entry.missing else _spank_facts(entry.path)
-        role = "required" if entry.required else "optional"
-        yield Listed("spank", "spank", role, facts, entry.origin, entry.argv, entry.missing)
-    stacked = {os.path.realpath(entry.path) for entry in stack.entries}
-    for _, path in _files(config.plugin_dir, "spank"):
-        if os.path.realpath(path) not in stacked:
-            yield Listed("spank", "spank", "available", _spank_facts(path))
-
-
-def _spank_facts(path: str) -> Facts:
-    if not is_native(path):
-        return plugin_facts.read(path, "spank")
-    from nodectl.devtools.spank import inspection  # brings the reader of ELF files
-
-    try:
-        found = inspection.inspect(path)
-    except OSError as error:
-        return Facts(path, problems=(f"{path}: cannot be read: {error.strerror}",))
-    refused = inspection.root_refuses(path)
-    return Facts(
-        path,
-        type=found.type,
-        name=found.name,
-        version=found.version,
-        hooks=tuple(found.hooks),
-        options=tuple(option.name for option in found.options),
-        problems=(*found.errors, *([f"{path}: {refused}"] if refused else [])),
-    )
-
-
-def _files(directories: Iterable[str], folder: str) -> Iterator[tuple[str, str]]:
-    """Name and path of every plugin file, once for each name: the first directory wins, as when it is loaded."""
-    suffixes = (".py", ".so") if folder == "spank" else (".py",)
-    found: dict[str, str] = {}
-    for directory in directories:
-        try:
-            names = sorted(os.listdir(os.path.join(directory, folder)))
-        except OSError:
-            continue
-        for name in names:
-            stem, suffix = os.path.splitext(name)
-            if suffix in suffixes and not stem.startswith(("_", ".")):
-                found.setdefault(stem, os.path.join(directory, folder, name))
-    yield from found.items()
 
 
 def listing(listed: Sequence[Listed], plugstack_config: str, warnings: Sequence[str]) -> list[str]:

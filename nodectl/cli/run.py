@@ -8,12 +8,11 @@ of the tasks, 128 + signal for a signal, 1 when the step could not be run.
 import _signal
 import os
 import select
-import stat
 import sys
 import time
 
 from nodectl.client.command import Failed, complain
-from nodectl.client.export import exported
+from nodectl.client.launch_request import job_environment, make_request
 from nodectl.client.run_options import BadOption, BadUsage, Parsed, Parser
 from nodectl.client.session import AGAIN, Events, Session
 from nodectl.messages import is_news
@@ -29,16 +28,7 @@ if TYPE_CHECKING:
     from nodectl.client.session import PrivateNode
 
 FORWARDED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2)
-_RLIMITS = ("CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS")
-# Options that tasks find in their environment, where they are given.
-_TOLD = {
-    "cpus_per_task": "SLURM_CPUS_PER_TASK",
-    "mem": "SLURM_MEM_PER_NODE",
-    "mem_per_cpu": "SLURM_MEM_PER_CPU",
-}
 _MOST_COLUMNS = 99_999
-_MOST_TASKS = 999_999
-_LONGEST_FILE = 1 << 17  # more than the service takes
 _LONGEST_WISH = 128 << 10  # bytes; a longer one is looked at when it is launched
 _QUICK = 1.0  # seconds between SIGINTs that together mean: end it
 _UNRECORDED = "its step runner and the service have gone; what became of it will be recorded when the service starts"
@@ -139,101 +129,6 @@ def _columns() -> int:
     """The width of help texts, as other commands take it."""
     columns = whole(os.environ.get("COLUMNS", ""), _MOST_COLUMNS)
     return 80 if columns is None else columns
-
-
-def make_request(parsed: Parsed) -> dict[str, object]:
-    """What is sent to the service, but for the environment: options, umask and limits; the directory as the user sees
-    it.
-    """
-    values = dict(parsed.values)
-    values.pop("trace", None)
-    values.pop("export", None)
-    mask = os.umask(0)
-    os.umask(mask)
-    here, wanted = _here(), str(values.pop("cwd", ""))
-    layout = {name: str(values.pop(name)) for name in parsed.layout if name in values}
-    if layout.get("distribution", "").startswith("arbitrary") and "SLURM_HOSTFILE" in os.environ:
-        layout["hostfile"] = _host_file(os.environ["SLURM_HOSTFILE"])
-    request: dict[str, object] = {
-        "argv": parsed.argv,
-        "cwd": os.path.join(here, wanted) if wanted else here,
-        "ntasks": values.pop("ntasks", 0) or _ntasks(layout, os.environ),
-        "umask": mask,
-        "rlimits": _rlimits(),
-        "verbose": min(parsed.verbose, 10),
-    }
-    if not values.get("time_limit"):
-        values.pop("time_limit", None)
-    for script in ("task_prolog", "task_epilog"):
-        if script in values:
-            values[script] = os.path.join(here, str(values[script]))
-    request.update(values)
-    if "stdin" not in request and request["ntasks"] != 1 and _reads_nothing():
-        request["stdin"] = "none"  # else somebody would have to copy the nothing to all tasks
-    if layout:
-        request["layout"] = layout
-    return request
-
-
-def _reads_nothing() -> bool:
-    """True where standard input is /dev/null, null(4)."""
-    status = os.fstat(0)
-    return stat.S_ISCHR(status.st_mode) and (os.major(status.st_rdev), os.minor(status.st_rdev)) == (1, 3)
-
-
-def _ntasks(layout: "Mapping[str, str]", environment: "Mapping[str, str]") -> int:
-    """How many tasks where -n does not say: srun's variables, --ntasks-per-node on this one node, or one."""
-    for text in (environment.get("SLURM_NTASKS"), environment.get("SLURM_NPROCS"), layout.get("ntasks_per_node")):
-        if text and (ntasks := whole(text, _MOST_TASKS)):
-            return ntasks
-    return 1
-
-
-def _host_file(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read(_LONGEST_FILE)
-    except OSError as error:
-        raise BadOption(f"SLURM_HOSTFILE {path!r}: {error.strerror}") from None
-
-
-def job_environment(parsed: Parsed) -> dict[str, str]:
-    """The tasks' environment by --export, after the plugins' local hooks have changed this process's own."""
-    environment = exported(str(parsed.values.get("export", "ALL")), _own_environment())
-    environment.update(SLURM_SUBMIT_DIR=_here(), SLURM_SUBMIT_HOST=os.uname().nodename)
-    for dest, name in _TOLD.items():
-        if dest in parsed.values:
-            environment[name] = str(parsed.values[dest])
-    return environment
-
-
-def _own_environment() -> dict[str, str]:
-    """This process's environment, as native plugins have it, where there are any: setenv(3) is not seen by Python."""
-    host = sys.modules.get("nodectl.spank._spank_host")
-    return dict(os.environ) if host is None else host.environ()
-
-
-def _here() -> str:
-    """The directory by the name the user knows it by, where PWD still names it."""
-    try:
-        actual = os.getcwd()
-        named = os.environ.get("PWD", "")
-        if named.startswith("/") and os.path.samefile(named, actual):
-            return named
-    except OSError:
-        return os.environ.get("PWD") or "/"  # gone, or not readable: the task will say so
-    return actual
-
-
-def _rlimits() -> dict[str, int]:
-    """The soft limits, -1 for none."""
-    import resource  # next to where it is used; a C module, cheap
-
-    limits = {}
-    for name in _RLIMITS:
-        soft = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0]
-        limits[name] = -1 if soft == resource.RLIM_INFINITY else soft
-    return limits
 
 
 def _through_local_hooks(session: Session, local: "LocalStack", request: dict[str, object], parsed: Parsed) -> None:

@@ -16,8 +16,8 @@ from nodectl.binding.options import ROWS, request_of
 from nodectl.binding.refused import Refused
 from nodectl.cgroup import shares
 from nodectl.cli import send_signal
-from nodectl.cli.run import _ntasks
 from nodectl.client import run_options, step_name
+from nodectl.client.launch_request import _ntasks
 from nodectl.machine import spec
 from nodectl.model import cpu_list
 from nodectl.model.number import whole

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodectl import config
-from nodectl.cli import doctor, main, plugins
-from nodectl.devtools import plugin_facts
+from nodectl.cli import doctor, main
+from nodectl.devtools import plugin_facts, plugin_list
 from nodectl.model import launch_order
 from nodectl.spank import plugstack
 
@@ -139,8 +139,8 @@ def test_a_plugin_is_called_by_its_type_and_its_name_and_what_it_imports_is_none
 
 def test_built_in_plugins_have_no_problems() -> None:
     listed = [
-        *plugins.node_plugins(config.build({})),
-        *plugins.spank_plugins(config.build({}), plugstack.Plugstack((), ())),
+        *plugin_list.node_plugins(config.build({})),
+        *plugin_list.spank_plugins(config.build({}), plugstack.Plugstack((), ())),
     ]
     assert len(listed) > 5
     assert not [problem for one in listed for problem in one.facts.problems]
