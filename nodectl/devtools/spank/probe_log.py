@@ -1,4 +1,4 @@
-"""What the witnesses of a trial wrote, read back: hooks with their calls, in order, of each context."""
+"""What the probes of a run wrote, read back: hooks with their calls, in order, of each context."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
-"""A trial: the directory with all that the processes of `nodectl spank try` are told, and what their witnesses wrote.
+"""One run of `nodectl spank try`: a directory with what its processes are told, and what their probes wrote.
 
 Root's lies in /run, where only root can change what root's processes believe; it is locked while it is in use, so that
-the next trial removes what one that was killed has left.
+the next run removes what one that was killed has left.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ _MOST_ROWS = 200_000
 _SEPARATORS = " \t\n\r#"
 
 
-class Trial:
-    """One plugin's trial. `user` runs the step and its commands, None for the caller. `plugin` is the file that is
+class ProbeRun:
+    """One plugin's run. `user` runs the step and its commands, None for the caller. `plugin` is the file that is
     loaded: the author's own, or root's copy of it, and then `copied` says why.
     """
 
@@ -45,7 +45,7 @@ class Trial:
     def prepare(
         self, arguments: Sequence[str], *, required: bool, fails: Sequence[tuple[int, str, int]], timeout: int
     ) -> None:
-        """Writes plugstack.conf, the configuration, and what the witnesses are told. Raises Failed."""
+        """Writes plugstack.conf, the configuration, and what the probes are told. Raises Failed."""
         for word in (self.plugin, *arguments):
             if not word or any(separator in word for separator in _SEPARATORS):
                 raise Failed(f"{word!r} cannot be written in plugstack.conf: it is empty, or has blanks or a '#'", 2)
@@ -71,16 +71,16 @@ class Trial:
             os.chown(f"{self.directory}/user.log", self.user.pw_uid, self.user.pw_gid)
 
     def write(self, name: str, text: str) -> None:
-        """One of the trial's files."""
+        """One of the run's files."""
         with open(os.path.join(self.directory, name), "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
 
     def environment(self, who: str) -> Mapping[str, str]:
-        """What makes a process part of the trial; `who` is root (the node's processes) or user (the commands)."""
+        """What makes a process part of the run; `who` is root (the node's processes) or user (the commands)."""
         return {TRIAL: f"{self.directory}/{who}.json"}
 
     def rows(self) -> list[dict[str, Any]]:
-        """What the witnesses have written so far, in order of time. A line that a plugin has spoilt is left out."""
+        """What the probes have written so far, in order of time. A line that a plugin has spoilt is left out."""
         rows = []
         for who in ("root", "user"):
             with open(f"{self.directory}/{who}.log", "rb") as file:
@@ -90,7 +90,7 @@ class Trial:
         return sorted((row for row in rows if isinstance(row, dict) and "t" in row), key=lambda row: row["t"])
 
     def written(self, inode: int, begin: int, end: int) -> str:
-        """A piece of one of the trial's files; "" of others, of which plugins write too."""
+        """A piece of one of the run's files; "" of others, of which plugins write too."""
         for entry in os.scandir(self.directory):
             if entry.inode() == inode and entry.is_file(follow_symlinks=False):
                 with open(entry.path, "rb") as file:
@@ -121,7 +121,7 @@ class Trial:
 
 @contextlib.contextmanager
 def directory() -> Iterator[str]:
-    """A fresh directory for a trial, which goes when the trial is over."""
+    """A fresh directory for a probe run; it is removed when the run is over."""
     root = os.geteuid() == 0
     if root:
         _remove_dead()
@@ -136,7 +136,7 @@ def directory() -> Iterator[str]:
 
 
 def _fresh(place: str | None) -> tuple[str, int]:
-    """A new directory and the descriptor that locks it. Until it is locked another trial takes it for a dead one's."""
+    """A new directory and the descriptor that locks it. Until it is locked another run takes it for a dead one's."""
     while True:
         path = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
         lock = _lock(path)
@@ -145,7 +145,7 @@ def _fresh(place: str | None) -> tuple[str, int]:
 
 
 def _lock(path: str) -> int | None:
-    """Locks a trial's directory; None where somebody else has it, or has removed it."""
+    """Locks a run's directory; None where somebody else has it, or has removed it."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -161,7 +161,7 @@ def _lock(path: str) -> int | None:
 
 
 def _end_processes(path: str, who: str = "") -> int:
-    """Kills what is left of the trial's processes and their forks, of `who` only if it is given: a plugin may leave
+    """Kills what is left of the run's processes and their forks, of `who` only if it is given: a plugin may leave
     some behind. Returns how many there were.
     """
     mark = f"{TRIAL}={path}/{who}".encode()
@@ -192,7 +192,7 @@ def _end_dead(path: str) -> None:
 
 
 def _remove_dead() -> None:
-    """Directories and processes of trials that were killed."""
+    """Directories and processes of runs that were killed."""
     for name in os.listdir(_RUN):
         path = f"{_RUN}/{name}"
         lock = _lock(path) if name.startswith(_PREFIX) else None

@@ -1,19 +1,17 @@
-"""What came of a trial: its failures, the exit status, and all of it for programs. For people: `report_text`."""
+"""What came of a probe run: its failures, the exit status, and all of it for programs. For people: `report_text`."""
 
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nodectl.devtools.spank import injected_failures, probe_log
+from nodectl.devtools.spank.command_line import CommandLine
 from nodectl.devtools.spank.contexts import CONTEXTS, Context, short
 from nodectl.devtools.spank.findings import Inspection
 from nodectl.devtools.spank.probe_log import Event
-
-if TYPE_CHECKING:
-    from nodectl.devtools.spank.probe_run import Trial
-    from nodectl.devtools.spank.try_command import Words
+from nodectl.devtools.spank.probe_run import ProbeRun
 
 FINE, FAILED, USAGE, PARTLY, PROGRAM = range(5)
 _REFUSED_WORDS = 255  # of `nodectl run`, for words that it does not know
@@ -36,8 +34,8 @@ class Ended:
 
 
 @dataclass(slots=True)
-class Told:
-    """What the processes of a trial said: `refused` is why the daemon did not start, `daemon` its log."""
+class RunResult:
+    """What the processes of a probe run said: `refused` is why the daemon did not start, `daemon` its log."""
 
     processes: dict[str, Ended] = field(default_factory=dict)
     record: Mapping[str, Any] | None = None
@@ -57,19 +55,24 @@ class Part:
 
 
 class Report:
-    """One trial. `status` is the exit status of the command."""
+    """One run. `status` is the exit status of the command."""
 
     def __init__(
-        self, found: Inspection, trial: "Trial", words: "Words", told: Told, wanted: Sequence[injected_failures.Fail]
+        self,
+        found: Inspection,
+        run: ProbeRun,
+        words: CommandLine,
+        result: RunResult,
+        wanted: Sequence[injected_failures.Fail],
     ) -> None:
         self.found = found
         self.words = words
-        self.told = told
+        self.result = result
         self.wanted = wanted
         self.as_root = os.geteuid() == 0
-        self._trial = trial
-        self.events = probe_log.events(trial.rows())
-        self._written = {id(event): trial.written(*event.stdout) for event in self.events if len(event.stdout) == 3}
+        self._run = run
+        self.events = probe_log.events(run.rows())
+        self._written = {id(event): run.written(*event.stdout) for event in self.events if len(event.stdout) == 3}
         self.parts = list(self._parts())
         self.failures = [*self._of_the_file(), *self._failures()]
         self.status = self._status()
@@ -77,12 +80,12 @@ class Report:
     @property
     def path(self) -> str:
         """The plugin as it was named."""
-        return self._trial.path
+        return self._run.path
 
     @property
     def copied(self) -> str:
         """Why a copy was tried, "" when the file itself was."""
-        return self._trial.copied
+        return self._run.copied
 
     def written(self, event: Event) -> str:
         """What a hook wrote to standard output, as far as it is kept."""
@@ -90,7 +93,7 @@ class Report:
 
     def reasons(self) -> list[str]:
         """The words of every failure as processes and the record of the step tell them."""
-        record = self.told.record
+        record = self.result.record
         step = [str(record["reason"]), str(record.get("epilog", ""))] if record is not None else []
         return [reason for reason in (*step, *(event.why for event in self.events)) if reason]
 
@@ -103,7 +106,7 @@ class Report:
     def _why(self, context: Context, events: Sequence[Event], missed: Sequence[str]) -> str:
         if not self.as_root and context.name in _ROOTS:
             return "not tried: only root can"
-        if self.told.refused and context.name not in ("allocator", "slurmd"):
+        if self.result.refused and context.name not in ("allocator", "slurmd"):
             return "not tried: the private node did not start"
         if not events and not missed:
             return "it has no hook that is called here" if self.found.hooks else "nothing of it can be called"
@@ -125,9 +128,9 @@ class Report:
             for event in part.events:
                 if event.failed:
                     yield f"{part.name}: {short(event.hook)}{task_suffix(event)}: {self.reason(part, event)}"
-        if self.told.refused and not any(event.failed for event in self.parts[0].events):
-            yield self.own(self.told.refused.splitlines()[-1])
-        record = self.told.record
+        if self.result.refused and not any(event.failed for event in self.parts[0].events):
+            yield self.own(self.result.refused.splitlines()[-1])
+        record = self.result.record
         if record is not None and record["state"] == "NODE_FAIL" and not any(event.failed for event in self.events):
             yield f"remote: {record['reason']}"
 
@@ -136,7 +139,7 @@ class Report:
         if event.rc is not None:
             said = self.own(event.why).removeprefix(f"plugin {self.found.name}: {event.hook}: ")
             return said or f"returned {event.rc}"
-        ended = self.told.processes.get(part.name)
+        ended = self.result.processes.get(part.name)
         if ended is not None and ended.killed:
             return "took too long and could not be interrupted"
         status = self._status_of(event.pid)
@@ -152,25 +155,25 @@ class Report:
 
     def _status_of(self, pid: int) -> int | None:
         """How a task ended, as wait(2) tells; None for other processes."""
-        tasks = self.told.record["tasks"] if self.told.record is not None else ()
+        tasks = self.result.record["tasks"] if self.result.record is not None else ()
         return next((task["status"] for task in tasks if task["pid"] == pid), None)
 
     def _words_about(self, part: Part) -> str:
         """What the node said of the end of a process of this context."""
         if part.name == "slurmd":
-            return (self.told.refused or self.told.daemon).rpartition("\n")[2]
-        record = self.told.record
+            return (self.result.refused or self.result.daemon).rpartition("\n")[2]
+        record = self.result.record
         if record is None or part.name in ("allocator", "local"):
             return ""
         return str(record.get("epilog", "") if part.name == "job_script_epilog" else record["reason"])
 
     def _status(self) -> int:
-        local = self.told.processes.get("local")
+        local = self.result.processes.get("local")
         if self.failures:
             return FAILED
-        if any(ended.killed or ended.status < 0 for ended in self.told.processes.values()):
+        if any(ended.killed or ended.status < 0 for ended in self.result.processes.values()):
             return FAILED
-        if local is not None and self.told.record is None and local.status:
+        if local is not None and self.result.record is None and local.status:
             return USAGE if local.status == _REFUSED_WORDS else FAILED
         if not self.as_root:
             return PARTLY
@@ -179,8 +182,8 @@ class Report:
     def as_json(self) -> Mapping[str, Any]:
         """Everything as one document."""
         return {
-            "plugin": self._trial.path,
-            "copied": self._trial.copied,
+            "plugin": self._run.path,
+            "copied": self._run.copied,
             "name": self.found.name,
             "arguments": self.words.arguments,
             "options": self.words.options,
@@ -194,10 +197,10 @@ class Report:
                 }
                 for part in self.parts
             },
-            "processes": {name: asdict(ended) for name, ended in self.told.processes.items()},
-            "daemon": {"refused": self.told.refused, "log": self.told.daemon},
+            "processes": {name: asdict(ended) for name, ended in self.result.processes.items()},
+            "daemon": {"refused": self.result.refused, "log": self.result.daemon},
             "program": self.words.program,
-            "step": self.told.record,
+            "step": self.result.record,
             "fails": [
                 {
                     "context": fail.context.name,
@@ -233,9 +236,9 @@ class Report:
         }
 
     def own(self, text: str) -> str:
-        """Without the places of the trial, which are gone; of root's copy the author's name."""
-        named = text.replace(self._trial.plugin, self._trial.path) if self._trial.copied else text
-        return named.replace(f"{self._trial.directory}/", "")
+        """Without the places of the probe run, which are gone; of root's copy the author's name."""
+        named = text.replace(self._run.plugin, self._run.path) if self._run.copied else text
+        return named.replace(f"{self._run.directory}/", "")
 
 
 def _places() -> Iterator[tuple[str, Context, Sequence[str]]]:

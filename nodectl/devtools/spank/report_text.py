@@ -1,7 +1,7 @@
-"""A trial's report for people: lines that fit on a screen, each thing said once.
+"""The report of a probe run for people: lines that fit on a screen, each thing said once.
 
 What a process wrote beyond what stands at its hooks already is told behind them, as "says" (standard error) and
-"prints" (standard output). Long values and long lists are shortened here; `--json` has them whole, up to the witness's
+"prints" (standard output). Long values and long lists are shortened here; `--json` has them whole, up to the probe's
 own limit.
 """
 
@@ -69,7 +69,7 @@ def _part(report: Report, part: Part, paint: Paint) -> Iterator[str]:
         yield from (f"      {line}" for line in _happened(report, part, event, paint))
     if part.missed and not part.why:
         yield f"not called: {', '.join(map(short, part.missed))}"
-    ended = report.told.processes.get(part.name)
+    ended = report.result.processes.get(part.name)
     if ended is not None:
         yield from (f"says: {line}" for line in _not_told(report, ended.stderr))
         if part.name == "allocator" or not report.as_root:
@@ -140,11 +140,11 @@ def _as_printed(call: Call) -> list[str]:
 
 
 def _program(report: Report, paint: Paint) -> Iterator[str]:
-    local = report.told.processes.get("local")
+    local = report.result.processes.get("local")
     if report.as_root and local is not None:
         yield paint("heading", printable(ran(report, local)))
         yield from (f"  prints: {line}" for line in _not_told(report, local.stdout))
-    log = _not_told(report, report.told.refused or report.told.daemon)
+    log = _not_told(report, report.result.refused or report.result.daemon)
     if log:
         yield paint("heading", "the node's log:")
         yield from (f"  {line}" for line in log)
@@ -152,7 +152,7 @@ def _program(report: Report, paint: Paint) -> Iterator[str]:
 
 def ran(report: Report, local: Ended) -> str:
     """What came of the step's command, in one line; the reason only where no hook's own failure is it."""
-    record = report.told.record
+    record = report.result.record
     how = f"killed by {local.signal}" if local.signal else f"exit status {local.status}"
     if record is None:
         return f"nodectl run: {how}, no step"
@@ -175,10 +175,10 @@ def _replaced(report: Report) -> Iterator[str]:
 
 
 def _came(report: Report, fail: injected_failures.Fail) -> str:
-    if report.told.refused:
-        return f"the daemon did not start: {report.told.refused.splitlines()[-1]}"
+    if report.result.refused:
+        return f"the daemon did not start: {report.result.refused.splitlines()[-1]}"
     alone = fail.context.name == "allocator" or not report.as_root
-    ended = report.told.processes.get("allocator" if fail.context.name == "allocator" else "local")
+    ended = report.result.processes.get("allocator" if fail.context.name == "allocator" else "local")
     if ended is None:
         return "nothing"
     return f"exit status {ended.status}" if alone else ran(report, ended)
@@ -187,7 +187,7 @@ def _came(report: Report, fail: injected_failures.Fail) -> str:
 def _conclusion(report: Report, paint: Paint) -> Iterator[str]:
     yield from (paint("failed", printable(f"failed: {failure}")) for failure in report.failures)
     count = len(report.failures)
-    failed = f"{count} failure{'s' if count > 1 else ''}" if count else "the trial failed, see above"
+    failed = f"{count} failure{'s' if count > 1 else ''}" if count else "the probe run failed, see above"
     yield failed if report.status == FAILED else _CONCLUSIONS[report.status]
 
 

@@ -18,67 +18,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from nodectl.client.command import Failed, GlobalOptions
-from nodectl.client.run_options import ARGUMENT, OPTIONS, layout_options
 from nodectl.client.session import Session
 from nodectl.devtools.spank import injected_failures, probe_log, report, report_text
 from nodectl.devtools.spank.check_command import accept_configured, located
+from nodectl.devtools.spank.command_line import CommandLine
 from nodectl.devtools.spank.inspection import inspect
-from nodectl.devtools.spank.probe_run import Trial, directory
+from nodectl.devtools.spank.probe_run import ProbeRun, directory
 from nodectl.render.terminal import put, wants_colour
 from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_LOCAL, preload, versions
 from nodectl.spank.plugin_store import is_native
 from nodectl.spank.stack import TRIAL
 
 _USAGE = 2
-_BUILT_IN = {option.long: option for option in (*OPTIONS, *layout_options())}
-# Options of `nodectl run` that are no part of a trial.
-_NOT_HERE = {
-    "uid": "try's own --user says whose the step is",
-    "gid": "try's own --user says whose the step is",
-    "jobid": "a trial has a job of its own",
-    "help": "`nodectl spank try --help` and `nodectl run --help` tell",
-}
 _PACKAGES = "import sys; sys.path[:0] = {path!r}; "
 _RUN = _PACKAGES + "from nodectl.cli.main import command; command()"
-_ALONE = _PACKAGES + "from nodectl.devtools.spank.client_context import command; command({given!r})"
+_WITHOUT_NODE = _PACKAGES + "from nodectl.devtools.spank.client_context import command; command({given!r})"
 _MOST_OUTPUT = 1 << 20
 _PAUSE = 0.02
 _LOOK = 0.5  # seconds between two looks for a hook that does not come back
 _INTERRUPTS = 5  # seconds after a hook's time in which it may still give in
 
 
-class Words:
-    """What stood on the command line: the plugin, its arguments, the options of `nodectl run` and its own, the program.
-    Raises Failed.
-    """
-
-    def __init__(self, arguments: argparse.Namespace, own: argparse.ArgumentParser) -> None:
-        words = list(arguments.words)
-        end = words.index("--") if "--" in words else len(words)
-        self.program: list[str] = words[end + 1 :] or ["true"]
-        _, others = own.parse_known_args(words[:end], arguments)
-        options = [word for word in others if word.startswith("--")]
-        self.run_options = [word for word in options if _name(word) in _BUILT_IN]
-        self.options = [word for word in options if _name(word) not in _BUILT_IN]
-        self.plugin, *self.arguments = [word for word in others if not word.startswith("--")] or [""]
-        if not self.plugin:
-            raise Failed("no plugin is named: nodectl spank try PLUGIN", _USAGE)
-        for word in self.run_options:
-            name = _name(word)
-            if name in _NOT_HERE:
-                raise Failed(f"--{name}: {_NOT_HERE[name]}", _USAGE)
-            if _BUILT_IN[name].has_arg == ARGUMENT and "=" not in word:
-                raise Failed(f"--{name} needs its argument behind a '=', as in --{name}=VALUE", _USAGE)
-
-
-def _name(word: str) -> str:
-    """Of --name=value the name."""
-    return word[2:].partition("=")[0]
-
-
 def main(arguments: argparse.Namespace, own: argparse.ArgumentParser) -> int:
     """The whole command. Returns the exit status."""
-    words = Words(arguments, own)
+    words = CommandLine(arguments, own)
     if arguments.ntasks < 1 or arguments.timeout < 1:
         raise Failed("--ntasks and --timeout are whole numbers from 1", _USAGE)
     user = _user(arguments.user)
@@ -86,16 +49,16 @@ def main(arguments: argparse.Namespace, own: argparse.ArgumentParser) -> int:
     words.plugin = located(words.plugin, arguments.settings.config)
     signal.signal(signal.SIGTERM, _end)
     with directory() as path:
-        trial = Trial(path, words.plugin, user)
+        run = ProbeRun(path, words.plugin, user)
         try:
-            found = inspect(trial.plugin)
+            found = inspect(run.plugin)
         except OSError as error:
             raise Failed(f"{words.plugin}: cannot be read: {error.strerror}", _USAGE) from None
         wanted = injected_failures.parse(arguments.fail, found.hooks)
         rows = [(fail.context.number, fail.hook, fail.value) for fail in wanted]
-        trial.prepare(words.arguments, required=not arguments.optional, fails=rows, timeout=arguments.timeout)
-        told = Conductor(trial, words, arguments).everything()
-        result = report.Report(found, trial, words, told, wanted)
+        run.prepare(words.arguments, required=not arguments.optional, fails=rows, timeout=arguments.timeout)
+        outcome = ContextRunner(run, words, arguments).run_all()
+        result = report.Report(found, run, words, outcome, wanted)
     if arguments.json:
         print(json.dumps(result.as_json(), indent=2))
     else:
@@ -104,7 +67,7 @@ def main(arguments: argparse.Namespace, own: argparse.ArgumentParser) -> int:
 
 
 def _end(number: int, _: object) -> NoReturn:
-    """What is left of the trial goes with it, as after a Ctrl-C."""
+    """What is left of the probe run goes with it, as after a Ctrl-C."""
     raise SystemExit(128 + number)
 
 
@@ -119,30 +82,30 @@ def _user(name: str | None) -> pwd.struct_passwd | None:
         raise Failed(f"--user {name}: there is no such user", _USAGE) from None
 
 
-class Conductor:
-    """Runs the processes of a trial one after another."""
+class ContextRunner:
+    """Runs the processes of a probe run one after another."""
 
-    def __init__(self, trial: Trial, words: Words, arguments: argparse.Namespace) -> None:
-        self._trial = trial
+    def __init__(self, run: ProbeRun, words: CommandLine, arguments: argparse.Namespace) -> None:
+        self._probe_run = run
         self._words = words
         self._ntasks = arguments.ntasks
         self._timeout = arguments.timeout
         self._optional = arguments.optional
-        self._native = is_native(trial.plugin)
+        self._native = is_native(run.plugin)
 
-    def everything(self) -> "report.Told":
+    def run_all(self) -> report.RunResult:
         """All contexts that can be tried here."""
-        told = report.Told()
-        told.processes["allocator"] = self._alone("allocator", S_CTX_ALLOCATOR)
+        result = report.RunResult()
+        result.processes["allocator"] = self._without_node("allocator", S_CTX_ALLOCATOR)
         if os.geteuid() == 0:
-            self._node(told)
+            self._node(result)
         else:
-            told.processes["local"] = self._alone("local", S_CTX_LOCAL)
-        return told
+            result.processes["local"] = self._without_node("local", S_CTX_LOCAL)
+        return result
 
-    def _alone(self, name: str, context: int) -> "report.Ended":
+    def _without_node(self, name: str, context: int) -> report.Ended:
         """A context without a node."""
-        entry = [self._trial.plugin, self._words.arguments, not self._optional, "plugstack.conf:1", False]
+        entry = [self._probe_run.plugin, self._words.arguments, not self._optional, "plugstack.conf:1", False]
         given = {
             "context": context,
             "node": os.uname().nodename,
@@ -153,27 +116,27 @@ class Conductor:
             "options": self._words.options,
             "argv": self._words.program,
         }
-        code = _ALONE.format(path=_path(), given=json.dumps(given))
-        environment = {**os.environ, **self._trial.environment("user")}
+        code = _WITHOUT_NODE.format(path=_path(), given=json.dumps(given))
+        environment = {**os.environ, **self._probe_run.environment("user")}
         if self._native:
             preload.add(environment)
         return self._run(name, [sys.executable, "-I", "-S", "-c", code], environment)
 
-    def _node(self, told: "report.Told") -> None:
+    def _node(self, result: report.RunResult) -> None:
         """The contexts of a node, and a step on it."""
         settings = GlobalOptions()
-        settings.config, settings.socket = f"{self._trial.directory}/nodectl.toml", None
-        log = f"{self._trial.directory}/daemon.log"
+        settings.config, settings.socket = f"{self._probe_run.directory}/nodectl.toml", None
+        log = f"{self._probe_run.directory}/daemon.log"
         try:
-            with _errors_into(log), _in_environment(self._trial.environment("root")):
+            with _errors_into(log), _in_environment(self._probe_run.environment("root")):
                 session = Session(settings)
         except Failed:
-            told.refused = _text(log).strip()
+            result.refused = _text(log).strip()
             return
         try:
             assert session.private is not None  # noqa: S101  # this configuration has no service
-            if self._trial.user is not None:  # a private node's socket is its owner's alone
-                os.chown(session.private.path, self._trial.user.pw_uid, -1)
+            if self._probe_run.user is not None:  # a private node's socket is its owner's alone
+                os.chown(session.private.path, self._probe_run.user.pw_uid, -1)
             words = [
                 "--socket",
                 session.private.path,
@@ -185,18 +148,18 @@ class Conductor:
                 *self._words.program,
             ]
             code = _RUN.format(path=_path())
-            environment = {**os.environ, **self._trial.environment("user")}
-            told.processes["local"] = self._run("run", [sys.executable, "-I", "-S", "-c", code, *words], environment)
+            environment = {**os.environ, **self._probe_run.environment("user")}
+            result.processes["local"] = self._run("run", [sys.executable, "-I", "-S", "-c", code, *words], environment)
             steps: Sequence[Mapping[str, Any]] = session.call("List", ended=1)["steps"]  # type: ignore[assignment]
             for step in steps:
-                told.record = session.call("Wait", job=step["job"], step=step["step"], epilog=True)["record"]  # type: ignore[assignment]
+                result.record = session.call("Wait", job=step["job"], step=step["step"], epilog=True)["record"]  # type: ignore[assignment]
         finally:
             session.close()
-        told.daemon = _text(log).strip()
+        result.daemon = _text(log).strip()
 
-    def _run(self, name: str, words: list[str], environment: Mapping[str, str]) -> "report.Ended":
-        """A command of the user's, with its streams in files of the trial."""
-        user = self._trial.user
+    def _run(self, name: str, words: list[str], environment: Mapping[str, str]) -> report.Ended:
+        """A command of the user's, with its streams in files of the run."""
+        user = self._probe_run.user
         who: dict[str, Any] = {}
         if user is not None:
             who = {
@@ -205,7 +168,7 @@ class Conductor:
                 "extra_groups": os.getgrouplist(user.pw_name, user.pw_gid),
             }
             environment = {**environment, "HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
-        paths = [f"{self._trial.directory}/{name}.{stream}" for stream in ("stdout", "stderr")]
+        paths = [f"{self._probe_run.directory}/{name}.{stream}" for stream in ("stdout", "stderr")]
         with open(paths[0], "wb") as stdout, open(paths[1], "wb") as stderr:
             process = subprocess.Popen(words, stdout=stdout, stderr=stderr, env=environment, **who)
             try:
@@ -222,7 +185,7 @@ class Conductor:
         while process.poll() is None:
             if time.monotonic() > look:
                 look = time.monotonic() + _LOOK
-                open_since = probe_log.open_since(self._trial.rows(), process.pid)
+                open_since = probe_log.open_since(self._probe_run.rows(), process.pid)
                 if open_since and time.monotonic() - open_since > self._timeout + _INTERRUPTS:
                     process.kill()
                     return True
@@ -257,7 +220,7 @@ def _errors_into(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _in_environment(more: Mapping[str, str]) -> Iterator[None]:
-    """What is started meanwhile is part of the trial."""
+    """What is started meanwhile is part of the run."""
     os.environ.update(more)
     try:
         yield
