@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.client import export
+from nodectl.client.launch_request import exported
 
 USERS = {
     "PATH": "/bin",
@@ -42,4 +42,4 @@ ALWAYS = {"SLURM_MINE": "s", "SPANK_X": "p"}
     ],
 )
 def test_the_chosen_variables_go_along(choice: str, expected: dict[str, str]) -> None:
-    assert export.exported(choice, USERS) == expected
+    assert exported(choice, USERS) == expected

@@ -44,12 +44,12 @@ class Entry(NamedTuple):
 ENTRIES = {
     # A step on a machine whose service is missing: everything the client imports before it connects.
     "client": Entry(
-        "from nodectl.cli.main import main; main(['--socket', '/nonexistent', 'run', 'true'])", COMMAND, 15, ENUM
+        "from nodectl.cli.main import main; main(['--socket', '/nonexistent', 'run', 'true'])", COMMAND, 16, ENUM
     ),
     "client's options": Entry(
         "from nodectl.client.run_options import Parser; Parser().parse(['-n2', 'true']); import nodectl.cli.run",
         COMMAND,
-        14,
+        15,
         ENUM,
     ),
     "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 78),
