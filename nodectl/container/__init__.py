@@ -1,7 +1,10 @@
-"""Job containers: what a job_container plugin is told of its jobs, and what the built-in ones are made of.
+"""Job containers: what a job_container plugin is told of its jobs, and what the built-in plugins are made of.
 
-The interface's functions are given a job's number and nothing else. Whoever calls them, a stepd or an errand of the
-forkserver's, has said before which step it means.
+Runs as root in a stepd, in tasks, and in the processes that the forkserver forks for container requests. It may import
+what stands below it: kernel, wire, model, config, cgroup, confine.
+
+A job_container plugin's functions are given a job's number and nothing else. So the process that calls them introduces
+the step first.
 """
 
 import errno
@@ -22,8 +25,8 @@ def plugin_of(step: "Step") -> str:
 
 
 class Job:
-    """`step` is the job's step on whose behalf a function is called; `spec` the path of its file, which is there from
-    before the container is made until the container is deleted: whose owner's file has gone is nobody's.
+    """`step` is the job's step for which a function is called, `spec` the path of its file. The file exists before the
+    container is made and until it is deleted: a container whose file is gone belongs to nobody.
     """
 
     __slots__ = ("spec", "step")
@@ -38,22 +41,22 @@ _bases: list[str] = []
 
 
 def introduce(step: "Step", spec: str) -> None:
-    """From now on this process's plugin may ask for the step's job."""
+    """From now on a plugin in this process may ask for the step's job."""
     _jobs[step.job_id] = Job(step, spec)
 
 
 def job(job_id: int) -> Job:
-    """The job that a function was called for. Raises PluginError for a number of which this process was not told."""
+    """The job that a function was called for. Raises PluginError for a job that was not introduced."""
     if job_id not in _jobs:
         raise PluginError(errno.ESRCH, f"job {job_id} is not known here")
     return _jobs[job_id]
 
 
 def introduce_base(path: str) -> None:
-    """From now on this process's plugin knows where the containers of this node lie."""
+    """From now on a plugin in this process knows where the containers of this node are."""
     _bases.append(path)
 
 
 def bases() -> list[str]:
-    """Where containers of this node may lie: for container_p_restore."""
+    """Where containers of this node may be, for container_p_restore."""
     return _bases

@@ -1,17 +1,17 @@
 """The directory of one job's container, BASE/JOB, root's and nobody else's.
 
     BASE/JOB/owner      the path of the file of the step that it was made for
-    BASE/JOB/first      which process is the first of its pid namespace, if it has one
-    BASE/JOB/link       which link its network namespace has, and the address of that (`link.py`)
+    BASE/JOB/first      which process is pid 1 of its pid namespace, if it has one (`pid1.py`)
+    BASE/JOB/link       which link its network namespace has, and the link's address (`network_link.py`)
     BASE/JOB/ns/KIND    the job's namespaces, each bound on a file
     BASE/JOB/dirs/_tmp  what the job sees as /tmp
 
-As long as the container is there BASE/JOB is a mount of itself, private: so the namespaces can be bound below it, what
-a site's script mounts there stays there, and one detachment takes everything away. A directory that is to be removed
-is first renamed, BASE/.gone.JOB.RANDOM: from then on the job has no container, however long the removal takes.
+While the container exists BASE/JOB is a private mount of itself. So the namespaces can be bound below it, what a site's
+script mounts there stays there, and one unmount takes everything away. A directory that is to be removed is renamed
+first, to BASE/.gone.JOB.RANDOM: from then on the job has no container, however long the removal takes.
 
-Runs as root in a stepd and in errands of the forkserver. Any of them may be killed between any two lines: whatever is
-there then is removed by the next `remove` of this job, or by `sweep`, which knows by `owner` whose it was.
+Runs as root in a stepd and in the processes that serve container requests. Each of them may be killed between any two
+lines. What it leaves is removed by the next `remove` of this job, or by `sweep`, which reads in `owner` whose it was.
 """
 
 import errno
@@ -34,7 +34,7 @@ _MOST_PATH = 4096
 
 
 def open_plain(directory: int, path: str, flags: int = os.O_PATH) -> int:
-    """A directory below `directory`, on a way without any link. Raises OSError with the path."""
+    """Opens a directory below `directory` by a path without symbolic links. Raises OSError with the path."""
     try:
         return _namespace.openat2(directory, path, flags | os.O_DIRECTORY, _PLAIN | _namespace.RESOLVE_BENEATH)
     except OSError as error:
@@ -42,8 +42,8 @@ def open_plain(directory: int, path: str, flags: int = os.O_PATH) -> int:
         raise OSError(error.errno, words, path) from None
 
 
-class Place:
-    """The place of one job's container. `fd` stands for BASE/JOB once it was made or opened."""
+class JobDir:
+    """The directory of one job's container. `fd` is open on BASE/JOB after `make` or `open`."""
 
     __slots__ = ("base", "fd", "name", "path")
 
@@ -53,29 +53,29 @@ class Place:
         self.path = f"{base}/{job_id}"
         self.fd = -1
 
-    def make(self, owner: str, *, make_base: bool, let_go: "Callable[[list[Place]], str]") -> None:
-        """Makes the directory and mounts it on itself; a dead container's there is removed as by `sweep`. Raises
-        OSError: EEXIST where another living step owns it.
+    def make(self, owner: str, *, make_base: bool, release: "Callable[[list[JobDir]], str]") -> None:
+        """Makes the directory and mounts it on itself. A dead container's directory is removed first, as by `sweep`.
+        Raises OSError: EEXIST where it belongs to another living step.
         """
         base = _open_base(self.base, make=make_base)
         try:
-            fcntl.flock(base, fcntl.LOCK_EX)  # a sweep must not see it without its owner
+            fcntl.flock(base, fcntl.LOCK_EX)  # a sweep must not see it before its owner is written
             try:
                 os.mkdir(self.name, 0o700, dir_fd=base)
             except FileExistsError:
                 if not _may_take(base, self.name, owner):
                     why = "belongs to another node's job: give each node a container_base_path of its own, as with %n"
                     raise FileExistsError(errno.EEXIST, why, self.path) from None
-                let_go([Place(self.base, int(self.name))])
-                _remove_gone(base, self._put_away(base))
+                release([JobDir(self.base, int(self.name))])
+                _remove_gone(base, self._set_aside(base))
                 os.mkdir(self.name, 0o700, dir_fd=base)
             plain = os.open(self.name, _DIRECTORY, dir_fd=base)
             try:
                 _write(plain, "owner", owner)
                 self.fd = _namespace.clone_mount(plain)
                 _namespace.move_mount(self.fd, plain)
-                # Not before: below a shared mount, as / is under systemd, whatever arrives is shared. A mount namespace
-                # cannot be bound where that would have to appear in another, older one.
+                # Only now: what is mounted below a shared mount, as / is under systemd, becomes shared. A mount
+                # namespace cannot be bound where it would have to appear in an older one.
                 _namespace.set_mount(self.fd, 0, _namespace.MS_PRIVATE, False)
             finally:
                 os.close(plain)
@@ -83,7 +83,7 @@ class Place:
             os.close(base)
 
     def open(self) -> None:
-        """The place of a container that is there. Raises OSError."""
+        """Opens the directory of a container that exists. Raises OSError."""
         base = _open_base(self.base, make=False)
         try:
             self.fd = os.open(self.name, _DIRECTORY, dir_fd=base)
@@ -91,7 +91,7 @@ class Place:
             os.close(base)
 
     def write(self, name: str, text: str) -> None:
-        """A new file in it. Raises OSError."""
+        """Makes a new file in it. Raises OSError."""
         _write(self.fd, name, text)
 
     def read(self, name: str) -> bytes:
@@ -103,8 +103,8 @@ class Place:
             os.close(fd)
 
     def claim(self, name: str, choose: "Callable[[set[str]], str]") -> str:
-        """A new file with what `choose` makes of the contents of other containers' files of this name: two never choose
-        at a time. Returns the content. Raises OSError, and what `choose` raises.
+        """Makes a new file with the text that `choose` returns, given the texts of this file in other containers.
+        Only one process chooses at a time. Returns the text. Raises OSError, and what `choose` raises.
         """
         base = _open_base(self.base, make=False)
         try:
@@ -117,11 +117,11 @@ class Place:
             os.close(base)
 
     def has(self, name: str) -> bool:
-        """Whether it is there and has such a file."""
+        """True where it exists and has such a file."""
         return os.path.exists(f"{self.path}/{name}")
 
     def make_dir(self, name: str, uid: int, gid: int) -> int:
-        """A directory BASE/JOB/dirs/NAME of the user's. Returns a descriptor. Raises OSError."""
+        """Makes BASE/JOB/dirs/NAME, owned by the user. Returns a descriptor. Raises OSError."""
         inner = open_plain(self.fd, "dirs", os.O_RDONLY)
         try:
             os.mkdir(name, 0o700, dir_fd=inner)
@@ -131,8 +131,8 @@ class Place:
         finally:
             os.close(inner)
 
-    def is_of(self, owner: str) -> bool:
-        """Whether it is there, and no other living step's. Raises OSError."""
+    def belongs_to(self, owner: str) -> bool:
+        """True where it exists and belongs to no other living step. Raises OSError."""
         try:
             base = _open_base(self.base, make=False)
         except FileNotFoundError:
@@ -143,8 +143,8 @@ class Place:
             os.close(base)
 
     def remove(self, owner: str) -> str:
-        """Nothing is mounted, nothing is there, unless it is another living step's. Returns "" or why something is
-        left; that it is gone is success.
+        """Unmounts and removes it, unless it belongs to another living step. Returns "", or why something is left. That
+        it is gone already is success.
         """
         try:
             base = _open_base(self.base, make=False)
@@ -154,7 +154,7 @@ class Place:
             fcntl.flock(base, fcntl.LOCK_EX)
             if not _may_take(base, self.name, owner):
                 return ""
-            gone = self._put_away(base)
+            gone = self._set_aside(base)
             fcntl.flock(base, fcntl.LOCK_UN)
             return _remove_gone(base, gone)
         except OSError as error:
@@ -162,9 +162,9 @@ class Place:
         finally:
             os.close(base)
 
-    def _put_away(self, base: int) -> str:
-        """Detaches what is mounted and gives the directory a name under which nobody looks for a container; "" for
-        nothing to do. Raises OSError.
+    def _set_aside(self, base: int) -> str:
+        """Unmounts and renames the directory: nobody looks for a container under the new name, which is returned. ""
+        where there is none. Raises OSError.
         """
         _detach_all(self.path)
         name = f"{_GONE}{self.name}.{os.urandom(6).hex()}"
@@ -175,9 +175,9 @@ class Place:
         return name
 
 
-def sweep(base_path: str, let_go: "Callable[[list[Place]], str]") -> list[str]:
-    """Removes the containers of which no owner's file is left, and what earlier removals left; what such containers
-    have elsewhere goes before, by `let_go`, which returns what is wrong. Returns what could not be removed, by lines.
+def sweep(base_path: str, release: "Callable[[list[JobDir]], str]") -> list[str]:
+    """Removes the containers whose owner's file is gone, and what earlier removals left. First `release` removes what
+    they have elsewhere; it returns what is wrong. Returns a line for each thing that could not be removed.
     """
     try:
         base = _open_base(base_path, make=False)
@@ -186,10 +186,10 @@ def sweep(base_path: str, let_go: "Callable[[list[Place]], str]") -> list[str]:
     try:
         fcntl.flock(base, fcntl.LOCK_EX)
         names = [name for name in os.listdir(base) if name.isascii() and name.isdecimal()]
-        dead = [Place(base_path, int(name)) for name in names if _owner(base, name) is None]
-        why = let_go(dead)
-        for place in dead:
-            place._put_away(base)
+        dead = [JobDir(base_path, int(name)) for name in names if _owner(base, name) is None]
+        why = release(dead)
+        for job_dir in dead:
+            job_dir._set_aside(base)
         fcntl.flock(base, fcntl.LOCK_UN)
         gone = [name for name in os.listdir(base) if name.startswith(_GONE)]
         left = [f"{base_path}/{name}: {why}" for name in gone if (why := _remove_gone(base, name))]
@@ -199,7 +199,7 @@ def sweep(base_path: str, let_go: "Callable[[list[Place]], str]") -> list[str]:
 
 
 def _open_base(path: str, *, make: bool) -> int:
-    """A descriptor of the base directory, on a way that only root can change. Raises OSError."""
+    """Opens the base directory by a path that only root can change. Raises OSError."""
     try:
         real = trust.resolve(path, trust.ROOT)
     except FileNotFoundError:
@@ -213,7 +213,7 @@ def _open_base(path: str, *, make: bool) -> int:
 
 
 def _make_base(path: str) -> None:
-    """Every directory on the way that is missing; each that is there must be trusted before the next is made in it."""
+    """Makes every directory of the path that is missing. Each that exists must be trusted: the next is made in it."""
     above = os.path.dirname(path)
     try:
         trust.resolve(above, trust.ROOT)
@@ -224,11 +224,11 @@ def _make_base(path: str) -> None:
     try:
         os.mkdir(path, 0o755)
     except FileExistsError:
-        pass  # of two jobs one is first
+        pass  # another job was faster
 
 
 def _owner(base: int, name: str) -> str | None:
-    """The file of the step that a container was made for; None when that is no more, or was never said."""
+    """The file of the step that a container was made for; None where it is gone, or was never written down."""
     path = os.fsdecode(_read(base, f"{name}/owner"))
     return path if path and os.path.exists(path) else None
 
@@ -261,7 +261,7 @@ def _detach_all(path: str) -> None:
 
 
 def _remove_gone(base: int, name: str) -> str:
-    """Removes a directory that was put away, unless somebody else is at it. Returns "" or why something is left."""
+    """Removes a directory that was set aside, unless another process does. Returns "" or why something is left."""
     if not name:
         return ""
     try:

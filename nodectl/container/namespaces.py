@@ -1,8 +1,8 @@
-"""A container's namespaces: made, held by files, joined.
+"""A container's namespaces: make them, hold them by files, join them.
 
-A stepd makes them by leaving its own namespaces, preparing the new ones from inside, and coming back: without a fork,
-and with nothing left if it is killed in between, because nothing holds them yet. With a user namespace, out of which
-nobody comes back, they are made by a child (`users.py`) and entered. The caller has one thread.
+A stepd makes them without a fork: it leaves its own namespaces, prepares the new ones from inside and comes back. If it
+is killed in between nothing is left, because nothing holds them yet. No process can come back from a user namespace:
+with one, a child makes the namespaces (`user_namespace.py`) and the stepd joins the others. The caller has one thread.
 """
 
 import errno
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
     from nodectl.kernel.identity import Identity
 
-# A pid namespace is made with its first process (`first.py`) and entered by being born in it; one of cgroups is each
-# process's own; that of users is entered last, where root is given up. The others are here, by their names in
-# /proc/PID/ns and in the order in which they are joined: the mount namespace last, because with it the files of this
-# list are out of reach.
+# By their names in /proc/PID/ns, in the order in which a process joins them: the mount namespace last, because after it
+# the files of this list are out of reach. Not here: a pid namespace is made with its pid 1 (`pid1.py`), and only
+# children join it; each process makes a cgroup namespace of its own; `become_user` joins the user namespace at the end.
 KINDS = {
     "ipc": _namespace.CLONE_NEWIPC,
     "uts": _namespace.CLONE_NEWUTS,
@@ -37,11 +36,11 @@ _ROOT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def make(
-    kinds: "Iterable[str]", who: "Identity | None", prepare: "Callable[[Mapping[str, int]], None]"
+    kinds: "Iterable[str]", identity: "Identity | None", prepare: "Callable[[Mapping[str, int]], None]"
 ) -> dict[str, int]:
-    """New namespaces of these kinds, in which `prepare` has run; with `who` in a user namespace for them, of which
-    `prepare` is told. Returns a descriptor for each; raises OSError and what `prepare` raises. The caller is where it
-    was.
+    """Makes new namespaces of these kinds and calls `prepare` in them, with descriptors of what a child has made. With
+    `identity` they belong to a user namespace for it. Returns a descriptor for each; the caller is back in its own
+    namespaces. Raises OSError, and what `prepare` raises.
     """
     one_thread()
     names = {kind: _FOR_CHILDREN.get(kind, kind) for kind in KINDS if kind in kinds}
@@ -55,20 +54,20 @@ def make(
         for kind in names:
             own[kind] = os.open(kind, _READ, dir_fd=of_self)
         try:
-            if who is None:
+            if identity is None:
                 _namespace.unshare(flags)
             else:
-                made = user_namespace.make(who, flags, names)
-                _enter(made)
+                made = user_namespace.make(identity, flags, names)
+                _join(made)
             prepare(made)
-            if who is None:
+            if identity is None:
                 for kind, name in names.items():
                     made[kind] = os.open(name, _READ, dir_fd=of_self)
         finally:
             for fd in own.values():
                 _namespace.setns(fd)
             os.fchdir(root)
-            os.chroot(".")  # a daemon in a root of its own: setns(2) gives back the namespace's
+            os.chroot(".")  # setns(2) sets the namespace's root, and the service may run in a chroot
             os.fchdir(here)
     except BaseException:
         close(made)
@@ -102,31 +101,31 @@ def find(directory: int) -> dict[str, int]:
     }
 
 
-def bear_in(fds: "Mapping[str, int]") -> None:
-    """Whatever the caller forks from now on is born in the pid namespace, if there is one. Raises OSError."""
+def set_for_children(fds: "Mapping[str, int]") -> None:
+    """Children that the caller forks from now on are in the pid namespace, if there is one. Raises OSError."""
     if PID in fds:
         _namespace.setns(fds[PID])
 
 
 def join(fds: dict[str, int]) -> None:
-    """The caller enters; its directory becomes the root of the container. That of users it enters when it becomes one,
-    and keeps the descriptor until then. Raises OSError, PluginError.
+    """The caller joins all but the user namespace; its working directory is then the container's root. It joins the
+    user namespace in `become_user`, and keeps that descriptor until then. Raises OSError, PluginError.
     """
     one_thread()
-    _enter(fds)
+    _join(fds)
     if user_namespace.USER in fds:
         user = fds.pop(user_namespace.USER)
-        enter_at_the_end(lambda: _enter_user(user))
+        enter_at_the_end(lambda: _join_user(user))
 
 
-def _enter_user(fd: int) -> None:
+def _join_user(fd: int) -> None:
     try:
         _namespace.setns(fd)
     finally:
         os.close(fd)
 
 
-def _enter(fds: "Mapping[str, int]") -> None:
+def _join(fds: "Mapping[str, int]") -> None:
     for kind in KINDS:
         if kind in fds:
             try:
@@ -136,13 +135,13 @@ def _enter(fds: "Mapping[str, int]") -> None:
 
 
 def close(fds: dict[str, int]) -> None:
-    """Lets go of descriptors."""
+    """Closes the descriptors and empties `fds`."""
     while fds:
         os.close(fds.popitem()[1])
 
 
 def one_thread() -> None:
-    """Raises PluginError in a process with several threads: setns(2) and unshare(2) would move one of them."""
+    """Raises PluginError in a process with several threads: setns(2) and unshare(2) would move only one of them."""
     tasks = os.open("/proc/self/task", _ROOT)
     try:
         if _kernel.entries(tasks) != 1:

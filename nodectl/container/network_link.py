@@ -1,15 +1,15 @@
-"""The link by which a job's network namespace is connected: eth0 there, one end of a veth pair or a macvlan.
+"""Connects a job's network namespace to the host's network by a link: eth0 inside, one end of a veth pair or a macvlan.
 
-pyroute2 makes and removes it. To import that takes longer than a step, so it is done in a process that is executed for
-one link (`nodectl.container.network_linker`); here is who executes it: a stepd when a container is made, an errand
-when it is removed. BASE/JOB/link says which link it is from before that is made, so that whoever removes a container
-finds it.
+pyroute2 makes and removes the link. Its import takes longer than a step, so that a program of its own does it
+(`nodectl.container.network_linker`). This module executes that program: in a stepd when a container is made, in the
+process of a container request when it is removed. BASE/JOB/link names the link before it is made, so that every
+removal finds it.
 """
 
 import sys
 
 from nodectl.confine import scripts
-from nodectl.container.job_dir import Place
+from nodectl.container.job_dir import JobDir
 from nodectl.wire import lean_json
 
 TYPE_CHECKING = False
@@ -29,12 +29,12 @@ def connect(base: str, job_id: int, net: "Mapping[str, object]") -> str:
     return _execute({"base": base, "jobs": [job_id], **net})
 
 
-def disconnect(places: "list[Place]") -> str:
-    """Removes the links of the containers that have one. Returns what is wrong, "" for nothing; gone is success."""
-    places = [place for place in places if place.has(FILE)]
-    if not places:
+def disconnect(job_dirs: "list[JobDir]") -> str:
+    """Removes the links of these containers. Returns what is wrong, "" for nothing. A missing link is success."""
+    connected = [job_dir for job_dir in job_dirs if job_dir.has(FILE)]
+    if not connected:
         return ""
-    return _execute({"base": places[0].base, "jobs": [int(place.name) for place in places]})
+    return _execute({"base": connected[0].base, "jobs": [int(job_dir.name) for job_dir in connected]})
 
 
 def _execute(order: "Mapping[str, object]") -> str:

@@ -1,6 +1,6 @@
-"""The process that makes or removes links of jobs' network namespaces, with pyroute2; see `link.py`.
+"""The process that makes or removes links of jobs' network namespaces, with pyroute2; see `network_link.py`.
 
-Executed as root, outside of every container. Exit status 0, or 1 and one line that says what is wrong.
+Executed as root, outside of all containers. Exit status 0, or 1 and one line that says what is wrong.
 """
 
 import errno
@@ -14,7 +14,7 @@ import prctl
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from nodectl.container.job_dir import Place, open_plain
+from nodectl.container.job_dir import JobDir, open_plain
 from nodectl.container.network_link import FILE
 from nodectl.kernel import _namespace
 from nodectl.wire import lean_json
@@ -29,12 +29,12 @@ def main(order: str) -> None:
     base, jobs = str(words["base"]), words["jobs"]
     try:
         for job in jobs:  # type: ignore[attr-defined]
-            place = Place(base, job)
-            place.open()
+            job_dir = JobDir(base, job)
+            job_dir.open()
             if "kind" in words:
-                _connect(place, {name: str(words[name]) for name in ("kind", "parent", "addresses", "gateway")})
+                _connect(job_dir, {name: str(words[name]) for name in ("kind", "parent", "addresses", "gateway")})
             else:
-                _disconnect(place)
+                _disconnect(job_dir)
     except NetlinkError as error:
         sys.exit(f"{os.strerror(error.code)}")
     except OSError as error:
@@ -43,22 +43,22 @@ def main(order: str) -> None:
         sys.exit(str(error))
 
 
-def _connect(place: Place, net: Mapping[str, str]) -> None:
-    space = _space(place)
+def _connect(job_dir: JobDir, net: Mapping[str, str]) -> None:
+    netns = _open_netns(job_dir)
     with IPRoute() as host:
         parent = _index(host, net["parent"])
         if parent is None:
             raise ValueError(f"no interface {net['parent']}")
-        name, _, address = place.claim(FILE, lambda others: _choose(others, net)).partition(" ")
+        name, _, address = job_dir.claim(FILE, lambda others: _choose(others, net)).partition(" ")
         if net["kind"] == "veth":
             mtu = host.get_links(parent)[0].get_attr("IFLA_MTU")
-            peer = {"ifname": _INSIDE, "net_ns_fd": space, "mtu": mtu}
+            peer = {"ifname": _INSIDE, "net_ns_fd": netns, "mtu": mtu}
             host.link("add", ifname=name, kind="veth", mtu=mtu, peer=peer)
             outside = _index(host, name)
-            host.link("set", index=outside, ifalias=_alias(place), master=parent, state="up")
+            host.link("set", index=outside, ifalias=_alias(job_dir), master=parent, state="up")
         else:
-            host.link("add", ifname=_INSIDE, kind="macvlan", link=parent, macvlan_mode="bridge", net_ns_fd=space)
-    _namespace.setns(space)
+            host.link("add", ifname=_INSIDE, kind="macvlan", link=parent, macvlan_mode="bridge", net_ns_fd=netns)
+    _namespace.setns(netns)
     with IPRoute() as inside:
         index = _index(inside, _INSIDE)
         if address:
@@ -69,21 +69,21 @@ def _connect(place: Place, net: Mapping[str, str]) -> None:
             inside.route("add", dst="default", gateway=net["gateway"])
 
 
-def _disconnect(place: Place) -> None:
-    """Both ends of a pair go with one; whoever keeps the namespace keeps neither."""
-    name = place.read(FILE).decode().partition(" ")[0]
+def _disconnect(job_dir: JobDir) -> None:
+    """Removing one end of a pair removes both, even if a process still holds the namespace."""
+    name = job_dir.read(FILE).decode().partition(" ")[0]
     with IPRoute() as host:
         for link in host.get_links():
-            if link.get_attr("IFLA_IFNAME") == name and link.get_attr("IFLA_IFALIAS") in (None, _alias(place)):
+            if link.get_attr("IFLA_IFNAME") == name and link.get_attr("IFLA_IFALIAS") in (None, _alias(job_dir)):
                 _remove(host, link["index"])
-    _remove_inside(place)
+    _remove_inside(job_dir)
 
 
-def _remove_inside(place: Place) -> None:
-    """A macvlan has no other end. The caller comes back for the next job's."""
+def _remove_inside(job_dir: JobDir) -> None:
+    """A macvlan has no end outside. The caller returns to its own namespace, for the next job."""
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _namespace.setns(_space(place))
+        _namespace.setns(_open_netns(job_dir))
     except OSError:
         return  # there is no namespace any more, as after a reboot
     try:
@@ -110,22 +110,22 @@ def _index(route: IPRoute, name: str) -> int | None:
     return None
 
 
-def _space(place: Place) -> int:
-    """The job's network namespace. Raises OSError."""
-    held = open_plain(place.fd, "ns", os.O_RDONLY)
+def _open_netns(job_dir: JobDir) -> int:
+    """Opens the job's network namespace. Raises OSError."""
+    held = open_plain(job_dir.fd, "ns", os.O_RDONLY)
     try:
         return os.open("net", os.O_RDONLY | os.O_CLOEXEC, dir_fd=held)
     finally:
         os.close(held)
 
 
-def _alias(place: Place) -> str:
-    """What `ip link` shows of it."""
-    return f"nodectl {place.path}"[:255]
+def _alias(job_dir: JobDir) -> str:
+    """How `ip link` shows whose link it is."""
+    return f"nodectl {job_dir.path}"[:255]
 
 
 def _choose(others: set[str], net: Mapping[str, str]) -> str:
-    """A name that nobody else has on this machine, and the first address that is free. Raises ValueError."""
+    """A random name, and the first free address. Raises ValueError."""
     name = f"nj{os.urandom(6).hex()}"
     if not net["addresses"]:
         return name

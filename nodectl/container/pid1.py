@@ -1,7 +1,7 @@
-"""The first process of a job's pid namespace: its /proc, and whoever ends there uncollected.
+"""Pid 1 of a job's pid namespace: it mounts the namespace's /proc and reaps orphans.
 
-Forked in the stepd while that is inside the job's other namespaces, a child of nobody's who waits; root, in a cgroup of
-the job's, BASE/JOB/first says which process it is. When it is killed the kernel kills everybody in the namespace.
+The stepd forks it while the stepd is inside the job's other namespaces. It runs as root in a cgroup of the job, and
+BASE/JOB/first says which process it is. When it is killed the kernel kills every process in the namespace.
 """
 
 import errno
@@ -10,7 +10,7 @@ import os
 import prctl
 
 from nodectl.cgroup import tree
-from nodectl.container.job_dir import Place
+from nodectl.container.job_dir import JobDir
 from nodectl.kernel import _namespace, signals
 from nodectl.kernel.closing import close_all_but
 
@@ -26,73 +26,74 @@ _PROC = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _LOW = 3
 
 
-def start(place: Place, group: str, user: int) -> int:
-    """Starts it, in the cgroup with the full path `group`, "" for none. Returns a descriptor of the pid namespace. That
-    belongs to the user namespace that `user` stands for, -1 for the caller's.
+def start(job_dir: JobDir, group: str, user_namespace: int) -> int:
+    """Starts it in the cgroup with the full path `group`, "" for none. The pid namespace belongs to the user namespace
+    of the descriptor `user_namespace`, -1 for the caller's. Returns a descriptor of the pid namespace.
 
-    Until BASE/JOB/first tells of it, it ends with the caller. Raises OSError.
+    Until BASE/JOB/first names it, it ends with the caller. Raises OSError.
     """
-    born_in = tree.Group(group).make().open() if group else -1
-    proc = os.open("/proc", _PROC)  # soon another lies over it, in which the caller has no number
-    (heard, told), (go, let_go) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+    cgroup = tree.Group(group).make().open() if group else -1
+    proc = os.open("/proc", _PROC)  # the new /proc is mounted over it and does not show the caller
+    reader, result = os.pipe2(os.O_CLOEXEC)
+    go, permit = os.pipe2(os.O_CLOEXEC)
     try:
-        pid = _bear(born_in, user)
+        pid = _fork(cgroup, user_namespace)
         if pid == 0:
-            _be_first(go, told)
-        os.close(told)
-        error = int(os.read(heard, 16) or errno.ECHILD)
+            _main(go, result)
+        os.close(result)
+        error = int(os.read(reader, 16) or errno.ECHILD)
         if error:
             raise OSError(error, f"mount /proc in a pid namespace: {os.strerror(error)}")
-        place.write(_FILE, f"{pid} {_started(proc, pid)}")
+        job_dir.write(_FILE, f"{pid} {_started(proc, pid)}")
         fd = os.open(f"{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
-        os.write(let_go, b"1")
+        os.write(permit, b"1")
         return fd
     finally:
-        for end in {born_in, proc, heard, go, let_go} - {-1}:
+        for end in {cgroup, proc, reader, go, permit} - {-1}:
             os.close(end)
 
 
-def _bear(born_in: int, user: int) -> int:
-    """fork_aside, where asked for by a process that has become one of the user namespace's: who makes a namespace makes
-    it for its own.
+def _fork(cgroup: int, user_namespace: int) -> int:
+    """Forks into a new pid namespace. With a user namespace a child joins that first and forks there: a namespace
+    belongs to the user namespace that its maker is in.
     """
-    if user < 0:
-        return _namespace.fork_aside(_namespace.CLONE_NEWPID, born_in)
-    heard, told = os.pipe2(os.O_CLOEXEC)
+    if user_namespace < 0:
+        return _namespace.fork_aside(_namespace.CLONE_NEWPID, cgroup)
+    reader, result = os.pipe2(os.O_CLOEXEC)
     try:
         if _namespace.fork_aside(0, -1) == 0:
-            _bear_inside(born_in, user, told)
+            _fork_inside(cgroup, user_namespace, result)
             return 0
-        os.close(told)
-        told = -1
-        pid = int(os.read(heard, 16) or -errno.ECHILD)
+        os.close(result)
+        result = -1
+        pid = int(os.read(reader, 16) or -errno.ECHILD)
     finally:
-        for end in {heard, told} - {-1}:
+        for end in {reader, result} - {-1}:
             os.close(end)
     if pid < 0:
         raise OSError(-pid, f"fork into a user namespace: {os.strerror(-pid)}")
     return pid
 
 
-def _bear_inside(born_in: int, user: int, told: int) -> None:
-    """Returns in the first process; who forks it tells its pid, or an errno below zero, and ends."""
-    said = -errno.EIO
+def _fork_inside(cgroup: int, user_namespace: int, result: int) -> None:
+    """Returns in pid 1. Its parent writes the pid, or an errno below zero, and ends."""
+    pid = -errno.EIO
     try:
-        _namespace.setns(user)
-        said = _namespace.fork_aside(_namespace.CLONE_NEWPID, born_in)
+        _namespace.setns(user_namespace)
+        pid = _namespace.fork_aside(_namespace.CLONE_NEWPID, cgroup)
     except OSError as error:
-        said = -(error.errno or errno.EIO)
+        pid = -(error.errno or errno.EIO)
     finally:
-        if said != 0:
-            os.write(told, str(said).encode())
+        if pid != 0:
+            os.write(result, str(pid).encode())
             os._exit(0)
 
 
-def stop(place: Place) -> None:
-    """Kills it, if it still is who it was."""
+def stop(job_dir: JobDir) -> None:
+    """Kills the process that BASE/JOB/first names, if it is still the same one."""
     proc = os.open("/proc", _PROC)
     try:
-        pid, started = place.read(_FILE).split()
+        pid, started = job_dir.read(_FILE).split()
         process = os.pidfd_open(int(pid))
         try:
             if _started(proc, int(pid)) == started.decode():
@@ -106,7 +107,7 @@ def stop(place: Place) -> None:
 
 
 def _started(proc: int, pid: int) -> str:
-    """When, and since which boot that is counted: the file may lie on a disk."""
+    """The start time and the boot that it is counted from: the file may be on a disk."""
     ticks = _read(proc, f"{pid}/stat").rpartition(b") ")[2].split()[_START]
     return f"{ticks.decode()}@{_read(proc, 'sys/kernel/random/boot_id').strip().decode()}"
 
@@ -119,23 +120,23 @@ def _read(proc: int, path: str) -> bytes:
         os.close(fd)
 
 
-def _be_first(go: int, told: int) -> "NoReturn":
+def _main(go: int, result: int) -> "NoReturn":
     try:
         prctl.set_name("nodectl-first")
         os.setsid()
         null = os.open("/dev/null", os.O_RDWR)
-        for fd in range(_LOW):  # a private node's are its command's, whose reader waits for their end
+        for fd in range(_LOW):  # a private node's are those of its command, whose reader waits for the end
             os.dup2(null, fd)
-        close_all_but((go, told))
+        close_all_but((go, result))
         try:
             _mount_proc()
         except OSError as error:
-            os.write(told, str(error.errno).encode())
+            os.write(result, str(error.errno).encode())
             os._exit(1)
-        os.write(told, b"0")
-        if os.read(go, 1):  # nothing: the caller has gone
+        os.write(result, b"0")
+        if os.read(go, 1):  # the end of the pipe: the caller has died
             os.close(go)
-            os.close(told)
+            os.close(result)
             _namespace.reap()
     finally:
         os._exit(1)

@@ -1,12 +1,12 @@
-"""The directories that a job has for itself: made outside, where their storage lies, and mounted inside.
+"""The directories that a job has for itself, as /tmp: made outside, below the job's directory, and mounted inside.
 
-A mount is made as a descriptor and put over a descriptor. The place where it goes is walked without following links:
-one below a directory of the user's could otherwise be made to lead to /etc.
+A mount is made as a descriptor and moved over another descriptor. The path of its target is opened without following
+symbolic links: below a directory of the user's a link could lead to /etc.
 """
 
 import os
 
-from nodectl.container.job_dir import Place, open_plain
+from nodectl.container.job_dir import JobDir, open_plain
 from nodectl.container.settings import SHM, PrivateDir
 from nodectl.kernel import _namespace
 
@@ -19,12 +19,12 @@ _ATTRIBUTES = {
 _TMPFS = _ATTRIBUTES["nosuid"] | _ATTRIBUTES["nodev"]
 
 
-def make(place: Place, dirs: "list[PrivateDir]", uid: int, gid: int) -> "list[tuple[str, int]]":
-    """For each directory its path and a mount that is in no tree yet. Raises OSError."""
+def make(job_dir: JobDir, dirs: "list[PrivateDir]", uid: int, gid: int) -> "list[tuple[str, int]]":
+    """Returns the path of each directory and a mount that is not attached yet. Raises OSError."""
     made: list[tuple[str, int]] = []
     try:
         for one in sorted(dirs, key=lambda one: one.path == SHM):
-            made.append((one.path, _tmpfs(one) if one.tmpfs else _storage(place, one, uid, gid)))
+            made.append((one.path, _tmpfs(one) if one.tmpfs else _storage(job_dir, one, uid, gid)))
     except BaseException:
         close(made)
         raise
@@ -32,9 +32,9 @@ def make(place: Place, dirs: "list[PrivateDir]", uid: int, gid: int) -> "list[tu
 
 
 def mount(made: "list[tuple[str, int]]", *, shared: bool) -> None:
-    """In the new mount namespace: parts it from the host's and puts each mount in its place. Raises OSError.
+    """In the new mount namespace: separates it from the host's and attaches each mount. Raises OSError.
 
-    `shared`: what the host mounts later appears inside too; nothing ever goes the other way.
+    `shared`: what the host mounts later appears inside, too. What is mounted inside never appears on the host.
     """
     root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -56,7 +56,7 @@ def mount(made: "list[tuple[str, int]]", *, shared: bool) -> None:
 
 
 def close(made: "list[tuple[str, int]]") -> None:
-    """Lets go of the mounts; those that are in no tree vanish."""
+    """Closes the mounts. Those that are not attached vanish."""
     while made:
         os.close(made.pop()[1])
 
@@ -66,8 +66,8 @@ def _tmpfs(one: PrivateDir) -> int:
     return _namespace.new_mount("tmpfs", options, _TMPFS | _attributes(one))
 
 
-def _storage(place: Place, one: PrivateDir, uid: int, gid: int) -> int:
-    fd = place.make_dir(one.path.replace("/", "_"), uid, gid)
+def _storage(job_dir: JobDir, one: PrivateDir, uid: int, gid: int) -> int:
+    fd = job_dir.make_dir(one.path.replace("/", "_"), uid, gid)
     try:
         made = _namespace.clone_mount(fd)
         _namespace.set_mount(made, _attributes(one), 0, False)

@@ -1,11 +1,11 @@
-"""A job's user namespace: who is mapped in it, and the process with which it is made.
+"""A job's user namespace: which IDs are mapped in it, and the process that makes it.
 
-The job's user is mapped to itself, and so is each of its groups; nobody else is there. So files keep their owners as
-far as they are the job's, those of others are nobody's, a set-user-ID program gives nothing, and there is no root in
-it: only who is root outside, or makes a user namespace of their own, has a capability in the namespaces that belong to
-it. Other namespaces belong to the one that their maker was in: so they are made together with it.
+The job's user and each of its groups are mapped to themselves, and no other ID is mapped. So the job's files keep their
+owner, other users' files show as nobody's, set-user-ID programs give no rights, and there is no root inside. Nobody has
+a capability in the namespaces that belong to it, but root outside and those who make a user namespace of their own. A
+namespace belongs to the user namespace that its maker was in: so all are made together.
 
-Runs as root in a stepd: only such a caller may map groups and leave setgroups(2) allowed (user_namespaces(7)).
+Runs as root in a stepd: only root may map groups and leave setgroups(2) allowed (user_namespaces(7)).
 """
 
 import errno
@@ -25,19 +25,19 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")  # likewise, because it is written at once
 _READ = os.O_RDONLY | os.O_CLOEXEC
 
 
-def make(who: "Identity", kinds: int, names: "Mapping[str, str]") -> dict[str, int]:
-    """A user namespace for `who` and, belonging to it, new ones of `kinds` (CLONE_NEW*). Returns a descriptor for each
-    of `names`, its name in /proc/PID/ns by its kind, and for "user". Raises OSError.
+def make(identity: "Identity", kinds: int, names: "Mapping[str, str]") -> dict[str, int]:
+    """Makes a user namespace for `identity` and, belonging to it, namespaces of `kinds` (CLONE_NEW*). `names` gives the
+    name in /proc/PID/ns of each kind. Returns a descriptor for each, and for "user". Raises OSError.
     """
     proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    go, let_go = os.pipe2(os.O_CLOEXEC)
+    reader, writer = os.pipe2(os.O_CLOEXEC)
     made: dict[str, int] = {}
     try:
         pid = _namespace.fork_aside(kinds | _namespace.CLONE_NEWUSER, -1)
         if pid == 0:
-            _wait(go, let_go)
-        _write(proc, f"{pid}/uid_map", identity_map([who.uid]))
-        _write(proc, f"{pid}/gid_map", identity_map(who.gids))
+            _wait_for_caller(reader, writer)
+        _write(proc, f"{pid}/uid_map", identity_map([identity.uid]))
+        _write(proc, f"{pid}/gid_map", identity_map(identity.gids))
         for kind, name in {USER: USER, **names}.items():
             made[kind] = os.open(f"{pid}/ns/{name}", _READ, dir_fd=proc)
     except BaseException:
@@ -45,22 +45,22 @@ def make(who: "Identity", kinds: int, names: "Mapping[str, str]") -> dict[str, i
             os.close(fd)
         raise
     finally:
-        for fd in (proc, go, let_go):
+        for fd in (proc, reader, writer):
             os.close(fd)
     return made
 
 
-def _wait(go: int, let_go: int) -> None:
-    """The maker's whole life: until the caller has what it wants, or has died."""
+def _wait_for_caller(reader: int, writer: int) -> None:
+    """The child's whole life: it ends when the caller has opened the namespaces, or has died."""
     try:
-        os.close(let_go)
-        os.read(go, 1)
+        os.close(writer)
+        os.read(reader, 1)
     finally:
         os._exit(0)
 
 
 def identity_map(ids: "Iterable[int]") -> str:
-    """Each to itself, a line for a range: what is written to uid_map and gid_map. Raises OSError for too many lines."""
+    """The text of uid_map or gid_map that maps each ID to itself, a line for each range. Raises OSError if too long."""
     ranges: list[list[int]] = []
     for one in sorted(ids):
         if ranges and one == sum(ranges[-1]):
@@ -77,7 +77,7 @@ def identity_map(ids: "Iterable[int]") -> str:
 
 
 def _write(proc: int, path: str, text: str) -> None:
-    """A map is written once, by one write(2)."""
+    """The kernel takes a map once, in one write(2)."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
     try:
         os.write(fd, text.encode("ascii"))

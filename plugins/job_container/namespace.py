@@ -4,8 +4,8 @@ Configured with the keys container_*: `container_dirs` are the private directori
 their storage lies and the namespaces are held. What a job leaves in them is removed when it ends.
 
 The stepd makes the container (container_p_create), each task joins it as root, a single thread, before it becomes the
-user (container_p_add_pid), and an errand of the forkserver's removes it when the job's epilog is over. The stepd itself
-stays outside. The site's scripts run as root: the init script before the namespaces are made, the clone-ns script when
+user (container_p_add_pid), and a container request removes it when the job's epilog is over. The stepd itself stays
+outside. The site's scripts run as root: the init script before the namespaces are made, the clone-ns script when
 they are, on the host, and the epilog before they go. A script that fails or takes too long fails its call.
 
 Needs Linux 5.12. Source of layout and order: job_container/tmpfs and namespace/linux of today's Slurm.
@@ -19,7 +19,7 @@ from nodectl import container
 from nodectl.cgroup import tree
 from nodectl.confine import scripts
 from nodectl.container import namespaces, network_link, pid1, private_dirs, settings, user_namespace
-from nodectl.container.job_dir import Place, open_plain, sweep
+from nodectl.container.job_dir import JobDir, open_plain, sweep
 from nodectl.kernel import _namespace, trust
 from nodectl.plugin_api import PluginError
 from nodectl.spank import job_environment
@@ -53,34 +53,36 @@ def container_p_create(job_id: int) -> int:
     """Makes the job's directory and namespaces; undoes what it did where one of them fails."""
     job = container.job(job_id)
     wanted = job.step.container
-    place = _place(job_id)
+    job_dir = _job_dir(job_id)
     try:
-        place.make(job.spec, make_base=bool(wanted["make_base"]), let_go=_let_go)
+        job_dir.make(job.spec, make_base=bool(wanted["make_base"]), release=_release)
     except OSError as error:
-        raise PluginError(error.errno or errno.EIO, f"make {error.filename or place.path}: {error.strerror}") from None
+        raise PluginError(
+            error.errno or errno.EIO, f"make {error.filename or job_dir.path}: {error.strerror}"
+        ) from None
     try:
-        _fill(job, place)
+        _fill(job, job_dir)
     except BaseException as error:
         namespaces.close(_State.fds.pop(job_id, {}))
-        _empty(job, place)
-        network_link.disconnect([place])
-        place.remove(job.spec)
+        _empty(job, job_dir)
+        network_link.disconnect([job_dir])
+        job_dir.remove(job.spec)
         if not isinstance(error, OSError):
             raise
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
         raise PluginError(error.errno or errno.EIO, what) from None
     finally:
-        os.close(place.fd)
+        os.close(job_dir.fd)
     return 0
 
 
 def container_p_add_cont(job_id: int, cont_id: int) -> int:
-    """What the caller forks from now on, the step's processes, is born in the job's pid namespace."""
+    """The step's processes, which the caller forks from now on, are in the job's pid namespace."""
     del cont_id
     fds = _State.fds.get(job_id) or _find(job_id)
     _State.fds[job_id] = fds
     try:
-        namespaces.bear_in(fds)
+        namespaces.set_for_children(fds)
     except OSError as error:
         raise PluginError(error.errno or errno.EIO, f"join the pid namespace: {error.strerror}") from None
     return 0
@@ -104,90 +106,90 @@ def container_p_add_pid(job_id: int, pid: int, uid: int) -> int:
 
 
 def container_p_delete(job_id: int) -> int:
-    """Runs the epilog where there is a container, and removes it. None there, or another node's, is success: then
-    container_p_create was refused.
+    """Runs the epilog where there is a container, and removes it. Without one, or with another node's, it succeeds:
+    then container_p_create was refused.
     """
     job = container.job(job_id)
-    place = _place(job_id)
-    if not place.is_of(job.spec):
+    job_dir = _job_dir(job_id)
+    if not job_dir.belongs_to(job.spec):
         return 0
     why = ""
-    if os.path.exists(f"{place.path}/ns/mnt"):
-        why = _run(job, place, "clone_ns_epilog")
-    stuck = _empty(job, place)
-    linked = network_link.disconnect([place])
-    left = place.remove(job.spec)
+    if os.path.exists(f"{job_dir.path}/ns/mnt"):
+        why = _run(job, job_dir, "clone_ns_epilog")
+    stuck = _empty(job, job_dir)
+    linked = network_link.disconnect([job_dir])
+    left = job_dir.remove(job.spec)
     if why or stuck or linked or left:
         raise PluginError(errno.EBUSY, "; ".join(filter(None, (why, stuck, linked, left))))
     return 0
 
 
 def container_p_restore() -> int:
-    """After the start of a daemon: removes the containers that are nobody's any more."""
-    left = [line for base in container.bases() for line in sweep(base, _let_go)]
+    """After the start of a daemon: removes the containers that belong to no job any more."""
+    left = [line for base in container.bases() for line in sweep(base, _release)]
     if left:
         raise PluginError(errno.EBUSY, "; ".join(left))
     return 0
 
 
-def _let_go(places: list[Place]) -> str:
-    """Ends what dead containers have elsewhere: the first process of a pid namespace, a link."""
-    for place in places:
-        _stop_first(place)
-    return network_link.disconnect(places)
+def _release(job_dirs: list[JobDir]) -> str:
+    """Removes what dead containers have elsewhere: pid 1 of a pid namespace, a link."""
+    for job_dir in job_dirs:
+        _stop_pid1(job_dir)
+    return network_link.disconnect(job_dirs)
 
 
-def _stop_first(place: Place) -> None:
+def _stop_pid1(job_dir: JobDir) -> None:
     try:
-        place.open()
-        pid1.stop(place)
-        os.close(place.fd)
+        job_dir.open()
+        pid1.stop(job_dir)
+        os.close(job_dir.fd)
     except OSError:
         pass  # it was never made
 
 
-def _place(job_id: int) -> Place:
-    return Place(str(container.job(job_id).step.container["base"]), job_id)
+def _job_dir(job_id: int) -> JobDir:
+    return JobDir(str(container.job(job_id).step.container["base"]), job_id)
 
 
-def _fill(job: container.Job, place: Place) -> None:
+def _fill(job: container.Job, job_dir: JobDir) -> None:
     wanted, step = job.step.container, job.step
     for name in ("ns", "dirs"):
-        os.mkdir(name, 0o700, dir_fd=place.fd)
-    _require(_run(job, place, "init_script"))
+        os.mkdir(name, 0o700, dir_fd=job_dir.fd)
+    _require(_run(job, job_dir, "init_script"))
     private = settings.read_dirs(wanted["dirs"])  # type: ignore[arg-type]  # settings.of_job made it
-    made = private_dirs.make(place, private, step.uid, step.gid)
+    made = private_dirs.make(job_dir, private, step.uid, step.gid)
     try:
         kinds: list[str] = ["mnt", *wanted["namespaces"]]  # type: ignore[misc]
-        who = step.identity if user_namespace.USER in kinds else None
+        identity = step.identity if user_namespace.USER in kinds else None
         fds = _State.fds[step.job_id] = {}
         fds.update(
             namespaces.make(
-                kinds, who, lambda begun: _prepare(job, place, kinds, made, begun.get(user_namespace.USER, -1))
+                kinds, identity, lambda begun: _prepare(job, job_dir, kinds, made, begun.get(user_namespace.USER, -1))
             )
         )
     finally:
         private_dirs.close(made)
-    held = open_plain(place.fd, "ns", os.O_RDONLY)
+    held = open_plain(job_dir.fd, "ns", os.O_RDONLY)
     try:
         namespaces.hold(held, fds)
     finally:
         os.close(held)
     net: dict[str, str] = wanted["net"]  # type: ignore[assignment]  # as above
     if net:
-        _require(network_link.connect(place.base, step.job_id, net))
-    _require(_run(job, place, "clone_ns_script"))
+        _require(network_link.connect(job_dir.base, step.job_id, net))
+    _require(_run(job, job_dir, "clone_ns_script"))
 
 
-def _prepare(job: container.Job, place: Place, kinds: list[str], made: list[tuple[str, int]], user: int) -> None:
-    """Inside the new namespaces; `user` stands for the one of users, in which nobody is, -1 for none."""
+def _prepare(job: container.Job, job_dir: JobDir, kinds: list[str], made: list[tuple[str, int]], user: int) -> None:
+    """Inside the new namespaces; `user` is a descriptor of the user namespace, -1 for none; the caller is not in it."""
     private_dirs.mount(made, shared=bool(job.step.container["shared"]))
     if "net" in kinds:
         _namespace.raise_loopback()
     if "uts" in kinds:
         _namespace.set_hostname(f"{job.step.node_name}-job{job.step.job_id}"[:64])
     if namespaces.PID in kinds:
-        _State.fds[job.step.job_id][namespaces.PID] = pid1.start(place, _group(job), user)
+        _State.fds[job.step.job_id][namespaces.PID] = pid1.start(job_dir, _group(job), user)
 
 
 def _group(job: container.Job) -> str:
@@ -196,13 +198,11 @@ def _group(job: container.Job) -> str:
     return f"{_State.cgroups}{os.path.dirname(step.cgroup)}/{pid1.GROUP}" if step.cgroup else ""
 
 
-def _empty(job: container.Job, place: Place) -> str:
-    """Ends the pid namespace, and with it whoever is in it, and removes its cgroup. Returns what is wrong, "" for
-    nothing.
-    """
+def _empty(job: container.Job, job_dir: JobDir) -> str:
+    """Ends the pid namespace with all its processes and removes its cgroup. Returns what is wrong, "" for nothing."""
     if namespaces.PID not in job.step.container["namespaces"]:  # type: ignore[operator]
         return ""
-    _stop_first(place)
+    _stop_pid1(job_dir)
     if not _group(job):
         return ""
     group = tree.Group(_group(job))
@@ -217,16 +217,16 @@ def _empty(job: container.Job, place: Place) -> str:
 
 
 def _find(job_id: int) -> dict[str, int]:
-    """The namespaces of a container that another process has made."""
-    place = _place(job_id)
+    """Opens the namespaces of a container that another process has made."""
+    job_dir = _job_dir(job_id)
     try:
-        place.open()
+        job_dir.open()
     except OSError as error:
-        raise PluginError(error.errno or errno.EIO, f"find the container {place.path}: {error.strerror}") from None
+        raise PluginError(error.errno or errno.EIO, f"find the container {job_dir.path}: {error.strerror}") from None
     try:
-        held = open_plain(place.fd, "ns", os.O_RDONLY)
+        held = open_plain(job_dir.fd, "ns", os.O_RDONLY)
     finally:
-        os.close(place.fd)
+        os.close(job_dir.fd)
     try:
         return namespaces.find(held)
     finally:
@@ -238,7 +238,7 @@ def _require(why: str) -> None:
         raise PluginError(errno.ECANCELED, why)
 
 
-def _run(job: container.Job, place: Place, name: str) -> str:
+def _run(job: container.Job, job_dir: JobDir, name: str) -> str:
     """One of the site's scripts. Returns what failed, "" for nothing."""
     path = str(job.step.container[name])
     if not path:
@@ -252,10 +252,10 @@ def _run(job: container.Job, place: Place, name: str) -> str:
         return f"{title} {path}: {error.strerror}"
     variables = {
         **job_environment.for_job(job.step, name),
-        "SLURM_JOB_MOUNTPOINT_SRC": f"{place.path}/dirs",
+        "SLURM_JOB_MOUNTPOINT_SRC": f"{job_dir.path}/dirs",
     }
     if name != "init_script":
-        variables["SLURM_NS"] = f"{place.path}/ns/mnt"
+        variables["SLURM_NS"] = f"{job_dir.path}/ns/mnt"
     seconds = float(str(job.step.container["script_timeout"]))
     end = time.monotonic() + seconds
     status, output = scripts.run(path, variables, timeout=seconds or None)
