@@ -33,7 +33,7 @@ from nodectl.config.values import (
     one_of,
     words,
 )
-from nodectl.confine.levels import DEFAULT, NONE, strictest
+from nodectl.model.confinement_level import DEFAULT, NONE, strictest
 from nodectl.plugin_host.loader import BUILTIN_DIR
 from nodectl.spank import versions
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from nodectl.confine.levels import LEVELS
+from nodectl.model.confinement_level import LEVELS
 from nodectl.model.cpu_list import format_cpulist, parse_cpulist
 from nodectl.plugin_host.loader import BUILTIN_DIR
 from nodectl.spank import versions

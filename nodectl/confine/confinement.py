@@ -9,9 +9,9 @@ import stat
 
 import prctl
 
-from nodectl.confine.levels import DEFAULT, NONE, STRICT
 from nodectl.kernel import _kernel
 from nodectl.kernel.identity import enter
+from nodectl.model.confinement_level import DEFAULT, NONE, STRICT
 from nodectl.wire import lean_json
 
 TYPE_CHECKING = False

@@ -16,8 +16,8 @@ import prctl
 
 from nodectl.confine import denied_calls
 from nodectl.confine.confinement import LEAST_LANDLOCK, TRUNCATION_SINCE
-from nodectl.confine.levels import DEFAULT, LEVELS, STRICT
 from nodectl.kernel import _kernel
+from nodectl.model.confinement_level import DEFAULT, LEVELS, STRICT
 from nodectl.spank.reporter import Reporter
 from nodectl.wire import lean_json
 

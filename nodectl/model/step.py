@@ -5,8 +5,8 @@ it in task_p_slurmd_launch_request) and their stepd_step_rec_t afterwards. It tr
 JSON in a root-owned file. `Task` is one task of it, in the stepd and in that task's own process.
 """
 
-from nodectl.confine.levels import NONE
 from nodectl.kernel.identity import Identity
+from nodectl.model.confinement_level import NONE
 from nodectl.spank.plugstack import Entry
 
 TYPE_CHECKING = False

@@ -13,10 +13,10 @@ import prctl
 from nodectl import messages
 from nodectl.confine import scripts
 from nodectl.confine.confinement import CannotConfine
-from nodectl.confine.levels import NONE
 from nodectl.kernel import _kernel, pseudo_file, user_path
 from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.identity import become_user
+from nodectl.model.confinement_level import NONE
 from nodectl.model.launch_order import ROWS
 from nodectl.task import client_streams, rlimits, tmpdir
 from nodectl.task.child import Child, TaskEnds

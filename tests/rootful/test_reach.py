@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from nodectl.confine.levels import LEVELS
+from nodectl.model.confinement_level import LEVELS
 from nodectl.tracing import progress
 from rootful.contained import contained
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.confine.levels import LEVELS, is_below
+from nodectl.model.confinement_level import LEVELS, is_below
 from rootful.confined import read_status, status
 from rootful.node import NOBODY, PATIENCE, Node, running
 from rootful.raw import exchange, launch

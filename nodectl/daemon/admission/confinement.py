@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from nodectl.config import Config
 from nodectl.confine.confinement import CAP_SETPCAP, LEAST_LANDLOCK
-from nodectl.confine.levels import DEFAULT, LEVELS, NONE, STRICT, is_below
 from nodectl.daemon.admission import launch_request
 from nodectl.daemon.processes.reporting_process import Helper
 from nodectl.daemon.reception import peer_process
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel import _kernel
+from nodectl.model.confinement_level import DEFAULT, LEVELS, NONE, STRICT, is_below
 from nodectl.model.step import Step
 from nodectl.tracing.recorder import cgroup_of
 from nodectl.wire.dispatch import Refused
