@@ -9,12 +9,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from nodectl.binding.devices import Device
 from nodectl.cgroup import delegation, device_access, shares, tree
 from nodectl.config import Config
 from nodectl.daemon.admission import hard_limits
 from nodectl.kernel import _kernel
 from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.model.node_device import NodeDevice
 from nodectl.model.step import Step
 
 _MIB = 1 << 20
@@ -147,7 +147,7 @@ class Constraints:
         wanted = shares.files(step.shares, more)
         return files | {name: text for name, text in wanted.items() if name in self._files}
 
-    def _devices(self, step: Step) -> tuple[Sequence[Device], Sequence[str]]:
+    def _devices(self, step: Step) -> tuple[Sequence[NodeDevice], Sequence[str]]:
         """The node's devices that are confined, and those that the step's job holds."""
         known = step.binder.node_devices if step.binder is not None and "constrain_devices" in self._kept else ()
         return known, step.devices

@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodectl.binding.devices import Device
+from nodectl.model.node_device import NodeDevice
 
 BLOCK, CHARACTER = 1, 2  # BPF_DEVCG_DEV_*
 _ANY = -1
@@ -26,14 +26,14 @@ Rules = list[list[int]]
 _Node = tuple[int, int, int]  # kind, major, minor
 
 
-def of_job(devices: Iterable[Device], held: Sequence[str]) -> Rules:
+def of_job(devices: Iterable[NodeDevice], held: Sequence[str]) -> Rules:
     """What nothing of a job may open that holds the devices named `held` (gpu:0): others' devices."""
     ours = {*_EVERYBODYS, *_nodes(device for device in devices if device.key in held)}
     others = _nodes(device for device in devices if device.key not in held)
     return [[*node, _DENIED] for node in dict.fromkeys(others) if node not in ours]
 
 
-def of_step(devices: Sequence[Device], held: Sequence[str], allowed: Sequence[str]) -> Rules:
+def of_step(devices: Sequence[NodeDevice], held: Sequence[str], allowed: Sequence[str]) -> Rules:
     """What the tasks of its step may open. `allowed` is the key's value; where it is empty they may open the others."""
     rules = of_job(devices, held)
     if not allowed:
@@ -44,7 +44,7 @@ def of_step(devices: Sequence[Device], held: Sequence[str], allowed: Sequence[st
     return [*rules, *([*node, _ALLOWED] for node in dict.fromkeys(nodes)), _ALL_OTHERS]
 
 
-def _nodes(devices: Iterable[Device]) -> Iterator[_Node]:
+def _nodes(devices: Iterable[NodeDevice]) -> Iterator[_Node]:
     for device in devices:
         yield from (node for path in (device.file, *device.also) if (node := _node(path)) is not None)
 

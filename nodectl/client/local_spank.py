@@ -11,7 +11,8 @@ import sys
 from nodectl import messages
 from nodectl.client.command import Failed
 from nodectl.client.run_options import OPTIONS, USAGE, BadOption, PluginOption, layout_options
-from nodectl.model.step import Step, entry_from_list
+from nodectl.model.plugstack_entry import entry_from_list
+from nodectl.model.step import Step
 from nodectl.plugin_host.caller import Outcome, PluginCaller
 from nodectl.spank import S_CTX_LOCAL, versions
 from nodectl.spank.handle import Spank, forwarding_name

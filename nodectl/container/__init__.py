@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 NONE, NAMESPACE = "job_container/none", "job_container/namespace"  # the built-in plugins
 
 
-def plugin_of(step: "Step") -> str:
-    """The type of the plugin that makes, or has made, the container of the step's job."""
-    return str(step.container.get("type", NONE))
-
-
 class Job:
     """`step` is the job's step for which a function is called, `spec` the path of its file. The file exists before the
     container is made and until it is deleted: a container whose file is gone belongs to nobody.

@@ -19,6 +19,7 @@ from nodectl.cgroup import delegation, tree
 from nodectl.cgroup.constraints import CannotConstrain, Constraints, wanted_controllers
 from nodectl.cgroup.delegation import Base
 from nodectl.config import Config, ConfigError, with_section
+from nodectl.confine import keys as confine_keys
 from nodectl.container import settings as container_settings
 from nodectl.daemon.history import journal
 from nodectl.daemon.history.store import Store, StoreError
@@ -28,7 +29,6 @@ from nodectl.daemon.processes.forkserver_channel import ForkserverDied
 from nodectl.daemon.reception.supervisor import Reception, ReceptionFailed
 from nodectl.daemon.recovery.lock import Lock
 from nodectl.daemon.recovery.sweep import remove_dead_private_nodes, sweep
-from nodectl.model import confinement_level
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.plugin_host.node_plugins import Host, NodePlugins, load_node_plugins
 from nodectl.wire import framing
@@ -137,7 +137,7 @@ def _history(config: Config) -> Store:
 
 def _prepare(config: Config) -> Lock:
     """The runtime directories, and the lock on them."""
-    wrong = container_settings.check(config) or confinement_level.check(config)
+    wrong = container_settings.check(config) or confine_keys.check(config)
     if wrong:
         raise CannotStart(wrong)
     try:

@@ -37,7 +37,7 @@ from nodectl.daemon.processes.forkserver_channel import ForkChannel
 from nodectl.daemon.steps import status_query
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.daemon.steps.oom_watch import OomWatch
-from nodectl.model.step import entry_as_list
+from nodectl.model.plugstack_entry import entry_as_list
 from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.spank import plugstack
 from nodectl.wire import framing

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from nodectl.config import Config
 from nodectl.confine import seccomp_compiler
 from nodectl.confine.confinement import CAP_SETPCAP, LEAST_LANDLOCK
+from nodectl.confine.keys import check
 from nodectl.doctor.check import FAIL, OK, WARN, Check
 from nodectl.kernel import _kernel
-from nodectl.model.confinement_level import NONE, STRICT, check
+from nodectl.model.confinement_level import NONE, STRICT
 
 
 def all_checks(config: Config) -> Iterator[Check]:

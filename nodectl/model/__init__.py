@@ -1,4 +1,5 @@
-"""Values that every other package may use: a step, the order of a launch, numbers and lists of CPUs.
+"""Values that every process uses, as any user: a step, a plugin of its stack, a level of confinement, the order of a
+launch, numbers and lists of CPUs.
 
-Imports nothing of nodectl but kernel.identity and the names of values.
+Imports nothing of nodectl but `kernel.identity`, which says who a step's user is.
 """

@@ -1,13 +1,9 @@
 """How far what a step runs is confined beyond its user's rights: the levels, and which one a step gets.
 
 `none` is a process as from a login shell. `default` takes what no job needs: no_new_privs, capabilities that are not
-about files and processes, system calls that reach into the kernel (`denied.py`). `strict` also takes every capability,
-namespaces, and writing anywhere but in the working directory and the temporary ones. Pure but for its inputs.
+about files and processes, system calls that reach into the kernel (`confine/denied_calls.py`). `strict` also takes
+every capability, namespaces, and writing anywhere but in the working directory and the temporary ones. Pure.
 """
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from nodectl.config import Config
 
 LEVELS = NONE, DEFAULT, STRICT = ("none", "default", "strict")  # each holds what the one before it does, and more
 
@@ -20,10 +16,3 @@ def strictest(*levels: str) -> str:
 def is_below(level: str, other: str) -> bool:
     """True when `level` confines less than `other`."""
     return LEVELS.index(level) < LEVELS.index(other)
-
-
-def check(config: "Config") -> str:
-    """What is wrong with the keys taken together, "" for nothing."""
-    if is_below(config.secure, config.secure_floor):
-        return f"secure = {config.secure} is below secure_floor = {config.secure_floor}"
-    return ""

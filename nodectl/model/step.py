@@ -7,15 +7,28 @@ JSON in a root-owned file. `Task` is one task of it, in the stepd and in that ta
 
 from nodectl.kernel.identity import Identity
 from nodectl.model.confinement_level import NONE
-from nodectl.spank.plugstack import Entry
+from nodectl.model.plugstack_entry import Entry, entry_as_list, entry_from_list
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from typing import Protocol
 
-    from nodectl.daemon.admission.binder import Binder
+    from nodectl.model.node_device import NodeDevice
+
+    class Binder(Protocol):
+        """Decides in the daemon which CPUs, memory and devices a step gets: `daemon/admission/binder.py`."""
+
+        @property
+        def node_devices(self) -> Sequence[NodeDevice]:
+            """The devices of this node."""
+
+        def bind(self, req: "Step") -> None:
+            """Fills in the CPUs, memory and devices of a step. Raises `binding.refused.Refused`."""
+
 
 NO_TASK = -1
+_NO_CONTAINER = "job_container/none"  # the plugin of a job without a container
 _TOLD_COMMAND = 4096  # characters
 
 
@@ -121,6 +134,11 @@ class Step:
         return Identity(self.uid, self.gid, self.gids)
 
     @property
+    def container_plugin(self) -> str:
+        """The type of the plugin that makes, or has made, the container of its job."""
+        return str(self.container.get("type", _NO_CONTAINER))
+
+    @property
     def cpus(self) -> int:
         """How many CPUs its job holds here: S_JOB_NCPUS, SLURM_JOB_CPUS_PER_NODE."""
         return self.allocation.bit_count()
@@ -190,17 +208,6 @@ _LATER = {
 def _empty() -> "dict[str, object]":
     kinds = {name: Step.__annotations__[name] for name in Step.FIELDS}
     return {name: kind() if callable(kind) else [] for name, kind in kinds.items()} | _LATER
-
-
-def entry_from_list(row: list[object]) -> Entry:
-    """A line of plugstack.conf as it travels: path, argv, required, origin, missing."""
-    path, argv, required, origin, missing = row
-    return Entry(path, tuple(argv), required=required, origin=origin, missing=missing)  # type: ignore[arg-type]
-
-
-def entry_as_list(entry: Entry) -> list[object]:
-    """The inverse of `entry_from_list`."""
-    return [entry.path, list(entry.argv), entry.required, entry.origin, entry.missing]
 
 
 class Task:

@@ -10,7 +10,6 @@ import sys
 import time
 
 from nodectl import messages, plugin_api
-from nodectl.container import plugin_of
 from nodectl.model.launch_order import ROWS, functions
 from nodectl.plugin_host.caller import LEFT_THREAD, OK, UNTIL_GONE, Outcome, PluginCaller
 from nodectl.plugin_host.loader import BUILTIN_DIR, Plugin, PluginRefused, compile_plugin, find, load
@@ -54,7 +53,7 @@ class NodePlugins:
 
     def for_job(self, step: "Step") -> "NodePlugins":
         """These, with the plugin that made the container of the step's job. Raises PluginRefused."""
-        return self.with_container(plugin_of(step))
+        return self.with_container(step.container_plugin)
 
     def with_container(self, plugin_type: str) -> "NodePlugins":
         """These, with that plugin for containers. Raises PluginRefused."""

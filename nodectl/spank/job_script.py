@@ -8,7 +8,8 @@ import os
 
 from nodectl import messages
 from nodectl.kernel import pseudo_file
-from nodectl.model.step import Step, entry_from_list
+from nodectl.model.plugstack_entry import entry_from_list
+from nodectl.model.step import Step
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.spank import S_CTX_JOB_SCRIPT, job_info, preload, versions
 from nodectl.spank.handle import Spank

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterable
 
 from nodectl.kernel import _kernel
-from nodectl.spank.plugstack import Entry
+from nodectl.model.plugstack_entry import Entry
 
 _NAME = re.compile(rb"slurm_spank_[a-z_]+")
 _MOST = 4096  # files

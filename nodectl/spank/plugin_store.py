@@ -13,7 +13,7 @@ import select
 import prctl
 
 from nodectl.kernel import _kernel, pseudo_file, signals
-from nodectl.model.step import entry_from_list
+from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.plugin_host.loader import PluginRefused, compile_plugin
 
 TYPE_CHECKING = False

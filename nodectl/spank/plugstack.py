@@ -12,6 +12,7 @@ import os
 import time
 
 from nodectl.kernel import trust
+from nodectl.model.plugstack_entry import Entry
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:
@@ -33,28 +34,6 @@ class PlugstackError(Exception):
 
     def __init__(self, text: str) -> None:
         super().__init__(printable(text))
-
-
-class Entry:
-    """One plugin of the stack.
-
-    `path` is absolute, or the bare word of the file if no plugin directory has it; `missing` says
-    that there is no file. `argv` are the words behind the plugin, undecodable bytes as surrogate
-    escapes. `origin` is `file:line`.
-    """
-
-    __slots__ = ("argv", "missing", "origin", "path", "required")
-
-    def __init__(self, path: str, argv: tuple[str, ...], *, required: bool, origin: str, missing: bool) -> None:
-        self.path = path
-        self.argv = argv
-        self.required = required
-        self.origin = origin
-        self.missing = missing
-
-    def __repr__(self) -> str:
-        word = "required" if self.required else "optional"
-        return f"<{self.origin}: {word} {' '.join((self.path, *self.argv))}>"
 
 
 class Plugstack:

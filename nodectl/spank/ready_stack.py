@@ -17,8 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from nodectl.model.plugstack_entry import Entry
     from nodectl.spank.native import NativeSource
-    from nodectl.spank.plugstack import Entry
 
 
 class Lane:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nodectl.model.launch_order import Hook
-    from nodectl.spank.plugstack import Entry
+    from nodectl.model.plugstack_entry import Entry
     from nodectl.spank.stack import Stack
 
 DEAF = 126  # the exit status of a process whose plugin has closed the socket

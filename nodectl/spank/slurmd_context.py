@@ -13,7 +13,7 @@ import prctl
 from nodectl import messages
 from nodectl.kernel import signals
 from nodectl.model.launch_order import Hook
-from nodectl.model.step import entry_from_list
+from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.spank import S_CTX_SLURMD, job_info, preload, versions
 from nodectl.spank.handle import Spank

@@ -20,11 +20,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from nodectl.model.plugstack_entry import Entry
     from nodectl.model.step import Task
     from nodectl.plugin_host.caller import PluginCaller
     from nodectl.plugin_host.loader import Plugin
     from nodectl.spank.native import NativePlugin, NativeSource
-    from nodectl.spank.plugstack import Entry
     from nodectl.spank.probe import Probe
     from nodectl.spank.ready_stack import ReadyStack
 

@@ -83,10 +83,6 @@ UPWARD: set[str] = {
     "daemon.methods -> daemon.node",
     "daemon.recovery -> daemon.methods",
     "daemon.recovery -> daemon.node",
-    "model -> confine",
-    "model -> daemon.admission",
-    "model -> spank",
-    "plugin_host -> container",
     "plugin_host -> spank",
 }
 CIRCLES: set[str] = {
@@ -97,7 +93,6 @@ UNDESCRIBED: set[str] = {
     "daemon",
     "devtools.spank",
     "doctor",
-    "model",
     "plugins",
     "plugins.job_container",
     "plugins.proctrack",

@@ -14,11 +14,11 @@ from typing import Any
 
 from nodectl import messages, spank
 from nodectl.model.launch_order import ROWS
+from nodectl.model.plugstack_entry import Entry
 from nodectl.model.step import Step, Task
 from nodectl.plugin_host.caller import Outcome, PluginCaller
 from nodectl.spank import _spank_host
 from nodectl.spank.handle import Spank
-from nodectl.spank.plugstack import Entry
 from nodectl.spank.stack import Stack, local_row
 from nodectl.tracing.recorder import Recorder
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nodectl import config
-from nodectl.container import settings
+from nodectl.container import NONE, settings
+from nodectl.model.step import Step
 
 BELOW_TMP = {"container_base_path": "/tmp/containers"}
 NO_PARENT = {"container_net": "veth"}
@@ -20,3 +21,10 @@ def test_keys_that_contradict_each_other_are_told_of_the_built_in_plugin_only(
 
     assert words in check("job_container/namespace")
     assert check("job_container/sites_own") == ""
+
+
+def test_step_without_a_container_has_the_plugin_that_makes_none() -> None:
+    step = Step.from_json({"job_id": 1, "container": {}})
+    assert step.container_plugin == NONE
+    step.container["type"] = "job_container/sites_own"
+    assert step.container_plugin == "job_container/sites_own"

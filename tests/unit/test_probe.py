@@ -36,7 +36,7 @@ from nodectl.plugin_host.caller import PluginCaller
 from nodectl.tracing.recorder import Recorder
 from nodectl.spank import S_CTX_REMOTE, stack
 from nodectl.spank.handle import Spank
-from nodectl.spank.plugstack import Entry
+from nodectl.model.plugstack_entry import Entry
 
 stack.witness_if_tried()
 handle = Spank(S_CTX_REMOTE)

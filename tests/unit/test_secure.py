@@ -14,9 +14,10 @@ import pytest
 
 from nodectl.config import ConfigError, build
 from nodectl.confine import confinement, denied_calls, seccomp_compiler
+from nodectl.confine.keys import check
 from nodectl.doctor.confinement import landlock
 from nodectl.kernel import _kernel
-from nodectl.model.confinement_level import LEVELS, check, is_below, strictest
+from nodectl.model.confinement_level import LEVELS, is_below, strictest
 
 OLDEST = 2  # Landlock of Linux 5.19, which does not know of truncation
 

@@ -21,10 +21,10 @@ from nodectl.container import settings as container_settings
 from nodectl.daemon.admission.accounts import UnknownUser, User, Users, group_id
 from nodectl.daemon.admission.binder import Binder
 from nodectl.model.number import whole
+from nodectl.model.plugstack_entry import Entry
 from nodectl.model.step import Step
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.node_plugins import NodePlugins
-from nodectl.spank.plugstack import Entry
 from nodectl.tracing.recorder import Recorder
 from nodectl.wire import lean_json
 from nodectl.wire.dispatch import Refused

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nodectl.config import Config
-from nodectl.container import plugin_of, settings
+from nodectl.container import settings
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.processes import copied_descriptors
 from nodectl.daemon.processes.forkserver_channel import ForkChannel, ForkserverDied
@@ -50,11 +50,12 @@ class Containers:
         """True when the end of the step is its job's, and that an end of its container."""
         if step.step_id or not step.container:
             return False
-        return plugin_of(step) != self._config.job_container_type or "container_p_delete" in self._hooks
+        return step.container_plugin != self._config.job_container_type or "container_p_delete" in self._hooks
 
     def earlier(self) -> list[str]:
         """The plugins besides the configured one of which there are containers, or may be."""
-        found = {plugin_of(step) for step in self._unfinished()} | {plugin for plugin, _ in self._store.containers()}
+        found = {step.container_plugin for step in self._unfinished()}
+        found |= {plugin for plugin, _ in self._store.containers()}
         return sorted(found - {self._config.job_container_type})
 
     async def delete(self, live: LiveStep) -> str:
@@ -98,7 +99,7 @@ class Containers:
                 self._store.forget_containers(*place)
 
     def _is_used(self, place: tuple[str, str]) -> bool:
-        used = {(plugin_of(step), step.container["base"]) for step in self._unfinished() if step.container}
+        used = {(step.container_plugin, step.container["base"]) for step in self._unfinished() if step.container}
         return place == self._place() or place in used
 
     def reconfigure(self, config: Config) -> None:

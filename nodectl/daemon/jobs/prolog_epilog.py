@@ -22,7 +22,8 @@ from nodectl.daemon.processes.reporting_process import FIRST_EXTRA, GRACE, Helpe
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel import trust
 from nodectl.model.launch_order import ROWS
-from nodectl.model.step import Step, entry_as_list
+from nodectl.model.plugstack_entry import entry_as_list
+from nodectl.model.step import Step
 from nodectl.spank import job_environment, preload
 from nodectl.spank.mentioned_hooks import Mentions
 from nodectl.spank.stack import tried

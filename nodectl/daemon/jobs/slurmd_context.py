@@ -12,7 +12,7 @@ import sys
 from nodectl.config import Config
 from nodectl.daemon.processes.reporting_process import GRACE, Helper
 from nodectl.model.launch_order import SLURMD_HOOKS
-from nodectl.model.step import entry_as_list
+from nodectl.model.plugstack_entry import Entry, entry_as_list
 from nodectl.spank import plugstack, preload
 from nodectl.spank.mentioned_hooks import Mentions
 from nodectl.spank.slurmd_context import FAREWELL
@@ -31,7 +31,7 @@ class SlurmdContext:
     def __init__(self, config: Config) -> None:
         self._seconds = config.spank_hook_timeout
         self._config = config
-        self._entries: list[plugstack.Entry] = []
+        self._entries: list[Entry] = []
         self._helper: Helper | None = None
         try:
             stack = plugstack.read(config.plugstack_config, config.plugin_dir).entries

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from nodectl.container import plugin_of
 from nodectl.daemon.steps.content import as_bytes, write
 from nodectl.model.step import Step
 from nodectl.plugin_host.node_plugins import NodePlugins
@@ -371,7 +370,7 @@ class LiveStep:
             return ""
         if hook.process == "task":
             return " while its tasks ran"
-        plugin = plugin_of(self.step) if hook.kind == "job_container" else plugins.name(hook.kind, place)
+        plugin = self.step.container_plugin if hook.kind == "job_container" else plugins.name(hook.kind, place)
         if hook.kind == "spank" and place < len(self.step.stack):
             plugin = os.path.basename(self.step.stack[place].path).removesuffix(".py")
         return f" in {hook.call}" + (f" of plugin {plugin}" if plugin else "")

@@ -16,6 +16,7 @@ from nodectl.devtools.spank import slurm_releases
 from nodectl.devtools.spank.contexts import called_in, short
 from nodectl.devtools.spank.findings import ERROR, WARNING, Finding, Inspection
 from nodectl.devtools.spank.inspection import inspect, root_refuses
+from nodectl.model.plugstack_entry import Entry
 from nodectl.render.table import pairs
 from nodectl.render.terminal import put, wants_colour
 from nodectl.render.words import printable
@@ -72,7 +73,7 @@ def accept_configured(config_path: str | None) -> None:
         return  # as above
 
 
-def configured_stack(config_path: str | None) -> tuple[list[tuple[plugstack.Entry, Inspection]], str]:
+def configured_stack(config_path: str | None) -> tuple[list[tuple[Entry, Inspection]], str]:
     """The plugins of the configured stack, looked at; and why there is none, where it cannot be read."""
     try:
         config = configured(config_path)
@@ -88,7 +89,7 @@ def configured_stack(config_path: str | None) -> tuple[list[tuple[plugstack.Entr
     return found, ""
 
 
-def check_stack(one: Inspection, stack: Sequence[tuple[plugstack.Entry, Inspection]]) -> None:
+def check_stack(one: Inspection, stack: Sequence[tuple[Entry, Inspection]]) -> None:
     """Clashes with the configured stack, and what root thinks of the file: an error if the stack has it already."""
     ours = os.path.realpath(one.path)
     options = {option.name for option in one.options}

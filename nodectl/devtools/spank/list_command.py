@@ -12,10 +12,10 @@ from nodectl.devtools.spank.contexts import CONTEXTS, Context, short
 from nodectl.devtools.spank.findings import Inspection, Offered
 from nodectl.devtools.spank.inspection import inspect, root_refuses
 from nodectl.devtools.spank.slurm_releases import spell
+from nodectl.model.plugstack_entry import Entry
 from nodectl.render.terminal import put, wants_colour
 from nodectl.render.words import printable
 from nodectl.spank import plugstack, versions
-from nodectl.spank.plugstack import Entry
 
 Row = Mapping[str, Any]
 
