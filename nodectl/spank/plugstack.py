@@ -12,6 +12,7 @@ import os
 import time
 
 from nodectl.kernel import trust
+from nodectl.messages import printable
 from nodectl.model.plugstack_entry import Entry
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
@@ -206,8 +207,3 @@ class _Reader:
 
 def _where(origin: str) -> str:
     return f"{origin}: " if origin else ""
-
-
-def printable(text: str) -> str:
-    """One line for every log and terminal: names of files may hold bytes that are no text, or control characters."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -14,7 +14,6 @@ from nodectl.plugin_host.loader import PluginRefused, Source, compile_plugin, lo
 from nodectl.spank import SpankError, SpankOption
 from nodectl.spank.handle import FORWARDED, Spank, forwarding_name
 from nodectl.spank.plugin_store import Late, is_native
-from nodectl.spank.plugstack import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ class Stack:
             if outcome:
                 continue
             kind = "required" if entry.required else "optional"
-            outcome.why = printable(f"{entry.origin}: {kind} plugin {outcome.why}")
+            outcome.why = messages.printable(f"{entry.origin}: {kind} plugin {outcome.why}")
             if entry.required:
                 return outcome
             messages.warning(f"{outcome.why}; skipped")
@@ -140,7 +139,7 @@ class Stack:
         if started is not None or isinstance(source, Source | Late):
             self._caller.left_thread()
         for warning in plugin.warnings:
-            messages.warning(printable(f"{entry.origin}: plugin {warning}; it is not called"))
+            messages.warning(messages.printable(f"{entry.origin}: plugin {warning}; it is not called"))
         stacked = StackedPlugin(entry, plugin, place)
         # The manual: a table is not supported in the allocator's commands.
         if self.handle.context != spank.S_CTX_ALLOCATOR:
@@ -166,7 +165,7 @@ class Stack:
             outcome = self._caller.silent(last, ())
             if not outcome:
                 messages.warning(
-                    printable(f"plugin {stacked.plugin.name}: fini(): {outcome.why} ({stacked.plugin.path})")
+                    messages.printable(f"plugin {stacked.plugin.name}: fini(): {outcome.why} ({stacked.plugin.path})")
                 )
         self.plugins, self._ready = [], None
 
@@ -229,7 +228,7 @@ class Stack:
         outcome.why = f"{outcome.why} ({stacked.plugin.path})"
         if stacked.entry.required:
             return True
-        messages.warning(printable(f"optional {outcome.why}"))
+        messages.warning(messages.printable(f"optional {outcome.why}"))
         return False
 
     def _enter(

@@ -73,7 +73,6 @@ CLOSING: dict[str, str] = {}
 UPWARD: set[str] = {
     "cgroup -> daemon.admission",
     "config -> binding",
-    "config -> confine",
     "config -> container",
     "config -> plugin_host",
     "config -> spank",
