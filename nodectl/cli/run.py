@@ -111,7 +111,7 @@ def _local_stack(session: Session, hello: "Mapping[str, object]", words: list[st
     if not hello["stack"]:
         return None
     from nodectl.client.local_spank import LocalStack
-    from nodectl.spank.plugin_store import is_native
+    from nodectl.spank.plugin_file import is_native
 
     if any(is_native(row["path"]) and not row["missing"] for row in hello["stack"]):  # type: ignore[attr-defined]
         from nodectl.client import reexec

@@ -12,7 +12,7 @@ from nodectl.devtools import plugin_facts
 from nodectl.devtools.plugin_facts import Facts
 from nodectl.plugin_host.loader import PluginRefused, find
 from nodectl.spank import plugstack, versions
-from nodectl.spank.plugin_store import is_native
+from nodectl.spank.plugin_file import is_native
 
 
 @dataclass(frozen=True, slots=True)

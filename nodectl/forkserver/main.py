@@ -30,9 +30,9 @@ from nodectl.kernel.closing import close_in_time
 from nodectl.model.step import Step
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.plugin_host.node_plugins import Host, load_node_plugins
-from nodectl.spank import job_info, preload, versions
-from nodectl.spank.plugin_store import Sources
-from nodectl.spank.stack import Stack, witness_if_tried
+from nodectl.spank import job_info, preload, trial, versions
+from nodectl.spank.plugin_store import PluginStore
+from nodectl.spank.stack import Stack
 from nodectl.stepd import main as stepd
 from nodectl.stepd.run import Descriptors
 from nodectl.task.main import IGNORED
@@ -83,7 +83,7 @@ def _serve_the_daemon(arguments: "Mapping[str, object]") -> None:
     os.set_inheritable(PROGRAMS, False)
     preload.remove()
     handed_over = _handed_over()
-    witness_if_tried()
+    trial.start_probe()
     messages.log("forkserver")
     tell = _nobody if handed_over is not None else lambda why: _answer(channel, {"ready": False, "error": why})
     versions.accept(str(arguments["spank_versions"]))
@@ -112,7 +112,7 @@ def _serve_the_daemon(arguments: "Mapping[str, object]") -> None:
 
 def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order | None") -> "Order | None":
     """Until the daemon is gone, or with an order that only a new program can serve: that is returned."""
-    sources = Sources()
+    store = PluginStore()
     mount = tree.find_mount()
     if mount:
         pseudo_file.hold(mount)
@@ -125,10 +125,10 @@ def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order |
         if "container" in request:
             container_requests.begin(request, fds, node, others=(CHANNEL, LOCK))
             continue
-        if not sources.refresh(request.get("plugins", ())):  # type: ignore[arg-type]
+        if not store.refresh(request.get("plugins", ())):  # type: ignore[arg-type]
             return data, fds
         try:
-            _answer(channel, _fork(channel, request, fds, node, mount, sources))
+            _answer(channel, _fork(channel, request, fds, node, mount, store))
         finally:
             close_in_time(fds)
 
@@ -184,7 +184,7 @@ def _fork(  # everything a stepd starts from
     fds: "list[int]",
     node: "NodePlugins",
     mount: str,
-    sources: Sources,
+    store: PluginStore,
 ) -> "Mapping[str, object]":
     """One stepd, born in its own cgroup. Returns the answer to the daemon; in the child it does not return."""
     group = str(request["cgroup"])
@@ -197,9 +197,9 @@ def _fork(  # everything a stepd starts from
         node = node.for_job(step)
         job_info.STEPS[0] = os.path.dirname(spec)
         confinement.load(PROGRAMS, step.secure)
-        # A trial's witness stands beside each call of a plugin.
+        # In a trial the probe stands beside each call of a plugin.
         if Stack.probe is None:
-            sources.make_ready(fields["stack"])  # type: ignore[arg-type]  # our own daemon's words
+            store.make_ready(fields["stack"])  # type: ignore[arg-type]  # our own daemon's words
         if group:
             place = tree.Group(f"{mount}{group}/stepd").open()
         try:
@@ -219,7 +219,7 @@ def _fork(  # everything a stepd starts from
             stem = spec.removesuffix(".json")
             if not request["trace"]:
                 fds[0] = -1  # it is open all the same, for its lock
-            stepd.main(step, stem, Descriptors(fds, request.get("client")), node, mount, sources)  # type: ignore[arg-type]  # our own daemon's words
+            stepd.main(step, stem, Descriptors(fds, request.get("client")), node, mount, store)  # type: ignore[arg-type]  # our own daemon's words
     except PluginRefused as refused:
         return {"step": request["step"], "error": str(refused)}
     except OSError as error:

@@ -7,16 +7,16 @@ node's one-step numbers.
 
 import os
 
-from nodectl import spank
-from nodectl.spank import SpankError
+from nodectl.spank import spank_h
+from nodectl.spank.spank_h import SpankError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nodectl.model.step import Step, Task
-    from nodectl.spank import SpankOption
-    from nodectl.spank.stack import StackedPlugin
+    from nodectl.spank.spank_h import SpankOption
+    from nodectl.spank.stacked_plugin import StackedPlugin
 
 _GETOPT_HOOKS = frozenset(
     f"slurm_spank_{name}"
@@ -33,42 +33,42 @@ _GETOPT_HOOKS = frozenset(
 _PID_HOOKS = frozenset({"slurm_spank_task_post_fork", "slurm_spank_task_exit", "slurm_spank_exit"})
 # The hooks in the task's own process.
 _OWN_HOOKS = frozenset({"slurm_spank_task_init_privileged", "slurm_spank_task_init"})
-_JOB_ITEMS = frozenset({spank.S_JOB_UID, spank.S_JOB_GID, spank.S_JOB_ID})
+_JOB_ITEMS = frozenset({spank_h.S_JOB_UID, spank_h.S_JOB_GID, spank_h.S_JOB_ID})
 _LOCAL_ITEMS = _JOB_ITEMS | {
-    spank.S_JOB_STEPID, spank.S_JOB_ARGV, spank.S_JOB_ENV, spank.S_JOB_TOTAL_TASK_COUNT, spank.S_JOB_NNODES,
+    spank_h.S_JOB_STEPID, spank_h.S_JOB_ARGV, spank_h.S_JOB_ENV, spank_h.S_JOB_TOTAL_TASK_COUNT, spank_h.S_JOB_NNODES,
 }  # fmt: skip
 _VERSION_ITEMS = {
-    spank.S_SLURM_VERSION: "{}.{:02d}.{}",
-    spank.S_SLURM_VERSION_MAJOR: "{}",
-    spank.S_SLURM_VERSION_MINOR: "{1:02d}",
-    spank.S_SLURM_VERSION_MICRO: "{2}",
+    spank_h.S_SLURM_VERSION: "{}.{:02d}.{}",
+    spank_h.S_SLURM_VERSION_MAJOR: "{}",
+    spank_h.S_SLURM_VERSION_MINOR: "{1:02d}",
+    spank_h.S_SLURM_VERSION_MICRO: "{2}",
 }
 _STEP_ITEMS = {
-    spank.S_JOB_UID: "uid",
-    spank.S_JOB_GID: "gid",
-    spank.S_JOB_ID: "job_id",
-    spank.S_JOB_STEPID: "step_id",
-    spank.S_JOB_LOCAL_TASK_COUNT: "ntasks",
-    spank.S_JOB_TOTAL_TASK_COUNT: "ntasks",
-    spank.S_JOB_NCPUS: "cpus",
-    spank.S_STEP_CPUS_PER_TASK: "cpus_per_task",
-    spank.S_JOB_ALLOC_CORES: "cores",
-    spank.S_STEP_ALLOC_CORES: "cores",
-    spank.S_JOB_ARRAY_ID: "job_id",
-    spank.S_JOB_ALLOC_MEM: "memory",
-    spank.S_STEP_ALLOC_MEM: "memory",
+    spank_h.S_JOB_UID: "uid",
+    spank_h.S_JOB_GID: "gid",
+    spank_h.S_JOB_ID: "job_id",
+    spank_h.S_JOB_STEPID: "step_id",
+    spank_h.S_JOB_LOCAL_TASK_COUNT: "ntasks",
+    spank_h.S_JOB_TOTAL_TASK_COUNT: "ntasks",
+    spank_h.S_JOB_NCPUS: "cpus",
+    spank_h.S_STEP_CPUS_PER_TASK: "cpus_per_task",
+    spank_h.S_JOB_ALLOC_CORES: "cores",
+    spank_h.S_STEP_ALLOC_CORES: "cores",
+    spank_h.S_JOB_ARRAY_ID: "job_id",
+    spank_h.S_JOB_ALLOC_MEM: "memory",
+    spank_h.S_STEP_ALLOC_MEM: "memory",
 }
 # One node, no restart, no array: the numbers Slurm has for that.
 _SAME_EVERYWHERE = {
-    spank.S_JOB_NNODES: 1,
-    spank.S_JOB_NODEID: 0,
-    spank.S_SLURM_RESTART_COUNT: 0,
-    spank.S_JOB_ARRAY_TASK_ID: 0xFFFFFFFE,
+    spank_h.S_JOB_NNODES: 1,
+    spank_h.S_JOB_NODEID: 0,
+    spank_h.S_SLURM_RESTART_COUNT: 0,
+    spank_h.S_JOB_ARRAY_TASK_ID: 0xFFFFFFFE,
 }
 FORWARDED = "_SLURM_SPANK_OPTION_"
 """What the names of variables begin with that carry options of plugins."""
 
-_context = [spank.S_CTX_ERROR]
+_context = [spank_h.S_CTX_ERROR]
 
 
 def current_context() -> int:
@@ -83,7 +83,9 @@ def forwarding_name(plugin: str, option: str) -> str:
 
 
 def _item_name(item: object) -> str:
-    names = (name for name, value in vars(spank).items() if name[:2] == "S_" and name[:6] != "S_CTX_" and value == item)
+    names = (
+        name for name, value in vars(spank_h).items() if name[:2] == "S_" and name[:6] != "S_CTX_" and value == item
+    )
     return next(names, f"item {item}")
 
 
@@ -108,112 +110,112 @@ class Spank:
 
     def job_environment(self) -> dict[str, str]:
         """The live environment: the task's in its own hooks, the step's elsewhere."""
-        if self.context != spank.S_CTX_REMOTE or self.step is None:
-            raise SpankError(spank.ESPANK_NOT_REMOTE)
+        if self.context != spank_h.S_CTX_REMOTE or self.step is None:
+            raise SpankError(spank_h.ESPANK_NOT_REMOTE)
         return self.task.environment if self.task is not None and self.hook in _OWN_HOOKS else self.step.environment
 
     def job_control_environment(self, *, change: bool = False) -> dict[str, str]:
         """The live job-control environment of the command."""
-        if self.context == spank.S_CTX_REMOTE:
-            raise SpankError(spank.ESPANK_NOT_LOCAL)
-        if self.context == spank.S_CTX_JOB_SCRIPT:
-            raise SpankError(spank.ESPANK_BAD_ARG if change else spank.ESPANK_ENV_NOEXIST)
-        if self.context not in (spank.S_CTX_LOCAL, spank.S_CTX_ALLOCATOR):
-            raise SpankError(spank.ESPANK_NOT_AVAIL)
+        if self.context == spank_h.S_CTX_REMOTE:
+            raise SpankError(spank_h.ESPANK_NOT_LOCAL)
+        if self.context == spank_h.S_CTX_JOB_SCRIPT:
+            raise SpankError(spank_h.ESPANK_BAD_ARG if change else spank_h.ESPANK_ENV_NOEXIST)
+        if self.context not in (spank_h.S_CTX_LOCAL, spank_h.S_CTX_ALLOCATOR):
+            raise SpankError(spank_h.ESPANK_NOT_AVAIL)
         return self.job_control
 
     def prepend_argv(self, argc: int, argv: "Sequence[str] | None") -> None:
         """spank_prepend_task_argv."""
-        if self.context != spank.S_CTX_REMOTE:
-            raise SpankError(spank.ESPANK_NOT_REMOTE, "spank_prepend_task_argv")
+        if self.context != spank_h.S_CTX_REMOTE:
+            raise SpankError(spank_h.ESPANK_NOT_REMOTE, "spank_prepend_task_argv")
         if self.task is None or self.hook not in _OWN_HOOKS:
-            raise SpankError(spank.ESPANK_NOT_TASK, "spank_prepend_task_argv")
+            raise SpankError(spank_h.ESPANK_NOT_TASK, "spank_prepend_task_argv")
         words = list(argv or ())[: max(argc, 0)]
         if not words or len(words) != argc or any("\0" in word for word in words):
-            raise SpankError(spank.ESPANK_BAD_ARG, "spank_prepend_task_argv")
+            raise SpankError(spank_h.ESPANK_BAD_ARG, "spank_prepend_task_argv")
         self.task.argv[:0] = words
 
     def register(self, option: "SpankOption | None") -> None:
         """spank_option_register."""
         if self.hook != "slurm_spank_init" or self.plugin is None or option is None:
-            raise SpankError(spank.ESPANK_BAD_ARG, "spank_option_register")
+            raise SpankError(spank_h.ESPANK_BAD_ARG, "spank_option_register")
         self.plugin.offer(option)
 
     def getopt(self, option: "SpankOption | None") -> "str | None":
         """spank_option_getopt."""
         if self.hook not in _GETOPT_HOOKS or self.plugin is None:
-            raise SpankError(spank.ESPANK_NOT_AVAIL, "spank_option_getopt")
+            raise SpankError(spank_h.ESPANK_NOT_AVAIL, "spank_option_getopt")
         if option is None or not option.name:
-            raise SpankError(spank.ESPANK_BAD_ARG, "spank_option_getopt")
+            raise SpankError(spank_h.ESPANK_BAD_ARG, "spank_option_getopt")
         given = self.plugin.given
         if option.name not in given:
             # What init would have registered is not known to a process that calls job_prolog or job_epilog only.
-            known = option.name in self.plugin.options and self.context != spank.S_CTX_JOB_SCRIPT
+            known = option.name in self.plugin.options and self.context != spank_h.S_CTX_JOB_SCRIPT
             variable = forwarding_name(self.plugin.plugin.name, option.name)
             value = None if known else os.environ.get(variable, os.environ.get(f"SPANK_{variable}"))
             if value is None:
-                raise SpankError(spank.ESPANK_ERROR, option.name)
+                raise SpankError(spank_h.ESPANK_ERROR, option.name)
             given[option.name] = value
         return given[option.name]
 
     def get_item(self, item: int, argument: "int | None") -> object:
         """spank_get_item."""
         if item in _VERSION_ITEMS:
-            return _VERSION_ITEMS[item].format(*spank.SLURM_VERSION)
+            return _VERSION_ITEMS[item].format(*spank_h.SLURM_VERSION)
         refusal = self._refusal(item)
         if refusal or self.step is None:
-            raise SpankError(refusal or spank.ESPANK_NOT_AVAIL, _item_name(item))
-        if item in (spank.S_TASK_ID, spank.S_TASK_GLOBAL_ID, spank.S_TASK_EXIT_STATUS, spank.S_TASK_PID):
+            raise SpankError(refusal or spank_h.ESPANK_NOT_AVAIL, _item_name(item))
+        if item in (spank_h.S_TASK_ID, spank_h.S_TASK_GLOBAL_ID, spank_h.S_TASK_EXIT_STATUS, spank_h.S_TASK_PID):
             return self._task_item(item)
-        if spank.S_JOB_PID_TO_GLOBAL_ID <= item <= spank.S_JOB_GLOBAL_TO_LOCAL_ID:
+        if spank_h.S_JOB_PID_TO_GLOBAL_ID <= item <= spank_h.S_JOB_GLOBAL_TO_LOCAL_ID:
             return self._translate(self.step, item, argument)
         return self._step_item(self.step, item)
 
     def _refusal(self, item: int) -> int:
         """The error code for an item that this context has not, 0 for one that it has."""
-        if self.context == spank.S_CTX_REMOTE:
-            return 0 if 0 <= item <= spank.S_JOB_ARRAY_TASK_ID else spank.ESPANK_BAD_ARG
-        if self.context == spank.S_CTX_JOB_SCRIPT:
-            return 0 if item in _JOB_ITEMS else spank.ESPANK_NOT_AVAIL
-        if self.context not in (spank.S_CTX_LOCAL, spank.S_CTX_ALLOCATOR):
-            return spank.ESPANK_NOT_AVAIL
+        if self.context == spank_h.S_CTX_REMOTE:
+            return 0 if 0 <= item <= spank_h.S_JOB_ARRAY_TASK_ID else spank_h.ESPANK_BAD_ARG
+        if self.context == spank_h.S_CTX_JOB_SCRIPT:
+            return 0 if item in _JOB_ITEMS else spank_h.ESPANK_NOT_AVAIL
+        if self.context not in (spank_h.S_CTX_LOCAL, spank_h.S_CTX_ALLOCATOR):
+            return spank_h.ESPANK_NOT_AVAIL
         if item not in _LOCAL_ITEMS:
-            return spank.ESPANK_NOT_REMOTE
-        if self.context == spank.S_CTX_LOCAL:
+            return spank_h.ESPANK_NOT_REMOTE
+        if self.context == spank_h.S_CTX_LOCAL:
             return 0
         # There is never a job here; today's Slurm says so for the user only.
-        return spank.ESPANK_NOT_AVAIL if item in (spank.S_JOB_UID, spank.S_JOB_GID) else spank.ESPANK_BAD_ARG
+        return spank_h.ESPANK_NOT_AVAIL if item in (spank_h.S_JOB_UID, spank_h.S_JOB_GID) else spank_h.ESPANK_BAD_ARG
 
     def _task_item(self, item: int) -> object:
         task = self.task
-        if task is None or (item == spank.S_TASK_EXIT_STATUS and task.status is None):
-            raise SpankError(spank.ESPANK_NOT_TASK, _item_name(item))
-        if item == spank.S_TASK_EXIT_STATUS:
+        if task is None or (item == spank_h.S_TASK_EXIT_STATUS and task.status is None):
+            raise SpankError(spank_h.ESPANK_NOT_TASK, _item_name(item))
+        if item == spank_h.S_TASK_EXIT_STATUS:
             return task.status
-        return task.pid if item == spank.S_TASK_PID else task.local_id
+        return task.pid if item == spank_h.S_TASK_PID else task.local_id
 
     def _translate(self, step: "Step", item: int, argument: "int | None") -> int:
         if argument is None:
-            raise SpankError(spank.ESPANK_BAD_ARG, _item_name(item))
-        if item in (spank.S_JOB_LOCAL_TO_GLOBAL_ID, spank.S_JOB_GLOBAL_TO_LOCAL_ID):
+            raise SpankError(spank_h.ESPANK_BAD_ARG, _item_name(item))
+        if item in (spank_h.S_JOB_LOCAL_TO_GLOBAL_ID, spank_h.S_JOB_GLOBAL_TO_LOCAL_ID):
             if 0 <= argument < step.ntasks:
                 return argument
-            beyond = spank.ESPANK_NOEXIST if item == spank.S_JOB_LOCAL_TO_GLOBAL_ID else spank.ESPANK_BAD_ARG
+            beyond = spank_h.ESPANK_NOEXIST if item == spank_h.S_JOB_LOCAL_TO_GLOBAL_ID else spank_h.ESPANK_BAD_ARG
             raise SpankError(beyond, f"id {argument}")
         if self.hook not in _PID_HOOKS:
-            raise SpankError(spank.ESPANK_NOT_EXECD, f"pid {argument}")
+            raise SpankError(spank_h.ESPANK_NOT_EXECD, f"pid {argument}")
         for task in self.tasks:
             if task.pid == argument:
                 return task.local_id
-        raise SpankError(spank.ESPANK_NOEXIST, f"pid {argument}")
+        raise SpankError(spank_h.ESPANK_NOEXIST, f"pid {argument}")
 
     def _step_item(self, step: "Step", item: int) -> object:
         if item in _STEP_ITEMS:
             return getattr(step, _STEP_ITEMS[item])
-        if item == spank.S_JOB_ENV:
-            return self.job_environment() if self.context == spank.S_CTX_REMOTE else None
-        if item == spank.S_JOB_ARGV:
+        if item == spank_h.S_JOB_ENV:
+            return self.job_environment() if self.context == spank_h.S_CTX_REMOTE else None
+        if item == spank_h.S_JOB_ARGV:
             return list(step.argv if self.task is None or not self.task.argv else self.task.argv)
-        if item == spank.S_JOB_SUPPLEMENTARY_GIDS:
+        if item == spank_h.S_JOB_SUPPLEMENTARY_GIDS:
             return list(step.gids)
         return _SAME_EVERYWHERE[item]

@@ -6,9 +6,9 @@ a job is what the file of its first step says (docs/decisions/0014). What is not
 
 import os
 
-from nodectl import spank
 from nodectl.kernel import pseudo_file
 from nodectl.model.step import Step
+from nodectl.spank.spank_h import ESLURM_INVALID_JOB_ID, SpankError
 from nodectl.wire import lean_json
 
 TYPE_CHECKING = False
@@ -34,7 +34,7 @@ def members(sp: "Spank", job_id: int) -> dict[str, object]:
     except OSError:
         data = b""
     if not data:
-        raise spank.SpankError(spank.ESLURM_INVALID_JOB_ID, f"job {job_id}")
+        raise SpankError(ESLURM_INVALID_JOB_ID, f"job {job_id}")
     return of_step(Step.from_json(lean_json.load_object(data)))
 
 

@@ -11,9 +11,10 @@ from nodectl.kernel import pseudo_file
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.model.step import Step
 from nodectl.plugin_host.caller import PluginCaller
-from nodectl.spank import S_CTX_JOB_SCRIPT, job_info, preload, versions
+from nodectl.spank import job_info, preload, trial, versions
 from nodectl.spank.handle import Spank
-from nodectl.spank.stack import TRIAL, Stack, witness_if_tried
+from nodectl.spank.spank_h import S_CTX_JOB_SCRIPT
+from nodectl.spank.stack import Stack
 from nodectl.tracing.recorder import Recorder
 from nodectl.wire import lean_json
 
@@ -33,8 +34,8 @@ def call_hooks(arguments: "Mapping[str, object]", reporter: "Reporter") -> str:
     preload.remove()
     job_info.STEPS[0] = os.path.dirname(str(arguments["spec"]))
     step = Step.from_json(lean_json.load_object(pseudo_file.read(str(arguments["spec"]))))
-    witness_if_tried()
-    os.environ.pop(TRIAL, None)
+    trial.start_probe()
+    os.environ.pop(trial.TRIAL, None)
     messages.listen(log, level=messages.INFO)
     trace = int(str(arguments["trace"]))
     if trace >= 0:

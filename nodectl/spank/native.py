@@ -10,7 +10,8 @@ name it, as in Slurm. Whoever opens one must have been executed with the host pr
 from nodectl.kernel import trust
 from nodectl.model.launch_order import functions
 from nodectl.plugin_host.loader import PluginRefused
-from nodectl.spank import SLURM_VERSION, SpankOption, _spank_host, versions
+from nodectl.spank import _spank_host, versions
+from nodectl.spank.spank_h import SLURM_VERSION, SpankOption
 
 
 class NativeSource:

@@ -15,6 +15,7 @@ import prctl
 from nodectl.kernel import _kernel, pseudo_file, signals
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.plugin_host.loader import PluginRefused, compile_plugin
+from nodectl.spank.plugin_file import DeferredSource, is_native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,21 +33,7 @@ _LONGEST_WORD = 4096
 _FINE, _THREADED = "fine", "threads"
 
 
-def is_native(path: str) -> bool:
-    """True for what is loaded as a shared object: everything that is not called *.py."""
-    return not path.endswith(".py")
-
-
-class Late:
-    """A native plugin that the stepd has to open, since that starts threads."""
-
-    __slots__ = ("path",)
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-
-class Sources:
+class PluginStore:
     """Plugins by path, looked at again when size, times, file, owner or mode have changed; `ready`: see make_ready."""
 
     __slots__ = ("_known", "_opened", "_rows", "ready")
@@ -54,7 +41,7 @@ class Sources:
     def __init__(self) -> None:
         self.ready: ReadyStack | None = None
         self._rows: list[list[object]] | None = None
-        self._known: dict[str, tuple[bytes, Source | NativeSource | Late | PluginRefused]] = {}
+        self._known: dict[str, tuple[bytes, Source | NativeSource | DeferredSource | PluginRefused]] = {}
         self._opened: dict[str, bytes] = {}
 
     def refresh(self, paths: "Iterable[str]") -> bool:
@@ -92,15 +79,15 @@ class Sources:
 
             self.ready = ready_stack(entries, self.__getitem__)
 
-    def _open(self, path: str, stamp: bytes) -> "NativeSource | Late":
+    def _open(self, path: str, stamp: bytes) -> "NativeSource | DeferredSource":
         from nodectl.spank.native import open_native  # only where a native plugin is stacked
 
         if _try_in_a_child(path) == _THREADED:
-            return Late(path)
+            return DeferredSource(path)
         self._opened[path] = stamp
         return open_native(path)
 
-    def __getitem__(self, path: str) -> "Source | NativeSource | Late":
+    def __getitem__(self, path: str) -> "Source | NativeSource | DeferredSource":
         """Raises PluginRefused."""
         known = self._known.get(path)
         if known is None:

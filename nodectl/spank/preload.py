@@ -6,7 +6,7 @@ ld.so(8) takes blanks and colons in the variable for separators, so below a path
 
 import os
 
-from nodectl.spank.plugin_store import is_native
+from nodectl.spank.plugin_file import is_native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""The witness of a trial: writes down what a process's SPANK plugins do, hook by hook; it can put a failure in place of
-a hook's result.
+"""The probe of a trial: it writes down what a process's SPANK plugins do, hook by hook, and can replace the result of
+a hook by a failure.
 
-`nodectl spank try` asks for it by a variable in the environment of the processes that it starts; they have it start
-before any plugin is loaded (`stack.witness_if_tried`). The functions of `nodectl.spank` are then exchanged for ones
-that note each call, so that a process without a witness pays nothing. Compiled plugins call the same functions.
+`nodectl spank try` asks for it by a variable in the environment of the processes that it starts; they start the probe
+before they load any plugin (`trial.start_probe`). It replaces the functions of `nodectl.spank` by ones that note each
+call, so that a process without a probe pays nothing. Compiled plugins call the same functions.
 
 A line of the log is one JSON object, written with one write(2) at the end of the file: {"what": "enter" | "call" |
 "leave", "id": one number for all lines of one hook, "pid", "t": monotonic ns, ...}. An "enter" without its "leave" is
@@ -15,8 +15,8 @@ import sys
 
 from nodectl import spank
 from nodectl.kernel import _kernel, trust
-from nodectl.spank import SpankError, SpankOption
 from nodectl.spank.handle import Spank
+from nodectl.spank.spank_h import SpankError, SpankOption
 from nodectl.spank.stack import Stack
 from nodectl.tracing.recorder import now
 from nodectl.wire import lean_json
@@ -35,7 +35,7 @@ _HOST = "nodectl.spank._spank_host"
 
 
 def start(path: str) -> None:
-    """From here on this process and its forks have a witness. `path`: the trial's description, a JSON object with
+    """From here on this process and its forks have a probe. `path`: the trial's description, a JSON object with
     "log", the file to append to, "fail", rows [context or -1, hook, value], and maybe "stdout": where what would be
     lost in a service's processes goes, a file for each, with its pid behind the name. Raises OSError, trust.Untrusted.
     """
@@ -80,9 +80,9 @@ class Probe:
         except OSError:
             pass  # a plugin has given the process another root
 
-    def beside(self, caller: "PluginCaller", handle: Spank) -> "WitnessedDoor":
-        """The door, with the witness at it."""
-        return WitnessedDoor(self, caller, handle)
+    def beside(self, caller: "PluginCaller", handle: Spank) -> "ProbingCaller":
+        """A caller that writes down what it calls."""
+        return ProbingCaller(self, caller, handle)
 
     def enter(
         self, hook: str, plugin: str, handle: Spank, task: "int | None", arguments: "Sequence[object]" = ()
@@ -140,13 +140,13 @@ class Probe:
             pass  # a plugin has closed what it did not open: no failure of its hook
 
 
-class WitnessedDoor:
-    """Calls through a door, as `Door.call` does, and writes down what happens on the way."""
+class ProbingCaller:
+    """Calls as the `PluginCaller` that it wraps, and writes down what happens on the way."""
 
-    __slots__ = ("_caller", "_handle", "_returned", "_witness")
+    __slots__ = ("_caller", "_handle", "_probe", "_returned")
 
     def __init__(self, probe: Probe, caller: "PluginCaller", handle: Spank) -> None:
-        self._witness = probe
+        self._probe = probe
         self._caller = caller
         self._handle = handle
         self._returned: object = None
@@ -161,12 +161,12 @@ class WitnessedDoor:
         task: "int | None" = None,
         place: int = 0,
     ) -> "Outcome":
-        """See `Door.call`."""
+        """See `PluginCaller.call`."""
         before = environment(self._handle)
-        self._witness.part_from_parent()
+        self._probe.part_from_parent()
         family, stdout = children(), written()
-        value = self._witness.replacement(self._handle.context, hook.call)
-        self._witness.enter(hook.call, plugin, self._handle, task, arguments)
+        value = self._probe.replacement(self._handle.context, hook.call)
+        self._probe.enter(hook.call, plugin, self._handle, task, arguments)
         called = function if value is None else self._replaced(function, value)
         outcome = self._caller.call(hook, plugin, called, arguments, task=task, place=place)
         more: dict[str, object] = {"changes": changes(before, environment(self._handle))}
@@ -176,7 +176,7 @@ class WitnessedDoor:
             more["stdout"] = [*stdout, now_written[1]]
         if value is not None:
             more["returned"] = _short(self._returned)
-        self._witness.leave(outcome, **more)
+        self._probe.leave(outcome, **more)
         return outcome
 
     def _replaced(self, function: "Callable[..., object]", value: int) -> "Callable[..., object]":

@@ -4,21 +4,21 @@ What a stepd would do for each plugin of its stack is mostly memory that it touc
 (docs/decisions/0007). So the stack is put together once, and each hook's plugins stand in a lane that is walked in C.
 """
 
-from nodectl import spank
 from nodectl.model.launch_order import functions
 from nodectl.plugin_host.loader import PluginRefused, Source
 from nodectl.spank import _spank_host
-from nodectl.spank.plugin_store import Late
-from nodectl.spank.stack import StackedPlugin
+from nodectl.spank.plugin_file import DeferredSource
+from nodectl.spank.spank_h import SpankError
+from nodectl.spank.stacked_plugin import StackedPlugin
 from nodectl.tracing.progress import MOST_PLUGINS
 from nodectl.wire.lean_json import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from nodectl.model.plugstack_entry import Entry
-    from nodectl.spank.native import NativeSource
+    from nodectl.spank.plugin_file import OpenSource
 
 
 class Lane:
@@ -48,19 +48,17 @@ class ReadyStack:
         self.lanes = {call: Lane(call, members) for call, members in calls.items() if members}
 
 
-def ready_stack(
-    entries: "Iterable[Entry]", source_of: "Callable[[str], Source | NativeSource | Late]"
-) -> ReadyStack | None:
+def ready_stack(entries: "Iterable[Entry]", open_source: "OpenSource") -> ReadyStack | None:
     """None where loading the stack is more than that: Python to be executed, an init() to be called, something to be
     said.
     """
     plugins = []
     for place, entry in enumerate(entries):
         try:
-            source = source_of(entry.path)
+            source = open_source(entry.path)
         except PluginRefused:
             return None
-        if isinstance(source, Source | Late) or "init" in source.plugin.hooks or entry.missing:
+        if isinstance(source, Source | DeferredSource) or "init" in source.plugin.hooks or entry.missing:
             return None
         stacked = StackedPlugin(entry, source.plugin, place)
         for option in source.plugin.options:
@@ -68,7 +66,7 @@ def ready_stack(
                 return None
             try:
                 stacked.offer(option)
-            except spank.SpankError:
+            except SpankError:
                 return None
         plugins.append(stacked)
     return ReadyStack(plugins)

@@ -15,11 +15,12 @@ from nodectl.kernel import signals
 from nodectl.model.launch_order import Hook
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.plugin_host.caller import PluginCaller
-from nodectl.spank import S_CTX_SLURMD, job_info, preload, versions
+from nodectl.spank import job_info, preload, trial, versions
 from nodectl.spank.handle import Spank
 from nodectl.spank.job_script import log
 from nodectl.spank.reporter import Reporter
-from nodectl.spank.stack import Stack, witness_if_tried
+from nodectl.spank.spank_h import S_CTX_SLURMD
+from nodectl.spank.stack import Stack
 from nodectl.tracing.recorder import Recorder
 
 TYPE_CHECKING = False
@@ -44,7 +45,7 @@ def main(arguments: "Mapping[str, object]") -> None:
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)  # the terminal's are for the daemon
     os.chdir("/")
     os.umask(0o022)
-    witness_if_tried()
+    trial.start_probe()
     messages.listen(log, level=messages.INFO)
     reporter = Reporter(REPORT)
     caller = PluginCaller(Recorder(-1, "slurmd"), reporter, 0, float(str(arguments["timeout"])), single_threaded=False)

@@ -7,73 +7,54 @@ noted in the trace, is one warning for the user, and costs nothing.
 
 import os
 
-from nodectl import messages, spank
+from nodectl import messages
 from nodectl.model.launch_order import LOADING, ROWS, Hook, functions
 from nodectl.plugin_host.caller import OK, Outcome, Overrun
-from nodectl.plugin_host.loader import PluginRefused, Source, compile_plugin, load
-from nodectl.spank import SpankError, SpankOption
+from nodectl.plugin_host.loader import PluginRefused, Source, load
+from nodectl.spank import spank_h
 from nodectl.spank.handle import FORWARDED, Spank, forwarding_name
-from nodectl.spank.plugin_store import Late, is_native
+from nodectl.spank.plugin_file import DeferredSource, open_source
+from nodectl.spank.spank_h import SpankOption
+from nodectl.spank.stacked_plugin import StackedPlugin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import Protocol
 
     from nodectl.model.plugstack_entry import Entry
     from nodectl.model.step import Task
     from nodectl.plugin_host.caller import PluginCaller
     from nodectl.plugin_host.loader import Plugin
-    from nodectl.spank.native import NativePlugin, NativeSource
-    from nodectl.spank.probe import Probe
+    from nodectl.spank.native import NativePlugin
+    from nodectl.spank.plugin_file import OpenSource
     from nodectl.spank.ready_stack import ReadyStack
 
-TRIAL = "_NODECTL_TRIAL"  # in the environment of the processes of a trial: the path of its description
-_HAS_ARG = (0, 1, 2)
+    class Caller(Protocol):
+        """What a hook is called through."""
+
+        @property
+        def call(self) -> Callable[..., Outcome]:
+            """See `PluginCaller.call`."""
+
+    class Probe(Protocol):
+        """What a stack tells the probe of a trial (`nodectl/spank/probe.py`)."""
+
+        def beside(self, caller: PluginCaller, handle: Spank) -> Caller:
+            """A caller that writes down what it calls."""
+
+        def enter(self, hook: str, plugin: str, handle: Spank, task: int | None) -> None:
+            """The loading of a plugin begins."""
+
+        def leave(self, outcome: Outcome) -> None:
+            """It has come back."""
+
+
 _CARRIERS = (FORWARDED, f"SPANK_{FORWARDED}")  # how variables begin that carry options
 _MODES = {
-    spank.ESPANK_NODE_FAILURE: "a failure of the node",
-    spank.ESPANK_JOB_FAILURE: "a failure of the job",
+    spank_h.ESPANK_NODE_FAILURE: "a failure of the node",
+    spank_h.ESPANK_JOB_FAILURE: "a failure of the job",
 }  # slurm_spank_init_failure_mode
-
-
-def source_of(path: str) -> "Source | NativeSource":
-    """The plugin's file, compiled or opened. Raises PluginRefused."""
-    if not is_native(path):
-        return compile_plugin(path)
-    from nodectl.spank.native import open_native  # only where a native plugin is stacked
-
-    return open_native(path)
-
-
-class StackedPlugin:
-    """A loaded plugin in its place: the plugstack line, the options it offers in their order, the arguments given."""
-
-    __slots__ = ("entry", "given", "options", "place", "plugin")
-
-    def __init__(self, entry: "Entry", plugin: "Plugin | NativePlugin", place: int) -> None:
-        self.entry = entry
-        self.plugin = plugin
-        self.place = place
-        self.options: dict[str, SpankOption] = {}
-        self.given: dict[str, str | None] = {}
-
-    def offer(self, option: SpankOption) -> None:
-        """Takes an option up. Raises SpankError for one that cannot be offered."""
-        if not option.name or not option.usage or option.has_arg not in _HAS_ARG:
-            raise SpankError(spank.ESPANK_BAD_ARG, f"option {option.name!r}")
-        if len(option.name) > spank.SPANK_OPTION_MAXLEN:
-            raise SpankError(spank.ESPANK_NOSPACE, option.name)
-        if option.name in self.options:
-            messages.info(f'option "{option.name}" provided twice by plugin {self.plugin.name}')
-        self.options.setdefault(option.name, option)
-
-    def offer_table(self) -> None:
-        """Takes up the options of the plugin's table; one that cannot be offered is told and left out."""
-        for option in self.plugin.options:
-            try:
-                self.offer(option)
-            except SpankError as error:
-                messages.error(f"plugin {self.plugin.name}: spank_options: {error}")
 
 
 class Stack:
@@ -90,9 +71,8 @@ class Stack:
         self.plugins: list[StackedPlugin] = []
 
     def load(
-        self, entries: "Iterable[Entry]", source_of: "Callable[[str], Source | NativeSource | Late]" = source_of,
-        ready: "ReadyStack | None" = None,
-    ) -> Outcome:  # fmt: skip
+        self, entries: "Iterable[Entry]", open_source: "OpenSource" = open_source, ready: "ReadyStack | None" = None
+    ) -> Outcome:
         """Loads every entry. A required plugin that cannot be used is the failure returned; an optional one is
         skipped. `ready`: the same entries, as the forkserver has made them ready.
         """
@@ -102,7 +82,7 @@ class Stack:
         for place, entry in enumerate(entries):
             if self.probe is not None:
                 self.probe.enter("load", entry.path, self.handle, None)
-            outcome = self._load(entry, place, source_of)
+            outcome = self._load(entry, place, open_source)
             if self.probe is not None:
                 self.probe.leave(outcome)
             if outcome:
@@ -114,18 +94,18 @@ class Stack:
             messages.warning(f"{outcome.why}; skipped")
         return OK
 
-    def _load(self, entry: "Entry", place: int, source_of: "Callable[[str], Source | NativeSource | Late]") -> Outcome:
+    def _load(self, entry: "Entry", place: int, open_source: "OpenSource") -> Outcome:
         if entry.missing:
             return Outcome(-1, f"{entry.path}: no such file in plugin_dir")
         self._caller.enter(LOADING, place)
         try:
-            source = source_of(entry.path)
+            source = open_source(entry.path)
             if isinstance(source, Source):
                 plugin: Plugin | NativePlugin = self._caller.within_time(
                     lambda: load(source, kind="spank", hooks=functions("spank"))
                 )
             else:
-                plugin = source.plugin if not isinstance(source, Late) else self._open(source)
+                plugin = source.plugin if not isinstance(source, DeferredSource) else self._open(source)
         except PluginRefused as refused:
             return Outcome(-1, str(refused))
         except Overrun as overrun:
@@ -136,18 +116,18 @@ class Stack:
             if not outcome:
                 return Outcome(outcome.rc, f"{plugin.path}: init(): {outcome.why}")
         # plugins.txt: a thread that init() makes and fini() ends is a plugin's good right.
-        if started is not None or isinstance(source, Source | Late):
+        if started is not None or isinstance(source, Source | DeferredSource):
             self._caller.left_thread()
         for warning in plugin.warnings:
             messages.warning(messages.printable(f"{entry.origin}: plugin {warning}; it is not called"))
         stacked = StackedPlugin(entry, plugin, place)
         # The manual: a table is not supported in the allocator's commands.
-        if self.handle.context != spank.S_CTX_ALLOCATOR:
+        if self.handle.context != spank_h.S_CTX_ALLOCATOR:
             stacked.offer_table()
         self.plugins.append(stacked)
         return OK
 
-    def _open(self, source: Late) -> "NativePlugin":
+    def _open(self, source: DeferredSource) -> "NativePlugin":
         """Opens what could not be opened before the fork. Raises PluginRefused and Overrun."""
         from nodectl.spank.native import open_native  # the forkserver has imported it
 
@@ -324,16 +304,3 @@ class Stack:
 def local_row(call: str) -> Hook:
     """A row for a hook in the command's own process, as the user who runs it."""
     return Hook(call, "spank", "command", "user", "step", 3, "the command fails, exit status 1")
-
-
-def witness_if_tried() -> None:
-    """In a process of `nodectl spank try`, before any plugin is loaded: what plugins do is written down from now on."""
-    if path := os.environ.get(TRIAL):
-        from nodectl.spank import probe  # only for trials
-
-        probe.start(path)
-
-
-def tried() -> dict[str, str]:
-    """What a process of a trial puts into the environment of the next one."""
-    return {TRIAL: os.environ[TRIAL]} if TRIAL in os.environ else {}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from nodectl.model.step import Task
     from nodectl.plugin_host.node_plugins import NodePlugins
-    from nodectl.spank.plugin_store import Sources
+    from nodectl.spank.plugin_store import PluginStore
 
 _PRIVATE = "/private."  # in the paths of a private node
 _OOM_ADJUSTMENT = b"-999"
@@ -46,7 +46,7 @@ def main(
     fds: Descriptors,
     node: "NodePlugins",
     cgroup_mount: str,
-    sources: "Sources",
+    store: "PluginStore",
 ) -> "NoReturn":
     """The whole life of a stepd. `stem` is the path of the step's files without their suffixes; never returns."""
     status = 1
@@ -55,7 +55,7 @@ def main(
         sign_in(step.uid)
         prctl.set_name(f"stepd {step}")
         container.introduce(step, f"{stem}.json")
-        _serve(Run(step, fds, node, cgroup_mount), stem, sources)
+        _serve(Run(step, fds, node, cgroup_mount), stem, store)
         status = 0
     except BaseException:  # the top of a process; the daemon records its death
         sys.excepthook(*sys.exc_info())
@@ -80,7 +80,7 @@ def _settle(spec: str) -> None:
         pseudo_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)
 
 
-def _serve(run: Run, stem: str, sources: "Sources") -> None:
+def _serve(run: Run, stem: str, store: "PluginStore") -> None:
     poll = select.poll()
     reaper = Reaper(run, poll)
     run.links = Links(run.fds.listener, poll, reaper.methods)
@@ -102,7 +102,7 @@ def _serve(run: Run, stem: str, sources: "Sources") -> None:
     for line in run.step.told:
         run.links.broadcast_line(line)
     try:
-        run_step(run, reaper, sources)
+        run_step(run, reaper, store)
     except StepFailed:
         pass  # told where it happened
     finish(run, reaper)
@@ -138,7 +138,7 @@ def _overhear(run: Run, directory: int, stem: str) -> None:
     messages.log_is(-1 if private else run.overheard.log)
 
 
-def run_step(run: Run, reaper: Reaper, sources: "Sources") -> None:
+def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     """The launch. Raises StepFailed where a row's failure ends the step; `finish` is called in any case."""
     step = run.step
     if not step.step_id:  # a further step joins what its job has
@@ -146,7 +146,7 @@ def run_step(run: Run, reaper: Reaper, sources: "Sources") -> None:
     run.require(run.node.call_proctrack(run.caller, "proctrack_p_create", (step,)))
     run.require(run.node.call_container(run.caller, "container_p_add_cont", (step.job_id, step.container_id)))
     step.environment.update(environment.announced(step))
-    run.require(run.spank.load(step.stack, sources.__getitem__, sources.ready))
+    run.require(run.spank.load(step.stack, store.__getitem__, store.ready))
     run.require(run.spank.call("slurm_spank_init"))
     run.require(run.spank.process_options(step.options))
     run.require(run.spank.call("slurm_spank_init_post_opt"))

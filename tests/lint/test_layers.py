@@ -84,9 +84,7 @@ UPWARD: set[str] = {
     "daemon.recovery -> daemon.node",
     "plugin_host -> spank",
 }
-CIRCLES: set[str] = {
-    "spank",
-}
+CIRCLES: set[str] = set()
 UNDESCRIBED: set[str] = {
     "cli",
     "daemon",

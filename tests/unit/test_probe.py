@@ -1,4 +1,4 @@
-"""The witness of a trial: what it writes down of a hook, and the failure it can put in place of a result."""
+"""The probe of a trial: what it writes down of a hook, and the failure it can put in place of a result."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ import sys, types
 sys.path.append({packages!r})
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.tracing.recorder import Recorder
-from nodectl.spank import S_CTX_REMOTE, stack
+from nodectl.spank import S_CTX_REMOTE, stack, trial
 from nodectl.spank.handle import Spank
 from nodectl.model.plugstack_entry import Entry
 
-stack.witness_if_tried()
+trial.start_probe()
 handle = Spank(S_CTX_REMOTE)
 environment = dict(OLD="1", GONE="1", SAME="1")
 Spank.job_environment = lambda self: environment

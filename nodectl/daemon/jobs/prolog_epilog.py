@@ -24,9 +24,8 @@ from nodectl.kernel import trust
 from nodectl.model.launch_order import ROWS
 from nodectl.model.plugstack_entry import entry_as_list
 from nodectl.model.step import Step
-from nodectl.spank import job_environment, preload
+from nodectl.spank import job_environment, preload, trial
 from nodectl.spank.mentioned_hooks import Mentions
-from nodectl.spank.stack import tried
 from nodectl.tracing.recorder import Recorder, now
 
 _MODULE = "nodectl.daemon.jobs.script_process"
@@ -217,7 +216,7 @@ class Jobs:
         if not stack:
             return ""
         trace = live.files.append_trace() if self._config.trace else -1
-        environment = {**variables, **tried()}
+        environment = {**variables, **trial.environment()}
         arguments = {
             "cgroup": self._full_path(moment, step),
             "spec": live.files.spec,

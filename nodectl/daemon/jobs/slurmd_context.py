@@ -13,10 +13,9 @@ from nodectl.config import Config
 from nodectl.daemon.processes.reporting_process import GRACE, Helper
 from nodectl.model.launch_order import SLURMD_HOOKS
 from nodectl.model.plugstack_entry import Entry, entry_as_list
-from nodectl.spank import plugstack, preload
+from nodectl.spank import plugstack, preload, trial
 from nodectl.spank.mentioned_hooks import Mentions
 from nodectl.spank.slurmd_context import FAREWELL
-from nodectl.spank.stack import tried
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
@@ -53,7 +52,9 @@ class SlurmdContext:
         self._helper = Helper(
             "nodectl.spank.slurmd_context",
             arguments,
-            environment=preload.for_plugins({**_ENVIRONMENT, **tried()}, (entry.path for entry in self._entries)),
+            environment=preload.for_plugins(
+                {**_ENVIRONMENT, **trial.environment()}, (entry.path for entry in self._entries)
+            ),
             seconds=self._seconds,
             grace=GRACE,
         )

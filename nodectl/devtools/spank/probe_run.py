@@ -20,7 +20,7 @@ from nodectl.client.command import Failed
 from nodectl.config.key import toml
 from nodectl.kernel import signals, trust
 from nodectl.spank import versions
-from nodectl.spank.stack import TRIAL
+from nodectl.spank.trial import TRIAL
 
 _PREFIX = "nodectl-try-"
 _RUN = "/run"

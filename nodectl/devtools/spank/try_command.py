@@ -26,8 +26,8 @@ from nodectl.devtools.spank.inspection import inspect
 from nodectl.devtools.spank.probe_run import ProbeRun, directory
 from nodectl.render.terminal import put, wants_colour
 from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_LOCAL, preload, versions
-from nodectl.spank.plugin_store import is_native
-from nodectl.spank.stack import TRIAL
+from nodectl.spank.plugin_file import is_native
+from nodectl.spank.trial import TRIAL
 
 _USAGE = 2
 _PACKAGES = "import sys; sys.path[:0] = {path!r}; "

@@ -1,0 +1,38 @@
+"""The file of a SPANK plugin: Python to be compiled, or a shared object to be opened.
+
+Used wherever a stack is loaded, and by who prepares that.
+"""
+
+from nodectl.plugin_host.loader import compile_plugin
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nodectl.plugin_host.loader import Source
+    from nodectl.spank.native import NativeSource
+
+    OpenSource = Callable[[str], "Source | NativeSource | DeferredSource"]
+
+
+def is_native(path: str) -> bool:
+    """True for what is loaded as a shared object: everything that is not called *.py."""
+    return not path.endswith(".py")
+
+
+class DeferredSource:
+    """A native plugin that each stepd has to open for itself, since opening it starts threads."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+
+def open_source(path: str) -> "Source | NativeSource":
+    """The plugin's file, compiled or opened. Raises PluginRefused."""
+    if not is_native(path):
+        return compile_plugin(path)
+    from nodectl.spank.native import open_native  # only where a native plugin is stacked
+
+    return open_native(path)

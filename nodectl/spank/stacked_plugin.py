@@ -1,0 +1,45 @@
+"""A SPANK plugin in its place in a stack, and the options that it offers there."""
+
+from nodectl import messages
+from nodectl.spank import spank_h
+from nodectl.spank.spank_h import SpankError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.model.plugstack_entry import Entry
+    from nodectl.plugin_host.loader import Plugin
+    from nodectl.spank.native import NativePlugin
+    from nodectl.spank.spank_h import SpankOption
+
+_HAS_ARG = (0, 1, 2)
+
+
+class StackedPlugin:
+    """A loaded plugin in its place: the plugstack line, the options it offers in their order, the arguments given."""
+
+    __slots__ = ("entry", "given", "options", "place", "plugin")
+
+    def __init__(self, entry: "Entry", plugin: "Plugin | NativePlugin", place: int) -> None:
+        self.entry = entry
+        self.plugin = plugin
+        self.place = place
+        self.options: dict[str, SpankOption] = {}
+        self.given: dict[str, str | None] = {}
+
+    def offer(self, option: "SpankOption") -> None:
+        """Takes an option up. Raises SpankError for one that cannot be offered."""
+        if not option.name or not option.usage or option.has_arg not in _HAS_ARG:
+            raise SpankError(spank_h.ESPANK_BAD_ARG, f"option {option.name!r}")
+        if len(option.name) > spank_h.SPANK_OPTION_MAXLEN:
+            raise SpankError(spank_h.ESPANK_NOSPACE, option.name)
+        if option.name in self.options:
+            messages.info(f'option "{option.name}" provided twice by plugin {self.plugin.name}')
+        self.options.setdefault(option.name, option)
+
+    def offer_table(self) -> None:
+        """Takes up the options of the plugin's table; one that cannot be offered is told and left out."""
+        for option in self.plugin.options:
+            try:
+                self.offer(option)
+            except SpankError as error:
+                messages.error(f"plugin {self.plugin.name}: spank_options: {error}")
