@@ -87,3 +87,10 @@ def test_what_is_no_socket_is_refused() -> None:
 
 def test_own_cgroup_is_the_one_that_proc_tells() -> None:
     assert _kernel.own_cgroup() == cgroup_of()
+
+
+def test_number_that_no_descriptor_has_is_not_cut_to_another(pair: Pair) -> None:
+    ours, theirs = pair
+    theirs.send(b"x")
+    with pytest.raises(OverflowError):
+        _kernel.has_come(ours.fileno() + (1 << 32))

@@ -1,4 +1,8 @@
-/* The clock that plugins' hooks run under, and who comes out of a hook that forks. */
+/* The clock that plugins' hooks run under, and which process comes out of a hook that forks.
+ *
+ * Owned here: the process's two timers, which a fork does not inherit and which end with the process; the handler that
+ * SIGALRM had at first. The memory of the heirs' number is its giver's, who keeps it mapped.
+ */
 #define _GNU_SOURCE
 #include "kernel.h"
 

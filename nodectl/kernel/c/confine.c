@@ -1,8 +1,12 @@
-/* What a process gives up for good: capabilities(7), seccomp(2), landlock(7), keys. */
+/* What a process may do, and what it gives up for good: capabilities(7), seccomp(2), landlock(7), keys.
+ *
+ * Owned here: nothing. A ruleset's descriptor belongs to the caller.
+ */
 #define _GNU_SOURCE
 #include "kernel.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/keyctl.h>
 #include <linux/seccomp.h>
@@ -21,6 +25,33 @@ struct beneath {
     uint64_t allowed;
     int32_t parent;
 } __attribute__((packed));
+
+int capabilities_of(uint64_t *effective, uint64_t *permitted, uint64_t *inheritable)
+{
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2];
+    if (syscall(SYS_capget, &header, data) != 0)
+        return -1;
+    *effective = (uint64_t)data[1].effective << 32 | data[0].effective;
+    *permitted = (uint64_t)data[1].permitted << 32 | data[0].permitted;
+    *inheritable = (uint64_t)data[1].inheritable << 32 | data[0].inheritable;
+    return 0;
+}
+
+PyDoc_STRVAR(capabilities_doc,
+"capabilities() -> tuple[int, int, int]\n\n"
+"Effective, permitted and inheritable capabilities of the caller as bit masks: capget(2).");
+
+static PyObject *capabilities(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    uint64_t effective, permitted, inheritable;
+    if (capabilities_of(&effective, &permitted, &inheritable) != 0)
+        return failed("capget");
+    return Py_BuildValue("KKK", (unsigned long long)effective, (unsigned long long)permitted,
+                         (unsigned long long)inheritable);
+}
 
 PyDoc_STRVAR(bound_capabilities_doc,
 "bound_capabilities(kept: int) -> None\n\n"
@@ -67,9 +98,8 @@ static PyObject *seccomp_(PyObject *self, PyObject *arg)
         errno = EINVAL;
         return failed("seccomp");
     }
-    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program) != 0)
-        return failed("seccomp");
-    Py_RETURN_NONE;
+    const unsigned flags = SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+    return none_or_failed(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program), "seccomp");
 }
 
 PyDoc_STRVAR(new_session_keyring_doc,
@@ -109,8 +139,7 @@ static PyObject *landlock_ruleset(PyObject *self, PyObject *arg)
     uint64_t rights = PyLong_AsUnsignedLongLong(arg);
     if (PyErr_Occurred())
         return NULL;
-    long fd = syscall(SYS_landlock_create_ruleset, &rights, sizeof rights, 0);
-    return fd < 0 ? failed("landlock_create_ruleset") : PyLong_FromLong(fd);
+    return number_or_failed(syscall(SYS_landlock_create_ruleset, &rights, sizeof rights, 0), "landlock_create_ruleset");
 }
 
 PyDoc_STRVAR(landlock_allow_doc,
@@ -125,9 +154,7 @@ static PyObject *landlock_allow(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "iiK", &ruleset, &file, &rights))
         return NULL;
     struct beneath rule = {.allowed = rights, .parent = file};
-    if (syscall(SYS_landlock_add_rule, ruleset, PATH_BENEATH, &rule, 0) != 0)
-        return failed("landlock_add_rule");
-    Py_RETURN_NONE;
+    return none_or_failed(syscall(SYS_landlock_add_rule, ruleset, PATH_BENEATH, &rule, 0), "landlock_add_rule");
 }
 
 PyDoc_STRVAR(landlock_restrict_doc,
@@ -138,15 +165,14 @@ PyDoc_STRVAR(landlock_restrict_doc,
 static PyObject *landlock_restrict(PyObject *self, PyObject *arg)
 {
     (void)self;
-    long ruleset = PyLong_AsLong(arg);
-    if (ruleset == -1 && PyErr_Occurred())
+    int ruleset;
+    if (!PyArg_Parse(arg, "i", &ruleset))
         return NULL;
-    if (syscall(SYS_landlock_restrict_self, (int)ruleset, 0) != 0)
-        return failed("landlock_restrict_self");
-    Py_RETURN_NONE;
+    return none_or_failed(syscall(SYS_landlock_restrict_self, ruleset, 0), "landlock_restrict_self");
 }
 
-PyMethodDef secure_methods[] = {
+PyMethodDef confine_methods[] = {
+    {"capabilities", capabilities, METH_NOARGS, capabilities_doc},
     {"bound_capabilities", bound_capabilities, METH_O, bound_capabilities_doc},
     {"seccomp", seccomp_, METH_O, seccomp_doc},
     {"new_session_keyring", new_session_keyring, METH_NOARGS, new_session_keyring_doc},

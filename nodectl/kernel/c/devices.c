@@ -3,6 +3,8 @@
  * cgroup v2 has no files for devices. The kernel asks the programs of type cgroup/dev of a cgroup and of all above it,
  * and every one of them has to agree: kernel cgroup-v2, "Device controller". The instructions are put together here;
  * what they mean is in linux/bpf.h and in the kernel's instruction-set.rst.
+ *
+ * Owned here: nothing beyond a call. The cgroup holds the program that is attached to it, and frees it.
  */
 #define _GNU_SOURCE
 #include "kernel.h"
@@ -133,12 +135,8 @@ static PyObject *constrain_devices(PyObject *self, PyObject *args)
     if (loaded < 0)
         return failed("BPF_PROG_LOAD");
     int attached = attach(cgroup, loaded);
-    saved = errno;
-    close(loaded); /* the cgroup holds it now */
-    errno = saved;
-    if (attached != 0)
-        return failed("BPF_PROG_ATTACH");
-    Py_RETURN_NONE;
+    shut(loaded); /* the cgroup holds it now */
+    return none_or_failed(attached, "BPF_PROG_ATTACH");
 }
 
 PyDoc_STRVAR(device_programs_doc,
@@ -148,8 +146,8 @@ PyDoc_STRVAR(device_programs_doc,
 static PyObject *device_programs(PyObject *self, PyObject *arg)
 {
     (void)self;
-    long cgroup = PyLong_AsLong(arg);
-    if (cgroup == -1 && PyErr_Occurred())
+    int cgroup;
+    if (!PyArg_Parse(arg, "i", &cgroup))
         return NULL;
     union bpf_attr arguments;
     memset(&arguments, 0, sizeof arguments);

@@ -2,8 +2,10 @@
  *
  * Used in the forkserver, the stepd and the tasks, which must not import ctypes: mapping libffi doubles the price of
  * every later fork. Every function raises a plain OSError, "<reason> (<call>)", so that callers can say
- * `except PermissionError`. What belongs together stands in a part of its own: the trace, the clock, memory policy,
- * sockets, devices.
+ * `except PermissionError`. What belongs together stands in a part of its own; this one has the rest, and makes the
+ * module.
+ *
+ * Owned here: nothing. Descriptors that these functions return belong to their callers; what shared() maps stays mapped.
  */
 #define _GNU_SOURCE
 #include "kernel.h"
@@ -11,7 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <linux/openat2.h>
 #include <signal.h>
@@ -34,41 +35,14 @@ PyDoc_STRVAR(fork_into_doc,
 static PyObject *fork_into(PyObject *self, PyObject *arg)
 {
     (void)self;
-    long cgroup = PyLong_AsLong(arg);
-    if (cgroup == -1 && PyErr_Occurred())
+    int cgroup;
+    if (!PyArg_Parse(arg, "i", &cgroup))
         return NULL;
     if (cgroup < 0) {
         errno = EBADF;
         return failed("clone3");
     }
-    return number_or_failed(fork_with(0, (int)cgroup), "clone3");
-}
-
-int capabilities_of(uint64_t *effective, uint64_t *permitted, uint64_t *inheritable)
-{
-    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct data[2];
-    if (syscall(SYS_capget, &header, data) != 0)
-        return -1;
-    *effective = (uint64_t)data[1].effective << 32 | data[0].effective;
-    *permitted = (uint64_t)data[1].permitted << 32 | data[0].permitted;
-    *inheritable = (uint64_t)data[1].inheritable << 32 | data[0].inheritable;
-    return 0;
-}
-
-PyDoc_STRVAR(capabilities_doc,
-"capabilities() -> tuple[int, int, int]\n\n"
-"Effective, permitted and inheritable capabilities of the caller as bit masks: capget(2).");
-
-static PyObject *capabilities(PyObject *self, PyObject *none)
-{
-    (void)self;
-    (void)none;
-    uint64_t effective, permitted, inheritable;
-    if (capabilities_of(&effective, &permitted, &inheritable) != 0)
-        return failed("capget");
-    return Py_BuildValue("KKK", (unsigned long long)effective, (unsigned long long)permitted,
-                         (unsigned long long)inheritable);
+    return number_or_failed(fork_with(0, cgroup), "clone3");
 }
 
 PyDoc_STRVAR(entries_doc,
@@ -79,11 +53,11 @@ PyDoc_STRVAR(entries_doc,
 static PyObject *entries(PyObject *self, PyObject *arg)
 {
     (void)self;
-    long fd = PyLong_AsLong(arg);
+    int fd;
     struct stat status;
-    if (fd == -1 && PyErr_Occurred())
+    if (!PyArg_Parse(arg, "i", &fd))
         return NULL;
-    if (fstat((int)fd, &status) != 0)
+    if (fstat(fd, &status) != 0)
         return failed("fstat");
     return PyLong_FromLong((long)status.st_nlink - 2);
 }
@@ -96,8 +70,8 @@ PyDoc_STRVAR(cloexec_from_doc,
 static PyObject *cloexec_from(PyObject *self, PyObject *arg)
 {
     (void)self;
-    long first = PyLong_AsLong(arg);
-    if (first == -1 && PyErr_Occurred())
+    int first;
+    if (!PyArg_Parse(arg, "i", &first))
         return NULL;
     return none_or_failed(syscall(SYS_close_range, (unsigned)first, ~0U, CLOSE_RANGE_CLOEXEC), "close_range");
 }
@@ -193,12 +167,7 @@ static PyObject *open_named(PyObject *self, PyObject *args)
     unsigned long long flags, mode;
     if (!PyArg_ParseTuple(args, "O&KK", PyUnicode_FSConverter, &path, &flags, &mode))
         return NULL;
-    struct open_how how = {.flags = flags | O_CLOEXEC, .mode = mode, .resolve = RESOLVE_NO_MAGICLINKS};
-    long fd = syscall(SYS_openat2, AT_FDCWD, PyBytes_AsString(path), &how, sizeof how);
-    int saved = errno;
-    Py_DECREF(path);
-    errno = saved;
-    return number_or_failed(fd, "openat2");
+    return opened(AT_FDCWD, path, flags, mode, RESOLVE_NO_MAGICLINKS);
 }
 
 PyDoc_STRVAR(shared_doc,
@@ -266,7 +235,6 @@ static PyObject *own_cgroup(PyObject *self, PyObject *none)
 
 static PyMethodDef methods[] = {
     {"fork_into", fork_into, METH_O, fork_into_doc},
-    {"capabilities", capabilities, METH_NOARGS, capabilities_doc},
     {"entries", entries, METH_O, entries_doc},
     {"own_cgroup", own_cgroup, METH_NOARGS, own_cgroup_doc},
     {"stamp", stamp, METH_O, stamp_doc},
@@ -291,7 +259,7 @@ static const struct kernel_calls calls = {
 PyMODINIT_FUNC PyInit__kernel(void)
 {
     PyObject *made = PyModule_Create(&module);
-    PyMethodDef *parts[] = {trace_methods, clock_methods, memory_methods, socket_methods, secure_methods, devices_methods};
+    PyMethodDef *parts[] = {trace_methods, clock_methods, memory_methods, socket_methods, confine_methods, devices_methods};
     for (size_t i = 0; made != NULL && i < sizeof parts / sizeof parts[0]; i++)
         if (PyModule_AddFunctions(made, parts[i]) != 0)
             Py_CLEAR(made);

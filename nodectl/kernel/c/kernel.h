@@ -1,4 +1,17 @@
-/* What the parts of nodectl.kernel._kernel share. Each part has its table of methods; kernel.c makes the module of them. */
+/* What the parts of nodectl.kernel._kernel share. Each part has its table of methods; kernel.c makes the module of them.
+ *
+ * Each file calls only what stands below it (tests/lint/test_c_sources.py):
+ *
+ *   kernel.c     the module, and single calls: forks, descriptors, files
+ *   clock.c      the hooks' clock, and which process comes out of a hook
+ *   devices.c    programs that decide about devices
+ *   memory.c     memory policy
+ *   socket.c     a socket by its number
+ *   trace.c      a line of a step's trace
+ *   confine.c    capabilities, seccomp, Landlock, keys
+ *   namespace.c  nodectl.kernel._namespace: a module of its own, which shares system.h only
+ *   system.c     errors, openat2, fork with flags
+ */
 #ifndef NODECTL_KERNEL_H
 #define NODECTL_KERNEL_H
 
@@ -23,7 +36,7 @@ HIDDEN extern PyMethodDef trace_methods[];
 HIDDEN extern PyMethodDef clock_methods[];
 HIDDEN extern PyMethodDef memory_methods[];
 HIDDEN extern PyMethodDef socket_methods[];
-HIDDEN extern PyMethodDef secure_methods[];
+HIDDEN extern PyMethodDef confine_methods[];
 HIDDEN extern PyMethodDef devices_methods[];
 
 #endif

@@ -1,4 +1,7 @@
-/* Memory policy: set_mempolicy(2), get_mempolicy(2). */
+/* Memory policy: set_mempolicy(2), get_mempolicy(2).
+ *
+ * Owned here: nothing.
+ */
 #define _GNU_SOURCE
 #include "kernel.h"
 
@@ -40,9 +43,8 @@ static PyObject *set_mempolicy(PyObject *self, PyObject *args)
     bool empty = true;
     for (size_t i = 0; i < sizeof mask / sizeof *mask; i++)
         empty = empty && mask[i] == 0;
-    if (syscall(SYS_set_mempolicy, mode, empty ? NULL : mask, empty ? 0UL : MOST_NODES + 1UL) != 0)
-        return failed("set_mempolicy");
-    Py_RETURN_NONE;
+    long result = syscall(SYS_set_mempolicy, mode, empty ? NULL : mask, empty ? 0UL : MOST_NODES + 1UL);
+    return none_or_failed(result, "set_mempolicy");
 }
 
 PyDoc_STRVAR(get_mempolicy_doc,

@@ -1,8 +1,10 @@
 /* nodectl.kernel._namespace: the system calls of job containers: namespaces, mounts, and paths that are walked safely.
  *
- * Beside _kernel because a node without containers need not map it. Keeps no state. Mounts are made with descriptors
+ * Beside _kernel because a node without containers need not map it. Mounts are made with descriptors
  * (open_tree(2), move_mount(2), mount_setattr(2): Linux 5.12), so that nothing between a look and a use is a path.
- * Every function raises a plain OSError(errno, "<call>").
+ * Every function raises a plain OSError, "<reason> (<call>)".
+ *
+ * Owned here: nothing. Descriptors of mounts and files belong to the caller.
  */
 #define _GNU_SOURCE
 #include "system.h"
@@ -52,12 +54,7 @@ static PyObject *openat2_(PyObject *self, PyObject *args)
     unsigned long long flags, resolve;
     if (!PyArg_ParseTuple(args, "iO&KK", &directory, PyUnicode_FSConverter, &path, &flags, &resolve))
         return NULL;
-    struct open_how how = {.flags = flags | O_CLOEXEC, .resolve = resolve};
-    long fd = syscall(SYS_openat2, directory, PyBytes_AsString(path), &how, sizeof how);
-    int saved = errno;
-    Py_DECREF(path);
-    errno = saved;
-    return number_or_failed(fd, "openat2");
+    return opened(directory, path, flags, 0, resolve);
 }
 
 PyDoc_STRVAR(unshare_doc,
@@ -67,10 +64,10 @@ PyDoc_STRVAR(unshare_doc,
 static PyObject *unshare_(PyObject *self, PyObject *arg)
 {
     (void)self;
-    long kinds = PyLong_AsLong(arg);
-    if (kinds == -1 && PyErr_Occurred())
+    int kinds;
+    if (!PyArg_Parse(arg, "i", &kinds))
         return NULL;
-    return none_or_failed(unshare((int)kinds), "unshare");
+    return none_or_failed(unshare(kinds), "unshare");
 }
 
 PyDoc_STRVAR(setns_doc,
@@ -80,10 +77,10 @@ PyDoc_STRVAR(setns_doc,
 static PyObject *setns_(PyObject *self, PyObject *arg)
 {
     (void)self;
-    long fd = PyLong_AsLong(arg);
-    if (fd == -1 && PyErr_Occurred())
+    int fd;
+    if (!PyArg_Parse(arg, "i", &fd))
         return NULL;
-    return none_or_failed(setns((int)fd, 0), "setns");
+    return none_or_failed(setns(fd, 0), "setns");
 }
 
 PyDoc_STRVAR(clone_mount_doc,
@@ -94,11 +91,11 @@ PyDoc_STRVAR(clone_mount_doc,
 static PyObject *clone_mount(PyObject *self, PyObject *arg)
 {
     (void)self;
-    long fd = PyLong_AsLong(arg);
-    if (fd == -1 && PyErr_Occurred())
+    int fd;
+    if (!PyArg_Parse(arg, "i", &fd))
         return NULL;
     unsigned flags = TREE_CLONE | TREE_CLOEXEC | EMPTY_PATH;
-    return number_or_failed(syscall(SYS_open_tree, (int)fd, "", flags), "open_tree");
+    return number_or_failed(syscall(SYS_open_tree, fd, "", flags), "open_tree");
 }
 
 static bool configure(int fs, PyObject *options)
@@ -182,9 +179,7 @@ static PyObject *detach(PyObject *self, PyObject *arg)
     if (!PyUnicode_FSConverter(arg, &path))
         return NULL;
     long result = umount2(PyBytes_AsString(path), MNT_DETACH | UMOUNT_NOFOLLOW);
-    int saved = errno;
-    Py_DECREF(path);
-    errno = saved;
+    release(path);
     return none_or_failed(result, "umount2");
 }
 
@@ -202,9 +197,7 @@ static PyObject *raise_loopback(PyObject *self, PyObject *none)
         return failed("socket");
     request.ifr_flags = IFF_UP | IFF_RUNNING;
     int result = ioctl(sock, SIOCSIFFLAGS, &request);
-    int saved = errno;
-    close(sock);
-    errno = saved;
+    shut(sock);
     return none_or_failed(result, "ioctl SIOCSIFFLAGS");
 }
 

@@ -1,5 +1,8 @@
 /* A socket by its number, where one system call is all that is wanted of it: Python's own object for it, and what its
- * methods go through, cost a fresh fork some twenty pages. */
+ * methods go through, cost a fresh fork some twenty pages.
+ *
+ * Owned here: nothing. Descriptors that are received belong to the caller.
+ */
 #define _GNU_SOURCE
 #include "kernel.h"
 
@@ -32,11 +35,11 @@ PyDoc_STRVAR(has_come_doc,
 static PyObject *has_come(PyObject *self, PyObject *arg)
 {
     (void)self;
-    long fd = PyLong_AsLong(arg);
+    int fd;
     char byte;
-    if (fd == -1 && PyErr_Occurred())
+    if (!PyArg_Parse(arg, "i", &fd))
         return NULL;
-    ssize_t size = recv((int)fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    ssize_t size = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (size > 0)
         Py_RETURN_TRUE;
     if (size < 0 && errno == EAGAIN)

@@ -1,7 +1,13 @@
+/* What both extensions stand on.
+ *
+ * Owned here: nothing.
+ */
 #define _GNU_SOURCE
 #include "system.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
@@ -43,6 +49,28 @@ PyObject *none_or_failed(long result, const char *call)
 PyObject *number_or_failed(long number, const char *call)
 {
     return number < 0 ? failed(call) : PyLong_FromLong(number);
+}
+
+void release(PyObject *object)
+{
+    int saved = errno;
+    Py_DECREF(object);
+    errno = saved;
+}
+
+void shut(int fd)
+{
+    int saved = errno;
+    close(fd);
+    errno = saved;
+}
+
+PyObject *opened(int directory, PyObject *path, uint64_t flags, uint64_t mode, uint64_t resolve)
+{
+    struct open_how how = {.flags = flags | O_CLOEXEC, .mode = mode, .resolve = resolve};
+    long fd = syscall(SYS_openat2, directory, PyBytes_AsString(path), &how, sizeof how);
+    release(path);
+    return number_or_failed(fd, "openat2");
 }
 
 enum { LARGE = 1 << 16 }; /* bytes: beyond what malloc has ready */

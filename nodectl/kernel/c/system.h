@@ -1,4 +1,5 @@
-/* What the extensions that make system calls share: their errors as Python's, and fork(2) with flags. */
+/* What nodectl.kernel._kernel and _namespace share: system calls' errors as Python's exceptions, openat2(2), and fork(2)
+ * with flags. The order of the files is in kernel.h. */
 #ifndef NODECTL_SYSTEM_H
 #define NODECTL_SYSTEM_H
 
@@ -17,6 +18,13 @@ HIDDEN PyObject *none_or_failed(long result, const char *call);
 
 /* The number if it is none below 0; else as failed(). */
 HIDDEN PyObject *number_or_failed(long number, const char *call);
+
+/* Each keeps errno. */
+HIDDEN void release(PyObject *object);
+HIDDEN void shut(int fd);
+
+/* openat2(2), Linux 5.6, closed at an exec. Releases `path`, which is bytes. A descriptor; else as failed(). */
+HIDDEN PyObject *opened(int directory, PyObject *path, uint64_t flags, uint64_t mode, uint64_t resolve);
 
 /* fork(2) with further flags of clone3(2), in Python's own order of things; the child is born in the cgroup that the
  * descriptor stands for, -1 for the caller's. Returns its pid, 0 in the child, -1 with errno. */

@@ -1,4 +1,7 @@
-/* The lines of a step's trace: who a process is at one moment, in the kernel's words, written with one write(2). */
+/* The lines of a step's trace: who a process is at one moment, as the kernel says, written with one write(2).
+ *
+ * Owned here: nothing beyond a call. Many groups and wide masks lie in memory that forget() frees.
+ */
 #define _GNU_SOURCE
 #include "kernel.h"
 
