@@ -10,11 +10,13 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 STABLE_ABI_OF_3_11 = "0x030B0000"
-WARNINGS = ["-std=gnu11", "-Wall", "-Wextra"]
+WARNINGS = ["-std=gnu11", "-Wall", "-Wextra", "-Wshadow"]
 KERNEL_C = "nodectl/kernel/c"
 SPANK_C = "nodectl/spank/c"
 KERNEL = ["kernel", "system", "trace", "clock", "memory", "socket", "confine", "devices"]
-SPANK_HOST = ["host", "api", "guard", "job", "link", "memory", "libslurm", "walk"]
+SPANK_HOST = [
+    "host", "load", "walk", "link", "libslurm", "job", "api", "hook", "guard", "handle", "kernel", "memory",
+]  # fmt: skip
 # The releases of libslurm that plugins are linked with: Slurm 20.11 to 26.05.
 LIBSLURM_RELEASES = range(36, 46)
 

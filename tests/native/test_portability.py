@@ -24,7 +24,8 @@ def test_c_source_compiles_for_aarch64(source: Path, tmp_path: Path) -> None:
     place = tmp_path / "aarch64-linux-gnu" / HEADERS.name
     place.mkdir(parents=True)
     shutil.copy(configuration, place / "pyconfig.h")
-    command = [COMPILER, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
+    warnings = ["-Wall", "-Wextra", "-Wshadow", "-Werror"]
+    command = [COMPILER, "-std=gnu11", *warnings, "-O2", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
     include = [f"-I{place}" for place in (tmp_path, HEADERS, PACKAGE / "include", PACKAGE / "kernel" / "c")]
     done = subprocess.run(
         [*command, *include, "-c", source, "-o", tmp_path / "it.o"], capture_output=True, text=True, check=False

@@ -1,5 +1,8 @@
 /* The functions that compiled plugins call: variadic, by pointer and with error codes on this side, the functions of
  * nodectl.spank on the other. What is allowed where is decided there, for plugins of both kinds.
+ *
+ * Owned here, and never freed: references to the modules; the arrays of S_JOB_ARGV, S_JOB_ENV and
+ * S_JOB_SUPPLEMENTARY_GIDS, which plugins keep pointers to.
  */
 #include "host.h"
 
@@ -9,46 +12,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct spank_handle {
-    PyObject *sp; /* the nodectl.spank.handle.Spank of the hook that runs, or ran last */
-};
-
-static struct spank_handle handle;
-static PyObject *spank;   /* the module nodectl.spank */
-static PyObject *handles; /* the module nodectl.spank.handle */
-static PyObject *jobs;    /* nodectl.spank.job_info, imported before there are forks */
+static PyObject *spank; /* the module nodectl.spank */
+static PyObject *jobs;  /* nodectl.spank.job_info, imported before there are forks */
 
 int api_begin(void)
 {
     if (spank == NULL)
         spank = PyImport_ImportModule("nodectl.spank");
-    if (handles == NULL)
-        handles = PyImport_ImportModule("nodectl.spank.handle");
     if (jobs == NULL)
         jobs = PyImport_ImportModule("nodectl.spank.job_info");
-    return spank == NULL || handles == NULL || jobs == NULL ? -1 : 0;
+    return spank == NULL || jobs == NULL ? -1 : 0;
 }
 
-void api_use(PyObject *sp)
-{
-    PyObject *before = handle.sp;
-    Py_INCREF(sp);
-    handle.sp = sp;
-    Py_XDECREF(before);
-}
-
-void api_plugin(PyObject *stacked)
-{
-    if (handle.sp != NULL && PyObject_SetAttrString(handle.sp, "plugin", stacked) != 0)
-        guard_keep_exception();
-}
-
-spank_t api_handle(void)
-{
-    return &handle;
-}
-
-/* --- into Python and back ------------------------------------------------------------------------------------ */
+/* --- into Python and back --------------------------------------------------------------------------------------- */
 
 /* nodectl.spank.<function>(...), the arguments as for Py_BuildValue, in parentheses. NULL with an exception. */
 static PyObject *call(const char *function, const char *format, ...)
@@ -57,9 +33,9 @@ static PyObject *call(const char *function, const char *format, ...)
     va_start(args, format);
     PyObject *arguments = Py_VaBuildValue(format, args);
     va_end(args);
-    PyObject *callable = arguments == NULL ? NULL : PyObject_GetAttrString(spank, function);
-    PyObject *value = callable == NULL ? NULL : PyObject_CallObject(callable, arguments);
-    Py_XDECREF(callable);
+    PyObject *named = arguments == NULL ? NULL : PyObject_GetAttrString(spank, function);
+    PyObject *value = named == NULL ? NULL : PyObject_CallObject(named, arguments);
+    Py_XDECREF(named);
     Py_XDECREF(arguments);
     return value;
 }
@@ -110,20 +86,7 @@ static PyObject *text_of(const char *text) /* NULL is "", which no variable and 
     return PyUnicode_DecodeFSDefault(text == NULL ? "" : text);
 }
 
-static bool is_handle(spank_t sp)
-{
-    return sp == &handle && handle.sp != NULL;
-}
-
-/* --- where am I -------------------------------------------------------------------------------------------- */
-
-int api_context(void) /* our own question; spank_context is what plugins call, and a trial writes down who does */
-{
-    PyObject *value = PyObject_CallMethod(handles, "current_context", NULL);
-    long context = value == NULL ? -1 : PyLong_AsLong(value);
-    Py_XDECREF(value);
-    return (int)context;
-}
+/* --- where am I ------------------------------------------------------------------------------------------------- */
 
 EXPORTED spank_context_t spank_context(void)
 {
@@ -136,11 +99,11 @@ EXPORTED spank_context_t spank_context(void)
 
 EXPORTED int spank_remote(spank_t sp)
 {
-    if (!is_handle(sp))
+    if (!handle_is(sp))
         return -1;
     struct visit visit;
     visit_begin(&visit);
-    long remote = number_of(call("spank_remote", "(O)", handle.sp));
+    long remote = number_of(call("spank_remote", "(O)", handle_sp()));
     visit_end(&visit);
     return (int)remote;
 }
@@ -180,7 +143,7 @@ EXPORTED const char *spank_strerror(spank_err_t code)
     return text == NULL ? "unknown error" : text;
 }
 
-/* --- items ------------------------------------------------------------------------------------------------- */
+/* --- items ------------------------------------------------------------------------------------------------------ */
 
 /* How an item is asked for and answered, in the order of the calls' pointers. */
 enum kind { NUMBER_16, NUMBER_32, NUMBER_64, TEXT, ARGV, ENVIRONMENT, GIDS, OF_PID, OF_ID };
@@ -301,7 +264,7 @@ static void put_failed(spank_item_t item, spank_err_t code, void *out)
 
 EXPORTED spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
 {
-    if (!is_handle(sp))
+    if (!handle_is(sp))
         return ESPANK_BAD_ARG;
     bool known = item < sizeof kinds;
     enum kind kind = known ? (enum kind)kinds[item] : NUMBER_32;
@@ -323,8 +286,8 @@ EXPORTED spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
     visit_begin(&visit);
     spank_err_t code = ESPANK_SUCCESS;
     PyObject *value = kind == OF_PID || kind == OF_ID
-                          ? call("spank_get_item", "(OiL)", handle.sp, (int)item, argument)
-                          : call("spank_get_item", "(Oi)", handle.sp, (int)item);
+                          ? call("spank_get_item", "(OiL)", handle_sp(), (int)item, argument)
+                          : call("spank_get_item", "(Oi)", handle_sp(), (int)item);
     bool no_place = known && (out == NULL || (second == NULL && (kind == ARGV || kind == GIDS)));
     if (value == NULL)
         code = code_of_exception();
@@ -339,14 +302,14 @@ EXPORTED spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
     return code;
 }
 
-/* --- environments --------------------------------------------------------------------------------------------- */
+/* --- environments ----------------------------------------------------------------------------------------------- */
 
 /* A plugin that holds the array of S_JOB_ENV sees what it has changed. */
 static void follow_environment(void)
 {
     if (live_environment.strings == NULL)
         return;
-    PyObject *value = call("spank_get_item", "(Oi)", handle.sp, (int)S_JOB_ENV);
+    PyObject *value = call("spank_get_item", "(Oi)", handle_sp(), (int)S_JOB_ENV);
     if (value == NULL || (value != Py_None && live_update(&live_environment, value) != 0))
         code_of_exception();
     Py_XDECREF(value);
@@ -354,11 +317,11 @@ static void follow_environment(void)
 
 static spank_err_t get_variable(const char *function, spank_t sp, const char *name, char *buffer, int size)
 {
-    if (!is_handle(sp))
+    if (!handle_is(sp))
         return ESPANK_BAD_ARG;
     struct visit visit;
     visit_begin(&visit);
-    PyObject *value = call(function, "(ON)", handle.sp, text_of(name));
+    PyObject *value = call(function, "(ON)", handle_sp(), text_of(name));
     PyObject *bytes = value == NULL ? NULL : PyUnicode_EncodeFSDefault(value);
     spank_err_t code = bytes == NULL ? code_of_exception() : ESPANK_SUCCESS;
     if (code == ESPANK_SUCCESS || code == ESPANK_ENV_NOEXIST)
@@ -378,13 +341,13 @@ static spank_err_t get_variable(const char *function, spank_t sp, const char *na
 static spank_err_t set_variable(
     const char *function, spank_t sp, const char *name, const char *value, int overwrite)
 {
-    if (!is_handle(sp))
+    if (!handle_is(sp))
         return ESPANK_BAD_ARG;
     struct visit visit;
     visit_begin(&visit);
     const char *usable = value == NULL ? NULL : name;
     spank_err_t code =
-        code_of(call(function, "(ONNi)", handle.sp, text_of(usable), text_of(value), overwrite));
+        code_of(call(function, "(ONNi)", handle_sp(), text_of(usable), text_of(value), overwrite));
     follow_environment();
     visit_end(&visit);
     return code;
@@ -392,11 +355,11 @@ static spank_err_t set_variable(
 
 static spank_err_t unset_variable(const char *function, spank_t sp, const char *name)
 {
-    if (!is_handle(sp))
+    if (!handle_is(sp))
         return ESPANK_BAD_ARG;
     struct visit visit;
     visit_begin(&visit);
-    spank_err_t code = code_of(call(function, "(ON)", handle.sp, text_of(name)));
+    spank_err_t code = code_of(call(function, "(ON)", handle_sp(), text_of(name)));
     if (code == ESPANK_SUCCESS && name == NULL)
         code = ESPANK_BAD_ARG;
     follow_environment();
@@ -436,7 +399,7 @@ EXPORTED spank_err_t spank_job_control_unsetenv(spank_t sp, const char *name)
 
 EXPORTED spank_err_t spank_prepend_task_argv(spank_t sp, int argc, const char *argv[])
 {
-    if (!is_handle(sp))
+    if (!handle_is(sp))
         return ESPANK_BAD_ARG;
     struct visit visit;
     visit_begin(&visit);
@@ -448,12 +411,12 @@ EXPORTED spank_err_t spank_prepend_task_argv(spank_t sp, int argc, const char *a
         Py_XDECREF(word);
     }
     spank_err_t code =
-        code_of(words == NULL ? NULL : call("spank_prepend_task_argv", "(OiN)", handle.sp, argc, words));
+        code_of(words == NULL ? NULL : call("spank_prepend_task_argv", "(OiN)", handle_sp(), argc, words));
     visit_end(&visit);
     return code;
 }
 
-/* --- options ----------------------------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------------------------- */
 
 /* A nodectl.spank.SpankOption of what the plugin describes, None for NULL; a name or usage that is missing is "". */
 static PyObject *option_of(const struct spank_option *option, spank_opt_cb_f cb)
@@ -462,30 +425,30 @@ static PyObject *option_of(const struct spank_option *option, spank_opt_cb_f cb)
         return Py_NewRef(Py_None);
     PyObject *arginfo = option->arginfo == NULL ? Py_NewRef(Py_None) : text_of(option->arginfo);
     return call("SpankOption", "(NNNiiN)", text_of(option->name), arginfo, text_of(option->usage), option->has_arg,
-                option->val, callback_of(guard_plugin(), cb));
+                option->val, callback_callable(guard_plugin(), cb));
 }
 
 EXPORTED spank_err_t spank_option_register(spank_t sp, struct spank_option *option)
 {
-    if (!is_handle(sp))
+    if (!handle_is(sp))
         return ESPANK_BAD_ARG;
     struct visit visit;
     visit_begin(&visit);
     PyObject *described = option_of(option, option == NULL ? NULL : option->cb);
     spank_err_t code =
-        code_of(described == NULL ? NULL : call("spank_option_register", "(ON)", handle.sp, described));
+        code_of(described == NULL ? NULL : call("spank_option_register", "(ON)", handle_sp(), described));
     visit_end(&visit);
     return code;
 }
 
 EXPORTED spank_err_t spank_option_getopt(spank_t sp, struct spank_option *option, char **argument)
 {
-    if (!is_handle(sp))
+    if (!handle_is(sp))
         return ESPANK_BAD_ARG;
     struct visit visit;
     visit_begin(&visit);
     PyObject *described = option_of(option, NULL); /* it is looked for by name */
-    PyObject *value = described == NULL ? NULL : call("spank_option_getopt", "(ON)", handle.sp, described);
+    PyObject *value = described == NULL ? NULL : call("spank_option_getopt", "(ON)", handle_sp(), described);
     spank_err_t code = value == NULL ? code_of_exception() : ESPANK_SUCCESS;
     if (option != NULL && option->has_arg != 0 && argument == NULL)
         if (code == ESPANK_SUCCESS || code == ESPANK_ERROR) /* Slurm asks this before it looks for the option */
@@ -505,15 +468,15 @@ EXPORTED spank_err_t spank_option_getopt(spank_t sp, struct spank_option *option
 PyObject *api_job(uint32_t job_id, uint16_t flags, int *number)
 {
     *number = ESLURM_INVALID_JOB_ID;
-    if (handle.sp == NULL)
+    if (handle_sp() == NULL)
         return NULL;
-    PyObject *job = call("slurm_load_job", "(Oki)", handle.sp, (unsigned long)job_id, (int)flags);
+    PyObject *job = call("slurm_load_job", "(Oki)", handle_sp(), (unsigned long)job_id, (int)flags);
     if (job == NULL)
         *number = (int)code_of_exception();
     return job;
 }
 
-/* --- messages -------------------------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------------------------- */
 
 static void say(const char *function, const char *format, va_list args)
 {

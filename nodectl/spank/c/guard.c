@@ -1,9 +1,12 @@
 /* One call into a plugin, and the ways out of it: it returns, it runs out of time, it calls what does not exist, it
  * dies.
  *
- * The Door's alarm is set before a hook, and Python's handler would raise in it; while C code runs, it cannot. So
+ * PluginCaller sets an alarm before a hook, and Python's handler would raise in it; while C code runs, it cannot. So
  * for the length of a call SIGALRM is ours, and leaves the call by siglongjmp(3), over the plugin's frames only:
  * while the plugin is inside Python (a visit), the jump waits for the visit's end.
+ *
+ * Owned here: the frame of the call that runs, which lies on its caller's stack; the exceptions that a frame keeps until
+ * its end; during calls the dispositions of SIGALRM and of the deadly signals, which guard_end gives back.
  */
 #include "host.h"
 
@@ -21,7 +24,7 @@
 
 enum state { IN_PLUGIN, IN_PYTHON, LANDED };
 enum { RETURNED, LATE, LEFT }; /* what sigsetjmp says */
-enum { INTERRUPTS = 3 };       /* as many as the Door grants to a Python hook that swallows them */
+enum { INTERRUPTS = 3 };       /* as many as PluginCaller grants to a Python hook that swallows them */
 
 struct frame {
     struct frame *outer;
@@ -46,7 +49,7 @@ static bool is_mine(const struct frame *frame)
     return frame != NULL && pthread_equal(pthread_self(), frame->thread);
 }
 
-/* Safe in a signal handler. In stepd and tasks nothing is written: the board tells, and 2 may be the user's. */
+/* Safe in a signal handler. In stepd and tasks nothing is written: progress.py tells, and 2 may be the user's. */
 static void tell(const struct call *call, const char *what, const char *name)
 {
     if (call->context == S_CTX_REMOTE)
@@ -65,6 +68,15 @@ static void end_process(const struct frame *frame)
     _exit(1);
 }
 
+/* A child has come out of the hook in this process's place, which now only waits for it. */
+static bool has_heir(void)
+{
+    if (!kernel->heir_elsewhere())
+        return false;
+    kernel->clock_stop();
+    return true;
+}
+
 static void on_alarm(int number)
 {
     int saved = errno;
@@ -76,7 +88,7 @@ static void on_alarm(int number)
         errno = saved;
         return;
     }
-    if (walk_has_heir()) {
+    if (has_heir()) {
         errno = saved;
         return;
     }
@@ -100,7 +112,7 @@ static void on_death(int number)
     raise(number); /* SA_RESETHAND and SA_NODEFER: it takes effect here */
 }
 
-/* --- the signals of a call ----------------------------------------------------------------------------- */
+/* --- the signals of a call -------------------------------------------------------------------------------------- */
 
 /* Where nobody else handles them. */
 static void watch_deaths(struct sigaction before[DEADLY_SIGNALS])
@@ -146,11 +158,11 @@ static void prove_malloc(void)
     free(block);
 }
 
-/* --- the call --------------------------------------------------------------------------------------------- */
+/* --- the call --------------------------------------------------------------------------------------------------- */
 
 static int raise_late(void)
 {
-    /* The Door's own handler runs, and words it. */
+    /* PluginCaller's own handler runs, and says why. */
     PyErr_SetInterruptEx(SIGALRM);
     if (PyErr_CheckSignals() == 0)
         PyErr_SetString(PyExc_RuntimeError, "took longer than it may");
@@ -260,7 +272,8 @@ void visit_begin(struct visit *visit)
         current->state = IN_PYTHON;
     visit->gil = PyGILState_Ensure();
     if (current != NULL && current->call->stacked != NULL) {
-        api_plugin(current->call->stacked);
+        if (handle_set_plugin(current->call->stacked) != 0)
+            guard_keep_exception();
         current->call->stacked = NULL;
     }
     errno = visit->saved_errno;

@@ -1,10 +1,28 @@
-/* What the files of nodectl.spank._spank_host share. Nothing here is seen by plugins; that is include/slurm/spank.h. */
+/* What the files of nodectl.spank._spank_host share. Nothing here is seen by plugins; that is include/slurm/spank.h.
+ *
+ * Each file calls only what stands below it (tests/lint/test_c_sources.py):
+ *
+ *   host.c      the module
+ *   load.c      loads a plugin, and says what is in it
+ *   walk.c      one hook of many plugins in one call
+ *   link.c      binds what ld.so has left to be bound in a plugin
+ *   libslurm.c  functions of libslurm: host lists, errors
+ *   job.c       slurm_load_job
+ *   api.c       functions of spank.h: items, environments, options, messages
+ *   hook.c      the functions of plugins as callables of Python
+ *   guard.c     one call into a plugin, and the ways out of it
+ *   handle.c    the handle that plugins are given
+ *   kernel.c    what nodectl.kernel._kernel does for this library
+ *   memory.c    memory that plugins keep pointers to
+ */
 #ifndef NODECTL_SPANK_HOST_H
 #define NODECTL_SPANK_HOST_H
 
 #define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+
+#include "kernel_calls.h"
 
 #include <slurm/spank.h>
 
@@ -24,7 +42,35 @@
 #define EXPORTED __attribute__((visibility("default")))
 #define HIDDEN __attribute__((visibility("hidden")))
 
-/* --- guard.c: one call into a plugin, and the ways out of it ---------------------------------- */
+/* --- memory.c: it is given once, and lives as long as the process ----------------------------------------------- */
+
+HIDDEN const char *keep(const char *text); /* the same pointer for the same text; NULL without memory */
+/* Zeroed, side by side: every stepd writes to it, and each page that it writes to is copied. NULL without memory. */
+HIDDEN void *keep_zeroed(size_t size);
+
+struct live_vector { /* a NULL-terminated char ** that follows a Python list or dict */
+    char **strings;
+    size_t room;
+};
+/* `words`: list of str, or dict of str (as "K=V"). Returns 0, or -1 with an exception. */
+HIDDEN int live_update(struct live_vector *vector, PyObject *words);
+
+/* --- kernel.c --------------------------------------------------------------------------------------------------- */
+
+HIDDEN int kernel_begin(void); /* at import; -1 with an exception */
+HIDDEN extern const struct kernel_calls *kernel;
+
+/* --- handle.c --------------------------------------------------------------------------------------------------- */
+
+HIDDEN int handle_begin(void);                   /* at import; -1 with an exception */
+HIDDEN void handle_use(PyObject *sp);            /* the hook that runs next is this Spank's */
+HIDDEN int handle_set_plugin(PyObject *stacked); /* whose hook it is, for what Python decides; -1 with an exception */
+HIDDEN spank_t handle_of_plugins(void);
+HIDDEN bool handle_is(spank_t sp); /* it is what plugins were given, and a hook has run */
+HIDDEN PyObject *handle_sp(void);  /* borrowed; NULL before the first hook */
+HIDDEN int handle_context(void);   /* S_CTX_*, -1 with an exception; not spank_context, whose callers a probe notes */
+
+/* --- guard.c ---------------------------------------------------------------------------------------------------- */
 
 struct call {
     const char *plugin, *hook;
@@ -51,6 +97,9 @@ HIDDEN void guard_leave(const char *text) __attribute__((noreturn));
 /* Whose call runs in this thread, "" for nobody's. */
 HIDDEN const char *guard_plugin(void);
 
+/* Takes the current exception; the call that is running raises it in the end. */
+HIDDEN void guard_keep_exception(void);
+
 /* Around each use of Python by a plugin's call; errno passes through both. */
 struct visit {
     PyGILState_STATE gil;
@@ -60,39 +109,7 @@ struct visit {
 HIDDEN void visit_begin(struct visit *visit);
 HIDDEN void visit_end(struct visit *visit); /* does not return when the call's time is over */
 
-/* Takes the current exception; the call that is running raises it in the end. */
-HIDDEN void guard_keep_exception(void);
-
-/* --- link.c: what ld.so has left to be bound ---------------------------------------------------- */
-
-/* Binds what only we know how to bind in the library of a dlopen handle. Returns a new list of the names of
- * functions that nobody provides; NULL with an exception. */
-HIDDEN PyObject *link_plugin(void *handle);
-HIDDEN void *link_global(const char *name); /* what every plugin finds under this name */
-
-/* --- memory.c: memory that plugins keep pointers to: it lives as long as the process ------------ */
-
-HIDDEN const char *keep(const char *text); /* the same pointer for the same text; NULL without memory */
-
-struct live_vector { /* a NULL-terminated char ** that follows a Python list or dict */
-    char **strings;
-    size_t room;
-};
-/* `words`: list of str, or dict of str (as "K=V"). Returns 0, or -1 with an exception. */
-HIDDEN int live_update(struct live_vector *vector, PyObject *words);
-
-/* --- api.c: the exported functions ---------------------------------------------------------------- */
-
-HIDDEN int api_begin(void); /* at import; -1 with an exception */
-HIDDEN void api_use(PyObject *sp);
-HIDDEN void api_plugin(PyObject *stacked); /* whose call it is, for what Python decides */
-HIDDEN int api_context(void); /* S_CTX_*, -1 with an exception */
-HIDDEN spank_t api_handle(void);
-HIDDEN PyObject *api_job(uint32_t job_id, uint16_t flags, int *number); /* a dict of members; NULL with an error's number */
-
-HIDDEN void plain_fatal(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
-
-/* --- host.c ------------------------------------------------------------------------------------------ */
+/* --- hook.c ----------------------------------------------------------------------------------------------------- */
 
 struct arguments;
 struct plugin {
@@ -111,21 +128,37 @@ struct hook_call {
     char **argv;
 };
 
-HIDDEN struct hook *hook_of(PyObject *callable); /* of one of our own making; NULL with an exception */
+HIDDEN struct hook *hook_of(PyObject *function); /* of a callable that hook_callable made; NULL with an exception */
 HIDDEN struct hook_call call_of(const struct hook *hook, int ac, char **argv);
 /* The same array for the same arguments, in every hook of the plugin; NULL with an exception. */
 HIDDEN char **argv_of(struct plugin *plugin, PyObject *words);
-/* A callable with `data`, which belongs to it: that is, stays. Frees nothing; NULL with an exception. */
+/* A callable with `data`, which stays; NULL with an exception, also where `data` is NULL. */
 HIDDEN PyObject *callable(PyMethodDef *method, void *data);
+HIDDEN PyObject *hook_callable(struct plugin *plugin, const char *name, void *function);
+HIDDEN PyObject *callback_callable(const char *plugin, spank_opt_cb_f function); /* None for NULL */
+HIDDEN PyObject *failure_mode_callable(void *mode); /* reads the number that is there; None for NULL */
 
-/* The Python callable for an option's callback; NULL with an exception. */
-HIDDEN PyObject *callback_of(const char *plugin, spank_opt_cb_f function);
+/* --- api.c ------------------------------------------------------------------------------------------------------ */
 
-/* --- walk.c: a hook of many plugins in one call ------------------------------------------------------ */
+HIDDEN int api_begin(void); /* at import; -1 with an exception */
+HIDDEN PyObject *api_job(uint32_t job_id, uint16_t flags, int *number); /* a dict of members; NULL with an error's number */
+HIDDEN void plain_fatal(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-HIDDEN int walk_begin(void); /* at import; -1 with an exception */
-HIDDEN bool walk_has_heir(void); /* in a signal handler: a child has taken the hook's place, whose clock is stopped */
+/* --- link.c ----------------------------------------------------------------------------------------------------- */
+
+/* Binds what only we know how to bind in the library of a dlopen handle. Returns a new list of the names of
+ * functions that nobody provides; NULL with an exception. */
+HIDDEN PyObject *link_plugin(void *handle);
+HIDDEN void *link_global(const char *name); /* what every plugin finds under this name */
+
+/* --- walk.c ----------------------------------------------------------------------------------------------------- */
+
 HIDDEN PyObject *walk_lane(PyObject *self, PyObject *rows);
 HIDDEN extern const char walk_lane_doc[];
+
+/* --- load.c ----------------------------------------------------------------------------------------------------- */
+
+HIDDEN int load_begin(PyObject *module); /* at import: gives the module its type Library; -1 with an exception */
+HIDDEN PyObject *load_plugin(const char *path); /* a Library; NULL with an exception */
 
 #endif

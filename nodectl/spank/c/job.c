@@ -3,6 +3,8 @@
  * Which bytes of the record a member is, is in the plugin: its compiler took it from the header of its own Slurm. It was
  * measured with Debian's headers (22.05, 24.11, 26.05), with pyslurm's declarations (25.11), and with the members in the
  * order of two public copies of 23.02's header that agree, on machines of 64 bits.
+ *
+ * Owned here: nothing. The plugin owns an answer, and frees it with slurm_free_job_info_msg.
  */
 #include "host.h"
 
@@ -209,18 +211,16 @@ struct step_of_26_05 {
 #if defined __x86_64__ /* it comes on the stack, and the next argument in its register */
 #define SECOND uint32_t second
 #define BEHIND , struct step_of_26_05 step
-#define STEP (&step)
-#define THIRD(flags) second
+#define JOB_ID step.job_id
+#define FLAGS(flags) (uint16_t)second
 #elif defined __aarch64__ /* what comes is the address of a copy */
 #define SECOND uintptr_t second
 #define BEHIND
-#define STEP ((const struct step_of_26_05 *)second)
-#define THIRD(flags) flags
-#else
+#define JOB_ID ((const struct step_of_26_05 *)second)->job_id
+#define FLAGS(flags) flags
+#else /* how it comes is not known */
 #define SECOND uint32_t second
 #define BEHIND
-#define STEP ((const struct step_of_26_05 *)NULL)
-#define THIRD(flags) flags
 #endif
 
 EXPORTED int load_job_of_any_release(job_info_msg_t **message, SECOND, uint16_t flags BEHIND) __asm__("slurm_load_job");
@@ -230,7 +230,11 @@ int load_job_of_any_release(job_info_msg_t **message, SECOND, uint16_t flags BEH
     const struct layout *layout = layout_of(version_at(__builtin_return_address(0)));
     if (layout == NULL || layout->release != WITH_STEP)
         return load_job(layout, message, (uint32_t)second, flags);
-    return STEP == NULL ? load_job(NULL, message, 0, 0) : load_job(layout, message, STEP->job_id, (uint16_t)THIRD(flags));
+#ifdef JOB_ID
+    return load_job(layout, message, JOB_ID, FLAGS(flags));
+#else
+    return load_job(NULL, message, 0, 0);
+#endif
 }
 
 EXPORTED void slurm_free_job_info_msg(job_info_msg_t *message)

@@ -1,4 +1,8 @@
-/* What plugins use of libslurm besides SPANK and jobs (job.c): host lists, words for errors. */
+/* What plugins use of libslurm besides SPANK and jobs (job.c): host lists, texts of errors.
+ *
+ * Owned here: nothing. The plugin owns a host list, and frees it with slurm_hostlist_destroy; a name that it shifts off
+ * a list is the plugin's, to be given to free(3).
+ */
 #include "host.h"
 
 #include <slurm/slurm.h>
@@ -57,11 +61,11 @@ static int expand(struct hostlist *list, const char *head, const char *pattern, 
     if (close == NULL)
         return -1;
     for (const char *at = open;;) {
-        unsigned long from, to;
+        unsigned long from = 0;
         const char *first = at + 1;
         at = read_number(first, &from);
         int width = at == NULL ? 0 : (int)(at - first); /* leading zeros are part of the name */
-        to = from;
+        unsigned long to = from;
         if (at != NULL && *at == '-')
             at = read_number(at + 1, &to);
         if (at == NULL || from > to || (*at != ',' && at != close))
@@ -161,7 +165,7 @@ EXPORTED void slurm_hostlist_destroy(hostlist_t list)
     free(list);
 }
 
-/* --- errors ------------------------------------------------------------------------------------------------ */
+/* --- errors ----------------------------------------------------------------------------------------------------- */
 
 EXPORTED char *slurm_strerror(int number)
 {
@@ -186,7 +190,7 @@ EXPORTED void slurm_perror(const char *what)
     fprintf(stderr, "%s: %s\n", what, slurm_strerror(errno));
 }
 
-/* --- its begin and end ------------------------------------------------------------------------------------- */
+/* --- its begin and end ------------------------------------------------------------------------------------------ */
 
 EXPORTED void slurm_init(const char *configuration)
 {

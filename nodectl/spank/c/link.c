@@ -10,6 +10,9 @@
  *
  * The tables are read where ld.so has mapped them; relocation types, the machine's own business, do not matter: in
  * DT_JMPREL every function is a slot, elsewhere a slot is known by what stands in it.
+ *
+ * Owned here: the names of missing functions, and one handle of the program itself; neither is given back. The plugins'
+ * tables are ld.so's.
  */
 #include "host.h"
 
@@ -33,7 +36,7 @@
 #define SYMBOL_BINDING(info) ELF32_ST_BIND(info)
 #endif
 
-/* --- what a missing function's slot is given ------------------------------------------------------------- */
+/* --- what a missing function's slot is given -------------------------------------------------------------------- */
 
 enum { TRAMPOLINES = 64 };
 static const char *missing_names[TRAMPOLINES];
@@ -64,7 +67,7 @@ static uintptr_t trampoline_for(const char *name)
     return (uintptr_t)trampolines[number];
 }
 
-/* --- what other names are bound to -------------------------------------------------------------------------- */
+/* --- what other names are bound to ------------------------------------------------------------------------------ */
 
 static const struct plain_name {
     const char *name;
@@ -110,7 +113,7 @@ void *link_global(const char *name)
     return program == NULL ? NULL : dlsym(program, name);
 }
 
-/* --- the tables -------------------------------------------------------------------------------------------- */
+/* --- the tables ------------------------------------------------------------------------------------------------- */
 
 struct object {
     void *handle;

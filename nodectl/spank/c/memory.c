@@ -1,5 +1,7 @@
-/* Memory that plugins keep pointers to. It is given once and never taken back: a plugin's statics live as long as
- * its process, and so does what they point at.
+/* Memory that plugins keep pointers to.
+ *
+ * Owned here: all of it, and none is ever freed. A plugin's statics live as long as its process, and so does what they
+ * point at.
  */
 #include "host.h"
 
@@ -94,7 +96,7 @@ int live_update(struct live_vector *vector, PyObject *words)
     char **fresh = malloc((count + 1) * sizeof *fresh);
     int rc = fresh == NULL ? -1 : fill(fresh, vector->strings, had, list);
     Py_DECREF(list);
-    if (rc == 0 && count >= vector->room) { /* who holds the old one keeps what was true */
+    if (rc == 0 && count >= vector->room) { /* a plugin that holds the old one keeps what was true */
         size_t room = 2 * count + 64;
         char **strings = malloc(room * sizeof *strings);
         if (strings == NULL)
@@ -108,4 +110,20 @@ int live_update(struct live_vector *vector, PyObject *words)
         PyErr_NoMemory();
     free(fresh);
     return rc;
+}
+
+void *keep_zeroed(size_t size)
+{
+    enum { CHUNK = 4096 };
+    static char *chunk;
+    static size_t used = CHUNK;
+    if (used + size > CHUNK) {
+        chunk = aligned_alloc(CHUNK, CHUNK);
+        used = chunk == NULL ? CHUNK : 0;
+    }
+    if (chunk == NULL)
+        return NULL;
+    void *place = memset(chunk + used, 0, size);
+    used += (size + sizeof(max_align_t) - 1) & ~(sizeof(max_align_t) - 1);
+    return place;
 }

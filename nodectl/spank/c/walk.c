@@ -1,10 +1,10 @@
-/* One hook of many plugins in one call: what the Door does around each of them (nodectl/plugin_host/caller.py), without Python in
- * between. A lane is made where stepds are forked from, and a walk only reads it: whatever Python object a stepd so much as
- * counts a reference to is on a page that has to be copied.
+/* One hook of many plugins in one call: what PluginCaller does around each of them (nodectl/plugin_host/caller.py),
+ * without Python in between. The forkserver makes a lane, and the stepds that it forks only read it: a stepd that counts
+ * a reference to a Python object copies the page that the object is on.
+ *
+ * Owned here, and never freed: the lanes. They refer to the plugins' hooks and to their places in the stack.
  */
 #include "host.h"
-
-#include "kernel_calls.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -31,36 +31,16 @@ struct lane {
 struct walk {
     Py_ssize_t from;
     PyObject *sp;
-    Py_buffer board;
-    Py_ssize_t slot; /* where its two bytes on the board are */
-    int row;         /* the hook's number there */
-    int trace;       /* -1 for none */
+    Py_buffer progress; /* nodectl/tracing/progress.py */
+    Py_ssize_t slot;    /* where its two bytes there are */
+    int row;            /* the hook's number there */
+    int trace;          /* -1 for none */
     const char *head, *tail;
     double seconds, deadline;
     int threads; /* a descriptor of /proc/self/task where no plugin may leave a thread, else -1 */
 };
 
-static const struct kernel_calls *kernel;
-
-int walk_begin(void)
-{
-    PyObject *module = PyImport_ImportModule("nodectl.kernel._kernel");
-    if (module == NULL)
-        return -1;
-    Py_DECREF(module);
-    kernel = PyCapsule_Import(KERNEL_CALLS, 0);
-    return kernel == NULL ? -1 : 0;
-}
-
-bool walk_has_heir(void)
-{
-    if (kernel == NULL || !kernel->heir_elsewhere())
-        return false;
-    kernel->clock_stop();
-    return true;
-}
-
-static long long now(void)
+static long long nanoseconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -105,14 +85,14 @@ static PyObject *call_place(const struct walk *walk, const struct watch *watch, 
 
 static PyObject *walk_on(const struct lane *lane, const struct walk *walk, const struct watch *watch, int context)
 {
-    char *board = walk->board.buf;
+    char *progress = walk->progress.buf;
     pid_t self = getpid();
-    char *heirloom = walk->slot > 0 ? board + walk->board.len / 3 * 2 + walk->slot / 2 : NULL; /* nodectl/tracing/progress.py */
+    char *heirloom = walk->slot > 0 ? progress + walk->progress.len / 3 * 2 + walk->slot / 2 : NULL;
     for (size_t i = (size_t)walk->from; i < lane->count; i++) {
         const struct place *place = &lane->places[i];
-        board[walk->slot] = (char)walk->row;
-        board[walk->slot + 1] = (char)place->number;
-        long long started = now();
+        progress[walk->slot] = (char)walk->row;
+        progress[walk->slot + 1] = (char)place->number;
+        long long started = nanoseconds();
         if (heirloom != NULL)
             kernel->heir_expect(heirloom);
         PyObject *value = call_place(walk, watch, place, context);
@@ -134,14 +114,14 @@ static PyObject *walk_on(const struct lane *lane, const struct walk *walk, const
     Py_RETURN_NONE;
 }
 
-/* The Door has set the clock. An alarm that comes between two plugins is nobody's. */
+/* PluginCaller has set the clock. An alarm between two plugins ends neither of them. */
 static PyObject *walk_watched(const struct lane *lane, const struct walk *walk)
 {
     struct watch watch;
-    int context = api_context();
+    int context = handle_context();
     if (context < 0)
         return NULL;
-    api_use(walk->sp);
+    handle_use(walk->sp);
     guard_begin(&watch, context);
     PyObject *result = walk_on(lane, walk, &watch, context);
     if (walk->seconds > 0)
@@ -155,15 +135,15 @@ static PyObject *call_lane(PyObject *self, PyObject *args)
     const struct lane *lane = PyCapsule_GetPointer(self, NULL);
     struct walk walk;
     if (lane == NULL ||
-        !PyArg_ParseTuple(args, "nOw*niissddi", &walk.from, &walk.sp, &walk.board, &walk.slot, &walk.row, &walk.trace,
+        !PyArg_ParseTuple(args, "nOw*niissddi", &walk.from, &walk.sp, &walk.progress, &walk.slot, &walk.row, &walk.trace,
                           &walk.head, &walk.tail, &walk.seconds, &walk.deadline, &walk.threads))
         return NULL;
     PyObject *result = NULL;
-    if (walk.from < 0 || walk.slot < 0 || walk.slot + 1 >= walk.board.len)
+    if (walk.from < 0 || walk.slot < 0 || walk.slot + 1 >= walk.progress.len)
         PyErr_SetString(PyExc_ValueError, "there is no such place");
     else
         result = walk_watched(lane, &walk);
-    PyBuffer_Release(&walk.board);
+    PyBuffer_Release(&walk.progress);
     return result;
 }
 
@@ -188,10 +168,11 @@ static int fill_place(struct place *place, PyObject *row)
 const char walk_lane_doc[] = PyDoc_STR(
 "lane(rows: list[tuple[hook, argv, facts: str, stacked, number: int]]) -> walk\n\n"
 "One hook of compiled plugins that stand one behind the other in a stack, to be walked as\n"
-"  walk(from, sp, board, slot, row, trace, head, tail, seconds, deadline, threads) -> None | (place, started, value)\n"
-"Calls every plugin from place `from` on as Door.call does: its place on the board first, under the clock (0 seconds:\n"
-"none), a line of the trace after it, sp.plugin its `stacked`. Comes back with the first that has to be looked at: it\n"
-"returned another value than 0, which is `value`, or raised it, or left a thread; there is no line of it yet.");
+"  walk(from, sp, progress, slot, row, trace, head, tail, seconds, deadline, threads) -> None | (place, started, value)\n"
+"Calls every plugin from place `from` on as PluginCaller.call does: notes its place in `progress`, sets the clock\n"
+"(0 seconds: none) and afterwards writes a line of the trace; sp.plugin is its `stacked`. Returns at the first plugin\n"
+"that has to be looked at: it returned another value than 0, which is `value`, or raised it, or left a thread. The\n"
+"trace has no line of that one yet.");
 
 PyObject *walk_lane(PyObject *self, PyObject *rows)
 {
