@@ -87,7 +87,7 @@ def _serve(run: Run, stem: str, store: "PluginStore") -> None:
     directory = os.open(os.path.dirname(stem), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     run.private.append(directory)
     name = os.path.basename(stem)
-    run.links.on_gone = reaper.launcher_gone
+    run.links.on_gone = reaper.termination.launcher_gone
     if run.fds.client is not None:
         run.links.adopt_launcher(run.fds.orders, run.fds.news, run.fds.client)
         client_streams.greet(run.client_streams)

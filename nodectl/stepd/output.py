@@ -2,7 +2,7 @@
 
 import time
 
-from nodectl.stepd.reaper import OUTPUT_LIMIT
+from nodectl.stepd.termination import OUTPUT_LIMIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +24,9 @@ def wait(run: "Run", reaper: "Reaper", pid: int, *, awaited: bool) -> None:
         limit = time.monotonic() + OUTPUT_LIMIT
     while pid not in reaper.gone:
         now = time.monotonic()
-        if awaited and reaper.late is not None and now > reaper.late[1]:
-            run.end_as("CANCELLED", reaper.late[0])
+        late = reaper.termination.late
+        if awaited and late is not None and now > late[1]:
+            run.end_as("CANCELLED", late[0])
             limit = now
         if limit is not None and now >= limit:
             run.pumps.end(pid)

@@ -1,4 +1,4 @@
-"""Waiting for a step: its children's ends, its connections, its time limit, and the ways of ending it early.
+"""Waiting for a step: its children's ends, its connections, and what is due in time (`termination.py`).
 
 One poll(2) over the connections, the tasks' report pipe and the SIGCHLD pipe. Runs in the stepd, as root, from the
 opened gate to the last task's end.
@@ -10,14 +10,15 @@ import select
 import time
 
 from nodectl import messages
-from nodectl.kernel import children, signals
+from nodectl.kernel import children
 from nodectl.kernel.identity import effective_user
-from nodectl.kernel.signals import CONT, KILL, TERM
+from nodectl.kernel.signals import KILL, TERM
 from nodectl.model.launch_order import ROWS
 from nodectl.plugin_host.caller import OK
 from nodectl.stepd import task_epilogs
 from nodectl.stepd.daemon_orders import Told
-from nodectl.stepd.suspension import FREEZE, TSTP, Suspension
+from nodectl.stepd.suspension import TSTP
+from nodectl.stepd.termination import Termination
 from nodectl.task import environment
 from nodectl.task.reports import Reports
 from nodectl.wire.dispatch import STEP, Refused
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 # The wait status of a task that read the end of the gate: why there is no launch is told elsewhere.
 _NOT_LET_IN = 1 << 8
 _UID = integer(0, 2**32 - 1)
-_LOOK_AGAIN = 0.005
-OUTPUT_LIMIT = 300.0  # seconds that output may take to be read when nobody waits for the step
 
 
 class Reaper:
@@ -44,30 +43,20 @@ class Reaper:
 
     __slots__ = (
         "_children",
-        "_deadlines",
-        "_held",
         "_inbox",
-        "_pid",
         "_poll",
         "_run",
-        "_stop",
-        "_suspension",
         "_waker",
         "_wakeup",
         "gone",
-        "late",
         "report",
+        "termination",
     )
 
     def __init__(self, run: "Run", poll: "select.poll") -> None:
         self._run = run
         self._poll = poll
-        self._pid = os.getpid()
-        self._held: list[int] = []  # signals that came before the tasks' programs began
-        self._deadlines: dict[str, float] = {}
-        self._suspension = Suspension(run, self._deadlines)
-        self._stop: tuple[str, float] | None = None  # why it is to be cut short, and the seconds its output has then
-        self.late: tuple[str, float] | None = None  # the reason, and when what nobody reads of its output is cut
+        self.termination = Termination(run, self.collect, self._give_up)
         reader, self.report = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(self.report, True)  # a task may wait for us to read; we never wait for a task
         self._inbox = Reports(reader)
@@ -76,8 +65,6 @@ class Reaper:
         self._listen()
         poll.register(self._wakeup, select.POLLIN)
         poll.register(reader, select.POLLIN)
-        if run.step.time_limit:
-            self._deadlines["time limit"] = time.monotonic() + run.step.time_limit
         self._children: dict[int, Task] = {}
         self.gone: set[int] = set()  # children that are no tasks and have been collected
 
@@ -85,7 +72,7 @@ class Reaper:
         """For children's ends and for SIGTERM. Each time before sleeping: a plugin may have changed all of this."""
         _signal.signal(_signal.SIGCHLD, _wake_up)
         _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)  # a client may close what it is told through
-        _signal.signal(_signal.SIGTERM, self._told_to_stop)
+        _signal.signal(_signal.SIGTERM, self.termination.told_to_stop)
         _signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGCHLD, _signal.SIGTERM))
 
@@ -97,13 +84,13 @@ class Reaper:
         """Until every task has ended and its row of the launch is done."""
         while self._children:
             self._run.enter("exec")  # for who asks later where we were: waiting for them
-            self.turn(self._patience())
+            self.turn(self.termination.patience())
 
     def wait_for(self, fd: int) -> None:
         """Like a turn of `wait`, or until something can be read there."""
         self._poll.register(fd, select.POLLIN)
         try:
-            self.turn(self._patience())
+            self.turn(self.termination.patience())
         finally:
             self._poll.unregister(fd)
 
@@ -122,18 +109,7 @@ class Reaper:
             else:
                 self._run.links.handle(fd, mask)
         self.collect()
-        if self._stop is not None:
-            (reason, patience), self._stop = self._stop, None
-            self._cut_short(reason, patience)
-        self._act_on_time()
-        self._deliver_held()
-
-    def _patience(self) -> float | None:
-        if self._held:
-            return _LOOK_AGAIN  # nobody tells when a program has begun
-        if not self._deadlines:
-            return None
-        return max(0.0, min(self._deadlines.values()) - time.monotonic())
+        self.termination.act()
 
     def collect(self) -> None:
         """Collects every child that has ended: tasks, pumps, and orphans that fell to us as subreaper."""
@@ -141,14 +117,14 @@ class Reaper:
         while pid := children.next_to_collect():
             task = self._children.pop(pid, None)
             if task is not None:
-                self._has_begun(task)  # of a process that is gone nobody could tell
+                self.termination.has_begun(task)  # of a process that is gone nobody could tell
             _, status, usage = os.wait4(pid, 0)
             if task is None:
                 self.gone.add(pid)
                 self._run.step.helpers.discard(pid)  # the tracker must not take who has its number for ours
                 if why := self._run.pumps.missed(pid, status):
                     self._run.spoil(why)
-                    self.end("FAILED", why)
+                    self.termination.end("FAILED", why)
             else:
                 task.status = status
                 task.ended = time.time()
@@ -189,9 +165,11 @@ class Reaper:
         if not run.step.kill_on_bad_exit or run.state != "RUNNING":
             return
         if task.out_of_memory:
-            self.end("OUT_OF_MEMORY", run.end_reasons.reason)
+            self.termination.end("OUT_OF_MEMORY", run.end_reasons.reason)
         elif task.status:
-            self.end("FAILED", f"task {task.local_id} {children.said(task.status)} and --kill-on-bad-exit was given")
+            self.termination.end(
+                "FAILED", f"task {task.local_id} {children.said(task.status)} and --kill-on-bad-exit was given"
+            )
 
     def _post_term(self, task: "Task") -> "Outcome":
         """Task plugins, as the job's owner."""
@@ -234,95 +212,6 @@ class Reaper:
                 self._run.say(f"task {report['task']}: {report['failed']}")
                 self._run.failures.setdefault(int(str(report["task"])), str(report["failed"]))
 
-    # Ending a step before its tasks end it.
-
-    def signal(self, number: int) -> None:
-        """To every task that is still there, and with SIGKILL to everything they started.
-
-        Until a task has become its program it ignores most signals, and before its first row it gets none: those are
-        held. What a process has not handled when Python comes out of its fork is dropped there.
-        """
-        if number != KILL and not all(self._takes(task, number) for task in self._run.tasks):
-            self._held.append(number)
-            return
-        for task in self._run.tasks:
-            if task.pid > 0 and task.status is None:
-                task.killed_by_command |= number in (TERM, KILL)
-                if number == KILL and children.dumps_core(task.pid):
-                    continue  # the tracker waits for that
-                signals.send_child(task.pid, number)
-        if number == KILL:
-            self._run.kill()
-            self._deadlines.setdefault("unkillable", time.monotonic() + self._run.step.unkillable_timeout)
-
-    def _takes(self, task: "Task", number: int) -> bool:
-        if task.pid <= 0 or task.status is not None:
-            return task.pid > 0
-        hook, _ = self._run.progress.place(task.local_id + 1)
-        return number == CONT or (number == TERM and hook is not None) or self._has_begun(task)
-
-    def _has_begun(self, task: "Task") -> bool:
-        """True when the task has become a program: its own, or one that a plugin executed from inside a hook."""
-        slot = task.local_id + 1
-        if not self._run.progress.is_done(slot):
-            hook, _ = self._run.progress.place(slot)
-            if hook is None or hook.identity != "user" or not children.has_executed(task.pid):
-                return False
-            self._run.progress.done(slot)
-        return True
-
-    def _deliver_held(self) -> None:
-        held, self._held = self._held, []
-        for number in held:
-            self.signal(number)
-
-    def _told_to_stop(self, *_: object) -> None:
-        """SIGTERM to the stepd itself, or to a task that has not become its program and still has our handler."""
-        if os.getpid() != self._pid:
-            os._exit(128 + TERM)
-        # Acted upon in turn(), where nothing is half done.
-        self._stop = "the step runner was told to stop", self._run.step.kill_wait
-
-    def _runs(self) -> bool:
-        """True while a task runs or is still to come. Who has ended is looked for first: no signal reaches them."""
-        self.collect()
-        return any(task.status is None for task in self._run.tasks)
-
-    def _cut_short(self, reason: str, patience: float) -> None:
-        """CANCELLED, where a task can be. When all have ended, only what nobody reads of their output can be cut."""
-        if self._runs():
-            self.end("CANCELLED", reason)
-            return
-        at = time.monotonic() + patience
-        if self.late is None or at < self.late[1]:
-            self.late = reason, at
-
-    def end(self, state: str, reason: str) -> None:
-        """CONT and TERM now, KILL after kill_wait: what a batch system does to a step that must go."""
-        if self._run.state != "RUNNING":
-            return
-        self._run.end_as(state, reason)
-        if self._suspension.suspended:
-            self._suspension.end()
-        self.signal(CONT)
-        self.signal(TERM)
-        self._deadlines.pop("time limit", None)
-        self._deadlines["kill"] = time.monotonic() + self._run.step.kill_wait
-
-    def _act_on_time(self) -> None:
-        due = [name for name, at in self._deadlines.items() if at <= time.monotonic()]
-        for name in due:
-            del self._deadlines[name]
-            if name == "kill":
-                self.signal(KILL)
-            elif name == FREEZE:
-                self._suspension.freeze()
-            elif name == "unkillable":
-                self._give_up()
-            elif self._runs():
-                self._run.announce_cancel("DUE TO TIME LIMIT")
-                self.end("TIMEOUT", f"time limit of {self._run.step.time_limit} s")
-
     def _give_up(self) -> None:
         """What does not even die of SIGKILL hangs in the kernel; the step does not wait for it for ever."""
         for task in self._children.values():
@@ -355,44 +244,40 @@ class Reaper:
     def _status(self, call: "Call") -> "Mapping[str, object]":
         self._allow(call)
         status = self._run.status()
-        return {"step": {**status, "state": "SUSPENDED"} if self._suspension.suspended else status}
+        return {"step": {**status, "state": "SUSPENDED"} if self.termination.suspension.suspended else status}
 
     def _suspend(self, call: "Call") -> "Mapping[str, object]":
         self._allow(call)
-        self._suspension.begin()
-        self.signal(TSTP)
+        self.termination.suspension.begin()
+        self.termination.signal(TSTP)
         return {}
 
     def _resume(self, call: "Call") -> "Mapping[str, object]":
         self._allow(call)
-        self._suspension.end()
+        self.termination.suspension.end()
         return {}
 
     def _signal(self, call: "Call") -> "Mapping[str, object]":
         self._allow(call)
         number: int = call.parameters["signal"]
         if number != KILL:
-            self._suspension.must_not()
+            self.termination.suspension.must_not()
         if number in (TERM, KILL):
             # The daemon, which is root, says on whose behalf it calls; of nobody else is that believed.
             uid = call.parameters.get("by", 0) if call.peer.uid == 0 else call.peer.uid
             reason = f"signal {number} by uid {uid}"
-            if not self._runs():
-                self._cut_short(reason, 0 if number == KILL else self._run.step.kill_wait)
+            if not self.termination.runs():
+                self.termination.cut_short(reason, 0 if number == KILL else self._run.step.kill_wait)
             elif not call.parameters.get("forwarded"):
                 self._run.announce_cancel("")
                 self._run.end_as("CANCELLED", reason)
-        self.signal(number)
+        self.termination.signal(number)
         return {}
 
     def _end(self, call: "Call") -> "Mapping[str, object]":
         self._allow(call)
-        self._cut_short(f"interrupted by uid {call.peer.uid}", self._run.step.kill_wait)
+        self.termination.cut_short(f"interrupted by uid {call.peer.uid}", self._run.step.kill_wait)
         return {}
-
-    def launcher_gone(self) -> None:
-        """The client that launched the step is no more: nobody waits for it. What has ended already ended well."""
-        self._stop = self._stop or ("the client that ran it went away", OUTPUT_LIMIT)
 
 
 def _wake_up(*_: object) -> None:

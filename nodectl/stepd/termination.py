@@ -1,0 +1,146 @@
+"""Ending a step before its tasks end by themselves: signals, the time limit, and SIGKILL at last.
+
+Runs in the stepd, as root. A signal's handler only notes what is to be done. `act` does it when nothing is half done:
+the reaper's loop calls it.
+"""
+
+import os
+import time
+
+from nodectl.kernel import children, signals
+from nodectl.kernel.signals import CONT, KILL, TERM
+from nodectl.stepd.suspension import FREEZE, TIME_LIMIT, Suspension
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nodectl.model.step import Task
+    from nodectl.stepd.run import Run
+
+_LOOK_AGAIN = 0.005
+_KILL, _UNKILLABLE = "kill", "unkillable"
+OUTPUT_LIMIT = 300.0  # seconds that output may take to be read when nobody waits for the step
+
+
+class Termination:
+    """What is due when. `collect` looks for tasks that have ended, `give_up` stops waiting for those that do not."""
+
+    __slots__ = ("_collect", "_deadlines", "_give_up", "_held", "_pid", "_run", "_stop", "late", "suspension")
+
+    def __init__(self, run: "Run", collect: "Callable[[], None]", give_up: "Callable[[], None]") -> None:
+        self._run = run
+        self._collect = collect
+        self._give_up = give_up
+        self._pid = os.getpid()
+        self._held: list[int] = []  # signals that came before the tasks' programs began
+        self._deadlines: dict[str, float] = {}
+        self._stop: tuple[str, float] | None = None  # why it is to be cut short, and the seconds its output has then
+        self.late: tuple[str, float] | None = None  # the reason, and when what nobody reads of its output is cut
+        self.suspension = Suspension(run, self._deadlines)
+        if run.step.time_limit:
+            self._deadlines[TIME_LIMIT] = time.monotonic() + run.step.time_limit
+
+    def patience(self) -> float | None:
+        """The seconds until something is due; None for never."""
+        if self._held:
+            return _LOOK_AGAIN  # nobody tells when a program has begun
+        if not self._deadlines:
+            return None
+        return max(0.0, min(self._deadlines.values()) - time.monotonic())
+
+    def act(self) -> None:
+        """Does what is due."""
+        if self._stop is not None:
+            (reason, patience), self._stop = self._stop, None
+            self.cut_short(reason, patience)
+        self._act_on_time()
+        held, self._held = self._held, []
+        for number in held:
+            self.signal(number)
+
+    def end(self, state: str, reason: str) -> None:
+        """CONT and TERM now, KILL after kill_wait: what a batch system does to a step that must go."""
+        if self._run.state != "RUNNING":
+            return
+        self._run.end_as(state, reason)
+        if self.suspension.suspended:
+            self.suspension.end()
+        self.signal(CONT)
+        self.signal(TERM)
+        self._deadlines.pop(TIME_LIMIT, None)
+        self._deadlines[_KILL] = time.monotonic() + self._run.step.kill_wait
+
+    def _act_on_time(self) -> None:
+        due = [name for name, at in self._deadlines.items() if at <= time.monotonic()]
+        for name in due:
+            del self._deadlines[name]
+            if name == _KILL:
+                self.signal(KILL)
+            elif name == FREEZE:
+                self.suspension.freeze()
+            elif name == _UNKILLABLE:
+                self._give_up()
+            elif self.runs():
+                self._run.announce_cancel("DUE TO TIME LIMIT")
+                self.end("TIMEOUT", f"time limit of {self._run.step.time_limit} s")
+
+    def signal(self, number: int) -> None:
+        """To every task that is still there, and with SIGKILL to everything they started.
+
+        Until a task has become its program it ignores most signals, and before its first row it gets none: those are
+        held. What a process has not handled when Python comes out of its fork is dropped there.
+        """
+        if number != KILL and not all(self._takes(task, number) for task in self._run.tasks):
+            self._held.append(number)
+            return
+        for task in self._run.tasks:
+            if task.pid > 0 and task.status is None:
+                task.killed_by_command |= number in (TERM, KILL)
+                if number == KILL and children.dumps_core(task.pid):
+                    continue  # the tracker waits for that
+                signals.send_child(task.pid, number)
+        if number == KILL:
+            self._run.kill()
+            self._deadlines.setdefault(_UNKILLABLE, time.monotonic() + self._run.step.unkillable_timeout)
+
+    def _takes(self, task: "Task", number: int) -> bool:
+        if task.pid <= 0 or task.status is not None:
+            return task.pid > 0
+        hook, _ = self._run.progress.place(task.local_id + 1)
+        return number == CONT or (number == TERM and hook is not None) or self.has_begun(task)
+
+    def has_begun(self, task: "Task") -> bool:
+        """True when the task has become a program: its own, or one that a plugin executed from inside a hook."""
+        slot = task.local_id + 1
+        if not self._run.progress.is_done(slot):
+            hook, _ = self._run.progress.place(slot)
+            if hook is None or hook.identity != "user" or not children.has_executed(task.pid):
+                return False
+            self._run.progress.done(slot)
+        return True
+
+    def runs(self) -> bool:
+        """True while a task runs or is still to come. Who has ended is looked for first: no signal reaches them."""
+        self._collect()
+        return any(task.status is None for task in self._run.tasks)
+
+    def cut_short(self, reason: str, patience: float) -> None:
+        """CANCELLED, where a task can be. When all have ended, only what nobody reads of their output can be cut."""
+        if self.runs():
+            self.end("CANCELLED", reason)
+            return
+        at = time.monotonic() + patience
+        if self.late is None or at < self.late[1]:
+            self.late = reason, at
+
+    def told_to_stop(self, *_: object) -> None:
+        """SIGTERM to the stepd itself, or to a task that has not become its program and still has our handler."""
+        if os.getpid() != self._pid:
+            os._exit(128 + TERM)
+        # `act` follows, where nothing is half done.
+        self._stop = "the step runner was told to stop", self._run.step.kill_wait
+
+    def launcher_gone(self) -> None:
+        """The client that launched the step is no more: nobody waits for it. What has ended already ended well."""
+        self._stop = self._stop or ("the client that ran it went away", OUTPUT_LIMIT)
