@@ -17,6 +17,7 @@ from nodectl.kernel.identity import effective_user, sign_in
 from nodectl.model.step import Step
 from nodectl.stepd import output, record
 from nodectl.stepd.connections import Links
+from nodectl.stepd.methods import Methods
 from nodectl.stepd.plugin_output import Overheard
 from nodectl.stepd.reaper import Reaper
 from nodectl.stepd.run import STEPD_SLOT, Descriptors, Run, StepFailed
@@ -83,7 +84,7 @@ def _settle(spec: str) -> None:
 def _serve(run: Run, stem: str, store: "PluginStore") -> None:
     poll = select.poll()
     reaper = Reaper(run, poll)
-    run.links = Links(run.fds.listener, poll, reaper.methods)
+    run.links = Links(run.fds.listener, poll, Methods(run, reaper.termination).table)
     directory = os.open(os.path.dirname(stem), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     run.private.append(directory)
     name = os.path.basename(stem)

@@ -12,30 +12,21 @@ import time
 from nodectl import messages
 from nodectl.kernel import children
 from nodectl.kernel.identity import effective_user
-from nodectl.kernel.signals import KILL, TERM
 from nodectl.model.launch_order import ROWS
 from nodectl.plugin_host.caller import OK
 from nodectl.stepd import task_epilogs
-from nodectl.stepd.daemon_orders import Told
-from nodectl.stepd.suspension import TSTP
 from nodectl.stepd.termination import Termination
 from nodectl.task import environment
 from nodectl.task.reports import Reports
-from nodectl.wire.dispatch import STEP, Refused
-from nodectl.wire.shape import Optional, boolean, integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from nodectl.model.step import Task
     from nodectl.plugin_host.caller import Outcome
     from nodectl.stepd.run import Run
-    from nodectl.wire.dispatch import Call
 
 # The wait status of a task that read the end of the gate: why there is no launch is told elsewhere.
 _NOT_LET_IN = 1 << 8
-_UID = integer(0, 2**32 - 1)
 
 
 class Reaper:
@@ -217,67 +208,6 @@ class Reaper:
         for task in self._children.values():
             self._explain(task, f"process {task.pid} does not die")
         self._children.clear()
-
-    def methods(self) -> "Mapping[str, tuple[object, object]]":
-        """The step's interface."""
-        return {
-            f"{STEP}.Attach": ({}, self._attach),
-            f"{STEP}.Status": ({}, self._status),
-            f"{STEP}.Suspend": ({}, self._suspend),
-            f"{STEP}.Resume": ({}, self._resume),
-            f"{STEP}.Signal": (
-                {"signal": integer(1, 64), "forwarded": Optional(boolean), "by": Optional(_UID)},
-                self._signal,
-            ),
-            f"{STEP}.End": ({}, self._end),
-            **Told(self._run).methods(),
-        }
-
-    def _allow(self, call: "Call") -> None:
-        if call.peer.uid not in (0, self._run.step.uid):
-            raise Refused(f"{STEP}.NotPermitted", f"step {self._run.step} belongs to {self._run.step.user_name}")
-
-    def _attach(self, call: "Call") -> "Mapping[str, object]":
-        self._allow(call)
-        return {}
-
-    def _status(self, call: "Call") -> "Mapping[str, object]":
-        self._allow(call)
-        status = self._run.status()
-        return {"step": {**status, "state": "SUSPENDED"} if self.termination.suspension.suspended else status}
-
-    def _suspend(self, call: "Call") -> "Mapping[str, object]":
-        self._allow(call)
-        self.termination.suspension.begin()
-        self.termination.signal(TSTP)
-        return {}
-
-    def _resume(self, call: "Call") -> "Mapping[str, object]":
-        self._allow(call)
-        self.termination.suspension.end()
-        return {}
-
-    def _signal(self, call: "Call") -> "Mapping[str, object]":
-        self._allow(call)
-        number: int = call.parameters["signal"]
-        if number != KILL:
-            self.termination.suspension.must_not()
-        if number in (TERM, KILL):
-            # The daemon, which is root, says on whose behalf it calls; of nobody else is that believed.
-            uid = call.parameters.get("by", 0) if call.peer.uid == 0 else call.peer.uid
-            reason = f"signal {number} by uid {uid}"
-            if not self.termination.runs():
-                self.termination.cut_short(reason, 0 if number == KILL else self._run.step.kill_wait)
-            elif not call.parameters.get("forwarded"):
-                self._run.announce_cancel("")
-                self._run.end_as("CANCELLED", reason)
-        self.termination.signal(number)
-        return {}
-
-    def _end(self, call: "Call") -> "Mapping[str, object]":
-        self._allow(call)
-        self.termination.cut_short(f"interrupted by uid {call.peer.uid}", self._run.step.kill_wait)
-        return {}
 
 
 def _wake_up(*_: object) -> None:

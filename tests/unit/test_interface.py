@@ -14,18 +14,16 @@ from varlink.scanner import Interface, _Array, _CustomType, _Dict, _Error, _Mayb
 import nodectl
 from nodectl.daemon.admission import launch_request
 from nodectl.daemon.node import Node
-from nodectl.stepd.reaper import Reaper
+from nodectl.stepd.methods import Methods
 from nodectl.wire.dispatch import STANDARD, Call, Refused, Service, error_reply
 from nodectl.wire.framing import Peer, peer_of
 from nodectl.wire.shape import Optional
 
 PACKAGE = Path(nodectl.__file__).parent
 # The tables need an object only for the functions they point to.
-REAPER = Reaper.__new__(Reaper)
-REAPER._run = None  # type: ignore[assignment]  # likewise
 SERVICES: dict[str, Any] = {
     "org.nodectl": Node.service(Node.__new__(Node))._methods,
-    "org.nodectl.step": Reaper.methods(REAPER),
+    "org.nodectl.step": Methods.table(Methods.__new__(Methods)),
 }
 SAMPLES: dict[str, object] = {"int": 5, "str": "/x", "bool": True, "list": [], "dict": {}}
 

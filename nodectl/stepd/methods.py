@@ -1,0 +1,117 @@
+"""The methods of org.nodectl.step: what the step's user and the daemon may ask of a stepd. Runs in the stepd, as root.
+
+`Confine` and `Victim` are the daemon's alone: other limits of the step, and whom the kernel killed in it.
+"""
+
+from nodectl.kernel.signals import KILL, TERM
+from nodectl.stepd.suspension import TSTP
+from nodectl.wire.dispatch import STEP, Refused
+from nodectl.wire.shape import Optional, boolean, integer, mapping, text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodectl.stepd.run import Run
+    from nodectl.stepd.termination import Termination
+    from nodectl.wire.dispatch import Call
+
+_UID = integer(0, 2**32 - 1)
+_CONFINE = {"memory": integer(0, 1 << 40), "limits": mapping(text(65_536), most=64)}
+_VICTIM = {"task": integer(0, 1 << 20), "pid": integer(1, 1 << 22), "name": text(64)}
+
+
+class Methods:
+    """The table of methods, and what they need of the step."""
+
+    __slots__ = ("_run", "_termination")
+
+    def __init__(self, run: "Run", termination: "Termination") -> None:
+        self._run = run
+        self._termination = termination
+
+    def table(self) -> "Mapping[str, tuple[object, object]]":
+        """Each method with the shape of its parameters."""
+        return {
+            f"{STEP}.Attach": ({}, self._attach),
+            f"{STEP}.Status": ({}, self._status),
+            f"{STEP}.Suspend": ({}, self._suspend),
+            f"{STEP}.Resume": ({}, self._resume),
+            f"{STEP}.Signal": (
+                {"signal": integer(1, 64), "forwarded": Optional(boolean), "by": Optional(_UID)},
+                self._signal,
+            ),
+            f"{STEP}.End": ({}, self._end),
+            f"{STEP}.Confine": (_CONFINE, self._confine),
+            f"{STEP}.Victim": (_VICTIM, self._victim),
+        }
+
+    def _allow(self, call: "Call") -> None:
+        if call.peer.uid not in (0, self._run.step.uid):
+            raise Refused(f"{STEP}.NotPermitted", f"step {self._run.step} belongs to {self._run.step.user_name}")
+
+    def _attach(self, call: "Call") -> "Mapping[str, object]":
+        self._allow(call)
+        return {}
+
+    def _status(self, call: "Call") -> "Mapping[str, object]":
+        self._allow(call)
+        status = self._run.status()
+        return {"step": {**status, "state": "SUSPENDED"} if self._termination.suspension.suspended else status}
+
+    def _suspend(self, call: "Call") -> "Mapping[str, object]":
+        self._allow(call)
+        self._termination.suspension.begin()
+        self._termination.signal(TSTP)
+        return {}
+
+    def _resume(self, call: "Call") -> "Mapping[str, object]":
+        self._allow(call)
+        self._termination.suspension.end()
+        return {}
+
+    def _signal(self, call: "Call") -> "Mapping[str, object]":
+        self._allow(call)
+        number: int = call.parameters["signal"]
+        if number != KILL:
+            self._termination.suspension.must_not()
+        if number in (TERM, KILL):
+            # The daemon, which is root, says on whose behalf it calls; of nobody else is that believed.
+            uid = call.parameters.get("by", 0) if call.peer.uid == 0 else call.peer.uid
+            reason = f"signal {number} by uid {uid}"
+            if not self._termination.runs():
+                self._termination.cut_short(reason, 0 if number == KILL else self._run.step.kill_wait)
+            elif not call.parameters.get("forwarded"):
+                self._run.announce_cancel("")
+                self._run.end_as("CANCELLED", reason)
+        self._termination.signal(number)
+        return {}
+
+    def _end(self, call: "Call") -> "Mapping[str, object]":
+        self._allow(call)
+        self._termination.cut_short(f"interrupted by uid {call.peer.uid}", self._run.step.kill_wait)
+        return {}
+
+    def _confine(self, call: "Call") -> "Mapping[str, object]":
+        _allow_root(call)
+        step = self._run.step
+        step.memory, limits = call.parameters["memory"], call.parameters["limits"]
+        step.limits.update(limits)
+        if self._run.group is not None:
+            try:
+                self._run.group.child("user").write(limits)
+            except OSError:
+                pass  # not made yet, or gone: the plugin will write them, or nobody needs them
+        return {}
+
+    def _victim(self, call: "Call") -> "Mapping[str, object]":
+        _allow_root(call)
+        if call.parameters["task"] < len(self._run.tasks):
+            task = self._run.tasks[call.parameters["task"]]
+            self._run.end_reasons.add_victim(task, call.parameters["pid"], call.parameters["name"])
+        return {}
+
+
+def _allow_root(call: "Call") -> None:
+    if call.peer.uid != 0:
+        raise Refused(f"{STEP}.NotPermitted", "only the service, which is root, says that")
