@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nodectl.binding import cores, memory, nodes, spread, tasks
+from nodectl.binding import cores, memory, nodes, spread, task_masks
 from nodectl.binding.allocation import Allocation, NodeGrant
 from nodectl.binding.layout import Layout, MemPolicy, NodeShare, TaskPlace
 from nodectl.binding.reasons import Hardware
@@ -118,12 +118,12 @@ def _spread(
 
 def _on_node(
     machine: Topology, grant: NodeGrant, ntasks: int, request: Request, settings: Settings
-) -> tuple[NodeShare, tasks.Bound, list[MemPolicy | None]]:
+) -> tuple[NodeShare, task_masks.Bound, list[MemPolicy | None]]:
     """The step's share of one node and the binding of its tasks there."""
     cpus = grant.cpus
     if is_exact(request):
         cpus = _own_cores(machine, grant, ntasks, request)
-    bound = tasks.bind(_as_bound(machine, settings), cpus, ntasks, request, settings)
+    bound = task_masks.bind(_as_bound(machine, settings), cpus, ntasks, request, settings)
     mems = 0
     for node in machine.nodes:
         mems |= 1 << node.number
