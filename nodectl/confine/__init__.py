@@ -1,4 +1,6 @@
-"""How far what a step runs is confined beyond its user's rights, and programs run so.
+"""How far a step's programs are confined beyond their user's rights, and the scripts that run so.
 
-The daemon chooses a level and compiles it; tasks, scripts and visitors apply it to themselves.
+The daemon chooses a level and has its filters compiled, in a process of its own (`seccomp_compiler.py`). Tasks, their
+scripts and processes that enter a container apply them to themselves, the first part as root, the rest as the user. It
+may import what stands below it: kernel, wire, model, config, spank.
 """

@@ -1,4 +1,12 @@
-"""The forkserver: a lean Python, started by the daemon, from which stepds and container processes are forked.
+"""The forkserver: a lean Python that the daemon starts. As root it forks every stepd and every process for a container
+request, and it imports what those need once, before the first fork. It may import all that stands below it, but nothing
+of the daemon.
 
-Root. Imports what those processes need, once, before the first fork.
+The way of a step:
+    main.py                 receives the daemon's order, reads the step, forks the stepd into its cgroup
+    stepd/main.py           `run_step` is the launch, `finish` the end
+    task/main.py            `SEQUENCE` is what a task does from its fork to its program
+Outside of a step:
+    container_requests.py   forks a process that deletes or restores containers, or enters one
+    enter.py, bcast.py      execute a program or write a file in a job's container
 """

@@ -1,16 +1,17 @@
-"""Errands: what is done to a job's container outside of a step, each in a process that the forkserver forks.
+"""Container requests: what the daemon wants done with a job's container outside of a step.
 
     {"container": "delete", "spec": path, "timeout": s}   container_p_delete for the step's job
     {"container": "restore", "plugin": type, "base": path, "timeout": s}
                                                           container_p_restore, after the start of a daemon
-    {"container": "reconfigure", "timeout": s}            container_p_reconfig, in the forkserver itself: its children
-                                                          to come are to know it
+    {"container": "reconfigure", "timeout": s}            container_p_reconfig, in the forkserver itself, for the
+                                                          processes that it forks later
 
-    {"container": "enter" or "bcast", "spec": path, ...}  a visit to a running job's container (`visit.py`)
+    {"container": "enter" or "bcast", "spec": path, ...}  a program or a file for a running job's container (`enter.py`,
+                                                          `bcast.py`)
 
-The first descriptor is a connection. It takes the answer, {"why": ""} or one line, and hands over the step's trace, if
-it has one. For a visit there is a second, through which its user hands over what came with the request. Root, one
-thread, lean; what blocks here blocks nobody else.
+The forkserver forks a process for each request but "reconfigure": root, one thread. When it blocks nobody else does.
+The first descriptor is a connection: it brings the step's trace, if there is one, and takes the answer, {"why": ""} or
+one line. The second, for "enter" and "bcast", brings the descriptors that the user sent with the call.
 """
 
 import _signal
@@ -22,7 +23,7 @@ import prctl
 
 from nodectl import container, messages
 from nodectl.confine import confinement
-from nodectl.forkserver import enter
+from nodectl.forkserver import bcast, enter
 from nodectl.kernel import pseudo_file
 from nodectl.kernel.closing import close_in_time
 from nodectl.model.step import Step
@@ -44,7 +45,7 @@ _LONGEST_ANSWER = 4096
 
 
 def begin(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins", others: "tuple[int, ...]") -> None:
-    """Does the errand or forks who does it, and closes the descriptors; `others` are the forkserver's own."""
+    """Serves the request, or forks the process that does, and closes its descriptors; `others` are the forkserver's."""
     try:
         if request["container"] == "reconfigure":
             _reconfigure(request, node)
@@ -70,11 +71,11 @@ def _main(request: "Mapping[str, object]", given: "list[int]", node: "NodePlugin
         name = str(request["container"])
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, answer)
         fds = [answer, *framing.take_over(connection)]
-        if name in _VISITS:
+        if name in _IN_CONTAINER:
             streams = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, given[1])
-            _visit(_VISITS[name], request, [answer, *framing.take_over(streams)], node)
+            _enter(_IN_CONTAINER[name], request, [answer, *framing.take_over(streams)], node)
         else:
-            _answer(answer, _ERRANDS[name](request, fds, node))
+            _answer(answer, _PLUGIN_CALLS[name](request, fds, node))
         status = 0
     except BaseException:  # the top of a process
         sys.excepthook(*sys.exc_info())
@@ -82,7 +83,7 @@ def _main(request: "Mapping[str, object]", given: "list[int]", node: "NodePlugin
         os._exit(status)
 
 
-def _introduced(request: "Mapping[str, object]") -> Step:
+def _read_step(request: "Mapping[str, object]") -> Step:
     path = str(request["spec"])
     step = Step.from_json(lean_json.load_object(pseudo_file.read(path)))
     container.introduce(step, path)
@@ -90,7 +91,7 @@ def _introduced(request: "Mapping[str, object]") -> Step:
     return step
 
 
-def _visit(
+def _enter(
     act: "Callable[[Mapping[str, object], Step, list[int]], None]",
     request: "Mapping[str, object]",
     fds: "list[int]",
@@ -99,17 +100,17 @@ def _visit(
     answer, *theirs = fds
     status = 1
     try:
-        step = _introduced(request)
+        step = _read_step(request)
         confinement.load(confinement.PROGRAMS, step.secure)
         caller = _caller(Recorder(-1, "container"), step.hook_timeout, answer)
-        why, status = enter.visit(act, request, step, theirs, node.for_job(step).container, caller)
+        why, status = enter.enter(act, request, step, theirs, node.for_job(step).container, caller)
     except (OSError, PluginError, PluginRefused) as error:
         why = str(error)
     _answer(answer, why, status)
 
 
 def _delete(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> str:
-    step = _introduced(request)
+    step = _read_step(request)
     recorder = Recorder(fds[1] if len(fds) > 1 else -1, "container")
     caller = _caller(recorder, _seconds(request), fds[0])
     try:
@@ -124,16 +125,16 @@ def _restore(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugi
         node = node.with_container(str(request["plugin"]))
     except PluginRefused as refused:
         return str(refused)
-    return _why(node, "container_p_restore", _silently(node, "container_p_restore", request, fds[0]))
+    return _why(node, "container_p_restore", _call(node, "container_p_restore", request, fds[0]))
 
 
 def _reconfigure(request: "Mapping[str, object]", node: "NodePlugins") -> None:
-    why = _why(node, "container_p_reconfig", _silently(node, "container_p_reconfig", request, -1))
+    why = _why(node, "container_p_reconfig", _call(node, "container_p_reconfig", request, -1))
     if why:
         print(f"nodectl forkserver: {why}", file=sys.stderr)
 
 
-def _silently(node: "NodePlugins", call: str, request: "Mapping[str, object]", answer: int) -> "Outcome | None":
+def _call(node: "NodePlugins", call: str, request: "Mapping[str, object]", answer: int) -> "Outcome | None":
     function = node.container.hooks.get(call)
     if function is None:
         return None
@@ -158,14 +159,14 @@ def _answer(fd: int, why: str, status: int = 0) -> None:
     try:
         os.write(fd, lean_json.dumps({"why": why[:_LONGEST_ANSWER], "status": status}).encode("ascii"))
     except OSError:
-        pass  # who asked has gone; the next daemon asks again
+        pass  # the daemon has gone; the next one asks again
 
 
-_ERRANDS: "Mapping[str, Callable[[Mapping[str, object], list[int], NodePlugins], str]]" = {
+_PLUGIN_CALLS: "Mapping[str, Callable[[Mapping[str, object], list[int], NodePlugins], str]]" = {
     "delete": _delete,
     "restore": _restore,
 }
-_VISITS: "Mapping[str, Callable[[Mapping[str, object], Step, list[int]], None]]" = {
-    "enter": enter.enter,
-    "bcast": enter.bcast,
+_IN_CONTAINER: "Mapping[str, Callable[[Mapping[str, object], Step, list[int]], None]]" = {
+    "enter": enter.execute,
+    "bcast": bcast.write,
 }

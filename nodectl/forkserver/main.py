@@ -1,15 +1,15 @@
 """The forkserver: a lean Python, started once by the daemon, from which every stepd is forked.
 
-Starting an interpreter costs tens of milliseconds, forking this one half a millisecond. It imports everything a step
-can need before any step exists, has one thread, and calls no hook of a SPANK plugin: Python ones are compiled here
-(once per change of the file) and executed in the stepd, native ones are opened here. It ends when the daemon's end of
-the channel closes; stepds do not.
+Starting an interpreter takes tens of milliseconds, forking this one half a millisecond. It imports everything that a
+step can need before any step exists. It has one thread and calls no hook of a SPANK plugin: it compiles Python plugins
+(once per change of the file), which the stepd executes, and it opens native ones. It ends when the daemon's end of the
+channel closes. Its stepds live on.
 
 Channel: one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup": ..., "trace": true} with the descriptors
-of `Descriptors`, all the daemon's own: what users send never comes here. "client" is the uid of who waits for the step,
-null for nobody. With "plugins": [...] where the stack is another than the last one or a file of it has
-changed. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ...}. A message with "container" is an errand
-(`forkserver/container_requests.py`): whoever asked has a connection of its own with it.
+of `Descriptors`. The daemon has made all of them: what users send never comes here. "client" is the uid of the client
+that waits for the step, null for none. "plugins": [...] is there when the stack differs from the last one or a file of
+it has changed. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ...}. A message with "container" is a
+container request (`forkserver/container_requests.py`), which is answered on a connection of its own.
 """
 
 import _signal
@@ -55,9 +55,9 @@ _OWN_WORDS = 5  # python -I -S -c CODE
 
 
 def main(arguments: "Mapping[str, object]") -> "NoReturn":
-    """Serves the channel until the daemon is gone. `arguments`: task_plugin, proctrack_type, job_container_type,
-    plugin_dir, spank_versions, from the configuration; earlier, the types of containers that are there besides; timeout
-    of a hook.
+    """Serves the channel until the daemon is gone. `arguments` are task_plugin, proctrack_type, job_container_type,
+    plugin_dir and spank_versions from the configuration; `earlier`, the types of other containers that still exist; and
+    `timeout`, that of a hook.
     """
     status = 1
     try:
@@ -66,12 +66,12 @@ def main(arguments: "Mapping[str, object]") -> "NoReturn":
     except BaseException:  # the top of a process
         sys.excepthook(*sys.exc_info())
     finally:
-        os._exit(status)  # no thread that a plugin has left holds the process, and with it the lock
+        os._exit(status)  # a thread that a plugin has left must not keep the process, and with it the lock
 
 
 def _serve_the_daemon(arguments: "Mapping[str, object]") -> None:
     prctl.set_name("nodectl-fork")
-    # Nobody waits for stepds: the daemon hears of their ends elsewhere.
+    # Nobody waits for stepds: the daemon learns of their ends by other ways.
     for number in (*IGNORED, _signal.SIGCHLD):
         _signal.signal(number, _signal.SIG_IGN)
     _kernel.default_signals()  # steps' programs have what the forkserver has
@@ -85,7 +85,7 @@ def _serve_the_daemon(arguments: "Mapping[str, object]") -> None:
     handed_over = _handed_over()
     trial.start_probe()
     messages.log("forkserver")
-    tell = _nobody if handed_over is not None else lambda why: _answer(channel, {"ready": False, "error": why})
+    tell = _print if handed_over is not None else lambda why: _answer(channel, {"ready": False, "error": why})
     versions.accept(str(arguments["spank_versions"]))
     try:
         node = load_node_plugins(
@@ -107,11 +107,11 @@ def _serve_the_daemon(arguments: "Mapping[str, object]") -> None:
     order = _serve(channel, node, handed_over)
     node.end()
     if order is not None:
-        _begin_anew(*order)
+        _execute_again(*order)
 
 
 def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order | None") -> "Order | None":
-    """Until the daemon is gone, or with an order that only a new program can serve: that is returned."""
+    """Serves until the daemon is gone. Returns an order that only a newly executed forkserver can serve, or None."""
     store = PluginStore()
     mount = tree.find_mount()
     if mount:
@@ -133,8 +133,8 @@ def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order |
             close_in_time(fds)
 
 
-def _nobody(why: str) -> None:
-    """Who began anew is not asked whether it is ready: the daemon hears of its end."""
+def _print(why: str) -> None:
+    """A forkserver that executed itself again does not answer whether it is ready: the daemon notices its end."""
     print(f"nodectl forkserver: {why}", file=sys.stderr)
 
 
@@ -143,13 +143,13 @@ def _receive(channel: "_socket.socket") -> "Order":
     try:
         data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, _socket.MSG_CMSG_CLOEXEC)
     except ConnectionResetError:
-        # The daemon ended without reading our last answer; it is said once, and what it ordered before is still there.
+        # The daemon ended without reading our last answer. This is reported once; earlier orders can still be read.
         data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, _socket.MSG_CMSG_CLOEXEC)
     return data, descriptors_in(ancillary)
 
 
-def _begin_anew(data: bytes, fds: "list[int]") -> "NoReturn":
-    """Executes this program again, with the order that it could not serve: a library cannot be exchanged."""
+def _execute_again(data: bytes, fds: "list[int]") -> "NoReturn":
+    """Executes this program again with the order that it could not serve: a loaded library cannot be replaced."""
     memory = os.memfd_create("nodectl-order", 0)
     os.fchmod(memory, 0o600)
     os.write(memory, data)
@@ -160,7 +160,7 @@ def _begin_anew(data: bytes, fds: "list[int]") -> "NoReturn":
 
 
 def _handed_over() -> "Order | None":
-    """The order that this process had when it began anew."""
+    """The order with which this process executed itself again, None in the first one."""
     if len(sys.argv) == 1:
         return None
     memory, *fds = map(int, sys.argv[1:])
@@ -175,7 +175,7 @@ def _answer(channel: "_socket.socket", message: "Mapping[str, object]") -> None:
     try:
         channel.send(lean_json.dumps(message).encode("ascii"), _socket.MSG_NOSIGNAL)
     except ConnectionError:
-        return  # the daemon has ended since it asked; the receive after its last order says so
+        return  # the daemon has ended since it asked; the next receive says so
 
 
 def _fork(  # everything a stepd starts from
@@ -186,12 +186,12 @@ def _fork(  # everything a stepd starts from
     mount: str,
     store: PluginStore,
 ) -> "Mapping[str, object]":
-    """One stepd, born in its own cgroup. Returns the answer to the daemon; in the child it does not return."""
+    """Forks a stepd into its own cgroup. Returns the answer to the daemon; does not return in the child."""
     group = str(request["cgroup"])
     spec = str(request["spec"])
-    place = -1
+    cgroup = -1
     try:
-        # Here and not in the stepd: what is decoded before the fork costs no copied page after it.
+        # Here and not in the stepd: what is decoded before the fork costs no copied pages after it.
         fields = lean_json.load_object(pseudo_file.read(spec))
         step = Step.from_json(fields)
         node = node.for_job(step)
@@ -201,11 +201,11 @@ def _fork(  # everything a stepd starts from
         if Stack.probe is None:
             store.make_ready(fields["stack"])  # type: ignore[arg-type]  # our own daemon's words
         if group:
-            place = tree.Group(f"{mount}{group}/stepd").open()
+            cgroup = tree.Group(f"{mount}{group}/stepd").open()
         try:
-            pid = _kernel.fork_into(place) if place >= 0 else os.fork()
+            pid = _kernel.fork_into(cgroup) if cgroup >= 0 else os.fork()
         except OSError as error:
-            if place < 0 or error.errno not in stepd.NO_BIRTH:
+            if cgroup < 0 or error.errno not in stepd.NO_CLONE_INTO_CGROUP:
                 raise
             pid = os.fork()
             if pid == 0:
@@ -214,11 +214,11 @@ def _fork(  # everything a stepd starts from
             channel.close()
             os.close(LOCK)
             os.close(PROGRAMS)
-            if place >= 0:
-                os.close(place)
+            if cgroup >= 0:
+                os.close(cgroup)
             stem = spec.removesuffix(".json")
             if not request["trace"]:
-                fds[0] = -1  # it is open all the same, for its lock
+                fds[0] = -1  # it is open without a trace, too, for its lock
             stepd.main(step, stem, Descriptors(fds, request.get("client")), node, mount, store)  # type: ignore[arg-type]  # our own daemon's words
     except PluginRefused as refused:
         return {"step": request["step"], "error": str(refused)}
@@ -226,6 +226,6 @@ def _fork(  # everything a stepd starts from
         what = f"start a step runner: {error.strerror}"
         return {"step": request["step"], "error": f"{what}: {error.filename}" if error.filename else what}
     finally:
-        if place >= 0:
-            os.close(place)
+        if cgroup >= 0:
+            os.close(cgroup)
     return {"step": request["step"], "pid": pid}

@@ -7,6 +7,7 @@ is the launch from top to bottom; the rows are those of `nodectl.model.launch_or
 import os
 import select
 import sys
+import time
 
 import prctl
 
@@ -15,12 +16,13 @@ from nodectl.cgroup import tree
 from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.identity import effective_user, sign_in
 from nodectl.model.step import Step
-from nodectl.stepd import output, record
+from nodectl.stepd import record
 from nodectl.stepd.connections import Links
 from nodectl.stepd.methods import Methods
 from nodectl.stepd.plugin_output import Overheard
 from nodectl.stepd.reaper import Reaper
 from nodectl.stepd.run import STEPD_SLOT, Descriptors, Run, StepFailed
+from nodectl.stepd.termination import OUTPUT_LIMIT
 from nodectl.task import client_streams, environment, pump, rlimits
 from nodectl.task.child import Child
 from nodectl.task.main import be_task
@@ -38,7 +40,7 @@ _PRIVATE = "/private."  # in the paths of a private node
 _OOM_ADJUSTMENT = b"-999"
 _SPARED = 1 << 20  # bytes of the step's file: of more the stepd makes many times as much memory
 # What an old kernel, or a seccomp filter of a container, says to clone3 with CLONE_INTO_CGROUP.
-NO_BIRTH = (1, 7, 22, 38, 95)  # EPERM, E2BIG, EINVAL, ENOSYS, EOPNOTSUPP
+NO_CLONE_INTO_CGROUP = (1, 7, 22, 38, 95)  # EPERM, E2BIG, EINVAL, ENOSYS, EOPNOTSUPP
 
 
 def main(
@@ -254,7 +256,7 @@ def _fork_task(run: Run, child: Child) -> None:
             task.pid = _kernel.fork_into(fd) if born else run.spawn()
             run.step.born_in_place = born
         except OSError as error:
-            if fd < 0 or error.errno not in NO_BIRTH:
+            if fd < 0 or error.errno not in NO_CLONE_INTO_CGROUP:
                 raise
             run.step.born_in_place = False
             task.pid = run.spawn()
@@ -315,7 +317,7 @@ def finish(run: Run, reaper: Reaper) -> None:
         run.unkillable = outcome.why
     reaper.collect()  # the orphans among what was killed are ours
     for pid, awaited in run.pumps:
-        output.wait(run, reaper, pid, awaited=awaited)
+        wait_for_pump(run, reaper, pid, awaited=awaited)
     run.log(run.node.call_tasks(run.caller, "task_p_post_step", (step,)))
     outcome = run.spank.call("slurm_spank_exit")
     run.log(outcome)
@@ -325,6 +327,29 @@ def finish(run: Run, reaper: Reaper) -> None:
     run.end_reasons.step_ended()
     if run.group is not None:
         remove_groups(run.group, run.tasks)
+
+
+def wait_for_pump(run: Run, reaper: Reaper, pid: int, *, awaited: bool) -> None:
+    """Ends an input pump; waits until an output pump has written everything. It waits as long as the client is there,
+    which may be a pager, but after an early end of the step no longer than kill_wait. A step that is told to end while
+    it waits here is cancelled.
+    """
+    if not awaited:
+        run.pumps.end(pid)
+    limit = None
+    if run.state != "RUNNING":
+        limit = time.monotonic() + run.step.kill_wait
+    elif not run.links.has_launcher():
+        limit = time.monotonic() + OUTPUT_LIMIT
+    while pid not in reaper.gone:
+        now = time.monotonic()
+        late = reaper.termination.late
+        if awaited and late is not None and now > late[1]:
+            run.end_as("CANCELLED", late[0])
+            limit = now
+        if limit is not None and now >= limit:
+            run.pumps.end(pid)
+        reaper.turn(1.0)
 
 
 def remove_groups(group: tree.Group, tasks: "list[Task]") -> None:
