@@ -8,9 +8,10 @@ import json
 import textwrap
 
 from nodectl.client.configuration import as_json, configured
-from nodectl.config import Config, explain
+from nodectl.config import Config
 from nodectl.config.key import toml
-from nodectl.config.keys import KEYS
+from nodectl.config_file.manual import explain
+from nodectl.config_file.table import KEYS
 from nodectl.render.terminal import put
 
 _WIDTH = 100

@@ -6,7 +6,8 @@ import shutil
 import sys
 from collections.abc import Callable
 
-from nodectl.config import DEFAULT_PATH, Config, ConfigError, build, load
+from nodectl.config import Config, ConfigError
+from nodectl.config_file.reader import DEFAULT_PATH, build, load
 from nodectl.daemon.main import run
 from nodectl.daemon.recovery.sweep import remove_dead_private_nodes
 

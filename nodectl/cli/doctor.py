@@ -16,7 +16,8 @@ from nodectl import __version__
 from nodectl.client.command import Failed
 from nodectl.client.configuration import as_json, configured
 from nodectl.client.session import Session, start_command
-from nodectl.config import Config, build
+from nodectl.config import Config
+from nodectl.config_file.reader import build
 from nodectl.devtools.plugin_list import node_plugins, spank_plugins, unusable
 from nodectl.doctor import confinement, container, machine, room
 from nodectl.doctor.check import FAIL, OK, WARN, Check

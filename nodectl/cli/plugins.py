@@ -13,7 +13,7 @@ from nodectl.client.command import Failed
 from nodectl.client.configuration import configured
 from nodectl.devtools.plugin_list import Listed, node_plugins, spank_plugins, unusable
 from nodectl.model.launch_order import ELSEWHERE, HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, SUSPENSION_HOOKS
-from nodectl.plugin_host.loader import BUILTIN_DIR, INCLUDE_DIR
+from nodectl.plugin_host import BUILTIN_DIR, INCLUDE_DIR
 from nodectl.render.table import table
 from nodectl.render.terminal import put
 from nodectl.render.words import printable

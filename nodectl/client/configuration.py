@@ -1,7 +1,8 @@
 """The configuration as a command reads it: from the file itself, as the user who asks."""
 
 from nodectl.client.command import Failed
-from nodectl.config import DEFAULT_PATH, Config, ConfigError, load
+from nodectl.config import Config, ConfigError
+from nodectl.config_file.reader import DEFAULT_PATH, load
 
 
 def configured(path: str | None) -> Config:

@@ -18,7 +18,8 @@ from nodectl import messages
 from nodectl.cgroup import delegation, tree
 from nodectl.cgroup.constraints import CannotConstrain, Constraints, wanted_controllers
 from nodectl.cgroup.delegation import Base
-from nodectl.config import Config, ConfigError, with_section
+from nodectl.config import Config, ConfigError
+from nodectl.config_file.reader import with_section
 from nodectl.confine import keys as confine_keys
 from nodectl.container import settings as container_settings
 from nodectl.daemon.history import journal

@@ -19,7 +19,7 @@ from nodectl.kernel import _kernel, signals
 from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.identity import become_user, sign_in
 from nodectl.plugin_api import PluginError
-from nodectl.plugin_host.loader import BUILTIN_DIR
+from nodectl.plugin_host import BUILTIN_DIR
 from nodectl.task import environment, rlimits
 from nodectl.task.main import exec_along_path
 from nodectl.wire import framing

@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 
     from nodectl.spank import SpankOption
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BUILTIN_DIR = os.path.join(_PACKAGE, "plugins")
-"""The plugins that come with nodectl."""
-INCLUDE_DIR = os.path.join(_PACKAGE, "include")
-"""Where compilers of SPANK plugins find slurm/spank.h."""
-
 PREFIXES = {
     "task": "task_p_",
     "proctrack": "proctrack_p_",

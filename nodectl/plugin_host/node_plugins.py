@@ -11,8 +11,9 @@ import time
 
 from nodectl import messages, plugin_api
 from nodectl.model.launch_order import ROWS, functions
+from nodectl.plugin_host import BUILTIN_DIR
 from nodectl.plugin_host.caller import LEFT_THREAD, OK, UNTIL_GONE, Outcome, PluginCaller
-from nodectl.plugin_host.loader import BUILTIN_DIR, Plugin, PluginRefused, compile_plugin, find, load
+from nodectl.plugin_host.loader import Plugin, PluginRefused, compile_plugin, find, load
 from nodectl.tracing.recorder import Recorder
 
 TYPE_CHECKING = False

@@ -7,7 +7,7 @@ proctrack_p_add.
 import os
 
 from nodectl.model.launch_order import ROWS
-from nodectl.plugin_host.loader import BUILTIN_DIR
+from nodectl.plugin_host import BUILTIN_DIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.plugin_host.loader import INCLUDE_DIR as INCLUDE
+from nodectl.plugin_host import INCLUDE_DIR as INCLUDE
 from nodectl.spank import SLURM_VERSION
 
 pytestmark = pytest.mark.systemd

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from nodectl.binding.refused import Refused
-from nodectl.config import build
+from nodectl.config_file.reader import build
 from nodectl.daemon.admission.binder import Binder
 from nodectl.machine import topology
 from nodectl.machine.spec import from_spec

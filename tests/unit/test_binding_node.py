@@ -8,7 +8,7 @@ from nodectl.binding import node
 from nodectl.binding.job import check_node
 from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused
-from nodectl.config import build
+from nodectl.config_file.reader import build
 from nodectl.machine.spec import from_spec
 
 MACHINE = from_spec("2s:2c:2t:2n:i")  # cores 0-3 are CPUs (0,4) (1,5) (2,6) (3,7)

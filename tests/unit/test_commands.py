@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from nodectl import config
 from nodectl.cli import doctor, main, ps, send_signal, show, suspend
 from nodectl.client import several_steps
 from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.step_name import step_of
+from nodectl.config_file import reader
 from nodectl.doctor import check, machine
 from nodectl.render import table, terminal, timeline, words
 
@@ -289,7 +289,7 @@ def test_config_prints_a_configuration(tmp_path: Path, capsys: pytest.CaptureFix
         assert all(len(line) <= 100 for line in told.splitlines() if line.startswith("#"))
         values = tomllib.loads(told)
         assert values["kill_wait"] == 7
-        assert config.build(values) == config.load(path, must_exist=True)
+        assert reader.build(values) == reader.load(path, must_exist=True)
     assert main.main(["--config", path, "config", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kill_wait"] == 7
     assert main.main(["--config", path, "config", "--json", "--explain"]) == 0
@@ -352,7 +352,7 @@ def test_report_has_a_line_for_each_finding_and_their_number() -> None:
 
 def test_doctor_fails_for_a_required_plugin_that_is_missing(tmp_path: Path) -> None:
     stack = write(tmp_path, "required absent\noptional gone\n", "plugstack.conf")
-    found = list(doctor.plugin_checks(config.build({"plugstack_config": stack})))
+    found = list(doctor.plugin_checks(reader.build({"plugstack_config": stack})))
     assert [(one.level, one.what) for one in found] == [("ok", "plugins"), ("fail", "plugins"), ("warn", "plugins")]
     assert str(found[1]).startswith(f"{stack}:1: required plugin absent is missing")
 

@@ -14,19 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nodectl
-from nodectl import config
-from nodectl.config import keys
-from nodectl.plugin_host.loader import BUILTIN_DIR
+from nodectl.config import Config, ConfigError
+from nodectl.config_file import manual, reader
+from nodectl.config_file.table import KEYS
+from nodectl.plugin_host import BUILTIN_DIR
 
 
-def load(tmp_path: Path, text: str) -> config.Config:
+def load(tmp_path: Path, text: str) -> Config:
     path = tmp_path / "nodectl.toml"
     path.write_text(text)
-    return config.load(str(path), must_exist=True)
+    return reader.load(str(path), must_exist=True)
 
 
 def refusal(tmp_path: Path, text: str) -> str:
-    with pytest.raises(config.ConfigError) as caught:
+    with pytest.raises(ConfigError) as caught:
         load(tmp_path, text)
     message = str(caught.value)
     assert "\n" not in message
@@ -34,20 +35,20 @@ def refusal(tmp_path: Path, text: str) -> str:
 
 
 def test_table_and_typed_attributes_have_the_same_names() -> None:
-    names = [key.name for key in keys.KEYS]
+    names = [key.name for key in KEYS]
     assert len(set(names)) == len(names)
-    assert set(config.Config.__annotations__) == set(names)
+    assert list(Config.__annotations__) == names  # in the same order, which is the one of `nodectl config`
 
 
 def test_keys_of_a_group_stand_together() -> None:
-    groups = [key.group for key in keys.KEYS]
+    groups = [key.group for key in KEYS]
     changes = sum(one != two for one, two in itertools.pairwise(groups))
     assert changes == len(set(groups)) - 1
 
 
 def test_every_default_passes_its_own_check() -> None:
-    defaults = config.build({})
-    for key in keys.KEYS:
+    defaults = reader.build({})
+    for key in KEYS:
         value = getattr(defaults, key.name)
         given_value = list(value) if isinstance(value, tuple) else "" if value is None else value
         assert key.parser.read(given_value) == value
@@ -55,13 +56,13 @@ def test_every_default_passes_its_own_check() -> None:
 
 def test_missing_file_gives_the_defaults_unless_it_must_exist(tmp_path: Path) -> None:
     absent = str(tmp_path / "absent.toml")
-    assert config.load(absent, must_exist=False) == config.build({})
-    with pytest.raises(config.ConfigError, match=r"^configuration /.*/absent\.toml: No such file"):
-        config.load(absent, must_exist=True)
+    assert reader.load(absent, must_exist=False) == reader.build({})
+    with pytest.raises(ConfigError, match=r"^configuration /.*/absent\.toml: No such file"):
+        reader.load(absent, must_exist=True)
 
 
 def test_defaults_of_paths_and_plugins() -> None:
-    made = config.build({"node_name": "n1"})
+    made = reader.build({"node_name": "n1"})
     assert made.socket == "/run/nodectl/nodectl.sock"
     assert made.plugin_dir == (BUILTIN_DIR,)
     assert made.task_plugin == ("task/cgroup", "task/affinity")
@@ -69,7 +70,7 @@ def test_defaults_of_paths_and_plugins() -> None:
 
 
 def test_node_name_is_the_hosts_name_up_to_its_first_dot() -> None:
-    assert config.build({}).node_name == os.uname().nodename.partition(".")[0]
+    assert reader.build({}).node_name == os.uname().nodename.partition(".")[0]
 
 
 def test_values_of_the_file_are_taken(tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_values_of_the_file_are_taken(tmp_path: Path) -> None:
 
 
 def test_words_are_taken_in_any_case_and_lists_of_cpus_in_any_order() -> None:
-    made = config.build(
+    made = reader.build(
         {
             "select_type_parameters": "cr_core_memory, CR_CORE_DEFAULT_DIST_BLOCK",
             "task_plugin_param": ["AutoBind=Cores"],
@@ -100,12 +101,12 @@ def test_words_are_taken_in_any_case_and_lists_of_cpus_in_any_order() -> None:
 
 
 def test_builtin_plugins_are_searched_last_wherever_they_are_listed() -> None:
-    made = config.build({"plugin_dir": [BUILTIN_DIR, "/site"]})
+    made = reader.build({"plugin_dir": [BUILTIN_DIR, "/site"]})
     assert made.plugin_dir == ("/site", BUILTIN_DIR)
 
 
 def test_configuration_cannot_be_changed() -> None:
-    made = config.build({})
+    made = reader.build({})
     with pytest.raises(AttributeError, match="cannot be changed: trace"):
         made.trace = False
 
@@ -175,13 +176,13 @@ def test_file_that_is_no_toml_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path, "kill_wait 3\n").startswith("no TOML: ")
     assert refusal(tmp_path, f"kill_wait = {'9' * 5000}\n").startswith("no TOML: ")
     (tmp_path / "bytes").write_bytes(b"\xff")
-    with pytest.raises(config.ConfigError, match="no TOML"):
-        config.load(str(tmp_path / "bytes"), must_exist=True)
+    with pytest.raises(ConfigError, match="no TOML"):
+        reader.load(str(tmp_path / "bytes"), must_exist=True)
 
 
 def test_file_that_cannot_be_read_is_refused_even_if_it_may_be_absent(tmp_path: Path) -> None:
-    with pytest.raises(config.ConfigError, match="Is a directory"):
-        config.load(str(tmp_path), must_exist=False)
+    with pytest.raises(ConfigError, match="Is a directory"):
+        reader.load(str(tmp_path), must_exist=False)
 
 
 @pytest.mark.parametrize("what", ["nodectl.toml", "."])
@@ -195,14 +196,14 @@ def test_root_refuses_a_file_or_directory_that_others_can_write(
 
 
 def test_explanation_is_a_file_that_gives_the_same_configuration(tmp_path: Path) -> None:
-    made = config.build({"task_prolog": '/a "quoted" \\ \t path', "history_limit": 7})
-    assert config.build(tomllib.loads(config.explain(made))) == made
-    assert tomllib.loads(config.explain()) == {}
+    made = reader.build({"task_prolog": '/a "quoted" \\ \t path', "history_limit": 7})
+    assert reader.build(tomllib.loads(manual.explain(made))) == made
+    assert tomllib.loads(manual.explain()) == {}
 
 
-@pytest.mark.parametrize("text", [config.explain(), config.manual()])
+@pytest.mark.parametrize("text", [manual.explain(), manual.manual()])
 def test_explanation_and_manual_name_every_key_with_its_default(text: str) -> None:
-    for key in keys.KEYS:
+    for key in KEYS:
         assert key.name in text
         assert key.help in text
         assert key.default_text() in text
@@ -212,8 +213,8 @@ def test_tomllib_is_imported_only_for_a_file(tmp_path: Path) -> None:
     (tmp_path / "there.toml").write_text("")
     root = os.path.dirname(os.path.dirname(nodectl.__file__))
     program = (
-        f"import sys; sys.path.insert(0, {root!r}); from nodectl import config;"
-        "config.load(sys.argv[1], must_exist=False); print('tomllib' in sys.modules)"
+        f"import sys; sys.path.insert(0, {root!r}); from nodectl.config_file import reader;"
+        "reader.load(sys.argv[1], must_exist=False); print('tomllib' in sys.modules)"
     )
     answers = [
         subprocess.run(
@@ -233,7 +234,7 @@ SCALAR = st.one_of(st.booleans(), st.integers(), st.floats(), st.text(max_size=8
 @settings(max_examples=200, deadline=None)
 @given(
     st.dictionaries(
-        st.sampled_from([key.name for key in keys.KEYS]) | st.text(max_size=6),
+        st.sampled_from([key.name for key in KEYS]) | st.text(max_size=6),
         SCALAR | st.lists(SCALAR, max_size=3),
         max_size=2,
     )
@@ -241,7 +242,7 @@ SCALAR = st.one_of(st.booleans(), st.integers(), st.floats(), st.text(max_size=8
 def test_any_values_are_a_configuration_or_a_clean_refusal(values: dict[str, object]) -> None:
     refused = ""
     try:
-        config.build(values)
-    except config.ConfigError as error:
+        reader.build(values)
+    except ConfigError as error:
         refused = str(error)
     assert not refused or refused.startswith("configuration: ")

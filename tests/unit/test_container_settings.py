@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl import config
+from nodectl.config_file import reader
 from nodectl.container import NONE, settings
 from nodectl.model.step import Step
 
@@ -17,7 +17,7 @@ def test_keys_that_contradict_each_other_are_told_of_the_built_in_plugin_only(
     keys: dict[str, object], words: str
 ) -> None:
     def check(plugin: str) -> str:
-        return settings.check(config.build({"job_container_type": plugin, **keys}))
+        return settings.check(reader.build({"job_container_type": plugin, **keys}))
 
     assert words in check("job_container/namespace")
     assert check("job_container/sites_own") == ""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from nodectl.config import load
+from nodectl.config_file.reader import load
 from nodectl.daemon.processes.forkserver_channel import ForkChannel
 from nodectl.daemon.reception.connection import Calls, Desk
 from nodectl.daemon.reception.supervisor import Reception

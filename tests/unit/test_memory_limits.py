@@ -8,7 +8,7 @@ import pytest
 
 from nodectl.cgroup.constraints import memory_limits
 from nodectl.client.run_options import mebibytes
-from nodectl.config import build
+from nodectl.config_file.reader import build
 
 TOTAL = 3917
 MIB = 1 << 20

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import config
 from nodectl.cli import doctor, main
+from nodectl.config_file import reader
 from nodectl.devtools import plugin_facts, plugin_list
 from nodectl.model import launch_order
 from nodectl.spank import plugstack
@@ -131,7 +131,7 @@ def test_a_plugin_is_called_by_its_type_and_its_name_and_what_it_imports_is_none
     assert "  configured  task/nice (task niceness)  22.5.8\n      nice tasks.\n" in text
     assert "warning: " + str(tmp_path) + "/task/nice.py:6: task_p_of_the_future is unknown and never called; " in text
     told = [
-        check for check in doctor.plugin_checks(config.load(path, must_exist=True)) if "of_the_future" in check.detail
+        check for check in doctor.plugin_checks(reader.load(path, must_exist=True)) if "of_the_future" in check.detail
     ]
     assert [check.level for check in told] == ["warn"]
     assert "helper" not in text.replace(str(tmp_path), "")
@@ -139,8 +139,8 @@ def test_a_plugin_is_called_by_its_type_and_its_name_and_what_it_imports_is_none
 
 def test_built_in_plugins_have_no_problems() -> None:
     listed = [
-        *plugin_list.node_plugins(config.build({})),
-        *plugin_list.spank_plugins(config.build({}), plugstack.Plugstack((), ())),
+        *plugin_list.node_plugins(reader.build({})),
+        *plugin_list.spank_plugins(reader.build({}), plugstack.Plugstack((), ())),
     ]
     assert len(listed) > 5
     assert not [problem for one in listed for problem in one.facts.problems]

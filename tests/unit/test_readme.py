@@ -9,7 +9,7 @@ from nodectl.binding import node
 from nodectl.binding.options import request_of
 from nodectl.cli.main import COMMANDS
 from nodectl.client.run_options import OPTIONS, layout_options
-from nodectl.config import build
+from nodectl.config_file.reader import build
 from nodectl.machine.spec import from_spec
 from nodectl.render import machine_text
 from nodectl.render.occupants import occupation

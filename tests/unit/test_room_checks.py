@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import config
+from nodectl.config_file import reader
 from nodectl.doctor import room
 from nodectl.doctor.check import OK, WARN
 
@@ -25,7 +25,7 @@ sys.stdin.read()
 
 def test_every_check_has_something_to_say_here(tmp_path: Path) -> None:
     keys = {"runtime_dir": str(tmp_path / "run"), "state_dir": str(tmp_path / "state")}
-    found = list(room.all_checks(config.build(keys)))
+    found = list(room.all_checks(reader.build(keys)))
     assert [check.what for check in found] == ["memory", "runtime_dir", "state_dir"]
     assert all("MiB" in check.detail for check in found)
 

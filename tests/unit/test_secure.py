@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.config import ConfigError, build
+from nodectl.config import ConfigError
+from nodectl.config_file.reader import build
 from nodectl.confine import confinement, denied_calls, seccomp_compiler
 from nodectl.confine.keys import check
 from nodectl.doctor.confinement import landlock

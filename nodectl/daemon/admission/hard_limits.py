@@ -8,7 +8,7 @@ core files. Of processes nobody has more than half of the machine's threads, whi
 import resource
 
 from nodectl.config import Config
-from nodectl.config.values import hard_limit
+from nodectl.task.keys import hard_limit
 
 _OF_A_LOGIN = ("NPROC", "MEMLOCK", "CORE")
 _FIRST = 1  # its pid

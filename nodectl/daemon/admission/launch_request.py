@@ -16,7 +16,6 @@ from nodectl.binding.refused import Refused as NoLayout
 from nodectl.cgroup import shares
 from nodectl.cgroup.constraints import Constraints
 from nodectl.config import Config
-from nodectl.config.values import RLIMITS
 from nodectl.container import settings as container_settings
 from nodectl.daemon.admission.accounts import UnknownUser, User, Users, group_id
 from nodectl.daemon.admission.binder import Binder
@@ -25,6 +24,7 @@ from nodectl.model.plugstack_entry import Entry
 from nodectl.model.step import Step
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.node_plugins import NodePlugins
+from nodectl.task.keys import RLIMITS
 from nodectl.tracing.recorder import Recorder
 from nodectl.wire import lean_json
 from nodectl.wire.dispatch import Refused

@@ -1,0 +1,15 @@
+"""The configuration file as a whole: which keys there are, how it is read, how it is explained.
+
+The daemon reads it at its start, as root; a command reads it as its user, where it has to. `table.py` holds all keys in
+order, `reader.py` makes a `nodectl.config.Config` of a file, `manual.py` explains the keys. Imports the `keys.py` of
+every subject, and nothing else of them.
+
+To add a key:
+
+1. Write its row, a `Key`, into `keys.py` of the subject's folder: name, parser, default, help. Names are Slurm's
+   parameter names in snake case. A parser that no other subject needs stands beside the row.
+2. Add its name and type to the annotations of `nodectl.config.Config`, in the place that it has in the table.
+3. A subject's first key needs a section in its `keys.py`, and a line in `table.py`.
+
+Defaults, checks, `nodectl config` and `nodectl config --explain` then have it.
+"""

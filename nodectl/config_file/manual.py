@@ -1,0 +1,37 @@
+"""The configuration in words: `nodectl config --explain`, and the manual's chapter."""
+
+from __future__ import annotations
+
+from nodectl.config.key import toml
+from nodectl.config_file.table import KEYS
+
+TYPE_CHECKING = False  # typing's own constant costs the import of typing
+if TYPE_CHECKING:
+    from nodectl.config import Config
+
+
+def explain(config: Config | None = None) -> str:
+    """The text of `nodectl config --explain`, itself a file that can be read: each key with its
+    help.
+
+    Without a configuration the keys are commented out.
+    """
+    blocks = []
+    for key in KEYS:
+        value = "# " + key.name if config is None else key.name
+        value += f" = {toml(getattr(config, key.name))}" if config is not None else " ="
+        text = f"# {key.help}\n# Allowed: {key.parser.allowed}.\n# Default: {key.default_text()}.\n"
+        blocks.append(f"{text}{value}\n")
+    return "\n".join(blocks)
+
+
+def manual() -> str:
+    """The manual's chapter about the configuration, in Markdown: a section for each group of
+    keys."""
+    lines = []
+    for index, key in enumerate(KEYS):
+        if index == 0 or key.group != KEYS[index - 1].group:
+            lines += [f"### {key.group.capitalize()}", ""]
+        lines += [f"`{key.name}`", f":   {key.help} Allowed: {key.parser.allowed}."]
+        lines += [f"    Default: {key.default_text()}.", ""]
+    return "\n".join(lines)

@@ -1,0 +1,34 @@
+"""The table of the configuration: the rows of all subjects, in the order of the manual.
+
+Imported by the daemon, and by commands where they read the configuration.
+"""
+
+from __future__ import annotations
+
+from nodectl.binding.keys import BINDING
+from nodectl.cgroup.keys import CGROUPS
+from nodectl.config_file.keys import FILES, LIMITS, NODE, RECORDS
+from nodectl.confine.keys import SECURITY
+from nodectl.container.keys import CONTAINERS
+from nodectl.plugin_host.keys import PLUGINS
+from nodectl.spank.keys import SPANK
+from nodectl.task.keys import STEPS
+
+TYPE_CHECKING = False  # typing's own constant costs the import of typing
+if TYPE_CHECKING:
+    from nodectl.config.key import Key
+
+# A default may be made of the values of rows above it.
+KEYS: tuple[Key, ...] = (
+    *NODE,
+    *FILES,
+    *PLUGINS,
+    *SPANK,
+    *BINDING,
+    *CONTAINERS,
+    *CGROUPS,
+    *SECURITY,
+    *LIMITS,
+    *STEPS,
+    *RECORDS,
+)

@@ -1,0 +1,77 @@
+"""The configuration's keys about the life of a step: how its tasks are ended and suspended, which scripts run around
+them, and what their hard limits are written as.
+"""
+
+from __future__ import annotations
+
+from nodectl.config.key import Key, section
+from nodectl.config.values import SCRIPT, SECONDS, Parser, split_words
+
+RLIMITS = frozenset({"CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS"})
+_SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
+_MOST_DIGITS = 19
+_INFINITE = 1 << 63
+
+
+def _hard_limits(value: object) -> tuple[str, ...]:
+    words = tuple(split_words(value, ","))
+    for word in words:
+        hard_limit(word)
+    return words
+
+
+def hard_limit(word: str) -> tuple[str, int]:
+    """The name and the number of one, -1 for infinity. Raises ValueError."""
+    name, _, number = word.partition("=")
+    if name not in RLIMITS:
+        raise ValueError(f"has {word!r}")
+    if number == "infinity":
+        return name, -1
+    digits, shift = (number[:-1], _SHIFTS[number[-1]]) if number[-1:] in _SHIFTS else (number, 0)
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > _MOST_DIGITS:
+        raise ValueError(f"has {word!r}")
+    if int(digits) << shift >= _INFINITE:
+        raise ValueError(f"has {word!r}")
+    return name, int(digits) << shift
+
+
+HARD_LIMITS = Parser(
+    f"NAME=NUMBER, of {', '.join(sorted(RLIMITS))}, with K, M, G or T behind NUMBER, or NAME=infinity, as a list",
+    _hard_limits,
+)
+
+STEPS = section(
+    "steps",
+    Key(
+        "kill_wait", SECONDS, 30,
+        "Seconds between SIGTERM and SIGKILL.",
+    ),
+    Key(
+        "unkillable_step_timeout", SECONDS, 60,
+        "Seconds after SIGKILL until a step that is still there is reported as unkillable.",
+    ),
+    Key(
+        "suspend_grace_time", SECONDS, 2,
+        "Seconds between SIGTSTP and the freezing of a step that is suspended.",
+    ),
+    Key(
+        "task_prolog", SCRIPT, None,
+        "Program that runs as the user before each task.",
+    ),
+    Key(
+        "task_epilog", SCRIPT, None,
+        "Program that runs as the user after each task.",
+    ),
+    Key(
+        "prolog", SCRIPT, None,
+        "Program that runs as root before the first step of each job; the job is refused if it fails.",
+    ),
+    Key(
+        "epilog", SCRIPT, None,
+        "Program that runs as root after the end of each job.",
+    ),
+    Key(
+        "prolog_epilog_timeout", SECONDS, 0,
+        "Seconds after which such a program is killed and counts as failed; 0 for never.",
+    ),
+)  # fmt: skip
