@@ -19,6 +19,10 @@ PATH = re.compile(r"(?:nodectl|plugins|tests|docs|systemd|vagrant|\.ci)(?:/[\w.-
 LINK = re.compile(r"\]\(([^)\s]+)\)", re.DOTALL)
 
 
+# A file, and what stands in it: `nodectl/kernel/identity.py` (`become_user`, `effective_user`)
+NAMED = re.compile(r"`((?:nodectl|plugins|tests)/[\w./-]+)` \(((?:`[\w.]+`(?:, |,\n)?)+)\)")
+
+
 def documents() -> list[Path]:
     return [path for path in tracked_files() if path.suffix == ".md"]
 
@@ -51,6 +55,17 @@ def test_every_path_that_a_document_names_exists() -> None:
         for path in documents()
         for line, code in found(CODE, prose(path))
         if PATH.fullmatch(code) and not (ROOT / code).exists()
+    ]
+    assert not missing
+
+
+def test_what_a_document_names_in_a_file_stands_there() -> None:
+    missing = [
+        f"{path.relative_to(ROOT)}: {file}: {name}"
+        for path in documents()
+        for file, names in NAMED.findall(prose(path))
+        for name in re.findall(r"\w+", names)
+        if not re.search(rf"\b{name}\b", (ROOT / file).read_text(encoding="utf-8"))
     ]
     assert not missing
 
