@@ -1,1 +1,5 @@
-"""The plugins that come with nodectl, loaded by the door a site's own file uses."""
+"""The plugins that come with nodectl, one folder for each kind. They are loaded as a site's own files are.
+
+Task, proctrack and job_container plugins run in the daemon, the forkserver, a stepd and its tasks; SPANK plugins also
+in the command. They import what stands below the processes of a step.
+"""

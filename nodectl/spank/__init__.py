@@ -14,6 +14,9 @@ Where C fills in a pointer and returns a spank_err_t, Python returns the value a
         slurm_info(f"hello, pid {spank_get_item(sp, S_TASK_PID)}")
         return 0
 
+Runs in each process that calls hooks: the command as its user; the daemon's processes for jobs and for the slurmd
+context, a stepd and its tasks as root or as the user. It imports plugin_host and what stands below it.
+
 Sources: the SPANK manual for names, today's Slurm for numbers, contexts and error codes.
 """
 

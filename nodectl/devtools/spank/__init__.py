@@ -1,1 +1,4 @@
-"""The bench for authors of SPANK plugins: looking at a plugin without running it, and trying it in every context."""
+"""`nodectl spank check`, `try` and `list`: a plugin is looked at without being run, or run in every context.
+
+Runs in the command, as its user. It imports client, render and what stands below them.
+"""
