@@ -8,7 +8,7 @@
  *   link.c      binds what ld.so has left to be bound in a plugin
  *   libslurm.c  functions of libslurm: host lists, errors
  *   job.c       slurm_load_job
- *   api.c       functions of spank.h: items, environments, options, messages
+ *   item.c      functions of spank.h: items, environments, options, messages
  *   hook.c      the functions of plugins as callables of Python
  *   guard.c     one call into a plugin, and the ways out of it
  *   handle.c    the handle that plugins are given
@@ -138,7 +138,7 @@ HIDDEN PyObject *hook_callable(struct plugin *plugin, const char *name, void *fu
 HIDDEN PyObject *callback_callable(const char *plugin, spank_opt_cb_f function); /* None for NULL */
 HIDDEN PyObject *failure_mode_callable(void *mode); /* reads the number that is there; None for NULL */
 
-/* --- api.c ------------------------------------------------------------------------------------------------------ */
+/* --- item.c ----------------------------------------------------------------------------------------------------- */
 
 HIDDEN int api_begin(void); /* at import; -1 with an exception */
 HIDDEN PyObject *api_job(uint32_t job_id, uint16_t flags, int *number); /* a dict of members; NULL with an error's number */
