@@ -15,7 +15,8 @@ KERNEL_C = "nodectl/kernel/c"
 SPANK_C = "nodectl/spank/c"
 KERNEL = ["kernel", "system", "trace", "clock", "memory", "socket", "confine", "devices"]
 SPANK_HOST = [
-    "host", "load", "walk", "link", "libslurm", "job", "item", "hook", "guard", "handle", "kernel", "memory",
+    "host", "load", "walk", "link", "libslurm", "job", "message", "option", "environment", "item",
+    "python", "hook", "guard", "handle", "kernel", "memory",
 ]  # fmt: skip
 # The releases of libslurm that plugins are linked with: Slurm 20.11 to 26.05.
 LIBSLURM_RELEASES = range(36, 46)

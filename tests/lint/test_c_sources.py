@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "nodectl"
 KERNEL_C, SPANK_C = PACKAGE / "kernel" / "c", PACKAGE / "spank" / "c"
 INCLUDE = [f"-I{place}" for place in (sysconfig.get_path("include"), PACKAGE / "include", KERNEL_C)]
 FLAGS = ["-std=gnu11", "-O0", "-DPy_LIMITED_API=0x030B0000", *INCLUDE]
+FILE_LINES = 400
 HEADERS = [KERNEL_C / "kernel.h", SPANK_C / "host.h"]
 ORDER = re.compile(r"^ \*   (\w+\.c) ", re.MULTILINE)
 
@@ -52,6 +53,11 @@ def test_c_file_calls_only_what_stands_below_it(header: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("header", HEADERS, ids=lambda header: header.name)
 def test_c_file_has_its_place_in_the_order(header: Path) -> None:
     assert sorted(order_of(header)) == sorted(path.name for path in header.parent.glob("*.c"))
+
+
+def test_no_c_file_is_longer_than_can_be_kept_in_mind() -> None:
+    files = [path for folder in (KERNEL_C, SPANK_C) for path in folder.iterdir()]
+    assert not [path.name for path in files if len(path.read_text(encoding="ascii").splitlines()) > FILE_LINES]
 
 
 def test_the_check_would_notice(tmp_path: Path) -> None:

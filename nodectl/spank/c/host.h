@@ -2,18 +2,22 @@
  *
  * Each file calls only what stands below it (tests/lint/test_c_sources.py):
  *
- *   host.c      the module
- *   load.c      loads a plugin, and says what is in it
- *   walk.c      one hook of many plugins in one call
- *   link.c      binds what ld.so has left to be bound in a plugin
- *   libslurm.c  functions of libslurm: host lists, errors
- *   job.c       slurm_load_job
- *   item.c      functions of spank.h: items, environments, options, messages
- *   hook.c      the functions of plugins as callables of Python
- *   guard.c     one call into a plugin, and the ways out of it
- *   handle.c    the handle that plugins are given
- *   kernel.c    what nodectl.kernel._kernel does for this library
- *   memory.c    memory that plugins keep pointers to
+ *   host.c         the module
+ *   load.c         loads a plugin, and says what is in it
+ *   walk.c         one hook of many plugins in one call
+ *   link.c         binds what ld.so has left to be bound in a plugin
+ *   libslurm.c     functions of libslurm: host lists, errors
+ *   job.c          slurm_load_job
+ *   message.c      what plugins log
+ *   option.c       options
+ *   environment.c  environments, the task's arguments
+ *   item.c         spank_get_item and what stands around it
+ *   python.c       calls of nodectl.spank
+ *   hook.c         the functions of plugins as callables of Python
+ *   guard.c        one call into a plugin, and the ways out of it
+ *   handle.c       the handle that plugins are given
+ *   kernel.c       what nodectl.kernel._kernel does for this library
+ *   memory.c       memory that plugins keep pointers to
  */
 #ifndef NODECTL_SPANK_HOST_H
 #define NODECTL_SPANK_HOST_H
@@ -138,10 +142,26 @@ HIDDEN PyObject *hook_callable(struct plugin *plugin, const char *name, void *fu
 HIDDEN PyObject *callback_callable(const char *plugin, spank_opt_cb_f function); /* None for NULL */
 HIDDEN PyObject *failure_mode_callable(void *mode); /* reads the number that is there; None for NULL */
 
+/* --- python.c --------------------------------------------------------------------------------------------------- */
+
+HIDDEN int python_begin(void); /* at import; -1 with an exception */
+/* nodectl.spank.<function>(...), the arguments as for Py_BuildValue, in parentheses. NULL with an exception. */
+HIDDEN PyObject *python_call(const char *function, const char *format, ...);
+/* Both release `value`, which is NULL with an exception. */
+HIDDEN long number_of(PyObject *value); /* -1 with the exception kept for the end of the plugin's call */
+HIDDEN spank_err_t code_of(PyObject *value);
+/* The exception that is set as a code, and gone. One that is no SpankError ends the hook when it returns. */
+HIDDEN spank_err_t code_of_exception(void);
+HIDDEN PyObject *text_of(const char *text);    /* NULL is "", which no variable and no option is called */
+HIDDEN const char *kept_text(PyObject *value); /* text that stays, of a str; NULL for None, and with an exception */
+
 /* --- item.c ----------------------------------------------------------------------------------------------------- */
 
-HIDDEN int api_begin(void); /* at import; -1 with an exception */
-HIDDEN PyObject *api_job(uint32_t job_id, uint16_t flags, int *number); /* a dict of members; NULL with an error's number */
+/* A plugin that holds the array of S_JOB_ENV sees what it has changed. */
+HIDDEN void item_follow_environment(void);
+
+/* --- message.c -------------------------------------------------------------------------------------------------- */
+
 HIDDEN void plain_fatal(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 /* --- link.c ----------------------------------------------------------------------------------------------------- */

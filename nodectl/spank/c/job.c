@@ -181,6 +181,18 @@ static struct answer *answer_of(PyObject *job, const struct layout *layout)
     return answer;
 }
 
+/* A dict of members; NULL with the number of an error. */
+static PyObject *job_of(uint32_t job_id, uint16_t flags, int *number)
+{
+    *number = ESLURM_INVALID_JOB_ID;
+    if (handle_sp() == NULL)
+        return NULL;
+    PyObject *job = python_call("slurm_load_job", "(Oki)", handle_sp(), (unsigned long)job_id, (int)flags);
+    if (job == NULL)
+        *number = (int)code_of_exception();
+    return job;
+}
+
 static int load_job(const struct layout *layout, job_info_msg_t **message, uint32_t job_id, uint16_t flags)
 {
     struct answer *answer = NULL;
@@ -188,7 +200,7 @@ static int load_job(const struct layout *layout, job_info_msg_t **message, uint3
     if (message != NULL && layout != NULL) {
         struct visit visit;
         visit_begin(&visit);
-        PyObject *job = api_job(job_id, flags, &number);
+        PyObject *job = job_of(job_id, flags, &number);
         if (job != NULL && (answer = answer_of(job, layout)) == NULL)
             guard_keep_exception();
         Py_XDECREF(job);
