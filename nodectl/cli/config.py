@@ -53,7 +53,7 @@ def explained(config: Config) -> dict[str, object]:
     return {
         key.name: {
             "value": values[key.name],
-            "group": key.group,
+            "group": key.section,
             "help": key.help,
             "allowed": key.parser.allowed,
             "default": key.default_text(),

@@ -17,8 +17,7 @@ class ConfigError(Exception):
 
 
 class Config:
-    """The values of all keys; cannot be changed. Durations are seconds, sizes bytes, paths
-    absolute.
+    """The values of all keys; cannot be changed. Durations are seconds, sizes bytes, paths absolute.
 
     The annotations are the keys, in the order of `config_file/table.py`.
     """

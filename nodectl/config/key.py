@@ -1,7 +1,4 @@
-"""One row of the configuration's table, rows that belong together, and how values are written in the file.
-
-Imported where `nodectl.config` is.
-"""
+"""A key of the configuration, a section of keys, and how their values are written in the file."""
 
 from __future__ import annotations
 
@@ -13,13 +10,13 @@ if TYPE_CHECKING:
 
 
 class Key:
-    """One row of the table. `group` is its section's.
+    """One row of the table. `section` is the name of its chapter.
 
-    `default` is our value, or makes one from the values of the keys above it; `shown` is then what
-    the manual says about it.
+    `default` is a value, or a function that makes one of the values of the keys above; `shown` is then what the manual
+    says about it.
     """
 
-    __slots__ = ("default", "group", "help", "name", "parser", "shown")
+    __slots__ = ("default", "help", "name", "parser", "section", "shown")
 
     def __init__(
         self,
@@ -31,7 +28,7 @@ class Key:
         shown: str = "",
     ) -> None:
         self.name = name
-        self.group = ""
+        self.section = ""
         self.parser = parser
         self.default = default
         self.help = help
@@ -46,10 +43,10 @@ class Key:
         return self.shown or toml(self.default)
 
 
-def section(group: str, *keys: Key) -> tuple[Key, ...]:
-    """The rows of one chapter of the manual."""
+def section(name: str, *keys: Key) -> tuple[Key, ...]:
+    """Rows of one chapter of the manual. Two subjects may share a chapter, in rows that follow each other."""
     for key in keys:
-        key.group = group
+        key.section = name
     return keys
 
 

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
 
 def explain(config: Config | None = None) -> str:
-    """The text of `nodectl config --explain`, itself a file that can be read: each key with its
-    help.
+    """The text of `nodectl config --explain`, itself a file that can be read: each key with its help.
 
     Without a configuration the keys are commented out.
     """
@@ -26,12 +25,11 @@ def explain(config: Config | None = None) -> str:
 
 
 def manual() -> str:
-    """The manual's chapter about the configuration, in Markdown: a section for each group of
-    keys."""
+    """The manual's chapter about the configuration, in Markdown: each section of the table with its keys."""
     lines = []
     for index, key in enumerate(KEYS):
-        if index == 0 or key.group != KEYS[index - 1].group:
-            lines += [f"### {key.group.capitalize()}", ""]
+        if index == 0 or key.section != KEYS[index - 1].section:
+            lines += [f"### {key.section.capitalize()}", ""]
         lines += [f"`{key.name}`", f":   {key.help} Allowed: {key.parser.allowed}."]
         lines += [f"    Default: {key.default_text()}.", ""]
     return "\n".join(lines)

@@ -67,9 +67,9 @@ def build(values: Mapping[str, object], where: str = "configuration") -> Config:
     return Config(made)
 
 
-def with_section(config: Config, group: str, other: Config) -> Config:
+def with_section(config: Config, section: str, other: Config) -> Config:
     """`config` with the keys of one section as `other` has them."""
-    return Config({key.name: getattr(other if key.group == group else config, key.name) for key in KEYS})
+    return Config({key.name: getattr(other if key.section == section else config, key.name) for key in KEYS})
 
 
 def _unknown(name: str, value: object, names: tuple[str, ...]) -> str:

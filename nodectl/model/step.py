@@ -96,7 +96,7 @@ class Step:
     job_control: dict[str, str]  # variables of the job's prologs and epilogs, SPANK_ in front of every name
     container: dict[str, object]  # what its job's container is to be (container/settings.py), empty for none
     cgroup: str  # the step's directory below the cgroup2 mount, "" when cgroups are not used
-    secure: str  # how far its processes are confined: none, default, strict (nodectl/secure)
+    secure: str  # how far its processes are confined: none, default, strict (model/confinement_level.py)
     submitted: float
     memory: int  # MiB asked for, 0 for none
     oom_kill_step: bool  # one process too many ends all

@@ -40,10 +40,10 @@ def test_table_and_typed_attributes_have_the_same_names() -> None:
     assert list(Config.__annotations__) == names  # in the same order, which is the one of `nodectl config`
 
 
-def test_keys_of_a_group_stand_together() -> None:
-    groups = [key.group for key in KEYS]
-    changes = sum(one != two for one, two in itertools.pairwise(groups))
-    assert changes == len(set(groups)) - 1
+def test_keys_of_a_section_stand_together() -> None:
+    sections = [key.section for key in KEYS]
+    changes = sum(one != two for one, two in itertools.pairwise(sections))
+    assert changes == len(set(sections)) - 1
 
 
 def test_every_default_passes_its_own_check() -> None:

@@ -28,6 +28,10 @@ LAUNCH = {
     "cgroup", "confine", "container", "kernel", "messages", "model", "plugin_api", "plugin_host", "spank", "stepd",
     "task", "tracing", "wire",
 }  # fmt: skip
+CONFIGURATION = {
+    "binding", "cgroup", "config", "config_file", "confine", "container", "kernel", "messages", "model", "plugin_api",
+    "plugin_host", "spank", "task",
+}  # fmt: skip
 COMMAND = {"cli", "client", "messages", "model", "wire"}
 ENUM = frozenset({"enum"})
 
@@ -50,6 +54,13 @@ ENTRIES = {
         "from nodectl.client.run_options import Parser; Parser().parse(['-n2', 'true']); import nodectl.cli.run",
         COMMAND,
         15,
+        ENUM,
+    ),
+    # A command that has to read the configuration: of the subjects no more than their keys.
+    "configuration": Entry(
+        "from nodectl.config_file import reader; reader.load('/nonexistent', must_exist=False)",
+        CONFIGURATION,
+        30,
         ENUM,
     ),
     "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 83),

@@ -1,4 +1,4 @@
-"""Which level of confinement a step gets, and the programs that it takes (`nodectl/secure`).
+"""Which level of confinement a step gets, and the programs that it takes (`nodectl/confine/`).
 
 The programs are compiled once in a daemon's life, by a process of its own, into a memfd that the forkserver has open
 and that is sealed when it is whole. A step of a level waits for them; one without does not.
