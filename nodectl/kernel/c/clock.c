@@ -122,8 +122,8 @@ static PyObject *stop_clock(PyObject *self, PyObject *none)
 /* --- heirs ---------------------------------------------------------------------------------------------- */
 
 /* A hook in a task may fork and wait for a child that comes out of it in its place: the only way of a plugin's into
- * another pid namespace. Whoever comes out first goes on. A number in memory that both share tells: it is taken once.
- * A child of an earlier hook finds another number, and is nobody's heir. */
+ * another pid namespace. The first process that comes out goes on. A number in memory that they share decides: it is
+ * taken once. A child of an earlier hook finds another number, and is nobody's heir. */
 static unsigned char *heirloom;
 static unsigned char heir_number;
 

@@ -110,8 +110,8 @@ static void interrupt(int number)
 
 PyDoc_STRVAR(close_in_time_doc,
 "close_in_time(fds: list[int], microseconds: int) -> None\n\n"
-"Closes each, but a close(2) that waits is interrupted after so long: the descriptor is free all the same. What it\n"
-"reports is the file's trouble. Uses SIGALRM and its timer, in the thread that signals go to.");
+"Closes each, but interrupts a close(2) that waits longer than that: the descriptor is free all the same. Errors that\n"
+"close(2) reports are not raised. Uses SIGALRM and its timer, in the thread that signals go to.");
 
 static PyObject *close_in_time(PyObject *self, PyObject *args)
 {
@@ -147,7 +147,7 @@ static PyObject *default_signals(PyObject *self, PyObject *none)
 {
     (void)self;
     (void)none;
-    /* The kernel's sigaction: handler, flags, restorer, mask, in whatever order; all of it is 0, SIG_DFL among it. */
+    /* The kernel's sigaction: handler, flags, restorer, mask, in an order of each machine's own. All is 0, as SIG_DFL is. */
     const uint64_t as_by_default[8] = {0};
     for (int number = 32; number < SIGRTMIN; number++)
         if (syscall(SYS_rt_sigaction, number, as_by_default, NULL, sizeof(uint64_t)) != 0)

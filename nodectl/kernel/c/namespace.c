@@ -169,7 +169,7 @@ static PyObject *set_mount(PyObject *self, PyObject *args)
 
 PyDoc_STRVAR(detach_doc,
 "detach(path: str) -> None\n\n"
-"Takes the topmost mount at path out of the tree, with all below it, whoever uses it: umount2(2), MNT_DETACH. A link\n"
+"Takes the topmost mount at path out of the tree, with all below it, even in use: umount2(2), MNT_DETACH. A link\n"
 "at the end of path is not followed. Raises OSError: EINVAL when there is no mount.");
 
 static PyObject *detach(PyObject *self, PyObject *arg)
@@ -233,7 +233,7 @@ static PyObject *fork_aside(PyObject *self, PyObject *arguments)
 
 PyDoc_STRVAR(reap_doc,
 "reap() -> NoReturn\n\n"
-"The life of a pid namespace's first process: collects whoever ends there, until it is killed from outside. Every\n"
+"The life of a pid namespace's first process: collects every process that ends there, until it is killed from outside. Every\n"
 "signal that it could be sent from inside is ignored by the kernel: pid_namespaces(7).");
 
 static __attribute__((noreturn)) PyObject *reap(PyObject *self, PyObject *none)

@@ -226,7 +226,7 @@ int guard(const struct watch *watch, struct call *call, int *rc)
     if (how == RETURNED) {
         frame.state = IN_PLUGIN;
         *rc = call->enter(call);
-        fflush(NULL); /* lest a fork doubles what is buffered */
+        fflush(NULL); /* otherwise a fork doubles what is buffered */
     } else if (how == LEFT) {
         frame.state = IN_PLUGIN; /* writing may hang, too */
         fflush(NULL);

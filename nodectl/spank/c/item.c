@@ -98,7 +98,7 @@ static int put_gids(PyObject *value, gid_t **gids, int *count)
     static gid_t *all;
     static Py_ssize_t room;
     Py_ssize_t size = PySequence_Size(value);
-    if (size > room || all == NULL) { /* who holds the old one keeps what was true */
+    if (size > room || all == NULL) { /* a plugin that holds the old one keeps what was true */
         gid_t *more = malloc(((size_t)size + 1) * sizeof *more);
         if (more == NULL) {
             PyErr_NoMemory();
