@@ -12,8 +12,9 @@ from dataclasses import asdict
 from nodectl.client.command import Failed
 from nodectl.client.configuration import configured
 from nodectl.devtools.plugin_list import Listed, node_plugins, spank_plugins, unusable
-from nodectl.model.launch_order import ELSEWHERE, HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, SUSPENSION_HOOKS
+from nodectl.model.launch_order import HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, SUSPENSION_HOOKS
 from nodectl.plugin_host import BUILTIN_DIR, INCLUDE_DIR
+from nodectl.plugin_host.kinds import KINDS, STEP
 from nodectl.render.table import table
 from nodectl.render.terminal import put
 from nodectl.render.words import printable
@@ -67,14 +68,9 @@ def main(arguments: argparse.Namespace) -> int:
 def listing(listed: Sequence[Listed], plugstack_config: str, warnings: Sequence[str]) -> list[str]:
     """The list for people."""
     lines = []
-    for title, kind in (
-        ("task plugins, in calling order", "task"),
-        ("process tracking", "proctrack"),
-        ("job containers", "job_container"),
-        (f"SPANK plugins, {plugstack_config}", "spank"),
-    ):
-        lines += [title + ":"]
-        ours = [one for one in listed if one.kind == kind]
+    for kind in (kind for kind in KINDS.values() if kind.key or kind.hosted == STEP):
+        lines += [f"{kind.title}, {plugstack_config}:" if kind.hosted == STEP else f"{kind.title}:"]
+        ours = [one for one in listed if one.kind == kind.name]
         for one in ours:
             lines += [f"  {line}" for line in _described(one)]
         if not any(one.role != "available" for one in ours):
@@ -129,8 +125,8 @@ def hooks_table() -> list[str]:
     lines += ["", "Task plugins, in the service as root, of a job that stands still, or is about to go on:"]
     lines += [f"  {hook.call:25}  a failure: {hook.costs}" for hook in SUSPENSION_HOOKS]
     lines += ["", "Accepted in plugins and not called by a launch:"]
-    for kind, calls in ELSEWHERE.items():
-        lines += [f"  {kind:9}  {call}" for call in calls if call not in LOCAL_HOOKS + SLURMD_HOOKS]
+    for kind in KINDS.values():
+        lines += [f"  {kind.name:9}  {call}" for call in kind.uncalled if call not in LOCAL_HOOKS + SLURMD_HOOKS]
     return lines
 
 
@@ -144,5 +140,5 @@ def hooks_as_json() -> dict[str, object]:
         "local": list(LOCAL_HOOKS),
         "suspension": [hook.call for hook in SUSPENSION_HOOKS],
         "slurmd": list(SLURMD_HOOKS),
-        "elsewhere": {kind: dict(calls) for kind, calls in ELSEWHERE.items()},
+        "elsewhere": {kind.name: kind.uncalled for kind in KINDS.values() if kind.uncalled},
     }

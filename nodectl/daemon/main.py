@@ -30,6 +30,7 @@ from nodectl.daemon.processes.forkserver_channel import ForkserverDied
 from nodectl.daemon.reception.supervisor import Reception, ReceptionFailed
 from nodectl.daemon.recovery.lock import Lock
 from nodectl.daemon.recovery.sweep import remove_dead_private_nodes, sweep
+from nodectl.plugin_host import kinds
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.plugin_host.node_plugins import Host, NodePlugins, load_node_plugins
 from nodectl.wire import framing
@@ -120,9 +121,7 @@ def _listen_to_signals(node: Node, read: Callable[[], Config]) -> asyncio.Event:
 def _load_plugins(config: Config, ending: contextlib.ExitStack) -> NodePlugins:
     """Those of the node; their fini() is called however the daemon ends. Raises PluginRefused."""
     plugins = load_node_plugins(
-        config.task_plugin,
-        config.proctrack_type,
-        config.job_container_type,
+        kinds.configured(config),
         config.plugin_dir,
         Host(config.spank_hook_timeout, lambda why: print(f"nodectl daemon: {why}", file=sys.stderr), forks=False),
     )

@@ -8,13 +8,12 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from nodectl.model.launch_order import functions
-from nodectl.plugin_host.loader import PREFIXES, REQUIRED, PluginRefused, compile_plugin, compile_text
+from nodectl.plugin_host.kinds import KINDS, STEP, Kind
+from nodectl.plugin_host.loader import LIFE, PluginRefused, compile_plugin, compile_text
 from nodectl.plugin_host.spelling import any_near, nearest
-from nodectl.plugin_host.version import UNVERSIONED, differs, read_version
+from nodectl.plugin_host.version import differs, read_version
 
 _NAMES = ("plugin_type", "plugin_name", "plugin_version")
-_LIFE = {"init": 0, "fini": 0}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -50,8 +49,9 @@ def read(path: str, kind: str) -> Facts:
     return of_text(path, source.text, kind)
 
 
-def of_text(path: str, text: bytes, kind: str) -> Facts:
+def of_text(path: str, text: bytes, kind_name: str) -> Facts:
     """What a file of this kind with this content says, whoever could change it."""
+    kind = KINDS[kind_name]
     try:
         source = compile_text(path, text)
         tree = ast.parse(source.text, path)
@@ -61,7 +61,7 @@ def of_text(path: str, text: bytes, kind: str) -> Facts:
         return Facts(path, problems=(f"{path}: cannot be parsed: {error}",))
     values = dict(_assignments(tree))
     defined = dict(_definitions(tree))
-    known = functions(kind)
+    known = kind.functions
     return Facts(
         path,
         type=str(_constant(values.get("plugin_type")) or ""),
@@ -69,7 +69,7 @@ def of_text(path: str, text: bytes, kind: str) -> Facts:
         version=_version(values, kind),
         about=(ast.get_docstring(tree) or "").partition("\n")[0].strip(),
         hooks=tuple(name for name in known if name in defined),
-        options=tuple(_options(values.get("spank_options"))) if kind == "spank" else (),
+        options=tuple(_options(values.get("spank_options"))) if kind_name == "spank" else (),
         problems=tuple(_problems(path, kind, values, defined)),
         warnings=tuple(f"{path}:{line}: {reason}" for line, reason in _unknown_functions(kind, defined)),
     )
@@ -124,7 +124,7 @@ def _options(value: ast.expr | None) -> Iterator[str]:
                 yield name
 
 
-def _version(values: Mapping[str, ast.expr], kind: str) -> tuple[int, ...]:
+def _version(values: Mapping[str, ast.expr], kind: Kind) -> tuple[int, ...]:
     """What the file was written for, () where that is not to be seen."""
     try:
         return read_version(_constant(values.get("plugin_version")), kind)
@@ -132,24 +132,24 @@ def _version(values: Mapping[str, ast.expr], kind: str) -> tuple[int, ...]:
         return ()
 
 
-def _problems(path: str, kind: str, values: Mapping[str, ast.expr], defined: Mapping[str, ast.stmt]) -> Iterator[str]:
+def _problems(path: str, kind: Kind, values: Mapping[str, ast.expr], defined: Mapping[str, ast.stmt]) -> Iterator[str]:
     for name in _NAMES:
-        if name not in defined and name not in values and (name != "plugin_version" or kind not in UNVERSIONED):
+        if name not in defined and name not in values and (name != "plugin_version" or kind.versioned):
             yield f"{path}: {name} is missing"
     yield from (f"{path}:{line}: {reason}" for line, reason in _wrong_labels(path, kind, values))
     yield from (f"{path}:{line}: {reason}" for line, reason in _wrong_functions(kind, defined))
-    absent = [name for name in REQUIRED.get(kind, ()) if name not in defined]
+    absent = [name for name in kind.required if name not in defined]
     if absent:
-        yield f"{path}: {kind} plugin without {', '.join(absent)}"
-    if kind == "spank" and not any(name in functions(kind) for name in defined):
-        yield f"{path}: spank plugin without any slurm_spank function"
+        yield f"{path}: {kind.name} plugin without {', '.join(absent)}"
+    if kind.hosted == STEP and not any(name in kind.functions for name in defined):
+        yield f"{path}: {kind.name} plugin without any {kind.prefix.rstrip('_')} function"
 
 
-def _wrong_labels(path: str, kind: str, values: Mapping[str, ast.expr]) -> Iterator[tuple[int, str]]:
+def _wrong_labels(path: str, kind: Kind, values: Mapping[str, ast.expr]) -> Iterator[tuple[int, str]]:
     """What the file calls itself, and the version it was written for."""
     said = _constant(values.get("plugin_type"))
-    wanted = kind if kind == "spank" else f"{kind}/{path.rpartition('/')[2].removesuffix('.py')}"
-    if isinstance(said, str) and said != wanted and not (kind == "spank" and said.startswith("spank/")):
+    wanted = kind.name if kind.hosted == STEP else f"{kind.name}/{path.rpartition('/')[2].removesuffix('.py')}"
+    if isinstance(said, str) and said != wanted and not (kind.hosted == STEP and said.startswith(f"{kind.name}/")):
         yield values["plugin_type"].lineno, f"plugin_type is {said!r}; {wanted!r} was asked for"
     version = _constant(values.get("plugin_version"))
     if version is not None:
@@ -161,8 +161,8 @@ def _wrong_labels(path: str, kind: str, values: Mapping[str, ast.expr]) -> Itera
             yield values["plugin_version"].lineno, wrong
 
 
-def _wrong_functions(kind: str, defined: Mapping[str, ast.stmt]) -> Iterator[tuple[int, str]]:
-    known = {**_LIFE, **functions(kind)}
+def _wrong_functions(kind: Kind, defined: Mapping[str, ast.stmt]) -> Iterator[tuple[int, str]]:
+    known = {**LIFE, **kind.functions}
     for name, statement in defined.items():
         if not isinstance(statement, Function):
             continue
@@ -174,18 +174,21 @@ def _wrong_functions(kind: str, defined: Mapping[str, ast.stmt]) -> Iterator[tup
                 most = len(statement.args.posonlyargs) + len(statement.args.args)
                 yield statement.lineno, f"{name} takes {most} parameter(s); it is called with {known[name]}"
             continue
-        owner = next((other for other, prefix in PREFIXES.items() if name.startswith(prefix)), None)
-        if owner == kind and any_near(name, functions(kind)):
-            yield statement.lineno, f"{name} is unknown; nearest is {nearest(name, functions(kind))}"
-        elif owner not in (kind, None):
-            yield statement.lineno, f"{name} belongs into a {owner} plugin; nothing calls it in a {kind} plugin"
+        owner = next((other for other in KINDS.values() if name.startswith(other.prefix)), None)
+        if owner is kind and any_near(name, kind.functions):
+            yield statement.lineno, f"{name} is unknown; nearest is {nearest(name, kind.functions)}"
+        elif owner is not None and owner is not kind:
+            yield (
+                statement.lineno,
+                f"{name} belongs into a {owner.name} plugin; nothing calls it in a {kind.name} plugin",
+            )
 
 
-def _unknown_functions(kind: str, defined: Mapping[str, ast.stmt]) -> Iterator[tuple[int, str]]:
+def _unknown_functions(kind: Kind, defined: Mapping[str, ast.stmt]) -> Iterator[tuple[int, str]]:
     """Hooks of the future, perhaps: such a plugin is used."""
-    known = functions(kind)
+    known = kind.functions
     for name, statement in defined.items():
-        unknown = isinstance(statement, Function) and name.startswith(PREFIXES[kind]) and name not in known
+        unknown = isinstance(statement, Function) and name.startswith(kind.prefix) and name not in known
         if unknown and not any_near(name, known):
             yield statement.lineno, f"{name} is unknown and never called; nearest is {nearest(name, known)}"
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from nodectl.config import Config
 from nodectl.devtools import plugin_facts
 from nodectl.devtools.plugin_facts import Facts
+from nodectl.plugin_host import kinds
 from nodectl.plugin_host.loader import PluginRefused, find
 from nodectl.spank import plugstack, versions
 from nodectl.spank.plugin_file import is_native
@@ -35,11 +36,7 @@ def unusable(listed: Listed) -> bool:
 
 def node_plugins(config: Config) -> Iterator[Listed]:
     """The plugins that are the node's: the configured ones in calling order, then what else is in the directories."""
-    for kind, wanted in (
-        ("task", config.task_plugin),
-        ("proctrack", (config.proctrack_type,)),
-        ("job_container", (config.job_container_type,)),
-    ):
+    for kind, wanted in kinds.configured(config).items():
         for plugin_type in wanted:
             try:
                 path = find(plugin_type, config.plugin_dir)

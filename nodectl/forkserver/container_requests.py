@@ -114,7 +114,7 @@ def _delete(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugin
     recorder = Recorder(fds[1] if len(fds) > 1 else -1, "container")
     caller = _caller(recorder, _seconds(request), fds[0])
     try:
-        return node.for_job(step).call_container(caller, "container_p_delete", (step.job_id,)).why
+        return node.for_job(step).call(caller, "container_p_delete", (step.job_id,)).why
     except PluginRefused as refused:
         return str(refused)
 

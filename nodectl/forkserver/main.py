@@ -55,9 +55,9 @@ _OWN_WORDS = 5  # python -I -S -c CODE
 
 
 def main(arguments: "Mapping[str, object]") -> "NoReturn":
-    """Serves the channel until the daemon is gone. `arguments` are task_plugin, proctrack_type, job_container_type,
-    plugin_dir and spank_versions from the configuration; `earlier`, the types of other containers that still exist; and
-    `timeout`, that of a hook.
+    """Serves the channel until the daemon is gone. `arguments` are plugins (types by kind), plugin_dir and
+    spank_versions from the configuration; `earlier`, the types of other containers that still exist; and `timeout`,
+    that of a hook.
     """
     status = 1
     try:
@@ -89,9 +89,7 @@ def _serve_the_daemon(arguments: "Mapping[str, object]") -> None:
     versions.accept(str(arguments["spank_versions"]))
     try:
         node = load_node_plugins(
-            arguments["task_plugin"],  # type: ignore[arg-type]  # our own daemon's words
-            arguments["proctrack_type"],  # type: ignore[arg-type]
-            arguments["job_container_type"],  # type: ignore[arg-type]
+            arguments["plugins"],  # type: ignore[arg-type]  # our own daemon's words
             arguments["plugin_dir"],  # type: ignore[arg-type]
             Host(float(str(arguments["timeout"])), tell, forks=True),
             arguments["earlier"],  # type: ignore[arg-type]

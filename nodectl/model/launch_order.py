@@ -109,25 +109,3 @@ LOCAL_HOOKS = ("slurm_spank_init", "slurm_spank_init_post_opt", "slurm_spank_loc
 # SPANK hooks of the daemon's own life (slurmd context), in a process of its own, as root. A plugin's slurmd_init is
 # called as its init, where it has none.
 SLURMD_HOOKS = ("slurm_spank_init", "slurm_spank_slurmd_init", "slurm_spank_slurmd_exit")
-
-# Functions of the documents that no launch of a single step calls: jobs, batch scripts and other contexts do.
-ELSEWHERE: "Mapping[str, Mapping[str, int]]" = {
-    "task": {
-        "task_p_slurmd_batch_request": 1,
-        "task_p_add_pid": 1,
-        "task_p_update_mem_limit": 2,
-    },
-    "job_container": {"container_p_reconfig": 0, "container_p_restore": 0},
-    "proctrack": {"proctrack_p_find": 1, "proctrack_p_has_pid": 2, "proctrack_p_get_pids": 1},
-    "spank": {
-        "slurm_spank_local_user_init": 3,
-        "slurm_spank_slurmd_init": 3,
-        "slurm_spank_slurmd_exit": 3,
-    },
-}
-
-
-def functions(kind: str) -> dict[str, int]:
-    """The functions that a plugin of this kind may define, each with its number of parameters."""
-    launch = {hook.call: hook.arity for hook in ROWS.values() if hook.kind == kind and hook.call != "option"}
-    return {**launch, **ELSEWHERE.get(kind, {})}

@@ -16,15 +16,24 @@ from nodectl.tracing.recorder import now
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import TypeVar
+    from typing import Protocol, TypeVar
 
     from nodectl.model.launch_order import Hook
-    from nodectl.spank.handle import Spank
-    from nodectl.spank.ready_stack import Lane
     from nodectl.tracing.progress import Progress, Whereabouts
     from nodectl.tracing.recorder import Recorder
 
     _T = TypeVar("_T")
+
+    class CompiledHook(Protocol):
+        """One hook of compiled plugins, which C calls one after the other (`nodectl/spank/ready_stack.py`)."""
+
+        @property
+        def walk(self) -> Callable[..., tuple[int, int, object] | None]:
+            """None when all went well; else the place that was called last, when it began, what came of it."""
+
+        def plugin_name(self, place: int) -> str:
+            """Of the plugin at this place."""
+
 
 FAILED = -1
 _INTERRUPTS = 3
@@ -146,9 +155,9 @@ class PluginCaller:
         return self._over(hook, plugin, started, self.silent(function, arguments), task)
 
     def walk(
-        self, hook: "Hook", lane: "Lane", handle: "Spank", begin: int, *, task: "int | None"
+        self, hook: "Hook", compiled: "CompiledHook", handle: object, begin: int, *, task: "int | None"
     ) -> "tuple[int, Outcome] | None":
-        """Calls compiled plugins one after the other as `call` would, from place `begin` of the lane on. Only in
+        """Calls compiled plugins one after the other as `call` would, from place `begin` on. Only in
         a stepd and its tasks.
 
         None when all went well to the end; else the place that was called last, and what came of it: one that failed,
@@ -157,14 +166,14 @@ class PluginCaller:
         progress: Progress = self._progress  # type: ignore[assignment]  # a stepd has one
         take_errno()
         with self._clock:
-            stopped = lane.walk(
+            stopped = compiled.walk(
                 begin, handle, *progress.where(self._slot, hook), self._recorder.fd, *self._recorder.around(hook, task),
                 *self._clock.times, self._threads,
             )  # fmt: skip
         if stopped is None:
             return None
         place, started, value = stopped
-        return place, self._over(hook, lane.members[place].plugin.name, started, _judged(value), task)
+        return place, self._over(hook, compiled.plugin_name(place), started, _judged(value), task)
 
     def _over(self, hook: "Hook", plugin: str, started: int, outcome: Outcome, task: "int | None") -> Outcome:
         """A call has come back."""

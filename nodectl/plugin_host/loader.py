@@ -16,34 +16,21 @@ import types
 
 from nodectl.kernel import trust
 from nodectl.plugin_host.helpers import Neighbours
+from nodectl.plugin_host.kinds import KINDS, STEP
 from nodectl.plugin_host.spelling import any_near, is_near, nearest
-from nodectl.plugin_host.version import UNVERSIONED, differs, read_version
+from nodectl.plugin_host.version import differs, read_version
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import NoReturn
+    from collections.abc import Callable, Iterable
+    from typing import NoReturn, TypeVar
 
-    from nodectl.spank import SpankOption
+    from nodectl.plugin_host.kinds import Kind
 
-PREFIXES = {
-    "task": "task_p_",
-    "proctrack": "proctrack_p_",
-    "spank": "slurm_spank_",
-    "job_container": "container_p_",
-    "select": "select_p_",
-}
-"""What the names of a kind's functions start with."""
+    _P = TypeVar("_P", bound="Plugin")
 
-REQUIRED = {
-    "proctrack": tuple(
-        "proctrack_p_" + name for name in ("create", "add", "signal", "destroy", "wait", "get_pids", "has_pid", "find")
-    ),
-}
-"""Functions that have no harmless stub: without them a step could not be followed or killed."""
-
-_LIFE = {"init": 0, "fini": 0}
-_SPANK_API = "nodectl.spank"  # what a plugin imports from there is no hook, though slurm_spank_log is called like one
+LIFE = {"init": 0, "fini": 0}
+"""What a plugin of any kind may have, with the numbers of parameters."""
 _MAX_SOURCE = 4 << 20
 _VARARGS = 0x04
 _NO_PLAIN_CALL = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous generator
@@ -79,16 +66,20 @@ class Source:
                 return number
         return None
 
+    def refuse(self, attribute: str, reason: str) -> NoReturn:
+        """Raises `PluginRefused` for what is assigned to a module attribute."""
+        raise PluginRefused(self.path, self.line_of(attribute), reason)
+
 
 class Plugin:
     """A loaded plugin that passed every check; its `init` has not been called.
 
-    `hooks` holds the functions that are there, by name, `init` and `fini` among them. `options` is a SPANK plugin's
-    table `spank_options`; `init_failure_mode` what its slurm_spank_init is said to have returned when it failed, 0
-    for what it did return. `warnings`: what is odd about it, and would be a refusal elsewhere.
+    `hooks` holds the functions that are there, by name, `init` and `fini` among them. `warnings`: what is odd about it,
+    and would be a refusal elsewhere. A kind whose plugins have more makes a class of its own of this, and refuses what
+    is wrong with that when it is made.
     """
 
-    __slots__ = ("hooks", "module", "name", "options", "path", "type", "version", "warnings")
+    __slots__ = ("hooks", "module", "name", "path", "type", "version", "warnings")
 
     def __init__(
         self,
@@ -105,13 +96,6 @@ class Plugin:
         self.name: str = module.plugin_name
         self.version = version
         self.hooks = hooks
-        self.options: list[SpankOption] = list(getattr(module, "spank_options", ()))
-
-    @property
-    def init_failure_mode(self) -> int:
-        """As it is now: slurm_spank_init may decide."""
-        mode = getattr(self.module, "slurm_spank_init_failure_mode", 0)
-        return mode if isinstance(mode, int) else 0
 
     def __repr__(self) -> str:
         return f"Plugin({self.type!r}, {self.path!r})"
@@ -163,29 +147,33 @@ def compile_text(path: str, text: bytes) -> Source:
     return Source(path, text, code)
 
 
-def load(source: Source, *, kind: str, hooks: Mapping[str, int]) -> Plugin:
+def load(
+    source: Source,
+    kind: Kind,
+    make: Callable[[Source, types.ModuleType, tuple[int, ...], dict[str, types.FunctionType], list[PluginRefused]], _P],
+) -> _P:
     """Execute the plugin's body, check it and return it; runs plugin code with the caller's
     identity.
 
-    `kind` is the first word of the type ("task", "spank"); `hooks` maps each function of that kind
-    to the number of positional arguments it is called with. The type that is expected follows from
-    the place of the file, `<kind>/<file name>`; a SPANK plugin says `spank` or `spank/<any word>`.
-    Raises `PluginRefused`.
+    The type that is expected of a node's plugin follows from the place of the file, `<kind>/<file name>`; a step's says
+    `<kind>` or `<kind>/<any word>`. `make`: `Plugin`, or the class of the kind. Raises `PluginRefused`.
     """
     module = _execute(source, kind)
     try:
         _check_type(source, module, kind)
         version = _check_version(source, module, kind)
-        found, warnings = _check_functions(source, module, kind, hooks)
-        _check_complete(source, module, kind, found, warnings)
+        found, warnings = _check_functions(source, module, kind)
+        absent = [name for name in kind.required if name not in found]
+        if absent:
+            raise PluginRefused(source.path, None, f"{kind.name} plugin without {', '.join(absent)}")
+        return make(source, module, version, found, warnings)
     except BaseException:
         sys.modules.pop(module.__name__, None)
         raise
-    return Plugin(source, module, version, found, warnings)
 
 
-def _execute(source: Source, kind: str) -> types.ModuleType:
-    name = f"nodectl_plugin_{kind}_{_stem(source.path)}"
+def _execute(source: Source, kind: Kind) -> types.ModuleType:
+    name = f"nodectl_plugin_{kind.name}_{_stem(source.path)}"
     while name in sys.modules:  # a SPANK plugin may be listed twice, with a state for each time
         name += "_"
     module = types.ModuleType(name)
@@ -193,7 +181,7 @@ def _execute(source: Source, kind: str) -> types.ModuleType:
     # Registered because enum, dataclasses and pickle look a class's module up by name.
     sys.modules[name] = module
     try:
-        if kind == "spank":  # executed after a fork, where nothing more is to be read
+        if kind.hosted == STEP:  # executed after a fork, where nothing more is to be read
             exec(source.code, module.__dict__)  # noqa: S102 - what loading a plugin is
         else:
             with Neighbours(source.path, lambda path: compile_plugin(path).code) as module.__package__:
@@ -217,39 +205,39 @@ def _advice(source: Source, error: BaseException) -> str:
     return ""
 
 
-def _check_type(source: Source, module: types.ModuleType, kind: str) -> None:
+def _check_type(source: Source, module: types.ModuleType, kind: Kind) -> None:
     for attribute in ("plugin_type", "plugin_name"):
         value = _attribute(source, module, attribute)
         if type(value) is not str or not value or not value.isprintable():
-            _refuse(source, attribute, f"{attribute} is {value!r}; a string of one line is needed")
+            source.refuse(attribute, f"{attribute} is {value!r}; a string of one line is needed")
     said = module.plugin_type
-    if kind == "spank":
+    if kind.hosted == STEP:
         major, slash, minor = said.partition("/")
-        if major != "spank" or bool(slash) != bool(minor):
-            _refuse(source, "plugin_type", f"plugin_type is {said!r}; 'spank' is needed")
-    elif said != f"{kind}/{_stem(source.path)}":
-        wanted = f"{kind}/{_stem(source.path)}"
-        _refuse(source, "plugin_type", f"plugin_type is {said!r}; {wanted!r} was asked for")
+        if major != kind.name or bool(slash) != bool(minor):
+            source.refuse("plugin_type", f"plugin_type is {said!r}; {kind.name!r} is needed")
+    elif said != f"{kind.name}/{_stem(source.path)}":
+        wanted = f"{kind.name}/{_stem(source.path)}"
+        source.refuse("plugin_type", f"plugin_type is {said!r}; {wanted!r} was asked for")
 
 
-def _check_version(source: Source, module: types.ModuleType, kind: str) -> tuple[int, ...]:
-    if kind in UNVERSIONED and "plugin_version" not in module.__dict__:
+def _check_version(source: Source, module: types.ModuleType, kind: Kind) -> tuple[int, ...]:
+    if not kind.versioned and "plugin_version" not in module.__dict__:
         return ()
     said = _attribute(source, module, "plugin_version")
     try:
         version = read_version(said, kind)
     except ValueError as error:
-        _refuse(source, "plugin_version", str(error))
+        source.refuse("plugin_version", str(error))
     if wrong := differs(version, kind):
-        _refuse(source, "plugin_version", wrong)
+        source.refuse("plugin_version", wrong)
     return version
 
 
 def _check_functions(
-    source: Source, module: types.ModuleType, kind: str, hooks: Mapping[str, int]
+    source: Source, module: types.ModuleType, kind: Kind
 ) -> tuple[dict[str, types.FunctionType], list[PluginRefused]]:
     """The functions that are there, and what is odd."""
-    known = {**_LIFE, **hooks}
+    known = {**LIFE, **kind.functions}
     found: dict[str, types.FunctionType] = {}
     warnings: list[PluginRefused] = []
     for name, value in module.__dict__.items():
@@ -257,17 +245,17 @@ def _check_functions(
         if parameters is not None:
             if type(value) is not types.FunctionType:
                 reason = f"{name} is a {type(value).__name__}; a plain function is needed"
-                _refuse(source, name, reason)
+                source.refuse(name, reason)
             _check_parameters(source, value, name, parameters)
             found[name] = value
-        elif callable(value) and getattr(value, "__module__", None) != _SPANK_API:
-            if name.startswith(PREFIXES.get(kind, " ")) and (kind == "spank" or not any_near(name, hooks)):
-                # The manual: the list of hooks may grow, and a plugin may ask which of them there are. One of another
-                # kind is asked for at the start of the service: there what is only misspelt is refused.
-                reason = f"{name} is unknown; nearest is {nearest(name, hooks)}"
+        elif callable(value) and getattr(value, "__module__", None) != kind.api:
+            if name.startswith(kind.prefix) and (kind.hosted == STEP or not any_near(name, kind.functions)):
+                # The manual: the list of hooks may grow, and a plugin may ask which of them there are. One of
+                # the node is asked for at the start of the service: there what is only misspelt is refused.
+                reason = f"{name} is unknown; nearest is {nearest(name, kind.functions)}"
                 warnings.append(PluginRefused(source.path, _line_of_function(source, value), reason))
             else:
-                _check_unknown(source, value, name, kind, hooks)
+                _check_unknown(source, value, name, kind)
     return found, warnings
 
 
@@ -289,47 +277,22 @@ def _check_parameters(source: Source, function: types.FunctionType, name: str, p
         raise PluginRefused(source.path, line, reason)
 
 
-def _check_unknown(source: Source, value: object, name: str, kind: str, hooks: Mapping[str, int]) -> None:
+def _check_unknown(source: Source, value: object, name: str, kind: Kind) -> None:
     """Refuse a callable that is no hook of this kind and looks as if it was meant to be one."""
-    for other, prefix in PREFIXES.items():
-        if not name.startswith(prefix):
+    for other in KINDS.values():
+        if not name.startswith(other.prefix):
             continue
-        if other == kind:
-            reason = f"{name} is unknown; nearest is {nearest(name, hooks)}"
+        if other.name == kind.name:
+            reason = f"{name} is unknown; nearest is {nearest(name, kind.functions)}"
         else:
-            reason = f"{name} belongs into a {other} plugin; nothing calls it in a {kind} plugin"
+            reason = f"{name} belongs into a {other.name} plugin; nothing calls it in a {kind.name} plugin"
         raise PluginRefused(source.path, _line_of_function(source, value), reason)
     if name.startswith("_") or type(value) is not types.FunctionType:
         return
-    for hook in hooks:
+    for hook in kind.functions:
         if is_near(name, hook):
             reason = f"{name} looks like a misspelt {hook}; rename it"
             raise PluginRefused(source.path, _line_of_function(source, value), reason)
-
-
-def _check_complete(
-    source: Source,
-    module: types.ModuleType,
-    kind: str,
-    found: dict[str, types.FunctionType],
-    warnings: list[PluginRefused],
-) -> None:
-    absent = [name for name in REQUIRED.get(kind, ()) if name not in found]
-    if absent:
-        raise PluginRefused(source.path, None, f"{kind} plugin without {', '.join(absent)}")
-    if kind == "spank":
-        mode = getattr(module, "slurm_spank_init_failure_mode", 0)
-        if type(mode) is not int:
-            attribute = "slurm_spank_init_failure_mode"
-            _refuse(source, attribute, f"{attribute} is {mode!r}; a number is needed")
-        from nodectl.spank import SpankOption  # the daemon's own plugins need none of it
-
-        table = getattr(module, "spank_options", ())
-        if not isinstance(table, list | tuple) or not all(isinstance(option, SpankOption) for option in table):
-            _refuse(source, "spank_options", "spank_options is no list of SpankOption")
-        if not any(name not in _LIFE for name in found):
-            without = PluginRefused(source.path, None, "spank plugin without any slurm_spank function")
-            raise warnings[0] if warnings else without
 
 
 def _attribute(source: Source, module: types.ModuleType, name: str) -> object:
@@ -337,10 +300,6 @@ def _attribute(source: Source, module: types.ModuleType, name: str) -> object:
         return module.__dict__[name]
     except KeyError:
         raise PluginRefused(source.path, None, f"{name} is missing") from None
-
-
-def _refuse(source: Source, attribute: str, reason: str) -> NoReturn:
-    raise PluginRefused(source.path, source.line_of(attribute), reason)
 
 
 def _line_of_function(source: Source, value: object) -> int | None:

@@ -5,14 +5,16 @@ its tasks find them in their memory. Task plugins are called in configured order
 keeps the plugin that made its container, whatever the configuration says since.
 """
 
+import itertools
 import os
 import sys
 import time
 
 from nodectl import messages, plugin_api
-from nodectl.model.launch_order import ROWS, functions
+from nodectl.model.launch_order import ROWS
 from nodectl.plugin_host import BUILTIN_DIR
 from nodectl.plugin_host.caller import LEFT_THREAD, OK, UNTIL_GONE, Outcome, PluginCaller
+from nodectl.plugin_host.kinds import KINDS
 from nodectl.plugin_host.loader import Plugin, PluginRefused, compile_plugin, find, load
 from nodectl.tracing.recorder import Recorder
 
@@ -26,31 +28,35 @@ _END_SECONDS = 2.0  # of a fini(): the next daemon waits for the end of this pro
 
 
 class NodePlugins:
-    """`tasks` in calling order, `proctrack` and `container`; `earlier` are further ones for containers, by their types:
+    """`stacks`: the plugins of each kind in calling order. `earlier` are further ones for containers, by their types:
     those of jobs that began under another configuration, or why one of them cannot be used.
     """
 
-    __slots__ = ("_ended", "container", "earlier", "proctrack", "tasks")
+    __slots__ = ("_ended", "earlier", "stacks")
 
     def __init__(
-        self,
-        tasks: "Sequence[Plugin]",
-        proctrack: Plugin,
-        container: Plugin,
-        earlier: "Mapping[str, Plugin | PluginRefused]",
+        self, stacks: "Mapping[str, Sequence[Plugin]]", earlier: "Mapping[str, Plugin | PluginRefused]"
     ) -> None:
-        self.tasks = tuple(tasks)
-        self.proctrack = proctrack
-        self.container = container
+        self.stacks = stacks
         self.earlier = earlier
         self._ended = False
+
+    @property
+    def proctrack(self) -> Plugin:
+        """The one that tracks processes."""
+        return self.stacks["proctrack"][0]
+
+    @property
+    def container(self) -> Plugin:
+        """The one for job containers."""
+        return self.stacks["job_container"][0]
 
     def end(self) -> None:
         """Calls fini() in each plugin, once, the last loaded first: this process ends, or goes on without them."""
         if not self._ended:
             self._ended = True
             earlier = [plugin for plugin in self.earlier.values() if isinstance(plugin, Plugin)]
-            _end((*self.tasks, self.proctrack, self.container, *earlier))
+            _end([*itertools.chain(*self.stacks.values()), *earlier])
 
     def for_job(self, step: "Step") -> "NodePlugins":
         """These, with the plugin that made the container of the step's job. Raises PluginRefused."""
@@ -63,47 +69,31 @@ class NodePlugins:
         plugin = self.earlier[plugin_type]
         if isinstance(plugin, PluginRefused):
             raise plugin.with_traceback(None)
-        return NodePlugins(self.tasks, self.proctrack, plugin, self.earlier)
+        return NodePlugins({**self.stacks, "job_container": (plugin,)}, self.earlier)
 
     def has(self, call: str) -> bool:
-        """True when a task plugin has this function."""
-        return any(call in plugin.hooks for plugin in self.tasks)
+        """True when a plugin of the call's kind has this function."""
+        return any(call in plugin.hooks for plugin in self.stacks[ROWS[call].kind])
 
-    def call_tasks(
+    def call(
         self, caller: "PluginCaller", call: str, arguments: "Sequence[object]", task: "int | None" = None
     ) -> Outcome:
-        """Calls a task_p_* hook in each plugin that has it, up to the first failure, which is returned."""
-        for place, plugin in enumerate(self.tasks):
+        """Calls the function in each plugin of its kind that has it, up to the first failure, which is returned."""
+        row = ROWS[call]
+        for place, plugin in enumerate(self.stacks[row.kind]):
             function = plugin.hooks.get(call)
             if function is None:
                 continue
             messages.speaker(plugin.type)
-            outcome = caller.call(ROWS[call], plugin.type, function, arguments, task=task, place=place)
+            outcome = caller.call(row, plugin.type, function, arguments, task=task, place=place)
             if not outcome:
                 return outcome
         return OK
 
-    def call_proctrack(
-        self, caller: "PluginCaller", call: str, arguments: "Sequence[object]", task: "int | None" = None
-    ) -> Outcome:
-        """Calls a proctrack_p_* hook."""
-        return caller.call(ROWS[call], self.proctrack.type, self.proctrack.hooks[call], arguments, task=task)
-
-    def call_container(
-        self, caller: "PluginCaller", call: str, arguments: "Sequence[object]", task: "int | None" = None
-    ) -> Outcome:
-        """Calls a container_p_* hook, where the plugin has it."""
-        function = self.container.hooks.get(call)
-        if function is None:
-            return OK
-        messages.speaker(self.container.type)
-        return caller.call(ROWS[call], self.container.type, function, arguments, task=task)
-
     def name(self, kind: str, place: int) -> str:
         """Which plugin of a kind stands at `place` of its stack, for messages about a process that left inside it."""
-        if kind in ("proctrack", "job_container"):
-            return self.proctrack.type if kind == "proctrack" else self.container.type
-        return self.tasks[place].type if kind == "task" and place < len(self.tasks) else ""
+        stack = self.stacks.get(kind, ())
+        return stack[place].type if place < len(stack) else ""
 
 
 class Host:
@@ -120,29 +110,27 @@ class Host:
 
 
 def load_node_plugins(
-    task_plugins: "Sequence[str]",
-    proctrack: str,
-    container: str,
+    wanted: "Mapping[str, Sequence[str]]",
     plugin_dirs: "Sequence[str]",
     host: Host,
     earlier: "Iterable[str]" = (),
 ) -> NodePlugins:
-    """Finds, checks, loads and initialises the configured plugins, and those types for containers that are in use from
-    earlier. Raises PluginRefused with one line, when fini() of those that were loaded has been called; but not for
-    `earlier`.
+    """Finds, checks, loads and initialises plugins: of each kind the types that are `wanted`, and those types for
+    containers that are in use from earlier. Raises PluginRefused with one line, when fini() of those that were loaded
+    has been called; but not for `earlier`.
     """
     dirs = (*plugin_dirs, BUILTIN_DIR) if BUILTIN_DIR not in plugin_dirs else tuple(plugin_dirs)
     plugin_api.allow_threads(not host.forks)
-    loaded: list[Plugin] = []
+    stacks: dict[str, list[Plugin]] = {kind: [] for kind in wanted}
     try:
-        for plugin_type in (*task_plugins, proctrack, container):
-            loaded.append(_load(plugin_type, dirs, host))
+        for kind, types in wanted.items():
+            for plugin_type in types:
+                stacks[kind].append(_load(plugin_type, dirs, host))
         before = {plugin_type: _load_or_not(plugin_type, dirs, host) for plugin_type in earlier}
     except PluginRefused:
-        _end(loaded)
+        _end([*itertools.chain(*stacks.values())])
         raise
-    *tasks, tracker, containers = loaded
-    return NodePlugins(tasks, tracker, containers, before)
+    return NodePlugins({kind: tuple(stack) for kind, stack in stacks.items()}, before)
 
 
 def _load_or_not(plugin_type: str, dirs: "Sequence[str]", host: Host) -> "Plugin | PluginRefused":
@@ -156,7 +144,6 @@ def _load_or_not(plugin_type: str, dirs: "Sequence[str]", host: Host) -> "Plugin
 
 
 def _load(plugin_type: str, dirs: "Sequence[str]", host: Host) -> Plugin:
-    kind = plugin_type.partition("/")[0]
     path = find(plugin_type, dirs)
     source = compile_plugin(path)
     late = f"{path}: it took longer than {host.seconds:g} s to begin, and nothing interrupted it"
@@ -164,7 +151,7 @@ def _load(plugin_type: str, dirs: "Sequence[str]", host: Host) -> Plugin:
         Recorder(-1, ""), None, 0, host.seconds, single_threaded=False, last_words=lambda: host.last_words(late)
     )
     messages.speaker(plugin_type)
-    plugin = caller.within_time(lambda: load(source, kind=kind, hooks=functions(kind)))
+    plugin = caller.within_time(lambda: load(source, KINDS[plugin_type.partition("/")[0]], Plugin))
     for warning in () if host.forks else plugin.warnings:  # told once, by the daemon
         print(f"nodectl daemon: {warning}; it is never called", file=sys.stderr)
     outcome = caller.silent(plugin.hooks.get("init", _nothing), ())

@@ -177,9 +177,9 @@ def spank_option_getopt(sp: "Spank", option: "SpankOption | None") -> "str | Non
 
 def spank_symbol_supported(name: "str | None") -> int:
     """1 when nodectl knows a hook of this name, 0 otherwise, -1 for None. Any process; raises nothing."""
-    from nodectl.model.launch_order import functions  # not needed by most plugins
+    from nodectl.plugin_host.kinds import KINDS  # not needed by most plugins
 
-    return -1 if name is None else int(name in functions("spank"))
+    return -1 if name is None else int(name in KINDS["spank"].functions)
 
 
 def slurm_load_job(sp: "Spank", job_id: int, show_flags: int = 0) -> dict[str, object]:

@@ -8,7 +8,7 @@ name it, as in Slurm. Whoever opens one must have been executed with the host pr
 """
 
 from nodectl.kernel import trust
-from nodectl.model.launch_order import functions
+from nodectl.plugin_host.kinds import KINDS
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.spank import _spank_host, versions
 from nodectl.spank.spank_h import SLURM_VERSION, SpankOption
@@ -31,7 +31,7 @@ class NativeSource:
 
 
 class NativePlugin:
-    """A compiled plugin in a stack; the attributes are those of `nodectl.plugin_host.loader.Plugin`."""
+    """A compiled plugin in a stack; the attributes are those of `PythonPlugin`."""
 
     __slots__ = ("_init_failure_mode", "hooks", "name", "options", "path", "type", "version")
 
@@ -93,6 +93,6 @@ def _checked(library: "_spank_host.Library") -> NativeSource:
         raise PluginRefused(path, None, f"built for Slurm {said}; spank_versions has {versions.accepted()}")
     if library.type != "spank" and version != SLURM_VERSION:
         raise PluginRefused(path, None, f"of the type {library.type!r} and built for version {said}; this is 22.05.8")
-    if not any(hook in functions("spank") for hook in library.hooks):
+    if not any(hook in KINDS["spank"].functions for hook in library.hooks):
         raise PluginRefused(path, None, "spank plugin without any slurm_spank function")
     return NativeSource(library, library.name, library.type, version)

@@ -1,10 +1,10 @@
 """A stack of compiled plugins only, made ready in the forkserver for every stepd to come.
 
 What a stepd would do for each plugin of its stack is mostly memory that it touches, and what it touches is copied
-(docs/decisions/0007). So the stack is put together once, and each hook's plugins stand in a lane that is walked in C.
+(docs/decisions/0007). So the stack is put together once, and C calls each hook's plugins one after the other.
 """
 
-from nodectl.model.launch_order import functions
+from nodectl.plugin_host.kinds import KINDS
 from nodectl.plugin_host.loader import PluginRefused, Source
 from nodectl.spank import _spank_host
 from nodectl.spank.plugin_file import DeferredSource
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nodectl.spank.plugin_file import OpenSource
 
 
-class Lane:
+class CompiledHook:
     """One hook of a stack: the plugins that have it, in their order. `walk`: see `_spank_host.lane`."""
 
     __slots__ = ("members", "walk")
@@ -35,17 +35,21 @@ class Lane:
             ]
         )
 
+    def plugin_name(self, place: int) -> str:
+        """Of the plugin at this place."""
+        return self.members[place].plugin.name
+
 
 class ReadyStack:
-    """The plugins of a stack, and a lane for each hook that one of them has."""
+    """The plugins of a stack, and each hook that one of them has."""
 
-    __slots__ = ("lanes", "plugins", "with_fini")
+    __slots__ = ("hooks", "plugins", "with_fini")
 
     def __init__(self, plugins: list[StackedPlugin]) -> None:
         self.plugins = plugins
         self.with_fini = [one for one in plugins if "fini" in one.plugin.hooks]
-        calls = {call: [one for one in plugins if call in one.plugin.hooks] for call in functions("spank")}
-        self.lanes = {call: Lane(call, members) for call, members in calls.items() if members}
+        calls = {call: [one for one in plugins if call in one.plugin.hooks] for call in KINDS["spank"].functions}
+        self.hooks = {call: CompiledHook(call, members) for call, members in calls.items() if members}
 
 
 def ready_stack(entries: "Iterable[Entry]", open_source: "OpenSource") -> ReadyStack | None:

@@ -8,12 +8,13 @@ noted in the trace, is one warning for the user, and costs nothing.
 import os
 
 from nodectl import messages
-from nodectl.model.launch_order import LOADING, ROWS, Hook, functions
+from nodectl.model.launch_order import LOADING, ROWS, Hook
 from nodectl.plugin_host.caller import OK, Outcome, Overrun
-from nodectl.plugin_host.loader import PluginRefused, Source, load
+from nodectl.plugin_host.loader import PluginRefused, Source
 from nodectl.spank import spank_h
 from nodectl.spank.handle import FORWARDED, Spank, forwarding_name
 from nodectl.spank.plugin_file import DeferredSource, open_source
+from nodectl.spank.python_plugin import load_python
 from nodectl.spank.spank_h import SpankOption
 from nodectl.spank.stacked_plugin import StackedPlugin
 
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from nodectl.model.plugstack_entry import Entry
     from nodectl.model.step import Task
     from nodectl.plugin_host.caller import PluginCaller
-    from nodectl.plugin_host.loader import Plugin
     from nodectl.spank.native import NativePlugin
     from nodectl.spank.plugin_file import OpenSource
+    from nodectl.spank.python_plugin import PythonPlugin
     from nodectl.spank.ready_stack import ReadyStack
 
     class Caller(Protocol):
@@ -101,9 +102,7 @@ class Stack:
         try:
             source = open_source(entry.path)
             if isinstance(source, Source):
-                plugin: Plugin | NativePlugin = self._caller.within_time(
-                    lambda: load(source, kind="spank", hooks=functions("spank"))
-                )
+                plugin: PythonPlugin | NativePlugin = self._caller.within_time(lambda: load_python(source))
             else:
                 plugin = source.plugin if not isinstance(source, DeferredSource) else self._open(source)
         except PluginRefused as refused:
@@ -160,7 +159,7 @@ class Stack:
     def has(self, call: str) -> bool:
         """True when any plugin of the stack defines the hook."""
         if self._ready is not None:
-            return call in self._ready.lanes
+            return call in self._ready.hooks
         return any(call in stacked.plugin.hooks for stacked in self.plugins)
 
     def call(self, call: str, task: "Task | None" = None, row: "Hook | None" = None) -> Outcome:
@@ -170,7 +169,7 @@ class Stack:
         row = row or ROWS[call]
         with self._caller:
             if self._ready is not None:
-                return self._call_lane(self._ready, row, task)
+                return self._call_compiled(self._ready, row, task)
             for stacked in self.plugins:
                 function = stacked.plugin.hooks.get(call)
                 if function is None:
@@ -181,17 +180,17 @@ class Stack:
                     return outcome
         return OK
 
-    def _call_lane(self, ready: "ReadyStack", row: Hook, task: "Task | None") -> Outcome:
-        lane = ready.lanes.get(row.call)
-        if lane is None:
+    def _call_compiled(self, ready: "ReadyStack", row: Hook, task: "Task | None") -> Outcome:
+        compiled = ready.hooks.get(row.call)
+        if compiled is None:
             return OK
         handle, begin = self.handle, 0
         handle.hook, handle.task = row.call, task
         try:
             number = None if task is None else task.local_id
-            while (stopped := self._caller.walk(row, lane, handle, begin, task=number)) is not None:
+            while (stopped := self._caller.walk(row, compiled, handle, begin, task=number)) is not None:
                 place, outcome = stopped
-                if not outcome and self._ends_walk(lane.members[place], row, outcome):
+                if not outcome and self._ends_walk(compiled.members[place], row, outcome):
                     return outcome
                 begin = place + 1
         finally:

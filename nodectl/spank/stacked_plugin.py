@@ -7,8 +7,8 @@ from nodectl.spank.spank_h import SpankError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.model.plugstack_entry import Entry
-    from nodectl.plugin_host.loader import Plugin
     from nodectl.spank.native import NativePlugin
+    from nodectl.spank.python_plugin import PythonPlugin
     from nodectl.spank.spank_h import SpankOption
 
 _HAS_ARG = (0, 1, 2)
@@ -19,7 +19,7 @@ class StackedPlugin:
 
     __slots__ = ("entry", "given", "options", "place", "plugin")
 
-    def __init__(self, entry: "Entry", plugin: "Plugin | NativePlugin", place: int) -> None:
+    def __init__(self, entry: "Entry", plugin: "PythonPlugin | NativePlugin", place: int) -> None:
         self.entry = entry
         self.plugin = plugin
         self.place = place

@@ -145,16 +145,16 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     """The launch. Raises StepFailed where a row's failure ends the step; `finish` is called in any case."""
     step = run.step
     if not step.step_id:  # a further step joins what its job has
-        run.require(run.node.call_container(run.caller, "container_p_create", (step.job_id,)))
-    run.require(run.node.call_proctrack(run.caller, "proctrack_p_create", (step,)))
-    run.require(run.node.call_container(run.caller, "container_p_add_cont", (step.job_id, step.container_id)))
+        run.require(run.node.call(run.caller, "container_p_create", (step.job_id,)))
+    run.require(run.node.call(run.caller, "proctrack_p_create", (step,)))
+    run.require(run.node.call(run.caller, "container_p_add_cont", (step.job_id, step.container_id)))
     step.environment.update(environment.announced(step))
     run.require(run.spank.load(step.stack, store.__getitem__, store.ready))
     run.require(run.spank.call("slurm_spank_init"))
     run.require(run.spank.process_options(step.options))
     run.require(run.spank.call("slurm_spank_init_post_opt"))
     step.environment.update(environment.for_step(step))
-    run.require(run.node.call_tasks(run.caller, "task_p_pre_setuid", (step,)))
+    run.require(run.node.call(run.caller, "task_p_pre_setuid", (step,)))
     if run.spank.has("slurm_spank_user_init"):
         with effective_user(step.identity):
             outcome = run.spank.call("slurm_spank_user_init")
@@ -219,7 +219,7 @@ def fork_tasks(run: Run, reaper: Reaper) -> int:
             reaper.expect(child.task)
         for child in children:
             task = child.task
-            run.require(run.node.call_proctrack(run.caller, "proctrack_p_add", (run.step, task.pid), task.local_id))
+            run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.local_id))
             if child.placement is not None:
                 child.placement.done()
     except (OSError, StepFailed) as error:
@@ -311,19 +311,19 @@ def finish(run: Run, reaper: Reaper) -> None:
     """Row 14: nothing of the step is left alive, then the plugins' last words, then the cgroups go."""
     step = run.step
     if step.container_id:
-        run.log(run.node.call_proctrack(run.caller, "proctrack_p_signal", (step.container_id, 9)))
-        outcome = run.node.call_proctrack(run.caller, "proctrack_p_wait", (step.container_id,))
+        run.log(run.node.call(run.caller, "proctrack_p_signal", (step.container_id, 9)))
+        outcome = run.node.call(run.caller, "proctrack_p_wait", (step.container_id,))
         run.log(outcome)
         run.unkillable = outcome.why
     reaper.collect()  # the orphans among what was killed are ours
     for pid, awaited in run.pumps:
         wait_for_pump(run, reaper, pid, awaited=awaited)
-    run.log(run.node.call_tasks(run.caller, "task_p_post_step", (step,)))
+    run.log(run.node.call(run.caller, "task_p_post_step", (step,)))
     outcome = run.spank.call("slurm_spank_exit")
     run.log(outcome)
     run.spoiled = run.spoiled or outcome.why
     if step.container_id:
-        run.log(run.node.call_proctrack(run.caller, "proctrack_p_destroy", (step.container_id,)))
+        run.log(run.node.call(run.caller, "proctrack_p_destroy", (step.container_id,)))
     run.end_reasons.step_ended()
     if run.group is not None:
         remove_groups(run.group, run.tasks)

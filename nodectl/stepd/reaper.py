@@ -168,7 +168,7 @@ class Reaper:
         if not run.node.has("task_p_post_term"):
             return OK
         with effective_user(run.step.identity):
-            return run.node.call_tasks(run.caller, "task_p_post_term", (run.step, task), task.local_id)
+            return run.node.call(run.caller, "task_p_post_term", (run.step, task), task.local_id)
 
     def _judge(self, task: "Task", outcome: "Outcome", code: int = 1) -> None:
         """A plugin's failure at the end of a task that ended well becomes that task's."""

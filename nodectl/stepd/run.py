@@ -169,7 +169,7 @@ class Run(StepContext):
     def kill(self) -> None:
         """SIGKILL to every process of the step, wherever it has hidden."""
         if self.step.container_id:
-            self.log(self.node.call_proctrack(self.caller, "proctrack_p_signal", (self.step.container_id, 9)))
+            self.log(self.node.call(self.caller, "proctrack_p_signal", (self.step.container_id, 9)))
 
     def enter_container(self) -> bool:
         """In a fresh child that is no task: it joins the job's container. False when it could not, which is logged."""

@@ -69,4 +69,4 @@ class Suspension:
 
     def _signal(self, number: int) -> None:
         run = self._run
-        run.log(run.node.call_proctrack(run.caller, "proctrack_p_signal", (run.step.container_id, number)))
+        run.log(run.node.call(run.caller, "proctrack_p_signal", (run.step.container_id, number)))

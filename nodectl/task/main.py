@@ -100,7 +100,7 @@ def hold_limits(child: Child) -> None:
 
 def pre_launch_priv(child: Child) -> None:
     """Task plugins, as root: binding."""
-    child.require(child.context.node.call_tasks(child.caller, "task_p_pre_launch_priv", (child.step,)))
+    child.require(child.context.node.call(child.caller, "task_p_pre_launch_priv", (child.step,)))
 
 
 def join_container(child: Child) -> None:
@@ -108,9 +108,7 @@ def join_container(child: Child) -> None:
     if child.placement is not None:
         child.placement.wait(child.context.progress, child.slot)
     step = child.step
-    child.require(
-        child.context.node.call_container(child.caller, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
-    )
+    child.require(child.context.node.call(child.caller, "container_p_add_pid", (step.job_id, os.getpid(), step.uid)))
 
 
 def task_init_privileged(child: Child) -> None:
@@ -220,7 +218,7 @@ def confine(child: Child) -> None:
 def pre_launch(child: Child) -> None:
     """Task plugins, as the user."""
     child.task.environment["SLURM_TASK_PID"] = str(os.getpid())
-    child.require(child.context.node.call_tasks(child.caller, "task_p_pre_launch", (child.step,)))
+    child.require(child.context.node.call(child.caller, "task_p_pre_launch", (child.step,)))
 
 
 def task_init(child: Child) -> None:

@@ -78,7 +78,6 @@ UPWARD: set[str] = {
     "daemon.methods -> daemon.node",
     "daemon.recovery -> daemon.methods",
     "daemon.recovery -> daemon.node",
-    "plugin_host -> spank",
 }
 CIRCLES: set[str] = set()
 UNDESCRIBED: set[str] = set()

@@ -12,7 +12,8 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nodectl.model.launch_order import HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, functions
+from nodectl.model.launch_order import HOOKS, LOCAL_HOOKS, SLURMD_HOOKS
+from nodectl.plugin_host.kinds import KINDS
 from rootful.node import PATIENCE, Node, wait_until
 
 SPANK_PLUGINS = ("first", "second")
@@ -233,7 +234,7 @@ def _task_hooks() -> str:
 
 def _proctrack_hooks() -> str:
     text = ""
-    for name, arity in functions("proctrack").items():
+    for name, arity in KINDS["proctrack"].functions.items():
         words = ", ".join("abc"[:arity])
         text += f'\ndef {name}({words}):\n    return _obey("proctrack.{name}") or real.{name}({words})\n'
     return text

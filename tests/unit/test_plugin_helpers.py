@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.plugin_host import loader
-from unit.test_plugin_loader import HEAD, TASK, load, refusal, write
+from unit.test_plugin_loader import HEAD, HOOKS, load, refusal, write
 
 
 def test_plugin_has_what_lies_beside_it_from_its_body_on(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_helper_that_others_can_write_is_refused_for_root(tmp_path: Path, monkey
     os.chmod(write(tmp_path, "", "helper.py"), 0o666)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(loader.PluginRefused, match=r"helper\.py: not trusted: "):
-        loader.load(source, kind="task", hooks=TASK)
+        loader.load(source, HOOKS["task"], loader.Plugin)
 
 
 def test_how_to_import_what_lies_beside_a_plugin_is_told(tmp_path: Path) -> None:

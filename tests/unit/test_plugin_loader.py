@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 import sys
@@ -15,14 +16,29 @@ from hypothesis import strategies as st
 
 from nodectl.plugin_api import PluginError
 from nodectl.plugin_host import loader
+from nodectl.plugin_host.kinds import KINDS, Kind
 from nodectl.plugin_host.spelling import edit_distance
+from nodectl.spank.python_plugin import PythonPlugin
 
 TASK = {"task_p_pre_setuid": 1, "task_p_pre_launch": 1, "task_p_post_term": 2}
 SPANK = {"slurm_spank_init": 3, "slurm_spank_task_init": 3, "slurm_spank_exit": 3}
-PROCTRACK = dict.fromkeys(loader.REQUIRED["proctrack"], 1)
-HOOKS = {"task": TASK, "spank": SPANK, "proctrack": PROCTRACK}
+PROCTRACK = dict.fromkeys(KINDS["proctrack"].required, 1)
 HEAD = 'plugin_type = "task/nice"\nplugin_name = "niceness"\nplugin_version = (22, 5, 8)\n'
 SPANK_HEAD = HEAD.replace("task/nice", "spank")
+
+
+def with_functions(name: str, functions: dict[str, int]) -> Kind:
+    """The kind with these functions only."""
+    kind = copy.copy(KINDS[name])
+    kind.functions = functions
+    return kind
+
+
+HOOKS = {
+    "task": with_functions("task", TASK),
+    "spank": with_functions("spank", SPANK),
+    "proctrack": with_functions("proctrack", PROCTRACK),
+}
 
 
 def write(tmp_path: Path, text: str, name: str = "nice.py") -> str:
@@ -33,7 +49,7 @@ def write(tmp_path: Path, text: str, name: str = "nice.py") -> str:
 
 def load(tmp_path: Path, text: str, kind: str = "task", name: str = "nice.py") -> loader.Plugin:
     source = loader.compile_plugin(write(tmp_path, text, name))
-    return loader.load(source, kind=kind, hooks=HOOKS[kind])
+    return loader.load(source, HOOKS[kind], PythonPlugin if kind == "spank" else loader.Plugin)
 
 
 def refusal(tmp_path: Path, text: str, kind: str = "task") -> str:
@@ -64,8 +80,8 @@ def test_plugin_without_hooks_is_a_stub(tmp_path: Path) -> None:
 
 def test_plugin_loaded_twice_has_two_states(tmp_path: Path) -> None:
     source = loader.compile_plugin(write(tmp_path, HEAD + "state = []\n"))
-    one = loader.load(source, kind="task", hooks=TASK)
-    two = loader.load(source, kind="task", hooks=TASK)
+    one = loader.load(source, HOOKS["task"], loader.Plugin)
+    two = loader.load(source, HOOKS["task"], loader.Plugin)
     assert one.module.state is not two.module.state
     assert one.module.__name__ != two.module.__name__
 
@@ -189,7 +205,7 @@ def test_version_101_is_that_of_the_interface_of_job_containers(tmp_path: Path) 
     text = HEAD.replace("(22, 5, 8)", "101")
     container = text.replace("task/nice", "job_container/nice")
     source = loader.compile_plugin(write(tmp_path, container))
-    assert loader.load(source, kind="job_container", hooks={}).version == (101,)
+    assert loader.load(source, KINDS["job_container"], loader.Plugin).version == (101,)
     assert refusal(tmp_path, text).startswith("nice.py:3: plugin_version is 101; ")
 
 
@@ -356,7 +372,7 @@ def test_every_name_two_edits_away_is_seen(data: st.DataObject, hook: str) -> No
     text = f"def {name}(): pass\n"
     if not name.isidentifier() or name.startswith("_") or name in {**TASK, **SPANK, **PROCTRACK}:
         return
-    kind = next(kind for kind, hooks in HOOKS.items() if hook in hooks)
+    kind = next(kind for kind, known in HOOKS.items() if hook in known.functions)
     with tempfile.TemporaryDirectory() as directory, pytest.raises(loader.PluginRefused) as caught:
         load(Path(directory), HEAD.replace("task/nice", f"{kind}/nice") + text, kind)
     assert name in caught.value.reason

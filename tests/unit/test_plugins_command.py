@@ -12,6 +12,7 @@ from nodectl.cli import doctor, main
 from nodectl.config_file import reader
 from nodectl.devtools import plugin_facts, plugin_list
 from nodectl.model import launch_order
+from nodectl.plugin_host.kinds import KINDS
 from nodectl.spank import plugstack
 
 HEAD = 'plugin_type = "spank"\nplugin_name = "mark"\nplugin_version = (22, 5, 8)\n'
@@ -34,7 +35,7 @@ def test_hooks_are_listed_in_the_order_of_the_table(capsys: pytest.CaptureFixtur
     assert main.main(["plugins", "--hooks", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["place"] for row in found["hooks"]] == list(range(1, len(launch_order.HOOKS) + 1))
-    assert found["elsewhere"] == launch_order.ELSEWHERE
+    assert found["elsewhere"] == {kind.name: kind.uncalled for kind in KINDS.values() if kind.uncalled}
     assert found["suspension"] == ["task_p_slurmd_suspend_job", "task_p_slurmd_resume_job"]
 
 

@@ -329,7 +329,7 @@ def call_for(step: Step, node: NodePlugins, trace: int, timeout: float, call: st
     plugin_caller = PluginCaller(Recorder(trace, "daemon"), None, 0, timeout, single_threaded=False)
     messages.concerns(step.job_id)
     with messages.heard(step.verbose + messages.ERROR) as lines:
-        outcome = node.call_tasks(plugin_caller, call, (step, 0))
+        outcome = node.call(plugin_caller, call, (step, 0))
     messages.concerns(0)
     step.told += lines
     if not outcome:

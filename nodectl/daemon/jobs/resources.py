@@ -83,7 +83,7 @@ class Resources:
         try:
             caller = PluginCaller(Recorder(trace, "daemon"), None, 0, live.step.hook_timeout, single_threaded=False)
             messages.concerns(job)
-            outcome = self._plugins.call_tasks(caller, call, (job,))
+            outcome = self._plugins.call(caller, call, (job,))
             messages.concerns(0)
         finally:
             if trace >= 0:

@@ -17,6 +17,7 @@ from nodectl.confine.confinement import PROGRAMS
 from nodectl.daemon.processes import copied_descriptors
 from nodectl.kernel import signals
 from nodectl.kernel.closing import close_in_time
+from nodectl.plugin_host import kinds
 from nodectl.spank import preload, trial
 from nodectl.wire import framing, lean_json
 
@@ -69,9 +70,7 @@ class ForkChannel:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         arguments = lean_json.dumps(
             {
-                "task_plugin": list(self._config.task_plugin),
-                "proctrack_type": self._config.proctrack_type,
-                "job_container_type": self._config.job_container_type,
+                "plugins": {kind: list(types) for kind, types in kinds.configured(self._config).items()},
                 "plugin_dir": list(self._config.plugin_dir),
                 "earlier": self._earlier(),
                 "timeout": self._config.spank_hook_timeout,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nodectl.devtools.spank.slurm_releases import is_documented
-from nodectl.model.launch_order import functions
+from nodectl.plugin_host.kinds import KINDS
 from nodectl.plugin_host.spelling import edit_distance, nearest
 
 ERROR, WARNING = "error", "warning"
@@ -70,7 +70,7 @@ class Inspection:
 
 def misspelt(names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Of the names of functions those that look as if they were meant to be hooks, each with what is to be said."""
-    known = functions("spank")
+    known = KINDS["spank"].functions
     for name in names:
         if name in known or is_documented(name):
             continue
@@ -90,5 +90,10 @@ def unknown(names: Iterable[str]) -> Iterator[str]:
     names = list(names)
     near = {name for name, _ in misspelt(names)}
     for name in names:
-        if name.startswith(PREFIX) and name not in near and name not in functions("spank") and not is_documented(name):
+        if (
+            name.startswith(PREFIX)
+            and name not in near
+            and name not in KINDS["spank"].functions
+            and not is_documented(name)
+        ):
             yield f"{name} is no hook: nobody but the plugin itself calls it"

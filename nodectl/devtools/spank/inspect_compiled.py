@@ -6,7 +6,7 @@ import os
 from nodectl.devtools.spank import elf
 from nodectl.devtools.spank.findings import PREFIX, PRINTS, Inspection, Offered, misspelt, unknown
 from nodectl.devtools.spank.slurm_releases import is_documented, release_of, spell, unpack
-from nodectl.model.launch_order import functions
+from nodectl.plugin_host.kinds import KINDS
 from nodectl.spank import SLURM_VERSION, versions
 from nodectl.spank.preload import HOST
 
@@ -70,12 +70,12 @@ def _read_version(found: Inspection, shared: elf.SharedObject) -> None:
 
 def _read_hooks(found: Inspection, shared: elf.SharedObject) -> None:
     exported = [name for name, kind in shared.exported.items() if kind == _FUNCTION]
-    found.hooks = [name for name in functions("spank") if name in exported]
+    found.hooks = [name for name in KINDS["spank"].functions if name in exported]
     for _, words in misspelt(exported):
         found.error(words)
     for words in unknown(exported):
         found.warn(words)
-    for hook in functions("spank"):
+    for hook in KINDS["spank"].functions:
         if hook in shared.local and hook not in exported:
             found.error(f"{hook} is static or hidden: it is never called")
         mangled = f"_Z{len(hook)}{hook}"

@@ -1,0 +1,89 @@
+"""The kinds of plugins: one line in one table says what loading, listing and calling must know of each.
+
+To add a kind: a line in `KINDS`, and a folder of its name in plugins/ with its plugins. What a launch calls of it gets
+a row in `nodectl.model.launch_order` and a `NodePlugins.call` at that place; a kind whose plugins the configuration
+names, a key. HACKING.md has the whole recipe.
+
+Values only: used by the daemon, the forkserver and commands.
+"""
+
+from nodectl.model.launch_order import ROWS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodectl.config import Config
+
+NODE = "node"
+"""Hosted by the node: named by type in a key, loaded once when the service starts, in the daemon and the forkserver."""
+STEP = "step"
+"""Hosted by each step: named by path in plugstack.conf, loaded for each step, after the fork of its stepd."""
+
+FULL, RELEASE = 3, 2
+"""How many numbers of a plugin's version must be ours: all, or those of the release, where bug fixes change nothing."""
+
+
+class Kind:
+    """`prefix`: what the names of its functions start with. `functions`: those that a plugin may define, each with its
+    number of parameters: the rows of a launch, and `uncalled`, which no launch calls. `required`: functions that have
+    no harmless stub. `key`: the key that names its plugins, "" for none. `versioned`: False where the documents let a
+    plugin leave plugin_version out. `interface`: the version of the kind's own interface, by which a plugin may be
+    known too. `api`: what a plugin imports from there is no hook, whatever it is called.
+    """
+
+    __slots__ = (
+        "api", "compared", "functions", "hosted", "interface", "key", "name", "prefix", "required", "title", "uncalled",
+        "versioned",
+    )  # fmt: skip
+
+    def __init__(
+        self, name: str, prefix: str, title: str, key: str = "", *, hosted: str = NODE, required: str = "",
+        uncalled: "Mapping[str, int] | None" = None, versioned: bool = True, interface: int = 0, compared: int = FULL,
+        api: str = "nodectl.plugin_api",
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.prefix = prefix
+        self.title = title  # of its list in `nodectl plugins`
+        self.key = key
+        self.hosted = hosted
+        self.required = tuple(prefix + word for word in required.split())
+        self.uncalled = {prefix + word: arity for word, arity in (uncalled or {}).items()}
+        rows = {row.call: row.arity for row in ROWS.values() if row.kind == name and row.call.startswith(prefix)}
+        self.functions: Mapping[str, int] = {**rows, **self.uncalled}
+        self.versioned = versioned
+        self.interface = interface
+        self.compared = compared
+        self.api = api
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "task", "task_p_", "task plugins, in calling order", "task_plugin", versioned=False,
+            uncalled={"slurmd_batch_request": 1, "add_pid": 1, "update_mem_limit": 2},
+        ),
+        Kind(
+            "proctrack", "proctrack_p_", "process tracking", "proctrack_type",
+            required="create add signal destroy wait get_pids has_pid find",
+            uncalled={"find": 1, "has_pid": 2, "get_pids": 1},
+        ),
+        Kind(
+            "job_container", "container_p_", "job containers", "job_container_type", interface=101,
+            uncalled={"reconfig": 0, "restore": 0},
+        ),
+        Kind(
+            "spank", "slurm_spank_", "SPANK plugins", hosted=STEP, compared=RELEASE, api="nodectl.spank",
+            uncalled={"local_user_init": 3, "slurmd_init": 3, "slurmd_exit": 3},
+        ),
+        Kind("select", "select_p_", "node selection"),  # nothing calls it yet; its functions are known elsewhere
+    )
+}  # fmt: skip
+"""By name, in the order in which they are loaded and listed."""
+
+
+def configured(config: "Config") -> "dict[str, tuple[str, ...]]":
+    """The types of the plugins that the configuration names, by kind, in calling order."""
+    values = {kind.name: getattr(config, kind.key) for kind in KINDS.values() if kind.key}
+    return {name: (value,) if isinstance(value, str) else value for name, value in values.items()}
