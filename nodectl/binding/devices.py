@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nodectl.binding import brackets
-from nodectl.binding.entries import hexadecimal
+from nodectl.binding.entries import Entries, shown
 from nodectl.binding.refused import Refused
 from nodectl.machine.topology import Topology
 from nodectl.model.cpu_list import cpus_of, parse_cpulist
@@ -172,18 +172,16 @@ def _bind(text: str) -> tuple[str, tuple[int, ...]]:
         return way, ()
     if way not in ("map_gpu", "mask_gpu", "per_task", "single"):
         raise Refused(f"--gpu-bind={text[:60]!r}: give {_BINDS}")
-    entries: list[int] = []
+    masks = way == "mask_gpu"
+    entries = Entries(f"--gpu-bind={way}", masks=masks, highest=MOST - 1 if masks else _MOST_ASKED, noun="devices")
     for part in rest.split(","):
-        value, star, times = part.partition("*")
-        count = whole(times, MOST) if star else 1
-        is_hexadecimal = way == "mask_gpu" or value[:2].lower() == "0x"
-        number = hexadecimal(value) if is_hexadecimal else whole(value, _MOST_ASKED)
-        if number is None or not count or number.bit_length() > MOST or len(entries) + count > MOST:
-            raise Refused(f"--gpu-bind={text[:60]!r}: {part[:20]!r} is no entry of {way}")
-        entries += [number] * count
-    if way in ("per_task", "single") and (len(entries) != 1 or not entries[0]):
-        raise Refused(f"--gpu-bind={text[:60]!r}: {way} takes one number from 1")
-    return way, tuple(entries)
+        entries.add(part)
+    values = entries.values
+    if len(values) > MOST:
+        raise Refused(f"--gpu-bind={way}: more than {MOST} entries")
+    if way in ("per_task", "single") and (len(values) != 1 or not values[0]):
+        raise Refused(f"--gpu-bind={way}: {shown(rest)} is not one number from 1")
+    return way, values
 
 
 def near(device: Device, topology: Topology) -> int:

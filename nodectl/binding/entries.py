@@ -1,4 +1,4 @@
-"""The lists in --cpu-bind and --mem-bind: numbers or masks, each perhaps repeated, as `0*2,8` or `0x3,c`.
+"""The lists in --cpu-bind, --mem-bind and --gpu-bind: numbers or masks, each perhaps repeated: `0*2,8`, `0x3,c`.
 
 Lean: the languages that read them are imported in the tasks' processes.
 """

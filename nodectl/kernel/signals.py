@@ -8,12 +8,14 @@ nobody else's until the child is collected. Whole cgroups are killed by cgroup.k
 
 import _signal
 import os
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 TERM, KILL, CONT, STOP = 15, 9, 18, 19
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1  # seconds
 
 
 def send(pidfd: int, number: int) -> bool:
@@ -37,6 +39,29 @@ def send_listed(pid: int, number: int, belongs: "Callable[[int], bool]") -> bool
         return belongs(pid) and send(pidfd, number)
     finally:
         os.close(pidfd)
+
+
+def send_each(listed: "Callable[[], Iterable[int]]", number: int, belongs: "Callable[[int], bool]") -> None:
+    """To every process that `listed` names, and with SIGKILL to those that it names when it is asked once more."""
+    known: set[int] = set()
+    while fresh := set(listed()) - known:
+        for pid in fresh:
+            send_listed(pid, number, belongs)
+        if number != KILL:
+            return
+        known |= fresh
+
+
+def kill_each(listed: "Callable[[], list[int]]", belongs: "Callable[[int], bool]", *, rounds: int) -> list[int]:
+    """SIGKILL to every process that `listed` names, until it names none; those that it still names at the end."""
+    pause = _FIRST_PAUSE
+    for _ in range(rounds):
+        if not listed():
+            return []
+        send_each(listed, KILL, belongs)
+        time.sleep(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE)
+    return listed()
 
 
 def send_child(pid: int, number: int) -> bool:

@@ -6,7 +6,6 @@ PR_SET_CHILD_SUBREAPER), a process that daemonizes becomes its child and is stil
 
 import errno
 import os
-import time
 
 from nodectl.kernel import signals
 from nodectl.model.step import Step
@@ -38,25 +37,16 @@ def proctrack_p_add(step: Step, pid: int) -> int:
 
 def proctrack_p_signal(cont_id: int, signal: int) -> int:
     """Signals every descendant, and with SIGKILL those that appear meanwhile."""
-    known: set[int] = set()
-    while True:
-        fresh = set(proctrack_p_get_pids(cont_id)) - known
-        for pid in fresh:
-            signals.send_listed(pid, signal, lambda pid: _descends(pid, cont_id))
-        known |= fresh
-        if not fresh or signal != signals.KILL:
-            return 0
+    signals.send_each(lambda: proctrack_p_get_pids(cont_id), signal, lambda pid: _descends(pid, cont_id))
+    return 0
 
 
 def proctrack_p_wait(cont_id: int) -> int:
     """Until no descendant lives."""
-    for round_ in range(_ROUNDS):
-        pids = proctrack_p_get_pids(cont_id)
-        if not pids:
-            return 0
-        proctrack_p_signal(cont_id, 9)
-        time.sleep(min(0.001 * 2**round_, 0.1))
-    raise PluginError(errno.ETIMEDOUT, f"processes {proctrack_p_get_pids(cont_id)} do not die")
+    left = signals.kill_each(lambda: proctrack_p_get_pids(cont_id), lambda pid: _descends(pid, cont_id), rounds=_ROUNDS)
+    if left:
+        raise PluginError(errno.ETIMEDOUT, f"processes {left} do not die")
+    return 0
 
 
 def proctrack_p_destroy(cont_id: int) -> int:

@@ -9,7 +9,6 @@ import _signal
 import errno
 import os
 import select
-import time
 
 from nodectl.kernel import _namespace, pseudo_file, signals
 from nodectl.kernel.closing import close_all_but
@@ -71,24 +70,18 @@ def proctrack_p_add(step: Step, pid: int) -> int:
 
 def proctrack_p_signal(cont_id: int, signal: int) -> int:
     """Signals every member of the group, and with SIGKILL those that appear meanwhile."""
-    known: set[int] = set()
-    while True:
-        fresh = set(proctrack_p_get_pids(cont_id)) - known
-        for pid in fresh:
-            signals.send_listed(pid, signal, lambda pid: _is_member(pid, cont_id))
-        known |= fresh
-        if not fresh or signal != signals.KILL:
-            return 0
+    signals.send_each(lambda: proctrack_p_get_pids(cont_id), signal, lambda pid: _is_member(pid, cont_id))
+    return 0
 
 
 def proctrack_p_wait(cont_id: int) -> int:
     """Until the group is empty."""
-    for round_ in range(_ROUNDS):
-        if not proctrack_p_get_pids(cont_id):
-            return 0
-        proctrack_p_signal(cont_id, 9)
-        time.sleep(min(0.001 * 2**round_, 0.1))
-    raise PluginError(errno.ETIMEDOUT, f"processes {proctrack_p_get_pids(cont_id)} do not die")
+    left = signals.kill_each(
+        lambda: proctrack_p_get_pids(cont_id), lambda pid: _is_member(pid, cont_id), rounds=_ROUNDS
+    )
+    if left:
+        raise PluginError(errno.ETIMEDOUT, f"processes {left} do not die")
+    return 0
 
 
 def proctrack_p_destroy(cont_id: int) -> int:
