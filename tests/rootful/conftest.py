@@ -9,6 +9,7 @@ import pytest
 
 from packages import Packages, unpacked
 from rootful.node import NOBODY, Node, running
+from rootful.stage import Stage, staged
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,3 +49,17 @@ def served(shared_node: Node) -> Iterator[Node]:
     assert (done.returncode, done.stdout) == (0, "served\n"), done.stderr
     shared_node.assert_clean()
     assert "Traceback" not in shared_node.logged()
+
+
+@pytest.fixture(scope="module")
+def module_stage() -> Iterator[Stage]:
+    """One stage for the tests of a module; a module that needs another has a fixture of this name."""
+    with staged() as started:
+        yield started
+
+
+@pytest.fixture
+def stage(module_stage: Stage) -> Stage:
+    """The module's stage without orders; a test may leave it without a daemon."""
+    module_stage.reset()
+    return module_stage

@@ -197,6 +197,14 @@ def staged(*, jobs: bool = False, **config: object) -> Iterator[Stage]:
         stage.node.close()
 
 
+def left_clean(stage: Stage) -> Iterator[Stage]:
+    """The stage without orders, for one test, which leaves nothing behind and no exception in the log."""
+    stage.reset()
+    yield stage
+    stage.node.assert_clean()
+    assert "Traceback" not in stage.node.logged()
+
+
 def finished(client: subprocess.Popen[str], patience: float = PATIENCE) -> tuple[int, str, str]:
     """(exit status, stdout, stderr) of a client, which ends within `patience`."""
     out, err = client.communicate(timeout=patience)

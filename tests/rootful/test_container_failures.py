@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.model.launch_order import HOOKS
+from rootful.hook_faults import HOOK_SECONDS, LATE
 from rootful.node import NOBODY, Node, wait_until
 from rootful.stage import Stage, ended, finished, staged
 from rootful.test_hook_failures import FAULTS, check, in_task_one
@@ -24,12 +25,6 @@ BEFORE_THE_END = [call for call in ROWS if call != "container_p_delete"]
 def module_stage() -> Iterator[Stage]:
     with staged(jobs=True) as started:
         yield started
-
-
-@pytest.fixture
-def stage(module_stage: Stage) -> Stage:
-    module_stage.reset()
-    return module_stage
 
 
 def calls(stage: Stage) -> list[str]:
@@ -68,12 +63,12 @@ def test_the_calls_of_a_job_come_once_and_those_of_its_tasks_once_each(stage: St
 
 def test_a_hook_that_hangs_in_the_end_of_a_container_costs_its_time(stage: Stage) -> None:
     stage.node.stop()
-    stage.node.configure(spank_hook_timeout=2)
+    stage.node.configure(spank_hook_timeout=HOOK_SECONDS)
     stage.node.start()
     stage.order("container.container_p_delete", "time.sleep(100)")
     assert stage.node.run("true", user=NOBODY).returncode == 0
     assert calls(stage)[-1] == "container_p_delete"
-    assert "took longer than 2 s" in str(stage.last()["container"])
+    assert LATE in str(stage.last()["container"])
     stage.node.stop()
     stage.node.configure(spank_hook_timeout=60)
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nodectl.model.launch_order import HOOKS, ROWS
+from rootful.hook_faults import RETURNS
 from rootful.native import native
 from rootful.node import NOBODY, running
-from rootful.stage import Stage, staged
+from rootful.stage import Stage
 
 FAULTS = {
-    "returns -1": ("rc = -1", "returned -1"),
-    "returns 1": ("rc = 1", "returned 1"),
-    "raises": ("raise ValueError('broken')", "ValueError: broken"),
+    **RETURNS,
     "exits": ("sys.exit(0)", "SystemExit"),
     "PluginError": ("raise PluginError(5, 'no luck')", "no luck"),
     "returns -1 with errno": ("set_errno(28); rc = -1", "returned -1: No space left on device"),
@@ -32,18 +30,6 @@ COSTS = {
     "the step counts as failed, exit status 1": (1, "FAILED", EVERYBODY),
     "logged, nothing else": (0, "COMPLETED", EVERYBODY),
 }
-
-
-@pytest.fixture(scope="module")
-def module_stage() -> Iterator[Stage]:
-    with staged() as started:
-        yield started
-
-
-@pytest.fixture
-def stage(module_stage: Stage) -> Stage:
-    module_stage.reset()
-    return module_stage
 
 
 def in_task_one(call: str, code: str) -> str:

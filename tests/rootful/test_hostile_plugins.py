@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from rootful.hook_faults import HOOK_SECONDS, LATE
 from rootful.native import native
 from rootful.node import NOBODY
 from rootful.stage import Stage, ended, finished, staged
@@ -25,8 +26,6 @@ IN_TASK = [
     "first.slurm_spank_task_init",
 ]
 NAMES = {"first": "first", "task": "task/puppet", "proctrack": "proctrack/puppet"}
-LIMIT = 2  # seconds
-LATE = f"took longer than {LIMIT} s"
 HANG = "time.sleep(60)"
 SWALLOW = """
 while True:
@@ -83,14 +82,8 @@ raise Rude
 
 
 @pytest.fixture(scope="module")
-def module_stage() -> Iterator[Stage]:
-    with staged() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
 def module_hurried() -> Iterator[Stage]:
-    with staged(spank_hook_timeout=LIMIT) as started:
+    with staged(spank_hook_timeout=HOOK_SECONDS) as started:
         yield started
 
 

@@ -8,35 +8,17 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from rootful import hook_faults
+from rootful.hook_faults import FAULTS, HOOK_SECONDS, LATE
 from rootful.node import NOBODY, wait_until
 from rootful.raw import exchange, launch
-from rootful.stage import Stage, ended, staged
+from rootful.stage import Stage, ended, left_clean, staged
 
-SECONDS = 3  # that a hook or a script may take: a blameless one of a busy machine took more than one
 PROLOG, EPILOG = "slurm_spank_job_prolog", "slurm_spank_job_epilog"
-FAULTS = {
-    "returns -1": ("rc = -1", "returned -1"),
-    "returns 1": ("rc = 1", "returned 1"),
-    "raises": ("raise ValueError('broken')", "ValueError: broken"),
-    "hangs": ("while True: time.sleep(1)", f"took longer than {SECONDS} s"),
-}
 DEATHS = {
-    "crashes": ("os.kill(os.getpid(), signal.SIGSEGV)", "died by SIGSEGV"),
+    **hook_faults.DEATHS,
     "exits": ("os._exit(3)", "ended with exit status 3"),
-    "exits with success": ("os._exit(0)", "ended with exit status 0"),
-    "stops": ("os.kill(os.getpid(), signal.SIGSTOP)", f"took longer than {SECONDS} s"),
-    "closes what it did not open": (
-        "os.closerange(3, 65536)",
-        "closed the descriptor through which its process reports",
-    ),
-    "cannot be interrupted": (
-        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\nwhile True: time.sleep(1)",
-        f"took longer than {SECONDS} s",
-    ),
-    "swallows its interruption": (
-        "while True:\n try: time.sleep(100)\n except BaseException: pass",
-        f"took longer than {SECONDS} s",
-    ),
+    "swallows its interruption": ("while True:\n try: time.sleep(100)\n except BaseException: pass", LATE),
 }
 HARMLESS = {
     "writes to every descriptor": "for fd in range(3, 64):\n try: os.write(fd, b'rubbish')\n except OSError: pass",
@@ -50,22 +32,19 @@ HARMLESS = {
 SCRIPT_FAULTS = {
     "exits": ("exit 3", "ended with exit status 3"),
     "dies": ("kill -ABRT $$", "died by SIGABRT"),
-    "hangs": ("trap '' TERM; setsid sleep 1000 & sleep 1000", f"took longer than {SECONDS} s"),
+    "hangs": ("trap '' TERM; setsid sleep 1000 & sleep 1000", LATE),
 }
 
 
 @pytest.fixture(scope="module")
 def module_stage() -> Iterator[Stage]:
-    with staged(jobs=True, spank_hook_timeout=SECONDS, prolog_epilog_timeout=SECONDS) as started:
+    with staged(jobs=True, spank_hook_timeout=HOOK_SECONDS, prolog_epilog_timeout=HOOK_SECONDS) as started:
         yield started
 
 
 @pytest.fixture
 def stage(module_stage: Stage) -> Iterator[Stage]:
-    module_stage.reset()
-    yield module_stage
-    module_stage.node.assert_clean()
-    assert "Traceback" not in module_stage.node.logged()
+    yield from left_clean(module_stage)
 
 
 def refused(stage: Stage, *words: str) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from nodectl.model.launch_order import HOOKS, ROWS
 from nodectl.wire import framing
 from nodectl.wire.names import STEP
 from rootful.node import NOBODY, PATIENCE, wait_for_answer, wait_until
-from rootful.stage import CONTAINER, Stage, ended, finished, staged
+from rootful.stage import CONTAINER, Stage, ended, finished
 
 # Where a test can stop a row that is no hook: in the hook beside it, or in a script or program of the test's own.
 BESIDE = {
@@ -38,18 +37,6 @@ STEPD_CALLS = [row.call for row in HOOKS if row.process == "stepd"]
 IN_DAEMON = [call for call in CALLS if ROWS[call].process == "daemon"]
 OF_A_STEP = [call for call in CALLS if call not in IN_DAEMON]
 AFTER_THE_TASKS = CALLS[CALLS.index("task_epilog") :]
-
-
-@pytest.fixture(scope="module")
-def module_stage() -> Iterator[Stage]:
-    with staged() as started:
-        yield started
-
-
-@pytest.fixture
-def stage(module_stage: Stage) -> Stage:
-    module_stage.reset()
-    return module_stage
 
 
 def stopped_at(call: str) -> str:

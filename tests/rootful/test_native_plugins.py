@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
+from rootful.hook_faults import HOOK_SECONDS, LATE
 from rootful.native import native
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 
-SECONDS = 2  # that a hook may take: a blameless one of a busy machine needs some tenths
 SAYS = 'if (spank_remote(sp)) spank_setenv(sp, "SAID", "{word}", 1);'
 ECHO = ("sh", "-c", 'echo "$SAID"')
 
 
 @pytest.fixture(scope="module")
 def module_node() -> Iterator[Node]:
-    with running(spank_hook_timeout=SECONDS) as started:
+    with running(spank_hook_timeout=HOOK_SECONDS) as started:
         yield started
 
 
@@ -190,7 +190,7 @@ def test_a_hook_that_hangs_is_a_failure_of_that_hook(node: Node, hook: str, line
     ran = "" if status and hook != "exit" else "ran\n"
     assert (done.returncode, done.stdout) == (status, ran), done.stderr
     if line == "required":
-        assert f"plugin slow: slurm_spank_{hook}: took longer than {SECONDS} s" in done.stderr + node.logged()[before:]
+        assert f"plugin slow: slurm_spank_{hook}: {LATE}" in done.stderr + node.logged()[before:]
 
 
 def test_a_compiled_plugin_may_execute_its_own_program_around_the_users(node: Node) -> None:
@@ -284,7 +284,7 @@ def test_clock_of_a_hook_rings_after_a_compiled_plugin_has_taken_its_signal(node
     node.plugstack("required taker.so\nrequired hangs\n")
     done = node.run("true", user=NOBODY)
     assert done.returncode == 1
-    assert f"plugin hangs: slurm_spank_user_init: took longer than {SECONDS} s" in done.stderr
+    assert f"plugin hangs: slurm_spank_user_init: {LATE}" in done.stderr
     node.plugstack("required taker.so\n")
     assert node.run("-n2", "sh", "-c", "exit 3", user=NOBODY).returncode == 3
 

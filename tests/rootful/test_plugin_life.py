@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from rootful.hook_faults import HOOK_SECONDS, LATE
 from rootful.node import NOBODY, PATH, PATIENCE, Node, wait_until
 
 THREAD = """
@@ -76,16 +77,16 @@ def forkservers(node: Node) -> list[str]:
         ("import sys\ndef init():\n    sys.exit(0)\n", "init(): SystemExit: 0 (line 6)"),
         ("import os\ndef init():\n    raise KeyboardInterrupt\n", "init(): KeyboardInterrupt (line 6)"),
         ("def init():\n    return -1\n", "init(): returned -1"),
-        (HANG, "init(): took longer than 2 s"),
-        ("import time\ntime.sleep(1000)\n", "its body raised Overrun: took longer than 2 s"),
-        (DEAF, "it took longer than 2 s to begin, and nothing interrupted it"),
+        (HANG, f"init(): {LATE}"),
+        ("import time\ntime.sleep(1000)\n", f"its body raised Overrun: {LATE}"),
+        (DEAF, f"it {LATE} to begin, and nothing interrupted it"),
     ],
     ids=["exits", "interrupts", "fails", "hangs", "body hangs", "deaf"],
 )
 def test_an_init_that_does_not_come_back_well_refuses_the_start(made: Node, body: str, words: str) -> None:
     path = made.plugin("odd", body, "task")
     if "longer than" in words:
-        made.configure(spank_hook_timeout=2)
+        made.configure(spank_hook_timeout=HOOK_SECONDS)
     line = refused(made)
     made.configure(spank_hook_timeout=60)
     assert line.startswith(f"nodectl daemon: {path}")

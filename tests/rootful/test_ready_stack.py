@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from rootful.hook_faults import HOOK_SECONDS, LATE
 from rootful.native import native
 from rootful.node import NOBODY, Node, running
 
-SECONDS = 2  # that a hook may take: a blameless one of a busy machine needs some tenths
 ADD = 'char t[64]; t[0] = 0; spank_getenv(sp, "SAID", t, 64); strcat(t, {}); spank_setenv(sp, "SAID", t, 1);'
 MARK = "if (spank_remote(sp)) {{ " + ADD.format('"{}"') + " }}"
 ECHO = ("sh", "-c", 'echo "$SAID"')
@@ -19,8 +19,8 @@ ECHO = ("sh", "-c", 'echo "$SAID"')
 
 @pytest.fixture
 def node() -> Iterator[Node]:
-    """A node of the test's own, whose hooks have `SECONDS` each."""
-    with running(spank_hook_timeout=SECONDS) as started:
+    """A node of the test's own, whose hooks have `HOOK_SECONDS` each."""
+    with running(spank_hook_timeout=HOOK_SECONDS) as started:
         yield started
 
 
@@ -72,7 +72,7 @@ def test_a_plugin_that_takes_too_long_is_blamed_and_the_next_have_their_own_time
     assert done.returncode == 0, done.stderr
     assert [word for word, rc in rows(node, hook) if rc != 0] == ["b", "d"]
     assert len(rows(node, hook)) == 5
-    assert done.stderr.count(f"took longer than {SECONDS} s") == 2
+    assert done.stderr.count(LATE) == 2
 
 
 def test_a_plugin_that_blocks_or_takes_the_clocks_signal_does_not_stop_the_clock(node: Node) -> None:

@@ -13,36 +13,17 @@ from pathlib import Path
 import pytest
 
 from nodectl.tracing.recorder import cgroup_of
+from rootful.hook_faults import DEATHS, FAULTS, HOOK_SECONDS, LATE
 from rootful.node import PATIENCE, wait_until
 from rootful.stage import Stage, staged
 
-SECONDS = 2  # that a hook may take: a blameless one of a busy machine needs some tenths
 INIT, SLURMD_INIT, EXIT = "slurm_spank_init", "slurm_spank_slurmd_init", "slurm_spank_slurmd_exit"
 NOTE = 'open(SCRATCH + "/log", "a").write({!r} + "\\n")'
-FAULTS = {
-    "returns -1": ("rc = -1", "returned -1"),
-    "returns 1": ("rc = 1", "returned 1"),
-    "raises": ("raise ValueError('broken')", "ValueError: broken"),
-    "hangs": ("while True: time.sleep(1)", f"took longer than {SECONDS} s"),
-}
-DEATHS = {
-    "crashes": ("os.kill(os.getpid(), signal.SIGSEGV)", "died by SIGSEGV"),
-    "exits": ("os._exit(0)", "ended with exit status 0"),
-    "stops": ("os.kill(os.getpid(), signal.SIGSTOP)", f"took longer than {SECONDS} s"),
-    "closes what it did not open": (
-        "os.closerange(3, 65536)",
-        "closed the descriptor through which its process reports",
-    ),
-    "cannot be interrupted": (
-        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\nwhile True: time.sleep(1)",
-        f"took longer than {SECONDS} s",
-    ),
-}
 
 
 @pytest.fixture(scope="module")
 def module_stage() -> Iterator[Stage]:
-    with staged(jobs=True, spank_hook_timeout=SECONDS) as started:
+    with staged(jobs=True, spank_hook_timeout=HOOK_SECONDS) as started:
         yield started
 
 
@@ -266,5 +247,5 @@ def test_start_does_not_wait_for_each_plugin_in_turn_without_end(stage: Stage) -
     stage.node.plugstack("".join(entries))
     stage.node.start()
     assert helpers(stage) == []
-    assert f"took longer than {SECONDS} s; no plugin is told" in stage.node.logged()
+    assert f"{LATE}; no plugin is told" in stage.node.logged()
     stage.node.stop()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from rootful.hook_faults import HOOK_SECONDS, LATE
 from rootful.node import NOBODY, OTHER, wait_until
 from rootful.spank_try import HEAD, HOOKS, NATIVE, PYTHON, Bench, Tried
 
@@ -26,7 +27,6 @@ def bench() -> Iterator[Bench]:
 
 
 SLEEP = str(10_000_000 + os.getpid())  # seconds of one that is nobody else's
-SECONDS = "2"  # that a hook may take: a blameless one of a busy machine needs some tenths
 REMOTE = [
     "init", "option", "init_post_opt", "user_init", "task_init_privileged[0]", "task_post_fork[0]", "task_init[0]",
     "task_exit[0]", "exit",
@@ -198,9 +198,9 @@ def test_a_hook_that_crashes_or_exits_is_named(bench: Bench, where: str, how: st
     "where", ["slurmd:init", "local:local_user_init", "job_script:job_prolog", "remote:init", "remote:task_init"]
 )
 def test_a_hook_that_hangs_is_interrupted_and_named(bench: Bench, where: str) -> None:
-    tried = bench.attempt(bench.plugin(PYTHON), f"{where}:hang", "--timeout", SECONDS)
+    tried = bench.attempt(bench.plugin(PYTHON), f"{where}:hang", "--timeout", str(HOOK_SECONDS))
     assert_named(tried, where)
-    assert tried.document["failures"][0].endswith(f"took longer than {SECONDS} s")
+    assert tried.document["failures"][0].endswith(LATE)
 
 
 def assert_named(tried: Tried, where: str) -> None:
@@ -214,7 +214,7 @@ def assert_named(tried: Tried, where: str) -> None:
 
 @pytest.mark.parametrize("where", ["local:init", "remote:init"])
 def test_a_hook_that_swallows_its_interruption_is_ended_and_named(bench: Bench, where: str) -> None:
-    tried = bench.attempt(bench.plugin(PYTHON), f"{where}:swallow", "--timeout", SECONDS)
+    tried = bench.attempt(bench.plugin(PYTHON), f"{where}:swallow", "--timeout", str(HOOK_SECONDS))
     assert (tried.status, len(tried.document["failures"])) == (1, 1), tried.document["failures"]
     assert tried.document["failures"][0].startswith(where.replace(":", ": "))
 

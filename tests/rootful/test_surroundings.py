@@ -10,7 +10,7 @@ import pytest
 
 from rootful.native import native
 from rootful.node import NOBODY, OTHER
-from rootful.stage import Stage, staged
+from rootful.stage import Stage, left_clean, staged
 
 SAY = """
 import json
@@ -34,9 +34,7 @@ def module_stage() -> Iterator[Stage]:
 
 @pytest.fixture
 def stage(module_stage: Stage) -> Iterator[Stage]:
-    module_stage.reset()
-    yield module_stage
-    module_stage.node.assert_clean()
+    yield from left_clean(module_stage)
 
 
 def seen(stage: Stage, *calls: str) -> list[Mapping[str, str]]:

@@ -7,17 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from rootful.hook_faults import HOOK_SECONDS, LATE
 from rootful.node import NOBODY, PATIENCE
 from rootful.stage import Stage, staged
 from rootful.test_hook_failures import FAULTS
 
 CALLS = ("container_p_add_cont", "container_p_add_pid")
-
-
-@pytest.fixture(scope="module")
-def module_stage() -> Iterator[Stage]:
-    with staged() as started:
-        yield started
 
 
 @pytest.fixture
@@ -29,7 +24,7 @@ def stage(module_stage: Stage) -> Iterator[Stage]:
 @pytest.fixture
 def hurried() -> Iterator[Stage]:
     """Likewise; hooks have little time, for those that take more."""
-    with staged(spank_hook_timeout=2) as started:
+    with staged(spank_hook_timeout=HOOK_SECONDS) as started:
         yield from visited(started)
 
 
@@ -69,7 +64,7 @@ def test_visit_fails_where_the_plugin_fails(stage: Stage, call: str, fault: str)
 @pytest.mark.parametrize("call", CALLS)
 def test_visit_fails_where_the_plugin_hangs(hurried: Stage, call: str) -> None:
     hurried.order(f"container.{call}", "time.sleep(60)")
-    refused(hurried, call, "took longer than 2 s")
+    refused(hurried, call, LATE)
 
 
 def test_visit_is_added_to_the_container_of_processes_that_the_tracker_has_made(stage: Stage) -> None:
