@@ -8,38 +8,36 @@ from nodectl.plugin_host import BUILTIN_DIR
 
 
 def _plugin_dirs(value: object) -> tuple[str, ...]:
-    """The site's directories and then the built-in one, so that a site's plugin replaces a
-    built-in."""
+    """The site's directories and then the built-in one, so that a site's plugin replaces one that is built in."""
     dirs = [absolute(word) for word in split_words(value, ":")]
     return (*(path for path in dict.fromkeys(dirs) if path != BUILTIN_DIR), BUILTIN_DIR)
 
 
-def _plugin_type(word: str, major: str) -> str:
-    start, _, minor = word.partition("/")
-    if start != major or not is_plain(minor, "_"):
+def _type(word: str, kind: str) -> str:
+    start, _, name = word.partition("/")
+    if start != kind or not is_plain(name, "_"):
         raise ValueError(f"has {word!r}")
     return word
 
 
-def _task_plugins(value: object) -> tuple[str, ...]:
-    words = tuple(_plugin_type(word, "task") for word in split_words(value, ","))
-    if len(set(words)) != len(words):
-        raise ValueError("names a plugin twice")
-    return words
+def plugin_type(kind: str) -> Parser:
+    """The type of one plugin of a kind: proctrack/cgroup."""
+    return Parser(f"one type that begins with '{kind}/'", lambda value: _type(string(value), kind))
 
 
-def _proctrack(value: object) -> str:
-    return _plugin_type(string(value), "proctrack")
+def plugin_types(kind: str) -> Parser:
+    """The types of several plugins of a kind, each once, in the order in which they are called."""
 
+    def read(value: object) -> tuple[str, ...]:
+        types = tuple(_type(word, kind) for word in split_words(value, ","))
+        if len(set(types)) != len(types):
+            raise ValueError("names a plugin twice")
+        return types
 
-def _job_container(value: object) -> str:
-    return _plugin_type(string(value), "job_container")
+    return Parser(f"types that begin with '{kind}/', each once, as a list or with ',' between them", read)
 
 
 PLUGIN_DIRS = Parser("absolute paths, as a list or with ':' between them", _plugin_dirs)
-TASK_PLUGINS = Parser("types that begin with 'task/', each once, as a list or with ',' between them", _task_plugins)
-PROCTRACK = Parser("one type that begins with 'proctrack/'", _proctrack)
-JOB_CONTAINER = Parser("one type that begins with 'job_container/'", _job_container)
 
 PLUGINS = section(
     "plugins",
@@ -49,15 +47,15 @@ PLUGINS = section(
         shown="nodectl's own plugins only",
     ),
     Key(
-        "task_plugin", TASK_PLUGINS, ("task/cgroup", "task/affinity"),
+        "task_plugin", plugin_types("task"), ("task/cgroup", "task/affinity"),
         "Task plugins, in the order in which they are called.",
     ),
     Key(
-        "proctrack_type", PROCTRACK, "proctrack/cgroup",
+        "proctrack_type", plugin_type("proctrack"), "proctrack/cgroup",
         "Plugin that follows and kills the processes of a step.",
     ),
     Key(
-        "job_container_type", JOB_CONTAINER, "job_container/none",
+        "job_container_type", plugin_type("job_container"), "job_container/none",
         "Plugin that gives each job what of the machine it has to itself.",
     ),
 )  # fmt: skip
