@@ -1,6 +1,6 @@
-"""Confining the caller for good: what a task, a script around it and a visitor do before they become a program.
+"""Confines the calling process for good: a task, a script around it, a process that enters a container; before exec.
 
-Programs and numbers are in hand before the fork (`load`); here are system calls only, and nothing of it is undone.
+The filters are loaded before the fork (`load`). After it there are only system calls, none of which can be undone.
 """
 
 import errno
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from nodectl.model.step import Step
 
-PROGRAMS = 5  # the forkserver's descriptor of what the compiler made
-LEAST_LANDLOCK = 2  # before it nothing could be moved from one directory to another: Linux 5.19
+PROGRAMS = 5  # the forkserver's descriptor of the compiled filters
+LEAST_LANDLOCK = 2  # Linux 5.19; version 1 allows no rename from one directory to another
 TRUNCATION_SINCE = 3  # Linux 6.2
 CAP_SETPCAP = 1 << 8  # capability.h
 # Of root's capabilities, what is about files, processes and limits: chown, dac_override, fowner, fsetid, kill, setgid,
@@ -37,7 +37,7 @@ _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 class CannotConfine(Exception):
-    """The caller is not what it should be, and must not execute anything; str() is one line."""
+    """The caller could not be confined and must not execute anything; str() is one line."""
 
 
 class _Held:
@@ -66,9 +66,9 @@ def load(fd: int, level: str) -> None:
 
 
 class Confinement:
-    """What one process of a step is confined to, each part once. Without a level every act returns at once.
+    """Confines one process of a step; each part is done once. At level none each method returns at once.
 
-    Files may be locked later than calls are denied: TMPDIR counts as it is then.
+    `lock_files` may come later than `deny_calls`. TMPDIR counts as it is then.
     """
 
     __slots__ = ("_calls_denied", "_environment", "_files_locked", "_level", "_step")
@@ -128,7 +128,7 @@ class Confinement:
         return CannotConfine(f"secure={self._level}: {f'{what}: ' if what else ''}{error.strerror}")
 
     def _lock_files(self) -> None:
-        """Landlock: nothing is written but here, in temporary directories, to devices, and to files open as output."""
+        """Landlock: allows writing only here, in temporary directories, to devices and to files open as output."""
         into_files = _WRITE_FILE | (_TRUNCATE if _held.landlock >= TRUNCATION_SINCE else 0)
         everything = into_files | _IN_DIRECTORIES | _REFER
         ruleset = _kernel.landlock_ruleset(everything)
@@ -143,7 +143,7 @@ class Confinement:
 
 
 def _temporary(step: "Step", environment: "Mapping[str, str]") -> "Iterator[str]":
-    """Directories for what need not last: the machine's, the job's own ones, and TMPDIR."""
+    """Temporary directories: the machine's, the job's own, and TMPDIR."""
     yield from _TEMPORARY
     dirs: list[str] = step.container.get("dirs", [])  # type: ignore[assignment]  # the daemon's words
     yield from (line.partition(":")[0] for line in dirs)
@@ -156,7 +156,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
         fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return  # what there is not, or is closed, cannot be written to
+        return  # it is missing or closed to the user: nothing can be written there
     try:
         if not _is_root(fd):
             _kernel.landlock_allow(ruleset, fd, rights)

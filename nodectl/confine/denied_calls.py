@@ -1,10 +1,10 @@
 """The system calls that the levels deny, and why. Everything else is allowed: programs that are not known here run.
 
-What is denied fails with EPERM, as it does for who lacks a capability; programs know that. Names that a machine does
-not have (i386's beside those of x86-64) cost nothing.
+A denied call fails with EPERM, as without a capability; programs handle that. Names that a machine does not have
+(i386's beside those of x86-64) cost nothing.
 """
 
-# Nothing that a job needs, and each a way into the kernel, out of the job, or past its end.
+# Calls that no job needs. Each is a way into the kernel, out of the job, or past its end.
 DEFAULT: dict[str, tuple[str, ...]] = {
     "another kernel, or parts of one": (
         "kexec_load", "kexec_file_load", "reboot", "init_module", "finit_module", "delete_module", "create_module",
@@ -30,18 +30,18 @@ STRICT: dict[str, tuple[str, ...]] = {
         "move_mount", "mount_setattr", "open_tree_attr",
     ),
     "other namespaces; new ones see NAMESPACES": ("setns",),
-    "much of the kernel behind one call, measured by how often it had to be mended": (
+    "much of the kernel behind one call, with many security fixes": (
         "perf_event_open", "io_uring_setup", "io_uring_enter", "io_uring_register",
     ),
 }  # fmt: skip
 
-# Of these, who is younger than a libseccomp may be. From 424 on a call has one number on all machines.
+# Calls that an older libseccomp does not know. From 424 on a call has the same number on all machines.
 NUMBERS = {"mount_setattr": 442, "quotactl_fd": 443, "open_tree_attr": 467}
 
 # linux/sched.h: mount, cgroup, uts, ipc, user, pid, net; clone(2) has no bit for time.
 NAMESPACES = (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000)
 NEW_TIME = 0x80
-# asm-generic/ioctls.h: what is put into a terminal's input is obeyed by whoever reads it next.
+# asm-generic/ioctls.h: they put input into a terminal, which the next process to read takes for typed.
 TYPING_FOR_OTHERS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 IOCTL_BITS = 0xFFFFFFFF  # the kernel looks at no more of a 64-bit argument
 

@@ -1,6 +1,6 @@
 """TaskProlog and TaskEpilog: the site's and the user's scripts around a task, run as the user.
 
-A prolog speaks to its task through its standard output: `export NAME=VALUE`, `unset NAME`, `print TEXT`, each at the
+A prolog changes its task by its standard output: `export NAME=VALUE`, `unset NAME`, `print TEXT`, each at the
 start of a line; other lines are ignored. Order: the site's first before a task, the user's first after it.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nodectl.kernel.identity import Identity
 
 _CHUNK = 65536
-_MOST = 1 << 20  # a prolog that says more than this says it to nobody
+_MOST = 1 << 20  # bytes; what a prolog writes beyond is ignored
 _NO_PROGRAM = 127
 
 
@@ -29,32 +29,34 @@ def run(
     path: str, environment: "Mapping[str, str]", *, words: "Iterable[str]" = (), timeout: float | None = None,
     confinement: "Confinement | None" = None,
 ) -> tuple[int, bytes]:  # fmt: skip
-    """Runs a script, or a program with `words`, in its own process group; (exit status, what it wrote). A signal counts
-    as 1, a time-out too. Raises OSError: it could not be begun.
+    """Runs a script, or a program with `words`, in a process group of its own. Returns its exit status, 1 for a signal
+    or a time-out, and what it wrote. Raises OSError where it cannot be forked.
 
-    Reads until the output ends *and* the script has ended; whatever it left in its group is killed.
+    Reads until the output and the script have ended. What the script leaves in its group is killed.
     """
-    status, output, _ = _run([path, *words], environment, timeout, who=None, cwd=None, confinement=confinement)
+    status, output, _ = _run([path, *words], environment, timeout, identity=None, cwd=None, confinement=confinement)
     code = os.waitstatus_to_exitcode(status)
     return (code if code >= 0 else 1), output
 
 
 def run_as(
-    who: "Identity", path: str, environment: "Mapping[str, str]", cwd: str, *, timeout: float | None = None,
+    identity: "Identity", path: str, environment: "Mapping[str, str]", cwd: str, *, timeout: float | None = None,
     enter: "Callable[[], bool]", confinement: "Confinement",
 ) -> tuple[int, bool]:  # fmt: skip
-    """As `run`, from root: the script enters its job's container, where `enter` succeeds, and becomes the user. Returns
-    its wait status, and whether its time was over.
+    """As `run`, called by root: `enter` puts the script into its job's container, then it becomes the user. Where
+    `enter` fails it does not run. Returns its wait status, and whether it took too long.
     """
-    status, _, late = _run([path], environment, timeout, who=who, cwd=cwd, enter=enter, confinement=confinement)
+    status, _, late = _run(
+        [path], environment, timeout, identity=identity, cwd=cwd, enter=enter, confinement=confinement
+    )
     return status, late
 
 
 def _run(
-    argv: list[str], environment: "Mapping[str, str]", timeout: float | None, *, who: "Identity | None",
+    argv: list[str], environment: "Mapping[str, str]", timeout: float | None, *, identity: "Identity | None",
     cwd: str | None, enter: "Callable[[], bool] | None" = None, confinement: "Confinement | None" = None,
 ) -> tuple[int, bytes, bool]:  # fmt: skip
-    """Wait status, output, whether its time was over."""
+    """Returns wait status, output, and whether it took too long."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     try:
         pid = os.fork()
@@ -63,7 +65,7 @@ def _run(
         os.close(writer)
         raise
     if pid == 0:
-        _become_script(argv, environment, writer, who, cwd, enter, confinement)
+        _become_script(argv, environment, writer, identity, cwd, enter, confinement)
     os.close(writer)
     pidfd = os.pidfd_open(pid)
     output, late = _gather(reader, pidfd, timeout)
@@ -75,24 +77,24 @@ def _run(
 
 
 def _become_script(
-    argv: list[str], environment: "Mapping[str, str]", writer: int, who: "Identity | None", cwd: str | None,
+    argv: list[str], environment: "Mapping[str, str]", writer: int, identity: "Identity | None", cwd: str | None,
     enter: "Callable[[], bool] | None", confinement: "Confinement | None",
 ) -> None:  # fmt: skip
     try:
         os.setpgid(0, 0)
         for number in range(1, _signal.NSIG):
-            if _signal.getsignal(number) == _signal.SIG_IGN:  # the stepd's and the task's wishes are not the script's
+            if _signal.getsignal(number) == _signal.SIG_IGN:  # the stepd and the task ignore some
                 _signal.signal(number, _signal.SIG_DFL)
         if enter is not None and not enter():
             return
-        if who is not None:
+        if identity is not None:
             if confinement is not None:
                 confinement.limit_capabilities()
-            become_user(who)
-        os.dup2(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), 0, inheritable=True)  # the task's input is the task's
+            become_user(identity)
+        os.dup2(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), 0, inheritable=True)  # not the task's own input
         os.dup2(writer, 1, inheritable=True)
         os.dup2(writer, 2, inheritable=True)
-        close_all_but()  # a plugin's descriptors may be open to everybody who is executed
+        close_all_but()  # a plugin's descriptors may lack close-on-exec
         if cwd is not None:
             _go_to(cwd)
         if confinement is not None:
@@ -106,12 +108,12 @@ def _go_to(directory: str) -> None:
     try:
         user_path.go_to(directory)
     except OSError:
-        os.chdir("/tmp")  # as its task
+        os.chdir("/tmp")  # as a task
 
 
 def _gather(reader: int, pidfd: int, timeout: float | None) -> tuple[bytes, bool]:
-    """Everything written until the script is over or its time is, which of the two; bounded, but read on so that it
-    never blocks.
+    """Reads until the script has ended or its time is over. Returns what it wrote, up to a limit, and whether its time
+    was over. It reads on beyond the limit, so that the script never blocks.
     """
     poll = select.poll()
     poll.register(reader, select.POLLIN)
@@ -132,8 +134,8 @@ def _gather(reader: int, pidfd: int, timeout: float | None) -> tuple[bytes, bool
             poll.unregister(reader)
 
 
-def obey(output: bytes, environment: dict[str, str]) -> bytes:
-    """Applies a prolog's lines to the task's environment; returns what it wants printed on the task's stdout."""
+def apply_prolog(output: bytes, environment: dict[str, str]) -> bytes:
+    """Applies a prolog's lines to the task's environment. Returns what is to be printed on the task's stdout."""
     printed = b""
     for line in output.split(b"\n"):
         command, _, rest = line.partition(b" ")

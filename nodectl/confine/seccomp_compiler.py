@@ -1,8 +1,8 @@
 """Compiles the levels' lists of system calls into programs for seccomp(2), with libseccomp.
 
-A short-lived process of its own, which the daemon executes once in its life: pyseccomp brings ctypes, and no process
-that is forked from later may have that. What it made it tries on itself, and writes to descriptor 4 as JSON:
-{"landlock": version, "default": hex, "strict": hex}, without a level that the kernel cannot give.
+A short-lived process that the daemon executes once in its life: pyseccomp imports ctypes, which no process that forks
+others may do. It applies each program to itself as a test, and writes them to descriptor 4 as JSON:
+{"landlock": version, "default": hex, "strict": hex}, without the levels that the kernel does not support.
 """
 
 import errno
@@ -25,7 +25,7 @@ _TELLER, _RESULT = 3, 4
 # Another machine word that this kernel runs programs of beside its own. x32 is none: its calls do not exist here.
 _COMPANIONS: dict[str, tuple[str, ...]] = {"x86_64": ("X86",), "aarch64": ("ARM",), "riscv64": (), "ppc64le": ()}
 _FLAGS_OF_CLONE = 0  # the argument
-# A tree in place of a list: the kernel tries a new filter on every system call there is, which each task waits for.
+# A tree in place of a list: the kernel runs a new filter for every system call number, and each task waits for that.
 _AS_A_TREE = 2
 # Classic BPF, linux/filter.h: operation, distances of jumps, operand; SECCOMP_RET_ERRNO.
 _LOAD_NUMBER = (0x20, 0, 0, 0)
@@ -35,11 +35,11 @@ _OPENING = (("open", 1), ("openat", 2))  # and the argument that holds the flags
 
 
 class CannotCompile(Exception):
-    """There is no program for this machine; str() is one line that says what to do."""
+    """No program can be made on this machine; str() is one line that says what to do."""
 
 
 def main(arguments: Mapping[str, object]) -> None:
-    """The process: see the module."""
+    """The process."""
     del arguments
     os.setsid()
     reporter = Reporter(_TELLER)
@@ -54,7 +54,7 @@ def main(arguments: Mapping[str, object]) -> None:
 
 
 def programs(landlock: int) -> dict[str, object]:
-    """What the module says, for a kernel with this version of Landlock. Raises CannotCompile."""
+    """The object that is written, for a kernel with this version of Landlock. Raises CannotCompile."""
     try:
         import pyseccomp as seccomp
     except (ImportError, RuntimeError, OSError) as error:
@@ -73,7 +73,7 @@ def programs(landlock: int) -> dict[str, object]:
 
 
 def attempt(made: Mapping[str, object]) -> None:
-    """Puts the caller under every program of `made`, for good. Raises CannotCompile where the kernel refuses."""
+    """Applies every program to the caller, for good. Raises CannotCompile where the kernel refuses."""
     try:
         prctl.set_no_new_privs(1)
         for level in LEVELS:
@@ -91,12 +91,12 @@ def _program(seccomp: ModuleType, level: str, companions: tuple[str, ...], landl
     made.set_attr(seccomp.Attr.CTL_OPTIMIZE, _AS_A_TREE)
     for name in companions:
         made.add_arch(getattr(seccomp.Arch, name))
-    unheard_of = []
+    unknown = []
     for name in _names(level):
         if seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) != -1:
             made.add_rule(refused, name)
         elif name in denied_calls.NUMBERS:
-            unheard_of.append(denied_calls.NUMBERS[name])
+            unknown.append(denied_calls.NUMBERS[name])
     if level == STRICT:
         _deny_by_arguments(seccomp, made, refused, absent)
         if landlock < TRUNCATION_SINCE:
@@ -104,11 +104,11 @@ def _program(seccomp: ModuleType, level: str, companions: tuple[str, ...], landl
     with open(os.memfd_create("program"), "w+b") as file:
         made.export_bpf(file)
         file.seek(0)
-        return _deny_numbers(unheard_of) + file.read()
+        return _deny_numbers(unknown) + file.read()
 
 
 def _deny_numbers(numbers: list[int]) -> bytes:
-    """A program's beginning: what this libseccomp has not heard of, by number. Jumps lead forward, by distances."""
+    """The beginning of a program: denies, by number, the calls that this libseccomp does not know."""
     code = [_LOAD_NUMBER] if numbers else []
     for number in numbers:
         code += [(_UNLESS_EQUAL, 0, 1, number), (_RETURN, 0, 0, _FAIL_WITH | errno.EPERM)]
@@ -125,13 +125,13 @@ def _deny_by_arguments(seccomp: ModuleType, made: Any, refused: int, absent: int
         made.add_rule(refused, "clone", seccomp.Arg(_FLAGS_OF_CLONE, seccomp.MASKED_EQ, bit, bit))
     for bit in (*denied_calls.NAMESPACES, denied_calls.NEW_TIME):
         made.add_rule(refused, "unshare", seccomp.Arg(0, seccomp.MASKED_EQ, bit, bit))
-    made.add_rule(absent, "clone3")  # its flags lie in memory; who is told that there is no such call uses clone
+    made.add_rule(absent, "clone3")  # a filter cannot see its flags; programs fall back to clone
     for request in denied_calls.TYPING_FOR_OTHERS:
         made.add_rule(refused, "ioctl", seccomp.Arg(1, seccomp.MASKED_EQ, denied_calls.IOCTL_BITS, request))
 
 
 def _deny_truncation(seccomp: ModuleType, made: Any, absent: int) -> None:
-    """ftruncate(2) needs a file that was opened for writing, which Landlock has seen."""
+    """Not ftruncate(2): its file was opened for writing, which Landlock has checked."""
     not_here = seccomp.ERRNO(errno.EACCES)
     for name in ("truncate", "truncate64"):
         made.add_rule(not_here, name)

@@ -53,7 +53,7 @@ def execute(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> 
     variables.update(request["environment"])  # type: ignore[call-overload]  # the daemon's words
     argv: list[str] = request["argv"] or [variables.get("SHELL", "/bin/sh")]  # type: ignore[assignment]
     _kernel.cloexec_from(3)
-    rlimits.soften(step.rlimits)
+    rlimits.set_soft(step.rlimits)
     error = exec_along_path(argv, variables)
     raise OSError(error.errno, f"execute: {error.strerror}", argv[0])
 
@@ -177,7 +177,7 @@ def _run_child(  # everything that the child needs
         sign_in(step.uid)
         if not step.cgroup:
             raise OSError(errno.EOPNOTSUPP, "the node tracks no cgroups, so nothing would end it with the job")
-        rlimits.hold(step.hard_limits)
+        rlimits.set_hard(step.hard_limits)
         _join_processes(tree.Group(f"{mount}{step.cgroup}/user"), step)
         _require(plugin_caller, plugin, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
         confinement = Confinement(step, step.environment)

@@ -1,8 +1,8 @@
-"""The stepd's connections: pipes to the client that launched it, a socket to the daemon and to the next daemon.
+"""The stepd's connections: pipes to the client that launched the step, sockets to the daemon and to a later daemon.
 
-All speak the same interface, org.nodectl.step. The stepd has one thread and never waits for a peer: what cannot be
-sent at once is kept, up to a limit, and a peer that does not read is dropped. Over a pipe no descriptor comes, and
-nobody but root reaches the step's socket: nothing that a user made is received or closed here.
+All speak the interface org.nodectl.step. The stepd has one thread and never waits for a peer. What cannot be sent at
+once is kept, up to a limit; a peer that does not read is dropped. No descriptor can come over a pipe, and only root can
+reach the step's socket: so nothing that a user made is received or closed here.
 """
 
 import _socket
@@ -21,12 +21,12 @@ _MAX_MESSAGE = 65536
 _MAX_BACKLOG = 4 << 20
 _BACKLOG = 16
 _CHUNK = 65536
-_LAST_WORDS_MS = 2000
+_DRAIN_MS = 2000
 
 
 class Link:
-    """One connection: `reader` and `writer` are its descriptors, one and the same for a socket. `attached`: it asked
-    for events. `launcher`: the client whose going away ends the step.
+    """One connection: `reader` and `writer` are its descriptors, the same one for a socket. `attached`: it gets events.
+    `launcher`: it belongs to the client that launched the step, which ends when that client goes away.
     """
 
     __slots__ = ("attached", "inbox", "launcher", "out", "peer", "reader", "waits", "writer")
@@ -44,7 +44,7 @@ class Link:
         self.launcher = launcher
 
     def close(self) -> None:
-        """Both ends."""
+        """Closes both ends."""
         os.close(self.reader)
         if self.writer != self.reader:
             os.close(self.writer)
@@ -58,8 +58,8 @@ class Links:
     def __init__(
         self, fd: int, poll: "select.poll", methods: "Callable[[], Mapping[str, tuple[object, object]]]"
     ) -> None:
-        """`fd`: the step's socket, on which the daemon listens for the stepd until it is there. `methods` is asked when
-        somebody calls; most steps end before.
+        """`fd`: the step's socket, on which the daemon has listened until the stepd started. `methods` is called at the
+        first call of a method; most steps end before one.
         """
         self._by_fd: dict[int, Link] = {}
         self._poll = poll
@@ -67,12 +67,12 @@ class Links:
         self._service: Service | None = None
         self.on_gone: Callable[[], None] = lambda: None
         self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
-        self._listener.listen(_BACKLOG)  # again: SO_PEERCRED names who listened last, and that is us now
+        self._listener.listen(_BACKLOG)  # again: SO_PEERCRED names the process that listened last
         self._listener.setblocking(False)
         poll.register(self._listener.fileno(), select.POLLIN)
 
     def adopt(self, sock: "_socket.socket") -> Link:
-        """The daemon's connection that came with the step."""
+        """Serves the daemon's connection that came with the step."""
         peer = framing.peer_of(sock)
         fd = sock.detach()
         link = Link(fd, fd, peer)
@@ -80,7 +80,7 @@ class Links:
         return link
 
     def adopt_launcher(self, orders: int, news: int, uid: int) -> None:
-        """The pipes to the client that launched the step."""
+        """Serves the pipes to the client that launched the step."""
         self._add(Link(orders, news, framing.Peer(0, uid, 0), launcher=True))
 
     def _add(self, link: Link) -> None:
@@ -88,7 +88,7 @@ class Links:
         self._poll.register(link.reader, select.POLLIN)
 
     def handle(self, fd: int, mask: int) -> bool:
-        """Serves what poll(2) reported. False when `fd` is none of ours."""
+        """Serves what poll(2) reported. False when `fd` belongs to no connection."""
         if fd == self._listener.fileno():
             self._accept()
             return True
@@ -145,7 +145,7 @@ class Links:
             self._send(link, reply)
 
     def broadcast(self, event: "Mapping[str, object]", *, last: bool = False) -> None:
-        """One event to everybody attached; the last one ends their calls."""
+        """Sends an event to every attached peer; the last one ends their calls."""
         reply: dict[str, object] = {"parameters": {"event": event}}
         if not last:
             reply["continues"] = True
@@ -154,7 +154,7 @@ class Links:
                 self._send(link, reply)
 
     def broadcast_line(self, line: str) -> None:
-        """Words for the step's user."""
+        """Sends a line to the step's user."""
         self.broadcast({"event": "message", "text": line})
 
     def _send(self, link: Link, reply: "Mapping[str, object]") -> None:
@@ -195,12 +195,12 @@ class Links:
             self.on_gone()
 
     def attach(self, link: Link) -> None:
-        """This one is told the events to come, if it is still there."""
+        """From now on this peer gets events, if it is still there."""
         if self._by_fd.get(link.reader) is link:
             link.attached = True
 
     def has_launcher(self) -> bool:
-        """True while the client that launched the step is there."""
+        """True while the client that launched the step is connected."""
         return any(link.launcher for link in self._by_fd.values())
 
     def descriptors(self) -> list[int]:
@@ -208,12 +208,12 @@ class Links:
         return [self._listener.fileno(), *self._by_fd]
 
     def drain(self) -> None:
-        """At the very end: give what is still unsent a moment, then let go."""
+        """At the end: gives what is still unsent a moment, then gives up."""
         for link in set(self._by_fd.values()):
             poll = select.poll()
             poll.register(link.writer, select.POLLOUT)
             try:
-                while link.out and poll.poll(_LAST_WORDS_MS):
+                while link.out and poll.poll(_DRAIN_MS):
                     del link.out[: os.write(link.writer, link.out)]
             except OSError:
                 pass

@@ -1,6 +1,6 @@
-"""The step runner, from the record it was handed to the record it leaves.
+"""The stepd, or step runner, from the step that it is given to the record that it leaves.
 
-One process per step, forked by the forkserver, root, one thread, its own session; it outlives the daemon. `run_step`
+The forkserver forks one for each step: root, one thread, its own session; it outlives the daemon. `run_step`
 is the launch from top to bottom; the rows are those of `nodectl.model.launch_order.HOOKS`.
 """
 
@@ -19,13 +19,13 @@ from nodectl.model.step import Step
 from nodectl.stepd import record
 from nodectl.stepd.connections import Links
 from nodectl.stepd.methods import Methods
-from nodectl.stepd.plugin_output import Overheard
+from nodectl.stepd.plugin_output import PluginOutput
 from nodectl.stepd.reaper import Reaper
 from nodectl.stepd.run import STEPD_SLOT, Descriptors, Run, StepFailed
 from nodectl.stepd.termination import OUTPUT_LIMIT
 from nodectl.task import client_streams, environment, pump, rlimits
 from nodectl.task.child import Child
-from nodectl.task.main import be_task
+from nodectl.task.main import run_task
 from nodectl.task.stdio import Streams
 
 TYPE_CHECKING = False
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from nodectl.plugin_host.node_plugins import NodePlugins
     from nodectl.spank.plugin_store import PluginStore
 
-_PRIVATE = "/private."  # in the paths of a private node
+_PRIVATE = "/private."  # is in the paths of a private node
 _OOM_ADJUSTMENT = b"-999"
-_SPARED = 1 << 20  # bytes of the step's file: of more the stepd makes many times as much memory
-# What an old kernel, or a seccomp filter of a container, says to clone3 with CLONE_INTO_CGROUP.
+_SPARED = 1 << 20  # bytes of the step's file; the stepd needs many times as much memory
+# How an old kernel, or a container's seccomp filter, refuses clone3 with CLONE_INTO_CGROUP.
 NO_CLONE_INTO_CGROUP = (1, 7, 22, 38, 95)  # EPERM, E2BIG, EINVAL, ENOSYS, EOPNOTSUPP
 
 
@@ -67,14 +67,12 @@ def main(
 
 
 def _settle(spec: str) -> None:
-    """A process of its own: session, keys, orphans, and hard to kill when memory runs out, unless it is a large one:
-    its size is its user's choice.
-
-    Directory, umask and ignored signals are the forkserver's.
+    """Gets a session and a keyring of its own, adopts orphans, and is spared when memory runs out; not where the step's
+    file is large, because its user chooses that size. Directory, umask and ignored signals are the forkserver's.
     """
     os.setsid()
     try:
-        _kernel.new_session_keyring()  # else users' tasks had that of whoever started the service, and one together
+        _kernel.new_session_keyring()  # else all users' tasks shared the keyring of whatever started the service
     except OSError:
         pass  # the kernel has no keys, or a container denies them
     prctl.set_child_subreaper(1)
@@ -100,45 +98,45 @@ def _serve(run: Run, stem: str, store: "PluginStore") -> None:
         level=run.step.verbose + messages.ERROR,
     )
     if run.step.stack:
-        _overhear(run, directory, stem)
+        _redirect_stderr(run, directory, stem)
     reaper.turn(0)
     for line in run.step.told:
         run.links.broadcast_line(line)
     try:
         run_step(run, reaper, store)
     except StepFailed:
-        pass  # told where it happened
+        pass  # reported where it happened
     finish(run, reaper)
     result = record.compose(run)
     try:
         record.save(directory, f"{name}.record", result)
     except OSError as error:
         messages.error(f"step {run.step}: save its record: {error.strerror}")
-        run.links.attach(daemon)  # the daemon takes it from the last event, as who attached does anyway
-    run.hear()
+        run.links.attach(daemon)  # then the daemon takes it from the last event
+    run.pass_on_plugin_output()
     run.progress.done(STEPD_SLOT)
     run.links.broadcast({"event": "end", "record": result}, last=True)
     try:
         os.unlink(f"{name}.sock", dir_fd=directory)
     except FileNotFoundError:
-        pass  # a daemon that took us for dead has cleaned up
+        pass  # a daemon that took this stepd for dead has removed it
     run.links.drain()
     messages.listen(lambda line: messages.to_log(f"{line} (step {run.step})"), level=messages.INFO)
-    run.spank.end()  # whatever comes of it, the step's end is known
-    run.hear()
+    run.spank.end()  # last: whatever happens there, the step's end is known
+    run.pass_on_plugin_output()
 
 
-def _overhear(run: Run, directory: int, stem: str) -> None:
-    """Plugins may speak from here on."""
-    private = _PRIVATE in stem  # whose log is the terminal of the command
+def _redirect_stderr(run: Run, directory: int, stem: str) -> None:
+    """From here on what plugins write to stderr, and to the log, is known to be theirs."""
+    private = _PRIVATE in stem  # its log is the terminal of the command
     if not private:
-        messages.keep(messages.to_log, run.speaks)
+        messages.keep(messages.to_log, run.plugin_being_called)
     try:
-        run.overheard = Overheard(directory, os.path.basename(stem))
+        run.plugin_output = PluginOutput(directory, os.path.basename(stem))
     except OSError:
-        return  # the disk is full: it is the log's alone
-    run.private.extend(run.overheard.private())
-    messages.log_is(-1 if private else run.overheard.log)
+        return  # the disk is full: it goes to the log only
+    run.private.extend(run.plugin_output.private())
+    messages.log_is(-1 if private else run.plugin_output.log)
 
 
 def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
@@ -172,14 +170,14 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
         if run.state == "RUNNING":
             open_gate(run)
     finally:
-        os.close(run.gate_writer)  # whoever still waits there reads the end of the pipe, and exits 1
+        os.close(run.gate_writer)  # a task that still waits there reads the end of the pipe and exits 1
         os.close(gate)
         run.streams.close()
         reaper.wait()
 
 
 def wait_for_streams(run: Run, reaper: Reaper) -> None:
-    """The client's streams are on their way since before the stepd was. Raises StepFailed where they never come."""
+    """The client has sent its streams before the stepd was forked. Raises StepFailed where they never come."""
     if run.fds.client is None:
         return
     while run.state == "RUNNING" and not _streams_are_there(run):
@@ -198,8 +196,8 @@ def _streams_are_there(run: Run) -> bool:
 def fork_tasks(run: Run, reaper: Reaper) -> int:
     """Forks every task into its cgroup, up to the gate. Returns the gate's reading end, which the caller closes.
 
-    What tasks need is made before the first fork, and trackers are told behind the last: after each fork every page
-    that the stepd writes to is copied once more.
+    What tasks need is made before the first fork, and trackers get the tasks after the last one: after each fork every
+    page that the stepd writes to is copied once more.
     """
     try:
         gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
@@ -208,12 +206,12 @@ def fork_tasks(run: Run, reaper: Reaper) -> int:
         raise run.failed(f"open the streams of {run.step.ntasks} tasks: {error.strerror}") from error
     children: list[Child] = []
     try:
-        alike = (gate, reaper.report, run.descriptors(), rlimits.changes(run.step.hard_limits))
+        common_arguments = (gate, reaper.report, run.descriptors(), rlimits.changes(run.step.hard_limits))
         common = environment.for_tasks(run.step)
         for task in run.tasks:
             task.environment = environment.for_task(run.step, task, common)
             task.argv = list(run.step.argv)
-            children.append(Child(run, task, *alike))
+            children.append(Child(run, task, *common_arguments))
         for child in children:
             _fork_task(run, child)
             reaper.expect(child.task)
@@ -251,7 +249,7 @@ def _fork_task(run: Run, child: Child) -> None:
         if child.placement is not None:
             child.placement.prepare()
         try:
-            # A plugin's thread may hold malloc's lock: libc's fork, and no other, sees to that.
+            # A plugin's thread may hold malloc's lock: only libc's fork handles that.
             born = fd >= 0 and not run.caller.threaded
             task.pid = _kernel.fork_into(fd) if born else run.spawn()
             run.step.born_in_place = born
@@ -263,9 +261,9 @@ def _fork_task(run: Run, child: Child) -> None:
         if task.pid == 0:
             if fd >= 0:
                 os.close(fd)
-            be_task(child, None if run.step.born_in_place else cgroup)
+            run_task(child, None if run.step.born_in_place else cgroup)
         if cgroup is not None and not run.step.born_in_place:
-            _move(task.pid, cgroup)  # before anybody looks where it is
+            _move(task.pid, cgroup)  # before anything depends on where it is
     finally:
         if fd >= 0:
             os.close(fd)
@@ -308,7 +306,7 @@ def open_gate(run: Run) -> None:
 
 
 def finish(run: Run, reaper: Reaper) -> None:
-    """Row 14: nothing of the step is left alive, then the plugins' last words, then the cgroups go."""
+    """Row 14: kills what is left of the step, calls the plugins' last hooks, removes the cgroups."""
     step = run.step
     if step.container_id:
         run.log(run.node.call(run.caller, "proctrack_p_signal", (step.container_id, 9)))
@@ -353,7 +351,7 @@ def wait_for_pump(run: Run, reaper: Reaper, pid: int, *, awaited: bool) -> None:
 
 
 def remove_groups(group: tree.Group, tasks: "list[Task]") -> None:
-    """The user's part of the step's cgroups; the stepd's own place goes when the stepd has gone
+    """Removes the user\'s part of the step\'s cgroups. The daemon removes the stepd\'s own when the stepd has ended
     (daemon/jobs/step_cgroups.py).
     """
     user = group.child("user")

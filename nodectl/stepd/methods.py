@@ -1,6 +1,6 @@
 """The methods of org.nodectl.step: what the step's user and the daemon may ask of a stepd. Runs in the stepd, as root.
 
-`Confine` and `Victim` are the daemon's alone: other limits of the step, and whom the kernel killed in it.
+`Confine` and `Victim` are the daemon's alone: other limits of the step, and which of its processes the kernel killed.
 """
 
 from nodectl.kernel.signals import KILL, TERM
@@ -74,9 +74,9 @@ class Methods:
         self._allow(call)
         number: int = call.parameters["signal"]
         if number != KILL:
-            self._termination.suspension.must_not()
+            self._termination.suspension.refuse_if_suspended()
         if number in (TERM, KILL):
-            # The daemon, which is root, says on whose behalf it calls; of nobody else is that believed.
+            # Only the daemon, which is root, may say on whose behalf it calls.
             uid = call.parameters.get("by", 0) if call.peer.uid == 0 else call.peer.uid
             reason = f"signal {number} by uid {uid}"
             if not self._termination.runs():

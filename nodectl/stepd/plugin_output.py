@@ -1,8 +1,8 @@
-"""What plugins' hooks write to stderr in a stepd, and in a task before its streams are its own: the user hears it, as
-with Slurm, and the log keeps it with the step's number.
+"""What plugins' hooks write to stderr in a stepd, and in a task before it has its own streams. It goes to the user, as
+with Slurm, and with the step's number to the log.
 
-It goes into a file of the step's, J.S.stderr, because the one who would read a pipe is often the one who writes. The
-stepd, as root, takes out what is there between hooks; what one that died has left there the daemon puts into the log.
+Stderr is a file of the step, J.S.stderr, and no pipe: the process that would read the pipe is often the one that
+writes. The stepd, as root, empties the file between hooks. The daemon logs what a stepd that died has left in it.
 """
 
 import os
@@ -14,38 +14,38 @@ _MOST = 1 << 16  # bytes at a time
 _SUFFIX = ".stderr"
 
 
-class Overheard:
-    """The file, as this process's stderr. `log` is a descriptor of what that was before."""
+class PluginOutput:
+    """The file as this process's stderr. `log` is a descriptor of what stderr was before."""
 
     __slots__ = ("_fd", "log")
 
     def __init__(self, directory: int, name: str) -> None:
-        """`name` of the step's files in the directory of a descriptor. Raises OSError."""
+        """`directory` is a descriptor, `name` is that of the step's files in it. Raises OSError."""
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         self._fd = os.open(name + _SUFFIX, flags, 0o600, dir_fd=directory)
         self.log = os.dup(_STDERR)
         os.dup2(self._fd, _STDERR)
 
     def private(self) -> tuple[int, int]:
-        """What no task has any business with."""
+        """Descriptors that no task may have."""
         return self._fd, self.log
 
     def take(self) -> list[str]:
-        """What has been written since it was asked last, a line each."""
+        """The lines that were written since the last call."""
         try:
             size = os.lseek(self._fd, 0, os.SEEK_END)
             if not size:
                 return []
             data = os.pread(self._fd, _MOST, 0)
-            os.ftruncate(self._fd, 0)  # who writes appends
+            os.ftruncate(self._fd, 0)  # plugins append
         except OSError:
             return []  # a plugin has closed what it did not open
         return _lines(data, size)
 
 
-def tell_rest(stem: str) -> None:
-    """In the daemon, of a step whose stepd has died: what it did not live to take is the log's, once. `stem` is the
-    path of the step's files.
+def log_rest(stem: str) -> None:
+    """In the daemon, for a step whose stepd has died: logs what the stepd has not taken. `stem` is the path of the
+    step's files without their suffixes.
     """
     try:
         with open(stem + _SUFFIX, "r+b") as file:

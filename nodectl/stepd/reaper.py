@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from nodectl.plugin_host.caller import Outcome
     from nodectl.stepd.run import Run
 
-# The wait status of a task that read the end of the gate: why there is no launch is told elsewhere.
+# The wait status of a task that the gate did not let through: why there is no launch is reported elsewhere.
 _NOT_LET_IN = 1 << 8
 
 
 class Reaper:
-    """The loop and what it knows: who has ended, what is to happen when."""
+    """The loop. `gone` are the children that have ended and were no tasks; tasks write their reports to `report`."""
 
     __slots__ = (
         "_children",
@@ -60,25 +60,25 @@ class Reaper:
         self.gone: set[int] = set()  # children that are no tasks and have been collected
 
     def _listen(self) -> None:
-        """For children's ends and for SIGTERM. Each time before sleeping: a plugin may have changed all of this."""
+        """For children's ends and for SIGTERM. Called before each sleep: a plugin may have changed all of this."""
         _signal.signal(_signal.SIGCHLD, _wake_up)
-        _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)  # a client may close what it is told through
+        _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)  # a client may close its end
         _signal.signal(_signal.SIGTERM, self.termination.told_to_stop)
         _signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGCHLD, _signal.SIGTERM))
 
     def expect(self, task: "Task") -> None:
-        """This task's end is to be waited for."""
+        """From now on `wait` waits for this task, too."""
         self._children[task.pid] = task
 
     def wait(self) -> None:
-        """Until every task has ended and its row of the launch is done."""
+        """Returns when every task has ended and its last row is done."""
         while self._children:
-            self._run.enter("exec")  # for who asks later where we were: waiting for them
+            self._run.enter("exec")  # the progress shows that the stepd waits for them
             self.turn(self.termination.patience())
 
     def wait_for(self, fd: int) -> None:
-        """Like a turn of `wait`, or until something can be read there."""
+        """One turn, which ends early when something can be read from `fd`."""
         self._poll.register(fd, select.POLLIN)
         try:
             self.turn(self.termination.patience())
@@ -88,10 +88,10 @@ class Reaper:
     def turn(self, patience: float | None) -> None:
         """One round: sleeps at most `patience` seconds, then serves whatever has happened."""
         self._listen()
-        self._run.hear()
+        self._run.pass_on_plugin_output()
         ended = children.next_to_collect()
         if ended or (ended == children.NO_CHILD and self._children):
-            patience = 0  # whoever ended while nobody listened
+            patience = 0  # a child ended while nobody listened
         for fd, mask in self._poll.poll(None if patience is None else patience * 1000):
             if fd == self._wakeup:
                 os.read(self._wakeup, 4096)
@@ -103,16 +103,16 @@ class Reaper:
         self.termination.act()
 
     def collect(self) -> None:
-        """Collects every child that has ended: tasks, pumps, and orphans that fell to us as subreaper."""
+        """Collects every child that has ended: tasks, pumps, and orphans that the stepd has adopted."""
         ended: list[Task] = []
         while pid := children.next_to_collect():
             task = self._children.pop(pid, None)
             if task is not None:
-                self.termination.has_begun(task)  # of a process that is gone nobody could tell
+                self.termination.has_begun(task)  # no later: its process must still be there
             _, status, usage = os.wait4(pid, 0)
             if task is None:
                 self.gone.add(pid)
-                self._run.step.helpers.discard(pid)  # the tracker must not take who has its number for ours
+                self._run.step.helpers.discard(pid)  # another process may get its pid
                 if why := self._run.pumps.missed(pid, status):
                     self._run.spoil(why)
                     self.termination.end("FAILED", why)
@@ -124,13 +124,13 @@ class Reaper:
         if pid == children.NO_CHILD:
             ended += self._lost()
         if ended:
-            self._read_reports()  # what they said before they ended
+            self._read_reports()  # what they reported before they ended
         for task in ended:
             self._end_of(task)
         self._tell_exits(ended)
 
     def _lost(self) -> "list[Task]":
-        """Children that somebody else has collected, or that went uncollected because a plugin wanted it so."""
+        """Tasks whose exit status is lost: a plugin has collected it, or has had children's statuses thrown away."""
         tasks = list(self._children.values())
         self._children.clear()
         self.gone.update(pid for pid, _ in self._run.pumps)
@@ -146,9 +146,9 @@ class Reaper:
         hook, place = run.progress.place(task.local_id + 1)
         kept_waiting = hook is ROWS["gate"] and task.status == _NOT_LET_IN
         if hook is not None and not kept_waiting and task.local_id not in run.failures and not task.killed_by_command:
-            self._explain(task, f"it ended inside {run.named(hook, place)}")
+            self._explain(task, f"it ended inside {run.call_name(hook, place)}")
         run.end_reasons.task_ended(task)
-        run.step.environment.update(environment.of_rank(task))  # for the step's last hook, whoever was last
+        run.step.environment.update(environment.of_rank(task))  # for the step's last hook: the task that ended last
         task_epilogs.run_all(run, task)
         self._judge(task, run.spank.call("slurm_spank_task_exit", task))
         outcome = self._post_term(task)
@@ -171,7 +171,7 @@ class Reaper:
             return run.node.call(run.caller, "task_p_post_term", (run.step, task), task.local_id)
 
     def _judge(self, task: "Task", outcome: "Outcome", code: int = 1) -> None:
-        """A plugin's failure at the end of a task that ended well becomes that task's."""
+        """A plugin's failure at the end of a task becomes the task's, if the task ended well."""
         if outcome:
             return
         self._run.say(f"task {task.local_id}: {outcome.why}")
@@ -180,7 +180,7 @@ class Reaper:
             task.status = code << 8
 
     def _explain(self, task: "Task", why: str) -> None:
-        """A task that never became its program: the user learns why, and it does not count as success."""
+        """Tells the user why a task never became its program; that is a failure, whatever its status."""
         self._run.say(f"task {task.local_id}: {why}")
         self._run.failures.setdefault(task.local_id, why)
         if task.status == 0:
@@ -204,11 +204,11 @@ class Reaper:
                 self._run.failures.setdefault(int(str(report["task"])), str(report["failed"]))
 
     def _give_up(self) -> None:
-        """What does not even die of SIGKILL hangs in the kernel; the step does not wait for it for ever."""
+        """Stops waiting for processes that SIGKILL does not end: they hang in the kernel."""
         for task in self._children.values():
             self._explain(task, f"process {task.pid} does not die")
         self._children.clear()
 
 
 def _wake_up(*_: object) -> None:
-    """A child has ended: the wake-up pipe says so, once Python handles the signal."""
+    """SIGCHLD needs a handler, so that Python writes to the wake-up pipe."""

@@ -1,4 +1,4 @@
-"""What is known of a step when it is over: its state, its exit status, each task's end.
+"""The record of a step that is over: its state, its exit status, the end of each task.
 
 Pure but for `save`. The exit status is made in `exit_status.py`.
 """

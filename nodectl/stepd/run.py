@@ -1,4 +1,4 @@
-"""The step that this stepd runs: everything its parts share, and the failure that ends it early."""
+"""The step that this stepd runs: the state that the stepd's modules share."""
 
 import _socket
 import os
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from nodectl.plugin_host.caller import Outcome
     from nodectl.plugin_host.node_plugins import NodePlugins
     from nodectl.stepd.connections import Links
-    from nodectl.stepd.plugin_output import Overheard
+    from nodectl.stepd.plugin_output import PluginOutput
 
 STEPD_SLOT = 0
 
 
 class StepFailed(Exception):
-    """The step cannot go on; str() says what was tried, on what, for whom. Caught once, in `stepd.main`."""
+    """The step cannot go on; str() says what failed. `stepd.main` catches it, in one place."""
 
 
 class Descriptors:
-    """What the daemon handed over with the step: all its own. `client` is the uid of who waits for the step, None for
-    nobody: then `streams`, `orders` and `news` are -1.
+    """What the daemon handed over with the step; the daemon has made all of it. `client` is the uid of the client that
+    waits for the step, None for none: then `streams`, `orders` and `news` are -1.
 
-    In `streams` lie the client's standard streams, or will. They stay there: tasks and pumps take copies, and the
-    stepd neither receives nor closes them, as that may take as long as their maker likes. The socket ends with it.
+    `streams` is a socket in which the client's standard streams wait, or will wait. Tasks and pumps take copies of them
+    there. The stepd itself neither receives nor closes them: their maker could make that take any time.
     """
 
     __slots__ = ("client", "link", "listener", "news", "orders", "progress", "streams", "trace")
@@ -65,7 +65,7 @@ class Run(StepContext):
         "fds",
         "gate_writer",
         "links",
-        "overheard",
+        "plugin_output",
         "private",
         "pumps",
         "reason",
@@ -94,7 +94,7 @@ class Run(StepContext):
         self.tasks = [Task(rank, mask) for rank, mask in enumerate(step.cpu_masks)]
         self.spank.handle.tasks = self.tasks
         self.gate_writer = -1
-        self.private: list[int] = []  # descriptors of the stepd's that no task needs
+        self.private: list[int] = []  # descriptors of the stepd that no task needs
         self.pumps = Pumps()
         self.failures: dict[int, str] = {}  # why a task never became its program
         self.end_reasons = EndReasons(step, self.tasks, self.group, self.say)
@@ -103,22 +103,22 @@ class Run(StepContext):
         self.started = time.time()
         self.state = "RUNNING"
         self.reason = ""
-        self.overheard: Overheard | None = None  # only where there are SPANK plugins
-        self.spoiled = ""  # why a step whose tasks ended well has failed all the same
+        self.plugin_output: PluginOutput | None = None  # only where there are SPANK plugins
+        self.spoiled = ""  # why a step has failed although its tasks ended well
 
-    def speaks(self) -> str:
-        """Which SPANK plugin is being called, and for whom; "" for none."""
+    def plugin_being_called(self) -> str:
+        """Which SPANK plugin is being called, and for which step; "" for none."""
         stacked = self.spank.handle.plugin
         return "" if stacked is None else f"plugin {stacked.plugin.name}: step {self.step}"
 
-    def named(self, hook: "Hook", place: int) -> str:
-        """The call that the board tells of, and whose it is."""
+    def call_name(self, hook: "Hook", place: int) -> str:
+        """The call that the progress shows, and the plugin that it belongs to."""
         plugin = self.node.name(hook.kind, place) if hook.kind != "spank" else self.spank.name(place)
         return f"{hook.call} of plugin {plugin}" if plugin else hook.call
 
-    def hear(self) -> None:
-        """Tells what hooks have written to stderr since."""
-        for line in self.overheard.take() if self.overheard is not None else ():
+    def pass_on_plugin_output(self) -> None:
+        """Sends what hooks have written to stderr to the user and to the log."""
+        for line in self.plugin_output.take() if self.plugin_output is not None else ():
             self.links.broadcast_line(line)
             messages.to_log(f"nodectl stepd: step {self.step}: {messages.printable(line)}")
 
@@ -128,36 +128,36 @@ class Run(StepContext):
             raise self.failed(outcome.why)
 
     def failed(self, why: str) -> StepFailed:
-        """The step cannot go on. Told at once: the ends of tasks that wait at the gate follow from it."""
+        """The step cannot go on. The user is told at once, before the tasks end that wait at the gate."""
         self.say(why)
         self.end_as("FAILED", why)
         return StepFailed(why)
 
     def log(self, outcome: "Outcome") -> None:
-        """For the rows whose failure costs nothing but a line."""
+        """For calls whose failure is only logged."""
         if not outcome:
             messages.error(f"step {self.step}: {outcome.why}")
 
     def end_as(self, state: str, reason: str) -> None:
-        """The first reason stays: what follows from it is no news."""
+        """Sets state and reason, once: what comes later follows from the first reason."""
         if self.state == "RUNNING":
             self.state, self.reason = state, reason
 
     def enter(self, call: str) -> int:
-        """The stepd begins one of its own rows. Returns the time, for `leave`."""
+        """The stepd begins a row of the launch order. Returns the time, for `leave`."""
         self.progress.enter(STEPD_SLOT, ROWS[call])
         return now()
 
     def leave(self, call: str, started: int, *, task: "int | None" = None, rc: int = 0, note: str = "") -> None:
-        """That row is over."""
+        """The row is over: writes it to the trace."""
         self.recorder.write(ROWS[call], started, task=task, rc=rc, note=note)
 
     def say(self, text: str) -> None:
-        """An error of this step, for who runs it."""
+        """An error of this step, for its user."""
         messages.error(f"step {self.step}: {text}")
 
     def spoil(self, why: str) -> None:
-        """However well its tasks end, it has failed."""
+        """The step has failed, however well its tasks end."""
         self.say(why)
         self.spoiled = self.spoiled or why
 
@@ -167,12 +167,12 @@ class Run(StepContext):
         messages.error(f"*** STEP {self.step} ON {self.step.node_name} CANCELLED AT {at} {why}".rstrip() + " ***")
 
     def kill(self) -> None:
-        """SIGKILL to every process of the step, wherever it has hidden."""
+        """Sends SIGKILL to every process of the step that its tracker finds."""
         if self.step.container_id:
             self.log(self.node.call(self.caller, "proctrack_p_signal", (self.step.container_id, 9)))
 
     def enter_container(self) -> bool:
-        """In a fresh child that is no task: it joins the job's container. False when it could not, which is logged."""
+        """In a new child that is no task: joins the job's container. False where that fails, which is logged."""
         function = self.node.container.hooks.get("container_p_add_pid")
         if function is None:
             return True
@@ -181,13 +181,13 @@ class Run(StepContext):
         return bool(outcome)
 
     def descriptors(self) -> list[int]:
-        """What the stepd has open for itself, and no task may keep: with a copy of the gate's writing end there nobody
-        would notice the stepd's death.
+        """The stepd's descriptors that no task may keep. With a copy of the gate's writing end in a task, the others
+        would not notice the stepd's death.
         """
         return [*self.private, *self.caller.descriptors(), *self.links.descriptors(), self.gate_writer]
 
     def as_user(self, act: "Callable[[], None]") -> None:
-        """Runs `act` as the step's user and where its tasks will run: with a container in a child, which enters it."""
+        """Runs `act` as the step's user where its tasks will run: with a container, in a child that joins it."""
         if "container_p_add_pid" not in self.node.container.hooks:
             with effective_user(self.step.identity):
                 act()
@@ -203,7 +203,7 @@ class Run(StepContext):
         os.waitpid(pid, 0)
 
     def status(self) -> "dict[str, object]":
-        """What the step's owner may know of it while it runs."""
+        """What a running step shows of itself."""
         return {
             "job": self.step.job_id,
             "step": self.step.step_id,
@@ -223,6 +223,6 @@ class Run(StepContext):
         }
 
     def spawn(self) -> int:
-        """fork(2) with the counts right: only ever from one thread."""
+        """fork(2), from one thread only."""
         assert self.caller.one_thread(), "fork with threads"  # noqa: S101  # the door has refused who left one
         return os.fork()

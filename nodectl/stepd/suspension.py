@@ -1,8 +1,8 @@
-"""Suspending a step and resuming it: SIGTSTP for who wants to prepare, some seconds, then the freezer; time that a step
-was suspended does not count for its time limit.
+"""Suspends a step and resumes it: SIGTSTP, so that a program can prepare, some seconds later the freezer. The time in
+which a step is suspended does not count for its time limit.
 
-Runs in the stepd, which is not suspended and goes on answering. What ends the step resumes it first, so that its tasks
-hear of it; SIGKILL reaches who is frozen.
+Runs in the stepd, which is not suspended itself and goes on answering. A step that is to end is resumed first, so that
+its tasks get the signal. SIGKILL also ends frozen processes.
 """
 
 import time
@@ -18,7 +18,7 @@ FREEZE, TIME_LIMIT = "freeze", "time limit"
 
 
 class Suspension:
-    """Whether the step is suspended. `deadlines` are the reaper's, by name; `FREEZE` is ours."""
+    """Whether the step is suspended. `deadlines` are those of `Termination`, by name; `FREEZE` is set here."""
 
     __slots__ = ("_began", "_deadlines", "_left", "_run", "suspended")
 
@@ -30,7 +30,7 @@ class Suspension:
         self.suspended = False
 
     def begin(self) -> None:
-        """Raises Refused. The caller sends SIGTSTP; `freeze` is due when the time of grace is over."""
+        """Raises Refused. The caller sends SIGTSTP; `freeze` is due after suspend_grace_time."""
         self._must_run()
         if self.suspended:
             raise Refused(f"{STEP}.WrongState", f"step {self._run.step} is suspended already")
@@ -42,11 +42,11 @@ class Suspension:
         self._deadlines[FREEZE] = now + self._run.step.suspend_grace_time
 
     def freeze(self) -> None:
-        """Nothing of the step runs any more: by the freezer of its cgroup, or by SIGSTOP where it has none."""
+        """Stops every process of the step: by the freezer of its cgroup, or by SIGSTOP where it has none."""
         self._signal(STOP)
 
     def end(self) -> None:
-        """Everything runs again. SIGCONT comes before the thaw: it is the first that tasks see. Raises Refused."""
+        """Everything runs again. SIGCONT comes before the thaw: tasks see it first. Raises Refused."""
         if not self.suspended:
             raise Refused(f"{STEP}.WrongState", f"step {self._run.step} is not suspended")
         self._deadlines.pop(FREEZE, None)
@@ -57,8 +57,8 @@ class Suspension:
         if self._left is not None:
             self._deadlines[TIME_LIMIT] = now + self._left
 
-    def must_not(self) -> None:
-        """For what a suspended step does not take. Raises Refused."""
+    def refuse_if_suspended(self) -> None:
+        """Raises Refused if the step is suspended."""
         if self.suspended:
             reason = f"step {self._run.step} is suspended; resume it, or end it with KILL"
             raise Refused(f"{STEP}.WrongState", reason)

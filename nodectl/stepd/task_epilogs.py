@@ -1,7 +1,8 @@
-"""The scripts behind a task: the user's --task-epilog first, with a limit, then the site's TaskEpilog; as the user.
+"""Runs the scripts after a task, as the user: first the user's --task-epilog, with a limit, then the site's TaskEpilog.
 
-They run in `step_S/epilog`: on devices confined as tasks are, within the job's limits, but not frozen with what is
-suspended, because the stepd waits for them. What they leave behind ends with them.
+Runs in the stepd, as root, which waits for each script. Their cgroup is `step_S/epilog`. There they have the job's
+limits and the task's device rules, but are not frozen when the step is suspended, because the stepd waits for them.
+Processes that they leave are killed.
 """
 
 import os
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def run_all(run: "Run", task: "Task") -> None:
-    """Row 13's scripts. Without a place that is confined they are not run, which is logged."""
+    """Row 13's scripts. Where their cgroup cannot be made they do not run, which is logged."""
     step = run.step
     if not step.task_epilogs:
         return
     try:
-        place = _place(run)
+        cgroup = _make_cgroup(run)
     except OSError as error:
         messages.error(f"step {step}: task epilogs: confine them: {error.strerror}")
         return
@@ -35,7 +36,7 @@ def run_all(run: "Run", task: "Task") -> None:
         environment = {**task.environment, "SLURM_SCRIPT_CONTEXT": "epilog_task"}
         try:
             status, late = scripts.run_as(
-                step.identity, path, environment, step.cwd, timeout=limit or None, enter=lambda: _enter(run, place),
+                step.identity, path, environment, step.cwd, timeout=limit or None, enter=lambda: _prepare(run, cgroup),
                 confinement=Confinement(step, environment),
             )  # fmt: skip
             why = children.said(status) if status else ""
@@ -47,30 +48,30 @@ def run_all(run: "Run", task: "Task") -> None:
         if why:
             messages.error(f"step {step}: task {task.local_id}: task epilog {path!r}: {why}")
         run.recorder.write(ROWS["task_epilog"], started, task=task.local_id, rc=code if code >= 0 else 1, note=path)
-    if place is not None:
-        place.kill_all()
+    if cgroup is not None:
+        cgroup.kill_all()
 
 
-def _place(run: "Run") -> "Group | None":
+def _make_cgroup(run: "Run") -> "Group | None":
     """None without cgroups. Raises OSError."""
     if run.group is None:
         return None
-    place = run.group.child("epilog").make()
+    cgroup = run.group.child("epilog").make()
     if run.step.device_rules:
-        fd = place.open()
+        fd = cgroup.open()
         try:
             if not _kernel.device_programs(fd):
                 _kernel.constrain_devices(fd, run.step.device_rules)
         finally:
             os.close(fd)
-    return place
+    return cgroup
 
 
-def _enter(run: "Run", place: "Group | None") -> bool:
-    """In the script's process, root: it is no harder to kill than a task. False when there is no way in."""
-    if place is not None:
-        place.add(0)
+def _prepare(run: "Run", cgroup: "Group | None") -> bool:
+    """In the script's process, as root: enters the cgroup and the job's container. False where it cannot."""
+    if cgroup is not None:
+        cgroup.add(0)
     if _kernel.capabilities()[0] & rlimits.CAP_SYS_RESOURCE:
         pseudo_file.write("/proc/self/oom_score_adj", b"0")
-    rlimits.hold(run.step.hard_limits)
+    rlimits.set_hard(run.step.hard_limits)
     return run.enter_container()

@@ -1,4 +1,4 @@
-"""Ending a step before its tasks end by themselves: signals, the time limit, and SIGKILL at last.
+"""Ends a step before its tasks end by themselves: signals, the time limit, and SIGKILL in the end.
 
 Runs in the stepd, as root. A signal's handler only notes what is to be done. `act` does it when nothing is half done:
 the reaper's loop calls it.
@@ -35,8 +35,10 @@ class Termination:
         self._pid = os.getpid()
         self._held: list[int] = []  # signals that came before the tasks' programs began
         self._deadlines: dict[str, float] = {}
-        self._stop: tuple[str, float] | None = None  # why it is to be cut short, and the seconds its output has then
-        self.late: tuple[str, float] | None = None  # the reason, and when what nobody reads of its output is cut
+        self._stop: tuple[str, float] | None = (
+            None  # why the step is to be cut short, and the seconds that its output then has
+        )
+        self.late: tuple[str, float] | None = None  # why and when output that nobody reads is dropped
         self.suspension = Suspension(run, self._deadlines)
         if run.step.time_limit:
             self._deadlines[TIME_LIMIT] = time.monotonic() + run.step.time_limit
@@ -44,7 +46,7 @@ class Termination:
     def patience(self) -> float | None:
         """The seconds until something is due; None for never."""
         if self._held:
-            return _LOOK_AGAIN  # nobody tells when a program has begun
+            return _LOOK_AGAIN  # nothing announces that a program has begun
         if not self._deadlines:
             return None
         return max(0.0, min(self._deadlines.values()) - time.monotonic())
@@ -60,7 +62,7 @@ class Termination:
             self.signal(number)
 
     def end(self, state: str, reason: str) -> None:
-        """CONT and TERM now, KILL after kill_wait: what a batch system does to a step that must go."""
+        """Ends the step as a batch system does: CONT and TERM now, KILL after kill_wait."""
         if self._run.state != "RUNNING":
             return
         self._run.end_as(state, reason)
@@ -86,10 +88,10 @@ class Termination:
                 self.end("TIMEOUT", f"time limit of {self._run.step.time_limit} s")
 
     def signal(self, number: int) -> None:
-        """To every task that is still there, and with SIGKILL to everything they started.
+        """Sends a signal to every task that still runs, and SIGKILL also to everything that tasks have started.
 
-        Until a task has become its program it ignores most signals, and before its first row it gets none: those are
-        held. What a process has not handled when Python comes out of its fork is dropped there.
+        Until a task has become its program it ignores most signals, and before its first row it would lose any, because
+        Python drops pending signals after a fork. So signals are held until every task takes them.
         """
         if number != KILL and not all(self._takes(task, number) for task in self._run.tasks):
             self._held.append(number)
@@ -121,12 +123,12 @@ class Termination:
         return True
 
     def runs(self) -> bool:
-        """True while a task runs or is still to come. Who has ended is looked for first: no signal reaches them."""
+        """True while a task runs or is still to come. Collects tasks that have ended first: no signal reaches them."""
         self._collect()
         return any(task.status is None for task in self._run.tasks)
 
     def cut_short(self, reason: str, patience: float) -> None:
-        """CANCELLED, where a task can be. When all have ended, only what nobody reads of their output can be cut."""
+        """Cancels the step, if a task still runs. When all have ended, only output that nobody reads can be dropped."""
         if self.runs():
             self.end("CANCELLED", reason)
             return
@@ -138,9 +140,9 @@ class Termination:
         """SIGTERM to the stepd itself, or to a task that has not become its program and still has our handler."""
         if os.getpid() != self._pid:
             os._exit(128 + TERM)
-        # `act` follows, where nothing is half done.
+        # `act` does it, when nothing is half done.
         self._stop = "the step runner was told to stop", self._run.step.kill_wait
 
     def launcher_gone(self) -> None:
-        """The client that launched the step is no more: nobody waits for it. What has ended already ended well."""
+        """The client that launched the step has gone: nobody waits for it. Tasks that have ended keep their state."""
         self._stop = self._stop or ("the client that ran it went away", OUTPUT_LIMIT)

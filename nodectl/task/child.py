@@ -1,6 +1,6 @@
-"""What the stages of a task share, and how one of them ends it.
+"""What the stages of a task share, and how a stage ends the task.
 
-Made in the stepd before the first fork; used in the task's own process.
+The stepd makes it before the first fork; the task's own process uses it.
 """
 
 import os
@@ -25,7 +25,7 @@ _LONGEST_REPORT = 3000  # below PIPE_BUF: reports of several tasks never mix
 
 
 class TaskEnds(Exception):
-    """This task ends before its program began, with this exit status; str() is the reason, "" for none to tell."""
+    """The task ends before its program has begun, with this exit status. str() is the reason, "" for none."""
 
     def __init__(self, reason: str, status: int = 1) -> None:
         super().__init__(reason)
@@ -33,18 +33,18 @@ class TaskEnds(Exception):
 
 
 class Child:
-    """What the stages share."""
+    """One task, as its stages know it."""
 
     __slots__ = (
         "caller", "cgroup", "confinement", "context", "gate", "hard_limits", "placement", "recorder", "report", "slot",
         "step", "stepd", "stepd_fds", "task",
     )  # fmt: skip
 
-    def __init__(  # what the stepd has made for it
+    def __init__(  # everything that the stepd has made for it
         self, context: "StepContext", task: "Task", gate: int, report: int, stepd_fds: "Sequence[int]",
         hard_limits: "rlimits.Changes",
     ) -> None:  # fmt: skip
-        """In the stepd, before the first fork: what is made here is made once, and not in pages of each task's own."""
+        """In the stepd, before the first fork: what is made here costs no pages in the tasks."""
         self.context = context
         self.step = context.step
         self.task = task
@@ -58,18 +58,18 @@ class Child:
         self.confinement = Confinement(context.step, task.environment)
         self.slot = task.local_id + 1
         self.recorder = Recorder(context.trace, "task", task=task.local_id)
-        # Threads that a hook leaves here harm nobody: exec ends them.
+        # Threads that a hook leaves do no harm: exec ends them.
         progress, limit = context.progress, context.step.hook_timeout
         heirs = progress.inheritance(self.slot)
         self.caller = PluginCaller(self.recorder, progress, self.slot, limit, single_threaded=False, heirs=heirs)
 
-    def row(self, call: str) -> int:
-        """The task begins one of nodectl's own rows. Returns the time, for `wrote`."""
+    def begin_row(self, call: str) -> int:
+        """The task begins a row of the launch order that is nodectl's own. Returns the time, for `end_row`."""
         self.context.progress.enter(self.slot, ROWS[call])
         return now()
 
-    def wrote(self, call: str, started: int, rc: int = 0, note: str = "") -> None:
-        """That row is over."""
+    def end_row(self, call: str, started: int, rc: int = 0, note: str = "") -> None:
+        """The row is over: writes it to the trace."""
         self.recorder.write(ROWS[call], started, rc=rc, note=note)
 
     def require(self, outcome: "Outcome") -> None:
@@ -91,4 +91,4 @@ class Child:
         try:
             os.write(self.report, data)
         except OSError:
-            pass  # the stepd is gone, and with it everybody who could listen
+            pass  # the stepd has died, and nobody else reads the pipe

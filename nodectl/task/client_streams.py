@@ -1,8 +1,8 @@
-"""The client's standard streams: they wait in a socket, and whoever needs them takes copies there.
+"""The client's standard streams: they wait in a socket, from which tasks and pumps take copies.
 
-The socket is the daemon's own, its other end was given to the desk of the client (`nodectl/reception`). The stepd looks
-whether something has come and at the byte that came with it; a task or a pump, which may hang in what a user made
-without hindering anybody, takes the descriptors.
+The daemon has made the socket; its other end is in the process that serves the client (`nodectl/reception`). The stepd
+only looks whether the streams have come. Tasks and pumps take the descriptors: a user has made them, so that any use
+may hang, and nobody waits for a task or a pump.
 """
 
 import errno
@@ -13,19 +13,19 @@ from nodectl.wire import frames, framing
 
 
 def greet(streams: int) -> None:
-    """Tells the desk that a stepd is there: should the daemon end now, the step has begun all the same."""
+    """Tells the client's process that the stepd runs: from now on the step needs no daemon."""
     _kernel.say(streams, frames.BEGUN)
 
 
 def has_come(streams: int) -> bool:
-    """True when the streams are there. Raises OSError where they never will be."""
+    """True when the streams have come. Raises OSError where they never will."""
     return _kernel.has_come(streams)
 
 
 def take(streams: int, *, stay: bool = True) -> "tuple[int, int, int]":
-    """Copies of the three, in a task or a pump; with `stay` others will want them, too. Raises OSError.
+    """Takes copies of the three, in a task or a pump. With `stay` they stay there for others. Raises OSError.
 
-    What stays is in flight for as long as the step runs, and of that a user may have no more than RLIMIT_NOFILE.
+    Descriptors that stay are in flight while the step runs; a user may have no more of those than RLIMIT_NOFILE.
     """
     fds = _kernel.take_descriptors(streams, stay)
     if len(fds) != 3:  # the daemon counted them

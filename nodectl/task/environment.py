@@ -1,7 +1,7 @@
 """The environment of a step and of each task: Slurm's variables, as far as they apply to one node.
 
-Pure functions over a Step. Base is what the client sent (it has applied --export); the step's variables overwrite it,
-the task's overwrite those. Names and formats are Slurm's.
+Pure functions over a Step. It begins with what the client sent, which has applied --export. The step's variables
+replace those, and the task's replace the step's. Names and formats are Slurm's.
 """
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ _SHORT = LONGEST // 4  # characters, of at most four bytes each
 
 
 def announced(step: "Step") -> dict[str, str]:
-    """What Slurm's client sends with the step: there before the first hook, and for the hooks to change."""
+    """The variables that Slurm's client sends: there before the first hook, and hooks may change them."""
     ntasks = str(step.ntasks)
     variables = {
         **_identity(step),
@@ -36,7 +36,7 @@ def announced(step: "Step") -> dict[str, str]:
 
 
 def _identity(step: "Step") -> dict[str, str]:
-    """Which step it is, and whose."""
+    """Variables that name the step and its user."""
     return {
         "SLURM_JOB_ID": str(step.job_id),
         "SLURM_JOBID": str(step.job_id),
@@ -49,7 +49,7 @@ def _identity(step: "Step") -> dict[str, str]:
 
 
 def for_step(step: "Step") -> dict[str, str]:
-    """What Slurm's stepd says itself, the same for every task, whatever hooks have made of it."""
+    """The variables that Slurm's stepd sets for every task, whatever hooks have set."""
     variables = {
         **_identity(step),
         "SLURM_JOB_START_TIME": str(int(step.submitted)),
@@ -64,21 +64,19 @@ def for_step(step: "Step") -> dict[str, str]:
 
 
 def of_rank(task: "Task") -> dict[str, str]:
-    """Which task it is: its own variables, and the step's in the hooks of its end."""
+    """Variables that name the task; the step has them, too, in the hooks at the task's end."""
     return {"SLURM_PROCID": str(task.global_id), "SLURM_LOCALID": str(task.local_id)}
 
 
 def for_tasks(step: "Step") -> dict[str, str]:
-    """What all tasks have: of the step's environment what can be passed to a program."""
+    """The environment of all tasks: what of the step's can be passed to a program."""
     return {
         name: value for name, value in step.environment.items() if len(name) + len(value) < _SHORT or _fits(name, value)
     }
 
 
 def for_task(step: "Step", task: "Task", common: "Mapping[str, str]") -> dict[str, str]:
-    """The whole environment of one task: what all have, and its own. SLURM_TASK_PID is added by the task itself, which
-    alone knows its pid.
-    """
+    """The environment of one task: that of all tasks, and its own variables. The task itself adds SLURM_TASK_PID."""
     environment = {**common, **of_rank(task)}
     if step.task_variables:
         environment.update(step.task_variables[task.local_id])

@@ -1,7 +1,7 @@
 """File name patterns of -i, -o and -e: `%t`, `%j` and the rest, expanded for one task.
 
 Pure. The rules are srun's: a backslash anywhere switches expansion off and is removed; a number between % and the
-letter pads numeric fields with zeros, up to ten digits; a letter without meaning stays as it is.
+letter pads numeric fields with zeros, up to ten digits; a letter without a meaning stays.
 """
 
 TYPE_CHECKING = False
@@ -12,7 +12,7 @@ _MOST_DIGITS = 10
 
 
 def expand(pattern: str, step: "Step", rank: int) -> str:
-    """The absolute path of `pattern` for the task; relative names stand in the step's directory."""
+    """The absolute path of `pattern` for the task; relative names are below the step's directory."""
     name = pattern.replace("\\", "") if "\\" in pattern else _expand(pattern, step, rank)
     return name if name.startswith("/") else f"{step.cwd}/{name}"
 

@@ -1,6 +1,6 @@
-"""A task joins its job's container when its tracker has it, and not before: job containers may count on that.
+"""A task joins its job's container only when its tracker has the task: job_container plugins may rely on that.
 
-The built-in trackers have a task from its birth on. Where a site's own is, the task waits for its stepd, which calls
+The built-in trackers have a task from its fork on. With a site's own tracker the task waits until its stepd has called
 proctrack_p_add.
 """
 
@@ -21,7 +21,7 @@ def must_wait(node: "NodePlugins") -> bool:
 
 
 class Placement:
-    """Of one task: a pipe."""
+    """The pipe on which one task waits."""
 
     __slots__ = ("_reader", "_writer")
 
@@ -31,18 +31,18 @@ class Placement:
     def prepare(self) -> None:
         """In the stepd, right before the fork. Raises OSError.
 
-        Earlier it would be too early: with the writing end of a later task's pipe open, no task would notice that the
-        stepd has died.
+        Not earlier: a task that had the writing end of a later task's pipe would keep that task waiting when the stepd
+        dies.
         """
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC)
 
     def forked(self) -> None:
-        """In the stepd: the reading end is the task's alone."""
+        """In the stepd: closes the reading end, which only the task needs."""
         os.close(self._reader)
         self._reader = -1
 
     def wait(self, progress: "Progress", slot: int) -> None:
-        """In the task. Where the tracker does not take it the task ends as one that is not let through the gate."""
+        """In the task. Where the tracker does not take it, the task ends as at the gate."""
         progress.enter(slot, ROWS["gate"])
         os.close(self._writer)
         if not os.read(self._reader, 1):
@@ -57,7 +57,7 @@ class Placement:
             pass
 
     def close(self) -> None:
-        """In the stepd: nothing more is to come."""
+        """In the stepd: closes what is still open."""
         for fd in (self._reader, self._writer):
             if fd >= 0:
                 os.close(fd)

@@ -1,8 +1,8 @@
 """A pump: a process of the step that copies streams where copying cannot be avoided, as the user, never as root.
 
-One labels lines (-l) and empties the ptys of -u; it sits in the stepd's cgroup, so that killing the step's processes
-does not cut off what they had written, and ends when every stream it reads has ended. Another hands one stdin to
-several tasks and is killed with the step, because nobody knows when a terminal will say more.
+The output pump labels lines (-l) and reads the ptys of -u. It is in the stepd's cgroup, so that a kill of the step's
+processes does not cut off what they have written, and it ends when every stream that it reads has ended. The input pump
+copies one stdin to several tasks. It is killed with the step, because a terminal's input has no end.
 """
 
 import os
@@ -27,7 +27,7 @@ _LONGEST_LINE = 1 << 20
 
 
 class Pumps:
-    """Those of a step, in the stepd: pids, and whether each is waited for."""
+    """The pumps of a step, in the stepd: their pids, and whether the stepd waits for each."""
 
     __slots__ = ("_awaited", "_unneeded")
 
@@ -36,26 +36,26 @@ class Pumps:
         self._unneeded: set[int] = set()
 
     def add(self, pid: int, *, awaited: bool) -> None:
-        """One that has been forked."""
+        """Adds one that has been forked."""
         self._awaited[pid] = awaited
 
     def __iter__(self) -> "Iterator[tuple[int, bool]]":
         return iter(self._awaited.items())
 
     def end(self, pid: int) -> None:
-        """Nobody needs this one any more."""
+        """Kills a pump that nobody needs any more."""
         self._unneeded.add(pid)
         signals.send_child(pid, signals.KILL)
 
     def missed(self, pid: int, status: int) -> str:
-        """Why a child that has ended is missed: it was to go on copying. "" where it is not."""
+        """What is wrong when a child has ended: it was a pump and still needed. "" where nothing is."""
         if not status or pid not in self._awaited or pid in self._unneeded:
             return ""
         return f"a process that copies its streams {children.said(status)}"
 
 
 class _Channel:
-    """One Copy at work: what was read of a line that is not finished yet."""
+    """One Copy at work; `rest` is the beginning of a line that is not complete yet."""
 
     __slots__ = ("copy", "label", "rest")
 
@@ -65,7 +65,7 @@ class _Channel:
         self.rest = b""
 
     def feed(self, data: bytes) -> None:
-        """Passes on what has come; with a label, whole lines only. At the end (b"") a partial line gets its newline."""
+        """Writes data on; with a label, whole lines only. At the end (b"") a partial line gets its newline."""
         if self.label is None:
             self.write(data)
             return
@@ -78,8 +78,8 @@ class _Channel:
             self.write(b"".join(self.label + line + b"\n" for line in lines))
 
     def write(self, data: bytes) -> None:
-        """Blocking, to every sink: a slow reader slows the tasks down, as it would without a pump. A lost one is
-        dropped.
+        """Writes to every sink and blocks: a slow reader slows the tasks down, as it would without a pump. A sink that
+        fails is dropped.
         """
         for sink in list(self.copy.sinks):
             view = memoryview(data)
@@ -87,13 +87,13 @@ class _Channel:
                 try:
                     view = view[os.write(sink, view) :]
                 except BlockingIOError:
-                    _wait_until_writable(sink)  # the client's own setting, which is not ours to change
+                    _wait_until_writable(sink)  # the client has set that, and may need it
                 except OSError:
                     self.copy.sinks.remove(sink)
                     break
 
     def finish(self) -> None:
-        """The source has ended: so do the pipes it fed, unless other channels write to them too."""
+        """The source has ended: closes the pipes that it fed, unless other channels write to them, too."""
         self.feed(b"")
         if self.copy.ends_sinks:
             for sink in self.copy.sinks:
@@ -107,10 +107,10 @@ def _wait_until_writable(fd: int) -> None:
 
 
 def main(copies: "list[Copy]", streams: int, step: "Step", enter: "Callable[[], bool]") -> "NoReturn":
-    """The whole life of a pump, forked by the stepd when all tasks are forked and before the gate opens. In `streams`
-    are the client's.
+    """The whole life of a pump. The stepd forks it when all tasks are forked and before the gate opens. The client's
+    streams are in `streams`.
 
-    Its files are the tasks': where it opens one it enters the job's container first.
+    Where it opens a file it joins the job's container first, as the tasks do.
     """
     status = 1
     try:
@@ -145,7 +145,7 @@ def _open_files(copies: "list[Copy]") -> None:
             try:
                 opened[copy.path] = user_path.open_file(copy.path, flags)
             except OSError:
-                continue  # its task has found that out too, and said so
+                continue  # its task has failed to open it, too, and has reported that
         copy.sinks = [opened[copy.path]]
 
 
@@ -160,11 +160,11 @@ def _run(channels: "dict[int, _Channel]") -> None:
             except BlockingIOError:
                 continue
             except OSError:
-                data = b""  # EIO: the last holder of a pty's slave is gone
+                data = b""  # EIO: nobody has the pty's other end any more
             channel = channels[source]
             if data:
                 channel.feed(data)
             if not data or not channel.copy.sinks:
                 poll.unregister(source)
                 channels.pop(source).finish()
-                os.close(source)  # who still writes there learns that nobody reads, as without a pump
+                os.close(source)  # writers get SIGPIPE, as without a pump

@@ -1,4 +1,4 @@
-"""What tasks say before they become their programs: JSON objects through one pipe, each ended by NUL."""
+"""What tasks report before their programs run: JSON objects in one pipe, a NUL after each."""
 
 import os
 
@@ -12,7 +12,7 @@ _LIMIT = 1 << 20
 
 
 class Reports:
-    """The stepd's end of the pipe, which does not block."""
+    """The stepd's end of the pipe; reading does not block."""
 
     __slots__ = ("_data", "fd")
 
@@ -21,7 +21,7 @@ class Reports:
         self._data = b""
 
     def read(self) -> "list[Mapping[str, object]]":
-        """The whole reports that have come."""
+        """The complete reports that have come."""
         while True:
             try:
                 data = os.read(self.fd, 65536)
@@ -36,7 +36,7 @@ class Reports:
             try:
                 found.append(lean_json.load_object(text))
             except lean_json.BadJson:
-                continue  # a plugin's child wrote into a pipe that was not its own
+                continue  # a plugin's child has written into the pipe
         if len(self._data) > _LIMIT:
             self._data = b""
         return found

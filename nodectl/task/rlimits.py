@@ -1,6 +1,6 @@
-"""Resource limits of a step's processes, setrlimit(2): hard ones are the node's, soft ones the client's, up to these.
+"""Resource limits of a step's processes, setrlimit(2): the node sets the hard limits, the client the soft ones.
 
-Numbers by names without RLIMIT_, -1 for infinity. Used where a process is to become the user, and by nobody else.
+Numbers by names without RLIMIT_, -1 for infinity. Used by tasks, epilogs and processes that enter a container.
 """
 
 import resource
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
     Changes = Sequence[tuple[int, tuple[int, int]]]  # numbers of limits, and their soft and hard values
 
-CAP_SYS_RESOURCE = 1 << 24  # capability.h: hard limits, and being spared when memory runs out
+CAP_SYS_RESOURCE = 1 << 24  # capability.h: to raise hard limits and to lower oom_score_adj
 _NONE = resource.RLIM_INFINITY
 
 
-def hold(hard: "Mapping[str, int]") -> None:
-    """As root: from now on these are the hard limits; where root may not raise one, as in a container, it stays."""
+def set_hard(hard: "Mapping[str, int]") -> None:
+    """Sets the hard limits, as root. One that root may not raise, as in a container, stays."""
     change(changes(hard))
 
 
 def changes(hard: "Mapping[str, int]") -> "Changes":
-    """What `hold` has to do in this process, and in those that it forks now."""
+    """What `set_hard` has to change in this process, and in those that it forks now."""
     found = []
     for name, most in hard.items():
         number = getattr(resource, f"RLIMIT_{name}")
@@ -40,7 +40,7 @@ def changes(hard: "Mapping[str, int]") -> "Changes":
 
 
 def change(found: "Changes") -> None:
-    """Does that."""
+    """Makes these changes."""
     for number, limits in found:
         try:
             resource.setrlimit(number, limits)
@@ -48,8 +48,8 @@ def change(found: "Changes") -> None:
             messages.verbose(f"limits number {number} to {limits}: {error}")
 
 
-def soften(soft: "Mapping[str, int]") -> None:
-    """The user's own limits, as far as the hard ones let them."""
+def set_soft(soft: "Mapping[str, int]") -> None:
+    """Sets the user's soft limits, as far as the hard ones allow."""
     for name, wanted in soft.items():
         number = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(number)[1]

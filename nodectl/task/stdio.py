@@ -1,4 +1,4 @@
-"""Where each task's three streams lead, decided before the fork; wired by the task itself, as the user.
+"""Where each task's three streams lead: decided before the fork, connected by the task itself, as the user.
 
 A stream leads straight into the client's descriptor, into a file that the task opens as the user, to /dev/null, or
 into a pipe (a pty with -u) whose other end is the pump's. Only labels, -u and a stdin shared by several tasks need
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nodectl.model.step import Step
 
 IN, OUT, ERR = 0, 1, 2
-# In place of a descriptor: the client's own, of which each task or pump takes a copy (client.py).
+# Stand for the client's descriptors, of which each task or pump takes copies (client_streams.py).
 CLIENT = (-2, -3, -4)
 NONE = -1
 NAMES = ("stdin", "stdout", "stderr")
@@ -27,9 +27,9 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class Stream:
-    """One stream of one task: an open descriptor, one of CLIENT, or a path to be opened by the task. It has a
-    descriptor and a path where a pump writes the file: then the task only tries whether it may. A shared file was
-    emptied before the fork, lest a late task does it.
+    """One stream of one task: an open descriptor, one of CLIENT, or a path that the task opens. With both, a pump
+    writes the file, and the task only checks that it may open it. A `shared` file was emptied before the fork, because
+    a late task would remove what others have written.
     """
 
     __slots__ = ("fd", "number", "path", "shared")
@@ -40,7 +40,7 @@ class Stream:
         self.path = path
         self.shared = shared
 
-    def wire(self, umask: int, clients: "Sequence[int]") -> None:
+    def connect(self, umask: int, clients: "Sequence[int]") -> None:
         """In the task, as the user: makes this descriptor 0, 1 or 2. `clients` are copies of the client's. Raises
         OSError with the path.
         """
@@ -179,7 +179,7 @@ class Streams:
         self.tasks = []
 
     def _private(self) -> set[int]:
-        """Descriptors that were made here."""
+        """The descriptors that were made here."""
         given = {*CLIENT, OUT, NONE}
         made = {stream.fd for streams in self.tasks for stream in streams}
         for copy in (*self.inputs, *self.outputs):
@@ -188,12 +188,12 @@ class Streams:
 
 
 def _one_task(pattern: str, ntasks: int) -> "int | None":
-    """The task that a bare number means: below the task count it is a task, above it a file name."""
+    """The task that a number stands for; a number that is no task is a file name."""
     return int(pattern) if pattern.isdecimal() and int(pattern) < ntasks else None
 
 
 def _empty(path: str) -> None:
-    """Truncates a file of several tasks; what is wrong with it each task will say when it opens it."""
+    """Truncates a file of several tasks. Each task reports what is wrong with it when it opens it."""
     try:
         user_path.empty_file(path)
     except OSError:
@@ -201,7 +201,7 @@ def _empty(path: str) -> None:
 
 
 def _raw_pty(uid: int) -> tuple[int, int]:
-    """A pty whose slave a program takes for a terminal (so stdio flushes each line) and which changes no byte."""
+    """A pty that changes no byte. For a program it is a terminal, so that stdio flushes each line."""
     ours, theirs = os.openpty()
     settings = termios.tcgetattr(theirs)
     settings[1] &= ~termios.OPOST

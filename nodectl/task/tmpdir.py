@@ -3,16 +3,16 @@
 from nodectl import messages
 from nodectl.kernel import user_path
 
-_ELSE = "/tmp"  # Slurm's word
+_DEFAULT = "/tmp"  # as with Slurm
 
 
 def directory(environment: dict[str, str], user_name: str) -> None:
-    """TMPDIR is there: made where it is missing, and /tmp where it is not named or cannot be made, which is told."""
-    path = environment.setdefault("TMPDIR", _ELSE)
-    if path == _ELSE:
-        return  # is everywhere
+    """Makes TMPDIR where it is missing. It is /tmp where it is not set, or cannot be made, with a warning."""
+    path = environment.setdefault("TMPDIR", _DEFAULT)
+    if path == _DEFAULT:
+        return  # exists everywhere
     try:
         user_path.need_directory(path)
     except OSError as error:
-        messages.warning(f"make TMPDIR {path!r}: {error.strerror} (as {user_name}): it is {_ELSE} instead")
-        environment["TMPDIR"] = _ELSE
+        messages.warning(f"make TMPDIR {path!r}: {error.strerror} (as {user_name}): it is {_DEFAULT} instead")
+        environment["TMPDIR"] = _DEFAULT

@@ -40,7 +40,7 @@ from nodectl.confine import scripts
 )
 def test_lines_are_obeyed_in_order(output: bytes, environment: dict[str, str], printed: bytes) -> None:
     found = {"A": "1"}
-    assert scripts.obey(output, found) == printed
+    assert scripts.apply_prolog(output, found) == printed
     assert found == environment
 
 

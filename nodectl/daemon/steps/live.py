@@ -377,7 +377,7 @@ class LiveStep:
 
     def death_record(self, why: str) -> dict[str, object]:
         """The record of a step whose stepd could not write one; what its plugins have said goes into the log."""
-        plugin_output.tell_rest(self.files.stem)
+        plugin_output.log_rest(self.files.stem)
         return {
             **self.step.facts(),
             "state": self._state,
