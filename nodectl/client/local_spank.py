@@ -14,7 +14,7 @@ from nodectl.client.run_options import OPTIONS, USAGE, BadOption, PluginOption, 
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.model.step import Step
 from nodectl.plugin_host.caller import Outcome, PluginCaller
-from nodectl.spank import S_CTX_LOCAL, trial, versions
+from nodectl.spank import S_CTX_LOCAL, probe_variable, versions
 from nodectl.spank.handle import Spank, forwarding_name
 from nodectl.spank.stack import Stack, local_row
 from nodectl.spank.stacked_plugin import StackedPlugin
@@ -35,8 +35,8 @@ class LocalStack:
     """The stack that `hello` describes, loaded and initialised. Raises Failed when a required plugin refuses."""
 
     def __init__(self, hello: "Mapping[str, object]", *, verbose: int, context: int = S_CTX_LOCAL) -> None:
-        trial.start_probe()
-        os.environ.pop(trial.TRIAL, None)  # no business of the tasks'
+        probe_variable.start_probe()
+        os.environ.pop(probe_variable.NAME, None)  # no business of the tasks'
         messages.listen(self._print, level=messages.INFO + min(verbose, 4))
         self.warned: set[str] = set()
         caller = PluginCaller(

@@ -10,7 +10,7 @@ import sys
 
 from nodectl.client.command import Failed
 from nodectl.config import Config
-from nodectl.spank import trial
+from nodectl.spank import probe_variable
 
 _START = (
     "import os, sys; sys.path[:0] = {path!r}; from nodectl.cli import daemon; "
@@ -31,7 +31,7 @@ def start(config_path: str | None, config: Config, seconds: float) -> tuple[int,
     pid = os.posix_spawn(
         sys.executable,
         [sys.executable, "-I", "-S", "-c", code],
-        {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "NODECTL_READY_FD": "3", **trial.environment()},
+        {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "NODECTL_READY_FD": "3", **probe_variable.environment()},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, reader, 0),
             (os.POSIX_SPAWN_DUP2, told, 3),

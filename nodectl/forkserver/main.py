@@ -30,7 +30,7 @@ from nodectl.kernel.closing import close_in_time
 from nodectl.model.step import Step
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.plugin_host.node_plugins import Host, load_node_plugins
-from nodectl.spank import job_info, preload, trial, versions
+from nodectl.spank import job_info, preload, probe_variable, versions
 from nodectl.spank.plugin_store import PluginStore
 from nodectl.spank.stack import Stack
 from nodectl.stepd import main as stepd
@@ -83,7 +83,7 @@ def _serve_the_daemon(arguments: "Mapping[str, object]") -> None:
     os.set_inheritable(PROGRAMS, False)
     preload.remove()
     handed_over = _handed_over()
-    trial.start_probe()
+    probe_variable.start_probe()
     messages.log("forkserver")
     tell = _print if handed_over is not None else lambda why: _answer(channel, {"ready": False, "error": why})
     versions.accept(str(arguments["spank_versions"]))
@@ -195,7 +195,7 @@ def _fork(  # everything a stepd starts from
         node = node.for_job(step)
         job_info.STEPS[0] = os.path.dirname(spec)
         confinement.load(PROGRAMS, step.secure)
-        # In a trial the probe stands beside each call of a plugin.
+        # In a probe run the probe stands beside each call of a plugin.
         if Stack.probe is None:
             store.make_ready(fields["stack"])  # type: ignore[arg-type]  # our own daemon's words
         if group:

@@ -11,7 +11,7 @@ from nodectl.kernel import pseudo_file
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.model.step import Step
 from nodectl.plugin_host.caller import PluginCaller
-from nodectl.spank import job_info, preload, trial, versions
+from nodectl.spank import job_info, preload, probe_variable, versions
 from nodectl.spank.handle import Spank
 from nodectl.spank.spank_h import S_CTX_JOB_SCRIPT
 from nodectl.spank.stack import Stack
@@ -34,8 +34,8 @@ def call_hooks(arguments: "Mapping[str, object]", reporter: "Reporter") -> str:
     preload.remove()
     job_info.STEPS[0] = os.path.dirname(str(arguments["spec"]))
     step = Step.from_json(lean_json.load_object(pseudo_file.read(str(arguments["spec"]))))
-    trial.start_probe()
-    os.environ.pop(trial.TRIAL, None)
+    probe_variable.start_probe()
+    os.environ.pop(probe_variable.NAME, None)
     messages.listen(log, level=messages.INFO)
     trace = int(str(arguments["trace"]))
     if trace >= 0:

@@ -1,9 +1,9 @@
-"""The probe of a trial: it writes down what a process's SPANK plugins do, hook by hook, and can replace the result of
-a hook by a failure.
+"""The probe: it writes down what a process's SPANK plugins do, hook by hook, and can replace the result of a hook by a
+failure.
 
 `nodectl spank try` asks for it by a variable in the environment of the processes that it starts; they start the probe
-before they load any plugin (`trial.start_probe`). It replaces the functions of `nodectl.spank` by ones that note each
-call, so that a process without a probe pays nothing. Compiled plugins call the same functions.
+before they load any plugin (`probe_variable.start_probe`). It replaces the functions of `nodectl.spank` by ones that
+note each call, so that a process without a probe pays nothing. Compiled plugins call the same functions.
 
 A line of the log is one JSON object, written with one write(2) at the end of the file: {"what": "enter" | "call" |
 "leave", "id": one number for all lines of one hook, "pid", "t": monotonic ns, ...}. An "enter" without its "leave" is
@@ -35,7 +35,7 @@ _HOST = "nodectl.spank._spank_host"
 
 
 def start(path: str) -> None:
-    """From here on this process and its forks have a probe. `path`: the trial's description, a JSON object with
+    """From here on this process and its forks have a probe. `path`: the probe's instructions, a JSON object with
     "log", the file to append to, "fail", rows [context or -1, hook, value], and maybe "stdout": where what would be
     lost in a service's processes goes, a file for each, with its pid behind the name. Raises OSError, trust.Untrusted.
     """

@@ -15,7 +15,7 @@ from nodectl.kernel import signals
 from nodectl.model.launch_order import Hook
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.plugin_host.caller import PluginCaller
-from nodectl.spank import job_info, preload, trial, versions
+from nodectl.spank import job_info, preload, probe_variable, versions
 from nodectl.spank.handle import Spank
 from nodectl.spank.job_script import log
 from nodectl.spank.reporter import Reporter
@@ -45,7 +45,7 @@ def main(arguments: "Mapping[str, object]") -> None:
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)  # the terminal's are for the daemon
     os.chdir("/")
     os.umask(0o022)
-    trial.start_probe()
+    probe_variable.start_probe()
     messages.listen(log, level=messages.INFO)
     reporter = Reporter(REPORT)
     caller = PluginCaller(Recorder(-1, "slurmd"), reporter, 0, float(str(arguments["timeout"])), single_threaded=False)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
             """See `PluginCaller.call`."""
 
     class Probe(Protocol):
-        """What a stack tells the probe of a trial (`nodectl/spank/probe.py`)."""
+        """What a stack tells the probe (`nodectl/spank/probe.py`)."""
 
         def beside(self, caller: PluginCaller, handle: Spank) -> Caller:
             """A caller that writes down what it calls."""
@@ -63,7 +63,7 @@ class Stack:
 
     __slots__ = ("_caller", "_ready", "handle", "plugins")
 
-    probe: "Probe | None" = None  # of every stack of a process that is part of a trial
+    probe: "Probe | None" = None  # of every stack of a process that is part of a probe run
 
     def __init__(self, caller: "PluginCaller", handle: Spank) -> None:
         self._caller = caller

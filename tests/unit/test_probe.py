@@ -1,4 +1,4 @@
-"""The probe of a trial: what it writes down of a hook, and the failure it can put in place of a result."""
+"""The probe: what it writes down of a hook, and the failure it can put in place of a result."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ import sys, types
 sys.path.append({packages!r})
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.tracing.recorder import Recorder
-from nodectl.spank import S_CTX_REMOTE, stack, trial
+from nodectl.spank import S_CTX_REMOTE, stack, probe_variable
 from nodectl.spank.handle import Spank
 from nodectl.model.plugstack_entry import Entry
 
-trial.start_probe()
+probe_variable.start_probe()
 handle = Spank(S_CTX_REMOTE)
 environment = dict(OLD="1", GONE="1", SAME="1")
 Spank.job_environment = lambda self: environment
@@ -50,14 +50,14 @@ print(stacked.call("slurm_spank_init").rc, stacked.call("slurm_spank_exit").rc)
 
 def witnessed(tmp_path: Path, fail: list[object], *, tried: bool = True) -> tuple[list[dict[str, Any]], str]:
     """The log's lines and the results of init and exit."""
-    log, plugin, trial = (tmp_path / name for name in ("log", "seen.py", "trial.json"))
+    log, plugin, instructions = (tmp_path / name for name in ("log", "seen.py", "probe.json"))
     log.touch()
     plugin.write_text(PLUGIN)
-    trial.write_text(json.dumps({"log": str(log), "fail": fail}))
-    for path in (plugin, trial, tmp_path):
+    instructions.write_text(json.dumps({"log": str(log), "fail": fail}))
+    for path in (plugin, instructions, tmp_path):
         path.chmod(0o755)
     code = PROGRAM.format(packages=sysconfig.get_paths()["purelib"], plugin=str(plugin))
-    environment = {"_NODECTL_TRIAL": str(trial)} if tried else {}
+    environment = {"_NODECTL_PROBE": str(instructions)} if tried else {}
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], env=environment, capture_output=True, text=True, check=False
     )
@@ -96,5 +96,5 @@ def test_a_failure_takes_the_place_of_the_result_of_a_hook_that_was_really_calle
     assert (left["rc"], left["returned"]) == (7, 0)
 
 
-def test_a_process_outside_of_a_trial_has_no_witness(tmp_path: Path) -> None:
+def test_a_process_outside_of_a_probe_run_has_no_probe(tmp_path: Path) -> None:
     assert witnessed(tmp_path, [[-1, "slurm_spank_init", 7]], tried=False) == ([], "0 -1")

@@ -1,4 +1,4 @@
-"""The directory of a trial, where other trials begin at the same time."""
+"""The directory of a probe run, where other runs begin at the same time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def between(monkeypatch: pytest.MonkeyPatch, act: Callable[[str], None]) -> list
     return made
 
 
-def test_a_directory_that_another_trial_removes_before_it_is_locked_is_made_again(
+def test_a_directory_that_another_run_removes_before_it_is_locked_is_made_again(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = between(monkeypatch, lambda _: probe_run._remove_dead())
@@ -46,7 +46,7 @@ def test_a_directory_that_another_trial_removes_before_it_is_locked_is_made_agai
     assert not list(run.iterdir())
 
 
-def test_a_directory_that_another_trial_is_about_to_remove_is_not_used(
+def test_a_directory_that_another_run_is_about_to_remove_is_not_used(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = []

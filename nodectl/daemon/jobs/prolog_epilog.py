@@ -24,7 +24,7 @@ from nodectl.kernel import trust
 from nodectl.model.launch_order import ROWS
 from nodectl.model.plugstack_entry import entry_as_list
 from nodectl.model.step import Step
-from nodectl.spank import job_environment, preload, trial
+from nodectl.spank import job_environment, preload, probe_variable
 from nodectl.spank.mentioned_hooks import Mentions
 from nodectl.tracing.recorder import Recorder, now
 
@@ -216,7 +216,7 @@ class Jobs:
         if not stack:
             return ""
         trace = live.files.append_trace() if self._config.trace else -1
-        environment = {**variables, **trial.environment()}
+        environment = {**variables, **probe_variable.environment()}
         arguments = {
             "cgroup": self._full_path(moment, step),
             "spec": live.files.spec,

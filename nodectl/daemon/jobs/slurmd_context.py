@@ -13,7 +13,7 @@ from nodectl.config import Config
 from nodectl.daemon.processes.reporting_process import GRACE, Helper
 from nodectl.model.launch_order import SLURMD_HOOKS
 from nodectl.model.plugstack_entry import Entry, entry_as_list
-from nodectl.spank import plugstack, preload, trial
+from nodectl.spank import plugstack, preload, probe_variable
 from nodectl.spank.mentioned_hooks import Mentions
 from nodectl.spank.slurmd_context import FAREWELL
 
@@ -53,7 +53,7 @@ class SlurmdContext:
             "nodectl.spank.slurmd_context",
             arguments,
             environment=preload.for_plugins(
-                {**_ENVIRONMENT, **trial.environment()}, (entry.path for entry in self._entries)
+                {**_ENVIRONMENT, **probe_variable.environment()}, (entry.path for entry in self._entries)
             ),
             seconds=self._seconds,
             grace=GRACE,

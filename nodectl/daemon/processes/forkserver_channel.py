@@ -18,7 +18,7 @@ from nodectl.daemon.processes import copied_descriptors
 from nodectl.kernel import signals
 from nodectl.kernel.closing import close_in_time
 from nodectl.plugin_host import kinds
-from nodectl.spank import preload, trial
+from nodectl.spank import preload, probe_variable
 from nodectl.wire import framing, lean_json
 
 _READY_SECONDS = 20
@@ -80,7 +80,11 @@ class ForkChannel:
         code = _START.format(path=[p for p in sys.path if p], arguments=arguments)
         passed = copied_descriptors.copies((theirs.fileno(), self._lock, self._programs), _OUT_OF_THE_WAY)
         # As slurmstepd from slurmd: hooks call tools of the site's by their names.
-        environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8", **trial.environment()}
+        environment = {
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "LANG": "C.UTF-8",
+            **probe_variable.environment(),
+        }
         preload.add(environment)
         try:
             self.pid = os.posix_spawn(

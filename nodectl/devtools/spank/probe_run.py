@@ -19,8 +19,7 @@ from typing import Any
 from nodectl.client.command import Failed
 from nodectl.config.key import toml
 from nodectl.kernel import signals, trust
-from nodectl.spank import versions
-from nodectl.spank.trial import TRIAL
+from nodectl.spank import probe_variable, versions
 
 _PREFIX = "nodectl-try-"
 _RUN = "/run"
@@ -77,7 +76,7 @@ class ProbeRun:
 
     def environment(self, who: str) -> Mapping[str, str]:
         """What makes a process part of the run; `who` is root (the node's processes) or user (the commands)."""
-        return {TRIAL: f"{self.directory}/{who}.json"}
+        return {probe_variable.NAME: f"{self.directory}/{who}.json"}
 
     def rows(self) -> list[dict[str, Any]]:
         """What the probes have written so far, in order of time. A line that a plugin has spoilt is left out."""
@@ -164,7 +163,7 @@ def _end_processes(path: str, who: str = "") -> int:
     """Kills what is left of the run's processes and their forks, of `who` only if it is given: a plugin may leave
     some behind. Returns how many there were.
     """
-    mark = f"{TRIAL}={path}/{who}".encode()
+    mark = f"{probe_variable.NAME}={path}/{who}".encode()
     return sum(_end_marked(int(name), mark) for name in os.listdir("/proc") if name.isdecimal())
 
 

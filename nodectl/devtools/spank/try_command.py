@@ -25,9 +25,8 @@ from nodectl.devtools.spank.command_line import CommandLine
 from nodectl.devtools.spank.inspection import inspect
 from nodectl.devtools.spank.probe_run import ProbeRun, directory
 from nodectl.render.terminal import put, wants_colour
-from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_LOCAL, preload, versions
+from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_LOCAL, preload, probe_variable, versions
 from nodectl.spank.plugin_file import is_native
-from nodectl.spank.trial import TRIAL
 
 _USAGE = 2
 _PACKAGES = "import sys; sys.path[:0] = {path!r}; "
@@ -225,4 +224,4 @@ def _in_environment(more: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        os.environ.pop(TRIAL, None)
+        os.environ.pop(probe_variable.NAME, None)
