@@ -1,8 +1,8 @@
-"""The one door through which a plugin is called: timed, traced, bounded in time, and whatever it throws is caught here.
+"""Calling plugins: every call is timed, traced and bounded in time, and everything that it raises is caught here.
 
-Used by the daemon (row 2 of a launch), the stepd and the tasks; each has one Door. A hook fails by returning anything
-but 0 or None, by raising anything (SystemExit too), by overrunning its time, or by leaving a thread behind where a
-fork is still to come.
+The daemon, each stepd and each task call plugins through a PluginCaller of their own. A hook fails when it returns
+anything but 0 or None, raises anything (SystemExit too), overruns its time, or leaves a thread behind where a fork is
+still to come.
 """
 
 import _signal
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Protocol, TypeVar
 
     from nodectl.model.launch_order import Hook
-    from nodectl.tracing.progress import Progress, Whereabouts
+    from nodectl.tracing.progress import Progress, ProgressReporter
     from nodectl.tracing.recorder import Recorder
 
     _T = TypeVar("_T")
@@ -110,15 +110,16 @@ OK = Outcome(0)
 
 
 class PluginCaller:
-    """Calls plugins for one process. `slot` is its place on the board. Without a board a plugin that cannot be
-    interrupted is left alone, unless there are `last_words` to say before its process is ended.
+    """Calls plugins for one process, which reports where it is to `progress`, in this `slot`. Without `progress` a
+    plugin that cannot be interrupted is left alone, unless there are `last_words` to say before its process is ended.
     """
 
     __slots__ = ("_clock", "_heirs", "_progress", "_recorder", "_slot", "_threads", "threaded")
 
     def __init__(  # what differs between processes
-        self, recorder: "Recorder", progress: "Whereabouts | None", slot: int, timeout: float, *, single_threaded: bool,
-        last_words: "Callable[[], object] | None" = None, heirs: "tuple[memoryview, int] | None" = None,
+        self, recorder: "Recorder", progress: "ProgressReporter | None", slot: int, timeout: float, *,
+        single_threaded: bool, last_words: "Callable[[], object] | None" = None,
+        heirs: "tuple[memoryview, int] | None" = None,
     ) -> None:  # fmt: skip
         self._recorder = recorder
         self._progress = progress
@@ -199,7 +200,7 @@ class PluginCaller:
         try:
             with self._clock:
                 value = function(*arguments)
-        except BaseException as error:  # the door: nothing a plugin throws passes
+        except BaseException as error:  # nothing that a plugin raises passes
             value = error
         outcome = _judged(value)
         if self._heirs is None or not outcome:
@@ -232,7 +233,7 @@ class PluginCaller:
         return True
 
     def descriptors(self) -> list[int]:
-        """What it has open: a child of its process has a door of its own."""
+        """What it has open: a child of its process has a caller of its own."""
         return [self._threads] if self._threads >= 0 else []
 
     def one_thread(self) -> bool:
@@ -267,14 +268,14 @@ def _judged(value: object) -> Outcome:
 
 
 def _nothing() -> None:
-    """The last words of a process whose place is on a board."""
+    """The last words of a process whose progress is shared."""
 
 
 def _words(error: BaseException) -> str:
     """The exception's text as one line; a plugin's own class may fail to give one."""
     try:
         return " ".join(str(error).split())[:300]
-    except Exception:  # the door, once more
+    except Exception:  # nothing of a plugin's passes, as above
         return ""
 
 

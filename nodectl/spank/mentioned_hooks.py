@@ -18,14 +18,14 @@ _MOST = 4096  # files
 _LONGEST = 256 << 20
 
 
-class Mentions:
+class MentionedHooks:
     """The cache: by path, the names that occur. `changes` counts how often a file was found to be another."""
 
     def __init__(self) -> None:
         self.changes = 0
         self._known: dict[str, tuple[bytes, frozenset[str]]] = {}
 
-    def who(self, stack: Iterable[Entry], calls: Iterable[str]) -> list[int]:
+    def places(self, stack: Iterable[Entry], calls: Iterable[str]) -> list[int]:
         """Places in the stack of the plugins that mention one of the functions."""
         wanted = frozenset(calls)
         return [
@@ -46,7 +46,7 @@ class Mentions:
 def _names(path: str) -> frozenset[str]:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            return frozenset()  # to open it might take for ever
+            return frozenset()  # to open it might never end
         with open(path, "rb") as file:
             return frozenset(match.decode("ascii") for match in _NAME.findall(file.read(_LONGEST)))
     except OSError:

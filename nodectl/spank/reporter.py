@@ -1,7 +1,7 @@
-"""What a process that the daemon executes for SPANK says to it: where it is, before each call, and what came of it.
+"""What a process that the daemon executes for SPANK reports to it: where it is, before each call, and how it ended.
 
-One JSON object a line through a socket, so that the daemon can name plugin and hook of a process that died there. Takes
-the place of a step's board (`nodectl/tracing/progress.py`) at the door.
+It sends one JSON object a line through a socket, so that the daemon can name plugin and hook of a process that died
+there. For the plugin caller it takes the place of a step's `Progress` (`nodectl/tracing/progress.py`).
 """
 
 import os

@@ -1,8 +1,8 @@
 """SPANK's slurmd context: one process beside the daemon, for plugins that want to know of its beginning and end.
 
 Executed by the daemon at its start, as root, in a session of its own. Calls each plugin's slurm_spank_init (or, where
-it has none, slurm_spank_slurmd_init), stays, and calls slurm_spank_slurmd_exit when the daemon ends in good order: it
-is told so through the socket it reports through, whose end without that word means that the daemon was killed.
+it has none, slurm_spank_slurmd_init), stays, and calls slurm_spank_slurmd_exit when the daemon ends in good order: the
+daemon then sends `SHUTDOWN` through the socket. A socket that ends without it means that the daemon was killed.
 """
 
 import _signal
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nodectl.plugin_host.caller import Outcome
 
 REPORT = 3
-FAREWELL = b"x"
+SHUTDOWN = b"x"
 INIT, SLURMD_INIT, EXIT = "slurm_spank_init", "slurm_spank_slurmd_init", "slurm_spank_slurmd_exit"
 
 
@@ -56,7 +56,7 @@ def main(arguments: "Mapping[str, object]") -> None:
     outcome = stack.load(reporter.entries)
     outcome = outcome and _begin(stack)
     reporter.ended(outcome.why)
-    if outcome and reporter.listen() == FAREWELL:  # nothing: the daemon was killed
+    if outcome and reporter.listen() == SHUTDOWN:  # nothing: the daemon was killed
         reporter.ended(stack.call(EXIT, row=_row(EXIT)).why)
     stack.end()
     signals.kill_own_group()  # what plugins have started, and this process

@@ -149,7 +149,7 @@ class Stack:
         self.plugins, self._ready = [], None
 
     def through(self, caller: "PluginCaller") -> None:
-        """After a fork: calls of this process go through its own door."""
+        """After a fork: calls of this process go through its own caller."""
         self._caller = caller
 
     def name(self, place: int) -> str:

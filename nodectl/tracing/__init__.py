@@ -1,4 +1,5 @@
 """What a launch records of itself while it runs: a line for each call, and where each process is.
 
-Used in every process of a launch. Imports kernel, wire and model.
+Every process of a launch runs it, as root or as the user: the daemon, a stepd and its tasks. Imports kernel, wire and
+model.
 """

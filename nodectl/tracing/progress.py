@@ -1,9 +1,9 @@
 """Where each process of a step is right now: two bytes a process in shared memory, written before a call, not after.
 Behind these stands one more for each, by which a task that forks in a hook knows which of its processes goes on.
 
-The trace tells what has returned. The board tells what had not: a process that dies or leaves (`os._exit`) inside a
-plugin's hook has its hook's name on the board. The memory is a memfd of the daemon's, so it survives the stepd.
-Writing costs no system call.
+The trace has the calls that have returned. This has the one that has not: for a process that dies or leaves
+(`os._exit`) inside a plugin's hook, it names that hook. The memory is a memfd of the daemon's, so it survives the
+stepd. Writing costs no system call.
 
 Root alone may open it, and nobody can change its size: who is made to read it by way of a descriptor, or has it mapped,
 cannot be made to die of it. Tasks write as their users, so what is read is looked up, never believed.
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from nodectl.model.launch_order import Hook
 
-    class Whereabouts(Protocol):
-        """What a door tells its process's place to: a board, or a pipe (`nodectl/spank/reporter.py`)."""
+    class ProgressReporter(Protocol):
+        """What a plugin caller reports to: `Progress`, or a socket (`nodectl/spank/reporter.py`)."""
 
         def enter(self, slot: int, hook: Hook, plugin: int = 0) -> None:
             """The process is about to make the call."""
@@ -74,7 +74,7 @@ class Progress:
 
 
 def stepd_place(fd: int) -> "tuple[Hook | None, int]":
-    """Of the stepd what `Board.place` tells, for who has the descriptor only."""
+    """What `Progress.place` says of the stepd, for a process that has only the descriptor."""
     return _read(os.pread(fd, 2, 0))
 
 
@@ -85,8 +85,8 @@ def _read(entry: "memoryview | bytes") -> "tuple[Hook | None, int]":
 
 
 def make(ntasks: int) -> int:
-    """A descriptor of a fresh board for so many tasks. The caller closes it. Raises OSError."""
-    fd = os.memfd_create("nodectl-board", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    """A descriptor of fresh memory for so many tasks. The caller closes it. Raises OSError."""
+    fd = os.memfd_create("nodectl-progress", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.fchmod(fd, 0o600)
         os.ftruncate(fd, _BYTES * (ntasks + 1))

@@ -1,4 +1,5 @@
-"""A process that runs compiled plugins as nodectl's own do: a real stack, door and handle, and a step that is made up.
+"""A process that runs compiled plugins as nodectl's own do: a real stack, plugin caller and handle, and a
+step that is made up.
 
 Run with the host preloaded; the argument is a JSON object, see `Case` in host.py. Prints what plugins and nodectl say,
 and a line `= HOOK RC WHY` for what came of each hook.

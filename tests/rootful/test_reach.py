@@ -1,4 +1,4 @@
-"""What of ours a user reaches: nothing that a step's processes have open, by whatever path; not the board."""
+"""What of ours a user reaches: nothing that a step's processes have open, by whatever path; not its progress."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ sys.stdout.buffer.write(data[:-1])
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("option", ["-i", "-o", "-e"])
 def test_a_stream_by_way_of_a_descriptor_of_ours_is_refused(place: str, level: str, option: str) -> None:
-    """-o emptied the board, of which step runner and daemon died; -i gave it to the program, open for writing."""
+    """-o emptied the progress, of which step runner and daemon died; -i gave it to the program, open for writing."""
     with stage(place) as node:
         done = node.run(f"-n{MOST}", f"--secure={level}", option, f"{LINK}%t", "--", "cat", user=NOBODY)
         told = done.stderr.splitlines()

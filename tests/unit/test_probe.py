@@ -48,7 +48,7 @@ print(stacked.call("slurm_spank_init").rc, stacked.call("slurm_spank_exit").rc)
 """
 
 
-def witnessed(tmp_path: Path, fail: list[object], *, tried: bool = True) -> tuple[list[dict[str, Any]], str]:
+def probed(tmp_path: Path, fail: list[object], *, tried: bool = True) -> tuple[list[dict[str, Any]], str]:
     """The log's lines and the results of init and exit."""
     log, plugin, instructions = (tmp_path / name for name in ("log", "seen.py", "probe.json"))
     log.touch()
@@ -66,7 +66,7 @@ def witnessed(tmp_path: Path, fail: list[object], *, tried: bool = True) -> tupl
 
 
 def test_calls_their_results_and_changes_of_the_environment_are_written_down(tmp_path: Path) -> None:
-    rows, _ = witnessed(tmp_path, [])
+    rows, _ = probed(tmp_path, [])
     assert [(row["what"], row.get("hook") or row.get("call")) for row in rows] == [
         ("enter", "load"),
         ("leave", None),
@@ -89,7 +89,7 @@ def test_calls_their_results_and_changes_of_the_environment_are_written_down(tmp
 
 
 def test_a_failure_takes_the_place_of_the_result_of_a_hook_that_was_really_called(tmp_path: Path) -> None:
-    rows, results = witnessed(tmp_path, [[2, "slurm_spank_init", 7]])
+    rows, results = probed(tmp_path, [[2, "slurm_spank_init", 7]])
     assert results == "7 -1"
     assert [row["call"] for row in rows if row["what"] == "call"].count("spank_setenv") == 2
     left = next(row for row in rows if row["what"] == "leave" and "returned" in row)
@@ -97,4 +97,4 @@ def test_a_failure_takes_the_place_of_the_result_of_a_hook_that_was_really_calle
 
 
 def test_a_process_outside_of_a_probe_run_has_no_probe(tmp_path: Path) -> None:
-    assert witnessed(tmp_path, [[-1, "slurm_spank_init", 7]], tried=False) == ([], "0 -1")
+    assert probed(tmp_path, [[-1, "slurm_spank_init", 7]], tried=False) == ([], "0 -1")

@@ -25,7 +25,7 @@ from nodectl.model.launch_order import ROWS
 from nodectl.model.plugstack_entry import entry_as_list
 from nodectl.model.step import Step
 from nodectl.spank import job_environment, preload, probe_variable
-from nodectl.spank.mentioned_hooks import Mentions
+from nodectl.spank.mentioned_hooks import MentionedHooks
 from nodectl.tracing.recorder import Recorder, now
 
 _MODULE = "nodectl.daemon.jobs.script_process"
@@ -75,19 +75,19 @@ class Jobs:
         self._resources = resources
         self._mount = mount
         self._done = done
-        self._mentions = Mentions()
+        self._mentioned_hooks = MentionedHooks()
         self._tasks: set[asyncio.Task[object]] = set()
         self._waiting: set[int] = set()  # jobs whose first step has ended and another has not
         self.ending: dict[tuple[int, int], Ending] = {}
 
     def any_for(self, step: Step) -> bool:
         """True when something is to run around this job. Called at every launch, and looks at every plugin then."""
-        hooks = bool(step.stack) and bool(self._mentions.who(step.stack, (PROLOG.call, EPILOG.call)))
+        hooks = bool(step.stack) and bool(self._mentioned_hooks.places(step.stack, (PROLOG.call, EPILOG.call)))
         return hooks or bool(self._config.prolog or self._config.epilog)
 
     def plugins_of(self, step: Step) -> tuple[list[str], int]:
         """The files of the step's stack, and a number that is another when one of them has changed."""
-        return [entry.path for entry in step.stack if not entry.missing], self._mentions.changes
+        return [entry.path for entry in step.stack if not entry.missing], self._mentioned_hooks.changes
 
     async def prolog(self, live: LiveStep) -> str:
         """Before the step. Returns what failed, one line, "" for nothing."""
@@ -212,7 +212,7 @@ class Jobs:
 
     async def _call_hooks(self, moment: Moment, live: LiveStep, variables: dict[str, str]) -> str:
         step = live.step
-        stack = [step.stack[place] for place in self._mentions.who(step.stack, (moment.call,))]
+        stack = [step.stack[place] for place in self._mentioned_hooks.places(step.stack, (moment.call,))]
         if not stack:
             return ""
         trace = live.files.append_trace() if self._config.trace else -1

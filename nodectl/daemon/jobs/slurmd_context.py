@@ -14,8 +14,8 @@ from nodectl.daemon.processes.reporting_process import GRACE, Helper
 from nodectl.model.launch_order import SLURMD_HOOKS
 from nodectl.model.plugstack_entry import Entry, entry_as_list
 from nodectl.spank import plugstack, preload, probe_variable
-from nodectl.spank.mentioned_hooks import Mentions
-from nodectl.spank.slurmd_context import FAREWELL
+from nodectl.spank.mentioned_hooks import MentionedHooks
+from nodectl.spank.slurmd_context import SHUTDOWN
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
@@ -37,7 +37,7 @@ class SlurmdContext:
         except plugstack.PlugstackError as error:
             _log(f"{error}; no plugin is told of the service's start")
             return
-        self._entries = [stack[place] for place in Mentions().who(stack, SLURMD_HOOKS)]
+        self._entries = [stack[place] for place in MentionedHooks().places(stack, SLURMD_HOOKS)]
 
     def begin(self) -> None:
         """Executes the process, without waiting for it. Raises OSError."""
@@ -95,7 +95,7 @@ class SlurmdContext:
         helper.on_end = None
         helper.may_be_silent(self._seconds)
         with contextlib.suppress(OSError):  # it has gone
-            helper.tell(FAREWELL)
+            helper.tell(SHUTDOWN)
         await helper.end()
         why = (
             helper.said[1]

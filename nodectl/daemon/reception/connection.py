@@ -61,7 +61,7 @@ class Connection:
         try:
             call = Call(_decoded(text), self.peer, fds, self._hand_over)
             result = self._desk.service.find(call)(call)
-        except Exception as error:  # the daemon's door: one caller's trouble is nobody else's
+        except Exception as error:  # one caller's trouble is nobody else's
             self._finish(call, _refusal(error))
             return
         if not isinstance(result, Awaitable):

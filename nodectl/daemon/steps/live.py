@@ -362,7 +362,7 @@ class LiveStep:
         }
 
     def where_it_died(self, plugins: NodePlugins) -> str:
-        """What the stepd was doing when it died, from the board; "" when nobody knows."""
+        """What the stepd was doing when it died, from its progress; "" when nobody knows."""
         if self.progress_fd < 0:
             return ""
         hook, place = progress.stepd_place(self.progress_fd)
