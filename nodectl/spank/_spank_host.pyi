@@ -13,11 +13,11 @@ class Library(NamedTuple):
     missing: list[str]
 
 Row = tuple[Callable[..., int], tuple[str, ...], str, object, int]
-Lane = Callable[
+Walk = Callable[
     [int, object, memoryview, int, int, int, str, str, float, float, int], tuple[int, int, int | BaseException] | None
 ]
 
-def lane(rows: list[Row], /) -> Lane: ...
+def compiled_hook(rows: list[Row], /) -> Walk: ...
 def preloaded() -> bool: ...
 def open(path: str, /) -> Library: ...  # noqa: A001  # called as _spank_host.open
 def environ() -> dict[str, str]: ...

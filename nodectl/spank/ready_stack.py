@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class CompiledHook:
-    """One hook of a stack: the plugins that have it, in their order. `walk`: see `_spank_host.lane`."""
+    """One hook of a stack: the plugins that have it, in their order. `walk`: see `_spank_host.compiled_hook`."""
 
     __slots__ = ("members", "walk")
 
     def __init__(self, call: str, members: list[StackedPlugin]) -> None:
         self.members = members
-        self.walk = _spank_host.lane(
+        self.walk = _spank_host.compiled_hook(
             [
                 (one.plugin.hooks[call], one.entry.argv, quoted(one.plugin.name), one, min(one.place, MOST_PLUGINS))
                 for one in members

@@ -65,7 +65,7 @@ static PyMethodDef methods[] = {
     {"open", open_, METH_O, open_doc},
     {"preloaded", preloaded, METH_NOARGS, preloaded_doc},
     {"environ", environ_, METH_NOARGS, environ_doc},
-    {"lane", walk_lane, METH_O, walk_lane_doc},
+    {"compiled_hook", make_compiled_hook, METH_O, compiled_hook_doc},
     {NULL, NULL, 0, NULL},
 };
 

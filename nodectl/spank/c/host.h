@@ -173,8 +173,8 @@ HIDDEN void *link_global(const char *name); /* what every plugin finds under thi
 
 /* --- walk.c ----------------------------------------------------------------------------------------------------- */
 
-HIDDEN PyObject *walk_lane(PyObject *self, PyObject *rows);
-HIDDEN extern const char walk_lane_doc[];
+HIDDEN PyObject *make_compiled_hook(PyObject *self, PyObject *rows);
+HIDDEN extern const char compiled_hook_doc[];
 
 /* --- load.c ----------------------------------------------------------------------------------------------------- */
 

@@ -1,8 +1,8 @@
 /* One hook of many plugins in one call: what PluginCaller does around each of them (nodectl/plugin_host/caller.py),
- * without Python in between. The forkserver makes a lane, and the stepds that it forks only read it: a stepd that counts
- * a reference to a Python object copies the page that the object is on.
+ * without Python in between. The forkserver makes a compiled hook, and the stepds that it forks only read it: a stepd
+ * that counts a reference to a Python object copies the page that the object is on.
  *
- * Owned here, and never freed: the lanes. They refer to the plugins' hooks and to their places in the stack.
+ * Owned here, and never freed: the compiled hooks. They refer to the plugins' hooks and to their places in the stack.
  */
 #include "host.h"
 
@@ -22,12 +22,12 @@ struct place {
     char **argv;
 };
 
-struct lane {
+struct compiled_hook {
     size_t count;
     struct place places[];
 };
 
-/* What a process calls a lane with. */
+/* What a process walks a compiled hook with. */
 struct walk {
     Py_ssize_t from;
     PyObject *sp;
@@ -83,13 +83,14 @@ static PyObject *call_place(const struct walk *walk, const struct watch *watch, 
     return rc == 0 && !has_threads(walk->threads) ? NULL : PyLong_FromLong(rc);
 }
 
-static PyObject *walk_on(const struct lane *lane, const struct walk *walk, const struct watch *watch, int context)
+static PyObject *walk_on(const struct compiled_hook *compiled, const struct walk *walk, const struct watch *watch,
+                         int context)
 {
     char *progress = walk->progress.buf;
     pid_t self = getpid();
     char *heirloom = walk->slot > 0 ? progress + walk->progress.len / 3 * 2 + walk->slot / 2 : NULL;
-    for (size_t i = (size_t)walk->from; i < lane->count; i++) {
-        const struct place *place = &lane->places[i];
+    for (size_t i = (size_t)walk->from; i < compiled->count; i++) {
+        const struct place *place = &compiled->places[i];
         progress[walk->slot] = (char)walk->row;
         progress[walk->slot + 1] = (char)place->number;
         long long started = nanoseconds();
@@ -115,7 +116,7 @@ static PyObject *walk_on(const struct lane *lane, const struct walk *walk, const
 }
 
 /* PluginCaller has set the clock. An alarm between two plugins ends neither of them. */
-static PyObject *walk_watched(const struct lane *lane, const struct walk *walk)
+static PyObject *walk_watched(const struct compiled_hook *compiled, const struct walk *walk)
 {
     struct watch watch;
     int context = handle_context();
@@ -123,18 +124,18 @@ static PyObject *walk_watched(const struct lane *lane, const struct walk *walk)
         return NULL;
     handle_use(walk->sp);
     guard_begin(&watch, context);
-    PyObject *result = walk_on(lane, walk, &watch, context);
+    PyObject *result = walk_on(compiled, walk, &watch, context);
     if (walk->seconds > 0)
         kernel->clock_stop();
     guard_end(&watch);
     return result;
 }
 
-static PyObject *call_lane(PyObject *self, PyObject *args)
+static PyObject *walk_compiled_hook(PyObject *self, PyObject *args)
 {
-    const struct lane *lane = PyCapsule_GetPointer(self, NULL);
+    const struct compiled_hook *compiled = PyCapsule_GetPointer(self, NULL);
     struct walk walk;
-    if (lane == NULL ||
+    if (compiled == NULL ||
         !PyArg_ParseTuple(args, "nOw*niissddi", &walk.from, &walk.sp, &walk.progress, &walk.slot, &walk.row, &walk.trace,
                           &walk.head, &walk.tail, &walk.seconds, &walk.deadline, &walk.threads))
         return NULL;
@@ -142,12 +143,12 @@ static PyObject *call_lane(PyObject *self, PyObject *args)
     if (walk.from < 0 || walk.slot < 0 || walk.slot + 1 >= walk.progress.len)
         PyErr_SetString(PyExc_ValueError, "there is no such place");
     else
-        result = walk_watched(lane, &walk);
+        result = walk_watched(compiled, &walk);
     PyBuffer_Release(&walk.progress);
     return result;
 }
 
-static PyMethodDef lane_method = {"walk", call_lane, METH_VARARGS, NULL};
+static PyMethodDef walk_method = {"walk", walk_compiled_hook, METH_VARARGS, NULL};
 
 static int fill_place(struct place *place, PyObject *row)
 {
@@ -165,8 +166,8 @@ static int fill_place(struct place *place, PyObject *row)
     return 0;
 }
 
-const char walk_lane_doc[] = PyDoc_STR(
-"lane(rows: list[tuple[hook, argv, facts: str, stacked, number: int]]) -> walk\n\n"
+const char compiled_hook_doc[] = PyDoc_STR(
+"compiled_hook(rows: list[tuple[hook, argv, facts: str, stacked, number: int]]) -> walk\n\n"
 "One hook of compiled plugins that stand one behind the other in a stack, to be walked as\n"
 "  walk(from, sp, progress, slot, row, trace, head, tail, seconds, deadline, threads) -> None | (place, started, value)\n"
 "Calls every plugin from place `from` on as PluginCaller.call does: notes its place in `progress`, sets the clock\n"
@@ -174,18 +175,18 @@ const char walk_lane_doc[] = PyDoc_STR(
 "that has to be looked at: it returned another value than 0, which is `value`, or raised it, or left a thread. The\n"
 "trace has no line of that one yet.");
 
-PyObject *walk_lane(PyObject *self, PyObject *rows)
+PyObject *make_compiled_hook(PyObject *self, PyObject *rows)
 {
     (void)self;
     Py_ssize_t count = PyList_Size(rows);
     if (count < 0)
         return NULL;
-    struct lane *lane = calloc(1, sizeof *lane + (size_t)count * sizeof lane->places[0]);
-    if (lane == NULL)
+    struct compiled_hook *compiled = calloc(1, sizeof *compiled + (size_t)count * sizeof compiled->places[0]);
+    if (compiled == NULL)
         return PyErr_NoMemory();
-    lane->count = (size_t)count;
+    compiled->count = (size_t)count;
     for (Py_ssize_t i = 0; i < count; i++)
-        if (fill_place(&lane->places[i], PyList_GetItem(rows, i)) != 0)
-            return NULL; /* rare, and a lane's memory stays in any case */
-    return callable(&lane_method, lane);
+        if (fill_place(&compiled->places[i], PyList_GetItem(rows, i)) != 0)
+            return NULL; /* rare, and its memory stays in any case */
+    return callable(&walk_method, compiled);
 }
