@@ -1,7 +1,7 @@
 """What nodectl and its plugins say to the person who runs a step.
 
 Every process installs where its lines go (`listen`): the client prints them, the stepd sends them to the client, a
-task hands them to its stepd. The daemon and what does errands for it have no such person: their lines go to the log
+task hands them to its stepd. The daemon and container requests have no such person: their lines go to the log
 (`log`), with the plugin's name and the job; what a launch says there its user hears too (`heard`). Nothing here writes
 into a descriptor of the user's on root's behalf. Levels and names are Slurm's.
 """

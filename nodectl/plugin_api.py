@@ -41,7 +41,7 @@ What a function keeps in a variable another may not find: they run in several pr
     step runner            task_p_pre_setuid, _post_term (as the job's owner), _post_step; proctrack_p_*;
                            container_p_create (of the job's first step), container_p_add_cont (of every step)
     each task, its child   task_p_pre_launch_priv, _pre_launch (as the user); container_p_add_pid
-    a process for each     container_p_delete, container_p_restore; container_p_add_cont and _add_pid of a visit
+    a process for each     container_p_delete, container_p_restore; container_p_add_cont and _add_pid of `nodectl enter`
     the forkserver         container_p_reconfig: what it changes, step runners and all the others find from then on
 
 So what container_p_create makes has to be found by container_p_delete in the file system, by the job's number;

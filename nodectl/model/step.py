@@ -46,7 +46,7 @@ class Step:
         "task_prologs", "task_variables", "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout",
         "user_name", "verbose",
     )  # fmt: skip
-    __slots__ = (*FIELDS, "binder", "born_in_place", "container_id", "helpers", "process_group", "refused", "task")
+    __slots__ = (*FIELDS, "binder", "container_id", "forked_into_cgroup", "helpers", "process_group", "refused", "task")
 
     job_id: int
     step_id: int
@@ -107,7 +107,7 @@ class Step:
     told: list[str]  # what task plugins said to its user in the daemon, a line each
     task: "Task | None"  # in a task's own process: which one it is; None in the stepd
     helpers: set[int]  # pids of the stepd's own helpers (pumps): no part of the user's step
-    born_in_place: bool  # the kernel gave birth to the last forked task in its own cgroup: nothing is to be moved
+    forked_into_cgroup: bool  # the kernel forked the last task into its cgroup: nobody has to move it
     binder: "Binder | None"  # in the daemon: what decides on the above
     refused: str  # why it does not, in words for the user who asked
     process_group: int  # that the tasks join, where proctrack_p_create has made one; 0: the first task makes it
@@ -119,7 +119,7 @@ class Step:
         self.binder = None
         self.refused = ""
         self.container_id = 0
-        self.born_in_place = False
+        self.forked_into_cgroup = False
         self.helpers = set()
         self.process_group = 0
         self.task = None

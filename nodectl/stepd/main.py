@@ -252,17 +252,17 @@ def _fork_task(run: Run, child: Child) -> None:
             # A plugin's thread may hold malloc's lock: only libc's fork handles that.
             born = fd >= 0 and not run.caller.threaded
             task.pid = _kernel.fork_into(fd) if born else run.spawn()
-            run.step.born_in_place = born
+            run.step.forked_into_cgroup = born
         except OSError as error:
             if fd < 0 or error.errno not in NO_CLONE_INTO_CGROUP:
                 raise
-            run.step.born_in_place = False
+            run.step.forked_into_cgroup = False
             task.pid = run.spawn()
         if task.pid == 0:
             if fd >= 0:
                 os.close(fd)
-            run_task(child, None if run.step.born_in_place else cgroup)
-        if cgroup is not None and not run.step.born_in_place:
+            run_task(child, None if run.step.forked_into_cgroup else cgroup)
+        if cgroup is not None and not run.step.forked_into_cgroup:
             _move(task.pid, cgroup)  # before anything depends on where it is
     finally:
         if fd >= 0:

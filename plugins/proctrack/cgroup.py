@@ -56,7 +56,7 @@ def proctrack_p_create(step: Step) -> int:
 
 def proctrack_p_add(step: Step, pid: int) -> int:
     """Tasks are born in the step's cgroup; one that was not is moved."""
-    if not step.born_in_place and proctrack_p_find(pid) != step.container_id:
+    if not step.forked_into_cgroup and proctrack_p_find(pid) != step.container_id:
         try:
             _group(step.container_id).add(pid)
         except ProcessLookupError:
