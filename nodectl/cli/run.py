@@ -14,7 +14,7 @@ import time
 from nodectl.client.command import Failed, complain
 from nodectl.client.launch_request import job_environment, make_request
 from nodectl.client.run_options import BadOption, BadUsage, Parsed, Parser
-from nodectl.client.session import AGAIN, Events, Session
+from nodectl.client.session import REEXECUTED, Events, Session
 from nodectl.messages import is_news
 from nodectl.model.number import whole
 from nodectl.wire import framing, lean_json
@@ -39,7 +39,7 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
     _standard_descriptors()
     session = None
     try:
-        session = Session(settings, private=_begun_again())
+        session = Session(settings, private=_from_first_execution())
         status = _run(session, words)
     except Failed as error:
         complain(str(error))
@@ -55,14 +55,14 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
     return status
 
 
-def _begun_again() -> "PrivateNode | None":
+def _from_first_execution() -> "PrivateNode | None":
     """What a first run left, where this is the second one."""
-    words = os.environ.pop(AGAIN, None)
+    words = os.environ.pop(REEXECUTED, None)
     if words is None:
         return None
     from nodectl.client import reexec  # only where native plugins are stacked
 
-    return reexec.begun(words)
+    return reexec.resume(words)
 
 
 def _standard_descriptors() -> None:
@@ -116,7 +116,7 @@ def _local_stack(session: Session, hello: "Mapping[str, object]", words: list[st
     if any(is_native(row["path"]) and not row["missing"] for row in hello["stack"]):  # type: ignore[attr-defined]
         from nodectl.client import reexec
 
-        reexec.unless_hosted(session.private)
+        reexec.with_native_host(session.private)
     return LocalStack(hello, verbose=sum(_loudness(word) for word in words))
 
 

@@ -1,4 +1,4 @@
-"""`nodectl spank`: the bench for authors of SPANK plugins.
+"""`nodectl spank`: tools for authors of SPANK plugins.
 
 `list` shows the stack as it would load, `check` looks at a plugin without running it, `try` runs one in every context.
 """
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument("plugins", nargs="+", metavar="PLUGIN", help="a file: *.py, or a shared object")
     check.add_argument("--slurm", choices=RELEASES, help="also say what this release of Slurm would make of it")
     check.add_argument("--json", action="store_true", help="print one JSON object")
-    trying = commands.add_parser(
+    try_parser = commands.add_parser(
         "try",
         help="run one plugin in every context on this machine",
         epilog=_TRY,
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         usage=_TRY_USAGE,
     )
     # One positional for all of them: argparse would drop the -- that stands behind another.
-    trying.add_argument(
+    try_parser.add_argument(
         "words", nargs=argparse.REMAINDER, metavar="PLUGIN ...", help="a file: *.py, or a shared object"
     )
 

@@ -7,7 +7,7 @@ again in the same process, with the private node that the first run may have sta
 import os
 import sys
 
-from nodectl.client.session import AGAIN, PrivateNode
+from nodectl.client.session import REEXECUTED, PrivateNode
 from nodectl.spank import preload
 
 
@@ -15,7 +15,7 @@ class _This:
     second = False  # ld.so may have ignored what it was told to preload; a third run would do no better
 
 
-def unless_hosted(private: PrivateNode | None) -> None:
+def with_native_host(private: PrivateNode | None) -> None:
     """Begins again, unless this process has the host in its place already. Raises OSError."""
     from nodectl.spank import _spank_host  # only for native plugins
 
@@ -25,12 +25,12 @@ def unless_hosted(private: PrivateNode | None) -> None:
     if private is not None:
         os.set_inheritable(private.pipe, True)
         words = f"{private.pid} {private.pipe} {private.path}"
-    os.environ[AGAIN] = words
+    os.environ[REEXECUTED] = words
     preload.add(os.environ)
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def begun(words: str) -> PrivateNode | None:
+def resume(words: str) -> PrivateNode | None:
     """In the second run: cleans the environment. `words` is the variable's value; the private node to go on with."""
     _This.second = True
     preload.remove()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from nodectl.client.command import GlobalOptions
 
-AGAIN = "_NODECTL_AGAIN"  # in the environment of a command that was executed a second time, see reexec.py
+REEXECUTED = "_NODECTL_REEXECUTED"  # in the environment of a command that was executed a second time, see reexec.py
 DEFAULT_SOCKET = "/run/nodectl/nodectl.sock"
 _LARGEST_REPLY = 64 << 20
 _PRIVATE_SECONDS = 20.0

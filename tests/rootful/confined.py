@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rootful.node import NOBODY, Node
 
-SOURCE = Path(__file__).with_name("tries.c")
+SOURCE = Path(__file__).with_name("forbidden_calls.c")
 EPERM, EACCES, EXDEV, ENOSYS = 1, 13, 18, 38
 FILES = """
 import errno, os, sys
@@ -43,8 +43,8 @@ WAYS_OUT = {
 }
 
 
-def program(node: Node, name: str = "tries", mode: int = 0o755) -> Path:
-    """The program of tries.c, where every user finds it."""
+def program(node: Node, name: str = "forbidden_calls", mode: int = 0o755) -> Path:
+    """The program of forbidden_calls.c, where every user finds it."""
     path = node.scratch / name
     if not path.exists():
         subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-o", path, SOURCE], check=True)
@@ -52,7 +52,7 @@ def program(node: Node, name: str = "tries", mode: int = 0o755) -> Path:
     return path
 
 
-def tries(
+def errors_of(
     node: Node, level: str, *words: str, user: pwd.struct_passwd | None = NOBODY, options: tuple[str, ...] = ()
 ) -> dict[str, int]:
     """The errno of each attempt, 0 for success, in a step of this level."""

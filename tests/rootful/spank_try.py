@@ -1,4 +1,4 @@
-"""Trials of SPANK plugins for tests: a plugin that defines every hook, in Python and in C, and `nodectl spank try`."""
+"""`nodectl spank try` for tests, and a plugin that defines every hook, in Python and in C."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ static int act(const char *name, int ac, char **av)
 
 
 @dataclass
-class Tried:
-    """What a trial printed and returned."""
+class TryResult:
+    """What a run printed and returned."""
 
     status: int
     out: str
@@ -111,7 +111,16 @@ def alive(pid: int) -> bool:
     return fields[:2] != ["Z", "1"]
 
 
-class Bench:
+def assert_named(result: TryResult, where: str) -> None:
+    """One failure, of the context and the hook that `where` names."""
+    assert (result.status, len(result.document["failures"])) == (1, 1), result.document["failures"]
+    context, _, hook = where.partition(":")
+    failure = result.document["failures"][0]
+    assert failure.startswith(context), failure
+    assert f": {hook}" in failure, failure
+
+
+class SpankTry:
     """A directory with plugins, and the command."""
 
     def __init__(self, directory: Path) -> None:
@@ -128,13 +137,13 @@ class Bench:
         subprocess.run(["cc", "-shared", "-fPIC", f"-I{HEADERS}", "-o", target, source], check=True)
         return str(target)
 
-    def attempt(self, *words: str, json: bool = True, env: dict[str, str] | None = None, **how: Any) -> Tried:
+    def run(self, *words: str, json: bool = True, env: dict[str, str] | None = None, **how: Any) -> TryResult:
         """`nodectl spank try WORDS`; afterwards nothing of it is left."""
         with self.start(*["--json"] * json, *words, env=env, **how) as process:
             out, err = process.communicate(timeout=120)
-        tried = Tried(process.returncode, out, err, process.pid)
-        self.assert_nothing_left(tried)
-        return tried
+        result = TryResult(process.returncode, out, err, process.pid)
+        self.assert_nothing_left(result)
+        return result
 
     def start(self, *words: str, env: dict[str, str] | None = None, **how: Any) -> subprocess.Popen[str]:
         """`nodectl spank try WORDS`, running."""
@@ -157,13 +166,13 @@ class Bench:
         return found
 
     def assert_nothing_left_of(self, pid: int) -> None:
-        """Neither cgroup nor process of the trial that this process ran."""
+        """Neither cgroup nor process of the probe run that this process ran."""
         assert not glob.glob(f"{tree.find_mount()}{cgroup_of().rstrip('/')}/*private.{pid}")
         assert not self.processes_of(f"private.{pid}")
 
-    def assert_nothing_left(self, tried: Tried) -> None:
-        self.assert_nothing_left_of(tried.pid)
-        if tried.out.startswith("{"):
-            contexts = tried.document["contexts"].values()
+    def assert_nothing_left(self, result: TryResult) -> None:
+        self.assert_nothing_left_of(result.pid)
+        if result.out.startswith("{"):
+            contexts = result.document["contexts"].values()
             pids = {event["pid"] for context in contexts for event in context["events"]}
             assert not [pid for pid in pids if alive(pid)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.kernel import _kernel
-from rootful.confined import ENOSYS, EPERM, program, status, tries
+from rootful.confined import ENOSYS, EPERM, errors_of, program, status
 from rootful.node import NOBODY, Node, running
 
 DENIED = ("keyctl", "add_key", "userfaultfd", "quotactl")
@@ -100,21 +100,21 @@ def test_programs_give_their_user_nothing_of_their_owners(
 @pytest.mark.parametrize("user", USERS)
 def test_system_calls_that_no_job_needs_are_denied(node: Node, user: object) -> None:
     names = DENIED if user else DENIED_TO_ROOT
-    free = tries(node, "none", *names, user=user)  # type: ignore[arg-type]
+    free = errors_of(node, "none", *names, user=user)  # type: ignore[arg-type]
     assert EPERM not in (free["keyctl"], free["add_key"], free["quotactl"])
     for level in ("default", "strict"):
-        assert tries(node, level, *names, user=user) == dict.fromkeys(names, EPERM)  # type: ignore[arg-type]
+        assert errors_of(node, level, *names, user=user) == dict.fromkeys(names, EPERM)  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="x86-64 has three ways in")
 @pytest.mark.parametrize("level", ["default", "strict"])
 def test_system_calls_are_denied_by_the_other_doors_of_the_machine_too(node: Node, level: str) -> None:
     caller = subprocess.run([program(node), "int 0x80 keyctl"], capture_output=True, text=True, check=False)
-    found = tries(node, level, "x32 keyctl", "x32 getpid")
+    found = errors_of(node, level, "x32 keyctl", "x32 getpid")
     assert found == {"x32 keyctl": ENOSYS, "x32 getpid": ENOSYS}
     if caller.returncode == 0:  # the kernel runs i386's programs
         assert "=1\n" not in caller.stdout
-        assert tries(node, level, "int 0x80 keyctl", "int 0x80 getpid") == {
+        assert errors_of(node, level, "int 0x80 keyctl", "int 0x80 getpid") == {
             "int 0x80 keyctl": EPERM,
             "int 0x80 getpid": 0,
         }
@@ -122,9 +122,9 @@ def test_system_calls_are_denied_by_the_other_doors_of_the_machine_too(node: Nod
 
 def test_namespaces_are_an_ordinary_users_but_not_in_strict(node: Node) -> None:
     names = ("unshare user", "clone user", "clone3 user", "setns")
-    free = tries(node, "none", *names)
-    assert tries(node, "default", *names) == free
-    strict = tries(node, "strict", *names, "unshare files", "clone", "clone3")
+    free = errors_of(node, "none", *names)
+    assert errors_of(node, "default", *names) == free
+    strict = errors_of(node, "strict", *names, "unshare files", "clone", "clone3")
     assert strict == {
         "unshare user": EPERM, "clone user": EPERM, "clone3 user": ENOSYS, "setns": EPERM,
         "unshare files": 0, "clone": 0, "clone3": ENOSYS,
@@ -133,15 +133,15 @@ def test_namespaces_are_an_ordinary_users_but_not_in_strict(node: Node) -> None:
 
 def test_strict_takes_what_is_large_in_the_kernel_and_words_in_others_terminals(node: Node) -> None:
     names = ("io_uring", "perf", "TIOCSTI", "TIOCSTI, high bits")
-    assert EPERM not in [tries(node, "default", name)[name] for name in names[2:]]
-    assert tries(node, "strict", *names) == dict.fromkeys(names, EPERM)
+    assert EPERM not in [errors_of(node, "default", name)[name] for name in names[2:]]
+    assert errors_of(node, "strict", *names) == dict.fromkeys(names, EPERM)
 
 
 def test_roots_step_mounts_only_without_confinement(node: Node) -> None:
     place = node.dir / "place"
     place.mkdir()
     attempt = f"mount:{place}"
-    found = [tries(node, level, attempt, user=None)[attempt] for level in ("none", "default", "strict")]
+    found = [errors_of(node, level, attempt, user=None)[attempt] for level in ("none", "default", "strict")]
     assert found == [0, EPERM, EPERM]
 
 
@@ -154,11 +154,11 @@ def test_processes_outside_of_the_step_are_not_traced(node: Node, level: str, us
     who = victim(NOBODY.pw_uid, NOBODY.pw_gid) if user else victim(0, 0)
     try:
         attempt = f"ptrace:{who.pid}"
-        assert tries(node, level, attempt, user=user)[attempt] == EPERM  # type: ignore[arg-type]
+        assert errors_of(node, level, attempt, user=user)[attempt] == EPERM  # type: ignore[arg-type]
         assert who.poll() is None
         restricted = Path("/proc/sys/kernel/yama/ptrace_scope")
         if user is None or not restricted.exists() or restricted.read_text(encoding="ascii") == "0\n":
-            assert tries(node, "none", attempt, user=user)[attempt] == 0  # type: ignore[arg-type]
+            assert errors_of(node, "none", attempt, user=user)[attempt] == 0  # type: ignore[arg-type]
     finally:
         who.kill()
         who.wait()

@@ -42,7 +42,7 @@ def _lines(report: Report, paint: Paint) -> Iterator[str]:
     line = shlex.join([report.path, *words.arguments, *words.run_options, *words.options, "--", *words.program])
     yield printable(f"{report.found.name or 'plugin'}: {line}")
     if report.copied:
-        yield f"tried is a copy of root's: as it lies there root refuses it: {report.copied}"
+        yield f"root refuses this file, so a copy of root's is run: {report.copied}"
     for part in report.parts:
         yield ""
         heading = paint("heading", f"{part.name}:")
