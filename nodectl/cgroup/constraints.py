@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from nodectl.cgroup import delegation, device_access, shares, tree
 from nodectl.config import Config
-from nodectl.daemon.admission import hard_limits
 from nodectl.kernel import _kernel
+from nodectl.machine.thread_limit import most_threads
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.node_device import NodeDevice
 from nodectl.model.step import Step
@@ -59,7 +59,6 @@ class Constraints:
         self._config = config
         self.total = config.real_memory or _machine_memory()
         self.controllers = base.controllers
-        self.hard_limits = hard_limits.of_tasks(config)
         self.complaints: list[str] = []
         self._why: dict[str, str] = {}  # of what is not enforced
         self._kept = {key for key, controller in _CONTROLLERS.items() if self._keeps(key, controller, base)}
@@ -75,7 +74,7 @@ class Constraints:
         unkept = {name.split()[0] for name in self.most_shares} - self._files
         self.complaints += [f"{name}: not enforced: {self.why_not(name)}" for name in sorted(unkept)]
         if shares.PIDS_MAX in self._files:
-            self.most_shares[shares.PIDS_MAX] = config.max_processes_per_step or hard_limits.most_threads() // 2
+            self.most_shares[shares.PIDS_MAX] = config.max_processes_per_step or most_threads() // 2
 
     def _keeps(self, key: str, controller: str, base: delegation.Base) -> bool:
         wish = getattr(self._config, key)

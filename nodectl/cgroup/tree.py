@@ -154,6 +154,13 @@ class Group:
         except FileNotFoundError:
             return False
 
+    def is_frozen(self) -> bool:
+        """True when everything here and below stands still. False when the directory is gone."""
+        try:
+            return bool(self.core.events.get("frozen") == 1)
+        except FileNotFoundError:
+            return False
+
     def kill_all(self) -> None:
         """SIGKILL to everything here and below: cgroup.kill (Linux 5.14), else pid by pid until nothing is new."""
         try:

@@ -79,10 +79,10 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     node = Node(config, store, plugins, lock=lock.fd, base=base, constraints=constraints)
     if not private:
         remove_dead_private_nodes(config.runtime_dir)
-    sweep(node)
+    sweep(node.registry, node.jobs, base)
     await node.load_admins()
     node.forkserver.start()
-    node.containers.restore()
+    node.jobs.containers.restore()
     stop = _listen_to_signals(node, read)
     await reception.ready()
     listener, inherited = _listen(config, private=private)  # who finds the socket may signal
@@ -244,14 +244,15 @@ def _reload(loop: asyncio.AbstractEventLoop, node: Node, read: Callable[[], Conf
     plugstack.conf is read at each launch anyway.
     """
     _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+    config = node.config
     try:
-        config = with_section(node.config, "containers", read())
-        if wrong := container_settings.check(config):
+        new = with_section(node.config, "containers", read())
+        if wrong := container_settings.check(new):
             raise ConfigError(wrong)
-        node.config = config
+        config = new
     except ConfigError as error:
         print(f"nodectl daemon: reload: {error}; what was read before is kept", file=sys.stderr)
-    task = loop.create_task(node.reload())
+    task = loop.create_task(node.reload(config))
     task.add_done_callback(lambda _: _notify("READY=1"))
 
 

@@ -35,6 +35,11 @@ class Refused(Exception):
         self.parameters = {"reason": reason, **more}
 
 
+def invalid(parameter: str, reason: str) -> Refused:
+    """The refusal of one parameter."""
+    return Refused("InvalidRequest", f"{parameter}: {reason}", parameter=parameter)
+
+
 class Call:
     """One call: `more` asks for a stream of replies, `oneway` for none. `fds` descriptors came with it; they are not
     here, and `hand_over(answer, ours)` has them put into the first of `ours` (wire/frames.py).

@@ -7,7 +7,8 @@ import socket
 from pathlib import Path
 
 from nodectl.daemon.steps import status_query
-from nodectl.daemon.steps.live import Files, LiveStep
+from nodectl.daemon.steps.files import StepFiles
+from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
 from nodectl.wire import framing
 
@@ -16,7 +17,7 @@ MANY = 200
 
 async def ask(tmp_path: Path) -> None:
     step = Step.from_json({"job_id": 1, "cpu_masks": [], "stack": []})
-    live = LiveStep(step, Files(str(tmp_path), 1, 0), lambda live: live.ended.set_result({}))
+    live = LiveStep(step, StepFiles(str(tmp_path), 1, 0), lambda live: live.ended.set_result({}))
     ours, theirs = socket.socketpair()
     live.connect(ours)
     nothing = await asyncio.gather(*(status_query.status(live, 0.01) for _ in range(MANY)))

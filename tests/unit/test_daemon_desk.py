@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from nodectl.config_file.reader import load
-from nodectl.daemon.processes.forkserver_channel import ForkChannel
+from nodectl.daemon.processes.forkserver_channel import ForkserverChannel
 from nodectl.daemon.reception.connection import Calls, Desk
 from nodectl.daemon.reception.supervisor import Reception
 from nodectl.wire import frames, framing
@@ -181,7 +181,7 @@ def test_what_a_reception_said_before_it_died_is_heard() -> None:
 
 def test_a_forkserver_that_cannot_be_started_costs_no_descriptors() -> None:
     """Each launch tries."""
-    channel = ForkChannel(load("/nowhere", must_exist=False), NO_FD, NO_FD, lambda _: None, list)
+    channel = ForkserverChannel(load("/nowhere", must_exist=False), NO_FD, NO_FD, lambda _: None, list)
     before = set(os.listdir("/proc/self/fd"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

@@ -21,8 +21,9 @@ from nodectl.wire.shape import Optional
 
 PACKAGE = Path(nodectl.__file__).parent
 # The tables need an object only for the functions they point to.
+ANY_NODE: Any = type("AnyNode", (), {"__getattr__": lambda self, name: self})()
 SERVICES: dict[str, Any] = {
-    "org.nodectl": Node.service(Node.__new__(Node))._methods,
+    "org.nodectl": Node.service(ANY_NODE)._methods,
     "org.nodectl.step": Methods.table(Methods.__new__(Methods)),
 }
 SAMPLES: dict[str, object] = {"int": 5, "str": "/x", "bool": True, "list": [], "dict": {}}

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from nodectl.config import Config
 from nodectl.confine.confinement import CAP_SETPCAP, LEAST_LANDLOCK
-from nodectl.daemon.admission import launch_request
 from nodectl.daemon.processes.reporting_process import Helper
 from nodectl.daemon.reception import peer_process
 from nodectl.daemon.steps.live import LiveStep
@@ -19,7 +18,7 @@ from nodectl.kernel import _kernel
 from nodectl.model.confinement_level import DEFAULT, LEVELS, NONE, STRICT, is_below
 from nodectl.model.step import Step
 from nodectl.tracing.recorder import cgroup_of
-from nodectl.wire.dispatch import Refused
+from nodectl.wire.dispatch import Refused, invalid
 from nodectl.wire.framing import Peer
 
 _SECONDS = 30.0
@@ -27,7 +26,7 @@ _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}  # i
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
-class Securing:
+class ConfinementLevels:
     """The levels of one node's steps; `live` gives the running ones."""
 
     def __init__(self, config: Config, live: Callable[[], Iterable[LiveStep]]) -> None:
@@ -48,7 +47,7 @@ class Securing:
         """
         asked = request.get("secure")
         if asked is not None and asked not in LEVELS:
-            raise launch_request.invalid("secure", f"{asked!r} is none of {', '.join(LEVELS)}")
+            raise invalid("secure", f"{asked!r} is none of {', '.join(LEVELS)}")
         level = str(asked or self._config.secure)
         floor = self._config.secure_floor
         if is_below(level, floor):
@@ -62,7 +61,7 @@ class Securing:
             raise Refused("NotPermitted", f"secure: {level} is below {own.secure}, the level of step {own}, which asks")
         return level if own is None else own.secure
 
-    def check_visit(self, live: LiveStep, peer: Peer) -> None:
+    def check_enter(self, live: LiveStep, peer: Peer) -> None:
         """Raises Refused for a caller that is more confined than whom it visits, or at strict and of another step."""
         own = self._confined_caller(live.step.secure, peer, visited=live)
         if own is not None:

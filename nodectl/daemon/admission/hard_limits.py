@@ -8,6 +8,7 @@ core files. Of processes nobody has more than half of the machine's threads, whi
 import resource
 
 from nodectl.config import Config
+from nodectl.machine.thread_limit import most_threads
 from nodectl.task.keys import hard_limit
 
 _OF_A_LOGIN = ("NPROC", "MEMLOCK", "CORE")
@@ -29,9 +30,3 @@ def _of_the_first(name: str) -> int:
     except OSError:  # in a container it may be somebody else's
         hard = resource.getrlimit(number)[1]
     return -1 if hard == resource.RLIM_INFINITY else hard
-
-
-def most_threads() -> int:
-    """That the machine may have."""
-    with open("/proc/sys/kernel/threads-max", encoding="ascii") as file:
-        return int(file.read())

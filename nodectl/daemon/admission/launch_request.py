@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nodectl import messages
 from nodectl.binding.options import NAMES, check_text, gathered
 from nodectl.binding.refused import Refused as NoLayout
 from nodectl.cgroup import shares
@@ -22,12 +21,9 @@ from nodectl.daemon.admission.binder import Binder
 from nodectl.model.number import whole
 from nodectl.model.plugstack_entry import Entry
 from nodectl.model.step import Step
-from nodectl.plugin_host.caller import PluginCaller
-from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.task.keys import RLIMITS
-from nodectl.tracing.recorder import Recorder
 from nodectl.wire import lean_json
-from nodectl.wire.dispatch import Refused
+from nodectl.wire.dispatch import Refused, invalid
 from nodectl.wire.shape import Optional, array, boolean, integer, mapping, text
 
 if TYPE_CHECKING:
@@ -103,11 +99,6 @@ _MOST_VARIABLES = 1 << 20  # bytes
 USER_EPILOG_SECONDS = 5.0
 
 
-def invalid(parameter: str, reason: str) -> Refused:
-    """The refusal of one parameter."""
-    return Refused("InvalidRequest", f"{parameter}: {reason}", parameter=parameter)
-
-
 async def who_runs(users: Users, request: Mapping[str, object], caller: int) -> User:
     """The account that the step runs as: the caller's, or with --uid/--gid, from root, another. Raises Refused."""
     wanted = request.get("uid")
@@ -135,6 +126,7 @@ def make_step(  # everything a step is made from
     stack: Sequence[Entry],
     binder: Binder,
     constraints: Constraints,
+    hard_limits: Mapping[str, int],
     secure: str,
 ) -> Step:
     """The Step a request means, but for its number and its cgroup. Raises Refused, naming the parameter."""
@@ -156,7 +148,7 @@ def make_step(  # everything a step is made from
         environment=request["environment"],
         cwd=request["cwd"],
         umask=request.get("umask", 0o022),
-        hard_limits=constraints.hard_limits,
+        hard_limits=hard_limits,
         rlimits=request.get("rlimits", {}),
         ntasks=request["ntasks"],
         cpus_per_task=_cpus_per_task(layout, binder.allocation),
@@ -315,25 +307,3 @@ def _job_control(given: Mapping[str, str]) -> dict[str, str]:
             raise invalid("job_control", f"{name[:64]}: too long for an environment")
         variables[whole] = value
     return variables
-
-
-def call_launch_request(step: Step, node: NodePlugins, trace: int, timeout: float) -> None:
-    """Row 2: task_p_slurmd_launch_request in every task plugin. What they say goes with the step to its user. Raises
-    Refused with the plugin's reason, and what it has said.
-    """
-    call_for(step, node, trace, timeout, "task_p_slurmd_launch_request")
-
-
-def call_for(step: Step, node: NodePlugins, trace: int, timeout: float, call: str) -> None:
-    """A function that may refuse a request, as `call_launch_request`."""
-    plugin_caller = PluginCaller(Recorder(trace, "daemon"), None, 0, timeout, single_threaded=False)
-    messages.concerns(step.job_id)
-    with messages.heard(step.verbose + messages.ERROR) as lines:
-        outcome = node.call(plugin_caller, call, (step, 0))
-    messages.concerns(0)
-    step.told += lines
-    if not outcome:
-        told = [line.removeprefix("nodectl: ").removeprefix("error: ") for line in lines]
-        said = f"; it said: {'; '.join(told)}" if told else ""
-        why = step.refused or f"step {step}: {outcome.why}"
-        raise Refused("LaunchRefused", f"{why}{said}", exit_status=1)

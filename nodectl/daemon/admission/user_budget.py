@@ -5,29 +5,26 @@ they count until the step is in the history. Root is held to nothing. Runs in th
 loop.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
+from nodectl.config import Config
+from nodectl.daemon.jobs.registry import Registry
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.wire.dispatch import Refused
 
-if TYPE_CHECKING:
-    from nodectl.daemon.node import Node
 
+class UserBudget:
+    """What the users of one node have, and may have."""
 
-class Budget:
-    """Those of the users of one node."""
-
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, config: Config, registry: Registry) -> None:
+        self._config = config
+        self._registry = registry
 
     def check(self, uid: int, ntasks: int) -> None:
         """Before anything is done for a further step of the user's. Raises Refused."""
         if uid == 0:
             return
-        running = [live.step.ntasks for live in self._unfinished() if live.step.uid == uid]
+        running = [live.step.ntasks for live in self._registry.unfinished() if live.step.uid == uid]
         self._hold("max_steps_per_user", len(running) + 1, f"{len(running)} steps of yours are running")
-        if ntasks <= self._node.config.max_tasks_per_node:  # else that is the reason, and told later
+        if ntasks <= self._config.max_tasks_per_node:  # else that is the reason, and told later
             self._hold("max_tasks_per_user", sum(running) + ntasks, f"{sum(running)} tasks of yours are running")
 
     def take(self, live: LiveStep, size: int) -> None:
@@ -35,22 +32,12 @@ class Budget:
         uid = live.step.uid
         self.check(uid, live.step.ntasks)  # once more: others may have been looked at in the same moment
         if uid != 0:
-            kept = sum(other.size for other in self._kept() if other.step.uid == uid)
+            kept = sum(other.size for other in self._registry.with_files() if other.step.uid == uid)
             what = f"the files of your steps have {kept} bytes, and this one's would have {size}"
             self._hold("max_step_bytes_per_user", kept + size, what)
         live.size = size
 
-    def _unfinished(self) -> Iterator[LiveStep]:
-        """Steps that run, and those after which their jobs are being ended."""
-        yield from self._node.live.values()
-        yield from (ending.live for ending in self._node.jobs.ending.values())
-
-    def _kept(self) -> Iterator[LiveStep]:
-        """Likewise, and those that the history has not taken yet."""
-        yield from self._unfinished()
-        yield from self._node.batch.waiting()
-
     def _hold(self, key: str, number: int, what: str) -> None:
-        most = getattr(self._node.config, key)
+        most = getattr(self._config, key)
         if number > most:
             raise Refused("LaunchRefused", f"{what}: {key} = {most}", exit_status=1)

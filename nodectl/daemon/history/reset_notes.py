@@ -20,7 +20,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"  # random(4)
 _WHY = "the machine was reset, or switched off, while the step ran"
 
 
-class Running:
+class ResetNotes:
     """The notes on the steps in `live`, in the event loop."""
 
     def __init__(self, store: Store, live: Mapping[tuple[int, int], LiveStep]) -> None:

@@ -18,7 +18,7 @@ from nodectl.config import Config
 from nodectl.container import settings
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.processes import copied_descriptors
-from nodectl.daemon.processes.forkserver_channel import ForkChannel, ForkserverDied
+from nodectl.daemon.processes.forkserver_channel import ForkserverChannel, ForkserverDied
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel.closing import close_in_time
 from nodectl.model.step import Step
@@ -31,30 +31,28 @@ _LONGEST_ANSWER = 65536
 
 
 class Containers:
-    """The containers of one node's jobs; `unfinished()` are the steps of those that have not ended. The forkserver is
-    set when there is one, which is told of `earlier` ones.
-    """
+    """The containers of one node's jobs. `unfinished()` are the steps of jobs that have not ended."""
 
-    forkserver: ForkChannel
-
-    def __init__(
-        self, config: Config, plugins: NodePlugins, store: Store, unfinished: Callable[[], Iterable[Step]]
-    ) -> None:
+    def __init__(  # all that containers have to do with
+        self, config: Config, plugins: NodePlugins, store: Store, forkserver: ForkserverChannel,
+        unfinished: Callable[[], Iterable[LiveStep]],
+    ) -> None:  # fmt: skip
         self._config = config
+        self._forkserver = forkserver
         self._store = store
         self._unfinished = unfinished
         self._hooks = plugins.container.hooks
         self._restoring: asyncio.Task[None] | None = None
 
-    def owed(self, step: Step) -> bool:
+    def must_delete(self, step: Step) -> bool:
         """True when the end of the step is its job's, and that an end of its container."""
         if step.step_id or not step.container:
             return False
         return step.container_plugin != self._config.job_container_type or "container_p_delete" in self._hooks
 
-    def earlier(self) -> list[str]:
+    def earlier_plugins(self) -> list[str]:
         """The plugins besides the configured one of which there are containers, or may be."""
-        found = {step.container_plugin for step in self._unfinished()}
+        found = {live.step.container_plugin for live in self._unfinished()}
         found |= {plugin for plugin, _ in self._store.containers()}
         return sorted(found - {self._config.job_container_type})
 
@@ -99,7 +97,8 @@ class Containers:
                 self._store.forget_containers(*place)
 
     def _is_used(self, place: tuple[str, str]) -> bool:
-        used = {(step.container_plugin, step.container["base"]) for step in self._unfinished() if step.container}
+        steps = (live.step for live in self._unfinished())
+        used = {(step.container_plugin, step.container["base"]) for step in steps if step.container}
         return place == self._place() or place in used
 
     def reconfigure(self, config: Config) -> None:
@@ -108,7 +107,7 @@ class Containers:
         self._note()
         if "container_p_reconfig" in self._hooks:
             try:
-                self.forkserver.errand({"container": "reconfigure", "timeout": self._config.spank_hook_timeout}, [])
+                self._forkserver.errand({"container": "reconfigure", "timeout": self._config.spank_hook_timeout}, [])
             except ForkserverDied as error:
                 print(f"nodectl daemon: container_p_reconfig: {error}", file=sys.stderr)
 
@@ -118,9 +117,9 @@ class Containers:
             self._restoring.cancel()
             await asyncio.wait([self._restoring])
 
-    async def visit(self, request: Mapping[str, object], call: Call) -> Mapping[str, object]:
-        """Has a visit made (`nodectl/forkserver/enter.py`), to which the descriptors of the call go. Returns what came
-        of it: why, status.
+    async def enter(self, request: Mapping[str, object], call: Call) -> Mapping[str, object]:
+        """Has a program or a file brought into a container (`nodectl/forkserver/enter.py`); the descriptors of the call
+        go there. Returns what came of it: why, status.
         """
         streams, way = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -138,7 +137,7 @@ class Containers:
             with theirs:
                 framing.hand_over(ours, more)
                 fds = copied_descriptors.copies([theirs.fileno(), *streams])
-            self.forkserver.errand(request, fds)
+            self._forkserver.errand(request, fds)
             try:
                 return await asyncio.get_running_loop().sock_recv(ours, _LONGEST_ANSWER)
             except ConnectionResetError:  # before it had taken what was handed over

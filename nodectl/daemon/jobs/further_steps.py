@@ -7,35 +7,24 @@ removes what is the job's, whoever is killed when. Runs in the daemon, touched o
 """
 
 import sqlite3
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from nodectl.cgroup import shares
-from nodectl.daemon.admission.launch_request import invalid
+from nodectl.daemon.history.store import Store
+from nodectl.daemon.jobs.registry import Registry
 from nodectl.daemon.jobs.reserved_numbers import Reservations
 from nodectl.model.step import Step
-from nodectl.wire.dispatch import Call, Refused
-from nodectl.wire.shape import Optional, integer
-
-if TYPE_CHECKING:
-    from nodectl.daemon.history.store import Store
-    from nodectl.daemon.node import Node
-    from nodectl.wire.shape import Shape
+from nodectl.wire.dispatch import Call, Refused, invalid
 
 
-def anything(value: object) -> str:
-    """Checked by a shape of its own."""
-    return "" if isinstance(value, dict) else "not an object"
+class FurtherSteps:
+    """The further steps of one node's jobs, and the numbers of its jobs and steps. `job_over(job)` is called when no
+    step of a job runs any more.
+    """
 
-
-RESERVE: "Shape" = {"jobid": Optional(integer(1, 2**32 - 1)), "request": Optional(anything)}
-
-
-class Further:
-    """The further steps and the numbers of one node."""
-
-    def __init__(self, node: "Node", store: "Store") -> None:
-        self._node = node
+    def __init__(self, registry: Registry, store: Store, job_over: Callable[[int], None]) -> None:
+        self._registry = registry
+        self._job_over = job_over
         self._store = store
         self._running: dict[int, set[int]] = {}  # further steps by job
         self._given: dict[int, int] = {}  # by job the highest number that a further step was given
@@ -53,7 +42,7 @@ class Further:
                 fit(wanted, first, call.parameters["request"])
             step = self._next(job)
         else:
-            job = self._reserved.again(uid) or self._new_job()
+            job = self._reserved.oldest_job_if_full(uid) or self._new_job()
         self._reserved.add(uid, job, step)
         return {"job": job, "step": step}
 
@@ -83,9 +72,9 @@ class Further:
         """The first step of a running job of the user's (None: whosever). Raises Refused; who is not root does not
         learn that another's job is there.
         """
-        live = self._node.live.get((job, 0))
-        if live is None and job in self._running and (job, 0) in self._node.jobs.ending:
-            live = self._node.jobs.ending[job, 0].live
+        live = self._registry.live.get((job, 0))
+        if live is None and job in self._running and (job, 0) in self._registry.ending:
+            live = self._registry.ending[job, 0].live
         others = live is not None and uid not in (None, live.step.uid)
         if live is None or (others and caller != 0):
             raise Refused("NoSuchStep", f"no job {job} is running", exit_status=1)
@@ -98,7 +87,7 @@ class Further:
     def _next(self, job: int) -> int:
         """Numbers count up, over restarts too: of an earlier daemon's steps each runs or is in the history."""
         if job not in self._given:
-            self._given[job] = max(self._node.batch.last_step(job), *self._running.get(job, ()), 0)
+            self._given[job] = max(self._registry.batch.last_step(job), *self._running.get(job, ()), 0)
         self._given[job] += 1
         return self._given[job]
 
@@ -106,24 +95,24 @@ class Further:
         """The step whose the job is."""
         return self._first(step.job_id, None) if step.step_id else step
 
-    def begun(self, step: Step) -> None:
-        """A further step is among the living."""
+    def add(self, step: Step) -> None:
+        """A further step runs from now on."""
         self._running.setdefault(step.job_id, set()).add(step.step_id)
 
-    def any_of(self, job: int) -> bool:
-        """True while the job's end has to wait."""
+    def any_running(self, job: int) -> bool:
+        """True while the job's end has to wait for further steps."""
         return job in self._running
 
-    def ended(self, step: Step) -> None:
-        """A step, whichever, is no more among the living; with the last of them the job is over."""
+    def remove(self, step: Step) -> None:
+        """A step, the first or a further one, runs no more. With the last of them the job is over."""
         running = self._running.get(step.job_id, set())
         running.discard(step.step_id)
         if running:
             return
         self._running.pop(step.job_id, None)
-        if (step.job_id, 0) not in self._node.live:
+        if (step.job_id, 0) not in self._registry.live:
             self._given.pop(step.job_id, None)
-        self._node.jobs.release(step.job_id)
+        self._job_over(step.job_id)
 
 
 def fit(step: Step, first: Step, request: Mapping[str, object]) -> None:

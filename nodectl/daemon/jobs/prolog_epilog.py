@@ -1,23 +1,20 @@
-"""Around a job: the SPANK hooks and the site's script before its step begins and after its step has ended.
+"""The SPANK hooks and the site's script around a job: the prolog before its first step, the epilog after its last.
 
-A moment (prolog, epilog) is first the hooks of the plugins that have one, in a process of their own, then the script
-of the configuration, in another; both root's, in the job's own cgroup. What went wrong is one line; a script's word
-counts before the hooks'. A job whose prolog has begun is owed an epilog, by this daemon or the next: its step's files
-stay until then, and one of them says so (`Files.begin_prolog`).
+At each of these two moments the daemon first calls the hooks of the plugins that have one, in a process of their own,
+and then the script of the configuration, in another. Both processes are root's and run in the job's own cgroup. What
+went wrong is one line; where both failed, the script's line counts.
 """
 
-import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 
 from nodectl.cgroup import delegation, tree
 from nodectl.cgroup.constraints import wanted_controllers
 from nodectl.config import Config
-from nodectl.daemon.jobs.containers import Containers
-from nodectl.daemon.jobs.resources import Resources
+from nodectl.daemon.jobs.background_tasks import BackgroundTasks
 from nodectl.daemon.jobs.script_process import NO_PROGRAM
-from nodectl.daemon.jobs.step_cgroups import remove_groups
+from nodectl.daemon.jobs.step_cgroups import remove_step_cgroup
 from nodectl.daemon.processes.reporting_process import FIRST_EXTRA, GRACE, Helper
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel import trust
@@ -29,7 +26,6 @@ from nodectl.spank.mentioned_hooks import MentionedHooks
 from nodectl.tracing.recorder import Recorder, now
 
 _MODULE = "nodectl.daemon.jobs.script_process"
-_STOP_SECONDS = 10
 
 
 class Moment:
@@ -46,39 +42,16 @@ class Moment:
 PROLOG, EPILOG = Moment("prolog"), Moment("epilog")
 
 
-class Ending:
-    """A job whose step has ended and whose epilog has not: the step's record, and what it will be."""
-
-    __slots__ = ("final", "live", "record")
-
-    def __init__(self, live: LiveStep, record: Mapping[str, object]) -> None:
-        self.live = live
-        self.record = record
-        self.final: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
-
-
-class Jobs:
-    """The prologs, epilogs and containers of one node. `mount` as in `Node`; `done(live, record)` is called at the end
-    of an epilog, with the record for the history.
+class PrologEpilog:
+    """The prologs and epilogs of one node's jobs. `mount` is the cgroup2 mount; `tasks` are those that the daemon waits
+    for when it ends.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        mount: str,
-        containers: Containers,
-        resources: Resources,
-        done: Callable[[LiveStep, Mapping[str, object]], None],
-    ) -> None:
+    def __init__(self, config: Config, mount: str, tasks: BackgroundTasks) -> None:
         self._config = config
-        self._containers = containers
-        self._resources = resources
         self._mount = mount
-        self._done = done
+        self._tasks = tasks
         self._mentioned_hooks = MentionedHooks()
-        self._tasks: set[asyncio.Task[object]] = set()
-        self._waiting: set[int] = set()  # jobs whose first step has ended and another has not
-        self.ending: dict[tuple[int, int], Ending] = {}
 
     def any_for(self, step: Step) -> bool:
         """True when something is to run around this job. Called at every launch, and looks at every plugin then."""
@@ -90,94 +63,23 @@ class Jobs:
         return [entry.path for entry in step.stack if not entry.missing], self._mentioned_hooks.changes
 
     async def prolog(self, live: LiveStep) -> str:
-        """Before the step. Returns what failed, one line, "" for nothing."""
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101  # for mypy: a coroutine runs in one
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        """Runs the prolog, before the first step. Returns what failed, one line, "" for nothing."""
+        self._tasks.add_current()
         return await self._run(PROLOG, live)
 
-    def end(self, live: LiveStep, record: Mapping[str, object], *, waits: bool) -> None:
-        """A job's first step has ended: the epilog and the end of the container, in the background. `waits`: other
-        steps of the job run still, and it is when the last of them has ended (`release`).
-        """
-        if live.owes_epilog or live.files.record() is None:
-            self._keep(live, record)
-        self.ending[live.key] = Ending(live, record)
-        if waits:
-            self._waiting.add(live.step.job_id)
-            self._begin(self._empty(live.step.cgroup))
-        else:
-            self._begin(self._end(self.ending[live.key]))
-
-    def release(self, job: int) -> None:
-        """No step of the job runs any more."""
-        if job in self._waiting:
-            self._waiting.remove(job)
-            self._begin(self._end(self.ending[job, 0]))
-
-    def _begin(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    @staticmethod
-    def _keep(live: LiveStep, record: Mapping[str, object]) -> None:
-        """For the daemon that comes after an early end of this one. On a full disk the epilog comes first."""
-        try:
-            live.files.write_record(record)
-        except OSError as error:
-            told = f"write the record of job {live.step.job_id} before its epilog: {error.strerror}"
-            print(f"nodectl daemon: {told}", file=sys.stderr)
-
-    async def _end(self, ending: Ending) -> None:
-        live, record = ending.live, ending.record
-        await self._empty(live.step.cgroup)
-        if live.owes_epilog:
-            record = await self._epilog(live, record)
-        if self._containers.owed(live.step):
-            record = self._noted(live, record, await self._containers.delete(live), "container")
-        record = self.released(live, record)
-        live.files.end_epilog()
-        del self.ending[live.key]
-        self._done(live, record)
-        ending.final.set_result(record)
-
-    async def _epilog(self, live: LiveStep, record: Mapping[str, object]) -> Mapping[str, object]:
+    async def epilog(self, live: LiveStep, record: Mapping[str, object]) -> str:
+        """Runs the epilog, after the last step. Returns what failed, one line, "" for nothing."""
         for moment in (PROLOG, EPILOG):  # what a prolog left, and what an epilog left that an earlier daemon began
-            await self._empty(self._group(moment, live.step))
-        record = self._noted(live, record, await self._run(EPILOG, live, record), "epilog")
-        await self._empty(self._group(EPILOG, live.step))
-        return record
+            await self._empty(moment, live.step)
+        why = await self._run(EPILOG, live, record)
+        await self._empty(EPILOG, live.step)
+        return why
 
-    def released(self, live: LiveStep, record: Mapping[str, object]) -> Mapping[str, object]:
-        """The last of a job, and its record after that."""
-        return self._noted(live, record, self._resources.release(live), "resources")
-
-    def _noted(self, live: LiveStep, record: Mapping[str, object], why: str, what: str) -> Mapping[str, object]:
-        """The record, with a note of what went wrong after the step."""
-        if why:
-            record = {**record, what: why}
-            self._keep(live, record)
-        return record
-
-    async def settle(self, *, patiently: bool) -> None:
-        """Before the daemon ends: waits for the prologs and epilogs under way. What is not patience enough is killed;
-        the next daemon begins those jobs' epilogs anew.
-        """
-        while self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=None if patiently else _STOP_SECONDS)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late)
-
-    async def _empty(self, path: str) -> None:
-        if path:
-            await remove_groups(self._mount, path)
+    async def _empty(self, moment: Moment, step: Step) -> None:
+        await remove_step_cgroup(self._mount, self._group(moment, step))
 
     def _group(self, moment: Moment, step: Step) -> str:
-        """Beside the step's own; "" without cgroups."""
+        """The cgroup beside the step's own; "" without cgroups."""
         return f"{os.path.dirname(step.cgroup)}/{moment.name}" if step.cgroup else ""
 
     def _full_path(self, moment: Moment, step: Step) -> str:

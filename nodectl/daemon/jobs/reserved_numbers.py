@@ -9,7 +9,7 @@ class Reservations:
     def __init__(self) -> None:
         self._steps: dict[int, dict[tuple[int, int], None]] = {}  # by uid, the oldest first
 
-    def again(self, uid: int) -> int:
+    def oldest_job_if_full(self, uid: int) -> int:
         """The oldest job of a user who has as many numbers as anybody may: ids are not used up by who does not use
         them. 0 for others.
         """

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from nodectl import messages
 from nodectl.config import Config
-from nodectl.daemon.admission import launch_request
+from nodectl.daemon.jobs.task_plugins import call_task_plugins
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.plugin_host.caller import OK, Outcome, PluginCaller
 from nodectl.plugin_host.node_plugins import NodePlugins
@@ -34,7 +34,7 @@ class Resources:
         """Before a job's first step. Raises Refused; the caller then releases."""
         if not live.step.step_id and self._plugins.has(RESERVE):
             live.reserved = True
-            launch_request.call_for(live.step, self._plugins, trace, live.step.hook_timeout, RESERVE)
+            call_task_plugins(live.step, self._plugins, trace, live.step.hook_timeout, RESERVE)
 
     def release(self, live: LiveStep) -> str:
         """The job, of which this was the first step, is over. Returns what is wrong, one line, which is logged, "" for

@@ -7,14 +7,16 @@ import sys
 from nodectl.cgroup import tree
 from nodectl.cgroup.constraints import Confinement
 from nodectl.cgroup.device_access import Rules
+from nodectl.daemon.jobs.background_tasks import BackgroundTasks
 from nodectl.kernel import _kernel
 
 _TRIES = 60
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.5
+_SETTLE_SECONDS = 10
 
 
-def make_groups(mount: str, path: str, confinement: Confinement) -> None:
+def make_step_cgroup(mount: str, path: str, confinement: Confinement) -> None:
     """job_J with what it is confined to, step_S and stepd, where the stepd is born; what the base has of controllers is
     enabled all the way down. Raises OSError.
     """
@@ -38,15 +40,18 @@ def _constrain_devices(job: tree.Group, rules: Rules) -> None:
         os.close(fd)
 
 
-async def remove_groups(mount: str, path: str) -> bool:
-    """Kills what is left in a step's cgroup and removes it, and its job's if that is empty. True when all is gone.
+async def remove_step_cgroup(mount: str, path: str) -> bool:
+    """Kills what is left in a step's cgroup and removes it, and its job's if that is empty. True when all is gone. ""
+    is no cgroup.
 
     A process leaves its cgroup a moment after its last descriptor closes, so the first tries may find it busy.
     """
+    if not path:
+        return True
     group = tree.Group(mount + path)
     pause = _FIRST_PAUSE
     for _ in range(_TRIES):
-        if remove_once(group):
+        if try_to_remove(group):
             return True
         await asyncio.sleep(pause)
         pause = min(pause * 2, _LONGEST_PAUSE)
@@ -56,7 +61,7 @@ async def remove_groups(mount: str, path: str) -> bool:
     return False
 
 
-def remove_once(group: tree.Group) -> bool:
+def try_to_remove(group: tree.Group) -> bool:
     """One try, which may find that the step's was never made."""
     for directory, _, _ in os.walk(group.full_path, topdown=False):
         if not tree.Group(directory).remove():
@@ -65,3 +70,20 @@ def remove_once(group: tree.Group) -> bool:
         return False  # it could not be read: there are no descriptors left
     tree.Group(os.path.dirname(group.full_path)).remove()  # the job's, if this was its last step
     return True
+
+
+class CgroupRemovals:
+    """Cgroups of steps that are being emptied and removed in the background, below one mount of cgroup2."""
+
+    def __init__(self, mount: str) -> None:
+        self._mount = mount
+        self._tasks = BackgroundTasks()
+
+    def begin(self, path: str) -> None:
+        """Empties and removes a step's cgroup; "" is none."""
+        if path:
+            self._tasks.begin(remove_step_cgroup(self._mount, path))
+
+    async def settle(self) -> None:
+        """Before the daemon ends: what is being removed is removed, if that takes no longer than this."""
+        await self._tasks.finish(_SETTLE_SECONDS)

@@ -9,15 +9,19 @@ import errno
 import os
 import socket
 from collections.abc import Awaitable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from nodectl.cgroup import delegation
-from nodectl.daemon.admission import launch_request
-from nodectl.daemon.jobs.step_cgroups import make_groups
+from nodectl.cgroup.constraints import Constraints
+from nodectl.config import Config
+from nodectl.daemon.admission.user_budget import UserBudget
+from nodectl.daemon.jobs.node_jobs import NodeJobs
+from nodectl.daemon.jobs.registry import Registry
+from nodectl.daemon.jobs.step_cgroups import make_step_cgroup
+from nodectl.daemon.jobs.task_plugins import call_launch_request
 from nodectl.daemon.processes import copied_descriptors
-from nodectl.daemon.processes.forkserver_channel import ForkserverDied
-from nodectl.daemon.steps.content import as_bytes
-from nodectl.daemon.steps.live import Files, LiveStep
+from nodectl.daemon.processes.forkserver_channel import ForkserverChannel, ForkserverDied
+from nodectl.daemon.steps.files import encoded
+from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel import closing
 from nodectl.model.step import Step
 from nodectl.plugin_host.node_plugins import NodePlugins
@@ -26,25 +30,30 @@ from nodectl.tracing import progress
 from nodectl.wire import framing
 from nodectl.wire.dispatch import Call, Refused
 
-if TYPE_CHECKING:
-    from nodectl.daemon.node import Node
-
 Name = Mapping[str, object]  # job, step
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Starter:
-    """Starts the steps of one node."""
+class StepStart:
+    """Starts the steps of one node. `mount` is the cgroup2 mount."""
 
-    def __init__(self, node: "Node", plugins: NodePlugins) -> None:
-        self._node = node
+    def __init__(  # made once, of everything that a start needs
+        self, config: Config, mount: str, registry: Registry, jobs: NodeJobs, plugins: NodePlugins, *,
+        constraints: Constraints, budget: UserBudget, forkserver: ForkserverChannel,
+    ) -> None:  # fmt: skip
+        self._config = config
+        self._mount = mount
+        self._registry = registry
+        self._jobs = jobs
         self._plugins = plugins
+        self._constraints = constraints
+        self._budget = budget
+        self._forkserver = forkserver
 
     def begin(self, step: Step, call: Call) -> Name | Awaitable[Name]:
         """Starts the step, for who calls. Raises Refused."""
-        files = Files(self._node.steps_dir, step.job_id, step.step_id)
-        live = LiveStep(step, files, self._node.ended_step)
-        if self._node.jobs.any_for(step) and not step.step_id:
+        live = LiveStep(step, self._registry.files(step.job_id, step.step_id), self._jobs.step_ended)
+        if self._jobs.prolog_epilog.any_for(step) and not step.step_id:
             return self._start_after_prolog(live, call)
         with self._undoing(live), self._trace(live) as trace:
             self._start(live, trace, call)
@@ -56,20 +65,20 @@ class Starter:
         try:
             yield
         except (OSError, ForkserverDied, Refused) as error:
-            self._node.live.pop(live.key, None)
+            self._registry.live.pop(live.key, None)
             if live.reserved:
-                self._node.resources.release(live)
+                self._jobs.resources.release(live)
             live.close()
             live.files.remove()
-            self._node.clean_group(live.step.cgroup)
-            self._node.further.ended(live.step)
+            self._jobs.cgroup_removals.begin(live.step.cgroup)
+            self._jobs.further_steps.remove(live.step)
             if isinstance(error, Refused):
                 raise
             raise Refused("LaunchRefused", f"step {live.step}: {self._words(error)}", exit_status=1) from error
 
     def _words(self, error: Exception) -> str:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
-            return f"no room for its files in {self._node.steps_dir}: {error.strerror}"
+            return f"no room for its files in {self._registry.directory}: {error.strerror}"
         return str(error)
 
     @contextlib.contextmanager
@@ -77,10 +86,10 @@ class Starter:
         """The step's trace, with row 2 of a launch in it: before any process of the job exists."""
         trace = live.files.open_trace()
         try:
-            fd = trace if self._node.config.trace else -1
-            launch_request.call_launch_request(live.step, self._plugins, fd, live.step.hook_timeout)
-            self._node.resources.reserve(live, fd)
-            live.step.limits, live.step.device_rules = self._node.constraints.of_step(live.step)
+            fd = trace if self._config.trace else -1
+            call_launch_request(live.step, self._plugins, fd, live.step.hook_timeout)
+            self._jobs.resources.reserve(live, fd)
+            live.step.limits, live.step.device_rules = self._constraints.of_step(live.step)
             yield trace
         finally:
             os.close(trace)
@@ -103,11 +112,10 @@ class Starter:
 
     async def _through_prolog(self, live: LiveStep, trace: int, call: Call) -> str:
         """Returns why the step does not begin, "" when it does."""
-        self._node.live[live.key] = live
-        self._node.running.begun()
+        self._registry.add(live)
         live.in_prolog = live.owes_epilog = True
         try:
-            why = await self._node.jobs.prolog(live) or live.cancelled
+            why = await self._jobs.prolog_epilog.prolog(live) or live.cancelled
             if not why:
                 live.files.end_prolog()
                 live.in_prolog = False
@@ -118,20 +126,20 @@ class Starter:
 
     def _keep(self, live: LiveStep) -> None:
         """The step's file and room for its record, if its user may have more of these. Raises OSError, Refused."""
-        spec, most = as_bytes(live.step.as_json()), record.room(live.step)
-        self._node.budget.take(live, len(spec) + most)
+        spec, most = encoded(live.step.as_json()), record.room(live.step)
+        self._budget.take(live, len(spec) + most)
         live.files.write_spec(spec, most)
 
     def _start(self, live: LiveStep, trace: int, call: Call) -> None:
         """From an admitted step to the forkserver's queue. Raises OSError, ForkserverDied, Refused."""
-        node, step, files = self._node, live.step, live.files
+        step, files = live.step, live.files
         fds: list[int] = []
         try:
             fds.append(progress.make(step.ntasks))
             live.progress_fd = os.dup(fds[0])
             fds.append(files.listen())
             if step.cgroup:
-                self._make_groups(step)
+                self._make_cgroups(step)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             fds.append(theirs.detach())
             live.connect(ours)
@@ -139,32 +147,30 @@ class Starter:
                 fds += _meet(call, _name(live))
             if not live.owes_epilog:
                 self._keep(live)
-            node.live[live.key] = live
+            self._registry.add(live)
             if step.step_id:
-                node.further.begun(step)
-            node.running.begun()
-            node.forkserver.submit(
+                self._jobs.further_steps.add(step)
+            self._forkserver.submit(
                 {
                     "step": str(step),
                     "spec": files.spec,
                     "cgroup": step.cgroup,
-                    "trace": node.config.trace,
+                    "trace": self._config.trace,
                     "client": call.peer.uid if call.fds else None,
                 },
-                node.jobs.plugins_of(step),
+                self._jobs.prolog_epilog.plugins_of(step),
                 copied_descriptors.copies((trace, *fds)),
             )
         finally:
             closing.close_in_time(fds)
 
-    def _make_groups(self, step: Step) -> None:
-        node = self._node
-        confinement = node.constraints.of_job(node.further.job_of(step))
+    def _make_cgroups(self, step: Step) -> None:
+        confinement = self._constraints.of_job(self._jobs.further_steps.job_of(step))
         try:
-            make_groups(node.mount, step.cgroup, confinement)
+            make_step_cgroup(self._mount, step.cgroup, confinement)
         except FileNotFoundError:  # the unit of steps has been started anew
-            delegation.make(node.config.cgroup_name, node.constraints.controllers)
-            make_groups(node.mount, step.cgroup, confinement)
+            delegation.make(self._config.cgroup_name, self._constraints.controllers)
+            make_step_cgroup(self._mount, step.cgroup, confinement)
 
 
 def _meet(call: Call, name: Name) -> list[int]:

@@ -1,91 +1,68 @@
-"""The daemon's part of suspending a step: it asks the stepd, and waits until nothing of the step runs; not for ever,
-for a process that hangs in the kernel cannot be frozen.
+"""Suspend and Resume: the daemon asks the stepd, and waits until nothing of the step runs.
+
+It does not wait for long: a process that hangs in the kernel cannot be frozen.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from nodectl.cgroup import tree
+from nodectl.daemon.jobs.registry import Registry
+from nodectl.daemon.jobs.resources import Resources
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.wire.dispatch import Call, Refused
-from nodectl.wire.shape import integer
 
-if TYPE_CHECKING:
-    from nodectl.daemon.node import Node
-    from nodectl.wire.shape import Shape
-
-_WHICH = {"job": integer(1, 2**32 - 1), "step": integer(0, 2**32 - 1)}
 _PAUSE = 0.02
 _PATIENCE = 5.0  # seconds beyond the time of grace
 
 
-class Suspensions:
-    """The methods of one node."""
+class Suspend:
+    """The methods of one node. `mount` is the cgroup2 mount."""
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, mount: str, registry: Registry, resources: Resources) -> None:
+        self._mount = mount
+        self._registry = registry
+        self._resources = resources
 
-    def methods(self) -> "dict[str, tuple[Shape, Callable[[Call], Awaitable[object]]]]":
-        """Rows of the table of methods."""
-        return {"Suspend": (_WHICH, self._suspend), "Resume": (_WHICH, self._resume)}
-
-    async def _suspend(self, call: Call) -> Mapping[str, object]:
-        """The reply names processes that still run."""
-        live = self._node.find_running(call)
-        await _ask(live, "Suspend")
+    async def suspend(self, call: Call) -> Mapping[str, object]:
+        """Stops a step. The reply names processes that still run."""
+        live = self._registry.find_running(call)
+        await _order(live, "Suspend")
         live.suspended = True
         await asyncio.sleep(live.step.suspend_grace_time)
         if not live.step.cgroup:
-            self._stands_still(live)
+            self._give_up_resources(live)
             return {"running": []}
-        user = tree.Group(f"{self._node.mount}{live.step.cgroup}/user")
+        user = tree.Group(f"{self._mount}{live.step.cgroup}/user")
         deadline = time.monotonic() + _PATIENCE
         running: list[int] = []
-        while not is_frozen(user) and not live.ended.done():
+        while not user.is_frozen() and not live.ended.done():
             if time.monotonic() > deadline:
                 running = [pid for pid in user.pids() if _hangs(pid)]
                 break
             await asyncio.sleep(_PAUSE)
-        self._stands_still(live)
+        self._give_up_resources(live)
         return {"running": running}
 
-    def _stands_still(self, live: LiveStep) -> None:
+    def _give_up_resources(self, live: LiveStep) -> None:
         if live.suspended and not live.ended.done():
-            self._node.resources.suspend(live)
+            self._resources.suspend(live)
 
-    async def _resume(self, call: Call) -> Mapping[str, object]:
-        live = self._node.find_running(call)
-        if live.suspended and (why := self._node.resources.resume(live)):
+    async def resume(self, call: Call) -> Mapping[str, object]:
+        """Lets a step go on."""
+        live = self._registry.find_running(call)
+        if live.suspended and (why := self._resources.resume(live)):
             raise Refused("WrongState", f"step {live.step} stays suspended: {why}")
-        await _ask(live, "Resume")
+        await _order(live, "Resume")
         live.suspended = False
         return {}
 
 
-async def _ask(live: LiveStep, method: str) -> None:
+async def _order(live: LiveStep, method: str) -> None:
     if live.in_prolog:
         raise Refused("WrongState", f"step {live.step} has no task yet: its prolog is running")
-    answer = await live.ask(method, {})
-    if answer is None:
-        raise Refused("NoSuchStep", f"step {live.step} has just ended")
-    pass_on(answer)
-
-
-def pass_on(answer: Mapping[str, object]) -> None:
-    """A stepd's refusal is ours."""
-    if "error" in answer:
-        parameters: Mapping[str, object] = answer.get("parameters", {})  # type: ignore[assignment]  # the stepd's own words
-        raise Refused(str(answer["error"]).rpartition(".")[2], str(parameters.get("reason", "")))
-
-
-def is_frozen(group: tree.Group) -> bool:
-    """True when everything in a cgroup stands still."""
-    try:
-        return bool(group.core.events.get("frozen") == 1)
-    except FileNotFoundError:
-        return False
+    await live.order(method, {})
 
 
 def _hangs(pid: int) -> bool:

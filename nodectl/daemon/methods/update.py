@@ -11,22 +11,20 @@ import asyncio
 import contextlib
 import copy
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from nodectl.cgroup import shares, tree
+from nodectl.cgroup.constraints import Constraints
 from nodectl.daemon.admission import launch_request
 from nodectl.daemon.admission.turns import Turns
+from nodectl.daemon.jobs.registry import WHICH, Registry
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
-from nodectl.wire.dispatch import Call, Refused
-from nodectl.wire.shape import Optional, integer
+from nodectl.wire.dispatch import Call, Refused, invalid
+from nodectl.wire.shape import Optional
 
-if TYPE_CHECKING:
-    from nodectl.daemon.node import Node
-    from nodectl.wire.shape import Shape
-
-_WHICH = {"job": integer(1, 2**32 - 1), "step": integer(0, 2**32 - 1)}
+UPDATE = {**WHICH, "mem": Optional(launch_request.MEMORY), **shares.REQUEST}
 _HIGH, _MAX, _SWAP = "memory.high", "memory.max", "memory.swap.max"
 _UNASKED = "max"  # of memory and swap space: files as the kernel makes them
 _USER = "/user"
@@ -52,23 +50,22 @@ class _Write(NamedTuple):
         return self.group.full_path.endswith(_USER)
 
 
-class Updates:
-    """The method of one node."""
+class Update:
+    """The method of one node. `mount` is the cgroup2 mount."""
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, mount: str, registry: Registry, constraints: Constraints) -> None:
+        self._mount = mount
+        self._registry = registry
+        self._constraints = constraints
         self._turns = Turns()
 
-    def methods(self) -> "dict[str, tuple[Shape, Callable[[Call], Awaitable[object]]]]":
-        """Rows of the table of methods."""
-        return {"Update": ({**_WHICH, "mem": Optional(launch_request.MEMORY), **shares.REQUEST}, self._update)}
-
-    async def _update(self, call: Call) -> Mapping[str, object]:
-        live = self._node.find_running(call)
+    async def update(self, call: Call) -> Mapping[str, object]:
+        """Writes other limits for a step and its job."""
+        live = self._registry.find_running(call)
         if live.in_prolog:
             raise Refused("WrongState", f"step {live.step} has no task yet: its prolog is running")
         async with self._turns.of(call.peer.uid), live.updating:
-            await self._change(live, call.parameters, may_raise=self._node.is_admin(call.peer))
+            await self._change(live, call.parameters, may_raise=self._registry.is_admin(call.peer))
         return {}
 
     async def _change(self, live: LiveStep, request: Mapping[str, object], *, may_raise: bool) -> None:
@@ -78,7 +75,7 @@ class Updates:
         writes = self._writes(old, new, self._touched(old, new, request))
         changed = {one.name: one.new for one in writes if one.is_user}
         new.limits = {**old.limits, **changed}
-        if not tree.Group(f"{self._node.mount}{old.cgroup}{_USER}").exists():
+        if not tree.Group(f"{self._mount}{old.cgroup}{_USER}").exists():
             writes = [one for one in writes if not one.is_user]  # its stepd makes it with the limits that it is told
         lowers = _memory(new) < _memory(old)
         try:
@@ -101,11 +98,11 @@ class Updates:
         """The step as it is to be. Raises Refused."""
         new = copy.copy(step)
         new.memory = int(str(request.get("mem", step.memory)))
-        launch_request.check_memory(new.memory, self._node.constraints)
+        launch_request.check_memory(new.memory, self._constraints)
         try:
             new.shares = {**step.shares, **shares.asked(request)}
         except shares.BadShare as error:
-            raise launch_request.invalid(error.parameter, str(error)) from None
+            raise invalid(error.parameter, str(error)) from None
         return new
 
     def _touched(self, old: Step, new: Step, request: Mapping[str, object]) -> list[str]:
@@ -114,17 +111,15 @@ class Updates:
         touched = [*((_HIGH, _MAX, _SWAP) if lowers else (_MAX, _HIGH, _SWAP))] if "mem" in request else []
         touched += dict.fromkeys(name.partition(" ")[0] for name in shares.asked(request))
         for name in touched:
-            why = self._node.constraints.why_not(name)
+            why = self._constraints.why_not(name)
             if why:
-                raise launch_request.invalid(
-                    "mem" if "memory" in name else shares.parameter_of(name), f"not enforced: {why}"
-                )
+                raise invalid("mem" if "memory" in name else shares.parameter_of(name), f"not enforced: {why}")
         return touched
 
     def _writes(self, old: Step, new: Step, names: Iterable[str]) -> "list[_Write]":
         """The step's cgroup first where memory is taken away, else the job's."""
-        path = f"{self._node.mount}{old.cgroup}"
-        before, after = copy.copy(old), self._node.constraints
+        path = f"{self._mount}{old.cgroup}"
+        before, after = copy.copy(old), self._constraints
         before.shares = {**dict.fromkeys(new.shares, 0), **old.shares}  # of a disk that had no limit it says so
         groups = [
             (tree.Group(os.path.dirname(path)), after.of_job(new).files, after.of_job(before).files),

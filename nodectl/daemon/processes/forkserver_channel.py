@@ -37,7 +37,7 @@ class ForkserverDied(Exception):
     """The forkserver could not be started; str() is one line."""
 
 
-class ForkChannel:
+class ForkserverChannel:
     """`answered(message)` is called in the event loop for each answer, with {"step", "pid"} or {"step", "error"};
     `earlier()` are the types of plugins of which there are containers besides the configured one's.
     """

@@ -14,13 +14,15 @@ from collections.abc import Iterator
 from cgroupspy.nodes import Node as CgroupNode
 
 from nodectl.cgroup import tree
+from nodectl.cgroup.delegation import Base
 from nodectl.container import pid1
+from nodectl.daemon.jobs.node_jobs import NodeJobs
 from nodectl.daemon.jobs.prolog_epilog import PROLOG
-from nodectl.daemon.jobs.step_cgroups import remove_once
-from nodectl.daemon.methods.suspend import is_frozen
-from nodectl.daemon.node import Node
+from nodectl.daemon.jobs.registry import Registry
+from nodectl.daemon.jobs.step_cgroups import try_to_remove
 from nodectl.daemon.recovery.lock import Lock
-from nodectl.daemon.steps.live import Files, LiveStep
+from nodectl.daemon.steps.files import StepFiles
+from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
 from nodectl.stepd.record import room
 from nodectl.wire import lean_json
@@ -45,21 +47,21 @@ class Cgroup2Node(CgroupNode):  # type: ignore[misc]  # cgroupspy has no types
         return self
 
 
-def sweep(node: Node) -> None:
-    """Takes over, records, removes; see the module."""
-    for files in _specs(node.steps_dir):
-        _settle_step(node, files)
-    for name in os.listdir(node.steps_dir):
-        if not os.path.exists(f"{node.steps_dir}/{_stem(name)}.json"):
-            os.unlink(f"{node.steps_dir}/{name}")
-    node.resources.found_suspended()
-    node.batch.flush()
-    node.running.bury(node.live.keys() | node.jobs.ending.keys())
-    if node.base:
-        _remove_strays(node)
+def sweep(registry: Registry, jobs: NodeJobs, base: Base) -> None:
+    """Takes over, records, removes; see the module. `base` is where jobs' cgroups are."""
+    for files in _specs(registry.directory):
+        _settle_step(registry, jobs, base.mount, files)
+    for name in os.listdir(registry.directory):
+        if not os.path.exists(f"{registry.directory}/{_stem(name)}.json"):
+            os.unlink(f"{registry.directory}/{name}")
+    jobs.resources.found_suspended()
+    registry.batch.flush()
+    registry.reset_notes.bury(registry.live.keys() | registry.ending.keys())
+    if base.path:
+        _remove_strays(registry, jobs, base)
 
 
-def _specs(directory: str) -> Iterator[Files]:
+def _specs(directory: str) -> Iterator[StepFiles]:
     """A job's first step comes last: whether the job is over depends on the others."""
     found = []
     for name in os.listdir(directory):
@@ -67,47 +69,47 @@ def _specs(directory: str) -> Iterator[Files]:
         if name.endswith(".json") and job.isdecimal() and step.isdecimal():
             found.append((int(job), int(step)))
     for number, of_job in sorted(found, key=lambda one: (one[0], -one[1])):
-        yield Files(directory, number, of_job)
+        yield StepFiles(directory, number, of_job)
 
 
 def _stem(name: str) -> str:
     return ".".join(name.split(".")[:2])
 
 
-def _settle_step(node: Node, files: Files) -> None:
+def _settle_step(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles) -> None:
     data = files.read(".json")
     try:
         step = Step.from_json(lean_json.load_object(data or b""))
     except (lean_json.BadJson, KeyError, TypeError, ValueError):
         files.remove()  # the daemon was killed while it wrote: nobody has been told of this step
         return
-    live = LiveStep(step, files, node.ended_step)
+    live = LiveStep(step, files, jobs.step_ended)
     live.size = len(data or b"") + room(step)
     live.owes_epilog = files.owes_epilog()
-    node.live[live.key] = live
+    registry.live[live.key] = live
     if step.step_id:
-        node.further.begun(step)
+        jobs.further_steps.add(step)
     if files.in_prolog():
         live.fail("the service ended while the job's prolog ran")
         return
-    live.suspended = bool(step.cgroup) and is_frozen(tree.Group(f"{node.mount}{step.cgroup}/user"))
+    live.suspended = bool(step.cgroup) and tree.Group(f"{mount}{step.cgroup}/user").is_frozen()
     live.reach(lambda: live.fail("the step runner died while the service was away", "NODE_FAIL"))
 
 
-def _remove_strays(node: Node) -> None:
+def _remove_strays(registry: Registry, jobs: NodeJobs, base: Base) -> None:
     """Cgroups of steps that no file speaks of: killed and removed."""
-    known = {live.step.cgroup for live in node.live.values()}
+    known = {live.step.cgroup for live in registry.live.values()}
     # What a job's prolog started lives as long, and so does the first process of its pid namespace.
     known |= {f"{os.path.dirname(path)}/{name}" for path in known for name in (PROLOG.name, pid1.GROUP)}
-    base = Cgroup2Node(node.mount + node.base).grow()
-    for job in base.children:
+    top = Cgroup2Node(base.mount + base.path).grow()
+    for job in top.children:
         for step in job.children:
             path = os.fsdecode(step.full_path)
-            if path.removeprefix(node.mount) not in known:
+            if path.removeprefix(base.mount) not in known:
                 group = tree.Group(path)
                 group.kill_all()
-                if not remove_once(group):
-                    node.clean_group(path.removeprefix(node.mount))
+                if not try_to_remove(group):
+                    jobs.cgroup_removals.begin(path.removeprefix(base.mount))
         try:
             os.rmdir(job.full_path)
         except OSError:
@@ -132,7 +134,7 @@ def remove_dead_private_nodes(runtime_dir: str) -> None:
         lock.release()
 
 
-def _bury(steps: list[Files]) -> None:
+def _bury(steps: list[StepFiles]) -> None:
     """The cgroups of a dead private node's steps."""
     mount = tree.find_mount()
     bases = set()
@@ -145,7 +147,7 @@ def _bury(steps: list[Files]) -> None:
             for group in (tree.Group(mount + path), tree.Group(f"{mount}{os.path.dirname(path)}/{pid1.GROUP}")):
                 group.kill_all()
                 for _ in range(100):
-                    if remove_once(group):
+                    if try_to_remove(group):
                         break
                     time.sleep(_PAUSE)
             bases.add(os.path.dirname(os.path.dirname(mount + path)))

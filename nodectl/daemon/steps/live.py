@@ -1,186 +1,22 @@
-"""A step that has begun and whose end the daemon has not recorded yet: its files, its connection.
-
-Files in the steps directory, root's alone, which a restarted daemon finds: `J.S.json` what the daemon decided, `.trace`
-the flight recorder (the stepd locks it while it lives), `.sock` its socket, `.record` its result, `.prolog` and
-`.epilog` that one of these is still to end.
-"""
+"""A step that has begun and whose end the daemon has not recorded yet: what it is, and the connection to its stepd."""
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping
 
-from nodectl.daemon.steps.content import as_bytes, write
+from nodectl.daemon.steps.files import StepFiles
 from nodectl.model.step import Step
 from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.stepd import plugin_output
 from nodectl.tracing import progress
-from nodectl.wire import framing, lean_json
-from nodectl.wire.dispatch import STEP
+from nodectl.wire import framing
+from nodectl.wire.dispatch import STEP, Refused
 
-SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog", ".stderr")
-_MOST_TRACED = 17 << 20  # bytes: a trace ends at 16 MiB (kernel/c/trace.c), and a line
-_BACKLOG = 16
 _CROWDED_PAUSE = 0.05
 _END_AGAIN = 1.0
-
-
-class Files:
-    """The paths of one step."""
-
-    __slots__ = ("stem",)
-
-    def __init__(self, directory: str, job: int, step: int) -> None:
-        self.stem = f"{directory}/{job}.{step}"
-
-    @property
-    def spec(self) -> str:
-        """The path of what the stepd will read."""
-        return f"{self.stem}.json"
-
-    def write_spec(self, spec: bytes, room: int) -> None:
-        """Writes what the stepd will read, and reserves `room` bytes for what it will leave: on a disk that is full
-        then the step's result is not lost. Raises OSError.
-        """
-        fd = os.open(f"{self.stem}.record.part", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.posix_fallocate(fd, 0, room)
-        finally:
-            os.close(fd)
-        write(self.spec, spec, os.O_EXCL)
-
-    def rewrite_spec(self, step: Step) -> None:
-        """For who reads it from now on: whole or not at all. Raises OSError."""
-        write(f"{self.spec}.part", as_bytes(step.as_json()))
-        os.rename(f"{self.spec}.part", self.spec)
-
-    def open_trace(self) -> int:
-        """The trace, locked: the lock lives as long as anybody has this open file, which is the stepd."""
-        fd = os.open(f"{self.stem}.trace", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        return fd
-
-    def append_trace(self) -> int:
-        """The trace once more, for another process's lines; nothing is locked."""
-        return os.open(f"{self.stem}.trace", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-
-    def listen(self) -> int:
-        """The step's socket, listening from now on: whoever looks for the step finds it, and the stepd will answer."""
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.bind(f"{self.stem}.sock")
-        os.chmod(f"{self.stem}.sock", 0o600)  # the daemon's: users reach their step through it
-        sock.listen(_BACKLOG)
-        return sock.detach()
-
-    def alive(self) -> bool:
-        """True while the stepd (or a task of it that has not become its program) lives."""
-        try:
-            fd = os.open(f"{self.stem}.trace", os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        else:
-            return False
-        finally:
-            os.close(fd)
-
-    def read(self, suffix: str, most: int = sys.maxsize) -> bytes | None:
-        """A file's content, None when it is not there. Read at once, as this is done for each step that ends."""
-        try:
-            fd = os.open(f"{self.stem}{suffix}", os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return None
-        try:
-            return os.read(fd, min(os.fstat(fd).st_size, most))
-        finally:
-            os.close(fd)
-
-    def trace(self) -> bytes:
-        """The trace, as far as it is kept: of thousands of calls, by all tasks and plugins, the first."""
-        return self.read(".trace", _MOST_TRACED) or b""
-
-    def connect(self) -> socket.socket | None:
-        """A connection to the stepd's socket, None when it does not live: its children may hold the socket still.
-        Raises BlockingIOError while others crowd the socket of a stepd that is busy.
-        """
-        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        link.setblocking(False)
-        try:
-            link.connect(f"{self.stem}.sock")
-        except BlockingIOError:
-            link.close()
-            raise
-        except OSError:
-            link.close()
-            return None
-        if not _runs(framing.peer_of(link).pid):
-            link.close()
-            return None
-        return link
-
-    def has_record(self) -> bool:
-        """True when the stepd has left one."""
-        return os.path.exists(f"{self.stem}.record")
-
-    def record(self) -> Mapping[str, object] | None:
-        """The record the stepd left, None if it left none."""
-        data = self.read(".record")
-        return None if data is None else lean_json.load_object(data)
-
-    def write_record(self, record: Mapping[str, object]) -> None:
-        """In the stepd's place, or with more than it knew: for the daemon that comes after an early end of this one."""
-        write(f"{self.stem}.record.part", as_bytes(record))
-        os.rename(f"{self.stem}.record.part", f"{self.stem}.record")
-
-    def begin_prolog(self) -> None:
-        """From now on the job is owed an epilog."""
-        os.close(os.open(f"{self.stem}.prolog", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-
-    def in_prolog(self) -> bool:
-        """True until its end."""
-        return os.path.exists(f"{self.stem}.prolog")
-
-    def end_prolog(self) -> None:
-        """The step may begin."""
-        os.rename(f"{self.stem}.prolog", f"{self.stem}.epilog")
-
-    def owes_epilog(self) -> bool:
-        """True from the begin of a prolog to the end of the epilog."""
-        return os.path.exists(f"{self.stem}.epilog") or self.in_prolog()
-
-    def end_epilog(self) -> None:
-        """Nothing is owed."""
-        self._remove((".prolog", ".epilog"))
-
-    def remove(self) -> None:
-        """The step is in the history: its files go."""
-        self._remove(SUFFIXES)
-
-    def _remove(self, suffixes: tuple[str, ...]) -> None:
-        for suffix in suffixes:
-            try:
-                os.unlink(f"{self.stem}{suffix}")
-            except FileNotFoundError:
-                continue
-
-
-def _runs(pid: int) -> bool:
-    """True while the process has not ended, waited for or not."""
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return False
-    try:
-        return framing.runs(fd)
-    finally:
-        os.close(fd)
 
 
 class LiveStep:
@@ -188,13 +24,13 @@ class LiveStep:
     closed.
     """
 
-    def __init__(self, step: Step, files: Files, on_end: Callable[["LiveStep"], None]) -> None:
+    def __init__(self, step: Step, files: StepFiles, on_end: Callable[["LiveStep"], None]) -> None:
         self.step = step
         self.files = files
         self.pid = 0
         self.size = 0  # bytes of its files, which count against its user
         self.failure = ""
-        self.told: Mapping[str, object] | None = None  # its record, by the stepd's last word
+        self.last_record: Mapping[str, object] | None = None  # as the stepd's last event told it
         self.ended: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
         self._on_end = on_end
         self._link: socket.socket | None = None
@@ -277,10 +113,10 @@ class LiveStep:
 
     def _take(self, message: Mapping[str, object]) -> None:
         """An answer, or the last event of a step: it tells the record, which the disk may have had no room for."""
-        told: Mapping[str, object] = message.get("parameters") or {}  # type: ignore[assignment]
-        event: Mapping[str, object] | None = told.get("event")  # type: ignore[assignment]
+        parameters: Mapping[str, object] = message.get("parameters") or {}  # type: ignore[assignment]
+        event: Mapping[str, object] | None = parameters.get("event")  # type: ignore[assignment]
         if event is not None:
-            self.told = event.get("record") or self.told  # type: ignore[assignment]
+            self.last_record = event.get("record") or self.last_record  # type: ignore[assignment]
         elif self._asked and not (asked := self._asked.pop(0)).done():
             asked.set_result(message)
 
@@ -350,6 +186,15 @@ class LiveStep:
             return await asyncio.wait_for(answer, patience)
         except (TimeoutError, asyncio.CancelledError):
             return None
+
+    async def order(self, method: str, parameters: Mapping[str, object]) -> None:
+        """Calls a method of the stepd whose refusal is the daemon's too. Raises Refused."""
+        answer = await self.ask(method, parameters)
+        if answer is None:
+            raise Refused("NoSuchStep", f"step {self.step} has just ended")
+        if "error" in answer:
+            refusal: Mapping[str, object] = answer.get("parameters", {})  # type: ignore[assignment]  # the stepd's own
+            raise Refused(str(answer["error"]).rpartition(".")[2], str(refusal.get("reason", "")))
 
     def summary(self) -> dict[str, object]:
         """What is known of it while it runs, without asking it."""

@@ -1,0 +1,24 @@
+"""plugstack.conf as it is at each launch: read again when a file of it has changed."""
+
+from nodectl.config import Config
+from nodectl.spank import plugstack
+from nodectl.wire.dispatch import Refused
+
+
+class CurrentPlugstack:
+    """The file of one node."""
+
+    def __init__(self, config: Config) -> None:
+        self._path = config.plugstack_config
+        self._plugin_dir = config.plugin_dir
+        self._known: plugstack.Plugstack | None = None
+
+    def get(self) -> plugstack.Plugstack:
+        """What it says now. Raises Refused."""
+        if self._known is None or not self._known.is_current():
+            try:
+                self._known = plugstack.read(self._path, self._plugin_dir)
+            except plugstack.PlugstackError as error:
+                self._known = None
+                raise Refused("LaunchRefused", str(error), exit_status=1) from None
+        return self._known

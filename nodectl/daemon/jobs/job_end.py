@@ -1,0 +1,94 @@
+"""The end of a job, after its last step: its epilog, the end of its container, the release of its resources.
+
+A job whose prolog has begun gets an epilog, from this daemon or the next one. Until then the files of its first step
+stay, and one of them says so (`StepFiles.begin_prolog`). Runs in the daemon, as root.
+"""
+
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+
+from nodectl.daemon.jobs.background_tasks import BackgroundTasks
+from nodectl.daemon.jobs.containers import Containers
+from nodectl.daemon.jobs.prolog_epilog import PrologEpilog
+from nodectl.daemon.jobs.registry import EndingJob
+from nodectl.daemon.jobs.resources import Resources
+from nodectl.daemon.steps.live import LiveStep
+
+
+class JobEnds:
+    """The ends of one node's jobs, in the background as `tasks`. `ending` holds the jobs that are being ended, by the
+    key of their first step. `empty(path)` empties a step's cgroup. `done(live, record)` is called with the first step
+    and its record for the history.
+    """
+
+    def __init__(
+        self,
+        parts: tuple[PrologEpilog, Containers, Resources],
+        ending: dict[tuple[int, int], EndingJob],
+        tasks: BackgroundTasks,
+        empty: Callable[[str], Coroutine[object, object, object]],
+        done: Callable[[LiveStep, Mapping[str, object]], None],
+    ) -> None:
+        self._prolog_epilog, self._containers, self._resources = parts
+        self._ending = ending
+        self._tasks = tasks
+        self._empty = empty
+        self._done = done
+        self._waiting: set[int] = set()  # jobs whose first step has ended and another has not
+
+    def is_needed(self, live: LiveStep) -> bool:
+        """True when an epilog or the end of a container follows this step, a job's first one."""
+        return live.owes_epilog or self._containers.must_delete(live.step)
+
+    def begin(self, live: LiveStep, record: Mapping[str, object], *, waits: bool) -> None:
+        """A job's first step has ended. `waits`: other steps of the job still run. Then the job ends when the last of
+        them has ended (`release`).
+        """
+        if live.owes_epilog or live.files.record() is None:
+            _keep(live, record)
+        self._ending[live.key] = EndingJob(live, record)
+        if waits:
+            self._waiting.add(live.step.job_id)
+            self._tasks.begin(self._empty(live.step.cgroup))
+        else:
+            self._tasks.begin(self._end(self._ending[live.key]))
+
+    def release(self, job: int) -> None:
+        """No step of the job runs any more."""
+        if job in self._waiting:
+            self._waiting.remove(job)
+            self._tasks.begin(self._end(self._ending[job, 0]))
+
+    async def _end(self, ending: EndingJob) -> None:
+        live, record = ending.live, ending.record
+        await self._empty(live.step.cgroup)
+        if live.owes_epilog:
+            record = _noted(live, record, await self._prolog_epilog.epilog(live, record), "epilog")
+        if self._containers.must_delete(live.step):
+            record = _noted(live, record, await self._containers.delete(live), "container")
+        record = self.released(live, record)
+        live.files.end_epilog()
+        del self._ending[live.key]
+        self._done(live, record)
+        ending.final.set_result(record)
+
+    def released(self, live: LiveStep, record: Mapping[str, object]) -> Mapping[str, object]:
+        """Releases the job's resources, which is the last of it. Returns its record after that."""
+        return _noted(live, record, self._resources.release(live), "resources")
+
+
+def _noted(live: LiveStep, record: Mapping[str, object], why: str, what: str) -> Mapping[str, object]:
+    """The record, with a note of what went wrong after the step."""
+    if why:
+        record = {**record, what: why}
+        _keep(live, record)
+    return record
+
+
+def _keep(live: LiveStep, record: Mapping[str, object]) -> None:
+    """Writes the record for the next daemon, should this one end early. A full disk does not stop the epilog."""
+    try:
+        live.files.write_record(record)
+    except OSError as error:
+        told = f"write the record of job {live.step.job_id} before its epilog: {error.strerror}"
+        print(f"nodectl daemon: {told}", file=sys.stderr)

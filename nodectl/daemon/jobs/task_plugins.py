@@ -1,0 +1,33 @@
+"""Calls of task plugins that may refuse a launch: before any process of the step exists.
+
+Runs in the daemon, as root.
+"""
+
+from nodectl import messages
+from nodectl.model.step import Step
+from nodectl.plugin_host.caller import PluginCaller
+from nodectl.plugin_host.node_plugins import NodePlugins
+from nodectl.tracing.recorder import Recorder
+from nodectl.wire.dispatch import Refused
+
+
+def call_launch_request(step: Step, node: NodePlugins, trace: int, timeout: float) -> None:
+    """Row 2: task_p_slurmd_launch_request in every task plugin. What they say goes with the step to its user. Raises
+    Refused with the plugin's reason, and what it has said.
+    """
+    call_task_plugins(step, node, trace, timeout, "task_p_slurmd_launch_request")
+
+
+def call_task_plugins(step: Step, node: NodePlugins, trace: int, timeout: float, call: str) -> None:
+    """Calls a function that may refuse a launch, in every task plugin. As `call_launch_request`."""
+    plugin_caller = PluginCaller(Recorder(trace, "daemon"), None, 0, timeout, single_threaded=False)
+    messages.concerns(step.job_id)
+    with messages.heard(step.verbose + messages.ERROR) as lines:
+        outcome = node.call(plugin_caller, call, (step, 0))
+    messages.concerns(0)
+    step.told += lines
+    if not outcome:
+        told = [line.removeprefix("nodectl: ").removeprefix("error: ") for line in lines]
+        said = f"; it said: {'; '.join(told)}" if told else ""
+        why = step.refused or f"step {step}: {outcome.why}"
+        raise Refused("LaunchRefused", f"{why}{said}", exit_status=1)
