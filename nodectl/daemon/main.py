@@ -27,7 +27,7 @@ from nodectl.daemon.history.store import Store, StoreError
 from nodectl.daemon.jobs.slurmd_context import SlurmdContext, SlurmdRefused
 from nodectl.daemon.node import Node
 from nodectl.daemon.processes.forkserver_channel import ForkserverDied
-from nodectl.daemon.reception.supervisor import Reception, ReceptionFailed
+from nodectl.daemon.reception.supervisor import ReceptionFailed, ReceptionSupervisor
 from nodectl.daemon.recovery.lock import Lock
 from nodectl.daemon.recovery.sweep import remove_dead_private_nodes, sweep
 from nodectl.plugin_host import kinds
@@ -71,7 +71,7 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     lock = _prepare(config)
     slurmd = SlurmdContext(config)
     slurmd.begin()  # beside the other preparations
-    reception = Reception(config)
+    reception = ReceptionSupervisor(config)
     store = _history(config)
     plugins = _load_plugins(config, ending)
     await slurmd.ready()

@@ -14,7 +14,7 @@ import pytest
 from nodectl.config_file.reader import load
 from nodectl.daemon.processes.forkserver_channel import ForkserverChannel
 from nodectl.daemon.reception.connection import Calls, Desk
-from nodectl.daemon.reception.supervisor import Reception
+from nodectl.daemon.reception.supervisor import ReceptionSupervisor
 from nodectl.wire import frames, framing
 from nodectl.wire.dispatch import Call, Refused, Service
 
@@ -135,7 +135,7 @@ def test_a_desk_that_has_ended_is_forgotten_and_what_was_still_to_come_closed() 
         raise Refused("NoSuchStep", call.method)
 
     async def act() -> None:
-        reception = Reception(load("/nowhere", must_exist=False))
+        reception = ReceptionSupervisor(load("/nowhere", must_exist=False))
         try:
             reception._service = Service("0", {"org.nodectl.List": ({}, method)})
             await reception.ready()
@@ -159,7 +159,7 @@ def test_a_desk_that_has_ended_is_forgotten_and_what_was_still_to_come_closed() 
 
 def test_what_a_reception_said_before_it_died_is_heard() -> None:
     async def act() -> None:
-        reception = Reception(load("/nowhere", must_exist=False))
+        reception = ReceptionSupervisor(load("/nowhere", must_exist=False))
         try:
             await reception.ready()
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -188,7 +188,7 @@ def test_a_forkserver_that_cannot_be_started_costs_no_descriptors() -> None:
         for _ in range(3):
             fds = [os.dup(0), os.dup(0)]
             with pytest.raises(OSError, match="Bad file descriptor"):  # as for one descriptor too few
-                channel.errand({}, fds)
+                channel.request_container({}, fds)
     assert set(os.listdir("/proc/self/fd")) == before
 
 

@@ -29,15 +29,15 @@ def test_noted_step_is_recorded_by_the_first_node_after_a_boot(path: str) -> Non
     job = store.next_job()
     store.note("one", [record(job)])
     again = Store(path, 10)  # as nothing closed the first one
-    again.bury("one", ())
+    again.record_lost("one", ())
     assert again.record(job, 0) is None
-    again.bury("two", ())
+    again.record_lost("two", ())
     found = again.record(job, 0)
     assert found is not None
     assert (found["state"], found["reason"]) == ("NODE_FAIL", "the machine was reset")
     assert float(str(found["ended"])) > 1e9
     assert again.next_job() == job + 1
-    again.bury("three", ())
+    again.record_lost("three", ())
     assert len(again.latest(None, 10)[0]) == 1
 
 
@@ -45,7 +45,7 @@ def test_what_a_step_says_of_its_end_replaces_the_note(path: str) -> None:
     store = Store(path, 10)
     store.note("one", [record(1), record(2)])
     store.add([Ended(record(1, "COMPLETED"), b"trace")])
-    store.bury("two", ())
+    store.record_lost("two", ())
     states = [(store.record(job, 0) or {})["state"] for job in (1, 2)]
     assert states == ["COMPLETED", "NODE_FAIL"]
 
@@ -54,7 +54,7 @@ def test_noted_step_that_is_known_in_other_ways_is_left_alone(path: str) -> None
     store = Store(path, 10)
     store.note("one", [record(1)])
     store.note("one", [record(1)])
-    store.bury("two", {(1, 0)})
+    store.record_lost("two", {(1, 0)})
     assert store.record(1, 0) is None
 
 
@@ -122,7 +122,7 @@ def test_each_ended_step_is_told_once(path: str) -> None:
     store = Store(path, 10, tell=lambda record: told.append(record["job"]))
     jobs = ended(store, 1, 3)
     store.note("one", [record(jobs[-1] + 1)])
-    store.bury("two", ())
+    store.record_lost("two", ())
     assert told == [*jobs, jobs[-1] + 1]
 
 

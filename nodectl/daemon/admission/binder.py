@@ -17,7 +17,7 @@ from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import Request
 from nodectl.config import Config
-from nodectl.daemon.admission.layout_cache import Answers
+from nodectl.daemon.admission.layout_cache import LayoutCache
 from nodectl.machine import topology
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.step import Step
@@ -37,7 +37,7 @@ class Binder:
         self._name = config.node_name
         self._gres = config.gres
         self._running = running
-        self._layouts = Answers(self._lay_out)
+        self._layouts = LayoutCache(self._lay_out)
         self._latest: tuple[dict[str, object], Request] = ({}, request_of({}, {}))
         self._core_of = {1 << cpu: core.mask for core in self._machine.cores for cpu in core.cpus}
         self.allocation = node.whole(self._machine, self._settings)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from nodectl.config import Config
 from nodectl.confine.confinement import CAP_SETPCAP, LEAST_LANDLOCK
-from nodectl.daemon.processes.reporting_process import Helper
+from nodectl.daemon.processes.reporting_process import ReportingProcess
 from nodectl.daemon.reception import peer_process
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel import _kernel
@@ -121,7 +121,7 @@ class ConfinementLevels:
             return "the service lacks CAP_SETPCAP"
         os.ftruncate(self.programs, 0)
         try:
-            helper = Helper(
+            process = ReportingProcess(
                 "nodectl.confine.seccomp_compiler",
                 {},
                 environment=_ENVIRONMENT,
@@ -130,13 +130,13 @@ class ConfinementLevels:
             )
         except OSError as error:
             return str(error)
-        await helper.end()
-        if not helper.said:
-            return f"the compiler of system call filters {helper.what_happened()}"
-        if not helper.said[0]:
+        await process.end()
+        if not process.results:
+            return f"the compiler of system call filters {process.how_it_ended()}"
+        if not process.results[0]:
             fcntl.fcntl(self.programs, fcntl.F_ADD_SEALS, _SEALS)
             self._possible |= {DEFAULT, STRICT} if _kernel.landlock_abi() >= LEAST_LANDLOCK else {DEFAULT}
-        return helper.said[0]
+        return process.results[0]
 
 
 def _may_be(uid: int, step: Step) -> bool:

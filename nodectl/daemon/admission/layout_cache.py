@@ -15,7 +15,7 @@ _ONE = _MOST // 8  # a larger one would push out all the others
 _FIXED, _TASK, _TEXT, _NUMBER = 4096, 320, 64, 48
 
 
-class Answers:
+class LayoutCache:
     """`make` makes a layout of a request and the CPUs to be used; what it raises is not kept."""
 
     def __init__(self, make: Callable[[Request, int], Layout], most: int = _MOST) -> None:

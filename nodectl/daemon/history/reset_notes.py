@@ -30,10 +30,10 @@ class ResetNotes:
         self._noted: set[tuple[int, int]] = set()
         self._due = False
 
-    def bury(self, known: Container[tuple[int, int]]) -> None:
+    def record_lost(self, known: Container[tuple[int, int]]) -> None:
         """After a start: what an earlier boot's notes tell of has ended as NODE_FAIL, but for steps that are known."""
         try:
-            self._store.bury(self._boot, known)
+            self._store.record_lost(self._boot, known)
         except sqlite3.Error as error:  # they stay noted
             print(f"nodectl daemon: bury the steps of an earlier boot: {error}", file=sys.stderr)
         if self._live:

@@ -59,7 +59,7 @@ class Store:
         self._limit = limit
         self._most_bytes = most_bytes
         self._tell = tell
-        self._ahead = 0  # a job id drawn and not given out yet
+        self._drawn = 0  # a job id drawn and not given out yet
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
@@ -78,13 +78,13 @@ class Store:
 
     def next_job(self) -> int:
         """A job id that no other job of this history has or will have. Raises sqlite3.Error."""
-        job, self._ahead = self._ahead or self._draw(), 0
+        job, self._drawn = self._drawn or self._draw(), 0
         return job
 
-    def look_ahead(self) -> None:
+    def draw_next_job(self) -> None:
         """Draws the next job id when there is time, so that a launch need not wait for a transaction."""
         with contextlib.suppress(sqlite3.Error):  # who needs it learns why there is none
-            self._ahead = self._ahead or self._draw()
+            self._drawn = self._drawn or self._draw()
 
     def _draw(self) -> int:
         """Numbers come again when the last one has been given, but for those of jobs that are known."""
@@ -139,7 +139,7 @@ class Store:
         finally:
             self._db.execute("PRAGMA synchronous=NORMAL")
 
-    def bury(self, boot: str, known: Container[tuple[int, int]]) -> None:
+    def record_lost(self, boot: str, known: Container[tuple[int, int]]) -> None:
         """Steps that were noted before this boot, by whichever node, have ended, unless more is known of them."""
         rows = self._db.execute("SELECT job, step, record FROM running WHERE boot != ?", (boot,))
         ended = [json.loads(record) for job, step, record in rows if (job, step) not in known]
@@ -190,6 +190,6 @@ class Store:
 
     def close(self) -> None:
         """Gives back the id that nobody got, unless another node has drawn since; checkpoints and closes."""
-        if self._ahead:
-            self._db.execute("UPDATE counter SET value = value - 1 WHERE name = 'job' AND value = ?", (self._ahead,))
+        if self._drawn:
+            self._db.execute("UPDATE counter SET value = value - 1 WHERE name = 'job' AND value = ?", (self._drawn,))
         self._db.close()

@@ -60,7 +60,7 @@ class Containers:
         """The job has ended. Returns what is wrong, one line, which is logged, "" for nothing."""
         trace = live.files.append_trace() if self._config.trace else -1
         try:
-            why = await self._errand({"container": "delete", "spec": live.files.spec}, trace)
+            why = await self._request({"container": "delete", "spec": live.files.spec}, trace)
         finally:
             if trace >= 0:
                 os.close(trace)
@@ -71,7 +71,7 @@ class Containers:
 
     def restore(self) -> None:
         """After a start, in the background: containers that nobody owns any more are removed."""
-        self._note()
+        self._note_place()
         if places := self._store.containers():
             self._restoring = asyncio.get_running_loop().create_task(self._restore(places))
 
@@ -79,7 +79,7 @@ class Containers:
         """The plugin and the base of the containers to come."""
         return self._config.job_container_type, settings.base_path(self._config)
 
-    def _note(self) -> None:
+    def _note_place(self) -> None:
         """Before a container is made: one that outlives its job is found there by whichever daemon comes."""
         if "container_p_restore" in self._hooks:
             try:
@@ -90,7 +90,7 @@ class Containers:
     async def _restore(self, places: Iterable[tuple[str, str]]) -> None:
         for place in places:
             plugin, base = place
-            why = await self._errand({"container": "restore", "plugin": plugin, "base": base})
+            why = await self._request({"container": "restore", "plugin": plugin, "base": base})
             if why:
                 print(f"nodectl daemon: restore containers: {why}", file=sys.stderr)
             elif not self._is_used(place) and not _any_in(base):
@@ -104,10 +104,12 @@ class Containers:
     def reconfigure(self, config: Config) -> None:
         """SIGHUP: the plugin is told, in the forkserver, so that the steps to come know."""
         self._config = config
-        self._note()
+        self._note_place()
         if "container_p_reconfig" in self._hooks:
             try:
-                self._forkserver.errand({"container": "reconfigure", "timeout": self._config.spank_hook_timeout}, [])
+                self._forkserver.request_container(
+                    {"container": "reconfigure", "timeout": self._config.spank_hook_timeout}, []
+                )
             except ForkserverDied as error:
                 print(f"nodectl daemon: container_p_reconfig: {error}", file=sys.stderr)
 
@@ -124,12 +126,12 @@ class Containers:
         streams, way = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             call.hand_over({}, [way.detach()])
-            answer = await self._once(request, [], [streams.fileno()])
+            answer = await self._request_once(request, [], [streams.fileno()])
         finally:
             close_in_time([streams.detach()])  # its process may have died before it took anything
         return lean_json.load_object(answer) if answer else {"why": "its process died", "status": 1}
 
-    async def _once(self, request: Mapping[str, object], more: list[int], streams: Sequence[int] = ()) -> bytes:
+    async def _request_once(self, request: Mapping[str, object], more: list[int], streams: Sequence[int] = ()) -> bytes:
         """One errand's answer, b"" where it died. Raises OSError, ForkserverDied."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
@@ -137,18 +139,18 @@ class Containers:
             with theirs:
                 framing.hand_over(ours, more)
                 fds = copied_descriptors.copies([theirs.fileno(), *streams])
-            self._forkserver.errand(request, fds)
+            self._forkserver.request_container(request, fds)
             try:
                 return await asyncio.get_running_loop().sock_recv(ours, _LONGEST_ANSWER)
             except ConnectionResetError:  # before it had taken what was handed over
                 return b""
 
-    async def _errand(self, request: Mapping[str, object], trace: int = -1) -> str:
+    async def _request(self, request: Mapping[str, object], trace: int = -1) -> str:
         """Returns the errand's answer, or why there is none."""
         request = {**request, "timeout": self._config.spank_hook_timeout}
         for _ in range(_TRIES):
             try:
-                answer = await self._once(request, [trace] if trace >= 0 else [])
+                answer = await self._request_once(request, [trace] if trace >= 0 else [])
             except (OSError, ForkserverDied) as error:
                 return str(error)
             if answer:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from nodectl.cgroup import shares
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.jobs.registry import Registry
-from nodectl.daemon.jobs.reserved_numbers import Reservations
+from nodectl.daemon.jobs.reserved_numbers import ReservedNumbers
 from nodectl.model.step import Step
 from nodectl.wire.dispatch import Call, Refused, invalid
 
@@ -28,7 +28,7 @@ class FurtherSteps:
         self._store = store
         self._running: dict[int, set[int]] = {}  # further steps by job
         self._given: dict[int, int] = {}  # by job the highest number that a further step was given
-        self._reserved = Reservations()
+        self._reserved = ReservedNumbers()
 
     def reserve(self, call: Call, wanted: Step | None = None) -> Mapping[str, object]:
         """Reserve: the number of a job, or of a step of one that is running, for a launch of the caller's. `wanted`:

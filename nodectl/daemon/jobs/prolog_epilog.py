@@ -15,7 +15,7 @@ from nodectl.config import Config
 from nodectl.daemon.jobs.background_tasks import BackgroundTasks
 from nodectl.daemon.jobs.script_process import NO_PROGRAM
 from nodectl.daemon.jobs.step_cgroups import remove_step_cgroup
-from nodectl.daemon.processes.reporting_process import FIRST_EXTRA, GRACE, Helper
+from nodectl.daemon.processes.reporting_process import FIRST_EXTRA, GRACE, ReportingProcess
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel import trust
 from nodectl.model.launch_order import ROWS
@@ -129,7 +129,7 @@ class PrologEpilog:
             "trace": FIRST_EXTRA if trace >= 0 else -1,
         }
         try:
-            helper = Helper(
+            process = ReportingProcess(
                 _MODULE,
                 arguments,
                 environment=preload.for_plugins(environment, (entry.path for entry in stack)),
@@ -140,10 +140,10 @@ class PrologEpilog:
         finally:
             if trace >= 0:
                 os.close(trace)
-        await helper.end()
-        if helper.said:
-            return helper.said[-1]
-        return f"{helper.place() or moment.call}: {helper.what_happened()}"
+        await process.end()
+        if process.results:
+            return process.results[-1]
+        return f"{process.plugin_and_hook() or moment.call}: {process.how_it_ended()}"
 
     async def _run_script(self, moment: Moment, live: LiveStep, variables: dict[str, str]) -> str:
         path: str | None = getattr(self._config, moment.name)
@@ -166,8 +166,8 @@ class PrologEpilog:
             return f"{path}: {error.strerror}"
         arguments = {"cgroup": self._full_path(moment, step), "script": path}
         seconds = self._config.prolog_epilog_timeout
-        helper = Helper(_MODULE, arguments, environment=variables, seconds=seconds)
-        await helper.end()
-        if helper.said and helper.status == NO_PROGRAM << 8:
-            return helper.said[-1]
-        return f"{path}: {helper.what_happened()}" if helper.status else ""
+        process = ReportingProcess(_MODULE, arguments, environment=variables, seconds=seconds)
+        await process.end()
+        if process.results and process.status == NO_PROGRAM << 8:
+            return process.results[-1]
+        return f"{path}: {process.how_it_ended()}" if process.status else ""

@@ -3,7 +3,7 @@
 _MOST = 1024  # of one user; who wants more is given the oldest anew, and nobody else loses any
 
 
-class Reservations:
+class ReservedNumbers:
     """Those of one node."""
 
     def __init__(self) -> None:

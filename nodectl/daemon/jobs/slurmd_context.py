@@ -10,7 +10,7 @@ import os
 import sys
 
 from nodectl.config import Config
-from nodectl.daemon.processes.reporting_process import GRACE, Helper
+from nodectl.daemon.processes.reporting_process import GRACE, ReportingProcess
 from nodectl.model.launch_order import SLURMD_HOOKS
 from nodectl.model.plugstack_entry import Entry, entry_as_list
 from nodectl.spank import plugstack, preload, probe_variable
@@ -31,7 +31,7 @@ class SlurmdContext:
         self._seconds = config.spank_hook_timeout
         self._config = config
         self._entries: list[Entry] = []
-        self._helper: Helper | None = None
+        self._process: ReportingProcess | None = None
         try:
             stack = plugstack.read(config.plugstack_config, config.plugin_dir).entries
         except plugstack.PlugstackError as error:
@@ -49,7 +49,7 @@ class SlurmdContext:
             "versions": self._config.spank_versions,
             "steps": os.path.join(self._config.runtime_dir, "steps"),
         }
-        self._helper = Helper(
+        self._process = ReportingProcess(
             "nodectl.spank.slurmd_context",
             arguments,
             environment=preload.for_plugins(
@@ -61,46 +61,46 @@ class SlurmdContext:
 
     async def ready(self) -> None:
         """Waits for the plugins' init hooks, all together no longer than one may take. Raises SlurmdRefused."""
-        helper = self._helper
-        if helper is None:
+        process = self._process
+        if process is None:
             return
         try:
-            await asyncio.wait_for(helper.word(), self._seconds + GRACE if self._seconds else None)
+            await asyncio.wait_for(process.reported(), self._seconds + GRACE if self._seconds else None)
         except TimeoutError:
-            helper.overrun()
-        if not helper.said:
-            await helper.end()
-            self._helper = None
-            why = f"{helper.place() or 'slurmd context'}: {helper.what_happened()}"
-            if helper.call and self._entries[helper.nth].required:
+            process.time_out()
+        if not process.results:
+            await process.end()
+            self._process = None
+            why = f"{process.plugin_and_hook() or 'slurmd context'}: {process.how_it_ended()}"
+            if process.call and self._entries[process.stack_place].required:
                 raise SlurmdRefused(why)
             _log(f"optional {why}; no plugin is told of the service's end")
             return
-        if helper.said[0]:
-            raise SlurmdRefused(helper.said[0])
-        helper.may_be_silent(0)
-        helper.on_end = self._lost
+        if process.results[0]:
+            raise SlurmdRefused(process.results[0])
+        process.allow_silence(0)
+        process.on_end = self._lost
 
     def _lost(self) -> None:
         """It has died between start and end."""
-        assert self._helper is not None  # noqa: S101  # for mypy: who else would call
-        _log(f"slurmd context: {self._helper.what_happened()}")
-        self._helper = None
+        assert self._process is not None  # noqa: S101  # for mypy: who else would call
+        _log(f"slurmd context: {self._process.how_it_ended()}")
+        self._process = None
 
     async def end(self) -> None:
         """The daemon ends in good order: slurmd_exit, whose failure costs a line in the log."""
-        helper = self._helper
-        if helper is None:
+        process = self._process
+        if process is None:
             return
-        helper.on_end = None
-        helper.may_be_silent(self._seconds)
+        process.on_end = None
+        process.allow_silence(self._seconds)
         with contextlib.suppress(OSError):  # it has gone
-            helper.tell(SHUTDOWN)
-        await helper.end()
+            process.send(SHUTDOWN)
+        await process.end()
         why = (
-            helper.said[1]
-            if len(helper.said) > 1
-            else f"{helper.place() or 'slurmd context'}: {helper.what_happened()}"
+            process.results[1]
+            if len(process.results) > 1
+            else f"{process.plugin_and_hook() or 'slurmd context'}: {process.how_it_ended()}"
         )
         if why:
             _log(why)

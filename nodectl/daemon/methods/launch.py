@@ -106,7 +106,7 @@ class Launch:
         # Not before: a request that makes no sense takes no job's number.
         job, number, first = self._numbers.take(request, call.peer.uid, user.uid)
         if not number and "job" not in request:
-            asyncio.get_running_loop().call_soon(self._store.look_ahead)
+            asyncio.get_running_loop().call_soon(self._store.draw_next_job)
         step.job_id, step.step_id = job, number
         step.cgroup = f"{self._base}/job_{job}/step_{number}" if self._base else ""
         if first is not None:

@@ -55,12 +55,12 @@ class StepStart:
         live = LiveStep(step, self._registry.files(step.job_id, step.step_id), self._jobs.step_ended)
         if self._jobs.prolog_epilog.any_for(step) and not step.step_id:
             return self._start_after_prolog(live, call)
-        with self._undoing(live), self._trace(live) as trace:
+        with self._undone_on_failure(live), self._trace(live) as trace:
             self._start(live, trace, call)
         return _name(live)
 
     @contextlib.contextmanager
-    def _undoing(self, live: LiveStep) -> Iterator[None]:
+    def _undone_on_failure(self, live: LiveStep) -> Iterator[None]:
         """Of a step that could not be started nothing is left; who asked for it is told why."""
         try:
             yield
@@ -74,9 +74,9 @@ class StepStart:
             self._jobs.further_steps.remove(live.step)
             if isinstance(error, Refused):
                 raise
-            raise Refused("LaunchRefused", f"step {live.step}: {self._words(error)}", exit_status=1) from error
+            raise Refused("LaunchRefused", f"step {live.step}: {self._reason(error)}", exit_status=1) from error
 
-    def _words(self, error: Exception) -> str:
+    def _reason(self, error: Exception) -> str:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             return f"no room for its files in {self._registry.directory}: {error.strerror}"
         return str(error)
@@ -98,9 +98,9 @@ class StepStart:
         """The job's prolog, which may take its time, and then its step. From the prolog's begin on the step is known,
         and has a record whatever becomes of it.
         """
-        with self._undoing(live), contextlib.ExitStack() as stack:
+        with self._undone_on_failure(live), contextlib.ExitStack() as stack:
             trace = stack.enter_context(self._trace(live))
-            self._keep(live)
+            self._write_spec(live)
             live.files.begin_prolog()
             undone_no_more = stack.pop_all()
         with undone_no_more:
@@ -121,10 +121,10 @@ class StepStart:
                 live.in_prolog = False
                 self._start(live, trace, call)
         except (OSError, ForkserverDied) as error:
-            return f"step {live.step}: {self._words(error)}"
+            return f"step {live.step}: {self._reason(error)}"
         return why
 
-    def _keep(self, live: LiveStep) -> None:
+    def _write_spec(self, live: LiveStep) -> None:
         """The step's file and room for its record, if its user may have more of these. Raises OSError, Refused."""
         spec, most = encoded(live.step.as_json()), record.room(live.step)
         self._budget.take(live, len(spec) + most)
@@ -144,9 +144,9 @@ class StepStart:
             fds.append(theirs.detach())
             live.connect(ours)
             if call.fds:
-                fds += _meet(call, _name(live))
+                fds += _hand_over_streams(call, _name(live))
             if not live.owes_epilog:
-                self._keep(live)
+                self._write_spec(live)
             self._registry.add(live)
             if step.step_id:
                 self._jobs.further_steps.add(step)
@@ -173,7 +173,7 @@ class StepStart:
             make_step_cgroup(self._mount, step.cgroup, confinement)
 
 
-def _meet(call: Call, name: Name) -> list[int]:
+def _hand_over_streams(call: Call, name: Name) -> list[int]:
     """What a client and its step runner meet on, made here so that neither depends on what the other made: a socket
     through which the client's streams come, its orders, its events. The client's ends go to its desk, before anybody
     can begin the step; the step runner's are returned. Raises OSError.

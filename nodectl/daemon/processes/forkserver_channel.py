@@ -57,7 +57,7 @@ class ForkserverChannel:
         self._earlier = earlier
         self._sock: socket.socket | None = None
         self._waiting: list[tuple[bytes, list[int]]] = []
-        self._told: tuple[list[str], int] | None = None
+        self._told_plugins: tuple[list[str], int] | None = None
         self.pid = 0
         seconds = config.spank_hook_timeout  # that an init() may take, 0 for any time
         self._patience: float | None = _READY_SECONDS + seconds if seconds else None
@@ -66,7 +66,7 @@ class ForkserverChannel:
         """Executes a forkserver and waits until it is ready; nothing where there is one. Raises ForkserverDied."""
         if self._sock is not None:
             return  # what an earlier daemon left had to be ended before this one was ready
-        self._told = None
+        self._told_plugins = None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         arguments = lean_json.dumps(
             {
@@ -122,20 +122,20 @@ class ForkserverChannel:
         `plugins`: the files of the step's stack and the number of their changes. The forkserver looks at the files when
         it is told of them: when either is not what it was.
         """
-        self._be_there(fds)
-        if plugins != self._told:
+        self._ensure_started(fds)
+        if plugins != self._told_plugins:
             request = {**request, "plugins": plugins[0]}
         self._send(request, fds)
-        self._told = plugins
+        self._told_plugins = plugins
 
-    def errand(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
+    def request_container(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
         """Asks for what concerns a container, see `nodectl/forkserver/container_requests.py`. As `submit`, and raises
         OSError for a request that is too long.
         """
-        self._be_there(fds)
+        self._ensure_started(fds)
         self._send(request, fds)
 
-    def _be_there(self, fds: Sequence[int]) -> None:
+    def _ensure_started(self, fds: Sequence[int]) -> None:
         try:
             self.start()
         except (ForkserverDied, OSError):

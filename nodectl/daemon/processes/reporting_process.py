@@ -28,7 +28,7 @@ _MOST = 1 << 18  # more than a socket holds
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # what Python ignores would be ignored behind exec too
 
 
-class Helper:
+class ReportingProcess:
     """One such process. `seconds` is how long it may be silent, 0 for ever; then `grace` more, and it is killed.
 
     Descriptors: 0 is /dev/null, 1 and 2 the daemon's log, 3 the socket, from 4 on `extra`. Raises OSError.
@@ -40,10 +40,10 @@ class Helper:
     ) -> None:  # fmt: skip
         self.plugin = ""
         self.call = ""
-        self.nth = 0  # the plugin's place in the stack of that process
+        self.stack_place = 0  # the plugin's place in the stack of that process
         self.on_end: Callable[[], None] | None = None
         self.status = 0  # the wait status, once it has ended
-        self.said: list[str] = []  # what came of it, each time that it told
+        self.results: list[str] = []  # what came of it, each time that it told
         self._seconds = seconds
         self._grace = grace
         self._heard = 0.0
@@ -51,7 +51,7 @@ class Helper:
         self._partial = b""
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._told: asyncio.Future[None] = self._loop.create_future()
+        self._reported: asyncio.Future[None] = self._loop.create_future()
         self.pid, self._link = _execute(module, arguments, environment, extra)
         try:
             self._pidfd = os.pidfd_open(self.pid)
@@ -63,7 +63,7 @@ class Helper:
         self._loop.add_reader(self._link, self._read)
         self._loop.add_reader(self._pidfd, self._finish)
         self._timer: asyncio.TimerHandle | None = None
-        self._wind_up()
+        self._restart_timer()
 
     @property
     def running(self) -> bool:
@@ -78,13 +78,13 @@ class Helper:
             self.kill()
             raise
 
-    async def word(self) -> None:
+    async def reported(self) -> None:
         """Waits until it has told what came of it, or has ended."""
-        await asyncio.wait((self._told, self._ended), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((self._reported, self._ended), return_when=asyncio.FIRST_COMPLETED)
 
-    def tell(self, word: bytes) -> None:
+    def send(self, message: bytes) -> None:
         """One word to it, which it finds at the socket."""
-        self._link.send(word, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        self._link.send(message, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def kill(self) -> None:
         """SIGKILL to it and to its process group."""
@@ -92,16 +92,16 @@ class Helper:
             signals.send(self._pidfd, signals.KILL)
             self._kill_group()
 
-    def may_be_silent(self, seconds: float) -> None:
+    def allow_silence(self, seconds: float) -> None:
         """From now on, for so long; 0 for ever."""
         self._seconds = seconds
-        self._wind_up()
+        self._restart_timer()
 
-    def place(self) -> str:
+    def plugin_and_hook(self) -> str:
         """ "plugin x: slurm_spank_init" while it is there, "" when it is nowhere in particular."""
         return f"plugin {self.plugin}: {self.call}" if self.call else ""
 
-    def what_happened(self) -> str:
+    def how_it_ended(self) -> str:
         """How it ended, for one that did not tell: a time-out, a signal, an exit status."""
         if self._late:
             return f"took longer than {self._seconds:g} s"
@@ -111,13 +111,13 @@ class Helper:
             return f"died by {signal.Signals(os.WTERMSIG(self.status)).name}"
         return f"ended with exit status {os.waitstatus_to_exitcode(self.status)}"
 
-    def _wind_up(self) -> None:
+    def _restart_timer(self) -> None:
         self._heard = time.monotonic()
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(self._seconds + self._grace, self.overrun) if self._seconds else None
+        self._timer = self._loop.call_later(self._seconds + self._grace, self.time_out) if self._seconds else None
 
-    def overrun(self) -> None:
+    def time_out(self) -> None:
         """Its time is over."""
         self._late = True
         self.kill()
@@ -142,13 +142,13 @@ class Helper:
         except lean_json.BadJson:
             return  # a plugin wrote there
         if "why" in said:
-            self.said.append(str(said["why"]))
+            self.results.append(str(said["why"]))
             self.plugin = self.call = ""
-            if not self._told.done():
-                self._told.set_result(None)
+            if not self._reported.done():
+                self._reported.set_result(None)
         elif said.keys() == {"plugin", "call", "place"}:
-            self.plugin, self.call, self.nth = str(said["plugin"]), str(said["call"]), int(str(said["place"]))
-        self._wind_up()
+            self.plugin, self.call, self.stack_place = str(said["plugin"]), str(said["call"]), int(str(said["place"]))
+        self._restart_timer()
 
     def _finish(self) -> None:
         """It has ended: a zombie still, so that its number and its group's are nobody else's."""

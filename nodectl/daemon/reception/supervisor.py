@@ -36,7 +36,7 @@ class ReceptionFailed(Exception):
     """It does not come up; str() is one line."""
 
 
-class Reception:
+class ReceptionSupervisor:
     """The reception of one daemon. Serves when it has been told to `listen`."""
 
     def __init__(self, config: Config) -> None:

@@ -50,13 +50,13 @@ class Cgroup2Node(CgroupNode):  # type: ignore[misc]  # cgroupspy has no types
 def sweep(registry: Registry, jobs: NodeJobs, base: Base) -> None:
     """Takes over, records, removes; see the module. `base` is where jobs' cgroups are."""
     for files in _specs(registry.directory):
-        _settle_step(registry, jobs, base.mount, files)
+        _take_over(registry, jobs, base.mount, files)
     for name in os.listdir(registry.directory):
         if not os.path.exists(f"{registry.directory}/{_stem(name)}.json"):
             os.unlink(f"{registry.directory}/{name}")
     jobs.resources.found_suspended()
     registry.batch.flush()
-    registry.reset_notes.bury(registry.live.keys() | registry.ending.keys())
+    registry.reset_notes.record_lost(registry.live.keys() | registry.ending.keys())
     if base.path:
         _remove_strays(registry, jobs, base)
 
@@ -76,7 +76,7 @@ def _stem(name: str) -> str:
     return ".".join(name.split(".")[:2])
 
 
-def _settle_step(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles) -> None:
+def _take_over(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles) -> None:
     data = files.read(".json")
     try:
         step = Step.from_json(lean_json.load_object(data or b""))
@@ -129,12 +129,12 @@ def remove_dead_private_nodes(runtime_dir: str) -> None:
             continue
         steps = list(_specs(f"{directory}/steps")) if os.path.isdir(f"{directory}/steps") else []
         if not any(files.alive() for files in steps):
-            _bury(steps)
+            _remove_cgroups(steps)
             shutil.rmtree(directory, ignore_errors=True)
         lock.release()
 
 
-def _bury(steps: list[StepFiles]) -> None:
+def _remove_cgroups(steps: list[StepFiles]) -> None:
     """The cgroups of a dead private node's steps."""
     mount = tree.find_mount()
     bases = set()

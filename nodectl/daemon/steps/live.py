@@ -36,14 +36,14 @@ class LiveStep:
         self._link: socket.socket | None = None
         self._inbox = framing.Inbox(8 << 20)
         self._out = bytearray()
-        self._asked: list[asyncio.Future[Mapping[str, object]]] = []
+        self._replies: list[asyncio.Future[Mapping[str, object]]] = []
         self.progress_fd = -1
         self.in_prolog = False
         self.suspended = False
         self.owes_epilog = False
         self.reserved = False  # task plugins may hold something for its job
         self.updating = asyncio.Lock()
-        self.asking: asyncio.Task[Mapping[str, object] | None] | None = None  # (daemon/steps/status_query.py)
+        self.status_task: asyncio.Task[Mapping[str, object] | None] | None = None  # (daemon/steps/status_query.py)
         self.cancelled = ""  # in its prolog: how; it will not begin
         self._pidfd = -1
         self._state = "NODE_FAIL"  # of a step whose stepd leaves no record
@@ -117,7 +117,7 @@ class LiveStep:
         event: Mapping[str, object] | None = parameters.get("event")  # type: ignore[assignment]
         if event is not None:
             self.last_record = event.get("record") or self.last_record  # type: ignore[assignment]
-        elif self._asked and not (asked := self._asked.pop(0)).done():
+        elif self._replies and not (asked := self._replies.pop(0)).done():
             asked.set_result(message)
 
     def _finish(self) -> None:
@@ -127,9 +127,9 @@ class LiveStep:
         self._read_the_rest()
         self._unlink()
         self._unwatch()
-        for waiting in self._asked:
+        for waiting in self._replies:
             waiting.cancel()
-        self._asked.clear()
+        self._replies.clear()
         try:
             self._on_end(self)
         except Exception:
@@ -179,7 +179,7 @@ class LiveStep:
         if self._link is None:
             return None
         answer: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
-        self._asked.append(answer)
+        self._replies.append(answer)
         self._out += framing.encode({"method": f"{STEP}.{method}", "parameters": parameters})
         self._flush()
         try:

@@ -11,10 +11,10 @@ from nodectl.daemon.steps.live import LiveStep
 
 async def status(live: LiveStep, patience: float) -> Mapping[str, object]:
     """The step's Status, empty where there is no answer within `patience` seconds."""
-    if live.asking is None or live.asking.done():
-        live.asking = asyncio.get_running_loop().create_task(live.ask("Status", {}))
+    if live.status_task is None or live.status_task.done():
+        live.status_task = asyncio.get_running_loop().create_task(live.ask("Status", {}))
     try:
-        answer = await asyncio.wait_for(asyncio.shield(live.asking), patience)
+        answer = await asyncio.wait_for(asyncio.shield(live.status_task), patience)
     except TimeoutError:
         return {}
     found: Mapping[str, Mapping[str, object]] = (answer or {}).get("parameters") or {}  # type: ignore[assignment]

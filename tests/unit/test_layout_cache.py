@@ -8,7 +8,7 @@ from nodectl.binding import node
 from nodectl.binding.layout import Layout
 from nodectl.binding.options import request_of
 from nodectl.binding.request import Request, Settings
-from nodectl.daemon.admission.layout_cache import Answers
+from nodectl.daemon.admission.layout_cache import LayoutCache
 from nodectl.machine.spec import from_spec
 
 MACHINE = from_spec("2s:8c:2t")
@@ -28,7 +28,7 @@ class Counted:
 
 def test_the_same_question_in_other_words_is_answered_once() -> None:
     counted = Counted()
-    answers = Answers(counted)
+    answers = LayoutCache(counted)
     first = answers.get(request_of({"ntasks": "2", "cpu_bind": "cores"}, {}), MACHINE.online)
     for words in ("cores,quiet", "CORES", "verbose,sockets,q,cores"):
         assert answers.get(request_of({"ntasks": "00002", "cpu_bind": words}, {}), MACHINE.online) is first
@@ -39,7 +39,7 @@ def test_the_same_question_in_other_words_is_answered_once() -> None:
 
 
 def test_a_user_who_never_asks_the_same_twice_does_not_fill_the_memory() -> None:
-    answers = Answers(Counted(), MOST)
+    answers = LayoutCache(Counted(), MOST)
     kept: list[int] = []
     tracemalloc.start()
     try:
@@ -57,7 +57,7 @@ def test_a_user_who_never_asks_the_same_twice_does_not_fill_the_memory() -> None
 
 def test_what_was_asked_lately_is_kept() -> None:
     counted = Counted()
-    answers = Answers(counted, MOST)
+    answers = LayoutCache(counted, MOST)
     short = request_of({"ntasks": 1}, {})
     for number in range(200):
         answers.get(short, MACHINE.online)
