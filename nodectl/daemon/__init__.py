@@ -1,5 +1,7 @@
-"""The daemon: the service, which admits steps, starts them through the forkserver, and remembers how they ended.
+"""The service: it admits steps, starts and follows them, and remembers those that have ended.
 
-One process, as root, with one event loop: the only part of nodectl that uses asyncio. `main.py` starts and ends it,
-`node.py` is the table of its methods, and each folder is one subject. Nothing but the command imports it.
+One process, the daemon, runs as root and is the only part of nodectl that uses asyncio. Nothing here forks; other
+processes are executed. `main.py` is the daemon's life, `node.py` the table of the methods of org.nodectl. The packages
+stand in this order, and each imports only those before it: processes, reception, steps, history, jobs, recovery,
+admission, methods.
 """

@@ -1,8 +1,8 @@
-"""The service's life: sockets, signals, systemd, and the end.
+"""The service's life: its start, sockets, signals, systemd, and its end.
 
-Started by systemd (socket activation, readiness and watchdog by sd_notify(3)), by hand, or by a client for the length
-of one command (a private node). SIGHUP reads what of the configuration may change while running, the keys container_*
-for the jobs to come, and forgets who users are; SIGTERM ends the daemon and leaves steps alone.
+systemd starts it (socket activation, readiness and watchdog by sd_notify(3)), or a person by hand, or a client for the
+length of one command (a private node). SIGHUP reads the keys container_* again, for later jobs, and empties the cache
+of accounts. SIGTERM ends the daemon; steps go on.
 """
 
 import asyncio
@@ -48,9 +48,9 @@ class CannotStart(Exception):
 
 
 def run(config: Config, read: Callable[[], Config], *, private: bool = False) -> int:
-    """The daemon, until it is told to end. Returns the exit status. Must be root.
+    """Runs the daemon until it is told to end. Returns the exit status. Must be root.
 
-    `read` reads the configuration's file once more, and raises ConfigError.
+    `read` reads the configuration's file again; it raises ConfigError.
     """
     if os.geteuid() != 0:
         print("nodectl daemon: must be root: it starts other users' steps", file=sys.stderr)
@@ -70,12 +70,12 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     os.chdir("/")
     lock = _prepare(config)
     slurmd = SlurmdContext(config)
-    slurmd.begin()  # beside the other preparations
+    slurmd.begin()  # while the rest is prepared
     reception = ReceptionSupervisor(config)
     store = _history(config)
     plugins = _load_plugins(config, ending)
     await slurmd.ready()
-    base, constraints = _confine(config, private=private)  # after what may refuse: nobody would remove it
+    base, constraints = _confine(config, private=private)  # after all that may refuse: nothing would remove it
     node = Node(config, store, plugins, lock=lock.fd, base=base, constraints=constraints)
     if not private:
         remove_dead_private_nodes(config.runtime_dir)
@@ -85,10 +85,10 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     node.jobs.containers.restore()
     stop = _listen_to_signals(node, read)
     await reception.ready()
-    listener, inherited = _listen(config, private=private)  # who finds the socket may signal
+    listener, inherited = _listen(config, private=private)  # a client that finds the socket may send signals
     reception.listen(listener, node.service())
     _notify("READY=1")
-    _tell_client()
+    _tell_client_ready()
     heart = asyncio.create_task(_heartbeat())
     if private:
         _stop_with_client(stop)
@@ -101,7 +101,7 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     await node.settle(wait_for_steps=private)
     await slurmd.end()
     await reception.close()
-    listener.detach()  # what users left there unread is closed by the end of this process, which waits for nobody
+    listener.detach()  # the end of the process closes what users left unread there, without waiting for them
     node.close(wait_for_forkserver=private)
     store.close()
     if base.path:
@@ -119,7 +119,7 @@ def _listen_to_signals(node: Node, read: Callable[[], Config]) -> asyncio.Event:
 
 
 def _load_plugins(config: Config, ending: contextlib.ExitStack) -> NodePlugins:
-    """Those of the node; their fini() is called however the daemon ends. Raises PluginRefused."""
+    """Loads the node's plugins; their fini() is called however the daemon ends. Raises PluginRefused."""
     plugins = load_node_plugins(
         kinds.configured(config),
         config.plugin_dir,
@@ -131,23 +131,23 @@ def _load_plugins(config: Config, ending: contextlib.ExitStack) -> NodePlugins:
 
 def _history(config: Config) -> Store:
     """Raises StoreError."""
-    told = journal.tell if config.log_ended_steps else None
-    return Store(f"{config.state_dir}/history.db", config.history_limit, config.history_bytes, told)
+    tell = journal.tell if config.log_ended_steps else None
+    return Store(f"{config.state_dir}/history.db", config.history_limit, config.history_bytes, tell)
 
 
 def _prepare(config: Config) -> Lock:
-    """The runtime directories, and the lock on them."""
+    """Makes the runtime directories, and takes the lock on them. Raises CannotStart."""
     wrong = container_settings.check(config) or confine_keys.check(config)
     if wrong:
         raise CannotStart(wrong)
     try:
         os.makedirs(config.runtime_dir, mode=0o755, exist_ok=True)
         os.makedirs(f"{config.runtime_dir}/steps", mode=0o700, exist_ok=True)
-        os.chmod(f"{config.runtime_dir}/steps", 0o700)  # their names tell which steps there are
+        os.chmod(f"{config.runtime_dir}/steps", 0o700)  # the names of the files tell which steps there are
         status = os.stat(config.runtime_dir)
         if status.st_uid != 0 or status.st_mode & 0o022:
             raise CannotStart(f"{config.runtime_dir}: others than root may write there")
-        # One that is ending has closed its socket; its forkserver may need a moment longer.
+        # A daemon that is ending has closed its socket; its forkserver may need a moment longer.
         lock = Lock.take(config.runtime_dir, wait=0 if _is_served(config) else _LOCK_SECONDS)
     except OSError as error:
         raise CannotStart(f"prepare {error.filename or config.runtime_dir}: {error.strerror}") from error
@@ -157,7 +157,7 @@ def _prepare(config: Config) -> Lock:
 
 
 def _is_served(config: Config) -> bool:
-    """True when a daemon answers already. That somebody listens says nothing: it may be systemd, or what is left of a
+    """True when a daemon answers already. A listening socket alone proves nothing: it may be systemd's, or that of a
     daemon that has just ended.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
@@ -171,8 +171,8 @@ def _is_served(config: Config) -> bool:
 
 
 def _confine(config: Config, *, private: bool) -> tuple[Base, Constraints]:
-    """Where jobs' cgroups are made, and what they are confined to. What is not enforced is said once, in the log; who
-    has a private node is told of what they ask for.
+    """Where jobs' cgroups are made, and what they are confined to. The log says once what is not enforced; a private
+    node tells its user only about what they ask for.
     """
     wanted = config.proctrack_type == "proctrack/cgroup" or "task/cgroup" in config.task_plugin
     base = Base(tree.find_mount(), "", (), {})
@@ -193,7 +193,7 @@ def _confine(config: Config, *, private: bool) -> tuple[Base, Constraints]:
 
 def _listen(config: Config, *, private: bool) -> tuple[socket.socket, bool]:
     """The listening socket: systemd's, or our own. The second value tells whether it was inherited. A private node is
-    root's, which would else wait for the steps of others.
+    for root only: it would have to wait for the steps of others.
     """
     if os.environ.get("LISTEN_PID") == str(os.getpid()) and int(os.environ.get("LISTEN_FDS", "0")) >= 1:
         return socket.socket(fileno=_FIRST_PASSED_FD), True
@@ -205,14 +205,14 @@ def _listen(config: Config, *, private: bool) -> tuple[socket.socket, bool]:
         listener.bind(new)
         os.chmod(new, 0o600 if private else 0o666)  # who may do what is decided per call, by SO_PEERCRED
         listener.listen(_BACKLOG)
-        os.rename(new, config.socket)  # whoever finds a socket after a crash finds the old one or one that listens
+        os.rename(new, config.socket)  # after a crash there is the old socket or one that listens
     except OSError as error:
         raise CannotStart(f"listen on {config.socket}: {error.strerror}") from error
     return listener, False
 
 
-def _tell_client() -> None:
-    """A private node is told which descriptor to say so on; sd_notify is the service's way."""
+def _tell_client_ready() -> None:
+    """A private node's client names a descriptor for this; sd_notify is the service's way."""
     fd = os.environ.pop("NODECTL_READY_FD", "")
     if fd:
         os.write(int(fd), b"1")
@@ -232,7 +232,7 @@ def _notify(state: str) -> None:
 
 
 async def _heartbeat() -> None:
-    """Tells the watchdog, twice within its time, that the event loop turns."""
+    """Tells the watchdog, twice within its time, that the event loop runs."""
     usec = int(os.environ.get("WATCHDOG_USEC", "0"))
     while usec:
         _notify("WATCHDOG=1")
@@ -240,7 +240,7 @@ async def _heartbeat() -> None:
 
 
 def _reload(loop: asyncio.AbstractEventLoop, node: Node, read: Callable[[], Config]) -> None:
-    """SIGHUP: accounts and the admin group are looked up anew, and jobs' containers are made by the file as it is now.
+    """SIGHUP: looks up accounts and the admin group again, and makes later containers by the file as it is now.
     plugstack.conf is read at each launch anyway.
     """
     _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
@@ -261,7 +261,7 @@ def _stop_with_client(stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
 
     def ended() -> None:
-        loop.remove_reader(0)  # its end stays readable, and the last step may take its time
+        loop.remove_reader(0)  # the closed pipe stays readable, and the last step may take long
         stop.set()
 
     loop.add_reader(0, ended)

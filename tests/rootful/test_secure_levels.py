@@ -125,7 +125,7 @@ def test_a_strict_step_visits_itself_and_no_other_strict_one(free: Node) -> None
     other = Sleeping(free, "strict")
     done = from_within(free, "strict", "enter", other.name, "true")
     assert done.returncode == 1
-    assert "is not visited from step" in done.stderr
+    assert "is not entered from step" in done.stderr
     other.end()
     script = " ".join(shlex.quote(word) for word in free.command("enter"))
     done = free.run("--secure=strict", "sh", "-c", f"exec {script} $SLURM_JOB_ID echo itself", user=NOBODY)
@@ -219,7 +219,7 @@ def test_a_confined_step_visits_no_job_with_more_rights(free: Node, command: str
     for level in ("default", "strict"):
         done = from_within(free, level, *words)
         assert done.returncode == 1
-        assert f"step {job.name}.0, at secure=none, is not visited from step" in done.stderr
+        assert f"step {job.name}.0, at secure=none, is not entered from step" in done.stderr
     assert not target.exists()
     assert from_within(free, "none", *words).returncode == 0
     assert target.exists()

@@ -1,6 +1,6 @@
-"""Who a uid is: name, primary group and all groups, from the name service, looked up outside the event loop.
+"""Accounts: name, primary group and all groups of a uid, from the name service.
 
-A look-up may take seconds (LDAP), so it runs in a thread of the daemon, which never forks; answers are kept for
+A look-up may take seconds (LDAP), so it runs in a thread; the daemon never forks. Answers are kept for
 `user_cache_seconds`.
 """
 
@@ -33,7 +33,7 @@ class User:
 
 
 class Users:
-    """The cache; `turns` are for who asks for what may not be in it."""
+    """The cache. `turns` lets each user wait for one look-up at a time."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -52,12 +52,12 @@ class Users:
         return user
 
     def known(self, who: int | str) -> User | None:
-        """The account if it was looked up lately, without waiting for anything."""
+        """The account if it is in the cache; does not wait."""
         found = self._known.get(who)
         return found[1] if found is not None and found[0] > time.monotonic() else None
 
     def forget(self) -> None:
-        """Ask anew from now on."""
+        """Empties the cache."""
         self._known.clear()
 
 

@@ -1,4 +1,4 @@
-"""Where the steps of this node's jobs go: the machine, the configuration of binding and its devices, read once.
+"""Decides where the steps of this node go. The machine, the configuration of binding and the devices are read once.
 
 Runs in the daemon, as root, for task_p_slurmd_launch_request: before any process of a step exists. The rules are
 `nodectl.binding`.
@@ -53,7 +53,7 @@ class Binder:
             check_node(self._machine, request, self._settings, self._name)
 
     def _read(self, layout: Mapping[str, object]) -> Request:
-        """What the options mean; those of the latest step are read once. Raises Refused."""
+        """What the options mean. The latest ones are kept, for steps that are alike. Raises Refused."""
         texts, request = self._latest
         if texts != layout:
             request = request_of(layout, {}, str(layout.get("hostfile", "")))

@@ -1,7 +1,7 @@
-"""Which level of confinement a step gets, and the programs that it takes (`nodectl/confine/`).
+"""Which level of confinement a step gets, and the compiled filters that the levels need (`nodectl/confine/`).
 
-The programs are compiled once in a daemon's life, by a process of its own, into a memfd that the forkserver has open
-and that is sealed when it is whole. A step of a level waits for them; one without does not.
+A helper process compiles the filters once in a daemon's life, into a memfd that the forkserver has open and that is
+sealed when it is complete. A step with a level waits for them; a step without one does not.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from nodectl.wire.dispatch import Refused, invalid
 from nodectl.wire.framing import Peer
 
 _SECONDS = 30.0
-_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}  # its library is looked for with ldconfig
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}  # ctypes finds its library with ldconfig
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
@@ -40,10 +40,10 @@ class ConfinementLevels:
             self._make()  # beside the other preparations of a daemon
 
     def level_of(self, request: Mapping[str, object], peer: Peer) -> str:
-        """The level of the step that is asked for. Raises Refused: it is none, or below what must be.
+        """The level of the requested step. Raises Refused where it is unknown, or lower than it must be.
 
-        A process of a step gets no step of a lower level than its own, and one at strict none at all, because that has
-        directories of its own choice: else it would only have to ask.
+        A process of a step gets no step of a lower level than its own: otherwise it could escape by asking. A process
+        at strict gets no step at all, because a step has directories of its own choice.
         """
         asked = request.get("secure")
         if asked is not None and asked not in LEVELS:
@@ -62,11 +62,11 @@ class ConfinementLevels:
         return level if own is None else own.secure
 
     def check_enter(self, live: LiveStep, peer: Peer) -> None:
-        """Raises Refused for a caller that is more confined than whom it visits, or at strict and of another step."""
-        own = self._confined_caller(live.step.secure, peer, visited=live)
+        """Raises Refused for a caller more confined than the step that it enters, or of another step and at strict."""
+        own = self._confined_caller(live.step.secure, peer, entered=live)
         if own is not None:
             theirs = f"step {live.step}, at secure={live.step.secure}"
-            raise Refused("NotPermitted", f"{theirs}, is not visited from step {own}, at {own.secure}")
+            raise Refused("NotPermitted", f"{theirs}, is not entered from step {own}, at {own.secure}")
 
     def is_ready(self, level: str) -> bool:
         """True when a step of the level can begin at once."""
@@ -88,21 +88,21 @@ class ConfinementLevels:
             await asyncio.wait([self._making])
         os.close(self.programs)
 
-    def _confined_caller(self, level: str, peer: Peer, visited: LiveStep | None = None) -> Step | None:
-        """The step above this level, or at strict, a process of which the peer is; one that has gone may have been of
-        any. That which it visits is not looked at.
+    def _confined_caller(self, level: str, peer: Peer, entered: LiveStep | None = None) -> Step | None:
+        """The step of which the peer is a process, if that step is above this level or at strict. A peer that has gone
+        may have been of any such step. The step that it enters, `entered`, does not count.
         """
         steps = [
             live.step
             for live in self._live()
-            if live is not visited and live.step.cgroup and _may_be(peer.uid, live.step)
+            if live is not entered and live.step.cgroup and _may_be(peer.uid, live.step)
             if live.step.secure == STRICT or is_below(level, live.step.secure)
         ]
         if not steps:
             return None
         peer_process.prove(peer)
         place = cgroup_of(peer.pid)
-        if not place or not peer.lives():  # in this order: else it may be the place of who has its number now
+        if not place or not peer.lives():  # in this order: otherwise another process may have its number by now
             return max(steps, key=lambda step: LEVELS.index(step.secure))
         return next((step for step in steps if f"{place}/".startswith(f"{step.cgroup}/")), None)
 
@@ -110,13 +110,13 @@ class ConfinementLevels:
         return DEFAULT in self._possible
 
     def _make(self) -> "asyncio.Task[str]":
-        """The making that is under way; where one has failed, another."""
+        """The compilation that is under way; a new one where the last has failed."""
         if self._making is None or self._making.done():
             self._making = asyncio.get_running_loop().create_task(self._compile())
         return self._making
 
     async def _compile(self) -> str:
-        """Returns why there are no programs, "" when there are."""
+        """Returns why there are no filters, "" when there are."""
         if not _kernel.capabilities()[0] & CAP_SETPCAP:
             return "the service lacks CAP_SETPCAP"
         os.ftruncate(self.programs, 0)
@@ -140,7 +140,7 @@ class ConfinementLevels:
 
 
 def _may_be(uid: int, step: Step) -> bool:
-    """True where a process of the step can have this user's id: confined programs become nobody else, except root's
-    that have a capability left for it.
+    """True where a process of the step can have this uid. Confined programs cannot change theirs, except root's that
+    keep a capability for it.
     """
     return uid == step.uid or (step.uid == 0 and step.secure != STRICT)

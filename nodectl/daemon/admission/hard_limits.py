@@ -1,8 +1,8 @@
-"""The hard limits of tasks: what the configuration says, and where it says nothing what a login session has.
+"""The hard limits of tasks: what the configuration says; where it says nothing, what a login session has.
 
-A login has the limits of the first process where its system has nothing else to say: so does pam_limits(8) as Debian
-has it. Of those, three are taken: the processes of a user, which the kernel counts over all of them, locked memory, and
-core files. Of processes nobody has more than half of the machine's threads, which is what a kernel begins with.
+A login session has the limits of the first process unless its system says otherwise; pam_limits(8) of Debian does the
+same. Three of them are taken: a user's processes, which the kernel counts over all of them, locked memory, and core
+files. No user has more processes than half of the machine's threads, which is the kernel's own default.
 """
 
 import resource

@@ -1,8 +1,7 @@
-"""Admission: from what a client asks for to the Step that is run, or one line why not.
+"""From a launch request to the Step that is run, or one line why not.
 
-Row 2 of a launch happens here: task_p_slurmd_launch_request computes the binding before any process exists. Runs in
-the daemon, as root; nothing here trusts the request: its shape was checked, its meaning is checked against the
-machine and the caller.
+Runs in the daemon, as root, and does not trust the request: its shape has been checked; its meaning is checked here,
+against the machine and the caller.
 """
 
 import os
@@ -93,7 +92,7 @@ REQUEST: "Shape" = {
     **shares.REQUEST,
 }
 
-_SPANK = "SPANK_"  # what root's scripts would obey (PATH, LD_PRELOAD, BASH_ENV) has no such beginning
+_SPANK = "SPANK_"  # variables that root's scripts would obey (PATH, LD_PRELOAD, BASH_ENV) do not begin so
 _LONGEST_VARIABLE = 128 * 1024  # MAX_ARG_STRLEN, with '=' and NUL
 _MOST_VARIABLES = 1 << 20  # bytes
 USER_EPILOG_SECONDS = 5.0
@@ -129,7 +128,7 @@ def make_step(  # everything a step is made from
     hard_limits: Mapping[str, int],
     secure: str,
 ) -> Step:
-    """The Step a request means, but for its number and its cgroup. Raises Refused, naming the parameter."""
+    """The Step that a request means, without its number and cgroup. Raises Refused, naming the parameter."""
     argv: list[str] = request["argv"]  # type: ignore[assignment]  # REQUEST says so
     _check(request, argv, config)
     layout = _layout(request, binder)
@@ -202,7 +201,7 @@ def _patience(config: Config) -> dict[str, object]:
 
 
 def _unbound(binder: Binder, ntasks: int) -> dict[str, object]:
-    """What a step is where no task plugin binds it: all that its job holds, for every task. It is confined later."""
+    """A step that no task plugin binds: every task may use all that the job holds. Its limits are set later."""
     return {
         "allocation": binder.allocation,
         "cores": binder.cores,
@@ -236,7 +235,7 @@ def _layout(request: Mapping[str, object], binder: Binder) -> dict[str, object]:
 
 
 def _cpus_per_task(layout: Mapping[str, object], allocation: int) -> int:
-    """A number that SLURM_CPUS_PER_TASK holds is read here too."""
+    """CPUs for each task; SLURM_CPUS_PER_TASK counts too."""
     text = str(layout.get("cpus_per_task", 1))
     number = whole(text, _MOST_CPUS)
     if number is None:
@@ -249,7 +248,7 @@ def _cpus_per_task(layout: Mapping[str, object], allocation: int) -> int:
 def _memory(
     request: Mapping[str, object], layout: Mapping[str, object], config: Config, constraints: Constraints
 ) -> dict[str, object]:
-    """MiB of --mem, or of --mem-per-cpu for the CPUs asked for, 0 for none; limits are set when it is bound."""
+    """MiB of --mem, or of --mem-per-cpu for the CPUs asked for, 0 for none. Limits are set when the step is bound."""
     if "mem" in request and "mem_per_cpu" in request:
         raise invalid("mem", "--mem and --mem-per-cpu are mutually exclusive")
     cpus = int(str(request["ntasks"])) * int(str(layout.get("cpus_per_task", 1)))
@@ -294,7 +293,7 @@ def _check(request: Mapping[str, object], argv: list[str], config: Config) -> No
 
 
 def _job_control(given: Mapping[str, str]) -> dict[str, str]:
-    """The variables of the job's prologs and epilogs, which run as root: every name is a plain word behind SPANK_."""
+    """The variables of the job's prologs and epilogs, which run as root: every name is SPANK_ and a plain word."""
     variables = {}
     total = 0
     for name, value in given.items():

@@ -1,7 +1,7 @@
-"""Layouts that were made: the same question is asked a thousand times where steps are short.
+"""A cache of layouts: where steps are short, the same request comes a thousand times.
 
-Kept by the values that were asked for, not by the users' words for them, and bounded in bytes: a step of many tasks, or
-with long lists, has a layout of hundreds of KiB. In the daemon, touched from the event loop only; no I/O.
+The key is what was asked for, not how the user wrote it. The cache is bounded in bytes: a step of many tasks, or with
+long lists, has a layout of hundreds of KiB. Used only from the event loop; no I/O.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,8 +1,7 @@
-"""What one user may have of the node at a time: steps, tasks, and bytes of the files in which steps are kept.
+"""What one user may have of the node at a time: steps, tasks, and bytes of steps' files.
 
-Those files lie in memory as a rule, and what they hold is in the memory of the daemon and of each step's runner too:
-they count until the step is in the history. Root is held to nothing. Runs in the daemon, touched only from the event
-loop.
+Those files lie in memory as a rule, and the daemon and each stepd hold their content too; so they count until the step
+is in the history. Root has no limits. Used only from the event loop.
 """
 
 from nodectl.config import Config
@@ -19,18 +18,18 @@ class UserBudget:
         self._registry = registry
 
     def check(self, uid: int, ntasks: int) -> None:
-        """Before anything is done for a further step of the user's. Raises Refused."""
+        """Checks, before anything is done for a step, that the user may have one more. Raises Refused."""
         if uid == 0:
             return
         running = [live.step.ntasks for live in self._registry.unfinished() if live.step.uid == uid]
         self._hold("max_steps_per_user", len(running) + 1, f"{len(running)} steps of yours are running")
-        if ntasks <= self._config.max_tasks_per_node:  # else that is the reason, and told later
+        if ntasks <= self._config.max_tasks_per_node:  # else that limit is the reason, and is told later
             self._hold("max_tasks_per_user", sum(running) + ntasks, f"{sum(running)} tasks of yours are running")
 
     def take(self, live: LiveStep, size: int) -> None:
-        """The step is about to be known, and its files will have so many bytes. Raises Refused."""
+        """Counts the step, whose files will have so many bytes, just before it is registered. Raises Refused."""
         uid = live.step.uid
-        self.check(uid, live.step.ntasks)  # once more: others may have been looked at in the same moment
+        self.check(uid, live.step.ntasks)  # once more: other steps may have been admitted meanwhile
         if uid != 0:
             kept = sum(other.size for other in self._registry.with_files() if other.step.uid == uid)
             what = f"the files of your steps have {kept} bytes, and this one's would have {size}"

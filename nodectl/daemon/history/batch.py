@@ -1,6 +1,7 @@
-"""Steps that have ended and are not in the history yet: they are written together, and only then do their files go.
+"""Steps that have ended and are not in the history yet. They are written together; then their files are removed.
 
-Where the history cannot be written, on a full disk, they wait, and are known from here. Used in the event loop only.
+While the history cannot be written, for instance on a full disk, they wait here, and are found here. Used in the event
+loop only.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ _SECONDS_AGAIN = 5.0
 
 
 class Batch:
-    """Those of one node."""
+    """The waiting steps of one node."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -25,12 +26,12 @@ class Batch:
         self._due = False
 
     def add(self, live: LiveStep, record: Mapping[str, object]) -> None:
-        """This is what came of a step."""
+        """Adds a step with its record; it is written soon."""
         self._steps[live.key] = Ended(record, live.files.trace()), live
         self._flush_in(_SECONDS)
 
     def flush(self) -> None:
-        """Writes them now; what cannot be written later, which the log tells."""
+        """Writes them now. What cannot be written is tried again later, and the log says so."""
         if not self._steps:
             return
         batch = list(self._steps.values())
@@ -47,7 +48,7 @@ class Batch:
             live.files.remove()
 
     def waiting(self) -> Iterator[LiveStep]:
-        """Those that the history has not taken yet."""
+        """The steps that are not in the history yet."""
         return (live for _, live in self._steps.values())
 
     def record(self, job: int, step: int) -> Mapping[str, object] | None:
@@ -76,7 +77,7 @@ class Batch:
 
 
 def _keep(live: LiveStep, record: Mapping[str, object]) -> None:
-    """What only this daemon knows the next one should find, if there is room for it."""
+    """Writes the record for the next daemon, if there is room: so far only this one knows it."""
     if not live.files.has_record():
         with contextlib.suppress(OSError):
             live.files.write_record(record)

@@ -1,6 +1,6 @@
-"""One line in the daemon's log for each step that has ended: what no later step flushes away, as it does in a history.
+"""One line in the daemon's log for each step that has ended. Later steps do not push it out, as they do in the history.
 
-Names are a user's words, so they are written as JSON: one line, ASCII.
+Names come from users, so they are written as JSON: one line, ASCII.
 """
 
 import sys
@@ -13,7 +13,7 @@ _LONGEST = 64
 
 
 def tell(record: Mapping[str, object]) -> None:
-    """Writes the line. A log that is not there costs nothing else."""
+    """Writes the line. Where the log cannot be written, nothing else fails."""
     facts = {name: record.get(name) for name in _TOLD}
     facts["name"] = str(facts["name"])[:_LONGEST]
     words = (f"{name}={dumps(value)}" for name, value in facts.items())

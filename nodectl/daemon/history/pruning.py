@@ -1,8 +1,8 @@
-"""What the history forgets: of the users who have more than their share, the steps that they were recorded with first.
+"""What the history forgets: the oldest steps of users who have more than their share.
 
-Shares are the largest that leave everybody together within the limit: who has less than a share loses nothing to who
-has more. What counts is the order in which steps came, never a clock, which may be set back. How much each has is kept
-by the database itself. Used by `Store`, within its transactions.
+The share is the largest one that keeps all users together within the limit. A user who has less than a share loses
+nothing. Age is the order in which steps were recorded, never a clock, which may be set back. The database itself counts
+what each user has. Used by `Store`, within its transactions.
 """
 
 import sqlite3
@@ -23,12 +23,12 @@ CREATE INDEX step_by_user ON step (uid);
 DROP INDEX IF EXISTS step_by_end;
 COMMIT;
 """
-_SLACK = 256  # steps: to forget them one by one would cost more
+_SLACK = 256  # steps: forgetting them one by one would cost more
 _OF_THE_LIMIT = 16
 
 
 def prepare(db: sqlite3.Connection) -> None:
-    """For a history that is new, or of a version of nodectl that did not count. Raises sqlite3.Error."""
+    """Adds the counts to a history that is new, or of a version without them. Raises sqlite3.Error."""
     if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone():
         return
     try:
@@ -37,11 +37,11 @@ def prepare(db: sqlite3.Connection) -> None:
         if db.in_transaction:
             db.execute("ROLLBACK")
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone():
-            raise  # and no other node was quicker
+            raise  # no other node has added them meanwhile
 
 
 def prune(db: sqlite3.Connection, most: int, most_bytes: int) -> None:
-    """Forgets what is too much, when there is enough of it. Raises sqlite3.Error."""
+    """Forgets what is over the limits, once it is enough to be worth it. Raises sqlite3.Error."""
     kept = db.execute("SELECT uid, steps, bytes FROM kept WHERE steps > 0").fetchall()
     steps, size = (sum(row[place] for row in kept) for place in (1, 2))
     if steps <= most + min(_SLACK, most // _OF_THE_LIMIT) and size <= most_bytes + most_bytes // _OF_THE_LIMIT:
@@ -53,7 +53,7 @@ def prune(db: sqlite3.Connection, most: int, most_bytes: int) -> None:
 
 
 def fair(sizes: Iterable[int], most: int) -> int:
-    """The largest share of `most`, of which everybody has as much as they need and nobody more than the share."""
+    """The largest share of `most` for which everybody can have what they need up to that share."""
     share, rest, ordered = 0, most, sorted(sizes)
     for place, size in enumerate(ordered):
         share = rest // (len(ordered) - place)

@@ -1,8 +1,8 @@
-"""What a reset of the machine must not make forgotten: steps that have run for a while are noted in the history.
+"""Notes on running steps, so that a reset of the machine does not lose them.
 
-Files in /run serve a daemon that finds steps of an earlier one; they do not outlive the machine. So the record that a
-running step will have, should nothing more be heard of it, is written to the disk: in the event loop, with one
-fsync(2) for all that are due, and only of steps that have run for a second: thousands of short ones cost nothing.
+The steps' files in /run serve the next daemon, but do not outlive the machine. So the history notes the record that a
+running step gets if nothing more is heard of it. Notes are written in the event loop, with one fsync(2) for all steps
+that are due. A step is due when it has run for a second: thousands of short ones cost nothing.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _WHY = "the machine was reset, or switched off, while the step ran"
 
 
 class ResetNotes:
-    """The notes on the steps in `live`, in the event loop."""
+    """The notes on the steps in `live`."""
 
     def __init__(self, store: Store, live: Mapping[tuple[int, int], LiveStep]) -> None:
         self._store = store
@@ -31,11 +31,11 @@ class ResetNotes:
         self._due = False
 
     def record_lost(self, known: Container[tuple[int, int]]) -> None:
-        """After a start: what an earlier boot's notes tell of has ended as NODE_FAIL, but for steps that are known."""
+        """After a start: steps that were noted in an earlier boot have ended as NODE_FAIL, except those in `known`."""
         try:
             self._store.record_lost(self._boot, known)
-        except sqlite3.Error as error:  # they stay noted
-            print(f"nodectl daemon: bury the steps of an earlier boot: {error}", file=sys.stderr)
+        except sqlite3.Error as error:  # the notes stay
+            print(f"nodectl daemon: record the steps of an earlier boot: {error}", file=sys.stderr)
         if self._live:
             self.begun()
 

@@ -59,7 +59,7 @@ class Store:
         self._limit = limit
         self._most_bytes = most_bytes
         self._tell = tell
-        self._drawn = 0  # a job id drawn and not given out yet
+        self._drawn = 0  # a job id that was drawn and not given out yet, 0 for none
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
@@ -82,12 +82,12 @@ class Store:
         return job
 
     def draw_next_job(self) -> None:
-        """Draws the next job id when there is time, so that a launch need not wait for a transaction."""
-        with contextlib.suppress(sqlite3.Error):  # who needs it learns why there is none
+        """Draws the next job id in advance, so that a launch does not wait for a transaction."""
+        with contextlib.suppress(sqlite3.Error):  # the launch that needs it reports why there is none
             self._drawn = self._drawn or self._draw()
 
     def _draw(self) -> int:
-        """Numbers come again when the last one has been given, but for those of jobs that are known."""
+        """After the last number they begin again, leaving out those of jobs that are known."""
         while True:
             drawn = int(self._db.execute(_DRAW).fetchone()[0])
             job = (drawn - 1) % _LAST_JOB + 1
@@ -126,7 +126,7 @@ class Store:
         self._write_through("INSERT OR REPLACE INTO running VALUES (?, ?, ?, ?)", rows)
 
     def _write_through(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
-        """All that was written before comes with it: no id is given out again that the history knows."""
+        """Writes with fsync(2), which covers all earlier writes: no id that the history knows is given out again."""
         self._db.execute("PRAGMA synchronous=FULL")
         try:
             self._db.execute("BEGIN IMMEDIATE")
@@ -140,7 +140,7 @@ class Store:
             self._db.execute("PRAGMA synchronous=NORMAL")
 
     def record_lost(self, boot: str, known: Container[tuple[int, int]]) -> None:
-        """Steps that were noted before this boot, by whichever node, have ended, unless more is known of them."""
+        """Records steps that any node noted before this boot as ended, except those in `known`."""
         rows = self._db.execute("SELECT job, step, record FROM running WHERE boot != ?", (boot,))
         ended = [json.loads(record) for job, step, record in rows if (job, step) not in known]
         if ended:
@@ -152,7 +152,7 @@ class Store:
             self._write_through("INSERT OR IGNORE INTO container VALUES (?, ?)", [(plugin, base)])
 
     def forget_containers(self, plugin: str, base: str) -> None:
-        """None is there any more, and none will be."""
+        """There are no such containers any more, and there will be none."""
         self._db.execute("DELETE FROM container WHERE plugin = ? AND base = ?", (plugin, base))
 
     def containers(self) -> list[tuple[str, str]]:
@@ -189,7 +189,7 @@ class Store:
         return found, False
 
     def close(self) -> None:
-        """Gives back the id that nobody got, unless another node has drawn since; checkpoints and closes."""
+        """Gives back a drawn job id that was not used, unless another node has drawn since. Checkpoints and closes."""
         if self._drawn:
             self._db.execute("UPDATE counter SET value = value - 1 WHERE name = 'job' AND value = ?", (self._drawn,))
         self._db.close()

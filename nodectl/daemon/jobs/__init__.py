@@ -1,4 +1,5 @@
-"""Around the steps of a job: prologs and epilogs, the container, resources told to plugins, SPANK's slurmd context.
+"""Jobs: the steps that this node knows, and what is done around the steps of a job.
 
-Runs in the daemon or in processes that it executes, as root.
+That is prologs and epilogs, the container, cgroups, resources of task plugins, further steps, and SPANK's slurmd
+context. Runs in the daemon, and in processes that it executes, as root. It imports `processes`, `steps` and `history`.
 """

@@ -1,10 +1,10 @@
-"""The daemon's part in job containers: it has them deleted, restored and told of a new configuration.
+"""The daemon's part in job containers: it has them deleted, restored, entered, and told of a new configuration.
 
-A container is its plugin's as long as it is there, whatever the configuration says since: the job's step names the
-plugin, and the history where containers of which plugin have been made.
+A container belongs to the plugin that made it, whatever the configuration says later. The job's first step names that
+plugin; the history notes which plugins have made containers, and where.
 
-What is done is done by errands (`nodectl/forkserver/container_requests.py`), processes of the forkserver's; here is who
-asks for them and waits. An errand that dies without an answer is asked for again.
+Processes of the forkserver do the work (`nodectl/forkserver/container_requests.py`). The daemon asks for them and
+waits. When one dies without an answer, the daemon asks again.
 """
 
 import asyncio
@@ -45,19 +45,21 @@ class Containers:
         self._restoring: asyncio.Task[None] | None = None
 
     def must_delete(self, step: Step) -> bool:
-        """True when the end of the step is its job's, and that an end of its container."""
+        """True when the job ends with this step, and its container has to be deleted."""
         if step.step_id or not step.container:
             return False
         return step.container_plugin != self._config.job_container_type or "container_p_delete" in self._hooks
 
     def earlier_plugins(self) -> list[str]:
-        """The plugins besides the configured one of which there are containers, or may be."""
+        """The plugins besides the configured one that have containers, or may have."""
         found = {live.step.container_plugin for live in self._unfinished()}
         found |= {plugin for plugin, _ in self._store.containers()}
         return sorted(found - {self._config.job_container_type})
 
     async def delete(self, live: LiveStep) -> str:
-        """The job has ended. Returns what is wrong, one line, which is logged, "" for nothing."""
+        """Deletes the container of a job that has ended. Returns what went wrong, one line, which is logged too; "" for
+        nothing.
+        """
         trace = live.files.append_trace() if self._config.trace else -1
         try:
             why = await self._request({"container": "delete", "spec": live.files.spec}, trace)
@@ -70,17 +72,17 @@ class Containers:
         return why
 
     def restore(self) -> None:
-        """After a start, in the background: containers that nobody owns any more are removed."""
+        """After a start, in the background: removes containers whose jobs have gone."""
         self._note_place()
         if places := self._store.containers():
             self._restoring = asyncio.get_running_loop().create_task(self._restore(places))
 
     def _place(self) -> tuple[str, str]:
-        """The plugin and the base of the containers to come."""
+        """The plugin and the base directory of new containers."""
         return self._config.job_container_type, settings.base_path(self._config)
 
     def _note_place(self) -> None:
-        """Before a container is made: one that outlives its job is found there by whichever daemon comes."""
+        """Notes it before a container is made, so that any later daemon finds one that outlives its job."""
         if "container_p_restore" in self._hooks:
             try:
                 self._store.note_containers(*self._place())
@@ -102,7 +104,7 @@ class Containers:
         return place == self._place() or place in used
 
     def reconfigure(self, config: Config) -> None:
-        """SIGHUP: the plugin is told, in the forkserver, so that the steps to come know."""
+        """After SIGHUP: tells the plugin in the forkserver, from which later steps have it."""
         self._config = config
         self._note_place()
         if "container_p_reconfig" in self._hooks:
@@ -114,7 +116,7 @@ class Containers:
                 print(f"nodectl daemon: container_p_reconfig: {error}", file=sys.stderr)
 
     async def settle(self) -> None:
-        """Before the daemon ends: what is under way goes on without it."""
+        """Before the daemon ends: stops waiting. What is under way goes on without it."""
         if self._restoring is not None:
             self._restoring.cancel()
             await asyncio.wait([self._restoring])
@@ -132,7 +134,7 @@ class Containers:
         return lean_json.load_object(answer) if answer else {"why": "its process died", "status": 1}
 
     async def _request_once(self, request: Mapping[str, object], more: list[int], streams: Sequence[int] = ()) -> bytes:
-        """One errand's answer, b"" where it died. Raises OSError, ForkserverDied."""
+        """The answer of the process that does it, b"" where it died. Raises OSError, ForkserverDied."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         with ours:
@@ -142,11 +144,11 @@ class Containers:
             self._forkserver.request_container(request, fds)
             try:
                 return await asyncio.get_running_loop().sock_recv(ours, _LONGEST_ANSWER)
-            except ConnectionResetError:  # before it had taken what was handed over
+            except ConnectionResetError:  # it died before it took what was handed over
                 return b""
 
     async def _request(self, request: Mapping[str, object], trace: int = -1) -> str:
-        """Returns the errand's answer, or why there is none."""
+        """Returns what went wrong, "" for nothing."""
         request = {**request, "timeout": self._config.spank_hook_timeout}
         for _ in range(_TRIES):
             try:

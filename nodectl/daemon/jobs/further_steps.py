@@ -1,9 +1,9 @@
 """Further steps of running jobs, srun's --jobid, and the numbers of jobs and steps.
 
-A job is what its first step, number 0, says in its file: its user, its container, what it is confined to. The prolog
-went before that step, and what is owed after the job is that step's too; so its file and its record stay until the
-job's last step has ended. Further steps are the same user's, in the same cgroup and container; none of them makes or
-removes what is the job's, whoever is killed when. Runs in the daemon, touched only from the event loop.
+The file of a job's first step, number 0, says what the job is: its user, its container, its limits. The prolog ran
+before that step, and the epilog belongs to it too; so its file and its record stay until the job's last step has ended.
+Further steps belong to the same user and run in the same cgroup and container. None of them makes or removes anything
+of the job's, whichever process is killed when. Used only from the event loop.
 """
 
 import sqlite3
@@ -31,8 +31,8 @@ class FurtherSteps:
         self._reserved = ReservedNumbers()
 
     def reserve(self, call: Call, wanted: Step | None = None) -> Mapping[str, object]:
-        """Reserve: the number of a job, or of a step of one that is running, for a launch of the caller's. `wanted`:
-        what will be asked for then.
+        """The number of a new job, or of a new step of a running one, for a launch by the caller. `wanted` is the step
+        that will be asked for.
         """
         uid = call.peer.uid
         job, step = int(str(call.parameters.get("jobid", 0))), 0
@@ -47,7 +47,7 @@ class FurtherSteps:
         return {"job": job, "step": step}
 
     def take(self, request: Mapping[str, object], caller: int, uid: int) -> tuple[int, int, Step | None]:
-        """Job and number of a step that `uid` is to run, and the job's first step where this is a further one. Raises
+        """Job and number of a step that runs as `uid`, and the job's first step where this is a further one. Raises
         Refused.
         """
         if "jobid" in request:
@@ -69,8 +69,8 @@ class FurtherSteps:
             raise Refused("LaunchRefused", why, exit_status=1) from None
 
     def _first(self, job: int, uid: int | None, caller: int = 0) -> Step:
-        """The first step of a running job of the user's (None: whosever). Raises Refused; who is not root does not
-        learn that another's job is there.
+        """The first step of a running job of this user (None: of any). Raises Refused. Only root learns that the job of
+        another user is there.
         """
         live = self._registry.live.get((job, 0))
         if live is None and job in self._running and (job, 0) in self._registry.ending:
@@ -85,14 +85,14 @@ class FurtherSteps:
         return live.step
 
     def _next(self, job: int) -> int:
-        """Numbers count up, over restarts too: of an earlier daemon's steps each runs or is in the history."""
+        """Numbers count up, also over restarts: each step of an earlier daemon runs or is in the history."""
         if job not in self._given:
             self._given[job] = max(self._registry.batch.last_step(job), *self._running.get(job, ()), 0)
         self._given[job] += 1
         return self._given[job]
 
     def job_of(self, step: Step) -> Step:
-        """The step whose the job is."""
+        """The first step of this step's job."""
         return self._first(step.job_id, None) if step.step_id else step
 
     def add(self, step: Step) -> None:
@@ -116,7 +116,9 @@ class FurtherSteps:
 
 
 def fit(step: Step, first: Step, request: Mapping[str, object]) -> None:
-    """Makes the step one of the job of its `first`: in its container, with no more than it has. Raises Refused."""
+    """Makes the step a further one of the job: in the container of its `first`, with no more than that has. Raises
+    Refused.
+    """
     if request.get("container_ns"):
         raise invalid("container_ns", f"job {first.job_id} has the namespaces that its first step asked for")
     if first.memory and step.memory > first.memory:

@@ -38,13 +38,13 @@ class JobEnds:
 
     def is_needed(self, live: LiveStep) -> bool:
         """True when an epilog or the end of a container follows this step, a job's first one."""
-        return live.owes_epilog or self._containers.must_delete(live.step)
+        return live.needs_epilog or self._containers.must_delete(live.step)
 
     def begin(self, live: LiveStep, record: Mapping[str, object], *, waits: bool) -> None:
         """A job's first step has ended. `waits`: other steps of the job still run. Then the job ends when the last of
         them has ended (`release`).
         """
-        if live.owes_epilog or live.files.record() is None:
+        if live.needs_epilog or live.files.record() is None:
             _keep(live, record)
         self._ending[live.key] = EndingJob(live, record)
         if waits:
@@ -62,7 +62,7 @@ class JobEnds:
     async def _end(self, ending: EndingJob) -> None:
         live, record = ending.live, ending.record
         await self._empty(live.step.cgroup)
-        if live.owes_epilog:
+        if live.needs_epilog:
             record = _noted(live, record, await self._prolog_epilog.epilog(live, record), "epilog")
         if self._containers.must_delete(live.step):
             record = _noted(live, record, await self._containers.delete(live), "container")

@@ -29,7 +29,9 @@ _MODULE = "nodectl.daemon.jobs.script_process"
 
 
 class Moment:
-    """`name` is the script's row in the table of hooks, its key in the configuration and its cgroup's name."""
+    """Prolog or epilog. `name` is the script's row in the table of hooks, its key in the configuration, and the name of
+    its cgroup.
+    """
 
     __slots__ = ("call", "context", "name")
 
@@ -43,8 +45,8 @@ PROLOG, EPILOG = Moment("prolog"), Moment("epilog")
 
 
 class PrologEpilog:
-    """The prologs and epilogs of one node's jobs. `mount` is the cgroup2 mount; `tasks` are those that the daemon waits
-    for when it ends.
+    """The prologs and epilogs of one node's jobs. `mount` is the cgroup2 mount; the daemon waits for `tasks` before it
+    ends.
     """
 
     def __init__(self, config: Config, mount: str, tasks: BackgroundTasks) -> None:
@@ -59,7 +61,7 @@ class PrologEpilog:
         return hooks or bool(self._config.prolog or self._config.epilog)
 
     def plugins_of(self, step: Step) -> tuple[list[str], int]:
-        """The files of the step's stack, and a number that is another when one of them has changed."""
+        """The plugin files of the step's stack, and a number that changes when one of them changes."""
         return [entry.path for entry in step.stack if not entry.missing], self._mentioned_hooks.changes
 
     async def prolog(self, live: LiveStep) -> str:
@@ -107,7 +109,7 @@ class PrologEpilog:
         job = tree.Group(os.path.dirname(path))
         try:
             job.make()
-        except FileNotFoundError:  # somebody has removed what is above it
+        except FileNotFoundError:  # somebody has removed the cgroup above it
             delegation.make(self._config.cgroup_name, wanted_controllers(self._config))
             job.make()
         tree.Group(path).make()

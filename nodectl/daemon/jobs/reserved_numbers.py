@@ -1,17 +1,17 @@
-"""Jobs' and steps' numbers that clients have drawn for what they are about to ask for: whose each is."""
+"""Numbers of jobs and steps that clients have reserved for a launch, and which user has which."""
 
-_MOST = 1024  # of one user; who wants more is given the oldest anew, and nobody else loses any
+_MOST = 1024  # of one user, who is given the oldest again when they want more; other users lose none
 
 
 class ReservedNumbers:
-    """Those of one node."""
+    """The reserved numbers of one node."""
 
     def __init__(self) -> None:
         self._steps: dict[int, dict[tuple[int, int], None]] = {}  # by uid, the oldest first
 
     def oldest_job_if_full(self, uid: int) -> int:
-        """The oldest job of a user who has as many numbers as anybody may: ids are not used up by who does not use
-        them. 0 for others.
+        """The oldest job number of a user who has as many as one user may have, so that a user who only reserves does
+        not use up the ids. 0 for other users.
         """
         own = self._steps.get(uid, {})
         if len(own) < _MOST:
@@ -21,14 +21,14 @@ class ReservedNumbers:
         return 0 if step else job
 
     def add(self, uid: int, job: int, step: int) -> None:
-        """The step is this user's."""
+        """Reserves the number for this user."""
         own = self._steps.setdefault(uid, {})
         if len(own) >= _MOST:
             del own[next(iter(own))]
         own[job, step] = None
 
     def take(self, uid: int, job: int, step: int) -> bool:
-        """True when it was this user's; it is used up."""
+        """Uses the number up. True when this user had it."""
         own = self._steps.get(uid, {})
         if (job, step) not in own:
             return False

@@ -1,8 +1,8 @@
-"""What task plugins are told of a job's resources: reserved before its first step, released at its end, and given up
+"""Tells task plugins of a job's resources: they are reserved before its first step, released at its end, and given up
 while all its steps are suspended.
 
-Runs in the daemon, as root; a daemon that begins anew goes on where the last one ended. Plugins without these functions
-cost nothing.
+Runs in the daemon, as root. A new daemon goes on where the last one ended. Plugins without these functions cost
+nothing.
 """
 
 import os
@@ -22,7 +22,7 @@ SUSPEND, RESUME = "task_p_slurmd_suspend_job", "task_p_slurmd_resume_job"
 
 
 class Resources:
-    """Of the jobs of one node. `live` are its running steps."""
+    """The resources of one node's jobs. `live` are its running steps."""
 
     def __init__(self, config: Config, plugins: NodePlugins, live: Mapping[tuple[int, int], LiveStep]) -> None:
         self._config = config
@@ -31,13 +31,13 @@ class Resources:
         self._given_up: set[int] = set()  # jobs whose plugins have been told of their suspension
 
     def reserve(self, live: LiveStep, trace: int) -> None:
-        """Before a job's first step. Raises Refused; the caller then releases."""
+        """Before a job's first step. Raises Refused; then the caller releases."""
         if not live.step.step_id and self._plugins.has(RESERVE):
             live.reserved = True
             call_task_plugins(live.step, self._plugins, trace, live.step.hook_timeout, RESERVE)
 
     def release(self, live: LiveStep) -> str:
-        """The job, of which this was the first step, is over. Returns what is wrong, one line, which is logged, "" for
+        """The job is over; `live` was its first step. Returns what went wrong, one line, which is logged too; "" for
         nothing.
         """
         live.reserved = False
@@ -45,11 +45,11 @@ class Resources:
         return self._call(live, RELEASE).why
 
     def found_suspended(self) -> None:
-        """At the start of a daemon: jobs that stand still have been suspended by an earlier one."""
+        """At the start of a daemon: an earlier one has suspended the jobs whose steps all stand still."""
         self._given_up = {live.step.job_id for live in self._live.values() if self._stands_still(live)}
 
     def suspend(self, live: LiveStep) -> None:
-        """The step stands still: where the job does, its resources are given up."""
+        """The step is suspended. When all steps of the job are, its resources are given up."""
         job = live.step.job_id
         if live.suspended and job not in self._given_up and self._stands_still(live):
             self._given_up.add(job)
@@ -69,7 +69,7 @@ class Resources:
         return all(one.suspended for one in self._live.values() if one.step.job_id == live.step.job_id)
 
     def _trace(self, live: LiveStep) -> int:
-        """-1 for none, also where it cannot be opened: the job comes first."""
+        """The trace's descriptor; -1 for none, also where it cannot be opened: the job is more important."""
         try:
             return live.files.append_trace() if self._config.trace else -1
         except OSError:

@@ -1,7 +1,7 @@
-"""What a process does first that the daemon executes for a job: a Prolog or Epilog script, or the hooks of that moment.
+"""A process that the daemon executes for a job: it runs a Prolog or Epilog script, or the SPANK hooks of that moment.
 
-Root, lean, a session of its own, in the job's cgroup before anything of the site's runs, so that whatever a script or
-a plugin leaves behind is found there. Its end comes with the daemon's: the next daemon begins with the epilog.
+It is root and has a session of its own. It enters the job's cgroup before anything of the site's runs, so that what a
+script or a plugin leaves behind is found there. It dies with the daemon; the next daemon begins with the epilog.
 """
 
 import _signal
@@ -21,7 +21,7 @@ REPORT = 3  # the descriptor that the daemon leaves open for us
 
 
 def settle(cgroup: str) -> None:
-    """A session of its own; `cgroup` is the full path of its directory, "" without cgroups. Raises OSError."""
+    """Makes a session and enters `cgroup`, the full path of a directory, "" without cgroups. Raises OSError."""
     _kernel.default_signals()
     os.setsid()
     prctl.set_pdeathsig(_signal.SIGKILL)
@@ -32,8 +32,8 @@ def settle(cgroup: str) -> None:
 
 
 def become_script(reporter: Reporter, path: str) -> None:
-    """Executes the script with this process's environment; tells the daemon why it could not. Does not return."""
-    for number in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGINT):  # Python's wishes are not the script's
+    """Executes the script with this process's environment, or tells the daemon why it cannot. Does not return."""
+    for number in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGINT):  # the script does not inherit what Python ignores
         _signal.signal(number, _signal.SIG_DFL)
     try:
         os.execve(path, [path], os.environ)

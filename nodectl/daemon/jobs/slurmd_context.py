@@ -1,7 +1,7 @@
-"""The daemon's side of SPANK's slurmd context: one process for as long as the daemon lives, if any plugin wants it.
+"""The daemon's side of SPANK's slurmd context: if a plugin has its hooks, one process that lives as long as the daemon.
 
-What happens there never takes the daemon along, but for one thing: a required plugin that fails at the start, which
-refuses the daemon's start as it would a slurmd's. A process that is killed is not started again before the daemon is.
+A failure in that process does not end the daemon, with one exception: when a required plugin fails at the start, the
+daemon does not start, as slurmd would not. A process that dies is started again only with the next daemon.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class SlurmdRefused(Exception):
 
 
 class SlurmdContext:
-    """The process, or its absence."""
+    """The process of one daemon. Without such hooks there is none, and the methods do nothing."""
 
     def __init__(self, config: Config) -> None:
         self._seconds = config.spank_hook_timeout
@@ -60,7 +60,7 @@ class SlurmdContext:
         )
 
     async def ready(self) -> None:
-        """Waits for the plugins' init hooks, all together no longer than one may take. Raises SlurmdRefused."""
+        """Waits for the plugins' init hooks; all of them together may take as long as one. Raises SlurmdRefused."""
         process = self._process
         if process is None:
             return
@@ -82,13 +82,13 @@ class SlurmdContext:
         process.on_end = self._lost
 
     def _lost(self) -> None:
-        """It has died between start and end."""
-        assert self._process is not None  # noqa: S101  # for mypy: who else would call
+        """The process has died between its start and its end."""
+        assert self._process is not None  # noqa: S101  # for mypy: this is its own call
         _log(f"slurmd context: {self._process.how_it_ended()}")
         self._process = None
 
     async def end(self) -> None:
-        """The daemon ends in good order: slurmd_exit, whose failure costs a line in the log."""
+        """The daemon ends: calls slurmd_exit. A failure is a line in the log."""
         process = self._process
         if process is None:
             return

@@ -1,4 +1,4 @@
-"""The cgroups of jobs and steps, as the daemon makes them and removes them (`nodectl/cgroup/tree.py` says where)."""
+"""The cgroups of jobs and steps: the daemon makes and removes them (`nodectl/cgroup/tree.py` says where they are)."""
 
 import asyncio
 import os
@@ -17,8 +17,8 @@ _SETTLE_SECONDS = 10
 
 
 def make_step_cgroup(mount: str, path: str, confinement: Confinement) -> None:
-    """job_J with what it is confined to, step_S and stepd, where the stepd is born; what the base has of controllers is
-    enabled all the way down. Raises OSError.
+    """Makes job_J with its limits, step_S, and stepd, in which the stepd starts. The base's controllers are enabled all
+    the way down. Raises OSError.
     """
     job, step = tree.Group(mount + os.path.dirname(path)).make(), tree.Group(mount + path)
     controllers = job.core.controllers
@@ -31,7 +31,7 @@ def make_step_cgroup(mount: str, path: str, confinement: Confinement) -> None:
 
 
 def _constrain_devices(job: tree.Group, rules: Rules) -> None:
-    """A later step of the job finds its program there."""
+    """Attaches the device program, unless an earlier step of the job has done so."""
     fd = job.open()
     try:
         if not _kernel.device_programs(fd):
@@ -62,7 +62,7 @@ async def remove_step_cgroup(mount: str, path: str) -> bool:
 
 
 def try_to_remove(group: tree.Group) -> bool:
-    """One try, which may find that the step's was never made."""
+    """Tries once. True when the step's cgroup is gone, or was never made."""
     for directory, _, _ in os.walk(group.full_path, topdown=False):
         if not tree.Group(directory).remove():
             return False

@@ -1,4 +1,6 @@
-"""The methods of org.nodectl: what users ask of the service, one file for each subject.
+"""The methods of org.nodectl: what users ask of the service.
+
+Each file declares the shapes of its calls and has one class; `daemon/node.py` holds the table of methods.
 
 Runs in the daemon, as root, in its event loop. It imports every other package of the daemon but `recovery`.
 """

@@ -1,7 +1,7 @@
-"""From an admitted step to the forkserver's queue: its files, its socket, its cgroups; before them its job's prolog.
+"""The start of an admitted step: its job's prolog, its files, socket and cgroups, and the order to the forkserver.
 
-Runs in the daemon. A step without a prolog is started at once, without waiting for anything: thousands of short steps
-come this way. What fails half-way is undone, unless a prolog has begun: then the step gets a record, and an epilog.
+A step without a prolog is started at once, without waiting for anything: thousands of short steps come this way. A
+start that fails half-way is undone, unless a prolog has begun: then the step gets a record, and its job an epilog.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ class StepStart:
         self._forkserver = forkserver
 
     def begin(self, step: Step, call: Call) -> Name | Awaitable[Name]:
-        """Starts the step, for who calls. Raises Refused."""
+        """Starts the step for its caller. Raises Refused."""
         live = LiveStep(step, self._registry.files(step.job_id, step.step_id), self._jobs.step_ended)
         if self._jobs.prolog_epilog.any_for(step) and not step.step_id:
             return self._start_after_prolog(live, call)
@@ -61,7 +61,7 @@ class StepStart:
 
     @contextlib.contextmanager
     def _undone_on_failure(self, live: LiveStep) -> Iterator[None]:
-        """Of a step that could not be started nothing is left; who asked for it is told why."""
+        """Removes all of a step that cannot be started, and tells its caller why."""
         try:
             yield
         except (OSError, ForkserverDied, Refused) as error:
@@ -83,7 +83,7 @@ class StepStart:
 
     @contextlib.contextmanager
     def _trace(self, live: LiveStep) -> Iterator[int]:
-        """The step's trace, with row 2 of a launch in it: before any process of the job exists."""
+        """Opens the step's trace, and asks the task plugins before any process of the job exists: row 2 of a launch."""
         trace = live.files.open_trace()
         try:
             fd = trace if self._config.trace else -1
@@ -95,8 +95,8 @@ class StepStart:
             os.close(trace)
 
     async def _start_after_prolog(self, live: LiveStep, call: Call) -> Name:
-        """The job's prolog, which may take its time, and then its step. From the prolog's begin on the step is known,
-        and has a record whatever becomes of it.
+        """Runs the job's prolog, which may take long, and then starts the step. From the beginning of the prolog on the
+        step is registered, and gets a record in any case.
         """
         with self._undone_on_failure(live), contextlib.ExitStack() as stack:
             trace = stack.enter_context(self._trace(live))
@@ -113,7 +113,7 @@ class StepStart:
     async def _through_prolog(self, live: LiveStep, trace: int, call: Call) -> str:
         """Returns why the step does not begin, "" when it does."""
         self._registry.add(live)
-        live.in_prolog = live.owes_epilog = True
+        live.in_prolog = live.needs_epilog = True
         try:
             why = await self._jobs.prolog_epilog.prolog(live) or live.cancelled
             if not why:
@@ -125,13 +125,15 @@ class StepStart:
         return why
 
     def _write_spec(self, live: LiveStep) -> None:
-        """The step's file and room for its record, if its user may have more of these. Raises OSError, Refused."""
+        """Writes the step's file and reserves room for its record, within its user's budget. Raises OSError,
+        Refused.
+        """
         spec, most = encoded(live.step.as_json()), record.room(live.step)
         self._budget.take(live, len(spec) + most)
         live.files.write_spec(spec, most)
 
     def _start(self, live: LiveStep, trace: int, call: Call) -> None:
-        """From an admitted step to the forkserver's queue. Raises OSError, ForkserverDied, Refused."""
+        """Makes what the step needs and orders it from the forkserver. Raises OSError, ForkserverDied, Refused."""
         step, files = live.step, live.files
         fds: list[int] = []
         try:
@@ -145,7 +147,7 @@ class StepStart:
             live.connect(ours)
             if call.fds:
                 fds += _hand_over_streams(call, _name(live))
-            if not live.owes_epilog:
+            if not live.needs_epilog:
                 self._write_spec(live)
             self._registry.add(live)
             if step.step_id:
@@ -168,15 +170,15 @@ class StepStart:
         confinement = self._constraints.of_job(self._jobs.further_steps.job_of(step))
         try:
             make_step_cgroup(self._mount, step.cgroup, confinement)
-        except FileNotFoundError:  # the unit of steps has been started anew
+        except FileNotFoundError:  # systemd has started the unit of steps anew
             delegation.make(self._config.cgroup_name, self._constraints.controllers)
             make_step_cgroup(self._mount, step.cgroup, confinement)
 
 
 def _hand_over_streams(call: Call, name: Name) -> list[int]:
-    """What a client and its step runner meet on, made here so that neither depends on what the other made: a socket
-    through which the client's streams come, its orders, its events. The client's ends go to its desk, before anybody
-    can begin the step; the step runner's are returned. Raises OSError.
+    """Makes what connects a client and its stepd, so that neither depends on what the other made: a socket for the
+    client's streams, a pipe for its orders, a pipe for events. The client's ends go to its desk before the step can
+    begin; the stepd's are returned. Raises OSError.
     """
     made: list[int] = []
     try:

@@ -1,10 +1,9 @@
 """Update: other limits for a running step and its job. Its owner may lower them; root and the members of
 admin_group may raise them too, as Slurm's operators may any job's, beyond what its user could have asked for.
 
-Written are the job's cgroup and the step's, in an order in which the job never has less than its step. Where memory is
-taken away the kernel is first asked to reclaim it, and what is in use all the same is not taken. What cannot be written
-to the end is undone. The step's file then tells the new limits to the next daemon, and the stepd tells them in its
-record.
+The daemon writes the job's cgroup and the step's, in an order in which the job never has less than its step. When
+memory is lowered, the kernel first reclaims it; memory that stays in use is not taken away. If a write fails, all are
+undone. The step's file then tells the next daemon the new limits, and the stepd writes them into its record.
 """
 
 import asyncio
@@ -76,10 +75,10 @@ class Update:
         changed = {one.name: one.new for one in writes if one.is_user}
         new.limits = {**old.limits, **changed}
         if not tree.Group(f"{self._mount}{old.cgroup}{_USER}").exists():
-            writes = [one for one in writes if not one.is_user]  # its stepd makes it with the limits that it is told
+            writes = [one for one in writes if not one.is_user]  # the stepd makes it with the limits that it is given
         lowers = _memory(new) < _memory(old)
         try:
-            await asyncio.to_thread(_write_all, writes, lowers=lowers)  # to reclaim memory may take its time
+            await asyncio.to_thread(_write_all, writes, lowers=lowers)  # reclaiming memory may take long
             if live.ended.done():
                 raise _just_ended(old)
             live.files.rewrite_spec(new)
@@ -90,8 +89,8 @@ class Update:
             why = f"write {error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
             raise Refused("WrongState", f"step {old}: {why}; its limits are as they were") from None
         old.memory, old.shares, old.limits = new.memory, new.shares, new.limits
-        # Written once more by the stepd: it may have begun meanwhile, with the limits that it was given. In a hook it
-        # does not answer; it takes no other step before it has read this.
+        # The stepd writes them once more: it may have begun meanwhile, with its old limits. In a hook it does not
+        # answer, but it goes no further before it has read this.
         await live.ask("Confine", {"memory": new.memory, "limits": changed}, _PATIENCE)
 
     def _changed(self, step: Step, request: Mapping[str, object]) -> Step:
@@ -120,7 +119,7 @@ class Update:
         """The step's cgroup first where memory is taken away, else the job's."""
         path = f"{self._mount}{old.cgroup}"
         before, after = copy.copy(old), self._constraints
-        before.shares = {**dict.fromkeys(new.shares, 0), **old.shares}  # of a disk that had no limit it says so
+        before.shares = {**dict.fromkeys(new.shares, 0), **old.shares}  # a disk without a limit says so
         groups = [
             (tree.Group(os.path.dirname(path)), after.of_job(new).files, after.of_job(before).files),
             (tree.Group(f"{path}{_USER}"), after.of_step(new).files, after.of_step(before).files),
@@ -166,7 +165,7 @@ def _write_all(writes: Iterable[_Write], *, lowers: bool) -> None:
 
 
 def _undo(writes: Iterable[_Write]) -> None:
-    """As far as it goes: a step may have ended."""
+    """Writes the old values, as far as possible: the step may have ended."""
     for one in reversed(list(writes)):
         with contextlib.suppress(OSError):
             one.group.write({one.name: one.old})

@@ -1,4 +1,4 @@
-"""Descriptors of the daemon's own, copied for another process: all or none."""
+"""Copies of the daemon's descriptors for another process: all of them or none."""
 
 import fcntl
 from collections.abc import Iterable
@@ -7,7 +7,9 @@ from nodectl.wire import framing
 
 
 def copies(fds: Iterable[int], least: int = 0) -> list[int]:
-    """A copy of each, numbered from `least` on, closed at an exec. Raises OSError, and then there is none."""
+    """Copies each descriptor. The copies are numbered from `least` on, and an exec closes them. Raises OSError; then
+    there are no copies.
+    """
     made: list[int] = []
     try:
         for fd in fds:

@@ -1,7 +1,7 @@
 """The daemon's side of the forkserver: starts it, hands it steps, notices when it dies.
 
 The forkserver is executed, not forked: it shares nothing with the daemon but the channel. A forkserver that dies is
-started again with the next step; stepds do not mind.
+started again with the next step; stepds go on without it.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _READY_SECONDS = 20
 _END_SECONDS = 5
 _PAUSE = 0.002
 _PLACES = (3, 4, PROGRAMS)  # of the channel, the lock, and what confines steps
-_OUT_OF_THE_WAY = 10  # dup2 onto 3 must not destroy what is to become 4
+_OUT_OF_THE_WAY = 10  # dup2 onto 3 must not overwrite a descriptor that will become 4
 _START = (
     "import sys; sys.path[:0] = {path!r}; "
     "from nodectl.forkserver import main as forkserver; from nodectl.wire import lean_json; "
@@ -39,7 +39,7 @@ class ForkserverDied(Exception):
 
 class ForkserverChannel:
     """`answered(message)` is called in the event loop for each answer, with {"step", "pid"} or {"step", "error"};
-    `earlier()` are the types of plugins of which there are containers besides the configured one's.
+    `earlier()` gives the container plugins besides the configured one that still have containers.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class ForkserverChannel:
         self._waiting: list[tuple[bytes, list[int]]] = []
         self._told_plugins: tuple[list[str], int] | None = None
         self.pid = 0
-        seconds = config.spank_hook_timeout  # that an init() may take, 0 for any time
+        seconds = config.spank_hook_timeout  # that an init() may take; 0: without limit
         self._patience: float | None = _READY_SECONDS + seconds if seconds else None
 
     def start(self) -> None:
         """Executes a forkserver and waits until it is ready; nothing where there is one. Raises ForkserverDied."""
         if self._sock is not None:
-            return  # what an earlier daemon left had to be ended before this one was ready
+            return  # what an earlier daemon left was ended before this one was ready
         self._told_plugins = None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         arguments = lean_json.dumps(
@@ -109,7 +109,7 @@ class ForkserverChannel:
             answer = {"error": f"no answer: {error}"}
         if not answer.get("ready"):
             ours.close()
-            self.collect()  # with it goes its hold of the lock
+            self.collect()  # its end lets go of the lock
             raise ForkserverDied(f"start the forkserver: {answer.get('error')}")
         ours.setblocking(False)
         self._patience = _READY_SECONDS  # of a daemon that serves: the service manager watches it
@@ -129,8 +129,8 @@ class ForkserverChannel:
         self._told_plugins = plugins
 
     def request_container(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
-        """Asks for what concerns a container, see `nodectl/forkserver/container_requests.py`. As `submit`, and raises
-        OSError for a request that is too long.
+        """Asks for work on a container (`nodectl/forkserver/container_requests.py`). Like `submit`; a request that is
+        too long raises OSError.
         """
         self._ensure_started(fds)
         self._send(request, fds)
@@ -181,7 +181,7 @@ class ForkserverChannel:
         self._answered(lean_json.load_object(data))
 
     def _lost(self) -> None:
-        """The forkserver is gone: whatever it had not answered will never be started by it."""
+        """The forkserver has died: steps that it has not answered are not started."""
         self.close()
         signals.send_child(self.pid, signals.KILL)
         os.waitpid(self.pid, 0)
@@ -189,7 +189,7 @@ class ForkserverChannel:
         self._answered({"lost": True, "error": "the forkserver died"})
 
     def close(self) -> None:
-        """Lets the forkserver end: it does when it reads the end of the channel."""
+        """Closes the channel; the forkserver ends when it reads that."""
         if self._sock is not None:
             loop = asyncio.get_running_loop()
             loop.remove_reader(self._sock.fileno())
@@ -201,7 +201,7 @@ class ForkserverChannel:
             self._waiting.clear()
 
     def collect(self) -> None:
-        """After `close`: waits for its end, and kills it where that does not come, say in a plugin's fini()."""
+        """After `close`: waits for its end, and kills it where it does not end, for instance in a plugin's fini()."""
         deadline = time.monotonic() + _END_SECONDS
         while self.pid and os.waitpid(self.pid, os.WNOHANG) == (0, 0):
             if time.monotonic() > deadline:

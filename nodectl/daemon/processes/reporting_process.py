@@ -1,8 +1,8 @@
-"""A process that the daemon executes for one purpose: never a fork of the daemon, which has many descriptors, perhaps
-threads, and everything to lose.
+"""A process that the daemon executes for one purpose, and that reports what came of it.
 
-It reports through a socket (`nodectl/spank/reporter.py`), is watched through a pidfd, killed with its process group
-when it is silent for too long, and what it leaves in its group ends with it. Nothing here blocks.
+It is never a fork of the daemon, which has many descriptors and perhaps threads. The process reports through a socket
+(`nodectl/spank/reporter.py`); the daemon watches it through a pidfd. When it is silent for too long, the daemon kills
+it with its process group; whatever it leaves in its group is killed when it ends. Nothing here blocks.
 """
 
 import asyncio
@@ -20,16 +20,15 @@ from nodectl.wire import framing, lean_json
 
 _START = "import sys; sys.path[:0] = {path!a}; from {package} import {module} as it; it.main({arguments!a})"
 FIRST_EXTRA = 4
-GRACE = (
-    5.0  # seconds: a hook's own clock (`nodectl/plugin_host/caller.py`) should ring first, and it rings more than once
-)
-_OUT_OF_THE_WAY = 64  # dup2 onto 3 must not destroy what is to become 4
+# Seconds. A hook's own timer (`nodectl/plugin_host/caller.py`) should fire first, and it fires more than once.
+GRACE = 5.0
+_OUT_OF_THE_WAY = 64  # dup2 onto 3 must not overwrite a descriptor that will become 4
 _MOST = 1 << 18  # more than a socket holds
-_RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # what Python ignores would be ignored behind exec too
+_RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # signals that Python ignores would be ignored after the exec too
 
 
 class ReportingProcess:
-    """One such process. `seconds` is how long it may be silent, 0 for ever; then `grace` more, and it is killed.
+    """One such process. It may be silent for `seconds` (0: without limit) and `grace` more; then it is killed.
 
     Descriptors: 0 is /dev/null, 1 and 2 the daemon's log, 3 the socket, from 4 on `extra`. Raises OSError.
     """
@@ -43,7 +42,7 @@ class ReportingProcess:
         self.stack_place = 0  # the plugin's place in the stack of that process
         self.on_end: Callable[[], None] | None = None
         self.status = 0  # the wait status, once it has ended
-        self.results: list[str] = []  # what came of it, each time that it told
+        self.results: list[str] = []  # what came of its work, one line each time that it reported; "" for success
         self._seconds = seconds
         self._grace = grace
         self._heard = 0.0
@@ -71,7 +70,7 @@ class ReportingProcess:
         return not self._ended.done()
 
     async def end(self) -> None:
-        """Waits for its end. Who is cancelled here kills it."""
+        """Waits for its end. When the caller is cancelled, the process is killed."""
         try:
             await asyncio.shield(self._ended)
         except asyncio.CancelledError:
@@ -79,11 +78,11 @@ class ReportingProcess:
             raise
 
     async def reported(self) -> None:
-        """Waits until it has told what came of it, or has ended."""
+        """Waits until it has reported a result, or has ended."""
         await asyncio.wait((self._reported, self._ended), return_when=asyncio.FIRST_COMPLETED)
 
     def send(self, message: bytes) -> None:
-        """One word to it, which it finds at the socket."""
+        """Sends it a message through the socket."""
         self._link.send(message, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def kill(self) -> None:
@@ -93,16 +92,16 @@ class ReportingProcess:
             self._kill_group()
 
     def allow_silence(self, seconds: float) -> None:
-        """From now on, for so long; 0 for ever."""
+        """From now on it may be silent for so long; 0: without limit."""
         self._seconds = seconds
         self._restart_timer()
 
     def plugin_and_hook(self) -> str:
-        """ "plugin x: slurm_spank_init" while it is there, "" when it is nowhere in particular."""
+        """ "plugin x: slurm_spank_init" while it is in that hook, "" while it is in none."""
         return f"plugin {self.plugin}: {self.call}" if self.call else ""
 
     def how_it_ended(self) -> str:
-        """How it ended, for one that did not tell: a time-out, a signal, an exit status."""
+        """How it ended, for a process that did not report it: a time-out, a signal, an exit status."""
         if self._late:
             return f"took longer than {self._seconds:g} s"
         if self.status == DEAF << 8:
@@ -118,7 +117,7 @@ class ReportingProcess:
         self._timer = self._loop.call_later(self._seconds + self._grace, self.time_out) if self._seconds else None
 
     def time_out(self) -> None:
-        """Its time is over."""
+        """It has been silent for too long."""
         self._late = True
         self.kill()
 
@@ -151,7 +150,7 @@ class ReportingProcess:
         self._restart_timer()
 
     def _finish(self) -> None:
-        """It has ended: a zombie still, so that its number and its group's are nobody else's."""
+        """It has ended. It is still a zombie here, so that no other process or group has its number."""
         self._late = self._late or (bool(self._seconds) and time.monotonic() - self._heard >= self._seconds)
         self._read()
         self._kill_group()

@@ -1,8 +1,9 @@
-"""A user's desk and its connections, as the daemon sees them: calls in, replies and descriptors of ours out.
+"""A user's desk and its connections, as the daemon sees them: calls come in, replies and descriptors go out.
 
-What comes from a desk comes through a pipe, one call of each connection at a time, bounded and parsed there once; it is
-believed no more than that it costs little to read. A desk that does not keep to this is dropped. In each turn of the
-event loop one call of each desk is served, so that nobody waits for more than one of each other user's.
+A desk is the reception's process for one user. It sends calls through a pipe, one of each connection at a time; it has
+bounded and parsed them once. The daemon relies on that only for the cost of reading them, and drops a desk that breaks
+these rules. In each turn of the event loop it serves one call of each desk, so that a user waits for no more than one
+call of each other user.
 """
 
 import asyncio
@@ -19,12 +20,14 @@ _MAX_BACKLOG = 32 << 20
 _SMALL = 64 << 10  # bytes of a reply for which there is always room
 _MOST_OF_SMALL = 16 << 20
 _CHUNK = 65536
-_MOST_PROVEN = 1024  # connections of a desk that may hang: of more its user proves nothing, and has no descriptor here
-_ONLY_ASK = frozenset(f"{NODE}.{name}" for name in ("List", "Show", "Wait"))  # nothing is lost when nobody listens
+_MOST_PROVEN = 1024  # connections of a desk with a pidfd each: further ones of its user prove nothing
+_ONLY_ASK = frozenset(
+    f"{NODE}.{name}" for name in ("List", "Show", "Wait")
+)  # they change nothing: nothing is lost when the client has gone
 
 
 class Calls:
-    """How many calls of each user are under way, so that one user cannot fill the daemon with them."""
+    """Counts each user's calls that are under way, so that one user cannot fill the daemon with them."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -61,7 +64,7 @@ class Connection:
         try:
             call = Call(_decoded(text), self.peer, fds, self._hand_over)
             result = self._desk.service.find(call)(call)
-        except Exception as error:  # one caller's trouble is nobody else's
+        except Exception as error:  # one caller's failure must not reach others
             self._finish(call, _refusal(error))
             return
         if not isinstance(result, Awaitable):
@@ -84,7 +87,7 @@ class Connection:
             answer = _refusal(error) if isinstance(error, Exception) else {"parameters": done.result()}
         self.busy = None
         self._desk.calls.end(self.peer.uid)
-        self._finish(call, answer)  # whatever it is: its desk keeps descriptors until then
+        self._finish(call, answer)  # in any case: its desk keeps descriptors until then
 
     def _hand_over(self, answer: Mapping[str, object], ours: Sequence[int]) -> None:
         self._desk.send(self._number, frames.HAND, _text({"parameters": answer}), ours)
@@ -99,7 +102,7 @@ class Connection:
             self._desk.forget(self._number)
 
     def leave(self) -> None:
-        """The client has closed. A call that is under way, and does more than ask, goes on."""
+        """The client has closed. A call that is under way goes on, unless it only asks."""
         self._gone = True
         if self.busy is None:
             self._desk.forget(self._number)
@@ -108,7 +111,7 @@ class Connection:
 
 
 class Desk:
-    """One desk. `catch_up()` reads what the reception has said: it speaks of a connection before the desk has it.
+    """One desk. `catch_up()` reads the reception's news, which tells of a connection before its desk uses it.
     `on_end(desk)` is called once.
     """
 
@@ -135,7 +138,7 @@ class Desk:
         self._reads = True  # and not before all that it has read is served
 
     def add(self, number: int, peer: framing.Peer) -> None:
-        """A connection that will be heard of."""
+        """Adds a connection, whose calls will come."""
         if self._closed or (self.uid and len(self._connections) >= _MOST_PROVEN):
             peer.let_go()
         if not self._closed:
@@ -155,7 +158,7 @@ class Desk:
         self._serve()
 
     def _serve(self) -> None:
-        """One frame; others that have come are served in the next turns, and until then nothing more is read."""
+        """Serves one frame. Others that have come are served in the next turns; until then nothing more is read."""
         if self._closed:
             return
         try:
@@ -166,11 +169,11 @@ class Desk:
             self._loop.call_exception_handler({"message": f"a desk broke its rules: {error!r}"})
             self.close()
             return
-        if not self._closed:  # by what was to be said: the descriptor may be another's by now
+        if not self._closed:  # the reply may have closed it: the descriptor may be another's by now
             self._read_on(data is None or self._inbox.size == 0)
 
     def _read_on(self, on: bool) -> None:
-        """Goes on reading; or else serves first what has come."""
+        """Goes on reading, or first serves what has come."""
         if not on:
             self._loop.call_soon(self._serve)
         if on == self._reads:
@@ -207,7 +210,7 @@ class Desk:
         return ""
 
     def send(self, number: int, word: bytes, text: bytes, fds: Sequence[int] = ()) -> None:
-        """Queues a frame; `fds` are ours and will be closed when they are on their way."""
+        """Queues a frame. `fds` are closed when they have been sent."""
         if self._closed:
             framing.close(fds)
             return
@@ -215,7 +218,7 @@ class Desk:
         self._out.append((data, list(fds)))
         self._size += len(data)
         if self._size > _MAX_BACKLOG + _MOST_OF_SMALL:
-            self.close()  # nobody reads there
+            self.close()  # its clients read nothing
         elif len(self._out) == 1:
             self._flush()
 
@@ -245,7 +248,7 @@ class Desk:
             connection.peer.let_go()
 
     def close(self) -> None:
-        """Ends it: what is under way and does more than ask goes on, without anybody to tell."""
+        """Ends it. Calls that are under way go on without a reply, unless they only ask."""
         if self._closed:
             return
         self._closed = True
@@ -261,7 +264,7 @@ class Desk:
         self._on_end(self)
 
     def abandon(self) -> list[asyncio.Future[object]]:
-        """Ends it and what is under way for it; returns what is left to wait for."""
+        """Ends it and cancels its calls. Returns what is left to wait for."""
         busy = [connection.busy for connection in self._connections.values() if connection.busy is not None]
         for task in busy:
             task.cancel()
@@ -270,7 +273,7 @@ class Desk:
 
 
 def _decoded(text: bytes) -> Mapping[str, object]:
-    """Millions of empty lists would have the collector look at all of them again and again."""
+    """Decodes without the garbage collector, which would go through millions of empty lists again and again."""
     gc.disable()
     try:
         return framing.decode(text)

@@ -1,8 +1,9 @@
-"""Who made a connection: the very process, not a number that may be another's by now.
+"""Which process made a connection: a pidfd, not a number that may be another process's by now.
 
-Linux 6.5 keeps it with the connection, and the reception passes it on. Before, a process that has the number is
-believed when it also holds the other end: it has made the connection, or was handed it and takes part. That is looked
-at only where it counts, as it takes longer than to accept a connection. Runs in the daemon.
+From Linux 6.5 on the kernel keeps the pidfd with the connection, and the reception passes it on. On older kernels a
+process with the right number is believed when it also holds the other end of the socket: then it has made the
+connection, or was given it. The daemon looks at that only where it matters, as it takes longer than to accept a
+connection.
 """
 
 import _socket
@@ -26,21 +27,21 @@ _ASK = struct.Struct("=IHHII BBHIIIII")
 _HEADER = 16  # bytes of a netlink message
 _ANSWER = 32  # bytes before the attributes
 _ATTRIBUTE = struct.Struct("=HHI")
-_MOST_LOOKED_AT = 1024  # files of a process, which may have hundreds of thousands: everybody else waits meanwhile
+_MOST_LOOKED_AT = 1024  # files of a process, which may have hundreds of thousands: all others wait meanwhile
 
 
 class _Kernel:
-    tells = True  # of local sockets; where it does not, each question would have it look for a module
+    tells = True  # about local sockets; where it does not, each question would make it look for a module
 
 
 def prove(peer: framing.Peer) -> None:
-    """From now on the peer `lives`, if it can be told from others that may have had its number."""
+    """Gives the peer a pidfd, if its process can be told from others that may have had the number."""
     if peer.pidfd < 0 and peer.inode >= 0:
         peer.pidfd = holder(peer.inode, peer.pid)
 
 
 def holder(inode: int, pid: int) -> int:
-    """The process of this number, if it holds the other end of the socket with this inode; else -1."""
+    """A pidfd of the process, if it holds the other end of the socket with this inode; else -1."""
     if not _Kernel.tells:
         return -1
     try:
@@ -52,13 +53,13 @@ def holder(inode: int, pid: int) -> int:
         if name in _open_files(pid) and framing.runs(pidfd):
             return pidfd
     except OSError:
-        pass  # it has gone, or the kernel tells nothing of local sockets
+        pass  # it has gone, or the kernel tells nothing about local sockets
     os.close(pidfd)
     return -1
 
 
 def _open_files(pid: int) -> "Iterator[str]":
-    """The first of them; who has its connection behind so many others proves nothing."""
+    """The first of its open files. A process with its connection behind so many others proves nothing."""
     with os.scandir(f"/proc/{pid}/fd") as files:
         for _, entry in zip(range(_MOST_LOOKED_AT), files):  # noqa: B905  # either may end first
             try:

@@ -1,7 +1,7 @@
-"""The daemon's side of the reception: starts it, hears of connections, replaces it when it does not answer.
+"""Starts the reception, learns of connections from it, and replaces it when it does not answer.
 
-The daemon holds the listening socket and never accepts from it. A reception that dies or hangs is followed by another;
-desks that are there go on.
+The daemon holds the listening socket and never accepts from it. When a reception dies or hangs, the daemon starts
+another; the desks of the old one go on.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ _FDS = 2
 
 
 class ReceptionFailed(Exception):
-    """It does not come up; str() is one line."""
+    """The reception does not start; str() is one line."""
 
 
 class ReceptionSupervisor:
-    """The reception of one daemon. Serves when it has been told to `listen`."""
+    """The reception of one daemon. It serves from `listen` on."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -63,7 +63,7 @@ class ReceptionSupervisor:
             raise ReceptionFailed("start the reception: it does not answer (its own message is above)") from None
 
     def listen(self, listener: socket.socket, service: Service) -> None:
-        """From now on users are served."""
+        """Begins to serve users."""
         self._listener, self._service = listener, service
         self._hand_listener()
 
@@ -109,10 +109,10 @@ class ReceptionSupervisor:
         try:
             socket.send_fds(self._channel, [lean_json.dumps(order).encode("ascii")], fds or [])
         except OSError:
-            pass  # it does not read, or has gone: both will be noticed
+            pass  # it does not read, or has gone; both will be noticed
 
     def _ping(self, silent: float) -> None:
-        """Once a second: the answer to the last one has come, or comes soon."""
+        """Once a second: the reception has answered the last ping, or must do so soon."""
         if self._pong < self._pings:
             silent += _PING_SECONDS
         else:
@@ -126,7 +126,7 @@ class ReceptionSupervisor:
         self._timer = self._loop.call_later(_PING_SECONDS, self._ping, silent)
 
     def _hear(self) -> None:
-        """All that it has said."""
+        """Reads all news of the reception."""
         while self._channel is not None:
             room = socket.CMSG_SPACE(_FDS * 4)
             try:
@@ -134,7 +134,7 @@ class ReceptionSupervisor:
             except BlockingIOError:
                 return
             except ConnectionResetError:
-                continue  # it has ended with something unread; what it said before can be read now
+                continue  # it ended with something unread; its earlier messages can be read now
             except OSError:
                 data, ancillary = b"", []
             if not data:
@@ -158,7 +158,7 @@ class ReceptionSupervisor:
             framing.close(fds)  # the desk has ended, which the reception did not know yet
 
     def _open(self, number: int, uid: int, up: int, down: int) -> Desk:
-        assert self._service is not None  # noqa: S101  # nobody comes before it listens
+        assert self._service is not None  # noqa: S101  # no user comes before it listens
         longest = self._config.max_message_bytes
         on_end = functools.partial(self._forget, number)
         return Desk(uid, up, down, self._service, self._calls, longest, self._hear, on_end)
@@ -169,7 +169,7 @@ class ReceptionSupervisor:
             del self._numbered[number]
 
     def _lose(self) -> None:
-        """It has ended, or must: its desks go on."""
+        """The reception has ended, or is killed. Its desks go on."""
         if self._channel is None:
             return
         self._loop.remove_reader(self._channel.fileno())
@@ -193,11 +193,11 @@ class ReceptionSupervisor:
             self._loop.call_later(_BETWEEN_STARTS, self._start_again)
 
     async def close(self) -> None:
-        """No call is served any more: what came too late has no answer, rather than one by half a node."""
+        """Serves no more calls. A call that comes too late gets no answer, rather than one of a half-closed node."""
         self._ended = True
         self._timer.cancel()
         busy = [task for desk in list(self._desks) for task in desk.abandon()]
-        # With the pause the last calls' own afterthoughts are over, too.
+        # After the sleep the last calls' callbacks have run, too.
         await asyncio.gather(*busy, asyncio.sleep(0), return_exceptions=True)
         if self._channel is not None:
             self._loop.remove_reader(self._channel.fileno())

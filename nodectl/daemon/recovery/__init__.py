@@ -1,4 +1,4 @@
-"""What an earlier daemon left: the lock, running steps taken over, ended steps recorded.
+"""What an earlier daemon left: the lock, running steps that are taken over, ended steps that are recorded.
 
-Runs in the daemon at its start, as root.
+Runs in the daemon at its start, as root. It imports `steps` and `jobs`.
 """

@@ -1,7 +1,7 @@
 """One daemon per runtime directory: a lock that the daemon and its forkserver hold together.
 
-flock(2) on a file; the lock lives as long as the open file description, which the forkserver inherits, so the next
-daemon starts when both are gone.
+It is flock(2) on a file. The lock lasts as long as the open file description, which the forkserver inherits; so the
+next daemon starts when both have gone.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ class Lock:
 
     @classmethod
     def take(cls, directory: str, *, wait: float | bool) -> "Lock | None":
-        """Takes the lock of a directory, waiting up to `wait` seconds (False: not at all). None if another has it."""
+        """Takes the lock of a directory, waiting up to `wait` seconds (False: not at all). None if others have it."""
         fd = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         deadline = time.monotonic() + float(wait)
         while True:
@@ -34,5 +34,5 @@ class Lock:
                 return cls(fd)
 
     def release(self) -> None:
-        """Lets go of it, as far as this process holds it."""
+        """Closes this process's descriptor of it."""
         os.close(self.fd)

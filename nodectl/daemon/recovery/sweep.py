@@ -1,9 +1,9 @@
-"""What an earlier daemon left: steps that still run are taken over, steps that ended are recorded, also those that the
-machine did not survive, and whatever belongs to nobody is removed.
+"""What an earlier daemon left: steps that still run are taken over, steps that have ended are recorded, also those that
+ended with the machine, and what belongs to no step is removed.
 
-Runs once at the start of a daemon, before it listens. By then neither the earlier daemon nor its forkserver lives
-(both held the lock), so no new stepd can appear. Every step has a spec file from before its first fork until it is in
-the history: what has none is nobody's.
+Runs once at the start of a daemon, before it listens. By then neither the earlier daemon nor its forkserver lives, as
+both held the lock; so no new stepd can appear. Every step has a spec file from before its first fork until it is in the
+history: files and cgroups without one belong to no step.
 """
 
 import os
@@ -62,7 +62,7 @@ def sweep(registry: Registry, jobs: NodeJobs, base: Base) -> None:
 
 
 def _specs(directory: str) -> Iterator[StepFiles]:
-    """A job's first step comes last: whether the job is over depends on the others."""
+    """The files of all steps. A job's first step comes last: whether the job is over depends on the others."""
     found = []
     for name in os.listdir(directory):
         job, _, step = name.removesuffix(".json").partition(".")
@@ -81,11 +81,11 @@ def _take_over(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles)
     try:
         step = Step.from_json(lean_json.load_object(data or b""))
     except (lean_json.BadJson, KeyError, TypeError, ValueError):
-        files.remove()  # the daemon was killed while it wrote: nobody has been told of this step
+        files.remove()  # the daemon was killed while it wrote: no client knows of this step
         return
     live = LiveStep(step, files, jobs.step_ended)
     live.size = len(data or b"") + room(step)
-    live.owes_epilog = files.owes_epilog()
+    live.needs_epilog = files.needs_epilog()
     registry.live[live.key] = live
     if step.step_id:
         jobs.further_steps.add(step)
@@ -97,7 +97,7 @@ def _take_over(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles)
 
 
 def _remove_strays(registry: Registry, jobs: NodeJobs, base: Base) -> None:
-    """Cgroups of steps that no file speaks of: killed and removed."""
+    """Kills and removes the cgroups of steps that have no file."""
     known = {live.step.cgroup for live in registry.live.values()}
     # What a job's prolog started lives as long, and so does the first process of its pid namespace.
     known |= {f"{os.path.dirname(path)}/{name}" for path in known for name in (PROLOG.name, pid1.GROUP)}
@@ -117,7 +117,7 @@ def _remove_strays(registry: Registry, jobs: NodeJobs, base: Base) -> None:
 
 
 def remove_dead_private_nodes(runtime_dir: str) -> None:
-    """Private nodes of clients that were killed: their directories, once nobody holds their lock."""
+    """Removes the directories of private nodes whose clients were killed, once no process holds their lock."""
     try:
         names = [name for name in os.listdir(runtime_dir) if name.startswith(PRIVATE)]
     except FileNotFoundError:
@@ -135,7 +135,7 @@ def remove_dead_private_nodes(runtime_dir: str) -> None:
 
 
 def _remove_cgroups(steps: list[StepFiles]) -> None:
-    """The cgroups of a dead private node's steps."""
+    """Removes the cgroups of a dead private node's steps."""
     mount = tree.find_mount()
     bases = set()
     for files in steps:

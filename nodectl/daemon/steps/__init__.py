@@ -1,4 +1,4 @@
-"""Steps that run: starting them through the forkserver, following them, and what their users ask of them.
+"""Steps that run: their files, the connections to their stepds, and how the kernel kills their processes.
 
-Runs in the daemon, as root.
+Runs in the daemon, as root. It imports none of the daemon's packages above `processes`.
 """

@@ -38,8 +38,8 @@ class StepFiles:
         return f"{self.stem}.json"
 
     def write_spec(self, spec: bytes, room: int) -> None:
-        """Writes what the stepd will read, and reserves `room` bytes for what it will leave: on a disk that is full
-        then the step's result is not lost. Raises OSError.
+        """Writes what the stepd will read, and reserves `room` bytes for the record that it will leave: a disk that is
+        full by then does not lose the step's result. Raises OSError.
         """
         fd = os.open(f"{self.stem}.record.part", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -49,22 +49,22 @@ class StepFiles:
         _write(self.spec, spec, os.O_EXCL)
 
     def rewrite_spec(self, step: Step) -> None:
-        """For who reads it from now on: whole or not at all. Raises OSError."""
+        """Replaces the spec file as a whole, for later readers. Raises OSError."""
         _write(f"{self.spec}.part", encoded(step.as_json()))
         os.rename(f"{self.spec}.part", self.spec)
 
     def open_trace(self) -> int:
-        """The trace, locked: the lock lives as long as anybody has this open file, which is the stepd."""
+        """Opens the trace and locks it. The stepd inherits the open file, and the lock lasts as long as it."""
         fd = os.open(f"{self.stem}.trace", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX)
         return fd
 
     def append_trace(self) -> int:
-        """The trace once more, for another process's lines; nothing is locked."""
+        """Opens the trace for another process's lines, without a lock."""
         return os.open(f"{self.stem}.trace", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def listen(self) -> int:
-        """The step's socket, listening from now on: whoever looks for the step finds it, and the stepd will answer."""
+        """Makes the step's socket, which listens from now on; the stepd will answer on it."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.bind(f"{self.stem}.sock")
         os.chmod(f"{self.stem}.sock", 0o600)  # the daemon's: users reach their step through it
@@ -72,7 +72,7 @@ class StepFiles:
         return sock.detach()
 
     def alive(self) -> bool:
-        """True while the stepd (or a task of it that has not become its program) lives."""
+        """True while the stepd lives, or a task of it that has not become its program."""
         try:
             fd = os.open(f"{self.stem}.trace", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -87,7 +87,7 @@ class StepFiles:
             os.close(fd)
 
     def read(self, suffix: str, most: int = sys.maxsize) -> bytes | None:
-        """A file's content, None when it is not there. Read at once, as this is done for each step that ends."""
+        """A file's content, None when it is not there. One read(2), as this is done for each step that ends."""
         try:
             fd = os.open(f"{self.stem}{suffix}", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -98,7 +98,7 @@ class StepFiles:
             os.close(fd)
 
     def trace(self) -> bytes:
-        """The trace, as far as it is kept: of thousands of calls, by all tasks and plugins, the first."""
+        """The trace, as far as it is kept: a very long one is cut."""
         return self.read(".trace", _MOST_TRACED) or b""
 
     def connect(self) -> socket.socket | None:
@@ -130,32 +130,32 @@ class StepFiles:
         return None if data is None else lean_json.load_object(data)
 
     def write_record(self, record: Mapping[str, object]) -> None:
-        """In the stepd's place, or with more than it knew: for the daemon that comes after an early end of this one."""
+        """Writes a record in the stepd's place, or with more than it knew, for the next daemon should this one die."""
         _write(f"{self.stem}.record.part", encoded(record))
         os.rename(f"{self.stem}.record.part", f"{self.stem}.record")
 
     def begin_prolog(self) -> None:
-        """From now on the job is owed an epilog."""
+        """From now on the job must get an epilog."""
         os.close(os.open(f"{self.stem}.prolog", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def in_prolog(self) -> bool:
-        """True until its end."""
+        """True while the prolog runs."""
         return os.path.exists(f"{self.stem}.prolog")
 
     def end_prolog(self) -> None:
-        """The step may begin."""
+        """The prolog is over and the step may begin; the epilog is still to come."""
         os.rename(f"{self.stem}.prolog", f"{self.stem}.epilog")
 
-    def owes_epilog(self) -> bool:
-        """True from the begin of a prolog to the end of the epilog."""
+    def needs_epilog(self) -> bool:
+        """True from the beginning of the prolog to the end of the epilog."""
         return os.path.exists(f"{self.stem}.epilog") or self.in_prolog()
 
     def end_epilog(self) -> None:
-        """Nothing is owed."""
+        """The epilog is over."""
         self._remove((".prolog", ".epilog"))
 
     def remove(self) -> None:
-        """The step is in the history: its files go."""
+        """Removes all files of a step that is in the history."""
         self._remove(SUFFIXES)
 
     def _remove(self, suffixes: tuple[str, ...]) -> None:

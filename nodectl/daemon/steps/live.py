@@ -20,8 +20,8 @@ _END_AGAIN = 1.0
 
 
 class LiveStep:
-    """One running step. `on_end(live)` is called once, in the event loop, when the stepd's end of the link has
-    closed.
+    """One running step. `on_end(live)` is called once, in the event loop, when the stepd has closed its end of the
+    connection.
     """
 
     def __init__(self, step: Step, files: StepFiles, on_end: Callable[["LiveStep"], None]) -> None:
@@ -40,11 +40,11 @@ class LiveStep:
         self.progress_fd = -1
         self.in_prolog = False
         self.suspended = False
-        self.owes_epilog = False
+        self.needs_epilog = False
         self.reserved = False  # task plugins may hold something for its job
         self.updating = asyncio.Lock()
         self.status_task: asyncio.Task[Mapping[str, object] | None] | None = None  # (daemon/steps/status_query.py)
-        self.cancelled = ""  # in its prolog: how; it will not begin
+        self.cancelled = ""  # why it will not begin, where it was cancelled in its prolog
         self._pidfd = -1
         self._state = "NODE_FAIL"  # of a step whose stepd leaves no record
 
@@ -54,14 +54,14 @@ class LiveStep:
         return self.step.job_id, self.step.step_id
 
     def connect(self, link: socket.socket) -> None:
-        """From now on the step's end is noticed through this connection."""
+        """Takes the connection to the stepd; its closing tells the step's end."""
         link.setblocking(False)
         self._link = link
         asyncio.get_running_loop().add_reader(link.fileno(), self._read)
 
     def reach(self, lost: Callable[[], None]) -> None:
-        """Connects to a stepd that was there before, also where its socket is crowded; `lost` is called if it is not
-        there any more.
+        """Connects to a stepd that is already running, and tries again while its socket is crowded. Calls `lost` if it
+        does not run any more.
         """
         if self.ended.done():
             return
@@ -83,7 +83,7 @@ class LiveStep:
             asyncio.get_running_loop().add_reader(self._pidfd, self._finish)
 
     def watch(self, pid: int) -> None:
-        """The stepd's pid: its end is noticed too where a plugin's child holds the connection."""
+        """Watches the stepd by its pid: a plugin's child may hold the connection open after its end."""
         self.pid = pid
         try:
             self._pidfd = os.pidfd_open(pid)
@@ -93,7 +93,7 @@ class LiveStep:
         asyncio.get_running_loop().add_reader(self._pidfd, self._finish)
 
     def fail(self, why: str, state: str = "FAILED") -> None:
-        """There is no stepd and there will be none."""
+        """The step has no stepd and will have none."""
         self.failure = why
         self._state = state
         self._finish()
@@ -112,7 +112,7 @@ class LiveStep:
             self._finish()
 
     def _take(self, message: Mapping[str, object]) -> None:
-        """An answer, or the last event of a step: it tells the record, which the disk may have had no room for."""
+        """Takes an answer, or the last event, which tells the record: the disk may have had no room for it."""
         parameters: Mapping[str, object] = message.get("parameters") or {}  # type: ignore[assignment]
         event: Mapping[str, object] | None = parameters.get("event")  # type: ignore[assignment]
         if event is not None:
@@ -121,7 +121,7 @@ class LiveStep:
             asked.set_result(message)
 
     def _finish(self) -> None:
-        """The step has ended, or the stepd has dropped us. Nothing calls here again for the same reason."""
+        """The step has ended, or the stepd has dropped the connection. This is called once for each such reason."""
         if self.ended.done():
             return
         self._read_the_rest()
@@ -137,7 +137,7 @@ class LiveStep:
             raise
 
     def _read_the_rest(self) -> None:
-        """Its end may be noticed before its last words are read."""
+        """Reads what the stepd sent last; its end may have been noticed first."""
         if self._link is None:
             return
         with contextlib.suppress(OSError, framing.BrokenWire):
@@ -166,7 +166,7 @@ class LiveStep:
             asyncio.get_running_loop().add_writer(self._link.fileno(), self._flush)
             return
         except OSError:
-            self._out.clear()  # it has gone, as the reader will notice
+            self._out.clear()  # it has gone; the reader will notice
         asyncio.get_running_loop().remove_writer(self._link.fileno())
 
     async def ask(
@@ -197,7 +197,7 @@ class LiveStep:
             raise Refused(str(answer["error"]).rpartition(".")[2], str(refusal.get("reason", "")))
 
     def summary(self) -> dict[str, object]:
-        """What is known of it while it runs, without asking it."""
+        """What the daemon knows of a running step without asking its stepd."""
         return {
             **self.step.facts(),
             "state": "CONFIGURING" if self.in_prolog else "SUSPENDED" if self.suspended else "RUNNING",
@@ -207,7 +207,7 @@ class LiveStep:
         }
 
     def where_it_died(self, plugins: NodePlugins) -> str:
-        """What the stepd was doing when it died, from its progress; "" when nobody knows."""
+        """What the stepd was doing when it died, from its progress; "" when that is unknown."""
         if self.progress_fd < 0:
             return ""
         hook, place = progress.stepd_place(self.progress_fd)
@@ -221,7 +221,7 @@ class LiveStep:
         return f" in {hook.call}" + (f" of plugin {plugin}" if plugin else "")
 
     def death_record(self, why: str) -> dict[str, object]:
-        """The record of a step whose stepd could not write one; what its plugins have said goes into the log."""
+        """The record of a step whose stepd wrote none. What its plugins printed goes into the log."""
         plugin_output.log_rest(self.files.stem)
         return {
             **self.step.facts(),
@@ -232,7 +232,7 @@ class LiveStep:
         }
 
     def close(self) -> None:
-        """Lets go of what the daemon held for the step."""
+        """Closes what the daemon has open for the step."""
         self._unwatch()
         if self._pidfd >= 0:
             os.close(self._pidfd)

@@ -1,9 +1,8 @@
-"""The kernel's log, read as it is written: whom the kernel kills for want of memory, and in which step.
+"""Watches the kernel's log for processes that the kernel kills when memory runs out, and finds their steps.
 
-Where cgroup2 has the memory controller its counters tell the stepd (`stepd/end_reasons.py`). Elsewhere, on machines
-whose memory belongs to cgroup v1 or to nobody, only the log names the victim, and only while it has not gone does the
-kernel tell where it was: so the daemon looks at once. A victim that has gone before it looked, or that was killed
-while there was no daemon, is known only if it was a task.
+Where cgroup2 has the memory controller, the stepd reads its counters (`stepd/end_reasons.py`). Elsewhere only the log
+names the killed process, and the kernel tells its cgroup only until it has gone; so the daemon looks at once. A process
+that has gone before that, or was killed while no daemon ran, is known only if it was a task.
 """
 
 import asyncio
@@ -18,13 +17,13 @@ _PATIENCE = 1.0  # seconds for a stepd
 
 
 class OomWatch:
-    """The watch of one node, in its event loop, from now on. `running` gives its steps. Where it is not `needed`, or
-    the log cannot be read, nobody watches.
+    """The watch of one node, in its event loop. `running` gives its steps. It does nothing where it is not `needed`, or
+    where the log cannot be read.
     """
 
     def __init__(self, running: Callable[[], Iterable[LiveStep]], *, needed: bool) -> None:
         self._running = running
-        self._told: set[asyncio.Task[object]] = set()
+        self._telling: set[asyncio.Task[object]] = set()
         self._fd = -1
         if not needed:
             return
@@ -36,7 +35,7 @@ class OomWatch:
         asyncio.get_running_loop().add_reader(self._fd, self._read)
 
     def end(self) -> None:
-        """Lets go of the log."""
+        """Closes the log."""
         if self._fd >= 0:
             asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)
@@ -47,7 +46,7 @@ class OomWatch:
             try:
                 record = os.read(self._fd, LONGEST_LINE)
             except BrokenPipeError:
-                continue  # overwritten before we came to it
+                continue  # overwritten before it was read
             except OSError:
                 return
             self._look(record.partition(b";")[2].decode("utf-8", "replace").partition("\n")[0])
@@ -62,5 +61,5 @@ class OomWatch:
             if user == f"{live.step.cgroup}/user" and task.isdecimal():
                 told = live.ask("Victim", {"task": int(task), "pid": one.pid, "name": one.name[:64]}, _PATIENCE)
                 waiting: asyncio.Task[object] = asyncio.get_running_loop().create_task(told)
-                self._told.add(waiting)
-                waiting.add_done_callback(self._told.discard)
+                self._telling.add(waiting)
+                waiting.add_done_callback(self._telling.discard)

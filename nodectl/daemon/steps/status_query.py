@@ -1,6 +1,6 @@
-"""What a step's runner says of it, asked for by many: one question at a time is under way, however many wait for it.
+"""The Status of a step from its stepd: however many users ask for it, the daemon asks the stepd once at a time.
 
-A runner that is in a plugin's hook does not answer, and every question kept for it is memory of the daemon's.
+A stepd that is in a plugin's hook does not answer, and each question that waits for it takes memory of the daemon.
 """
 
 import asyncio
