@@ -94,9 +94,9 @@ class Node:
     async def load_admins(self) -> None:
         """Looks up admin_group, whose members may see, signal and update every step. One that is not there has none."""
         try:
-            self.registry.admin_gid = await group_id(self.config.admin_group)
+            self.registry.permissions.admin_gid = await group_id(self.config.admin_group)
         except UnknownUser:
-            self.registry.admin_gid = None
+            self.registry.permissions.admin_gid = None
 
     def reload(self, config: Config) -> Coroutine[object, object, None]:
         """From now on this configuration holds for jobs' containers, and accounts are looked up anew. This happens at

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from nodectl.daemon.history.batch import Batch
 from nodectl.daemon.history.reset_notes import ResetNotes
 from nodectl.daemon.history.store import Store
+from nodectl.daemon.reception.permissions import Permissions
 from nodectl.daemon.steps.files import StepFiles
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
 from nodectl.wire.dispatch import Call, Refused
-from nodectl.wire.framing import Peer
 from nodectl.wire.shape import integer
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Registry:
         self.ending: dict[tuple[int, int], EndingJob] = {}
         self.batch = Batch(store)
         self.reset_notes = ResetNotes(store, self.live)
-        self.admin_gid: int | None = None
+        self.permissions = Permissions()
 
     def files(self, job: int, step: int) -> StepFiles:
         """The files of a step, which may not be there."""
@@ -56,14 +56,10 @@ class Registry:
         self.live[live.key] = live
         self.reset_notes.begun()
 
-    def is_admin(self, peer: Peer) -> bool:
-        """True for root and the members of admin_group."""
-        return peer.uid == 0 or (self.admin_gid is not None and self.admin_gid in peer.groups)
-
     def find_live(self, call: Call) -> LiveStep | None:
         """The running step that a call names, None where it does not run. Raises Refused: its caller may not know."""
         live = self.live.get(which(call))
-        if live is not None and live.step.uid != call.peer.uid and not self.is_admin(call.peer):
+        if live is not None and not self.permissions.may_see(call.peer, live.step.uid):
             raise _none(call)
         return live
 
@@ -80,7 +76,7 @@ class Registry:
         job, step = which(call)
         ending = self.ending.get((job, step))
         record = self.batch.record(job, step) if ending is None else ending.record
-        if record is None or (record["uid"] != call.peer.uid and not self.is_admin(call.peer)):
+        if record is None or not self.permissions.may_see(call.peer, record["uid"]):
             raise _none(call)
         return record
 

@@ -27,7 +27,7 @@ class Show:
 
     def list_steps(self, call: Call) -> Mapping[str, object]:
         """The steps that run, and the latest that have ended: the caller's, or all for an admin."""
-        uid = None if self._registry.is_admin(call.peer) else call.peer.uid
+        uid = None if self._registry.permissions.is_admin(call.peer) else call.peer.uid
         most, skip = (int(str(call.parameters.get(name, 0))) for name in ("ended", "skip"))
         steps: list[Mapping[str, object]] = []
         ending = [one.record for one in self._registry.ending.values() if uid in (None, one.record["uid"])]

@@ -64,7 +64,7 @@ class Update:
         if live.in_prolog:
             raise Refused("WrongState", f"step {live.step} has no task yet: its prolog is running")
         async with self._turns.of(call.peer.uid), live.updating:
-            await self._change(live, call.parameters, may_raise=self._registry.is_admin(call.peer))
+            await self._change(live, call.parameters, may_raise=self._registry.permissions.is_admin(call.peer))
         return {}
 
     async def _change(self, live: LiveStep, request: Mapping[str, object], *, may_raise: bool) -> None:
