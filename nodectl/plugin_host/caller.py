@@ -128,7 +128,7 @@ class PluginCaller:
         self._clock = _Clock(timeout, last_words or (None if progress is None else _nothing))
         # Open, because a plugin may give the process another root, without a /proc.
         self._threads = os.open("/proc/self/task", os.O_PATH | os.O_CLOEXEC) if single_threaded else -1
-        self.threaded = False  # a plugin has a thread here: whoever forks has to let libc do it
+        self.threaded = False  # a plugin has a thread here: a fork has to go through libc
 
     def __enter__(self) -> None:
         """A walk through several plugins begins: cheaper than calling each by itself."""

@@ -1,8 +1,8 @@
 """The kinds of plugins: one line in one table says what loading, listing and calling must know of each.
 
-To add a kind: a line in `KINDS`, and a folder of its name in plugins/ with its plugins. What a launch calls of it gets
-a row in `nodectl.model.launch_order` and a `NodePlugins.call` at that place; a kind whose plugins the configuration
-names, a key. HACKING.md has the whole recipe.
+To add a kind, add a line to `KINDS` and a folder of its name with its plugins to plugins/. Each function that a launch
+calls also needs a row in `nodectl.model.launch_order` and a `NodePlugins.call` at that place; a kind whose plugins the
+configuration names needs a key. HACKING.md has the whole recipe.
 
 Values only: used by the daemon, the forkserver and commands.
 """

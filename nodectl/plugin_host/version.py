@@ -1,6 +1,6 @@
 """The version that a plugin says it was written for: how it may be spelt, and whether it fits.
 
-Pure functions of values, for the loader and for who only looks at a file.
+Pure functions of values, for the loader and for commands that only read a file.
 """
 
 from nodectl.plugin_api import API_VERSION, SLURM_VERSION_NUMBER

@@ -149,7 +149,7 @@ def spank_prepend_task_argv(sp: "Spank", argc: int, argv: "Sequence[str] | None"
 
 def spank_context() -> int:
     """The S_CTX_* this process loaded its plugins in, S_CTX_ERROR without any. Any process; raises nothing."""
-    from nodectl.spank.handle import current_context  # whoever loads plugins has imported it
+    from nodectl.spank.handle import current_context  # a process that loads plugins has imported it
 
     return current_context()
 

@@ -4,7 +4,7 @@
 that a stepd pays nothing for it. `init` is called by the stack.
 
 A library stays loaded for the life of its process and has one state there, also where two lines of plugstack.conf
-name it, as in Slurm. Whoever opens one must have been executed with the host preloaded (`preload.py`).
+name it, as in Slurm. A process that opens one must have been executed with the host preloaded (`preload.py`).
 """
 
 from nodectl.kernel import trust

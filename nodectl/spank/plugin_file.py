@@ -1,6 +1,6 @@
 """The file of a SPANK plugin: Python to be compiled, or a shared object to be opened.
 
-Used wherever a stack is loaded, and by who prepares that.
+Every process that loads a stack uses it, and the forkserver, which prepares that.
 """
 
 from nodectl.plugin_host.loader import compile_plugin

@@ -54,7 +54,7 @@ class Plugstack:
         self._seen = seen or {}  # every file and directory that had a say in it
 
     def is_current(self) -> bool:
-        """True when reading it again would find the same: for who reads it at each launch."""
+        """True when reading it again would find the same: for a process that reads it at each launch."""
         return all(stamp[:1] != _TOO_NEW and _stamp(path) == stamp for path, stamp in self._seen.items())
 
 
@@ -185,7 +185,7 @@ class _Reader:
         if any(character in searched for character in _GLOB_CHARACTERS):
             self.seen[pattern] = _TOO_NEW  # whatever it matches may change unseen
         # In the order of the bytes, which is collation in the C locale. The order of a security
-        # relevant stack must not hang on the language of whoever restarted the daemon.
+        # relevant stack must not depend on the language of the user who restarted the daemon.
         for match in sorted(glob.glob(pattern, root_dir=directory), key=os.fsencode):
             self.file(os.path.join(directory, match), origin)
 

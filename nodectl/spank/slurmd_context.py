@@ -63,7 +63,7 @@ def main(arguments: "Mapping[str, object]") -> None:
 
 
 def _begin(stack: Stack) -> "Outcome":
-    """init, or slurmd_init of who has no init: recordings of Slurm never show both."""
+    """init, or slurmd_init of a plugin without init: recordings of Slurm never show both."""
     for stacked in stack.plugins:
         if INIT in stacked.plugin.hooks:
             stacked.plugin.hooks.pop(SLURMD_INIT, None)

@@ -133,8 +133,8 @@ class Stack:
         return self._caller.within_time(lambda: open_native(source.path)).plugin
 
     def end(self) -> None:
-        """Calls each plugin's fini(), at the end of the process, as nothing is unloaded before. A failure is told, and
-        costs nothing.
+        """Calls each plugin's fini(), at the end of the process, as nothing is unloaded before. A failure is reported,
+        and costs nothing.
         """
         loaded = self.plugins if self._ready is None else self._ready.with_fini
         for stacked in loaded:

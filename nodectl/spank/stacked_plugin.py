@@ -37,7 +37,7 @@ class StackedPlugin:
         self.options.setdefault(option.name, option)
 
     def offer_table(self) -> None:
-        """Takes up the options of the plugin's table; one that cannot be offered is told and left out."""
+        """Takes up the options of the plugin's table; one that cannot be offered is reported and left out."""
         for option in self.plugin.options:
             try:
                 self.offer(option)

@@ -30,7 +30,7 @@ def accept(text: str) -> None:
 
 
 def accepted() -> str:
-    """The releases, as they are configured."""
+    """The configured releases."""
     return _accepted[0]
 
 
