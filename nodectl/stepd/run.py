@@ -224,5 +224,5 @@ class Run(StepContext):
 
     def spawn(self) -> int:
         """fork(2), from one thread only."""
-        assert self.caller.one_thread(), "fork with threads"  # noqa: S101  # the door has refused who left one
+        assert self.caller.one_thread(), "fork with threads"  # noqa: S101  # the caller has checked
         return os.fork()
