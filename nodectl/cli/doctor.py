@@ -1,6 +1,6 @@
 """`nodectl doctor`: what this machine can and cannot do for steps, and what to do about it.
 
-Looks at the machine (`machine_checks`, `room_checks`, `container_checks`), the configuration, the plugins and the
+Looks at the machine (`nodectl.doctor`), the configuration, the plugins and the
 service. Changes nothing; plugins are read, not run.
 """
 

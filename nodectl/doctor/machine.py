@@ -97,7 +97,7 @@ def processors() -> Check:
 
 
 def cgroups(config: Config) -> Iterator[Check]:
-    """The cgroup2 mount, its controllers, and as root a real trial."""
+    """The cgroup2 mount, its controllers, and as root a cgroup of its own."""
     mount = find_mount()
     if not mount:
         needed = config.proctrack_type == "proctrack/cgroup" or "task/cgroup" in config.task_plugin
@@ -116,7 +116,7 @@ def cgroups(config: Config) -> Iterator[Check]:
     else:
         yield from controllers(available, old)
     if os.geteuid() == 0:
-        yield trial(mount)
+        yield fork_into_cgroup(mount)
         yield device_programs()
 
 
@@ -139,7 +139,7 @@ def controllers(available: Iterable[str], old: Iterable[str]) -> Iterator[Check]
             yield Check(WARN, "controllers", f"{name} {why}, not enforced: {lost}", advice)
 
 
-def trial(mount: str) -> Check:
+def fork_into_cgroup(mount: str) -> Check:
     """Makes a cgroup where the service would, forks a child into it, and removes it."""
     place = f"{cgroup_of().rstrip('/')}/nodectl-doctor.{os.getpid()}"
     group = Group(f"{mount}{place}")
@@ -147,19 +147,19 @@ def trial(mount: str) -> Check:
         os.mkdir(group.full_path, 0o755)
     except OSError as error:
         advice = "run it where the cgroup tree is writable"
-        return Check(FAIL, "cgroup trial", f"make {group.full_path}: {error.strerror}", advice)
+        return Check(FAIL, "cgroup test", f"make {group.full_path}: {error.strerror}", advice)
     try:
         born = _born_in(group)
     except OSError as error:
         level = WARN if error.errno in _NO_BIRTH else FAIL
-        return Check(level, "cgroup trial", f"fork into {group.full_path}: {error.strerror}", "allow clone3 (seccomp)")
+        return Check(level, "cgroup test", f"fork into {group.full_path}: {error.strerror}", "allow clone3 (seccomp)")
     finally:
         removed = _remove(group)
     if born != place:
-        return Check(FAIL, "cgroup trial", f"a child forked into {place} says it is in {born or 'nothing'}")
+        return Check(FAIL, "cgroup test", f"a child forked into {place} says it is in {born or 'nothing'}")
     if not removed:
-        return Check(FAIL, "cgroup trial", f"cannot remove {group.full_path}")
-    return Check(OK, "cgroup trial", f"made {group.full_path}, forked a child into it, removed it")
+        return Check(FAIL, "cgroup test", f"cannot remove {group.full_path}")
+    return Check(OK, "cgroup test", f"made {group.full_path}, forked a child into it, removed it")
 
 
 def device_programs() -> Check:
