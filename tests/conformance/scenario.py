@@ -159,7 +159,7 @@ def facts(text: str) -> list[str]:
     found = []
     for line in text.splitlines():
         if line.startswith("nodectl: warning: optional plugin"):
-            continue  # of which Slurm says nothing: tests/rootful/test_hook_failures.py
+            continue  # of which Slurm says nothing: tests/rootful/steps/test_hook_failures.py
         for pattern, fact in FACTS:
             if match := re.search(pattern, line):
                 found.append(match.expand(fact))

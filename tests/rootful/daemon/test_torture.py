@@ -18,7 +18,7 @@ import pytest
 from rootful.node import PATIENCE, wait_until
 from torture.inside import marked
 
-COMMAND = Path(__file__).resolve().parents[1] / "torture" / "torture.py"
+COMMAND = Path(__file__).resolve().parents[2] / "torture" / "torture.py"
 FAULTS, MESSAGES, MINUTES = 60, 3000, 0.2
 HOSTILE = "silent,slow,half,descriptors,lingering,steps,runners"
 

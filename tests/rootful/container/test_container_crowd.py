@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 from rootful.contained import Contained, contained
+from rootful.container.test_container_attacks import pid_of
 from rootful.node import NOBODY
-from rootful.test_container_attacks import pid_of
 
 JOBS, AT_A_TIME = 200, 20
 KILLS = range(15, JOBS, 40)  # before these jobs

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from rootful.contained import Contained, contained
+from rootful.container.test_container_attacks import pid_of
 from rootful.node import NOBODY, PATIENCE, wait_for_answer, wait_until
-from rootful.test_container_attacks import pid_of
 
 NETWORK = ipaddress.ip_network("198.51.100.0/28")  # for documentation: nobody has it (RFC 5737)
 HOST = str(NETWORK[1])

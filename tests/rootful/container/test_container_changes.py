@@ -12,9 +12,9 @@ import time
 import pytest
 
 from rootful.contained import Contained, contained, firsts
+from rootful.container.test_container_faults import KINDS, Sabotaged
+from rootful.container.test_container_reload import reload
 from rootful.node import NOBODY, Node, wait_until
-from rootful.test_container_faults import KINDS, Sabotaged
-from rootful.test_container_reload import reload
 
 NONE = "job_container/none"
 NAMESPACE = "job_container/namespace"

@@ -11,7 +11,7 @@ import pytest
 from nodectl.cli import main
 from nodectl.devtools.spank.inspection import inspect
 from nodectl.spank import versions
-from unit.test_spank_check import GOOD, HOOK, command, compiled, has
+from unit.spank.test_spank_check import GOOD, HOOK, command, compiled, has
 
 
 def of_version(number: int, body: str = "return 0;") -> str:

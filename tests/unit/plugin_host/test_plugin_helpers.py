@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.plugin_host import loader
-from unit.test_plugin_loader import HEAD, HOOKS, load, refusal, write
+from unit.plugin_host.test_plugin_loader import HEAD, HOOKS, load, refusal, write
 
 
 def test_plugin_has_what_lies_beside_it_from_its_body_on(tmp_path: Path) -> None:

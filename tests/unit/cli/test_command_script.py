@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "nodectl/bin/nodectl"
+SCRIPT = Path(__file__).resolve().parents[3] / "nodectl/bin/nodectl"
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 MAIN = """
 import sys

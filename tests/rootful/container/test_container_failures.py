@@ -15,7 +15,7 @@ from nodectl.model.launch_order import HOOKS
 from rootful.hook_faults import HOOK_SECONDS, LATE
 from rootful.node import NOBODY, Node, wait_until
 from rootful.stage import Stage, ended, finished, staged
-from rootful.test_hook_failures import FAULTS, check, in_task_one
+from rootful.steps.test_hook_failures import FAULTS, check, in_task_one
 
 ROWS = [row.call for row in HOOKS if row.kind == "job_container"]
 BEFORE_THE_END = [call for call in ROWS if call != "container_p_delete"]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from rootful.contained import Contained, contained
+from rootful.container.test_container_attacks import pid_of
 from rootful.node import NOBODY, OTHER, wait_until
-from rootful.test_container_attacks import pid_of
 
 EVERYTHING = "--container-ns=user,pid,net,ipc,uts,cgroup,time"
 WAIT = "echo ready; read x"

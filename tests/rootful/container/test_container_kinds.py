@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rootful.contained import Contained, contained
+from rootful.container.test_container_attacks import pid_of
 from rootful.node import NOBODY, PATIENCE, wait_for_answer, wait_until
-from rootful.test_container_attacks import pid_of
 
 KINDS = ("pid", "ipc", "uts", "net", "cgroup", "time", "user")
 

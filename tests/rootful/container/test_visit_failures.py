@@ -10,7 +10,7 @@ import pytest
 from rootful.hook_faults import HOOK_SECONDS, LATE
 from rootful.node import NOBODY, PATIENCE
 from rootful.stage import Stage, staged
-from rootful.test_hook_failures import FAULTS
+from rootful.steps.test_hook_failures import FAULTS
 
 CALLS = ("container_p_add_cont", "container_p_add_pid")
 

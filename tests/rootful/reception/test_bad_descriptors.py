@@ -18,7 +18,7 @@ from rootful import hostile
 from rootful.fuse import unanswered_file
 from rootful.node import NOBODY, Node, wait_until
 from rootful.raw import call, connect, launch
-from rootful.test_bad_clients import MOST
+from rootful.reception.test_bad_clients import MOST
 
 
 def held(node: Node) -> int:
