@@ -64,7 +64,7 @@ ENTRIES = {
         ENUM,
     ),
     "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 85),
-    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 75),
+    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 74),
 }
 
 
