@@ -17,13 +17,11 @@ from nodectl.binding.answer import Answer, add_devices, layout_answer, refusal, 
 from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import Request, Settings
-from nodectl.client.command import Failed, GlobalOptions
+from nodectl.client.command import BadOption, BadUsage, Failed, GlobalOptions
 from nodectl.client.configuration import configured
 from nodectl.client.run_options import (
     NO_ARGUMENT,
     OPTIONS,
-    BadOption,
-    BadUsage,
     Option,
     Parsed,
     Parser,

@@ -11,12 +11,8 @@ import select
 import sys
 import time
 
-from nodectl.client.command import Failed, complain
-from nodectl.client.launch_request import job_environment, make_request
-from nodectl.client.run_options import BadOption, BadUsage, Parsed, Parser
+from nodectl.client.command import BadOption, BadUsage, Failed, complain
 from nodectl.client.session import REEXECUTED, Events, Session
-from nodectl.messages import is_news
-from nodectl.model.number import whole
 from nodectl.wire import framing, lean_json
 
 TYPE_CHECKING = False
@@ -25,6 +21,7 @@ if TYPE_CHECKING:
 
     from nodectl.client.command import GlobalOptions
     from nodectl.client.local_spank import LocalStack
+    from nodectl.client.run_options import Parsed
     from nodectl.client.session import PrivateNode
 
 FORWARDED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2)
@@ -75,6 +72,10 @@ def _standard_descriptors() -> None:
 
 
 def _run(session: Session, words: list[str]) -> int:
+    session.ask("Hello")
+    from nodectl.client.launch_request import job_environment, make_request  # while the service answers
+    from nodectl.client.run_options import Parser
+
     hello = session.call("Hello")
     local = _local_stack(session, hello, words)
     try:
@@ -127,14 +128,18 @@ def _loudness(word: str) -> int:
 
 def _columns() -> int:
     """The width of help texts, as other commands take it."""
+    from nodectl.model.number import whole
+
     columns = whole(os.environ.get("COLUMNS", ""), _MOST_COLUMNS)
     return 80 if columns is None else columns
 
 
-def _through_local_hooks(session: Session, local: "LocalStack", request: dict[str, object], parsed: Parsed) -> None:
+def _through_local_hooks(session: Session, local: "LocalStack", request: dict[str, object], parsed: "Parsed") -> None:
     """init_post_opt, then a job id, then local_user_init: the plugins' last chance to refuse before anything is
     launched. What the service would refuse it refuses before there is a job.
     """
+    from nodectl.client.launch_request import job_environment
+
     local.after_options()
     told = {name: value for name, value in job_environment(parsed).items() if name.startswith(("SLURM_", "SRUN_"))}
     wanted = {**request, "argv": parsed.argv[:1], "environment": told}
@@ -221,6 +226,8 @@ class Watch:
     def _tell(self, event: "Mapping[str, object]") -> None:
         kind = event.get("event")
         if kind == "message":
+            from nodectl.messages import is_news  # a step says seldom something
+
             if is_news(str(event["text"]), self.warned):
                 _print(str(event["text"]))
         elif kind == "exit" and (event["status"] or event.get("out_of_memory")):

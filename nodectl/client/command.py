@@ -3,6 +3,8 @@
 import os
 import sys
 
+USAGE = 255  # srun's exit status where getopt_long(3) refuses a word
+
 
 class GlobalOptions:
     """The options that stand before the command. `config` and `socket` are None when not given."""
@@ -23,6 +25,21 @@ class Failed(Exception):
         super().__init__(reason)
         self.status = status
         self.name = name
+
+
+class BadOption(Exception):
+    """The command line makes no sense; str() is one line, `status` srun's exit status."""
+
+    def __init__(self, reason: str, status: int = 1) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class BadUsage(BadOption):
+    """What getopt_long(3) would refuse: the help helps."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, USAGE)
 
 
 def complain(text: str) -> None:

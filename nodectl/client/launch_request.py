@@ -4,7 +4,8 @@ import os
 import stat
 import sys
 
-from nodectl.client.run_options import BadOption, Parsed
+from nodectl.client.command import BadOption
+from nodectl.client.run_options import Parsed
 from nodectl.model.number import whole
 
 TYPE_CHECKING = False

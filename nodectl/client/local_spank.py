@@ -9,8 +9,8 @@ import os
 import sys
 
 from nodectl import messages
-from nodectl.client.command import Failed
-from nodectl.client.run_options import OPTIONS, USAGE, BadOption, PluginOption, layout_options
+from nodectl.client.command import USAGE, BadOption, Failed
+from nodectl.client.run_options import OPTIONS, PluginOption, layout_options
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.model.step import Step
 from nodectl.plugin_host.caller import Outcome, PluginCaller

@@ -5,6 +5,7 @@ getopt_long(3)'s, as srun has them: `-n4`, `-n 4`, `--ntasks=4`, `--ntasks 4`, b
 unique among srun's options and nodectl's; the first word that is no option begins the program.
 """
 
+from nodectl.client.command import BadOption, BadUsage
 from nodectl.model.number import whole
 
 TYPE_CHECKING = False
@@ -14,24 +15,8 @@ if TYPE_CHECKING:
     from nodectl.spank import SpankOption
 
 NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
-USAGE = 255  # srun's exit status where getopt_long(3) refuses a word
 _MOST = 10**18 - 1  # more is a mistake
 _SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
-
-
-class BadOption(Exception):
-    """The command line makes no sense; str() is one line, `status` srun's exit status."""
-
-    def __init__(self, reason: str, status: int = 1) -> None:
-        super().__init__(reason)
-        self.status = status
-
-
-class BadUsage(BadOption):
-    """What getopt_long(3) would refuse: the help helps."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason, USAGE)
 
 
 class Option:

@@ -87,7 +87,7 @@ class Session:
     command started one.
     """
 
-    __slots__ = ("_events", "_inbox", "_path", "_sock", "_successors", "private", "socket_path")
+    __slots__ = ("_asked", "_events", "_inbox", "_path", "_sock", "_successors", "private", "socket_path")
 
     def __init__(
         self, settings: "GlobalOptions", *, start_private: bool = True, private: "PrivateNode | None" = None
@@ -95,6 +95,7 @@ class Session:
         self.private = private
         self._events: Events | None = None
         self._successors = _MOST_SUCCESSORS
+        self._asked = ""
         self._inbox = framing.Inbox(_LARGEST_REPLY)
         self.socket_path = settings.socket or ("" if settings.config else DEFAULT_SOCKET)
         if private is not None:
@@ -142,11 +143,23 @@ class Session:
                 raise
             return self.call(method, (), **parameters)
 
+    def ask(self, method: str) -> None:
+        """Sends a call without parameters; the next `call`, of the same method, takes its reply. What this process does
+        between the two costs no time while the service works.
+        """
+        try:
+            framing.send(self._sock, {"method": f"{NODE}.{method}", "parameters": {}})
+        except OSError:
+            return  # the call itself finds out and tells
+        self._asked = method
+
     def _call(self, method: str, fds: "Sequence[int]", parameters: "Mapping[str, object]") -> "Mapping[str, object]":
         unread = False  # who closes a connection with something unread in it resets it
+        asked, self._asked = self._asked, ""
         try:
             try:
-                framing.send(self._sock, {"method": f"{NODE}.{method}", "parameters": parameters}, fds)
+                if asked != method:
+                    framing.send(self._sock, {"method": f"{NODE}.{method}", "parameters": parameters}, fds)
             except ConnectionError:
                 unread = True  # what closed the connection may have said why
             reply = framing.receive(self._sock, self._inbox)

@@ -7,10 +7,10 @@ refused, 255 when it offers no such option.
 import os
 import sys
 
-from nodectl.client.command import Failed, complain
+from nodectl.client.command import BadOption, Failed, complain
 from nodectl.client.launch_request import make_request
 from nodectl.client.local_spank import LocalStack
-from nodectl.client.run_options import BadOption, Parser
+from nodectl.client.run_options import Parser
 from nodectl.spank import S_CTX_LOCAL, preload
 from nodectl.wire import lean_json
 

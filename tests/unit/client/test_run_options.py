@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nodectl.client import unsupported_options
-from nodectl.client.run_options import ARGUMENT, MAYBE_ARGUMENT, OPTIONS, BadOption, Parser, PluginOption, seconds
+from nodectl.client.command import BadOption
+from nodectl.client.run_options import ARGUMENT, MAYBE_ARGUMENT, OPTIONS, Parser, PluginOption, seconds
 from nodectl.spank import SpankOption
 
 GETOPT_STATUS = 255  # srun's, where getopt_long(3) refuses

@@ -16,7 +16,7 @@ from nodectl.binding.options import ROWS, request_of
 from nodectl.binding.refused import Refused
 from nodectl.cgroup import shares
 from nodectl.cli import send_signal
-from nodectl.client import run_options, step_name
+from nodectl.client import command, run_options, step_name
 from nodectl.client.launch_request import _ntasks
 from nodectl.machine import spec
 from nodectl.model import cpu_list
@@ -50,7 +50,7 @@ def refusal(parse: Callable[[], object]) -> str:
     """What it is turned down with, "" where it is not. Exceptions other than these fail the test."""
     try:
         parse()
-    except (Refused, run_options.BadOption, ValueError) as error:
+    except (Refused, command.BadOption, ValueError) as error:
         return str(error)
     return ""
 
