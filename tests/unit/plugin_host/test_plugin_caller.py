@@ -79,6 +79,17 @@ def test_a_plugins_own_alarm_leaves_the_clock_alone(caller: PluginCaller) -> Non
         assert "took longer" in call(caller, 60)
 
 
+def test_an_alarm_that_a_plugin_sends_is_no_overrun_of_the_hook_that_runs_then(caller: PluginCaller) -> None:
+    def blameless() -> int:
+        os.kill(os.getpid(), signal.SIGALRM)
+        return 0
+
+    with caller:
+        call(caller, 0)
+        assert caller.call(HOOK, "it", blameless, ()).why == ""
+        assert granted(caller) >= WHOLE
+
+
 def test_a_child_that_is_forked_in_a_walk_hears_no_alarm(caller: PluginCaller) -> None:
     with caller:
         call(caller, 0)
