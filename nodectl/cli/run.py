@@ -198,6 +198,10 @@ class Watch:
         for number in FORWARDED:
             if _signal.getsignal(number) != _signal.SIG_IGN:  # nohup's wish is ours
                 _signal.signal(number, lambda *_: None)
+        # While the step starts, and not when it says something: nodectl may have been replaced by then.
+        from nodectl.messages import is_news
+
+        self._is_news = is_news
 
     def until_end(self) -> "Mapping[str, object] | None":
         """The step's record; None when the step runner went away without one."""
@@ -226,9 +230,7 @@ class Watch:
     def _tell(self, event: "Mapping[str, object]") -> None:
         kind = event.get("event")
         if kind == "message":
-            from nodectl.messages import is_news  # a step says seldom something
-
-            if is_news(str(event["text"]), self.warned):
+            if self._is_news(str(event["text"]), self.warned):
                 _print(str(event["text"]))
         elif kind == "exit" and (event["status"] or event.get("out_of_memory")):
             ending = "Out Of Memory" if event.get("out_of_memory") else _ending(int(str(event["status"])))

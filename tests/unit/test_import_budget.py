@@ -94,5 +94,27 @@ def test_no_more_of_nodectl_is_imported_than_is_needed(name: str) -> None:
     assert len(modules) <= entry.modules, sorted(modules)
 
 
+def test_command_that_waits_for_its_step_imports_nothing_more() -> None:
+    """A step may last for days: another nodectl, or none, may be installed when it says something and ends."""
+    code = """
+import os
+from nodectl.cli.run import Watch
+from nodectl.client.session import Events
+from nodectl.wire import framing
+
+def event(**values):
+    return framing.encode({"parameters": {"event": values}})
+
+reader, writer = os.pipe()
+os.write(writer, event(event="message", text="nodectl: warning: something") + event(event="exit", tasks=[0], status=9))
+os.write(writer, event(event="end", record={"exit_status": 137, "reason": "killed", "state": "FAILED"}))
+watch = Watch(Events(reader, writer), "1.0", "node1", verbose=1)
+before = set(sys.modules)
+record = watch.until_end()
+assert record["exit_status"] == 137
+assert set(sys.modules) == before, set(sys.modules) - before"""
+    assert imported(code)
+
+
 def test_the_check_would_notice() -> None:
     assert "re" in imported("import re")
