@@ -29,7 +29,7 @@ class Kind:
     number of parameters: the rows of a launch, and `uncalled`, which no launch calls. `required`: functions that have
     no harmless stub. `key`: the key that names its plugins, "" for none. `versioned`: False where the documents let a
     plugin leave plugin_version out. `interface`: the version of the kind's own interface, by which a plugin may be
-    known too. `api`: what a plugin imports from there is no hook, whatever it is called.
+    known too. `api`: what a plugin of any kind imports from there is no hook, whatever it is called.
     """
 
     __slots__ = (

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 LIFE = {"init": 0, "fini": 0}
 """What a plugin of any kind may have, with the numbers of parameters."""
+_APIS = frozenset(kind.api for kind in KINDS.values())  # a plugin of one kind may log as one of another
 _MAX_SOURCE = 4 << 20
 _VARARGS = 0x04
 _NO_PLAIN_CALL = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous generator
@@ -248,7 +249,7 @@ def _check_functions(
                 source.refuse(name, reason)
             _check_parameters(source, value, name, parameters)
             found[name] = value
-        elif callable(value) and getattr(value, "__module__", None) != kind.api:
+        elif callable(value) and getattr(value, "__module__", None) not in _APIS:
             if name.startswith(kind.prefix) and (kind.hosted == STEP or not any_near(name, kind.functions)):
                 # The manual: the list of hooks may grow, and a plugin may ask which of them there are. One of
                 # the node is asked for at the start of the service: there what is only misspelt is refused.

@@ -15,11 +15,8 @@ Where C fills in a pointer and returns a spank_err_t, Python returns the value a
         return 0
 
 Runs in each process that calls hooks: the command as its user; the daemon's processes for jobs and for the slurmd
-context, a stepd and its tasks as root or as the user. It imports plugin_host and what stands below it.
-
-Plugins call these functions in the command, in a stepd and its tasks, and in the daemon's processes for SPANK. The
-folder also holds what reads plugstack.conf, loads plugins and calls their hooks; it imports plugin_host and what stands
-below it.
+context, a stepd and its tasks as root or as the user. The folder also holds what reads plugstack.conf, loads plugins
+and calls their hooks; it imports plugin_host and what stands below it.
 
 Sources: the SPANK manual for names, today's Slurm for numbers, contexts and error codes.
 """

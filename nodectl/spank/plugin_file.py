@@ -1,6 +1,6 @@
 """The file of a SPANK plugin: Python to be compiled, or a shared object to be opened.
 
-Every process that loads a stack uses it, and the forkserver, which prepares that.
+Every process that loads a stack uses it, and the forkserver, which reads and opens the files for its stepds.
 """
 
 from nodectl.plugin_host.loader import compile_plugin

@@ -117,7 +117,8 @@ def _try_in_a_child(path: str) -> str:
 
 
 def _supervise(path: str, writer: int) -> "NoReturn":
-    """Between the forkserver and the trial: what a plugin leaves behind falls to this process, which ends it.
+    """Between the forkserver and the child that opens the plugin: what a plugin leaves behind falls to this process,
+    which ends it.
 
     Whatever the plugin starts must hold none of the service's descriptors: its lock is one.
     """

@@ -1,6 +1,7 @@
 """A SPANK plugin that is a Python file: what it has beyond plugins of other kinds.
 
-Loaded in each process of a step that calls its hooks, with the identity of that process.
+The command, each stepd and the daemon's processes for SPANK load it anew, with their own identity; tasks are forked
+with what their stepd has loaded.
 """
 
 from nodectl.plugin_host.kinds import KINDS

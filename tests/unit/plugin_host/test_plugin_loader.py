@@ -278,6 +278,15 @@ def test_hook_of_the_future_is_no_reason_to_refuse_a_plugin(tmp_path: Path) -> N
     assert str(warning).endswith("nice.py:6: task_p_unheard_of is unknown; nearest is task_p_pre_setuid")
 
 
+@pytest.mark.parametrize(("kind", "head"), [("task", HEAD), ("spank", SPANK_HEAD)])
+def test_what_is_imported_from_spank_is_no_hook_in_a_plugin_of_any_kind(tmp_path: Path, kind: str, head: str) -> None:
+    text = "from nodectl.spank import slurm_spank_log\n" + head
+    hook = "def slurm_spank_init(sp, ac, argv): pass\n" if kind == "spank" else ""
+    loaded = load(tmp_path, text + hook, kind)
+    assert "slurm_spank_log" not in loaded.hooks
+    assert loaded.warnings == []
+
+
 def test_helpers_with_ordinary_names_are_left_alone(tmp_path: Path) -> None:
     names = ("find", "wait", "ini", "_task_p_pre_launch", "task_prefix", "helper")
     body = "".join(f"def {name}(): pass\n" for name in names)
