@@ -158,6 +158,8 @@ class Links:
         self.broadcast({"event": "message", "text": line})
 
     def _send(self, link: Link, reply: "Mapping[str, object]") -> None:
+        if self._by_fd.get(link.reader) is not link:
+            return  # dropped while its call was served: its descriptors may be another file's by now
         link.out += framing.encode(reply)
         try:
             self._flush(link)

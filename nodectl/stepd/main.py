@@ -206,7 +206,8 @@ def fork_tasks(run: Run, reaper: Reaper) -> int:
         raise run.failed(f"open the streams of {run.step.ntasks} tasks: {error.strerror}") from error
     children: list[Child] = []
     try:
-        common_arguments = (gate, reaper.report, run.descriptors(), rlimits.changes(run.step.hard_limits))
+        changes = rlimits.changes(run.step.hard_limits)  # may write a message, which may end a connection
+        common_arguments = (gate, reaper.report, run.descriptors(), changes)
         common = environment.for_tasks(run.step)
         for task in run.tasks:
             task.environment = environment.for_task(run.step, task, common)
@@ -351,7 +352,7 @@ def wait_for_pump(run: Run, reaper: Reaper, pid: int, *, awaited: bool) -> None:
 
 
 def remove_groups(group: tree.Group, tasks: "list[Task]") -> None:
-    """Removes the user\'s part of the step\'s cgroups. The daemon removes the stepd\'s own when the stepd has ended
+    """Removes the user's part of the step's cgroups. The daemon removes the stepd's own when the stepd has ended
     (daemon/jobs/step_cgroups.py).
     """
     user = group.child("user")

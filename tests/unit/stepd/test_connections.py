@@ -1,0 +1,35 @@
+"""The stepd's connections, in this process: pipes as a launching client has them."""
+
+import os
+import select
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from nodectl.stepd.connections import Links
+from nodectl.wire import framing
+from nodectl.wire.dispatch import STEP
+
+
+def test_the_reply_to_a_client_that_went_away_is_not_written_to_a_file_that_was_opened_since(tmp_path: Path) -> None:
+    """A call collects ended tasks: their ends are told to a client that no longer reads, and hooks open files."""
+    orders, their_orders = os.pipe2(os.O_CLOEXEC)
+    their_news, news = os.pipe2(os.O_CLOEXEC)
+    opened: list[int] = []
+
+    def collects(_: object) -> Mapping[str, object]:
+        links.broadcast({"event": "exit"})
+        while not {orders, news} <= set(opened):
+            opened.append(os.open(tmp_path / str(len(opened)), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
+        return {}
+
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "step.sock"))
+    links = Links(listener.detach(), select.poll(), lambda: {f"{STEP}.Signal": ({}, collects)})
+    links.adopt_launcher(orders, news, os.getuid())
+    os.write(their_orders, framing.encode({"method": f"{STEP}.Signal", "parameters": {}}))
+    os.close(their_news)
+    links.handle(orders, select.POLLIN)
+    assert not any(os.fstat(fd).st_size for fd in opened)
+    for fd in (their_orders, *opened):
+        os.close(fd)
