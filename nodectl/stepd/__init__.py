@@ -14,5 +14,6 @@ The way of a step:
     task_epilogs.py     the scripts after a task
     accounting.py       figures of the cgroups, and the kernel's out-of-memory log
     end_reasons.py      out of memory, out of processes
-    record.py           the step's exit status and its record
+    exit_status.py      the step's exit status and state
+    record.py           its record
 """

@@ -35,9 +35,8 @@ class Termination:
         self._pid = os.getpid()
         self._held: list[int] = []  # signals that came before the tasks' programs began
         self._deadlines: dict[str, float] = {}
-        self._stop: tuple[str, float] | None = (
-            None  # why the step is to be cut short, and the seconds that its output then has
-        )
+        # Why the step is to be cut short, and the seconds that its output then has.
+        self._stop: tuple[str, float] | None = None
         self.late: tuple[str, float] | None = None  # why and when output that nobody reads is dropped
         self.suspension = Suspension(run, self._deadlines)
         if run.step.time_limit:
