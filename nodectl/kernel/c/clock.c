@@ -28,6 +28,7 @@ static struct {
     bool runs;
     timer_t alarm, kill;
     struct timespec set;
+    double seconds;
 } own_clock;
 
 static int make_timer(timer_t *timer, int number)
@@ -63,18 +64,36 @@ static int make_clock(void)
     return 0;
 }
 
+static bool runs_here(void)
+{
+    return own_clock.runs && own_clock.owner == getpid();
+}
+
+static double runs_for(const struct timespec *now)
+{
+    return (double)(now->tv_sec - own_clock.set.tv_sec) + (double)(now->tv_nsec - own_clock.set.tv_nsec) / 1e9;
+}
+
+/* In a signal handler: that SIGALRM is the clock's. False where somebody else has sent it. */
+bool clock_is_over(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return runs_here() && runs_for(&now) >= own_clock.seconds;
+}
+
 int clock_go_on(double seconds, double deadline)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    double since = (double)(now.tv_sec - own_clock.set.tv_sec) + (double)(now.tv_nsec - own_clock.set.tv_nsec) / 1e9;
-    if (own_clock.runs && since < seconds / 100)
+    if (runs_here() && runs_for(&now) < seconds / 100)
         return 0;
     if (own_clock.owner != getpid() && make_clock() != 0)
         return -1;
     if (set_timer(own_clock.alarm, seconds, 1) != 0 || set_timer(own_clock.kill, deadline, 0) != 0)
         return -1;
     own_clock.set = now;
+    own_clock.seconds = seconds;
     own_clock.runs = true;
     return 0;
 }
@@ -82,14 +101,12 @@ int clock_go_on(double seconds, double deadline)
 int clock_set(double seconds, double deadline)
 {
     hear_alarm();
-    if (own_clock.owner != getpid())
-        own_clock.runs = false;
     return clock_go_on(seconds, deadline);
 }
 
 void clock_stop(void)
 {
-    if (own_clock.runs && own_clock.owner == getpid()) {
+    if (runs_here()) {
         set_timer(own_clock.alarm, 0, 0);
         set_timer(own_clock.kill, 0, 0);
     }

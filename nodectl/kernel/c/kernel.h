@@ -26,6 +26,7 @@ HIDDEN int capabilities_of(uint64_t *effective, uint64_t *permitted, uint64_t *i
 HIDDEN int clock_set(double seconds, double deadline);
 HIDDEN int clock_go_on(double seconds, double deadline);
 HIDDEN void clock_stop(void);
+HIDDEN bool clock_is_over(void);
 HIDDEN void heir_expect(void *place);
 HIDDEN bool heir_is(void);
 HIDDEN bool heir_elsewhere(void);

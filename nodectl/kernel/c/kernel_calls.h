@@ -7,8 +7,9 @@
 #define KERNEL_CALLS "nodectl.kernel._kernel.calls"
 
 struct kernel_calls {
-    int (*clock_go_on)(double seconds, double deadline); /* set_clock() once more in the same process; -1 with errno */
+    int (*clock_go_on)(double seconds, double deadline); /* set_clock() for the next hook of a walk; -1 with errno */
     void (*clock_stop)(void);                            /* stop_clock() */
+    bool (*clock_is_over)(void);                         /* the same in clock.c */
     void (*heir_expect)(void *place); /* the same in clock.c */
     bool (*heir_is)(void);
     bool (*heir_elsewhere)(void);

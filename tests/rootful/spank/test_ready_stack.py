@@ -103,6 +103,23 @@ def test_a_child_that_comes_out_of_a_hook_walks_no_further(node: Node) -> None:
     assert (node.scratch / "count").read_text(encoding="ascii") == "x"
 
 
+def test_the_clock_runs_for_the_hooks_after_one_whose_child_goes_on_in_its_place(node: Node) -> None:
+    leaves = "pid_t child = fork(); if (child > 0) waitpid(child, NULL, 0);"
+    stack(node, leaves, "for (;;) pause();", MARK.format("c"), text="#include <sys/wait.h>\n", hook="task_init")
+    done = node.run("-vv", *ECHO, user=NOBODY)
+    assert (done.returncode, done.stdout) == (0, "c\n"), done.stderr
+    assert f"plugin b: slurm_spank_task_init: {LATE}" in done.stderr
+
+
+def test_an_alarm_that_a_plugin_sends_is_no_overrun_of_the_hook_that_runs_then(node: Node) -> None:
+    rings = "if (spank_remote(sp) && fork() == 0) { usleep(100000); kill(getppid(), SIGALRM); _exit(0); }"
+    waits = "int status; if (spank_remote(sp)) while (wait(&status) < 0 && errno == EINTR) {} "
+    text = "#include <errno.h>\n#include <signal.h>\n#include <sys/wait.h>\n"
+    stack(node, rings, waits + MARK.format("b"), text=text, role="required")
+    done = node.run(*ECHO, user=NOBODY)
+    assert (done.returncode, done.stdout) == (0, "b\n"), done.stderr
+
+
 def test_options_are_those_of_the_plugin_that_asks(node: Node) -> None:
     table = (
         "static int given(int v, const char *a, int r) {{ (void)v; (void)a; (void)r; return 0; }}\n"
