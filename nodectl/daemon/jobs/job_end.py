@@ -64,6 +64,7 @@ class JobEnds:
         await self._empty(live.step.cgroup)
         if live.needs_epilog:
             record = _noted(live, record, await self._prolog_epilog.epilog(live, record), "epilog")
+            await self._prolog_epilog.end_epilog(live)
         if self._containers.must_delete(live.step):
             record = _noted(live, record, await self._containers.delete(live), "container")
         record = self.released(live, record)

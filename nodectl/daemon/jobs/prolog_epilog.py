@@ -73,9 +73,11 @@ class PrologEpilog:
         """Runs the epilog, after the last step. Returns what failed, one line, "" for nothing."""
         for moment in (PROLOG, EPILOG):  # what a prolog left, and what an epilog left that an earlier daemon began
             await self._empty(moment, live.step)
-        why = await self._run(EPILOG, live, record)
+        return await self._run(EPILOG, live, record)
+
+    async def end_epilog(self, live: LiveStep) -> None:
+        """Kills what the epilog left in its cgroup, which may take long, and removes the cgroup."""
         await self._empty(EPILOG, live.step)
-        return why
 
     async def _empty(self, moment: Moment, step: Step) -> None:
         await remove_step_cgroup(self._mount, self._group(moment, step))
