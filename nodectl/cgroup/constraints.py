@@ -51,9 +51,7 @@ class Confinement(NamedTuple):
 
 
 class Constraints:
-    """What is in force. `total` is the machine's memory in MiB, `hard_limits` are those of tasks, `complaints` what is
-    not enforced and why.
-    """
+    """What is in force. `total` is the machine's memory in MiB, `complaints` is what is not enforced and why."""
 
     def __init__(self, config: Config, base: delegation.Base) -> None:
         self._config = config

@@ -1,6 +1,6 @@
 """Varlink framing over a local stream socket: JSON objects ended by a NUL byte, descriptors beside them.
 
-Used by every process. Knows bytes, lengths and descriptors; nothing of methods (`interface.py`) or shapes (`shape.py`).
+Used by every process. Knows bytes, lengths and descriptors; nothing of methods (`dispatch.py`) or shapes (`shape.py`).
 The length limit is checked before anything is decoded. Identity is what the kernel says of the peer, never a field.
 """
 

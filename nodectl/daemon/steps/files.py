@@ -15,7 +15,7 @@ from nodectl.model.step import Step
 from nodectl.wire import framing, lean_json
 
 SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog", ".stderr")
-_MOST_TRACED = 17 << 20  # bytes: a trace ends at 16 MiB (kernel/c/kernel_trace.c), and a line
+_MOST_TRACED = 17 << 20  # bytes: a trace ends at 16 MiB (kernel/c/trace.c), and a line
 _BACKLOG = 16
 
 

@@ -228,7 +228,9 @@ class LiveStep:
             "state": self._state,
             "reason": why,
             "exit_status": 1,
-            **{"started": None, "ended": time.time(), "tasks": []},
+            "started": None,
+            "ended": time.time(),
+            "tasks": [],
         }
 
     def close(self) -> None:
