@@ -28,7 +28,7 @@ loaded.
 
 `init()` and `fini()` may be given and take no parameters. Two processes call them when they have loaded the plugin and
 before they end: the daemon, and the one from which step runners are forked. Both count as hooks: they have
-`spank_hook_timeout`, and a failure keeps the service from starting. Work that takes longer belongs into a thread that
+`spank_hook_timeout`, and a failure keeps the service from starting. Work that takes longer belongs in a thread that
 init() makes and fini() ends, which only the daemon may have (`may_have_threads`).
 
 A function fails by raising `PluginError`, or by returning SLURM_ERROR, perhaps after `set_errno`. A plugin speaks to

@@ -180,7 +180,7 @@ def _wrong_functions(kind: Kind, defined: Mapping[str, ast.stmt]) -> Iterator[tu
         elif owner is not None and owner is not kind:
             yield (
                 statement.lineno,
-                f"{name} belongs into a {owner.name} plugin; nothing calls it in a {kind.name} plugin",
+                f"{name} belongs in a {owner.name} plugin; nothing calls it in a {kind.name} plugin",
             )
 
 

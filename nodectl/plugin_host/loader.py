@@ -286,7 +286,7 @@ def _check_unknown(source: Source, value: object, name: str, kind: Kind) -> None
         if other.name == kind.name:
             reason = f"{name} is unknown; nearest is {nearest(name, kind.functions)}"
         else:
-            reason = f"{name} belongs into a {other.name} plugin; nothing calls it in a {kind.name} plugin"
+            reason = f"{name} belongs in a {other.name} plugin; nothing calls it in a {kind.name} plugin"
         raise PluginRefused(source.path, _line_of_function(source, value), reason)
     if name.startswith("_") or type(value) is not types.FunctionType:
         return

@@ -56,7 +56,7 @@ LAYERS = {
     "devtools": "tools for authors of plugins",
     "cli": "one file for each command",
 }
-# A new file belongs into a folder. These stand beside the folders for a reason.
+# A new file belongs in a folder. These stand beside the folders for a reason.
 LOOSE = {
     "messages": "plugin files import it by this name",
     "plugin_api": "plugin files import it by this name",

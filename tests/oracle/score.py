@@ -1,4 +1,4 @@
-"""How many cases come out as measured: `python tests/oracle/score.py [-v] [MACHINE] [MODE] [GROUP]`.
+"""How many cases come out as measured: `.venv/bin/python3 -P tests/oracle/score.py [-v] [MACHINE] [MODE] [GROUP]`.
 
 One row a machine, one column a mode; `-v` prints every case that differs, and by what.
 """

@@ -70,7 +70,7 @@ def test_plugin_of_a_new_kind_is_loaded_and_called(clock: Path) -> None:
     [
         (HEAD, "clock plugin without clock_p_read"),
         (WALL.replace("def clock_p_read(where)", "def clock_p_read()"), "clock_p_read takes 0 parameter(s)"),
-        (WALL + "def task_p_pre_launch(step): pass\n", "task_p_pre_launch belongs into a task plugin"),
+        (WALL + "def task_p_pre_launch(step): pass\n", "task_p_pre_launch belongs in a task plugin"),
         (WALL.replace("(22, 5, 8)", "(22, 5, 9)"), "written for version 22.5.9"),
     ],
 )
@@ -85,7 +85,7 @@ def test_what_is_wrong_with_a_plugin_of_a_new_kind_is_found(clock: Path, text: s
 def test_functions_of_a_new_kind_belong_nowhere_else(clock: Path) -> None:
     del clock
     facts = plugin_facts.of_text("nice.py", b"def clock_p_read(where): pass\n", "task")
-    assert any("clock_p_read belongs into a clock plugin" in problem for problem in facts.problems)
+    assert any("clock_p_read belongs in a clock plugin" in problem for problem in facts.problems)
 
 
 def test_every_kind_whose_functions_a_launch_calls_has_a_line() -> None:

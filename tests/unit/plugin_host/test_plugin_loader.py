@@ -259,7 +259,7 @@ def test_micro_version_of_a_spank_plugin_is_not_compared(tmp_path: Path) -> None
         ("task", "task_p_pre_setuit(a)", "is unknown; nearest is task_p_pre_setuid"),
         ("task", "task_pre_setuid(a)", "looks like a misspelt task_p_pre_setuid; rename it"),
         ("task", "tsk_p_pre_lunch(a)", "looks like a misspelt task_p_pre_launch; rename it"),
-        ("task", "slurm_spank_exit(s, c, v)", "slurm_spank_exit belongs into a spank plugin"),
+        ("task", "slurm_spank_exit(s, c, v)", "slurm_spank_exit belongs in a spank plugin"),
         ("spank", "slurm_spank_tsk_init(s, c, v)", "nearest is slurm_spank_task_init"),
         ("spank", "slurmspank_init(s, c, v)", "looks like a misspelt slurm_spank_init"),
     ],

@@ -100,7 +100,7 @@ def test_missing_configured_plugin_is_an_error(tmp_path: Path, capsys: pytest.Ca
         ("async def slurm_spank_exit(sp, ac, av): pass\n", "4: slurm_spank_exit must not be async"),
         (
             "def task_p_pre_launch(step): pass\ndef slurm_spank_exit(*a): pass\n",
-            "4: task_p_pre_launch belongs into a task",
+            "4: task_p_pre_launch belongs in a task",
         ),
         ("plugin_version = '22'\ndef slurm_spank_exit(*a): pass\n", "4: plugin_version is '22'"),
         ("x = 1\n", " spank plugin without any slurm_spank function"),
