@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 NODE = "node"
 """Hosted by the node: named by type in a key, loaded once when the service starts, in the daemon and the forkserver."""
 STEP = "step"
-"""Hosted by each step: named by path in plugstack.conf, loaded for each step, after the fork of its stepd."""
+"""Hosted by each step: named by path in plugstack.conf. A Python file is executed anew in each process that loads the
+stack, in a stepd after its fork."""
 
 FULL, RELEASE = 3, 2
 """How many numbers of a plugin's version must be ours: all, or those of the release, where bug fixes change nothing."""
