@@ -113,7 +113,7 @@ class Reaper:
             if task is None:
                 self.gone.add(pid)
                 self._run.step.helpers.discard(pid)  # another process may get its pid
-                if why := self._run.pumps.missed(pid, status):
+                if why := self._run.pumps.ended(pid, status):
                     self._run.spoil(why)
                     self.termination.end("FAILED", why)
             else:

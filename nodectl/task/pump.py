@@ -47,11 +47,14 @@ class Pumps:
         self._unneeded.add(pid)
         signals.send_child(pid, signals.KILL)
 
-    def missed(self, pid: int, status: int) -> str:
-        """What is wrong when a child has ended: it was a pump and still needed. "" where nothing is."""
-        if not status or pid not in self._awaited or pid in self._unneeded:
+    def ended(self, pid: int, status: int) -> str:
+        """Called for each child that has ended. Returns what is wrong: a pump has failed that was needed. "" where
+        nothing is.
+        """
+        if pid not in self._awaited or pid in self._unneeded:
             return ""
-        return f"a process that copies its streams {children.said(status)}"
+        self._unneeded.add(pid)  # a later child may get its pid
+        return f"a process that copies its streams {children.said(status)}" if status else ""
 
 
 class _Channel:
