@@ -1,6 +1,7 @@
-"""TaskProlog and TaskEpilog: the site's and the user's scripts around a task, run as the user.
+"""Runs scripts. TaskProlog and TaskEpilog, the site's and the user's, run around a task as the user; scripts and
+programs of job containers run as root, unconfined.
 
-A prolog changes its task by its standard output: `export NAME=VALUE`, `unset NAME`, `print TEXT`, each at the
+A task prolog changes its task by its standard output: `export NAME=VALUE`, `unset NAME`, `print TEXT`, each at the
 start of a line; other lines are ignored. Order: the site's first before a task, the user's first after it.
 """
 

@@ -3,7 +3,7 @@ anew, and root's signal to one that is another's kills whoever has it now.
 
 A descriptor stands for a process as long as it is open (pidfd_open(2)). A number from a list is looked at once more
 when there is a descriptor for it: if it means another process by then, the descriptor's has gone. A child's number is
-nobody else's until the child is collected. Whole cgroups are killed by cgroup.kill (`cgroup.py`).
+nobody else's until the child is collected. Whole cgroups are killed by cgroup.kill (`cgroup/tree.py`).
 """
 
 import _signal
