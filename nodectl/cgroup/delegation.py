@@ -1,13 +1,13 @@
 """Where the cgroups of jobs are made, and which controllers there are below.
 
-A cgroup with controllers enabled below it takes no process of its own: no daemon could be started again in it, by
-nobody who starts services, while steps run. So steps live elsewhere. Under systemd that is the cgroup of a unit beside
-the daemon's, delegated to us (`systemd/nodectl-steps.service`), which no restart of the daemon touches. A daemon that
-was started in a leaf of a delegated cgroup (DelegateSubgroup=) uses the leaf's parent. Without systemd steps live below
-the daemon's own cgroup, which it leaves for a leaf if it is alone there.
+A cgroup with controllers enabled below it takes no process of its own: while steps ran below the daemon's cgroup, no
+service manager could start a daemon in it again. So steps live elsewhere. Under systemd that is the cgroup of a unit
+beside the daemon's, delegated to us (`systemd/nodectl-steps.service`), which no restart of the daemon touches. A daemon
+that was started in a leaf of a delegated cgroup (DelegateSubgroup=) uses the leaf's parent. Without systemd steps live
+below the daemon's own cgroup, which it leaves for a leaf if it is alone there.
 
-The directory is locked by its daemon: two with one would remove it under each other. Where somebody else has removed
-it, it is made again for the next step.
+Its daemon locks the directory: two daemons with the same one would remove it under each other. Where somebody else has
+removed it, it is made again for the next step.
 
 Runs in the daemon, as root, before any step.
 """
@@ -28,8 +28,8 @@ _locks: dict[str, int] = {}  # by path: held as long as this process lives
 
 
 class Base(NamedTuple):
-    """`mount` of cgroup2, `path` below it where jobs' cgroups are made, "" without cgroups; `controllers` that jobs
-    have, and for those wanted that they have not, `missing`: why.
+    """`mount` is cgroup2's; `path`, below it, is where jobs' cgroups are made, "" without cgroups. `controllers` are
+    those that jobs have; `missing` says of each other wanted one why they do not have it.
     """
 
     mount: str

@@ -1,9 +1,9 @@
 """Which devices a job and its step may open: those of the node that other jobs could hold are denied, its own are not.
 
 A set of rules is what `_kernel.constrain_devices` takes. Of the node's devices (`binding/detected_devices.py`) those
-count that have a file. All others a step may open as ever or, with the key `allowed_devices`, only those that it names
-and these that every program expects. Runs in the daemon; paths are the configuration's, and looked up at each launch,
-because drivers make their files late.
+count that have a file. A step may open all other devices or, with the key `allowed_devices`, only those that it names
+and the ones that every program expects. Runs in the daemon; paths are the configuration's, and looked up at each
+launch, because drivers make their files late.
 """
 
 import glob

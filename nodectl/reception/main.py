@@ -144,7 +144,7 @@ class Reception:
                 elif self._listener is not None and fd == self._listener.fileno():
                     self._accept()
                 elif fd in self._by_pidfd:
-                    self._bury(fd)
+                    self._remove_desk(fd)
             self._look_after()
 
     def _obey(self) -> bool:
@@ -287,7 +287,7 @@ class Reception:
         """
         return 2 * self._most * _ROOM_FOR_ONE if uid else _ROOM
 
-    def _bury(self, pidfd: int) -> None:
+    def _remove_desk(self, pidfd: int) -> None:
         """A desk has ended."""
         uid, place = self._by_pidfd.pop(pidfd)
         self._poll.unregister(pidfd)

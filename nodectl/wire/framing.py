@@ -135,8 +135,8 @@ def take_over(sock: "_socket.socket") -> list[int]:
 
 
 def close(fds: "Iterable[int]") -> None:
-    """Closes each, as long as that takes: of what a user has sent, perhaps for ever. What close(2) reports is the
-    file's trouble, which may be of a file system of the user's: the descriptor is free.
+    """Closes each, however long that takes: closing a descriptor that a user has sent may never end. An error of
+    close(2) is the file's, perhaps of a user's own file system; the descriptor is free all the same.
     """
     for fd in fds:
         try:
