@@ -83,7 +83,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         return 2
     command = words.pop(0)
     if command == "run":
-        gc.disable()  # it ends before there is anything to collect
+        gc.disable()  # what it does while it waits for its step makes no cycles
         try:
             from nodectl.cli import run
 
