@@ -207,7 +207,7 @@ def _fork(  # everything a stepd starts from
                 raise
             pid = os.fork()
             if pid == 0:
-                tree.Group(f"{mount}{group}/stepd").add(0)
+                _enter_or_end(tree.Group(f"{mount}{group}/stepd"))
         if pid == 0:
             channel.close()
             os.close(LOCK)
@@ -227,3 +227,14 @@ def _fork(  # everything a stepd starts from
         if cgroup >= 0:
             os.close(cgroup)
     return {"step": request["step"], "pid": pid}
+
+
+def _enter_or_end(cgroup: tree.Group) -> None:
+    """In a stepd that the kernel has not forked into its cgroup. One that cannot enter it must not return, because it
+    would serve the channel as a second forkserver.
+    """
+    try:
+        cgroup.add(0)
+    except OSError as error:
+        messages.to_log(f"nodectl stepd: enter its cgroup: {error.strerror}")
+        os._exit(1)

@@ -1,0 +1,44 @@
+"""The fork of a stepd where the kernel does not fork into cgroups, in a process of its own: nothing else is replaced
+but what a step brings with it.
+"""
+
+import subprocess
+import sys
+
+FORK = """
+import errno, os, socket, types
+from nodectl.forkserver import main
+
+def refuse(*_):
+    raise OSError(errno.ENOSYS, "no clone3")
+
+class Removed:
+    def __init__(self, path):
+        pass
+    def open(self):
+        return os.open("/", os.O_PATH)
+    def add(self, pid):
+        raise OSError(errno.ENOENT, "the cgroup has gone")
+
+main._kernel = types.SimpleNamespace(fork_into=refuse)
+main.tree = types.SimpleNamespace(Group=Removed)
+main.confinement = types.SimpleNamespace(load=lambda *_: None)
+main.Step = types.SimpleNamespace(from_json=lambda _: types.SimpleNamespace(secure="none"))
+main.pseudo_file = types.SimpleNamespace(read=lambda _: b'{"stack": []}')
+node = types.SimpleNamespace(for_job=lambda _: node)
+store = types.SimpleNamespace(make_ready=lambda _: None)
+request = {"step": "1.0", "cgroup": "/job_1/step_0", "spec": "/nowhere/1.0.json", "trace": False}
+first = os.getpid()
+answer = main._fork(socket.socket(), request, [], node, "", store)
+if os.getpid() != first:
+    os.write(1, b"the child serves orders, too\\n")
+    os._exit(0)
+_, status = os.waitpid(answer["pid"], 0)
+os.write(1, b"its stepd ended with %d" % os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_a_stepd_that_cannot_enter_its_cgroup_is_no_second_forkserver() -> None:
+    done = subprocess.run([sys.executable, "-P", "-c", FORK], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.returncode) == ("its stepd ended with 1", 0), done.stderr
+    assert "the cgroup has gone" in done.stderr
