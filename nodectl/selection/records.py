@@ -1,0 +1,351 @@
+"""What a select plugin is given: records of nodes, jobs, steps and reservations, and bitmaps over the table of nodes.
+
+The names are those of Slurm's documents. One JobRecord is the job everywhere: in the queue, in the select plugin, in
+the daemon, and, as JSON, in its file. Bitmaps are `bitarray`s. A node bitmap has a bit for each node of the table. A
+core bitmap has a bit for each core of each node, node after node: those of one node begin at its `core_offset` and
+follow the order of its machine's cores. Counters are computed from what they count, so that they cannot disagree.
+
+Used only from the daemon's event loop, and by commands that plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from bitarray import bitarray
+from bitarray.util import zeros
+
+from nodectl.binding.devices import Device
+from nodectl.binding.options import request_of
+from nodectl.binding.request import Request
+from nodectl.machine.topology import Topology
+from nodectl.selection.modes import (
+    COMPLETING,
+    NODE_STATE_DOWN,
+    NODE_STATE_DRAIN,
+    NODE_STATE_IDLE,
+    PENDING,
+    RUNNING,
+    SUSPENDED,
+)  # fmt: skip
+
+RUN, ALLOC, BATCH = "run", "alloc", "batch"
+"""What a job is held by: its step, its client's shell, its script."""
+
+
+@dataclass(slots=True, eq=False)
+class NodeRecord:
+    """node_record_t. `real_memory` and `mem_spec_limit` in MiB; `reserved_cpus` is a machine mask of CPUs that no job
+    is given. `index` and `core_offset` are set by the table.
+    """
+
+    name: str
+    config: Topology
+    real_memory: int = 0
+    mem_spec_limit: int = 0
+    reserved_cpus: int = 0
+    devices: tuple[Device, ...] = ()
+    features: tuple[str, ...] = ()
+    weight: int = 1
+    node_rank: int = 0
+    node_state: int = NODE_STATE_IDLE
+    reason: str = ""
+    reason_time: float = 0.0
+    reason_uid: int = 0
+    index: int = -1
+    core_offset: int = 0
+    select_nodeinfo: Any = None
+
+    @property
+    def cores(self) -> int:
+        """How many cores it has."""
+        return len(self.config.cores)
+
+    @property
+    def cpus(self) -> int:
+        """How many CPUs a job can be given here at most."""
+        return (self.config.usable & ~self.reserved_cpus).bit_count()
+
+    @property
+    def may_start_jobs(self) -> bool:
+        """False for one that is down or drained."""
+        return self.node_state & 0xF != NODE_STATE_DOWN and not self.node_state & NODE_STATE_DRAIN
+
+
+class NodeTable(Sequence[NodeRecord]):
+    """The nodes, in the order of their bits."""
+
+    def __init__(self, nodes: Iterable[NodeRecord]) -> None:
+        self._nodes = tuple(nodes)
+        self.by_name = {node.name: node for node in self._nodes}
+        offset = 0
+        for index, node in enumerate(self._nodes):
+            node.index, node.core_offset = index, offset
+            offset += node.cores
+        self.core_count = offset
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._nodes[index]
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[NodeRecord]:
+        return iter(self._nodes)
+
+    def bitmap(self, nodes: Iterable[int] = ()) -> bitarray:
+        """A node bitmap with these bits set."""
+        bits = zeros(len(self._nodes))
+        for node in nodes:
+            bits[node] = 1
+        return bits
+
+    def core_bitmap(self, masks: Mapping[int, int] | None = None) -> bitarray:
+        """A core bitmap: by node, the cores that have a CPU in the machine mask."""
+        bits = zeros(self.core_count)
+        for index, mask in (masks or {}).items():
+            node = self._nodes[index]
+            for number, core in enumerate(node.config.cores, node.core_offset):
+                if core.mask & mask:
+                    bits[number] = 1
+        return bits
+
+    def cpu_mask(self, node: NodeRecord, cores: bitarray) -> int:
+        """The machine mask of the usable CPUs of a node's cores that a core bitmap has."""
+        mask = 0
+        for core, bit in zip(node.config.cores, cores[node.core_offset : node.core_offset + node.cores], strict=True):
+            if bit:
+                mask |= core.mask
+        return mask & node.config.usable & ~node.reserved_cpus
+
+
+@dataclass(slots=True)
+class JobDetails:
+    """job_record_t's details: what the job asks for. Nothing of it changes when the job starts. MiB; counts of CPUs
+    are threads; times in seconds since the epoch, 0 for none.
+
+    `layout` holds srun's options of layout and binding by their names, as texts; `request` is what they mean. `gres`:
+    how many devices on each node, by name or name:type. `share_res`: None where the user said nothing, False for
+    --exclusive, True for --oversubscribe. `whole`: all of the machine, for a job with more tasks than it has CPUs.
+    """
+
+    num_tasks: int = 1
+    cpus_per_task: int = 1
+    min_cpus: int = 1
+    min_nodes: int = 1
+    max_nodes: int = 0
+    pn_min_cpus: int = 0
+    pn_min_memory: int = 0
+    mem_per_cpu: int = 0
+    contiguous: bool = False
+    overcommit: bool = False
+    share_res: bool | None = None
+    whole: bool = False
+    core_spec: int = 0
+    req_nodes: tuple[str, ...] = ()
+    exc_nodes: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    gres: dict[str, int] = field(default_factory=dict)
+    layout: dict[str, str] = field(default_factory=dict)
+    begin_time: float = 0.0
+    deadline: float = 0.0
+    dependency: str = ""
+    requeue: bool = True
+    reservation: str = ""
+    argv: tuple[str, ...] = ()
+    work_dir: str = "/"
+    std_in: str = ""
+    std_out: str = ""
+    std_err: str = ""
+    open_append: bool = False
+    req_node_bitmap: bitarray | None = None
+    exc_node_bitmap: bitarray | None = None
+    _request: Request | None = None
+
+    @property
+    def request(self) -> Request:
+        """What `layout` means. Raises `binding.refused.Refused`."""
+        if self._request is None:
+            self._request = request_of(self.layout, {}, self.layout.get("hostfile", ""))
+        return self._request
+
+
+@dataclass(slots=True)
+class JobResources:
+    """job_resources_t: what a job holds. By index of the node: `cpus` counted, `memory` in MiB, `tasks` that it was
+    laid out for, `gres` as the keys of its devices (gpu:0).
+    """
+
+    node_bitmap: bitarray
+    core_bitmap: bitarray
+    cpus: dict[int, int] = field(default_factory=dict)
+    memory: dict[int, int] = field(default_factory=dict)
+    tasks: dict[int, int] = field(default_factory=dict)
+    gres: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def nhosts(self) -> int:
+        """How many nodes."""
+        return self.node_bitmap.count()
+
+    @property
+    def ncpus(self) -> int:
+        """CPUs in all."""
+        return sum(self.cpus.values())
+
+
+@dataclass(slots=True, eq=False)
+class JobRecord:
+    """job_record_t. `held_by`: run, alloc or batch. Times in seconds since the epoch, 0 for none; `time_limit` in
+    seconds, 0 for none. `array_task_id` is None for a job that is no task of an array; of an array that still waits one
+    record stands for all its tasks (`array_tasks`, as "0-9:2", and `array_limit` of them at a time, 0 for no limit).
+    """
+
+    job_id: int
+    user_id: int = 0
+    group_id: int = 0
+    user_name: str = "root"
+    name: str = ""
+    partition: str = ""
+    qos: str = "normal"
+    held_by: str = RUN
+    job_state: str = PENDING
+    state_reason: str = ""
+    state_desc: str = ""
+    priority: int = 0
+    nice: int = 0
+    held: str = ""
+    time_limit: int = 0
+    submit_time: float = 0.0
+    eligible_time: float = 0.0
+    start_time: float = 0.0
+    end_time: float = 0.0
+    suspend_time: float = 0.0
+    suspended_seconds: float = 0.0
+    restart_cnt: int = 0
+    exit_code: int = 0
+    array_job_id: int = 0
+    array_task_id: int | None = None
+    array_tasks: str = ""
+    array_limit: int = 0
+    preempted_by: int = 0
+    comment: str = ""
+    nodes: str = ""
+    details: JobDetails = field(default_factory=JobDetails)
+    node_bitmap: bitarray | None = None
+    job_resrcs: JobResources | None = None
+    select_jobinfo: Any = None
+
+    @property
+    def num_procs(self) -> int:
+        """The fewest CPUs of its allocation."""
+        return self.details.min_cpus
+
+    @property
+    def total_cpus(self) -> int:
+        """The CPUs that it holds."""
+        return 0 if self.job_resrcs is None else self.job_resrcs.ncpus
+
+    @property
+    def node_cnt(self) -> int:
+        """The nodes that it holds."""
+        return 0 if self.node_bitmap is None else self.node_bitmap.count()
+
+    @property
+    def is_active(self) -> bool:
+        """True while it holds resources."""
+        return self.job_state in (RUNNING, SUSPENDED, COMPLETING)
+
+    def as_json(self) -> dict[str, object]:
+        """All but what the table of nodes gives a meaning to; what it holds by names of nodes and machine masks is
+        `resources_as_json`.
+        """
+        record = {name: getattr(self, name) for name in _RECORD}
+        record["details"] = {name: getattr(self.details, name) for name in _DETAILS}
+        return record
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> JobRecord:
+        """What `as_json` wrote, here or in another version: unknown fields are left out, missing ones are as for a job
+        that says nothing. Raises KeyError, TypeError.
+        """
+        details = {name: value for name, value in values.get("details", {}).items() if name in _DETAILS}
+        for name in _TUPLES & details.keys():
+            details[name] = tuple(details[name])
+        return cls(**{name: values[name] for name in _RECORD if name in values}, details=JobDetails(**details))
+
+
+_RECORD = tuple(
+    one.name for one in fields(JobRecord) if one.name not in ("details", "node_bitmap", "job_resrcs", "select_jobinfo")
+)
+_DETAILS = tuple(
+    one.name for one in fields(JobDetails) if one.name not in ("req_node_bitmap", "exc_node_bitmap", "_request")
+)
+_TUPLES = frozenset({"req_nodes", "exc_nodes", "features", "argv"})
+
+
+def resources_as_json(resources: JobResources, nodes: NodeTable) -> dict[str, object]:
+    """What a job holds, by name of the node; CPUs as a hexadecimal machine mask."""
+    held: dict[str, object] = {}
+    for index in resources.node_bitmap.search(bitarray("1")):
+        node = nodes[index]
+        held[node.name] = {
+            "mask": f"{nodes.cpu_mask(node, resources.core_bitmap):x}",
+            "cpus": resources.cpus.get(index, 0),
+            "memory": resources.memory.get(index, 0),
+            "tasks": resources.tasks.get(index, 0),
+            "gres": list(resources.gres.get(index, ())),
+        }
+    return held
+
+
+def resources_from_json(held: Mapping[str, Any], nodes: NodeTable) -> JobResources:
+    """What `resources_as_json` wrote; nodes that are gone are left out. Raises KeyError, ValueError, TypeError."""
+    there = {nodes.by_name[name].index: share for name, share in held.items() if name in nodes.by_name}
+    return JobResources(
+        nodes.bitmap(there),
+        nodes.core_bitmap({index: int(share["mask"], 16) for index, share in there.items()}),
+        {index: int(share["cpus"]) for index, share in there.items()},
+        {index: int(share["memory"]) for index, share in there.items()},
+        {index: int(share["tasks"]) for index, share in there.items()},
+        {index: tuple(share["gres"]) for index, share in there.items() if share["gres"]},
+    )
+
+
+@dataclass(slots=True, eq=False)
+class StepRecord:
+    """step_record_t: one step of a job. `step_node_bitmap` is what step_pick_nodes chose, or all of its job's nodes."""
+
+    job_ptr: JobRecord
+    step_id: int
+    name: str = ""
+    num_tasks: int = 1
+    start_time: float = 0.0
+    exit_code: int = 0
+    step_node_bitmap: bitarray | None = None
+    select_jobinfo: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class ReservationRequest:
+    """resv_desc_msg_t. `node_list`: names between commas, "" for any; `core_cnt`: cores of each node, 0 for whole
+    nodes; times in seconds since the epoch.
+    """
+
+    name: str
+    start_time: float
+    end_time: float
+    node_cnt: int = 1
+    node_list: str = ""
+    core_cnt: int = 0
+    users: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Output:
+    """An output parameter of a documented function: the plugin sets `value`."""
+
+    value: Any = None
