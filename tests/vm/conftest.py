@@ -42,6 +42,7 @@ def pytest_runtest_protocol() -> Iterator[None]:
 def served() -> Iterator[None]:
     """Each test leaves the service as installed, which the next begins with, nothing of a step and no traceback."""
     began = service.since()
+    service.share_machine()
     yield
     try:
         if service.leftovers():  # of a test that failed: ended as its own configuration has it

@@ -12,7 +12,7 @@ import sqlite3
 from pathlib import Path
 
 from vm import service
-from vm.service import CONFIG, UNIT, Sleeper, wait_until
+from vm.service import UNIT, Sleeper, wait_until, write_config
 
 NOTES = Path("/root/ring/before_the_reset.json")
 HISTORY = Path("/var/lib/nodectl/history.db")
@@ -23,7 +23,7 @@ STEPS = {"alice": ("-J", "plain"), "bob": ("-J", "tasks", "-n2", "--mem=300M"), 
 
 def main() -> None:
     """Never returns."""
-    CONFIG.write_text(CONTAINERS)
+    write_config(CONTAINERS)
     service.systemctl("restart", UNIT)
     last = int(service.nodectl("run", "sh", "-c", "echo $SLURM_JOB_ID", user="alice"))
     service.record(last)

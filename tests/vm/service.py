@@ -23,6 +23,7 @@ STEPS_GROUP = f"{SLICE}/{STEPS_UNIT}/nodectl"
 CGROUPS = Path("/sys/fs/cgroup")
 STEPS = Path("/run/nodectl/steps")
 CONFIG = Path("/etc/nodectl/nodectl.toml")
+SHARED = "".join(f'{name} = "{value}"\n' for name, value in node.SHARED.items())  # what every test's service has
 DROP_IN = Path(f"/run/systemd/system/{UNIT}.d/test.conf")
 _PATIENCE = 120  # seconds; the machine's CPUs may be emulated, and its host busy
 
@@ -101,6 +102,19 @@ def configure_unit(text: str) -> None:
     systemctl("daemon-reload")
 
 
+def write_config(text: str = "") -> None:
+    """Writes the service's configuration, which it reads at its next start."""
+    CONFIG.parent.mkdir(parents=True, exist_ok=True)
+    CONFIG.write_text(SHARED + text)
+
+
+def share_machine() -> None:
+    """At the begin of a test: the service that the machine came with is started anew, so that jobs share all CPUs."""
+    if SHARED and not CONFIG.exists():
+        write_config()
+        systemctl("restart", UNIT)
+
+
 def limit_steps(setting: str) -> None:
     """A property of the unit of steps, which its cgroup has from now on."""
     systemctl("set-property", "--runtime", STEPS_UNIT, setting)
@@ -108,10 +122,10 @@ def limit_steps(setting: str) -> None:
 
 
 def restore() -> None:
-    """The service as it was installed, running; whatever a test did."""
-    changed = DROP_IN.exists() or CONFIG.exists()
+    """The service as every test begins with it, running; whatever a test did."""
+    changed = DROP_IN.exists() or not CONFIG.exists() or CONFIG.read_text() != SHARED
     DROP_IN.unlink(missing_ok=True)
-    CONFIG.unlink(missing_ok=True)
+    write_config()
     if changed:
         systemctl("daemon-reload")
     systemctl("reset-failed")

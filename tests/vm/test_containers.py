@@ -50,7 +50,7 @@ def configure(**values: object) -> None:
     """The service with containers and these keys, until the test is over."""
     values = {"job_container_type": "job_container/namespace", **values}
     lines = (f"{name} = {value!r}".replace("'", '"') for name, value in values.items())
-    service.CONFIG.write_text("\n".join(lines) + "\n")
+    service.write_config("\n".join(lines) + "\n")
     service.systemctl("restart", UNIT)
 
 

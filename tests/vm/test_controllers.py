@@ -62,7 +62,7 @@ def test_limits_of_the_unit_of_steps_are_limits_of_all_steps_together() -> None:
 
 
 def test_step_cannot_have_more_processes_than_it_may() -> None:
-    service.CONFIG.write_text("max_processes_per_step = 40\n")
+    service.write_config("max_processes_per_step = 40\n")
     service.systemctl("restart", UNIT)
     done = service.run("nodectl", "run", "python3", "-c", FORKS, user="alice")
     assert 20 < int(done.stdout) < 40
@@ -70,7 +70,7 @@ def test_step_cannot_have_more_processes_than_it_may() -> None:
 
 
 def test_task_cannot_leave_the_cpus_of_its_step() -> None:
-    service.CONFIG.write_text('cpu_spec_list = "0"\n')
+    service.write_config('cpu_spec_list = "0"\n')
     service.systemctl("restart", UNIT)
     found = service.nodectl("run", "python3", "-c", ESCAPE, user="alice").split()
     assert found

@@ -29,7 +29,7 @@ while True:
 def configure(**values: object) -> None:
     """The service with these keys, until the test is over."""
     lines = (f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}" for name, value in values.items())
-    service.CONFIG.write_text("\n".join(lines) + "\n")
+    service.write_config("\n".join(lines) + "\n")
     service.systemctl("restart", UNIT)
 
 

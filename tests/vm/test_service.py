@@ -153,7 +153,7 @@ def test_hanging_daemon_is_ended_by_the_watchdog_and_its_steps_go_on() -> None:
 def test_bad_configuration_is_said_in_one_line_and_harms_no_step() -> None:
     step = Sleeper("alice")
     began = service.since()
-    service.CONFIG.write_text("kill_wait = -1\n")
+    service.write_config("kill_wait = -1\n")
     assert service.run("systemctl", "restart", UNIT).returncode != 0
     assert f"{service.CONFIG}: kill_wait: " in service.logged(began)
     assert step.task()
