@@ -19,7 +19,22 @@ from nodectl.daemon.admission.user_budget import UserBudget
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.jobs.node_jobs import NodeJobs
 from nodectl.daemon.jobs.registry import WHICH, Registry
-from nodectl.daemon.methods import about, enter, launch, read_trace, send_signal, show, suspend, update
+from nodectl.daemon.methods import (
+    about,
+    allocate,
+    control,
+    enter,
+    launch,
+    nodes,
+    read_trace,
+    reservations,
+    send_signal,
+    show,
+    show_queue,
+    submit,
+    suspend,
+    update,
+)
 from nodectl.daemon.methods.start import StepStart
 from nodectl.daemon.processes.forkserver_channel import ForkserverChannel
 from nodectl.daemon.steps.oom_watch import OomWatch
@@ -65,6 +80,12 @@ class Node:
         self._suspend = suspend.Suspend(base.mount, registry, jobs.resources)
         self._update = update.Update(base.mount, registry, constraints)
         self._enter = enter.Enter(registry, levels, jobs.containers)
+        self._submit = submit.Submit()
+        self._allocate = allocate.Allocate()
+        self._queue = show_queue.ShowQueue()
+        self._control = control.Control()
+        self._nodes = nodes.Nodes()
+        self._reservations = reservations.Reservations()
 
     def service(self) -> Service:
         """The table of methods: the shape of a call's parameters, and who answers it."""
@@ -84,6 +105,25 @@ class Node:
             "Update": (update.UPDATE, self._update.update),
             "Enter": (enter.ENTER, self._enter.enter),
             "Bcast": (enter.BCAST, self._enter.bcast),
+            "Submit": (submit.SUBMIT, self._submit.submit),
+            "TestOnly": (submit.TEST_ONLY, self._submit.test_only),
+            "Allocate": (allocate.ALLOCATE, self._allocate.allocate),
+            "Await": (allocate.AWAIT, self._allocate.wait),
+            "Queue": (show_queue.QUEUE, self._queue.queue),
+            "ShowJob": (show_queue.ONE_JOB, self._queue.show_job),
+            "ExplainJob": (show_queue.ONE_JOB, self._queue.explain_job),
+            "Cancel": (control.CANCEL, self._control.cancel),
+            "Hold": (control.JOBS, self._control.hold),
+            "ReleaseJobs": (control.JOBS, self._control.release),
+            "Requeue": (control.REQUEUE, self._control.requeue),
+            "UpdateJob": (control.UPDATE_JOB, self._control.update),
+            "SuspendJob": (show_queue.ONE_JOB, self._control.suspend),
+            "ResumeJob": (show_queue.ONE_JOB, self._control.resume),
+            "Nodes": ({}, self._nodes.nodes),
+            "UpdateNode": (nodes.UPDATE_NODE, self._nodes.update),
+            "CreateReservation": (reservations.CREATE, self._reservations.create),
+            "DeleteReservation": (reservations.DELETE, self._reservations.delete),
+            "Reservations": ({}, self._reservations.reservations),
         }
         return Service(__version__, {f"{NODE}.{name}": row for name, row in methods.items()})
 

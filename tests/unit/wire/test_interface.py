@@ -13,6 +13,7 @@ from varlink.scanner import Interface, _Array, _CustomType, _Dict, _Error, _Mayb
 
 import nodectl
 from nodectl.daemon.admission import launch_request
+from nodectl.daemon.controller import options
 from nodectl.daemon.node import Node
 from nodectl.stepd.methods import Methods
 from nodectl.wire.dispatch import STANDARD, Call, Refused, Service, error_reply
@@ -58,7 +59,8 @@ def shapes() -> Iterator[Any]:
                 shape = table[f"{name}.{member.name}"][0]
                 yield pytest.param(fields_of(interface, member.in_type), shape, id=f"{name}.{member.name}")
     interface = described("org.nodectl")
-    yield pytest.param(fields_of(interface, interface.members["Request"].type), launch_request.REQUEST, id="Request")
+    for named, of_type in (("Request", launch_request.REQUEST), ("JobOptions", options.JOB_OPTIONS)):
+        yield pytest.param(fields_of(interface, interface.members[named].type), of_type, id=named)
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -1,0 +1,40 @@
+"""The shapes of what a client says of a job: what `JobOptions` of org.nodectl may hold, and names of jobs."""
+
+from typing import TYPE_CHECKING
+
+from nodectl.wire.shape import Optional, boolean, integer, text
+
+if TYPE_CHECKING:
+    from nodectl.wire.shape import Shape
+
+LATEST = 1 << 40  # seconds since the epoch
+PRIORITY = integer(0, 2**32 - 1)
+NICE = integer(-(2**31), 2**31 - 1)
+MOMENT = integer(0, LATEST)
+_WORD = text(1024)
+LONGEST_LIST = 65_536  # characters of a dependency, or of an array's indices
+
+JOB_OPTIONS: "Shape" = {
+    "nice": Optional(NICE),
+    "priority": Optional(PRIORITY),
+    "hold": Optional(boolean),
+    "dependency": Optional(text(LONGEST_LIST)),
+    "array": Optional(text(LONGEST_LIST)),
+    "begin": Optional(MOMENT),
+    "deadline": Optional(MOMENT),
+    "qos": Optional(_WORD),
+    "reservation": Optional(_WORD),
+    "requeue": Optional(boolean),
+    "comment": Optional(_WORD),
+    "open_mode": Optional(text(16)),
+    "exclusive": Optional(boolean),
+    "oversubscribe": Optional(boolean),
+    "contiguous": Optional(boolean),
+    "min_cpus": Optional(integer(1, 2**31)),
+    "constraint": Optional(_WORD),
+}
+
+
+def an_object(value: object) -> str:
+    """The shape of what has a shape of its own and is checked later."""
+    return "" if isinstance(value, dict) else "not an object"
