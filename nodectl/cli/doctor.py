@@ -19,7 +19,7 @@ from nodectl.client.session import Session, start_command
 from nodectl.config import Config
 from nodectl.config_file.reader import build
 from nodectl.devtools.plugin_list import node_plugins, spank_plugins, unusable
-from nodectl.doctor import confinement, container, machine, room
+from nodectl.doctor import confinement, container, machine, room, usage
 from nodectl.doctor.check import FAIL, OK, WARN, Check
 from nodectl.render.terminal import put, wants_colour
 from nodectl.render.words import printable
@@ -78,6 +78,7 @@ def _all(settings: "GlobalOptions") -> Iterator[Check]:
         yield Check(OK, "configuration", "valid")
     yield from machine.all_checks(config)
     yield from room.all_checks(config)
+    yield from usage.all_checks()
     yield from container.all_checks(config)
     yield from confinement.all_checks(config)
     yield admins(config)

@@ -11,16 +11,19 @@ import argparse
 import json
 import os
 import sys
+import textwrap
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nodectl.client.command import Failed
 from nodectl.client.session import Session
-from nodectl.machine import pci, spec
+from nodectl.machine import figures, pci, spec
 from nodectl.machine.pci import Device
 from nodectl.machine.topology import Topology, read
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.render import machine_svg, machine_text
+from nodectl.render.machine_figures import figure_words
 from nodectl.render.occupants import Occupation, occupation
 from nodectl.render.terminal import put, terminal_width
 
@@ -49,12 +52,13 @@ def main(arguments: argparse.Namespace) -> int:
         own = not arguments.machine and os.path.realpath(arguments.root or "/") == "/"
         occupied = occupation(_running(arguments) if own else ())
         if arguments.json:
-            print(json.dumps(as_json(topology, occupied, devices), indent=2))
+            found = as_json(topology, occupied, devices)
+            print(json.dumps(found | {"figures": figures.read().as_json()} if own else found, indent=2))
         if arguments.svg:
             _write(arguments.svg, machine_svg.draw(topology, occupied, devices))
         elif not arguments.json:
             width = min(max(terminal_width() or WIDTH, NARROWEST), WIDEST)
-            put(machine_text.draw(topology, occupied, devices, width=width))
+            put([*machine_text.draw(topology, occupied, devices, width=width), *(_now(width) if own else ())])
     except OSError as problem:
         return _refuse(f"{problem.filename}: {problem.strerror}" if problem.filename else problem)
     except ValueError as problem:
@@ -137,6 +141,12 @@ def _record(session: Session, step: Mapping[str, Any]) -> Mapping[str, Any] | No
             return None
         raise
     return None if record.get("ended") else record
+
+
+def _now(width: int) -> list[str]:
+    """Return what the machine as a whole is doing."""
+    words = figure_words(figures.read().as_json(), time.time())
+    return ["", *textwrap.wrap("now: " + "; ".join(f"{name} {text}" for name, text in words), width)]
 
 
 def _write(path: str, document: str) -> None:

@@ -26,6 +26,15 @@ def duration(seconds: float) -> str:
     return f"{days}-{clock}" if days else clock
 
 
+def byte_words(count: float) -> str:
+    """An amount of memory or of a disk in the unit that suits it: 512 B, 1.5 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
 def spent_words(microseconds: int) -> str:
     """A duration in the unit that suits it."""
     if microseconds < 1000:

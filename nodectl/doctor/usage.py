@@ -1,0 +1,58 @@
+"""What else uses this machine now: load, swap space, full disks, who is logged in. Findings of `nodectl doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodectl.doctor.check import OK, WARN, Check
+from nodectl.machine.figures import Disk, Figures, read
+from nodectl.render.words import byte_words
+
+_MUCH_LOAD = 2  # waiting or running threads for each CPU
+_MUCH_SWAP = 0.5  # of what there is
+_LITTLE_DISK = 0.02
+_MOST_NAMED = 8
+
+
+def all_checks() -> Iterator[Check]:
+    """Every finding about use."""
+    figures = read()
+    yield load(figures)
+    if figures.swap:
+        yield swap(figures.swap_used, figures.swap)
+    yield from filter(None, map(full, figures.disks))
+    yield sessions(figures)
+
+
+def load(figures: Figures) -> Check:
+    """Whether more wants to run than there are CPUs."""
+    found = f"{', '.join(f'{value:.2f}' for value in figures.load)} on {figures.cpus} CPUs"
+    if figures.load[1] <= _MUCH_LOAD * figures.cpus:
+        return Check(OK, "load", found)
+    return Check(WARN, "load", found, "find what else runs (ps, top): steps share their CPUs with it")
+
+
+def swap(used: int, total: int) -> Check:
+    """Whether the machine has begun to live from its disk."""
+    found = f"{byte_words(used)} of {byte_words(total)} are used"
+    if used <= total * _MUCH_SWAP:
+        return Check(OK, "swap space", found)
+    return Check(WARN, "swap space", found, "give steps limits: constrain_ram_space, allowed_swap_space")
+
+
+def full(disk: Disk) -> Check | None:
+    """A finding only for a file system that is full, or nearly."""
+    if disk.free >= disk.total * _LITTLE_DISK:
+        return None
+    return Check(
+        WARN, "disk", f"{disk.mount}: {byte_words(disk.free)} of {byte_words(disk.total)} are free", "make room"
+    )
+
+
+def sessions(figures: Figures) -> Check:
+    """Who is logged in beside the steps."""
+    users = sorted({session.user for session in figures.sessions})
+    if not users:
+        return Check(OK, "sessions", "nobody is logged in, as far as utmp(5) knows")
+    named = ", ".join(users[:_MOST_NAMED]) + (", ..." if len(users) > _MOST_NAMED else "")
+    return Check(OK, "sessions", f"{len(figures.sessions)} of {named}")
