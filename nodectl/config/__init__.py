@@ -46,6 +46,28 @@ class Config:
     cpu_spec_list: str
     core_spec_count: int
     gres: tuple[str, ...]
+    # queue
+    priority_weight_age: int
+    priority_weight_fairshare: int
+    priority_weight_job_size: int
+    priority_weight_qos: int
+    priority_max_age: int
+    priority_decay_half_life: int
+    priority_favor_small: bool
+    max_wait: int
+    bf_window: int
+    bf_max_job_test: int
+    bf_interval: int
+    default_time: int
+    max_time: int
+    max_jobs_per_user: int
+    max_submit_jobs_per_user: int
+    max_cpus_per_user: int
+    max_memory_per_user: int
+    max_devices_per_user: int
+    max_array_size: int
+    qos: tuple[str, ...]
+    preempt_mode: str
     # containers
     container_base_path: str
     container_auto_base_path: bool

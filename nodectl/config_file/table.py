@@ -11,6 +11,7 @@ from nodectl.config_file.keys import FILES, LIMITS, NODE, RECORDS
 from nodectl.confine.keys import SECURITY
 from nodectl.container.keys import CONTAINERS
 from nodectl.plugin_host.keys import PLUGINS
+from nodectl.scheduler.keys import QUEUE
 from nodectl.spank.keys import SPANK
 from nodectl.task.keys import STEPS
 
@@ -25,6 +26,7 @@ KEYS: tuple[Key, ...] = (
     *PLUGINS,
     *SPANK,
     *BINDING,
+    *QUEUE,
     *CONTAINERS,
     *CGROUPS,
     *SECURITY,

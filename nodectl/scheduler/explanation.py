@@ -1,0 +1,19 @@
+"""Why a job waits, as values: Slurm's word for it, and words for people. In the daemon and in commands that plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`reason`: Slurm's word, "" for a job that does not wait. `words`: one sentence. `for_whom`: the jobs for which it
+    waits ("job 7 of ann"). `expected_start`: seconds since the epoch, None where nobody knows. `what_would_help`: what
+    its user, or an administrator, could change.
+    """
+
+    reason: str
+    words: str
+    for_whom: tuple[str, ...] = ()
+    expected_start: float | None = None
+    what_would_help: tuple[str, ...] = ()

@@ -1,0 +1,136 @@
+"""The rules of the queue as values, made of the keys of the configuration. In the daemon and in commands that plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+
+from nodectl.config import Config
+from nodectl.scheduler.decisions import CANCEL, REQUEUE, SUSPEND
+
+NORMAL = "normal"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one user may have at a time; 0 for no limit. Memory in MiB."""
+
+    jobs: int = 0
+    submitted: int = 0
+    cpus: int = 0
+    memory: int = 0
+    devices: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """A quality of service, a line of the key `qos`. `preempt`: those whose jobs make room for its jobs.
+    `preempt_mode`: how its own jobs make room, "" for what the key `preempt_mode` says. `users`: who may have it, none
+    for everybody. Limits that are 0 are those of the keys.
+    """
+
+    name: str
+    priority: int = 0
+    preempt: tuple[str, ...] = ()
+    preempt_mode: str = ""
+    users: tuple[str, ...] = ()
+    max_time: int = 0
+    limits: Limits = Limits()
+
+
+_WORDS = {
+    "maxjobsperuser": "jobs",
+    "maxsubmitjobsperuser": "submitted",
+    "maxcpusperuser": "cpus",
+    "maxmemoryperuser": "memory",
+    "maxdevicesperuser": "devices",
+}
+_KEYS = {
+    "jobs": "max_jobs_per_user",
+    "submitted": "max_submit_jobs_per_user",
+    "cpus": "max_cpus_per_user",
+    "memory": "max_memory_per_user",
+    "devices": "max_devices_per_user",
+}
+_MODES = (SUSPEND, REQUEUE, CANCEL)
+
+
+def qos_of(line: str) -> Qos:
+    """One line of the key. Raises ValueError in words that stand after the key's name."""
+    words = {}
+    for word in line.split():
+        key, equals, value = word.partition("=")
+        if not equals or key.lower() in words:
+            raise ValueError(f"has {word!r} in {line!r}")
+        words[key.lower()] = value
+    name = words.pop("name", "")
+    if not name:
+        raise ValueError(f"has {line!r}, without a Name=")
+    mode = words.pop("preemptmode", "").lower()
+    if mode and mode not in _MODES:
+        raise ValueError(f"has PreemptMode={mode}, not one of {', '.join(_MODES)}")
+    preempt = _names(words.pop("preempt", ""))
+    users = _names(words.pop("users", ""))
+    numbers = {word: _number(word, words.pop(word)) for word in ("priority", "maxtime", *_WORDS) if word in words}
+    if words:
+        raise ValueError(f"has {next(iter(words))!r} in {line!r}")
+    limits = Limits(**{_WORDS[word]: number for word, number in numbers.items() if word in _WORDS})
+    return Qos(name, numbers.get("priority", 0), preempt, mode, users, numbers.get("maxtime", 0), limits)
+
+
+def qos_lines(lines: tuple[str, ...]) -> dict[str, Qos]:
+    """All lines; there is always one of the name "normal". Raises ValueError."""
+    found: dict[str, Qos] = {}
+    for line in lines:
+        one = qos_of(line)
+        if one.name in found:
+            raise ValueError(f"has {one.name} twice")
+        found[one.name] = one
+    found.setdefault(NORMAL, Qos(NORMAL))
+    for one in found.values():
+        for name in one.preempt:
+            if name not in found or name == one.name:
+                raise ValueError(f"has Preempt={name} in {one.name}, which is no other's name")
+    return found
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split(",") if word)
+
+
+def _number(word: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 12:
+        raise ValueError(f"has {word}={text}, not a number")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Each field is a key of the configuration, described in `keys.py`; `limits` are the keys max_*_per_user."""
+
+    priority_weight_age: int = 1000
+    priority_weight_fairshare: int = 10_000
+    priority_weight_job_size: int = 0
+    priority_weight_qos: int = 10_000
+    priority_max_age: int = 7 * 86_400
+    priority_decay_half_life: int = 7 * 86_400
+    priority_favor_small: bool = False
+    max_wait: int = 86_400
+    bf_window: int = 86_400
+    bf_max_job_test: int = 100
+    bf_interval: int = 30
+    default_time: int = 0
+    max_time: int = 0
+    max_array_size: int = 1_000_001
+    preempt_mode: str = "off"
+    qos: Mapping[str, Qos] = field(default_factory=lambda: MappingProxyType({NORMAL: Qos(NORMAL)}))
+    limits: Limits = Limits()
+
+    @classmethod
+    def of(cls, config: Config) -> Policy:
+        """From the configuration."""
+        keys = dict(config)
+        limits = Limits(**{name: keys[key] for name, key in _KEYS.items()})  # type: ignore[arg-type]  # their parsers saw
+        plain = {one.name: keys[one.name] for one in fields(cls) if one.name not in ("qos", "limits")}
+        return cls(**plain, qos=MappingProxyType(qos_lines(config.qos)), limits=limits)  # type: ignore[arg-type]
