@@ -215,13 +215,13 @@ class Task:
 
     `environment` and `argv` are this task's own copies, final when task_p_pre_launch sees them but for what that and
     the later hooks change. `status` is the wait status, None until the task has ended; `usage` user and system CPU
-    seconds and peak RSS in KiB, from wait4(2), `used` the figures of its cgroup. `out_of_memory`: the kernel killed in
-    it, whatever its status says.
+    seconds and peak RSS in KiB, from wait4(2), `transferred` bytes read and written by system calls, `used` the figures
+    of its cgroup. `out_of_memory`: the kernel killed in it, whatever its status says.
     """
 
     __slots__ = (
         "argv", "ended", "environment", "killed_by_command", "local_id", "mask", "out_of_memory", "pid", "status",
-        "usage", "used",
+        "transferred", "usage", "used",
     )  # fmt: skip
 
     def __init__(self, local_id: int, mask: int) -> None:
@@ -230,6 +230,7 @@ class Task:
         self.pid = NO_TASK
         self.status: int | None = None
         self.usage: tuple[float, float, int] = (0.0, 0.0, 0)
+        self.transferred = (0, 0)
         self.ended = 0.0
         self.killed_by_command = False
         self.out_of_memory = False

@@ -1,8 +1,9 @@
-"""What a task or step used, from the files of its cgroup, and which processes the out-of-memory killer took, from the
-kernel's log.
+"""What a task or step used, from the files of its cgroup and from those of its processes, and which processes the
+out-of-memory killer took, from the kernel's log.
 
-The stepd reads both at the end, as root. The files are described in the kernel's cgroup-v2 ("Memory", "PID", "CPU",
-"IO") and psi.rst. Figures of a controller that is missing are left out.
+The stepd reads them at the end, as root. The files are described in the kernel's cgroup-v2 ("Memory", "PID", "CPU",
+"IO"), psi.rst and proc(5). Figures of a controller that is missing are left out; what a process read, wrote and
+computed the kernel tells without any, also of what it started and waited for.
 """
 
 import os
@@ -12,6 +13,7 @@ from nodectl.kernel import pseudo_file
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from resource import struct_rusage
 
     from nodectl.cgroup.tree import Group
 
@@ -33,6 +35,49 @@ class KernelEvents:
         self.forks_refused = _table(_read(f"{group.full_path}/pids.events")).get("max")
 
 
+class Orphans:
+    """What processes used that outlived their parents in a step, and fell to its stepd."""
+
+    __slots__ = ("_figures",)
+
+    def __init__(self) -> None:
+        self._figures: tuple[float, float, int, int, int] | None = None
+
+    def add(self, usage: "struct_rusage", transfer: "tuple[int, int]") -> None:
+        """One that has ended: what wait4(2) and `transferred` say of it."""
+        user, system, peak, read, written = self._figures or (0.0, 0.0, 0, 0, 0)
+        self._figures = (
+            user + usage.ru_utime,
+            system + usage.ru_stime,
+            max(peak, usage.ru_maxrss),
+            read + transfer[0],
+            written + transfer[1],
+        )
+
+    def figures(self) -> "dict[str, object]":
+        """Their part of the step's record, nothing where there were none."""
+        if self._figures is None:
+            return {}
+        user, system, peak, read, written = self._figures
+        return {
+            "orphans": {
+                "user_seconds": round(user, 6),
+                "system_seconds": round(system, 6),
+                "max_rss_kib": peak,
+                "read_chars": read,
+                "written_chars": written,
+            }
+        }
+
+
+def transferred(pid: int) -> tuple[int, int]:
+    """Bytes that a child has read and written by system calls, with the children that it has waited for. It may have
+    ended, but must not be collected yet.
+    """
+    found = _read(f"/proc/{pid}/io").split()
+    return (int(found[1]), int(found[3])) if found[:3:2] == [b"rchar:", b"wchar:"] else (0, 0)
+
+
 def figures(group: "Group", events: KernelEvents, limits: "Mapping[str, str]") -> dict[str, object]:
     """A cgroup's part of the step's record. `limits` are the step's: some figures are only given where there is one."""
     found: dict[str, object] = {}
@@ -44,16 +89,19 @@ def figures(group: "Group", events: KernelEvents, limits: "Mapping[str, str]") -
     if events.forks_refused is not None:
         found["peak_processes"] = _number(_read(f"{group.full_path}/pids.peak"))
         found["forks_refused"] = events.forks_refused
-    if limits.keys() & {"cpu.max", "io.max"}:
-        found.update(_rates(group))
+    found.update(_rates(group, limited="cpu.max" in limits))
     found["pressure"] = _pressure(group)
     return found
 
 
-def _rates(group: "Group") -> dict[str, object]:
-    """Figures for a step with a limit of CPU time or of I/O: seconds in which it was throttled, bytes of all disks."""
-    throttled = _table(_read(f"{group.full_path}/cpu.stat")).get("throttled_usec")
-    found: dict[str, object] = {} if throttled is None else {"throttled_seconds": throttled / _MICROSECONDS}
+def _rates(group: "Group", *, limited: bool) -> dict[str, object]:
+    """Seconds of CPU time, and those in which a limit of it throttled the group; bytes of all disks."""
+    times = _table(_read(f"{group.full_path}/cpu.stat"))
+    found: dict[str, object] = {}
+    if "user_usec" in times:
+        found["cpu_seconds"] = [times["user_usec"] / _MICROSECONDS, times["system_usec"] / _MICROSECONDS]
+    if limited and "throttled_usec" in times:
+        found["throttled_seconds"] = times["throttled_usec"] / _MICROSECONDS
     words = _read(f"{group.full_path}/io.stat").split()
     for key, beginning in (("read_bytes", b"rbytes="), ("written_bytes", b"wbytes=")):
         if words:

@@ -14,7 +14,7 @@ from nodectl.kernel import children
 from nodectl.kernel.identity import effective_user
 from nodectl.model.launch_order import ROWS
 from nodectl.plugin_host.caller import OK
-from nodectl.stepd import task_epilogs
+from nodectl.stepd import accounting, task_epilogs
 from nodectl.stepd.termination import Termination
 from nodectl.task import environment
 from nodectl.task.reports import Reports
@@ -109,9 +109,12 @@ class Reaper:
             task = self._children.pop(pid, None)
             if task is not None:
                 self.termination.has_begun(task)  # no later: its process must still be there
+            transfer = accounting.transferred(pid)
             _, status, usage = os.wait4(pid, 0)
             if task is None:
                 self.gone.add(pid)
+                if pid not in self._run.step.helpers:
+                    self._run.orphans.add(usage, transfer)
                 self._run.step.helpers.discard(pid)  # another process may get its pid
                 if why := self._run.pumps.ended(pid, status):
                     self._run.spoil(why)
@@ -120,6 +123,7 @@ class Reaper:
                 task.status = status
                 task.ended = time.time()
                 task.usage = (usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
+                task.transferred = transfer
                 ended.append(task)
         if pid == children.NO_CHILD:
             ended += self._lost()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MOST_VICTIMS = 32
 _LONGEST_TEXT = 600  # characters of a reason, each up to twelve bytes
 _ROOM = 24 << 10  # for all but the facts and the tasks
-_ROOM_OF_TASK = 640  # for its figures
+_ROOM_OF_TASK = 800  # for its figures
 
 
 def room(step: "Step") -> int:
@@ -41,6 +41,7 @@ def compose(run: "Run") -> "dict[str, object]":
         "unkillable": _beginning(run.unkillable),
         "victims": run.end_reasons.victims[:_MOST_VICTIMS],
         **run.end_reasons.used,
+        **run.orphans.figures(),
         "tasks": [
             {
                 "task": task.local_id,
@@ -50,6 +51,8 @@ def compose(run: "Run") -> "dict[str, object]":
                 "user_seconds": round(task.usage[0], 6),
                 "system_seconds": round(task.usage[1], 6),
                 "max_rss_kib": task.usage[2],
+                "read_chars": task.transferred[0],
+                "written_chars": task.transferred[1],
                 **task.used,
             }
             for task in run.tasks

@@ -13,6 +13,7 @@ from nodectl.plugin_host.caller import PluginCaller
 from nodectl.spank import S_CTX_REMOTE
 from nodectl.spank.handle import Spank
 from nodectl.spank.stack import Stack
+from nodectl.stepd import accounting
 from nodectl.stepd.end_reasons import EndReasons
 from nodectl.task.pump import Pumps
 from nodectl.task.step_context import StepContext
@@ -65,6 +66,7 @@ class Run(StepContext):
         "fds",
         "gate_writer",
         "links",
+        "orphans",
         "plugin_output",
         "private",
         "pumps",
@@ -96,6 +98,7 @@ class Run(StepContext):
         self.gate_writer = -1
         self.private: list[int] = []  # descriptors of the stepd that no task needs
         self.pumps = Pumps()
+        self.orphans = accounting.Orphans()
         self.failures: dict[int, str] = {}  # why a task never became its program
         self.end_reasons = EndReasons(step, self.tasks, self.group, self.say)
         self.suspended_seconds = 0.0
