@@ -2,42 +2,14 @@
 
 The share is the largest one that keeps all users together within the limit. A user who has less than a share loses
 nothing. Age is the order in which steps were recorded, never a clock, which may be set back. The database itself counts
-what each user has. Used by `Store`, within its transactions.
+what each user has (`schema.py`). Used by `Store`, within its transactions.
 """
 
 import sqlite3
 from collections.abc import Iterable
 
-SCHEMA = """
-BEGIN IMMEDIATE;
-CREATE TABLE kept (uid INTEGER PRIMARY KEY, steps INTEGER NOT NULL, bytes INTEGER NOT NULL);
-INSERT INTO kept SELECT uid, COUNT(*), SUM(LENGTH(record) + LENGTH(trace)) FROM step GROUP BY uid;
-CREATE TRIGGER step_added AFTER INSERT ON step BEGIN
-    INSERT OR IGNORE INTO kept VALUES (NEW.uid, 0, 0);
-    UPDATE kept SET steps = steps + 1, bytes = bytes + LENGTH(NEW.record) + LENGTH(NEW.trace) WHERE uid = NEW.uid;
-END;
-CREATE TRIGGER step_removed AFTER DELETE ON step BEGIN
-    UPDATE kept SET steps = steps - 1, bytes = bytes - LENGTH(OLD.record) - LENGTH(OLD.trace) WHERE uid = OLD.uid;
-END;
-CREATE INDEX step_by_user ON step (uid);
-DROP INDEX IF EXISTS step_by_end;
-COMMIT;
-"""
 _SLACK = 256  # steps: forgetting them one by one would cost more
 _OF_THE_LIMIT = 16
-
-
-def prepare(db: sqlite3.Connection) -> None:
-    """Adds the counts to a history that is new, or of a version without them. Raises sqlite3.Error."""
-    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone():
-        return
-    try:
-        db.executescript(SCHEMA)
-    except sqlite3.OperationalError:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone():
-            raise  # no other node has added them meanwhile
 
 
 def prune(db: sqlite3.Connection, most: int, most_bytes: int) -> None:

@@ -1,5 +1,6 @@
 """The history: one SQLite file (WAL) with every step that ended, its record and its trace, and the counter of job ids;
-of steps that have run for a while, the record that they have should the machine be reset; and where containers lie.
+of steps that have run for a while, the record that they have should the machine be reset; where containers lie; and
+jobs (`job_store.py`).
 
 Only the daemon writes it. Several nodes may share one file (private nodes of root do), so ids come from a
 transaction, not from memory. Ends of steps are written in batches: until then their files wait in the steps
@@ -12,24 +13,13 @@ import os
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from nodectl.daemon.history import pruning
+from nodectl.daemon.history import pruning, schema
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS step (
-    job INTEGER NOT NULL, step INTEGER NOT NULL, uid INTEGER NOT NULL, ended REAL NOT NULL,
-    record TEXT NOT NULL, trace BLOB NOT NULL, PRIMARY KEY (job, step)
-);
-CREATE TABLE IF NOT EXISTS running (
-    job INTEGER NOT NULL, step INTEGER NOT NULL, boot TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (job, step)
-);
-CREATE TABLE IF NOT EXISTS container (plugin TEXT NOT NULL, base TEXT NOT NULL, PRIMARY KEY (plugin, base));
-"""
 _DRAW = "INSERT INTO counter VALUES ('job', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value"
-_VERSION = 1
+_OF_STEP = "SELECT {} FROM step WHERE job = ? AND step = ? ORDER BY restart DESC LIMIT 1"
 _ROOM = 1 << 20  # characters of records in one reply: the event loop stands still while they are read and written
 _LAST_JOB = 0xFFFFFF00
 
@@ -45,8 +35,18 @@ class Ended(NamedTuple):
     trace: bytes
 
 
+class Beside(Protocol):
+    """What is written with the next transaction, whatever that is for."""
+
+    def write(self, db: sqlite3.Connection) -> None:
+        """In the transaction. Raises sqlite3.Error."""
+
+    def written(self) -> None:
+        """It is over and was not in vain."""
+
+
 class Store:
-    """The open file."""
+    """The open file. `beside`: others that write into it."""
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class Store:
         self._limit = limit
         self._most_bytes = most_bytes
         self._tell = tell
+        self.beside: list[Beside] = []
         self._drawn = 0  # a job id that was drawn and not given out yet, 0 for none
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -66,14 +67,8 @@ class Store:
             os.chmod(path, 0o600)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (0, _VERSION):
-                raise StoreError(f"{path}: written by another version of nodectl (format {version})")
-            self._db.executescript(_SCHEMA)
-            pruning.prepare(self._db)
-            if version != _VERSION:  # else nothing is written here: the disk may be full
-                self._db.execute(f"PRAGMA user_version={_VERSION}")
-        except (OSError, sqlite3.Error) as error:
+            schema.prepare(self._db)
+        except (OSError, sqlite3.Error, schema.UnknownVersion) as error:
             raise StoreError(f"{path}: {error}") from error
 
     def next_job(self) -> int:
@@ -95,27 +90,22 @@ class Store:
                 return job
 
     def _knows(self, job: int) -> bool:
-        """Whether a step of the job has ended, or runs."""
-        statement = "SELECT 1 FROM step WHERE job = :job UNION ALL SELECT 1 FROM running WHERE job = :job LIMIT 1"
+        """Whether the job is known, or a step of it has ended or runs."""
+        statement = "SELECT 1 FROM step WHERE job = :job UNION ALL SELECT 1 FROM running WHERE job = :job"
+        statement += " UNION ALL SELECT 1 FROM job WHERE id = :job LIMIT 1"
         return self._db.execute(statement, {"job": job}).fetchone() is not None
 
     def add(self, steps: Sequence[Ended]) -> None:
         """Writes steps that have ended, in one transaction; one that is there already stays."""
         rows = [
             (s.record["job"], s.record["step"], s.record["uid"], s.record["ended"], json.dumps(s.record),
-             zlib.compress(s.trace, 1))
+             zlib.compress(s.trace, 1), s.record.get("restart", 0))
             for s in steps
         ]  # fmt: skip
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            self._db.executemany("INSERT OR IGNORE INTO step VALUES (?, ?, ?, ?, ?, ?)", rows)
+        with self.transaction():
+            self._db.executemany("INSERT OR IGNORE INTO step VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
             self._db.executemany("DELETE FROM running WHERE job = ? AND step = ?", (row[:2] for row in rows))
             pruning.prune(self._db, self._limit, self._most_bytes)
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:  # a full disk has ended it
-                self._db.execute("ROLLBACK")
-            raise
         if self._tell is not None:
             for step in steps:
                 self._tell(step.record)
@@ -127,17 +117,33 @@ class Store:
 
     def _write_through(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
         """Writes with fsync(2), which covers all earlier writes: no id that the history knows is given out again."""
-        self._db.execute("PRAGMA synchronous=FULL")
+        with self.transaction(through=True):
+            self._db.executemany(statement, rows)
+
+    @contextlib.contextmanager
+    def transaction(self, *, through: bool = False) -> Iterator[None]:
+        """All or nothing, and what others want to write `beside`; `through` to the disk. Raises sqlite3.Error."""
+        if through:
+            self._db.execute("PRAGMA synchronous=FULL")
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany(statement, rows)
+            yield
+            for other in self.beside:
+                other.write(self._db)
             self._db.execute("COMMIT")
-        except sqlite3.Error:
-            if self._db.in_transaction:
+        except BaseException:
+            if self._db.in_transaction:  # a full disk has ended it
                 self._db.execute("ROLLBACK")
             raise
         finally:
-            self._db.execute("PRAGMA synchronous=NORMAL")
+            if through:
+                self._db.execute("PRAGMA synchronous=NORMAL")
+        for other in self.beside:
+            other.written()
+
+    def query(self, statement: str, values: tuple[object, ...] = ()) -> Iterator[Any]:
+        """The rows of a question."""
+        return self._db.execute(statement, values)
 
     def record_lost(self, boot: str, known: Container[tuple[int, int]]) -> None:
         """Records steps that any node noted before this boot as ended, except those in `known`."""
@@ -160,17 +166,20 @@ class Store:
         return self._db.execute("SELECT plugin, base FROM container").fetchall()
 
     def record(self, job: int, step: int) -> Mapping[str, object] | None:
-        """A step's record, None for a step the history does not know."""
-        row = self._db.execute("SELECT record FROM step WHERE job = ? AND step = ?", (job, step)).fetchone()
+        """A step's record, the latest of a job that was started several times; None for a step the history does not
+        know.
+        """
+        row = self._db.execute(_OF_STEP.format("record"), (job, step)).fetchone()
         return None if row is None else json.loads(row[0])
 
     def last_step(self, job: int) -> int:
-        """The highest number of a job's steps that have ended, 0 where there is none."""
-        return int(self._db.execute("SELECT MAX(step) FROM step WHERE job = ?", (job,)).fetchone()[0] or 0)
+        """The highest number of a job's steps that have ended, 0 where there is none; batch and extern do not count."""
+        statement = "SELECT MAX(step) FROM step WHERE job = ? AND step < ?"
+        return int(self._db.execute(statement, (job, _LAST_JOB)).fetchone()[0] or 0)
 
     def trace(self, job: int, step: int) -> bytes | None:
         """A step's trace, line by line."""
-        row = self._db.execute("SELECT trace FROM step WHERE job = ? AND step = ?", (job, step)).fetchone()
+        row = self._db.execute(_OF_STEP.format("trace"), (job, step)).fetchone()
         return None if row is None else zlib.decompress(row[0])
 
     def latest(self, uid: int | None, most: int, skip: int = 0) -> tuple[list[Mapping[str, object]], bool]:

@@ -104,19 +104,6 @@ def test_history_of_commands_that_add_one_step_each_is_bound_too(path: str) -> N
     assert len(jobs_of(Store(path, 10), 0)) == 10
 
 
-def test_history_of_a_version_that_did_not_count_is_counted_once(path: str) -> None:
-    store = Store(path, 20)
-    of_one, of_two = ended(store, 1, 5), ended(store, 2, 15)
-    store.close()
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        db.executescript("DROP TABLE kept; DROP TRIGGER step_added; DROP TRIGGER step_removed;")
-        db.executescript("DROP INDEX step_by_user; CREATE INDEX step_by_end ON step (ended);")
-    store = Store(path, 20)
-    of_two += ended(Store(path, 20), 2, 30)
-    assert jobs_of(store, 1) == of_one[::-1]
-    assert jobs_of(store, 2)[:15] == of_two[:-16:-1]
-
-
 def test_each_ended_step_is_told_once(path: str) -> None:
     told: list[object] = []
     store = Store(path, 10, tell=lambda record: told.append(record["job"]))

@@ -1,0 +1,191 @@
+"""Jobs in the history's file: those in the queue, what batch jobs are started with, and jobs that have ended.
+
+What is put here is written with the next transaction, also with one that takes ended steps: a step's files are never
+removed before the end of its job is on the disk. `commit` makes one and waits for the disk. While the disk is full,
+everything stays here and is tried again. Used only from the event loop.
+"""
+
+import contextlib
+import json
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from nodectl.daemon.history.store import Store
+from nodectl.selection.modes import PENDING
+from nodectl.selection.records import JobRecord
+
+_PUT = "INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT_BATCH = "INSERT OR REPLACE INTO batch VALUES (?, ?, ?, ?, ?, ?)"
+REQUEUED = "REQUEUED"
+
+Resources = Callable[[JobRecord], Mapping[str, object]]
+
+
+class Kept(NamedTuple):
+    """A job as its row says: its record, and what it holds by names of nodes (empty for nothing)."""
+
+    record: JobRecord
+    resources: Mapping[str, Any]
+
+
+class BatchText(NamedTuple):
+    """What a batch job is started with. `request`: see `daemon/controller/batch_request.py`."""
+
+    uid: int
+    request: Mapping[str, Any]
+    script: bytes
+
+
+class JobStore:
+    """The jobs of one node in a file that nodes may share. `node` names it: its runtime directory. `resources` tells
+    what a job holds.
+    """
+
+    def __init__(self, store: Store, node: str, resources: Resources) -> None:
+        self._store = store
+        self._node = node
+        self._resources = resources
+        self._jobs: dict[int, JobRecord] = {}  # to be written as they are then
+        self._statements: list[tuple[str, tuple[object, ...]]] = []  # to be written in this order, before the jobs
+        store.beside.append(self)
+
+    # What will be written.
+
+    def put(self, job: JobRecord) -> None:
+        """The job, as it is when it is written."""
+        self._jobs[job.job_id] = job
+
+    def put_run(self, job: JobRecord, state: str = REQUEUED) -> None:
+        """A run of a job that is about to be put into the queue again, as it is now: it has ended."""
+        self._statements.append((_PUT, self._row(job, state)))
+
+    def put_batch(self, job: int, batch: BatchText) -> None:
+        """What a batch job, or all tasks of an array, are started with."""
+        request = zlib.compress(json.dumps(batch.request).encode("ascii"), 1)
+        script = zlib.compress(batch.script, 1)
+        size = len(request) + len(script)
+        self._statements.append((_PUT_BATCH, (job, self._node, batch.uid, size, script, request)))
+
+    def drop_batch(self, job: int) -> None:
+        """Nothing will be started with it any more."""
+        self._statements.append(("DELETE FROM batch WHERE job = ?", (job,)))
+
+    def put_usage(self, used: Mapping[int, float], at: float) -> None:
+        """What each user has used, for fair shares."""
+        self._statements += (
+            ("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?)", (self._node, uid, amount, at))
+            for uid, amount in used.items()
+        )
+
+    def put_node(self, state: str, reason: str, uid: int, at: float) -> None:
+        """Whether jobs may start, why not, and who said so when."""
+        self._statements.append(
+            ("INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?)", (self._node, state, reason, uid, at))
+        )
+
+    def put_reservation(self, name: str, record: Mapping[str, object]) -> None:
+        """One that was made."""
+        values = (self._node, name, json.dumps(record))
+        self._statements.append(("INSERT OR REPLACE INTO reservation VALUES (?, ?, ?)", values))
+
+    def drop_reservation(self, name: str) -> None:
+        """One that is over."""
+        self._statements.append(("DELETE FROM reservation WHERE node = ? AND name = ?", (self._node, name)))
+
+    @contextlib.contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """What is put meanwhile is on the disk afterwards, or was never put. Raises sqlite3.Error."""
+        jobs, statements = dict(self._jobs), list(self._statements)
+        try:
+            yield
+            self.commit()
+        except BaseException:
+            self._jobs, self._statements = jobs, statements
+            raise
+
+    @property
+    def is_behind(self) -> bool:
+        """True while something has still to be written."""
+        return bool(self._jobs or self._statements)
+
+    def commit(self) -> None:
+        """Writes all of it and waits for the disk. Raises sqlite3.Error; then all of it stays."""
+        if self.is_behind:
+            with self._store.transaction(through=True):
+                """`write` is called in it."""
+
+    def write(self, db: sqlite3.Connection) -> None:
+        """In a transaction of the store's."""
+        for statement, values in self._statements:
+            db.execute(statement, values)
+        if self._jobs:
+            db.executemany(_PUT, (self._row(job, job.job_state) for job in self._jobs.values()))
+
+    def written(self) -> None:
+        """The transaction is over."""
+        self._jobs.clear()
+        self._statements.clear()
+
+    def _row(self, job: JobRecord, state: str) -> tuple[object, ...]:
+        record = job.as_json()
+        if state != job.job_state:
+            record["job_state"] = state
+        over = 0.0 if state in _OPEN else max(job.end_time, 1.0)
+        held = {} if job.job_resrcs is None else self._resources(job)
+        return (
+            job.job_id, job.restart_cnt, self._node, job.user_id, state, job.array_job_id, job.submit_time, over,
+            json.dumps(record), json.dumps(held) if held else "",
+        )  # fmt: skip
+
+    # What was written.
+
+    def waiting(self) -> Iterator[Kept]:
+        """The jobs of this node that have not ended, in the order of their numbers."""
+        statement = "SELECT record, resources FROM job WHERE node = ? AND ended = 0 ORDER BY id"
+        return _kept(self._store.query(statement, (self._node,)))
+
+    def find(self, job: int) -> Kept | None:
+        """A job by its number, its latest run; None where it is not known."""
+        statement = "SELECT record, resources FROM job WHERE id = ? ORDER BY restart DESC LIMIT 1"
+        return next(_kept(self._store.query(statement, (job,))), None)
+
+    def of_array(self, job: int) -> Iterator[Kept]:
+        """The tasks of an array that have begun, and what is left of it."""
+        statement = "SELECT record, resources FROM job WHERE array = ? ORDER BY id, restart"
+        return _kept(self._store.query(statement, (job,)))
+
+    def batch(self, job: int) -> BatchText | None:
+        """What a batch job is started with."""
+        statement = "SELECT uid, request, script FROM batch WHERE job = ?"
+        for uid, request, script in self._store.query(statement, (job,)):
+            return BatchText(uid, json.loads(zlib.decompress(request)), zlib.decompress(script))
+        return None
+
+    def batches(self) -> Iterator[tuple[int, int, int]]:
+        """Of each batch text of this node: its job, its user, its bytes."""
+        return self._store.query("SELECT job, uid, size FROM batch WHERE node = ?", (self._node,))
+
+    def usage(self) -> dict[int, tuple[float, float]]:
+        """By user what was used, and when that was written."""
+        rows = self._store.query("SELECT uid, used, at FROM usage WHERE node = ?", (self._node,))
+        return {uid: (used, at) for uid, used, at in rows}
+
+    def node(self) -> tuple[str, str, int, float] | None:
+        """State, reason, who, when; None where nothing was said."""
+        rows = self._store.query("SELECT state, reason, uid, at FROM node WHERE node = ?", (self._node,))
+        return next(rows, None)
+
+    def reservations(self) -> list[Mapping[str, Any]]:
+        """Their records."""
+        rows = self._store.query("SELECT record FROM reservation WHERE node = ? ORDER BY name", (self._node,))
+        return [json.loads(record) for (record,) in rows]
+
+
+_OPEN = frozenset({PENDING, "RUNNING", "SUSPENDED", "COMPLETING"})
+
+
+def _kept(rows: Iterable[tuple[str, str]]) -> Iterator[Kept]:
+    for record, resources in rows:
+        yield Kept(JobRecord.from_json(json.loads(record)), json.loads(resources) if resources else {})

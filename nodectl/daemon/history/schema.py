@@ -1,0 +1,109 @@
+"""The tables of the history's file, and how the file of an earlier version becomes one of this version.
+
+`user_version` of the file is the version of its tables. A file of an earlier version is brought up to date in one
+transaction: it is the old one or the new one, whatever happens meanwhile, and nothing of it is lost. A later version
+is refused. Used by `Store` when it opens the file.
+"""
+
+import sqlite3
+
+VERSION = 2
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
+    """CREATE TABLE IF NOT EXISTS running (
+        job INTEGER NOT NULL, step INTEGER NOT NULL, boot TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (job, step)
+    )""",
+    "CREATE TABLE IF NOT EXISTS container (plugin TEXT NOT NULL, base TEXT NOT NULL, PRIMARY KEY (plugin, base))",
+)
+# `restart` tells the runs of a job that was put into the queue again from each other: 0 for the first one.
+_STEP = """CREATE TABLE {name} (
+    job INTEGER NOT NULL, step INTEGER NOT NULL, uid INTEGER NOT NULL, ended REAL NOT NULL,
+    record TEXT NOT NULL, trace BLOB NOT NULL, restart INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (job, step, restart)
+)"""
+# The database itself counts what each user has (`pruning.py`).
+_COUNTS = (
+    "CREATE TABLE kept (uid INTEGER PRIMARY KEY, steps INTEGER NOT NULL, bytes INTEGER NOT NULL)",
+    "INSERT INTO kept SELECT uid, COUNT(*), SUM(LENGTH(record) + LENGTH(trace)) FROM step GROUP BY uid",
+    """CREATE TRIGGER step_added AFTER INSERT ON step BEGIN
+        INSERT OR IGNORE INTO kept VALUES (NEW.uid, 0, 0);
+        UPDATE kept SET steps = steps + 1, bytes = bytes + LENGTH(NEW.record) + LENGTH(NEW.trace) WHERE uid = NEW.uid;
+    END""",
+    """CREATE TRIGGER step_removed AFTER DELETE ON step BEGIN
+        UPDATE kept SET steps = steps - 1, bytes = bytes - LENGTH(OLD.record) - LENGTH(OLD.trace) WHERE uid = OLD.uid;
+    END""",
+    "CREATE INDEX step_by_user ON step (uid)",
+)
+# Version 2: jobs. `node` is the runtime directory of the daemon whose queue they are in: nodes share a file. A run of
+# a job that has not ended has `ended` 0. `batch` holds what batch jobs are started with, under the number of the array.
+_JOBS = (
+    """CREATE TABLE job (
+        id INTEGER NOT NULL, restart INTEGER NOT NULL, node TEXT NOT NULL, uid INTEGER NOT NULL, state TEXT NOT NULL,
+        array INTEGER NOT NULL, submitted REAL NOT NULL, ended REAL NOT NULL, record TEXT NOT NULL,
+        resources TEXT NOT NULL, PRIMARY KEY (id, restart)
+    )""",
+    "CREATE INDEX job_waiting ON job (node) WHERE ended = 0",
+    "CREATE INDEX job_by_user ON job (uid)",
+    """CREATE TABLE batch (
+        job INTEGER PRIMARY KEY, node TEXT NOT NULL, uid INTEGER NOT NULL, size INTEGER NOT NULL, script BLOB NOT NULL,
+        request BLOB NOT NULL
+    )""",
+    """CREATE TABLE usage (
+        node TEXT NOT NULL, uid INTEGER NOT NULL, used REAL NOT NULL, at REAL NOT NULL, PRIMARY KEY (node, uid)
+    )""",
+    """CREATE TABLE node (
+        node TEXT PRIMARY KEY, state TEXT NOT NULL, reason TEXT NOT NULL, uid INTEGER NOT NULL, at REAL NOT NULL
+    )""",
+    """CREATE TABLE reservation (
+        node TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (node, name)
+    )""",
+)
+
+
+class UnknownVersion(Exception):
+    """The file is a later version's; str() says which."""
+
+
+def prepare(db: sqlite3.Connection) -> None:
+    """Makes the tables, or brings those of an earlier version up to date. A file of this version is only read: the
+    disk may be full. Raises sqlite3.Error, UnknownVersion.
+    """
+    if _version(db) == VERSION:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        if _version(db) != VERSION:  # no other node has done it meanwhile
+            _bring_up_to_date(db)
+            db.execute(f"PRAGMA user_version={VERSION}")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:  # a full disk has ended it
+            db.execute("ROLLBACK")
+        raise
+
+
+def _version(db: sqlite3.Connection) -> int:
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if not 0 <= version <= VERSION:
+        raise UnknownVersion(f"written by another version of nodectl (format {version})")
+    return version
+
+
+def _bring_up_to_date(db: sqlite3.Connection) -> None:
+    for statement in _TABLES:
+        db.execute(statement)
+    if _has(db, "step"):  # version 1, or one that was killed before it said so
+        db.execute(_STEP.format(name="new_step"))
+        columns = "rowid, job, step, uid, ended, record, trace"  # what is forgotten first goes by the rowid
+        db.execute(f"INSERT INTO new_step ({columns}) SELECT {columns} FROM step ORDER BY rowid")  # noqa: S608
+        db.execute("DROP TABLE step")  # its triggers and indices go with it
+        db.execute("DROP TABLE IF EXISTS kept")
+        db.execute("ALTER TABLE new_step RENAME TO step")
+    else:
+        db.execute(_STEP.format(name="step"))
+    for statement in (*_COUNTS, *_JOBS):
+        db.execute(statement)
+
+
+def _has(db: sqlite3.Connection, table: str) -> bool:
+    return db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone() is not None
