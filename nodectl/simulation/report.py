@@ -1,0 +1,199 @@
+"""The figures of a play: waiting times, slowdown, utilisation, shares of the users. Pure.
+
+A wait runs from when a job might have started (submission, begin time, dependencies) to its first start. The bounded
+slowdown of a job is its time in the system to its run time, of which ten seconds are the least that counts. Utilisation
+is CPU seconds held to those that there were from the first submission to the last end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from nodectl.render.table import pairs, table
+from nodectl.render.words import duration
+from nodectl.simulation.story import Played, Run, Story
+
+_BOUND = 10.0
+_MOST_USERS = 20
+_MOST_VIOLATIONS = 20
+
+
+def figures(played: Played) -> dict[str, Any]:
+    """All figures as values: seconds, shares from 0 to 1."""
+    began = [story for story in played.stories if story.runs]
+    first = min((story.submit for story in played.stories), default=0.0)
+    span = max(0.0, played.end - first)
+    states: dict[str, int] = {}
+    for story in played.stories:
+        states[story.state] = states.get(story.state, 0) + 1
+    held = sum(_cpu_seconds(story, played.end) for story in played.stories)
+    memory = sum(node[3] for node in played.nodes)
+    bytes_held = sum(_memory_seconds(run, played.end) for story in played.stories for run in story.runs)
+    return {
+        "plugin": played.plugin,
+        "workload": played.workload,
+        "jobs": len(played.stories),
+        "states": dict(sorted(states.items())),
+        "wait": _spread([story.wait for story in began]),
+        "slowdown": _spread([slowdown(story, played.end) for story in began]),
+        "makespan": span,
+        "utilisation": held / (span * played.cpus) if span and played.cpus else 0.0,
+        "memory_utilisation": bytes_held / (span * memory) if span and memory else 0.0,
+        "restarts": sum(max(0, len(story.runs) - 1) for story in played.stories),
+        "suspensions": sum(len(run.pauses) for story in played.stories for run in story.runs),
+        "users": _users(played, held),
+        "violations": [
+            {"time": one.time, "rule": one.rule, "jobs": list(one.jobs), "words": one.words}
+            for one in played.violations
+        ],
+        "notes": list(played.notes),
+        "calls": {name: {"calls": count, "seconds": spent} for name, (count, spent) in sorted(played.calls.items())},
+        "real_seconds": played.real_seconds,
+    }
+
+
+def slowdown(story: Story, until: float) -> float:
+    """The bounded slowdown of a job that has run."""
+    run = sum(one.seconds(until) for one in story.runs)
+    end = story.end if story.end >= 0 else until
+    return max(1.0, (end - story.ready) / max(run, _BOUND))
+
+
+def utilisation(played: Played) -> list[tuple[float, float]]:
+    """The share of CPUs in use from each time on at which it changes."""
+    changes: dict[float, int] = {}
+    for story in played.stories:
+        for run in story.runs:
+            end = run.end if run.end >= 0 else played.end
+            edges = [(run.start, run.cpus), (end, -run.cpus)]
+            for down, up in run.pauses:
+                edges += [(down, -run.cpus), (up if up >= 0 else end, run.cpus)]
+            for time, change in edges:
+                changes[time] = changes.get(time, 0) + change
+    held, curve = 0, []
+    for time in sorted(changes):
+        held += changes[time]
+        curve.append((time, held / played.cpus if played.cpus else 0.0))
+    return curve
+
+
+def waiting(played: Played) -> list[tuple[float, int]]:
+    """How many jobs wait from each time on at which it changes."""
+    changes: dict[float, int] = {}
+    for story in played.stories:
+        end = story.runs[0].start if story.runs else story.end if story.end >= 0 else played.end
+        for time, change in ((story.ready, 1), (max(end, story.ready), -1)):
+            changes[time] = changes.get(time, 0) + change
+    held, curve = 0, []
+    for time in sorted(changes):
+        held += changes[time]
+        curve.append((time, held))
+    return curve
+
+
+def text(many: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The figures of one play for people, or of several beside each other."""
+    head = pairs([("workload", many[0]["workload"]), ("jobs", many[0]["jobs"])])
+    rows = [[name, *(str(values(one)) for one in many)] for name, values in _ROWS.items()]
+    lines = [*head, "", *table(["", *(one["plugin"] for one in many)], rows, right=[one["plugin"] for one in many])]
+    for one in many:
+        lines += ["", *_user_lines(one, title=len(many) > 1)]
+    for one in many:
+        lines += _said(one, title=len(many) > 1)
+    return lines
+
+
+_ROWS: dict[str, Callable[[Mapping[str, Any]], object]] = {
+    "states": lambda one: " ".join(f"{count} {state}" for state, count in one["states"].items()),
+    "wait: mean": lambda one: duration(one["wait"]["mean"]),
+    "wait: median": lambda one: duration(one["wait"]["median"]),
+    "wait: 95 % below": lambda one: duration(one["wait"]["p95"]),
+    "wait: longest": lambda one: duration(one["wait"]["max"]),
+    "slowdown: mean": lambda one: f"{one['slowdown']['mean']:.2f}",
+    "slowdown: median": lambda one: f"{one['slowdown']['median']:.2f}",
+    "slowdown: 95 % below": lambda one: f"{one['slowdown']['p95']:.2f}",
+    "CPUs in use": lambda one: f"{one['utilisation']:.1%}",
+    "memory in use": lambda one: f"{one['memory_utilisation']:.1%}",
+    "until the last end": lambda one: duration(one["makespan"]),
+    "restarts": lambda one: one["restarts"],
+    "suspensions": lambda one: one["suspensions"],
+    "rules broken": lambda one: len(one["violations"]),
+    "job_test: calls": lambda one: one["calls"].get("select_p_job_test", {"calls": 0})["calls"],
+    "job_test: mean": lambda one: _call_time(one["calls"].get("select_p_job_test")),
+    "played in": lambda one: f"{one['real_seconds']:.2f} s",
+}
+
+
+def _call_time(call: Mapping[str, float] | None) -> str:
+    return f"{call['seconds'] / call['calls'] * 1e6:.0f} us" if call and call["calls"] else "-"
+
+
+def _user_lines(one: Mapping[str, Any], *, title: bool) -> list[str]:
+    rows = [
+        [user["user"], user["jobs"], f"{user['cpu_seconds'] / 3600:.1f}", f"{user['share']:.1%}",
+         duration(user["wait"]["mean"]), duration(user["wait"]["max"]), f"{user['slowdown']:.2f}"]
+        for user in one["users"][:_MOST_USERS]
+    ]  # fmt: skip
+    header = ["USER", "JOBS", "CPU HOURS", "SHARE", "WAIT", "LONGEST", "SLOWDOWN"]
+    more = len(one["users"]) - len(rows)
+    return [
+        *([f"{one['plugin']}:"] if title else []),
+        *table(header, rows, right=header[1:]),
+        *([f"and {more} more"] if more > 0 else []),
+    ]
+
+
+def _said(one: Mapping[str, Any], *, title: bool) -> list[str]:
+    lines = [*one["notes"]]
+    lines += [f"{found['time']:.0f} s: {found['rule']}: {found['words']}" for found in one["violations"]][
+        :_MOST_VIOLATIONS
+    ]
+    if len(one["violations"]) > _MOST_VIOLATIONS:
+        lines.append(f"and {len(one['violations']) - _MOST_VIOLATIONS} more broken rules")
+    return ["", *([f"{one['plugin']}:"] if title else []), *lines] if lines else []
+
+
+def _users(played: Played, held: float) -> list[dict[str, Any]]:
+    """By user, those who held most first."""
+    stories: dict[str, list[Story]] = {}
+    for story in played.stories:
+        stories.setdefault(story.user, []).append(story)
+    rows = []
+    for user, own in stories.items():
+        used = sum(_cpu_seconds(story, played.end) for story in own)
+        began = [story for story in own if story.runs]
+        slow = _spread([slowdown(story, played.end) for story in began])
+        rows.append(
+            {
+                "user": user,
+                "jobs": len(own),
+                "cpu_seconds": used,
+                "share": used / held if held else 0.0,
+                "wait": _spread([story.wait for story in began]),
+                "slowdown": slow["mean"],
+            }
+        )
+    return sorted(rows, key=lambda row: (-row["cpu_seconds"], row["user"]))
+
+
+def _cpu_seconds(story: Story, until: float) -> float:
+    return sum(run.cpus * run.seconds(until) for run in story.runs)
+
+
+def _memory_seconds(run: Run, until: float) -> float:
+    end = run.end if run.end >= 0 else until
+    return sum(share.memory for share in run.shares.values()) * (end - run.start)
+
+
+def _spread(values: Iterable[float]) -> dict[str, float]:
+    """Mean, median, 95th percentile (nearest rank) and largest; zeros of nothing."""
+    ordered = sorted(values)
+    if not ordered:
+        return {"mean": 0.0, "median": 0.0, "p95": 0.0, "max": 0.0}
+    return {
+        "mean": sum(ordered) / len(ordered),
+        "median": ordered[(len(ordered) - 1) // 2],
+        "p95": ordered[-(-95 * len(ordered) // 100) - 1],
+        "max": ordered[-1],
+    }

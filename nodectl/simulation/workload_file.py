@@ -1,0 +1,21 @@
+"""Reading a workload's file: the Standard Workload Format or JSON. In commands, as their user."""
+
+from __future__ import annotations
+
+from nodectl.simulation import json_workload, swf
+from nodectl.simulation.workload import BadWorkload, Workload
+
+_LARGEST = 512 << 20
+
+
+def read(path: str) -> Workload:
+    """The workload of a file: JSON where its name ends so or its first character is a bracket, otherwise SWF.
+
+    Raises BadWorkload, OSError.
+    """
+    with open(path, "rb") as file:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise BadWorkload(f"{path}: larger than {_LARGEST >> 20} MiB")
+    is_json = path.endswith(".json") or data.lstrip()[:1] in (b"{", b"[")
+    return json_workload.parse(path, data) if is_json else swf.parse(path, data)
