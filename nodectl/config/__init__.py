@@ -46,6 +46,10 @@ class Config:
     cpu_spec_list: str
     core_spec_count: int
     gres: tuple[str, ...]
+    # selection
+    select_type: str
+    over_subscribe: str
+    def_mem_per_cpu: int
     # queue
     priority_weight_age: int
     priority_weight_fairshare: int

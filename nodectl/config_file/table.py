@@ -12,6 +12,7 @@ from nodectl.confine.keys import SECURITY
 from nodectl.container.keys import CONTAINERS
 from nodectl.plugin_host.keys import PLUGINS
 from nodectl.scheduler.keys import QUEUE
+from nodectl.selection.keys import SELECTION
 from nodectl.spank.keys import SPANK
 from nodectl.task.keys import STEPS
 
@@ -26,6 +27,7 @@ KEYS: tuple[Key, ...] = (
     *PLUGINS,
     *SPANK,
     *BINDING,
+    *SELECTION,
     *QUEUE,
     *CONTAINERS,
     *CGROUPS,

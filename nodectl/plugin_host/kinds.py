@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 NODE = "node"
 """Hosted by the node: named by type in a key, loaded once when the service starts, in the daemon and the forkserver."""
+DAEMON = "daemon"
+"""Hosted by the daemon alone: named by type in a key, loaded once when the service starts. What such a plugin imports,
+no process of a step pays for.
+"""
 STEP = "step"
 """Hosted by each step: named by path in plugstack.conf. A Python file is executed anew in each process that loads the
 stack, in a stepd after its fork."""
@@ -78,13 +82,31 @@ KINDS = {
             "spank", "slurm_spank_", "SPANK plugins", hosted=STEP, compared=RELEASE, api="nodectl.spank",
             uncalled={"local_user_init": 3, "slurmd_init": 3, "slurmd_exit": 3},
         ),
-        Kind("select", "select_p_", "node selection"),  # nothing calls it yet; its functions are known elsewhere
+        Kind(
+            "select", "select_p_", "node selection", "select_type", hosted=DAEMON, required="job_test",
+            uncalled={
+                "state_save": 1, "state_restore": 1, "node_init": 2, "job_init": 1, "reconfigure": 0,
+                "select_nodeinfo_alloc": 0, "select_nodeinfo_pack": 3, "select_nodeinfo_unpack": 3,
+                "select_nodeinfo_free": 1, "select_nodeinfo_set": 1, "select_nodeinfo_set_all": 0,
+                "select_nodeinfo_get": 4, "update_node_config": 1, "node_ranking": 2, "update_node_state": 1,
+                "select_jobinfo_alloc": 0, "select_jobinfo_copy": 1, "select_jobinfo_free": 1,
+                "select_jobinfo_pack": 3, "select_jobinfo_unpack": 3, "select_jobinfo_get": 3,
+                "select_jobinfo_set": 3, "select_jobinfo_sprint": 4, "select_jobinfo_xstrdup": 2,
+                "job_test": 9, "job_begin": 1, "job_ready": 1, "job_fini": 1, "job_signal": 2, "job_mem_confirm": 1,
+                "job_suspend": 2, "job_resume": 2, "job_expand_allow": 0, "job_expand": 2, "job_resized": 2,
+                "step_pick_nodes": 3, "step_finish": 2, "resv_test": 4, "get_info_from_plugin": 3,
+                "ba_init": 2, "ba_get_dims": 0,
+            },
+        ),
     )
 }  # fmt: skip
 """By name, in the order in which they are loaded and listed."""
 
 
-def configured(config: "Config") -> "dict[str, tuple[str, ...]]":
-    """The types of the plugins that the configuration names, by kind, in calling order."""
-    values = {kind.name: getattr(config, kind.key) for kind in KINDS.values() if kind.key}
+def configured(config: "Config", *hosts: str) -> "dict[str, tuple[str, ...]]":
+    """The types of the plugins that the configuration names, by kind, in calling order; of those kinds that one of
+    `hosts` hosts, where some are given.
+    """
+    asked = [kind for kind in KINDS.values() if kind.key and (not hosts or kind.hosted in hosts)]
+    values = {kind.name: getattr(config, kind.key) for kind in asked}
     return {name: (value,) if isinstance(value, str) else value for name, value in values.items()}

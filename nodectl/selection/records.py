@@ -345,6 +345,19 @@ class ReservationRequest:
 
 
 @dataclass(slots=True)
+class NodeInfoMessage:
+    """node_info_msg_t: all nodes, as ba_init gets them."""
+
+    node_array: Sequence[NodeRecord]
+    last_update: float = 0.0
+
+    @property
+    def record_count(self) -> int:
+        """How many nodes."""
+        return len(self.node_array)
+
+
+@dataclass(slots=True)
 class Output:
     """An output parameter of a documented function: the plugin sets `value`."""
 

@@ -30,7 +30,7 @@ LAUNCH = {
 }  # fmt: skip
 CONFIGURATION = {
     "binding", "cgroup", "config", "config_file", "confine", "container", "kernel", "messages", "model", "plugin_api",
-    "plugin_host", "scheduler", "spank", "task",
+    "plugin_host", "scheduler", "selection", "spank", "task",
 }  # fmt: skip
 COMMAND = {"cli", "client", "messages", "model", "wire"}
 ENUM = frozenset({"enum"})
@@ -60,7 +60,7 @@ ENTRIES = {
     "configuration": Entry(
         "from nodectl.config_file import reader; reader.load('/nonexistent', must_exist=False)",
         CONFIGURATION,
-        32,
+        35,
         ENUM,
     ),
     "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 85),

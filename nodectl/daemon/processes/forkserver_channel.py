@@ -70,7 +70,7 @@ class ForkserverChannel:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         arguments = lean_json.dumps(
             {
-                "plugins": {kind: list(types) for kind, types in kinds.configured(self._config).items()},
+                "plugins": {kind: list(types) for kind, types in kinds.configured(self._config, kinds.NODE).items()},
                 "plugin_dir": list(self._config.plugin_dir),
                 "earlier": self._earlier(),
                 "timeout": self._config.spank_hook_timeout,

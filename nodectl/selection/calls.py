@@ -1,0 +1,132 @@
+"""Calling one select plugin: each call is timed and bounded, told to who wants to know, and nothing that it raises
+passes. A fault of the plugin's is told in the log once for each function and rule.
+
+In the daemon's event loop, and in commands that plan.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nodectl import messages
+from nodectl.plugin_api import take_errno
+from nodectl.plugin_host.caller import PluginCaller
+from nodectl.plugin_host.loader import Plugin
+from nodectl.selection import slurmctld
+from nodectl.selection.slurmctld import Parameters
+
+OnCall = Callable[[str, Sequence[object], object], object]
+"""Is told each call: the function's name, its arguments, and what it returned or the text of what went wrong."""
+_MOST_FAULTS = 1000
+PREFIX = "select_p_"
+
+
+class Answer:
+    """What came of a call. `there`: the plugin has the function. `fault`: it raised, hung or answered nonsense. `why`:
+    of a failure, in the plugin's own words where it had some; `own`: these are its own.
+    """
+
+    __slots__ = ("fault", "ok", "own", "there", "value", "why")
+
+    def __init__(
+        self, value: Any = None, why: str = "", *, there: bool = True, fault: bool = False, own: bool = False
+    ) -> None:
+        self.value = value
+        self.why = why
+        self.there = there
+        self.fault = fault
+        self.own = own
+        self.ok = not why
+
+
+ABSENT = Answer(there=False)
+
+
+class Calls:
+    """One plugin and who calls it. `parameters` and `now` are what it finds when it is called."""
+
+    def __init__(
+        self, plugin: Plugin, caller: PluginCaller, parameters: Parameters, say: Callable[[str], object] | None,
+        on_call: OnCall | None,
+    ) -> None:  # fmt: skip
+        self.type = plugin.type
+        self.parameters = parameters
+        self.now = 0.0
+        self.on_call = on_call
+        self.faults: list[str] = []  # the first thousand, each as often as it came
+        self._hooks = plugin.hooks
+        self._caller = caller
+        self._say = say or _to_the_log
+        self._told: set[tuple[str, str]] = set()
+
+    def has(self, name: str) -> bool:
+        """True where the plugin has the function."""
+        return PREFIX + name in self._hooks
+
+    def value(self, name: str, *arguments: object) -> Answer:
+        """Calls a function that returns a value."""
+        function = self._hooks.get(PREFIX + name)
+        if function is None:
+            return ABSENT
+        slurmctld.enter(self.parameters, self.now)
+        messages.speaker(self.type)
+        returned: list[object] = []
+        outcome = self._caller.silent(lambda: returned.append(function(*arguments)), ())
+        if outcome:
+            answer = Answer(returned[0] if returned else None)
+        else:
+            answer = Answer(None, outcome.why or "failed", fault=not outcome.errno, own=bool(outcome.errno))
+        if self.on_call is not None:
+            self.on_call(PREFIX + name, arguments, answer.why or answer.value)
+        if answer.fault:
+            self.fault(name, "raised", answer.why)
+        return answer
+
+    def code(self, name: str, *arguments: object) -> Answer:
+        """Calls a function that returns SLURM_SUCCESS or another number."""
+        answer = self.value(name, *arguments)
+        value = answer.value
+        if not answer.ok or not answer.there or value is None:
+            return answer
+        if not isinstance(value, int):
+            return self.nonsense(name, value, "not a number")
+        if not value:
+            return answer
+        code, words = take_errno()
+        return Answer(int(value), words if code and words else f"returned {int(value)}", own=bool(code and words))
+
+    def nonsense(self, name: str, value: object, wanted: str) -> Answer:
+        """What it returned is of no use."""
+        shown = _shown(value)
+        self.fault(name, "nonsense", f"returned {shown}, {wanted}")
+        return Answer(None, f"returned {shown}, {wanted}", fault=True)
+
+    def failed(self, name: str, answer: Answer) -> bool:
+        """True when the call failed; where the plugin said so itself, the log tells it."""
+        if not answer.ok and not answer.fault:
+            self.fault(name, "failed", answer.why)
+        return not answer.ok
+
+    def fault(self, name: str, rule: str, words: str) -> str:
+        """The plugin broke a rule in this function; returns the line about it, which the log has once."""
+        text = f"plugin {self.type}: {PREFIX}{name}: {words}"
+        if len(self.faults) < _MOST_FAULTS:
+            self.faults.append(text)
+        if (name, rule) not in self._told:
+            self._told.add((name, rule))
+            self._say(text)
+        return text
+
+
+def _to_the_log(text: str) -> None:
+    print(f"nodectl daemon: {text}", file=sys.stderr, flush=True)
+
+
+def _shown(value: object) -> str:
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,384 @@
+"""The host of one select plugin over one table of nodes.
+
+The plugin's functions are called where and when their document says; nothing that they raise passes, nothing that they
+answer is believed before it was compared with what was offered and with what others hold (`ledger`). A plugin that
+breaks a rule is named once in the log, and its job stays queued.
+
+In the daemon's event loop, as root, and in commands that plan (`nodectl select`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bitarray import bitarray
+
+from nodectl.plugin_host.caller import PluginCaller
+from nodectl.plugin_host.loader import Plugin
+from nodectl.selection import checks, resources
+from nodectl.selection.answers import (
+    BUSY,
+    NEVER,
+    NODES_BUSY,
+    NOT_AVAILABLE,
+    PLUGIN,
+    Choice,
+    Refusal,
+    Reserved,
+    SelectionFailed,
+)  # fmt: skip
+from nodectl.selection.calls import Answer, Calls, OnCall
+from nodectl.selection.cores import kept_cores
+from nodectl.selection.ledger import Ledger
+from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_TEST_ONLY, SELECT_MODE_WILL_RUN
+from nodectl.selection.objects import PluginObjects
+from nodectl.selection.offer import Offer, Offers
+from nodectl.selection.records import (
+    JobRecord,
+    JobResources,
+    NodeRecord,
+    NodeTable,
+    Output,
+    ReservationRequest,
+    StepRecord,
+)  # fmt: skip
+from nodectl.selection.slurmctld import Parameters
+
+__all__ = ["Choice", "Refusal", "Reserved", "Selection", "SelectionFailed"]
+
+
+class Selection:
+    """`info`: the plugin's own objects about nodes and jobs. `ledger`: who holds what. `faults`: each rule that the
+    plugin broke, as often as it did.
+    """
+
+    def __init__(  # the plugin, its surroundings, and who listens
+        self, plugin: Plugin, nodes: NodeTable, caller: PluginCaller, *, parameters: Parameters | None = None,
+        say: Callable[[str], object] | None = None, on_call: OnCall | None = None,
+    ) -> None:  # fmt: skip
+        given = parameters or Parameters()
+        self.type = plugin.type
+        self.nodes = nodes
+        self.ledger = Ledger(nodes, given)
+        self._calls = Calls(plugin, caller, given, say, on_call)
+        self.info = PluginObjects(self._calls, nodes)
+        self._offers = Offers(nodes)
+        self._kept = kept_cores(nodes)
+        self._forgotten = False  # a job has ended since the plugin was last told of all jobs
+
+    @property
+    def parameters(self) -> Parameters:
+        """The configuration that the plugin finds."""
+        return self._calls.parameters
+
+    @property
+    def faults(self) -> list[str]:
+        """Each rule that the plugin broke."""
+        return self._calls.faults
+
+    def start(self, state_dir: str, jobs: Sequence[JobRecord] = (), now: float = 0.0) -> None:
+        """The daemon starts; `jobs`: those that hold something. Raises SelectionFailed."""
+        self._calls.now = now
+        self._must("node_init", self.nodes, len(self.nodes))
+        self._must("state_restore", state_dir)
+        for job in jobs:
+            self.info.admit(job)
+            self.ledger.take(job)
+        self._must("job_init", list(jobs))
+        self._rank()
+        self.info.start(jobs)
+        for job in jobs:
+            if self.ledger.is_stopped(job):
+                self.ledger.go_on(job)
+
+    def _must(self, name: str, *arguments: object) -> None:
+        answer = self._calls.code(name, *arguments)
+        if not answer.ok:
+            raise SelectionFailed(f"plugin {self.type}: select_p_{name}: {answer.why}")
+
+    def _rank(self) -> None:
+        answer = self._calls.value("node_ranking", self.nodes, len(self.nodes))
+        if answer.ok and answer.there and not isinstance(answer.value, bool | int):
+            self._calls.nonsense("node_ranking", answer.value, "neither true nor false")
+
+    def save(self, state_dir: str) -> None:
+        """The daemon ends: the plugin writes what it wants to know again."""
+        self._calls.failed("state_save", self._calls.code("state_save", state_dir))
+
+    def end(self) -> None:
+        """Gives back the plugin's objects. Its fini() is who loaded it calls."""
+        self.info.end()
+
+    def reconfigure(self, parameters: Parameters) -> str:
+        """The configuration was read again; why the plugin does not take it, "" where it does."""
+        self._calls.parameters = self.ledger.parameters = parameters
+        return self._tell("reconfigure")
+
+    def job_test(  # as the documented function, and what time it is
+        self, job: JobRecord, mode: int, *, candidates: Sequence[JobRecord] | None = None,
+        excluded_cores: bitarray | None = None, nodes: bitarray | None = None, now: float = 0.0,
+    ) -> Choice | Refusal:  # fmt: skip
+        """Which nodes and cores a job would get: now (RUN_NOW), when others have ended (WILL_RUN), or on an empty
+        machine (TEST_ONLY). Only after RUN_NOW `job_resrcs`, `node_bitmap` and `nodes` of the job are what was chosen;
+        otherwise the job is as it was.
+        """
+        self._calls.now = now
+        offer = self._offers.of(job, mode, nodes)
+        if isinstance(offer, Refusal):
+            return offer
+        found = self._test(job, mode, offer, candidates, excluded_cores)
+        if not isinstance(found, Refusal) or found.kind != BUSY or mode != SELECT_MODE_RUN_NOW:
+            return found
+        if self._forgotten and self.ledger.is_empty() and excluded_cores is None and nodes is None:
+            return self._test_again(job, offer, candidates) or found
+        return found
+
+    def _test_again(
+        self, job: JobRecord, offer: Offer, candidates: Sequence[JobRecord] | None
+    ) -> Choice | Refusal | None:
+        """A job was refused where nobody holds anything: the plugin may not have noticed that jobs have ended. It is
+        told of all jobs again, once for each time that some have ended.
+        """
+        self._forgotten = False
+        if not self._resynchronise():
+            return None
+        found = self._test(job, SELECT_MODE_RUN_NOW, offer, candidates, None)
+        if isinstance(found, Choice):
+            self._calls.fault("job_fini", "forgotten job", "left something with a job that has ended")
+        return found
+
+    def _resynchronise(self) -> bool:
+        """As at a start: select_p_node_init and then the jobs that there are."""
+        told = (("node_init", (self.nodes, len(self.nodes))), ("job_init", (self.ledger.jobs,)))
+        return not any(self._calls.failed(name, self._calls.code(name, *given)) for name, given in told)
+
+    def _test(
+        self, job: JobRecord, mode: int, offer: Offer, candidates: Sequence[JobRecord] | None,
+        excluded: bitarray | None,
+    ) -> Choice | Refusal:  # fmt: skip
+        before = (job.job_resrcs, job.node_bitmap, job.nodes, job.start_time)
+        job.job_resrcs, job.start_time = None, 0.0
+        chosen, preempted = offer.nodes.copy(), Output()
+        given = None if candidates is None else list(candidates)
+        held_back = None if excluded is None else excluded.copy()
+        answer = self._calls.code(
+            "job_test",
+            job,
+            chosen,
+            offer.min_nodes,
+            offer.max_nodes,
+            offer.req_nodes,
+            mode,
+            given,
+            preempted,
+            held_back,
+        )
+        found = self._judged(job, mode, offer, answer, chosen, preempted, candidates or (), excluded)
+        job.job_resrcs, job.node_bitmap, job.nodes, job.start_time = before
+        if isinstance(found, Choice) and mode == SELECT_MODE_RUN_NOW:
+            job.job_resrcs, job.node_bitmap = found.resources, found.nodes
+            job.nodes = resources.names(found.nodes, self.nodes)
+        return found
+
+    def _judged(  # what went in and what came out
+        self, job: JobRecord, mode: int, offer: Offer, answer: Answer, chosen: bitarray, preempted: Output,
+        candidates: Sequence[JobRecord], excluded: bitarray | None,
+    ) -> Choice | Refusal:  # fmt: skip
+        if answer.fault:
+            return Refusal(PLUGIN, f"plugin {self.type}: select_p_job_test: {answer.why}")
+        if not answer.ok:
+            kind, words = (NEVER, NOT_AVAILABLE) if mode == SELECT_MODE_TEST_ONLY else (BUSY, NODES_BUSY)
+            return Refusal(kind, answer.why if answer.own else words)
+        gone, broken = checks.preempted(preempted.value, candidates)
+        broken = broken or checks.nodes(chosen, offer, self.nodes)
+        if broken:
+            return Refusal(PLUGIN, self._calls.fault("job_test", *broken))
+        given = job.job_resrcs
+        if given is None:
+            given = resources.whole_nodes(job, chosen, self.nodes, self._kept, self.parameters)
+        room = checks.Room(self.nodes, self._kept, self.parameters.tracks_memory)
+        broken = checks.resources(given, job, chosen, excluded, room) or checks.start_time(job.start_time)
+        if not broken and mode == SELECT_MODE_RUN_NOW and (taken := self._taken(job, given, gone)):
+            broken = ("what others hold", taken)
+        if broken:
+            return Refusal(PLUGIN, self._calls.fault("job_test", *broken))
+        now = self._calls.now
+        return Choice(chosen, given, max(job.start_time, now) if mode == SELECT_MODE_WILL_RUN else now, gone)
+
+    def _taken(self, job: JobRecord, wanted: JobResources, gone: Sequence[JobRecord]) -> str:
+        """What of this others hold, but for the jobs that are to be preempted."""
+        held = [one for one in gone if one in self.ledger]
+        stopped = [one for one in held if self.ledger.is_stopped(one)]
+        for one in held:
+            self.ledger.give(one)
+        try:
+            return self.ledger.conflicts(job, wanted)
+        finally:
+            for one in held:
+                self.ledger.take(one)
+            for one in stopped:
+                self.ledger.stop(one)
+
+    def job_begin(self, job: JobRecord) -> str:
+        """The job begins with what job_test gave it. Why it has to wait after all, "" when it holds that now."""
+        answer = self._calls.code("job_begin", job)
+        if self._calls.failed("job_begin", answer):
+            return answer.why
+        taken = self.ledger.conflicts(job)
+        if taken:
+            self.job_fini(job)
+            return self._calls.fault("job_begin", "what others hold", taken)
+        self.ledger.take(job)
+        self._tell("select_nodeinfo_set", job)
+        return ""
+
+    def job_ready(self, job: JobRecord) -> bool:
+        """False while the job's nodes are not configured yet, and where the plugin fails to say."""
+        answer = self._calls.value("job_ready", job)
+        if not answer.there:
+            return True
+        if answer.ok and not isinstance(answer.value, int):
+            self._calls.nonsense("job_ready", answer.value, "neither 1 nor 0")
+            return False
+        return not self._calls.failed("job_ready", answer) and answer.value == 1
+
+    def job_fini(self, job: JobRecord) -> str:
+        """The job's termination begins. What it holds is still held, until `released`."""
+        why = self._tell("job_fini", job)
+        self._tell("select_nodeinfo_set_all")
+        return why
+
+    def released(self, job: JobRecord) -> None:
+        """The job's processes are gone: what it held is free."""
+        self.ledger.give(job)
+        self._forgotten = True
+
+    def forget(self, job: JobRecord) -> None:
+        """The job's record goes."""
+        self.released(job)
+        self.info.free(job)
+
+    def job_signal(self, job: JobRecord, signal: int) -> str:
+        """A signal is about to be sent to the job's processes."""
+        return self._tell("job_signal", job, signal)
+
+    def job_mem_confirm(self, job: JobRecord) -> str:
+        """The node was restarted; why the job's memory is not valid any more, "" where it is."""
+        return self._tell("job_mem_confirm", job)
+
+    def job_suspend(self, job: JobRecord, indf_susp: bool) -> str:
+        """The job stands still: its cores are free, its memory and devices are not."""
+        why = self._tell("job_suspend", job, indf_susp)
+        if not why:
+            self.ledger.stop(job)
+        return why
+
+    def job_resume(self, job: JobRecord, indf_susp: bool) -> str:
+        """The job goes on; why it cannot, as where others have its cores, "" when it has them again."""
+        taken = self.ledger.conflicts(job) if self.ledger.is_stopped(job) else ""
+        why = taken or self._tell("job_resume", job, indf_susp)
+        if not why:
+            self.ledger.go_on(job)
+        return why
+
+    def expand_allow(self) -> bool:
+        """True where the plugin can give one job's resources to another."""
+        answer = self._calls.value("job_expand_allow")
+        if answer.ok and answer.there and not isinstance(answer.value, int):
+            return not self._calls.nonsense("job_expand_allow", answer.value, "neither true nor false").fault
+        return answer.ok and bool(answer.value)
+
+    def expand(self, source: JobRecord, target: JobRecord) -> str:
+        """`target` gets all that `source` holds."""
+        if not self.expand_allow():
+            return f"plugin {self.type} cannot expand jobs"
+        if source is target:
+            return "a job cannot be expanded by itself"
+        mine, theirs = source.job_resrcs, target.job_resrcs
+        if mine is None or theirs is None:
+            return "a job that holds nothing cannot be expanded, nor expand another"
+        return self._changed("job_expand", (source, target), {source: None, target: resources.merged(theirs, mine)})
+
+    def resized(self, job: JobRecord, node: NodeRecord) -> str:
+        """The job gives up this node."""
+        held = job.job_resrcs
+        if held is None or not held.node_bitmap[node.index] or held.nhosts == 1:
+            return f"job {job.job_id} cannot give up node {node.name}"
+        after = resources.without(held, node.index, self.nodes)
+        return self._changed("job_resized", (job, node), {job: after})
+
+    def _changed(self, name: str, arguments: Sequence[object], after: dict[JobRecord, JobResources | None]) -> str:
+        """Calls a function that changes what jobs hold: that is then as in `after`, or as it was where it failed."""
+        before = {job: None if job.job_resrcs is None else resources.copied(job.job_resrcs) for job in after}
+        why = self._tell(name, *arguments)
+        for job, held in (before if why else after).items():
+            job.job_resrcs = held
+            job.node_bitmap = None if held is None else held.node_bitmap
+            job.nodes = "" if held is None else resources.names(held.node_bitmap, self.nodes)
+        if not why:
+            for job in after:
+                self.ledger.give(job)
+            for job in after:
+                self.ledger.take(job)
+        return why
+
+    def step_pick_nodes(self, job: JobRecord, step: StepRecord, node_count: int) -> bitarray:
+        """The nodes of a step: the plugin's choice; without one as many of its job's as are wanted, the first ones."""
+        allowed = self.nodes.bitmap() if job.node_bitmap is None else job.node_bitmap
+        step.select_jobinfo = self.info.new_jobinfo()
+        answer = self._calls.value("step_pick_nodes", job, step.select_jobinfo, node_count)
+        if answer.ok and answer.value is not None:
+            wrong = checks.picked(answer.value, allowed, node_count, self.nodes)
+            if not wrong:
+                step.step_node_bitmap = answer.value.copy()
+                return step.step_node_bitmap
+            self._calls.fault("step_pick_nodes", "nodes of the step", f"returned {wrong}")
+        first = [index for index, _ in zip(allowed.search(resources.ONE), range(node_count), strict=False)]
+        step.step_node_bitmap = self.nodes.bitmap(first)
+        return step.step_node_bitmap
+
+    def step_finish(self, step: StepRecord, killing_step: bool) -> str:
+        """A step is about to be killed, or, with False, has ended with all its processes."""
+        why = self._tell("step_finish", step, killing_step)
+        if not killing_step:
+            self.info.free_step(step)
+        return why
+
+    def resv_test(
+        self, request: ReservationRequest, avail: bitarray, taken_cores: bitarray | None = None, now: float = 0.0
+    ) -> Reserved | Refusal:
+        """What a reservation would hold. `avail`: nodes that may be used; `taken_cores`: those that may not."""
+        self._calls.now = now
+        offered, cores = avail.copy(), Output(None if taken_cores is None else taken_cores.copy())
+        answer = self._calls.value("resv_test", request, request.node_cnt, offered, cores)
+        if answer.fault:
+            return Refusal(PLUGIN, f"plugin {self.type}: select_p_resv_test: {answer.why}")
+        if not answer.ok or answer.value is None:
+            return Refusal(BUSY, answer.why if answer.own else NODES_BUSY)
+        wrong = checks.picked(answer.value, avail, request.node_cnt, self.nodes)
+        wrong = wrong or checks.reserved_cores(cores.value, answer.value, request, taken_cores, self.nodes)
+        if wrong:
+            return Refusal(PLUGIN, self._calls.fault("resv_test", "what is reserved", f"returned {wrong}"))
+        return Reserved(answer.value, cores.value if request.core_cnt else None)
+
+    def get_info(self, dinfo: int, job: JobRecord | None = None) -> object:
+        """What the plugin says of itself or of a job; None where it says nothing."""
+        data = Output()
+        answer = self._calls.code("get_info_from_plugin", dinfo, job, data)
+        return None if self._calls.failed("get_info_from_plugin", answer) else data.value
+
+    def update_node_config(self, index: int) -> str:
+        """A node has another configuration than before: its record is up to date."""
+        self._offers.look_again()
+        return self._tell("update_node_config", index)
+
+    def update_node_state(self, node: NodeRecord) -> str:
+        """A node's state has changed, as when it is drained: its record is up to date."""
+        self._offers.look_again()
+        return self._tell("update_node_state", node)
+
+    def _tell(self, name: str, *arguments: object) -> str:
+        """Calls a function that answers with a number; why it failed, "" where it did not."""
+        answer = self._calls.code(name, *arguments)
+        self._calls.failed(name, answer)
+        return answer.why

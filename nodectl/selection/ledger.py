@@ -1,0 +1,218 @@
+"""Who holds what: an account of cores, memory and devices that is kept apart from the plugin's own.
+
+Each active job is in it from its beginning to its real end, when its processes are gone. What a plugin chooses is
+compared with it, so that a plugin that errs gives nothing twice. Pure; an operation costs as much as the range of the
+job's own nodes, and not of the table's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bitarray import bitarray
+from bitarray.util import zeros
+
+from nodectl.selection.records import JobRecord, JobResources, NodeTable
+from nodectl.selection.slurmctld import Parameters
+
+_ONE = bitarray("1")
+_PLENTY = 1 << 62
+
+
+@dataclass(slots=True)
+class _Held:
+    """The ledger's own copy of what a job holds; nobody else changes it. `cores` are those from `low` on."""
+
+    low: int
+    cores: bitarray
+    memory: dict[int, int]
+    gres: dict[int, tuple[str, ...]]
+    sharing: bool = False
+    stopped: bool = False
+
+    @property
+    def high(self) -> int:
+        return self.low + len(self.cores)
+
+
+class Ledger:
+    """`busy`: cores that a job holds; `alone`: those whose job shares with none. Cores of a suspended job are not in
+    them, its memory and devices are held still.
+    """
+
+    def __init__(self, nodes: NodeTable, parameters: Parameters) -> None:
+        self.nodes = nodes
+        self.parameters = parameters
+        self.busy = zeros(nodes.core_count)
+        self.alone = zeros(nodes.core_count)
+        self._held: dict[JobRecord, _Held] = {}
+        self._more: dict[int, int] = {}  # by core: jobs beyond the first
+        self._memory: dict[int, int] = {}  # MiB by node
+        self._devices: dict[int, dict[str, JobRecord]] = {}
+
+    @property
+    def jobs(self) -> list[JobRecord]:
+        """Who holds anything, in the order in which they took it."""
+        return list(self._held)
+
+    def __contains__(self, job: object) -> bool:
+        return job in self._held
+
+    def is_empty(self) -> bool:
+        """True when no job holds anything."""
+        return not self._held
+
+    def memory_used(self, node: int) -> int:
+        """MiB that jobs hold there."""
+        return self._memory.get(node, 0)
+
+    def memory_free(self, node: int) -> int:
+        """MiB that no job holds there; without bound where a node's memory is unknown, or nobody counts."""
+        record = self.nodes[node]
+        if not record.real_memory or not self.parameters.tracks_memory:
+            return _PLENTY
+        return int(record.real_memory - record.mem_spec_limit - self._memory.get(node, 0))
+
+    def devices_used(self, node: int) -> dict[str, JobRecord]:
+        """By key of the device, which job holds it."""
+        return dict(self._devices.get(node, {}))
+
+    def cpus_used(self, node: int) -> int:
+        """The mask of the CPUs of a node of which a job holds the core."""
+        return self.nodes.cpu_mask(self.nodes[node], self.busy)
+
+    def free_cores(self) -> bitarray:
+        """A core bitmap of what no job holds."""
+        return ~self.busy
+
+    def take(self, job: JobRecord) -> None:
+        """The job holds its `job_resrcs` from now on."""
+        if job in self._held or job.job_resrcs is None:
+            return
+        held = self._of(job.job_resrcs)
+        held.sharing = self.parameters.sharers(job) > 1
+        self._held[job] = held
+        self._take_cores(held)
+        for node, memory in held.memory.items():
+            self._memory[node] = self._memory.get(node, 0) + memory
+        for node, keys in held.gres.items():
+            self._devices.setdefault(node, {}).update(dict.fromkeys(keys, job))
+
+    def give(self, job: JobRecord) -> None:
+        """The job holds nothing any more, whatever its record says now."""
+        held = self._held.pop(job, None)
+        if held is None:
+            return
+        if not held.stopped:
+            self._give_cores(held)
+        for node, memory in held.memory.items():
+            self._memory[node] -= memory
+            if not self._memory[node]:
+                del self._memory[node]
+        for node, keys in held.gres.items():
+            there = self._devices[node]
+            for key in keys:
+                if there.get(key) is job:
+                    del there[key]
+            if not there:
+                del self._devices[node]
+
+    def stop(self, job: JobRecord) -> None:
+        """The job is suspended: its cores are free, its memory and devices are not."""
+        held = self._held.get(job)
+        if held is not None and not held.stopped:
+            held.stopped = True
+            self._give_cores(held)
+
+    def go_on(self, job: JobRecord) -> None:
+        """The job has its cores again."""
+        held = self._held.get(job)
+        if held is not None and held.stopped:
+            held.stopped = False
+            self._take_cores(held)
+
+    def is_stopped(self, job: JobRecord) -> bool:
+        """True for one whose cores are free because it is suspended."""
+        held = self._held.get(job)
+        return held is not None and held.stopped
+
+    def conflicts(self, job: JobRecord, resources: JobResources | None = None) -> str:
+        """Why the job cannot hold these, or its own, beside all that others hold; "" where it can. What the job itself
+        holds is not counted.
+        """
+        wanted = resources or job.job_resrcs
+        if wanted is None:
+            return "nothing is given to it"
+        own = self._held.get(job)
+        running = own is not None and not own.stopped
+        if running:
+            self.stop(job)
+        try:
+            found = self._of(wanted)
+            return self._core_conflict(job, found) or self._rest_conflict(job, found, own)
+        finally:
+            if running:
+                self.go_on(job)
+
+    def _of(self, resources: JobResources) -> _Held:
+        nodes = resources.node_bitmap
+        first, last = nodes.find(1), nodes.find(1, right=True)
+        low = high = 0
+        if first >= 0:
+            low, high = self.nodes[first].core_offset, self.nodes[last].core_offset + self.nodes[last].cores
+        return _Held(low, resources.core_bitmap[low:high], dict(resources.memory), dict(resources.gres))
+
+    def _core_conflict(self, job: JobRecord, wanted: _Held) -> str:
+        most = self.parameters.sharers(job)
+        taken = wanted.cores & (self.busy if most <= 1 else self.alone)[wanted.low : wanted.high]
+        if taken.any():
+            return f"{self._core(wanted.low + taken.find(1))} is another job's"
+        if most > 1 and self._more:
+            for core in (wanted.cores & self.busy[wanted.low : wanted.high]).search(_ONE):
+                if self._more.get(wanted.low + core, 0) + 2 > most:
+                    return f"{self._core(wanted.low + core)} has {most} jobs already"
+        return ""
+
+    def _rest_conflict(self, job: JobRecord, wanted: _Held, own: _Held | None) -> str:
+        for node, memory in wanted.memory.items():
+            free = self.memory_free(node) + (own.memory.get(node, 0) if own else 0)
+            if memory > free:
+                return f"node {self.nodes[node].name} has {max(free, 0)} MiB free, and not {memory}"
+        for node, keys in wanted.gres.items():
+            there = self._devices.get(node, {})
+            for key in keys:
+                if there.get(key, job) is not job:
+                    return f"{key} of node {self.nodes[node].name} is job {there[key].job_id}'s"
+        return ""
+
+    def _core(self, number: int) -> str:
+        """A core as people say it."""
+        low, high = 0, len(self.nodes) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.nodes[middle].core_offset <= number else (low, middle - 1)
+        node = self.nodes[low]
+        return f"core {number - node.core_offset} of node {node.name}"
+
+    def _take_cores(self, held: _Held) -> None:
+        both = held.cores & self.busy[held.low : held.high]
+        for core in both.search(_ONE) if both.any() else ():
+            self._more[held.low + core] = self._more.get(held.low + core, 0) + 1
+        self.busy[held.low : held.high] |= held.cores
+        if not held.sharing:
+            self.alone[held.low : held.high] |= held.cores
+
+    def _give_cores(self, held: _Held) -> None:
+        if not held.sharing:
+            self.alone[held.low : held.high] &= ~held.cores
+        left = held.cores.copy()
+        both = list(left.search(_ONE)) if self._more else ()
+        for core in both:
+            others = self._more.get(held.low + core, 0)
+            if others:
+                left[core] = 0
+                if others > 1:
+                    self._more[held.low + core] = others - 1
+                else:
+                    del self._more[held.low + core]
+        self.busy[held.low : held.high] &= ~left

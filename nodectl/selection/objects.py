@@ -1,0 +1,205 @@
+"""The plugin's own objects: what it keeps about a node (select_nodeinfo) and about a job (select_jobinfo).
+
+The host asks for them, keeps them in the records, hands them back to be packed, printed, read and freed, and knows
+nothing of what is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodectl.plugin_api import SLURM_VERSION_NUMBER
+from nodectl.selection.buffer import BadBuffer, Buf
+from nodectl.selection.calls import Answer, Calls
+from nodectl.selection.modes import (
+    NODE_STATE_ALLOCATED,
+    SELECT_JOBDATA_NETWORK,
+    SELECT_NODEDATA_MEM_ALLOC,
+    SELECT_NODEDATA_SUBCNT,
+    SELECT_NODEDATA_TRES_ALLOC_FMT_STR,
+    SELECT_PRINT_MIXED,
+)  # fmt: skip
+from nodectl.selection.records import JobRecord, NodeInfoMessage, NodeRecord, NodeTable, Output, StepRecord
+
+PROTOCOL_VERSION = (SLURM_VERSION_NUMBER >> 16) << 8
+"""The version of the packing, as Slurm counts it: 22 << 8."""
+_LONGEST_PRINT = 1 << 16
+_MOST_DIMENSIONS = 64
+
+
+class PluginObjects:
+    """`dimensions`: the size of the system, as the plugin says it; empty where it does not."""
+
+    def __init__(self, calls: Calls, nodes: NodeTable) -> None:
+        self._calls = calls
+        self._nodes = nodes
+        self._with_jobinfo: set[JobRecord] = set()
+        self.dimensions: tuple[int, ...] = ()
+
+    def start(self, jobs: Sequence[JobRecord]) -> None:
+        """After the plugin knows nodes and jobs: its objects of every node."""
+        for node in self._nodes if self._calls.has("select_nodeinfo_alloc") else ():
+            node.select_nodeinfo = self._made("select_nodeinfo_alloc")
+        for job in jobs:
+            self._done("select_nodeinfo_set", job)
+        self.refresh()
+        self._calls.value("ba_init", NodeInfoMessage(self._nodes, self._calls.now), False)
+        self.dimensions = self._dimensions()
+
+    def _dimensions(self) -> tuple[int, ...]:
+        answer = self._calls.value("ba_get_dims")
+        found = answer.value
+        if not answer.ok or found is None:
+            return ()
+        if (
+            type(found) not in (list, tuple)
+            or len(found) > _MOST_DIMENSIONS
+            or any(type(one) is not int for one in found)
+        ):
+            self._calls.nonsense("ba_get_dims", found, "no list of whole numbers")
+            return ()
+        return tuple(found)
+
+    def end(self) -> None:
+        """Frees all there are."""
+        for node in self._nodes:
+            if node.select_nodeinfo is not None:
+                self._done("select_nodeinfo_free", node.select_nodeinfo)
+                node.select_nodeinfo = None
+        for job in list(self._with_jobinfo):
+            self.free(job)
+
+    def refresh(self) -> None:
+        """What the plugin keeps about every node is up to date afterwards."""
+        self._done("select_nodeinfo_set_all")
+
+    def admit(self, job: JobRecord) -> None:
+        """A job is new here: it gets its object, which is told of the network that the job asks for."""
+        if job.select_jobinfo is None:
+            job.select_jobinfo = self.new_jobinfo()
+        if job.select_jobinfo is not None:
+            self._with_jobinfo.add(job)
+            network = job.details.layout.get("network", "")
+            self._done("select_jobinfo_set", job.select_jobinfo, SELECT_JOBDATA_NETWORK, network)
+
+    def new_jobinfo(self) -> object:
+        """An empty object of a job or a step."""
+        return self._made("select_jobinfo_alloc")
+
+    def copy(self, source: JobRecord, target: JobRecord) -> None:
+        """A job is made of another one, as a task of its array: it gets a copy of its object."""
+        if source.select_jobinfo is None:
+            self.admit(target)
+            return
+        target.select_jobinfo = self._made("select_jobinfo_copy", source.select_jobinfo)
+        if target.select_jobinfo is not None:
+            self._with_jobinfo.add(target)
+
+    def free(self, job: JobRecord) -> None:
+        """The job's record goes."""
+        self._with_jobinfo.discard(job)
+        if job.select_jobinfo is not None:
+            self._done("select_jobinfo_free", job.select_jobinfo)
+            job.select_jobinfo = None
+
+    def free_step(self, step: StepRecord) -> None:
+        """The step's record goes."""
+        if step.select_jobinfo is not None:
+            self._done("select_jobinfo_free", step.select_jobinfo)
+            step.select_jobinfo = None
+
+    def pack_job(self, job: JobRecord) -> bytes:
+        """The job's object as bytes, to be kept with its record; nothing where there is none."""
+        return b"" if job.select_jobinfo is None else self._packed("select_jobinfo_pack", job.select_jobinfo)
+
+    def unpack_job(self, job: JobRecord, data: bytes) -> None:
+        """The job's record was read again with what `pack_job` made; of what cannot be read a new one is made."""
+        if data:
+            job.select_jobinfo = self._unpacked("select_jobinfo_unpack", data)
+        self.admit(job)
+
+    def job_data(self, job: JobRecord, data_type: int) -> object:
+        """What the job's object has in this field; None where it says nothing."""
+        data = Output()
+        if job.select_jobinfo is None or not self._done("select_jobinfo_get", job.select_jobinfo, data_type, data):
+            return None
+        return data.value
+
+    def print_job(self, job: JobRecord, mode: int = SELECT_PRINT_MIXED, size: int = 4096) -> str:
+        """The job's object for people, in at most `size` bytes: what select_p_select_jobinfo_sprint writes."""
+        if job.select_jobinfo is None:
+            return ""
+        buf = bytearray(min(size, _LONGEST_PRINT))
+        answer = self._calls.value("select_jobinfo_sprint", job.select_jobinfo, buf, len(buf), mode)
+        if not answer.ok or answer.value is None:
+            return ""
+        if not isinstance(answer.value, str | bytes | bytearray):
+            self._calls.nonsense("select_jobinfo_sprint", answer.value, "neither its buffer nor a text")
+            return ""
+        return _text(answer.value, size)
+
+    def describe_job(self, job: JobRecord, mode: int = SELECT_PRINT_MIXED) -> str:
+        """The same as a text of any length: select_p_select_jobinfo_xstrdup."""
+        if job.select_jobinfo is None:
+            return ""
+        answer = self._calls.value("select_jobinfo_xstrdup", job.select_jobinfo, mode)
+        if not answer.ok or answer.value is None:
+            return ""
+        if not isinstance(answer.value, str):
+            self._calls.nonsense("select_jobinfo_xstrdup", answer.value, "no text")
+            return ""
+        return _text(answer.value, _LONGEST_PRINT)
+
+    def node_data(self, node: NodeRecord) -> dict[str, object]:
+        """What a query of this node tells of the plugin's: `cpus` and `memory` allocated and a text `tres`, as far as
+        it says them. They are read from a copy that was packed and unpacked, as a client's is.
+        """
+        if node.select_nodeinfo is None:
+            return {}
+        data = self._packed("select_nodeinfo_pack", node.select_nodeinfo)
+        info = self._unpacked("select_nodeinfo_unpack", data) if data else None
+        if info is None:
+            return {}
+        found: dict[str, object] = {}
+        for name, dinfo, kind in (
+            ("cpus", SELECT_NODEDATA_SUBCNT, int),
+            ("memory", SELECT_NODEDATA_MEM_ALLOC, int),
+            ("tres", SELECT_NODEDATA_TRES_ALLOC_FMT_STR, str),
+        ):
+            out = Output()
+            answer = self._calls.code("select_nodeinfo_get", info, dinfo, NODE_STATE_ALLOCATED, out)
+            if answer.ok and isinstance(out.value, kind):
+                found[name] = out.value
+        self._done("select_nodeinfo_free", info)
+        return found
+
+    def _made(self, name: str, *arguments: object) -> object:
+        """A function that returns an object; NULL is its failure."""
+        answer = self._calls.value(name, *arguments)
+        if answer.ok and answer.there and answer.value is None:
+            self._calls.fault(name, "NULL", "returned NULL")
+        return answer.value
+
+    def _done(self, name: str, *arguments: object) -> bool:
+        return not self._calls.failed(name, self._calls.code(name, *arguments))
+
+    def _packed(self, name: str, info: object) -> bytes:
+        buffer = Buf()
+        return bytes(buffer) if self._done(name, info, buffer, PROTOCOL_VERSION) else b""
+
+    def _unpacked(self, name: str, data: bytes) -> object:
+        out = Output()
+        try:
+            buffer = Buf(data)
+        except BadBuffer as error:
+            self._calls.fault(name, "what was kept", str(error))
+            return None
+        answer: Answer = self._calls.code(name, out, buffer, PROTOCOL_VERSION)
+        return None if self._calls.failed(name, answer) else out.value
+
+
+def _text(value: str | bytes | bytearray, size: int) -> str:
+    """What a C string in this buffer says."""
+    if not isinstance(value, str):
+        value = bytes(value).partition(b"\0")[0].decode("utf-8", "replace")
+    return value[:size]

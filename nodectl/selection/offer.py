@@ -1,0 +1,83 @@
+"""What a plugin is offered for a job: which nodes, and how many of them it may choose.
+
+Pure but for the bitmaps of a job's named nodes, which are written into its details once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bitarray import bitarray
+
+from nodectl.selection.answers import BUSY, NEVER, NODES_BUSY, NOT_AVAILABLE, Refusal
+from nodectl.selection.modes import SELECT_MODE_TEST_ONLY
+from nodectl.selection.records import JobDetails, JobRecord, NodeTable
+
+
+@dataclass(slots=True)
+class Offer:
+    """Nodes that may be chosen, how many at least, at most and best, and those that must be among them."""
+
+    nodes: bitarray
+    min_nodes: int
+    max_nodes: int
+    req_nodes: int
+    required: bitarray | None
+
+
+class Offers:
+    """Makes offers over one table of nodes. Which nodes are up is kept until `look_again`."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._features: dict[str, bitarray] = {}
+        self._up = nodes.bitmap()
+        self._every = ~self._up
+        self.look_again()
+
+    def look_again(self) -> None:
+        """A node's state or configuration has changed."""
+        self._up = bitarray(node.may_start_jobs for node in self._nodes)
+        self._features.clear()
+
+    def of(self, job: JobRecord, mode: int, nodes: bitarray | None) -> Offer | Refusal:
+        """What to offer; `nodes`: no others than these. Of what only might be some day, all that is configured."""
+        details = job.details
+        unknown = self._resolve(details)
+        if unknown:
+            return Refusal(NEVER, f"Invalid node name specified: {unknown}")
+        ever = mode == SELECT_MODE_TEST_ONLY
+        offered = self._every.copy() if ever else self._up.copy()
+        if nodes is not None:
+            offered &= nodes
+        if details.exc_node_bitmap is not None:
+            offered &= ~details.exc_node_bitmap
+        for feature in details.features:
+            offered &= self._with_feature(feature)
+        required = details.req_node_bitmap
+        least = max(details.min_nodes, 1, required.count() if required is not None else 0)
+        most = details.max_nodes or max(len(self._nodes), least)
+        missing = required is not None and (required & ~offered).any()
+        if missing or offered.count() < least or most < least:
+            return Refusal(NEVER, NOT_AVAILABLE) if ever else Refusal(BUSY, NODES_BUSY)
+        return Offer(offered, least, most, min(details.max_nodes or least, most), required)
+
+    def _resolve(self, details: JobDetails) -> str:
+        """Writes the bitmaps of the nodes that the job names; the first name that no node has, "" where all have."""
+        if details.req_nodes and details.req_node_bitmap is None:
+            unknown = [name for name in details.req_nodes if name not in self._nodes.by_name]
+            if unknown:
+                return unknown[0]
+            details.req_node_bitmap = self._named(details.req_nodes)
+        if details.exc_nodes and details.exc_node_bitmap is None:
+            details.exc_node_bitmap = self._named(details.exc_nodes)
+        return ""
+
+    def _named(self, names: tuple[str, ...]) -> bitarray:
+        known = self._nodes.by_name
+        return self._nodes.bitmap(known[name].index for name in names if name in known)
+
+    def _with_feature(self, feature: str) -> bitarray:
+        if feature not in self._features:
+            self._features[feature] = bitarray(feature in node.features for node in self._nodes)
+        return self._features[feature]

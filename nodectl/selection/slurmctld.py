@@ -1,0 +1,79 @@
+"""What a select plugin in C finds in slurmctld's global variables: the configuration, and the time.
+
+The host sets both before each call, so that two plugins that are played against each other, each in a time of its own,
+find theirs. A plugin reads them when it is called, and keeps what it needs between two calls of `reconfigure`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nodectl.binding.request import Settings
+from nodectl.selection.keys import DEFAULT_SHARING
+from nodectl.selection.records import JobRecord
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.config import Config
+
+NO, YES, FORCE, EXCLUSIVE = "no", "yes", "force", "exclusive"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The configuration of a select plugin. `over_subscribe` and `share_count`: who shares, and how many at most.
+    `tracks_memory`: memory is given as cores are. `def_mem_per_cpu`: MiB of a job that names no memory.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    over_subscribe: str = NO
+    share_count: int = 1
+    tracks_memory: bool = True
+    def_mem_per_cpu: int = 0
+
+    def sharers(self, job: JobRecord) -> int:
+        """How many jobs may be where this one is, itself included."""
+        if self.over_subscribe == FORCE or (self.over_subscribe == YES and job.details.share_res):
+            return self.share_count
+        return 1
+
+    def takes_whole_nodes(self, job: JobRecord) -> bool:
+        """True for a job that shares its nodes with none, whatever plugin selects them."""
+        if self.over_subscribe == FORCE:
+            return False
+        return self.over_subscribe == EXCLUSIVE or job.details.share_res is False
+
+    def memory_of(self, job: JobRecord, cpus: int) -> int:
+        """MiB that the job takes of a node that gives it so many CPUs."""
+        details = job.details
+        return details.pn_min_memory or (details.mem_per_cpu or self.def_mem_per_cpu) * cpus
+
+
+def parameters_of(config: Config, settings: Settings) -> Parameters:
+    """The parameters that a configuration means; `settings` are its own as the rules of binding read them."""
+    word, _, count = config.over_subscribe.partition(":")
+    words = settings.select_type_parameters
+    # As Slurm documents it: of the parameters select/linear knows CR_Memory alone.
+    memory = "cr_memory" in words if config.select_type == "select/linear" else any("memory" in one for one in words)
+    sharing = int(count or DEFAULT_SHARING) if word in (YES, FORCE) else 1
+    return Parameters(settings, word, sharing, memory, config.def_mem_per_cpu)
+
+
+class _Current:
+    parameters = Parameters()
+    now = 0.0
+
+
+def parameters() -> Parameters:
+    """The configuration as it is at this call."""
+    return _Current.parameters
+
+
+def now() -> float:
+    """The time of this call in seconds since the epoch: the daemon's, or a simulated one."""
+    return _Current.now
+
+
+def enter(in_force: Parameters, at: float) -> None:
+    """The host's: a function of a plugin is about to be called."""
+    _Current.parameters, _Current.now = in_force, at
