@@ -21,6 +21,7 @@ from nodectl.daemon.jobs.node_jobs import NodeJobs
 from nodectl.daemon.jobs.registry import WHICH, Registry
 from nodectl.daemon.methods import (
     about,
+    accounting,
     allocate,
     control,
     enter,
@@ -66,6 +67,7 @@ class Node:
         budget = UserBudget(config, registry)
         plugstack = CurrentPlugstack(config)
         self._about = about.About(config, plugstack)
+        self._accounting = accounting.Accounting(registry, store)
         self._launch = launch.Launch(
             config, base.path, store, users=self._users, plugstack=plugstack, binder=binder, constraints=constraints,
             levels=levels, budget=budget, numbers=jobs.further_steps,
@@ -92,6 +94,7 @@ class Node:
         methods: dict[str, tuple[Shape, Callable[[Call], object]]] = {
             "Hello": ({}, self._about.hello),
             "Config": ({}, self._about.show_config),
+            "Accounting": (accounting.ACCOUNTING, self._accounting.accounting),
             "Reserve": (launch.RESERVE, self._launch.reserve),
             "Launch": (launch.LAUNCH, self._launch.launch),
             "List": (show.LIST, self._show.list_steps),

@@ -33,6 +33,9 @@ _COUNTS = (
         UPDATE kept SET steps = steps - 1, bytes = bytes - LENGTH(OLD.record) - LENGTH(OLD.trace) WHERE uid = OLD.uid;
     END""",
     "CREATE INDEX step_by_user ON step (uid)",
+    # Accounting reads along these (`pages.py`).
+    "CREATE INDEX step_by_end ON step (ended)",
+    "CREATE INDEX step_by_user_and_end ON step (uid, ended)",
 )
 # Version 2: jobs. `node` is the runtime directory of the daemon whose queue they are in: nodes share a file. A run of
 # a job that has not ended has `ended` 0. `batch` holds what batch jobs are started with, under the number of the array.
@@ -43,7 +46,9 @@ _JOBS = (
         resources TEXT NOT NULL, PRIMARY KEY (id, restart)
     )""",
     "CREATE INDEX job_waiting ON job (node) WHERE ended = 0",
-    "CREATE INDEX job_by_user ON job (uid)",
+    "CREATE INDEX job_by_end ON job (ended)",
+    "CREATE INDEX job_by_user_and_end ON job (uid, ended)",
+    "CREATE INDEX job_by_array ON job (array, id, restart)",
     """CREATE TABLE batch (
         job INTEGER PRIMARY KEY, node TEXT NOT NULL, uid INTEGER NOT NULL, size INTEGER NOT NULL, script BLOB NOT NULL,
         request BLOB NOT NULL

@@ -141,7 +141,7 @@ class Store:
         for other in self.beside:
             other.written()
 
-    def query(self, statement: str, values: tuple[object, ...] = ()) -> Iterator[Any]:
+    def query(self, statement: str, values: Sequence[object] | Mapping[str, object] = ()) -> Iterator[Any]:
         """The rows of a question."""
         return self._db.execute(statement, values)
 

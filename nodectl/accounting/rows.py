@@ -1,0 +1,325 @@
+"""The rows of accounting: one for each job, and one for each of its steps, made of what the service tells (`usage.py`).
+
+A job of which only steps are known, as of one that began before jobs were recorded, is made of its first step. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+BATCH, EXTERN = 0xFFFFFFFB, 0xFFFFFFFC
+_STEP_NAMES = {BATCH: "batch", EXTERN: "extern"}
+_FIRST = (BATCH, EXTERN, 0)  # the step that holds its job
+
+
+@dataclass(slots=True)
+class Used:
+    """Seconds; bytes, None where they are not known. `max_` and `min_` are of one task: its value and its number."""
+
+    user: float = 0.0
+    system: float = 0.0
+    min_cpu: tuple[float, int] | None = None
+    max_rss: tuple[int, int] | None = None
+    ave_rss: int | None = None
+    peak_memory: int | None = None
+    peak_processes: int | None = None
+    read: int | None = None
+    written: int | None = None
+    max_read: tuple[int, int] | None = None
+    max_written: tuple[int, int] | None = None
+    disk_read: int | None = None
+    disk_written: int | None = None
+    energy: float | None = None
+    pressure: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds."""
+        return self.user + self.system
+
+
+@dataclass(slots=True)
+class Row:
+    """A job (`step` is None) or a step. Times in seconds since the epoch, 0 for none; `memory` is MiB asked for."""
+
+    job: int
+    step: int | None
+    name: str
+    user: str
+    uid: int
+    gid: int
+    state: str
+    submitted: float
+    array_job: int = 0
+    array_task: int | None = None
+    array_tasks: str = ""
+    eligible: float = 0.0
+    started: float = 0.0
+    ended: float = 0.0
+    suspended: float = 0.0
+    time_limit: int = 0
+    cpus: int = 0
+    asked_cpus: int = 0
+    ntasks: int = 0
+    memory: int = 0
+    nodes: str = ""
+    gres: tuple[str, ...] = ()
+    exit: tuple[int, int] = (0, 0)
+    derived: int = 0
+    reason: str = ""
+    command: str = ""
+    cwd: str = ""
+    partition: str = ""
+    qos: str = ""
+    priority: int = 0
+    comment: str = ""
+    reservation: str = ""
+    restarts: int = 0
+    secure: str = ""
+    used: Used = field(default_factory=Used)
+
+    @property
+    def job_name(self) -> str:
+        """7, 7_3 for a task of an array, 7_[0-9] for those of it that wait."""
+        if self.array_task is not None:
+            return f"{self.array_job}_{self.array_task}"
+        return f"{self.array_job or self.job}_[{self.array_tasks}]" if self.array_tasks else str(self.job)
+
+    @property
+    def id(self) -> str:
+        """As sacct names it: 7, 7.batch, 7.0."""
+        return self.job_name if self.step is None else f"{self.job_name}.{_STEP_NAMES.get(self.step, self.step)}"
+
+    @property
+    def raw_id(self) -> str:
+        """Likewise with the job's own number."""
+        return str(self.job) if self.step is None else f"{self.job}.{_STEP_NAMES.get(self.step, self.step)}"
+
+    def elapsed(self, now: float) -> float:
+        """Seconds from its start to its end, or to now, without those in which it was suspended."""
+        if not self.started:
+            return 0.0
+        return max(0.0, (self.ended or now) - self.started - self.suspended)
+
+    def waited(self, now: float) -> float:
+        """Seconds from when it could have started until it did, or until now."""
+        begun = self.started or self.ended or now
+        return max(0.0, begun - (self.eligible or self.submitted))
+
+
+def rows_of(
+    jobs: Iterable[Mapping[str, Any]], steps: Iterable[Mapping[str, Any]], *, every_run: bool = False
+) -> list[tuple[Row, list[Row]]]:
+    """Each job with its steps, in the order of their numbers. Of a job that was started several times the last run,
+    unless `every_run`.
+    """
+    by_run: dict[tuple[int, int], list[Row]] = {}
+    for step in steps:
+        row = step_row(step)
+        by_run.setdefault((row.job, row.restarts), []).append(row)
+    runs: dict[tuple[int, int], Row] = {}
+    for job in jobs:
+        row = job_row(job)
+        runs[row.job, row.restarts] = row
+    for key, of_run in by_run.items():
+        of_run.sort(key=_place)
+        if key not in runs:
+            runs[key] = _job_of_steps(of_run)
+    for key, of_run in by_run.items():
+        _complete(runs[key], of_run)
+    last = dict(sorted(runs))  # of each job
+    return [
+        (runs[key], by_run.get(key, []))
+        for key in sorted(runs, key=_order(runs))
+        if every_run or last[key[0]] == key[1]
+    ]
+
+
+def _order(runs: Mapping[tuple[int, int], Row]) -> Any:
+    """Tasks of an array stand where their array does."""
+    return lambda key: (runs[key].array_job or key[0], runs[key].array_task or 0, *key)
+
+
+def _place(row: Row) -> int:
+    """batch and extern come first."""
+    return -1 if row.step in _STEP_NAMES else row.step or 0
+
+
+def step_row(step: Mapping[str, Any]) -> Row:
+    """The row of a step."""
+    values = step.get("used") or {}
+    return Row(
+        job=step["job"],
+        step=step["step"],
+        name=_STEP_NAMES.get(step["step"], step["name"]),
+        user=step["user"],
+        uid=step["uid"],
+        gid=step.get("gid", 0),
+        state=step["state"],
+        submitted=step["submitted"],
+        eligible=step["submitted"],
+        started=step.get("started") or (0.0 if step.get("ended") else step["submitted"]),
+        ended=step.get("ended") or 0.0,
+        suspended=step.get("suspended_seconds") or 0.0,
+        cpus=step["cpus"],
+        asked_cpus=step["cpus"],
+        ntasks=step["ntasks"],
+        memory=step.get("memory", 0),
+        nodes=step.get("node", ""),
+        exit=_pair(step.get("exit")) or (0, 0),
+        derived=(step.get("exit") or (0, 0))[0],
+        reason=step.get("reason", ""),
+        command=step.get("command", ""),
+        cwd=step.get("cwd", ""),
+        restarts=step.get("restart", 0),
+        secure=step.get("secure", ""),
+        used=Used(
+            user=values.get("user", 0.0),
+            system=values.get("system", 0.0),
+            min_cpu=_pair(values.get("min_cpu")),
+            max_rss=_pair(values.get("max_rss")),
+            ave_rss=values.get("ave_rss"),
+            peak_memory=step.get("peak_memory"),
+            peak_processes=step.get("peak_processes"),
+            read=values.get("read"),
+            written=values.get("written"),
+            max_read=_pair(values.get("max_read")),
+            max_written=_pair(values.get("max_written")),
+            disk_read=step.get("read_bytes"),
+            disk_written=step.get("written_bytes"),
+            energy=step.get("energy"),
+            pressure=step.get("pressure") or {},
+        ),
+    )
+
+
+def job_row(job: Mapping[str, Any]) -> Row:
+    """The row of a job, so far without what its steps used."""
+    details = job.get("details") or {}
+    asked = max(details.get("min_cpus", 1), details.get("num_tasks", 1) * details.get("cpus_per_task", 1))
+    return Row(
+        job=job["job_id"],
+        step=None,
+        name=job.get("name", ""),
+        user=job.get("user_name", ""),
+        uid=job.get("user_id", 0),
+        gid=job.get("group_id", 0),
+        state=job.get("job_state", ""),
+        submitted=job.get("submit_time", 0.0),
+        array_job=job.get("array_job_id", 0),
+        array_task=job.get("array_task_id"),
+        array_tasks=job.get("array_tasks", ""),
+        eligible=job.get("eligible_time", 0.0),
+        started=job.get("start_time", 0.0),
+        ended=job.get("end_time", 0.0),
+        suspended=job.get("suspended_seconds", 0.0),
+        time_limit=job.get("time_limit", 0),
+        cpus=job.get("cpus", 0),
+        asked_cpus=asked,
+        ntasks=details.get("num_tasks", 1),
+        memory=details.get("pn_min_memory", 0) or details.get("mem_per_cpu", 0) * asked,
+        nodes=job.get("nodes", ""),
+        gres=tuple(job.get("gres", ())),
+        exit=(job.get("exit_code", 0) >> 8 & 0xFF, job.get("exit_code", 0) & 0x7F),
+        reason=job.get("state_reason", ""),
+        command=job.get("command", ""),
+        cwd=details.get("work_dir", ""),
+        partition=job.get("partition", ""),
+        qos=job.get("qos", ""),
+        priority=job.get("priority", 0),
+        comment=job.get("comment", ""),
+        reservation=details.get("reservation", ""),
+        restarts=job.get("restart_cnt", 0),
+    )
+
+
+def _pair(value: Sequence[Any] | None) -> Any:
+    return None if value is None else (value[0], value[1])
+
+
+def _job_of_steps(steps: Sequence[Row]) -> Row:
+    """A job of which only its steps are known."""
+    first = next((step for number in _FIRST for step in steps if step.step == number), steps[0])
+    running = [step for step in steps if not step.ended]
+    return Row(
+        job=first.job,
+        step=None,
+        name=first.name,
+        user=first.user,
+        uid=first.uid,
+        gid=first.gid,
+        state=running[0].state if running else first.state,
+        submitted=min(step.submitted for step in steps),
+        eligible=min(step.submitted for step in steps),
+        started=min((step.started for step in steps if step.started), default=0.0),
+        ended=0.0 if running else max(step.ended for step in steps),
+        suspended=first.suspended,
+        cpus=first.cpus,
+        asked_cpus=first.asked_cpus,
+        ntasks=first.ntasks,
+        memory=first.memory,
+        nodes=first.nodes,
+        exit=first.exit,
+        reason=first.reason,
+        command=first.command,
+        cwd=first.cwd,
+        restarts=first.restarts,
+        secure=first.secure,
+    )
+
+
+def _complete(job: Row, steps: Sequence[Row]) -> None:
+    """Adds up in the job what its steps used, and gives steps what only the job knows."""
+    holding = [step for step in steps if step.step in _FIRST and step.ended]
+    if holding and job.ended:
+        job.exit = holding[0].exit
+    job.derived = max((step.exit[0] for step in steps), default=0)
+    for step in steps:
+        step.array_job, step.array_task = job.array_job, job.array_task
+        step.partition, step.qos = job.partition, job.qos
+    job.used = total([step.used for step in steps])
+
+
+def total(parts: Sequence[Used]) -> Used:
+    """What several steps used together: sums; of peaks and of what one task had the highest."""
+
+    def summed(name: str) -> Any:
+        known = [value for part in parts if (value := getattr(part, name)) is not None]
+        return sum(known) if known else None
+
+    def chosen(name: str, choose: Any) -> Any:
+        known = [value for part in parts if (value := getattr(part, name)) is not None]
+        return choose(known) if known else None
+
+    resources = {resource for part in parts for resource in part.pressure}
+    return Used(
+        user=summed("user") or 0.0,
+        system=summed("system") or 0.0,
+        min_cpu=chosen("min_cpu", min),
+        max_rss=chosen("max_rss", max),
+        ave_rss=chosen("ave_rss", max),
+        peak_memory=chosen("peak_memory", max),
+        peak_processes=chosen("peak_processes", max),
+        read=summed("read"),
+        written=summed("written"),
+        max_read=chosen("max_read", max),
+        max_written=chosen("max_written", max),
+        disk_read=summed("disk_read"),
+        disk_written=summed("disk_written"),
+        energy=summed("energy"),
+        pressure={name: _added([part.pressure[name] for part in parts if name in part.pressure]) for name in resources},
+    )
+
+
+def _added(pairs: Sequence[Sequence[float]]) -> list[float]:
+    return [sum(column) for column in zip(*pairs, strict=False)]
+
+
+def flat(jobs: Iterable[tuple[Row, Sequence[Row]]], *, only_jobs: bool = False) -> Iterator[Row]:
+    """The rows as they are listed."""
+    for job, steps in jobs:
+        yield job
+        if not only_jobs:
+            yield from steps

@@ -1,0 +1,100 @@
+"""What a record of a step, or of a job, says for accounting: facts and sums of its tasks, without lists that grow with
+them. The daemon makes these of thousands of records; commands make rows of them. Pure.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_COMMAND = 200  # characters
+_FACTS = (
+    "job", "step", "name", "user", "uid", "gid", "node", "cwd", "ntasks", "secure", "memory", "submitted", "state",
+    "reason", "exit_status", "started", "ended", "suspended_seconds", "peak_memory", "peak_swap", "peak_processes",
+    "oom_kills", "cpu_seconds", "throttled_seconds", "read_bytes", "written_bytes", "pressure", "energy", "restart",
+)  # fmt: skip
+_JOB_FACTS = (
+    "job_id", "array_job_id", "array_task_id", "array_tasks", "name", "user_name", "user_id", "group_id", "partition",
+    "qos", "held_by", "job_state", "state_reason", "priority", "nice", "time_limit", "submit_time", "eligible_time",
+    "start_time", "end_time", "suspended_seconds", "restart_cnt", "exit_code", "comment", "nodes", "preempted_by",
+)  # fmt: skip
+_JOB_DETAILS = ("num_tasks", "cpus_per_task", "min_cpus", "pn_min_memory", "mem_per_cpu", "work_dir", "reservation")
+_SIGNALLED_BY_THE_KERNEL = 125  # what sacct shows for a job that ran out of memory
+
+
+def of_step(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What accounting has of a step's record."""
+    found = {name: record[name] for name in _FACTS if record.get(name) is not None}
+    found["cpus"] = int(record.get("cpus") or "0", 16).bit_count()
+    found["command"] = " ".join(record.get("command") or ())[:_COMMAND]
+    tasks = [task for task in record.get("tasks") or () if "user_seconds" in task]
+    orphans = record.get("orphans")
+    found["exit"] = _exit(record, tasks)
+    if tasks:
+        found["used"] = _used(tasks, orphans, record.get("cpu_seconds"))
+    return found
+
+
+def _exit(record: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Exit code and signal: of the first task that a signal ended, else the highest code."""
+    if record.get("state") == "OUT_OF_MEMORY":
+        return [0, _SIGNALLED_BY_THE_KERNEL]
+    statuses = [task["status"] for task in tasks if task.get("status") is not None]
+    for status in statuses:
+        if os.WIFSIGNALED(status):
+            return [0, os.WTERMSIG(status)]
+    code = max(map(os.waitstatus_to_exitcode, statuses), default=0)
+    return [code or (int(record.get("exit_status") or 0) if record.get("state") != "COMPLETED" else 0), 0]
+
+
+def _used(
+    tasks: Sequence[Mapping[str, Any]], orphans: Mapping[str, Any] | None, of_group: Sequence[float] | None
+) -> dict[str, Any]:
+    """Sums over the tasks and what they left behind; of some the highest, and the task that had it. The cgroup's CPU
+    time has also what nobody waited for; it is never less than what was waited for.
+    """
+    everything = [*tasks, orphans] if orphans else list(tasks)
+    user, system = (sum(one[name] for one in everything) for name in ("user_seconds", "system_seconds"))
+    if of_group is not None and sum(of_group) > user + system:
+        user, system = of_group
+    seconds = [task["user_seconds"] + task["system_seconds"] for task in tasks]
+    memory = [_memory(task) for task in tasks]
+    found: dict[str, Any] = {
+        "user": round(user, 6),
+        "system": round(system, 6),
+        "min_cpu": _extreme(seconds, tasks, min),
+        "max_rss": _extreme(memory, tasks, max),
+        "ave_rss": sum(memory) // len(memory),
+    }
+    for name, key in (("read", "read_chars"), ("written", "written_chars")):
+        if key in tasks[0]:
+            amounts = [task[key] for task in tasks]
+            found[name] = sum(amounts) + (orphans[key] if orphans else 0)
+            found[f"max_{name}"] = _extreme(amounts, tasks, max)
+    return found
+
+
+def _memory(task: Mapping[str, Any]) -> int:
+    """Bytes: the peak of the task's cgroup, else of the largest of its processes."""
+    peak = task.get("peak_memory")
+    return int(task["max_rss_kib"] << 10 if peak is None else peak)
+
+
+def _extreme(values: Sequence[Any], tasks: Sequence[Mapping[str, Any]], choose: Any) -> list[Any]:
+    """The extreme value, and the number of its task."""
+    place = choose(range(len(values)), key=values.__getitem__)
+    return [values[place], tasks[place]["task"]]
+
+
+def of_job(record: Mapping[str, Any], resources: Mapping[str, Any]) -> dict[str, Any]:
+    """What accounting has of a job's record; `resources` is what it holds or held, by node."""
+    found = {name: record[name] for name in _JOB_FACTS if record.get(name) not in (None, "", 0)}
+    found |= {"job_id": record["job_id"], "user_id": record.get("user_id", 0)}
+    details = record.get("details") or {}
+    found["details"] = {name: details[name] for name in _JOB_DETAILS if details.get(name)}
+    found["command"] = " ".join(details.get("argv") or ())[:_COMMAND]
+    shares = list(resources.values())
+    found["cpus"] = sum(share["cpus"] for share in shares)
+    found["gres"] = [device for share in shares for device in share.get("gres", ())]
+    return found
