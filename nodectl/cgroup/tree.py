@@ -14,6 +14,7 @@ from cgroupspy.controllers import Controller
 from cgroupspy.interfaces import CommaDashSetFile, DictFile, FlagFile, IntegerFile, ListFile, MultiLineIntegerFile
 
 from nodectl.kernel import pseudo_file, signals
+from nodectl.model.step_number import step_word
 from nodectl.tracing.recorder import cgroup_of
 
 TYPE_CHECKING = False
@@ -205,6 +206,6 @@ def find_mount(mounts: str = MOUNTS) -> str:
     return ""
 
 
-def step_group(base: str, job_id: int, step_id: int) -> Group:
-    """The directory of a step below the base directory."""
-    return Group(f"{base}/job_{job_id}/step_{step_id}")
+def step_path(base: str, job_id: int, step_id: int) -> str:
+    """The path of a step below the path of the base directory."""
+    return f"{base}/job_{job_id}/step_{step_word(step_id)}"

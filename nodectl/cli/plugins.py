@@ -12,7 +12,7 @@ from dataclasses import asdict
 from nodectl.client.command import Failed
 from nodectl.client.configuration import configured
 from nodectl.devtools.plugin_list import Listed, node_plugins, spank_plugins, unusable
-from nodectl.model.launch_order import HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, SUSPENSION_HOOKS
+from nodectl.model.launch_order import BATCH_HOOKS, HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, SUSPENSION_HOOKS
 from nodectl.plugin_host import BUILTIN_DIR, INCLUDE_DIR
 from nodectl.plugin_host.kinds import KINDS, STEP
 from nodectl.render.table import table
@@ -124,6 +124,8 @@ def hooks_table() -> list[str]:
     lines += [f"  {call}" for call in SLURMD_HOOKS]
     lines += ["", "Task plugins, in the service as root, of a job that stands still, or is about to go on:"]
     lines += [f"  {hook.call:25}  a failure: {hook.costs}" for hook in SUSPENSION_HOOKS]
+    lines += ["", "The same, of the step that runs a job's script, instead of task_p_slurmd_launch_request:"]
+    lines += [f"  {hook.call:25}  a failure: {hook.costs}" for hook in BATCH_HOOKS]
     lines += ["", "Accepted in plugins and not called by a launch:"]
     for kind in KINDS.values():
         lines += [f"  {kind.name:9}  {call}" for call in kind.uncalled if call not in LOCAL_HOOKS + SLURMD_HOOKS]
@@ -139,6 +141,7 @@ def hooks_as_json() -> dict[str, object]:
         ],
         "local": list(LOCAL_HOOKS),
         "suspension": [hook.call for hook in SUSPENSION_HOOKS],
+        "batch": [hook.call for hook in BATCH_HOOKS],
         "slurmd": list(SLURMD_HOOKS),
         "elsewhere": {kind.name: kind.uncalled for kind in KINDS.values() if kind.uncalled},
     }

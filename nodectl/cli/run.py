@@ -148,7 +148,7 @@ def _through_local_hooks(session: Session, local: "LocalStack", request: dict[st
         of_job["request"] = wanted
     reserved = session.call("Reserve", (), **of_job)
     request["job"] = reserved["job"]
-    if reserved["step"]:
+    if "jobid" in of_job:
         request["step"] = reserved["step"]
     request["options"] = local.given()
     local.before_launch(request, reserved)

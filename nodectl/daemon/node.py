@@ -15,6 +15,7 @@ from nodectl.daemon.admission.accounts import UnknownUser, Users, group_id
 from nodectl.daemon.admission.binder import Binder
 from nodectl.daemon.admission.confinement import ConfinementLevels
 from nodectl.daemon.admission.current_plugstack import CurrentPlugstack
+from nodectl.daemon.admission.job_cpus import JobCpus
 from nodectl.daemon.admission.user_budget import UserBudget
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.jobs.node_jobs import NodeJobs
@@ -71,6 +72,7 @@ class Node:
         self._launch = launch.Launch(
             config, base.path, store, users=self._users, plugstack=plugstack, binder=binder, constraints=constraints,
             levels=levels, budget=budget, numbers=jobs.further_steps,
+            job_cpus=JobCpus(config, binder, jobs.further_steps),
             start=StepStart(
                 config, base.mount, registry, jobs, plugins,
                 constraints=constraints, budget=budget, forkserver=self.forkserver,
@@ -79,7 +81,7 @@ class Node:
         self._show = show.Show(registry, store, binder)
         self._read_trace = read_trace.ReadTrace(registry)
         self._send_signal = send_signal.SendSignal(registry)
-        self._suspend = suspend.Suspend(base.mount, registry, jobs.resources)
+        self._suspend = suspend.Suspend(registry, jobs.suspension)
         self._update = update.Update(base.mount, registry, constraints)
         self._enter = enter.Enter(registry, levels, jobs.containers)
         self._submit = submit.Submit()

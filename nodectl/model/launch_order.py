@@ -92,6 +92,9 @@ HOOKS = (
     Hook("task_p_slurmd_release_resources", "task", "daemon", "root", "job", 1, _NOTED),
 )
 
+# Of the step that runs a job's script, in the place of task_p_slurmd_launch_request.
+BATCH_HOOKS = (Hook("task_p_slurmd_batch_request", "task", "daemon", "root", "job", 1, "the job ends without a start"),)
+
 # Of a job all of whose steps have been suspended, and of one before the first of them is resumed.
 SUSPENSION_HOOKS = (
     Hook("task_p_slurmd_suspend_job", "task", "daemon", "root", "job", 1, _LOGGED),
@@ -101,7 +104,7 @@ SUSPENSION_HOOKS = (
 # What comes before a plugin's hooks, for who tells where a process died: its body, constructors or init().
 LOADING = Hook("loading", "spank", "any", "as its hooks", "process", 0, "as slurm_spank_init")
 
-ROWS: "Mapping[str, Hook]" = {hook.call: hook for hook in (*HOOKS, *SUSPENSION_HOOKS)}
+ROWS: "Mapping[str, Hook]" = {hook.call: hook for hook in (*HOOKS, *BATCH_HOOKS, *SUSPENSION_HOOKS)}
 
 # SPANK hooks of the command that the user runs (local context), in its process, as the user.
 LOCAL_HOOKS = ("slurm_spank_init", "slurm_spank_init_post_opt", "slurm_spank_local_user_init", "slurm_spank_exit")

@@ -8,6 +8,7 @@ JSON in a root-owned file. `Task` is one task of it, in the stepd and in that ta
 from nodectl.kernel.identity import Identity
 from nodectl.model.confinement_level import NONE
 from nodectl.model.plugstack_entry import Entry, entry_as_list, entry_from_list
+from nodectl.model.step_number import step_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,18 +39,22 @@ class Step:
     """
 
     FIELDS = (
-        "allocation", "argv", "base", "cgroup", "cluster_name", "container", "cores", "cpu_masks", "cpus_per_task",
-        "cwd", "device_rules", "devices", "environment", "gid", "gids", "hard_limits", "hook_timeout", "job_control",
-        "job_id", "kill_on_bad_exit", "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems",
-        "name", "node_name", "ntasks", "oom_kill_step", "options", "partition", "rlimits", "secure", "shares", "stack",
-        "stderr", "stdin", "stdout", "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs",
-        "task_prologs", "task_variables", "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout",
-        "user_name", "verbose",
+        "allocation", "argv", "array_job", "array_task", "base", "cgroup", "cluster_name", "container", "cores",
+        "cpu_masks", "cpus_per_task", "cwd", "device_rules", "devices", "environment", "first_step", "gid", "gids",
+        "hard_limits", "hook_timeout", "job_control", "job_id", "kill_on_bad_exit", "kill_wait", "label", "layout",
+        "limits", "mem_policies", "memory", "mems", "name", "node_name", "ntasks", "oom_kill_step", "open_append",
+        "options", "partition", "restart", "rlimits", "secure", "shares", "stack", "stderr", "stdin", "stdout",
+        "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables",
+        "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
     )  # fmt: skip
     __slots__ = (*FIELDS, "binder", "container_id", "forked_into_cgroup", "helpers", "process_group", "refused", "task")
 
     job_id: int
     step_id: int
+    first_step: int  # the number of the first step of its job: 0, BATCH or EXTERN
+    restart: int  # how often its job was requeued before
+    array_job: int  # of a job that is a task of an array: the array's number, and which task; 0 for none
+    array_task: int
     node_name: str
     cluster_name: str
     partition: str
@@ -80,6 +85,7 @@ class Step:
     stdin: str
     stdout: str
     stderr: str
+    open_append: bool  # stdout and stderr keep what their files had
     label: bool
     unbuffered: bool
     verbose: int
@@ -125,8 +131,13 @@ class Step:
         self.task = None
 
     def __str__(self) -> str:
-        """The step as users name it: "42.0"."""
-        return f"{self.job_id}.{self.step_id}"
+        """The step as users name it: "42.0", "42.batch"."""
+        return step_name(self.job_id, self.step_id)
+
+    @property
+    def is_first(self) -> bool:
+        """True for the step that brings its job's prolog, container and limits, and whose end is the job's."""
+        return self.step_id == self.first_step
 
     @property
     def identity(self) -> Identity:
@@ -148,6 +159,7 @@ class Step:
         return {
             "job": self.job_id,
             "step": self.step_id,
+            "restart": self.restart,
             "name": self.name,
             "user": self.user_name,
             "uid": self.uid,

@@ -8,6 +8,7 @@ import os
 
 from nodectl.kernel import pseudo_file
 from nodectl.model.step import Step
+from nodectl.model.step_number import BATCH, EXTERN, step_name
 from nodectl.spank.spank_h import ESLURM_INVALID_JOB_ID, SpankError
 from nodectl.wire import lean_json
 
@@ -29,13 +30,14 @@ def members(sp: "Spank", job_id: int) -> dict[str, object]:
     """The job. Raises SpankError(ESLURM_INVALID_JOB_ID) for one that is not here."""
     if sp.step is not None and sp.step.job_id == job_id:
         return of_step(sp.step, over=sp.hook == "slurm_spank_job_epilog")
-    try:
-        data = pseudo_file.read(os.path.join(STEPS[0], f"{job_id}.0.json")) if STEPS[0] else b""
-    except OSError:
-        data = b""
-    if not data:
-        raise SpankError(ESLURM_INVALID_JOB_ID, f"job {job_id}")
-    return of_step(Step.from_json(lean_json.load_object(data)))
+    for number in (BATCH, EXTERN, 0):
+        try:
+            data = pseudo_file.read(os.path.join(STEPS[0], f"{step_name(job_id, number)}.json")) if STEPS[0] else b""
+        except OSError:
+            continue
+        if data:
+            return of_step(Step.from_json(lean_json.load_object(data)))
+    raise SpankError(ESLURM_INVALID_JOB_ID, f"job {job_id}")
 
 
 def of_step(step: Step, *, over: bool = False) -> dict[str, object]:

@@ -142,7 +142,7 @@ def _redirect_stderr(run: Run, directory: int, stem: str) -> None:
 def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     """The launch. Raises StepFailed where a row's failure ends the step; `finish` is called in any case."""
     step = run.step
-    if not step.step_id:  # a further step joins what its job has
+    if step.is_first:  # a further step joins what its job has
         run.require(run.node.call(run.caller, "container_p_create", (step.job_id,)))
     run.require(run.node.call(run.caller, "proctrack_p_create", (step,)))
     run.require(run.node.call(run.caller, "container_p_add_cont", (step.job_id, step.container_id)))

@@ -1,10 +1,12 @@
 """The methods of org.nodectl.step: what the step's user and the daemon may ask of a stepd. Runs in the stepd, as root.
 
 `Confine` and `Victim` are the daemon's alone: other limits of the step, and which of its processes the kernel killed.
+So are the state and the reason of `End`.
 """
 
 from nodectl.kernel.signals import KILL, TERM
 from nodectl.stepd.suspension import TSTP
+from nodectl.stepd.termination import CANCELLED
 from nodectl.wire.dispatch import STEP, Refused
 from nodectl.wire.shape import Optional, boolean, integer, mapping, text
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 _UID = integer(0, 2**32 - 1)
 _CONFINE = {"memory": integer(0, 1 << 40), "limits": mapping(text(65_536), most=64)}
+_END = {"state": Optional(text(32)), "reason": Optional(text(4096))}
 _VICTIM = {"task": integer(0, 1 << 20), "pid": integer(1, 1 << 22), "name": text(64)}
 
 
@@ -41,7 +44,7 @@ class Methods:
                 {"signal": integer(1, 64), "forwarded": Optional(boolean), "by": Optional(_UID)},
                 self._signal,
             ),
-            f"{STEP}.End": ({}, self._end),
+            f"{STEP}.End": (_END, self._end),
             f"{STEP}.Confine": (_CONFINE, self._confine),
             f"{STEP}.Victim": (_VICTIM, self._victim),
         }
@@ -89,7 +92,12 @@ class Methods:
 
     def _end(self, call: "Call") -> "Mapping[str, object]":
         self._allow(call)
-        self._termination.cut_short(f"interrupted by uid {call.peer.uid}", self._run.step.kill_wait)
+        reason = f"interrupted by uid {call.peer.uid}"
+        if call.parameters:
+            _allow_root(call)
+        self._termination.cut_short(
+            call.parameters.get("reason", reason), self._run.step.kill_wait, call.parameters.get("state", CANCELLED)
+        )
         return {}
 
     def _confine(self, call: "Call") -> "Mapping[str, object]":

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nodectl.model.step import Task
     from nodectl.stepd.run import Run
 
+CANCELLED = "CANCELLED"
 _LOOK_AGAIN = 0.005
 _KILL, _UNKILLABLE = "kill", "unkillable"
 OUTPUT_LIMIT = 300.0  # seconds that output may take to be read when nobody waits for the step
@@ -126,10 +127,10 @@ class Termination:
         self._collect()
         return any(task.status is None for task in self._run.tasks)
 
-    def cut_short(self, reason: str, patience: float) -> None:
-        """Cancels the step, if a task still runs. When all have ended, only output that nobody reads can be dropped."""
+    def cut_short(self, reason: str, patience: float, state: str = CANCELLED) -> None:
+        """Ends the step, if a task still runs. When all have ended, only output that nobody reads can be dropped."""
         if self.runs():
-            self.end("CANCELLED", reason)
+            self.end(state, reason)
             return
         at = time.monotonic() + patience
         if self.late is None or at < self.late[1]:

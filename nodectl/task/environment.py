@@ -4,6 +4,8 @@ Pure functions over a Step. It begins with what the client sent, which has appli
 replace those, and the task's replace the step's. Names and formats are Slurm's.
 """
 
+from nodectl.model.step_number import environment_number
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,8 +42,8 @@ def _identity(step: "Step") -> dict[str, str]:
     return {
         "SLURM_JOB_ID": str(step.job_id),
         "SLURM_JOBID": str(step.job_id),
-        "SLURM_STEP_ID": str(step.step_id),
-        "SLURM_STEPID": str(step.step_id),
+        "SLURM_STEP_ID": environment_number(step.step_id),
+        "SLURM_STEPID": environment_number(step.step_id),
         "SLURM_JOB_UID": str(step.uid),
         "SLURM_JOB_GID": str(step.gid),
         "SLURM_JOB_USER": step.user_name,

@@ -1,14 +1,18 @@
 """File name patterns of -i, -o and -e: `%t`, `%j` and the rest, expanded for one task.
 
 Pure. The rules are srun's: a backslash anywhere switches expansion off and is removed; a number between % and the
-letter pads numeric fields with zeros, up to ten digits; a letter without a meaning stays.
+letter pads numeric fields with zeros, up to ten digits; a letter without a meaning stays, as %a does of a job that is
+no task of an array.
 """
+
+from nodectl.model.step_number import BATCH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.model.step import Step
 
 _MOST_DIGITS = 10
+_ARRAY = 10  # %b is the task's number in an array modulo this
 
 
 def expand(pattern: str, step: "Step", rank: int) -> str:
@@ -45,15 +49,22 @@ def _fields(pattern: str) -> list[tuple[str, str, str]]:
 
 
 def _expand(pattern: str, step: "Step", rank: int) -> str:
-    numbers = {"A": step.job_id, "j": step.job_id, "s": step.step_id, "t": rank, "n": 0, "r": 0}
+    numbers = {
+        "A": step.array_job or step.job_id, "j": step.job_id, "s": step.step_id, "t": rank, "n": 0,
+        "r": step.restart or 0,
+    }  # fmt: skip
     words = {"%": "%", "J": str(step), "N": step.node_name, "u": step.user_name, "x": step.name}
+    if step.array_job:
+        numbers |= {"a": step.array_task, "b": step.array_task % _ARRAY}
+    if step.step_id == BATCH:
+        words |= {"s": "batch", "J": str(step.job_id)}
     out = ""
     for text, letter, digits in _fields(pattern):
         out += text
-        if letter in numbers:
-            out += str(numbers[letter]).rjust(min(int(digits or 0), _MOST_DIGITS), "0")
-        elif letter in words:
+        if letter in words:
             out += words[letter]
+        elif letter in numbers:
+            out += str(numbers[letter]).rjust(min(int(digits or 0), _MOST_DIGITS), "0")
         elif letter:
             out += f"%{digits}{letter}"
     return out

@@ -40,6 +40,11 @@ def task_p_slurmd_launch_request(req: Step, node_id: int) -> int:
     return 0
 
 
+def task_p_slurmd_batch_request(req: Step) -> int:
+    """Daemon, root: fills in the CPUs and devices of the step that runs a job's script: all that the job has."""
+    return task_p_slurmd_launch_request(req, 0)
+
+
 def task_p_pre_launch_priv(step: Step) -> int:
     """Task, root, in its cgroup: binds itself and checks that it took."""
     task = _task(step)

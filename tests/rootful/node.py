@@ -23,7 +23,6 @@ from typing import Any, ClassVar
 
 from nodectl.cgroup import tree
 from nodectl.cli.run import FORWARDED
-from nodectl.config import Config
 from nodectl.tracing.recorder import cgroup_of
 from nodectl.wire import framing
 
@@ -32,11 +31,7 @@ OTHER = pwd.getpwnam("daemon")  # a second ordinary account that every Linux has
 BOOT = "import sys; sys.path[:0] = {path!r}; from nodectl.cli.main import main; sys.exit(main())"
 PATH = [sysconfig.get_paths()["purelib"]]
 # Every job holds the whole machine and all share it: tests that say nothing of shares run beside each other so.
-SHARED = {
-    name: value
-    for name, value in {"select_type": "select/linear", "over_subscribe": "force:10000"}.items()
-    if name in Config.__slots__
-}
+SHARED = {"select_type": "select/linear", "over_subscribe": "force:10000"}
 PATIENCE = 45  # seconds, of which a busy machine may need many; less than what a test lets sleep for ever
 
 

@@ -16,19 +16,22 @@ from nodectl.binding.layout import Layout
 from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import Request
+from nodectl.binding.step import is_exact
 from nodectl.config import Config
 from nodectl.daemon.admission.layout_cache import LayoutCache
 from nodectl.machine import topology
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.step import Step
+from nodectl.model.step_number import BATCH, EXTERN
 
 _MEMORY = ("SLURM_MEM_BIND", "SLURM_MEM_BIND_TYPE", "SLURM_MEM_BIND_LIST", "SLURM_MEM_BIND_VERBOSE",
            "SLURM_MEM_BIND_PREFER", "SLURM_MEM_BIND_SORT")  # fmt: skip
+_MOST_MASKS = 1024
 
 
 class Binder:
-    """`allocation` is what a job holds, `cores` the same in numbers of cores. `running` gives the steps whose devices
-    are taken. CPUs that come online later count from the daemon's next start.
+    """`allocation` is what a job may hold at most, `cores` the same in numbers of cores. `running` gives the steps
+    whose devices are taken. CPUs that come online later count from the daemon's next start.
     """
 
     def __init__(self, config: Config, running: Callable[[], Iterable[Step]]) -> None:
@@ -40,8 +43,10 @@ class Binder:
         self._layouts = LayoutCache(self._lay_out)
         self._latest: tuple[dict[str, object], Request] = ({}, request_of({}, {}))
         self._core_of = {1 << cpu: core.mask for core in self._machine.cores for cpu in core.cpus}
+        self._shared = config.over_subscribe.startswith("force")
+        self._cores: dict[int, str] = {}  # of the latest masks of jobs
         self.allocation = node.whole(self._machine, self._settings)
-        self.cores = format_cpulist(core.number for core in self._machine.cores if core.mask & self.allocation)
+        self.cores = self.cores_of(self.allocation)
 
     def check(self, layout: Mapping[str, object], ntasks: int, *, own: bool) -> None:
         """Raises Refused for options that make no sense, and where the step makes a job of its `own` for what this node
@@ -51,6 +56,47 @@ class Binder:
         devices.wanted(_texts(layout), ntasks)
         if own:
             check_node(self._machine, request, self._settings, self._name)
+
+    def cores_of(self, mask: int) -> str:
+        """The numbers of the cores of which a mask has a CPU."""
+        found = self._cores.get(mask)
+        if found is None:
+            if len(self._cores) >= _MOST_MASKS:
+                self._cores.clear()
+            found = format_cpulist(core.number for core in self._machine.cores if core.mask & mask)
+            self._cores[mask] = found
+        return found
+
+    def give(self, step: Step, mask: int) -> None:
+        """The job of the step holds these CPUs. Until a task plugin binds it, the step may use them all."""
+        step.allocation = step.base = step.step_cpus = mask
+        step.cores = self.cores_of(mask)
+
+    def asked(self, step: Step) -> devices.Wanted:
+        """The devices that the step asks for by itself. Raises Refused."""
+        return devices.wanted(_texts(step.layout), step.ntasks)
+
+    def choose(self, step: Step, keys: Iterable[str], taken: Iterable[str]) -> list[str]:
+        """Of the devices of a job those that a step of it asks for, without those that others have. Raises Refused."""
+        of_job = [device for device in self.node_devices if device.key in keys]
+        busy = [device for device in of_job if device.key in taken]
+        return [one.key for one in devices.hold(of_job, self.asked(step), busy, step.base, self._machine)]
+
+    def is_exact(self, step: Step) -> bool:
+        """Whether the step takes no more of its job than it names. Raises Refused."""
+        return is_exact(self._read(step.layout))
+
+    def fits(self, step: Step, cpus: int) -> bool:
+        """Whether the step can be laid out on these CPUs, with as many of them as on all that its job has."""
+        request = self._read(step.layout)
+        need = 1 if request.overcommit else min(step.ntasks * step.cpus_per_task, step.allocation.bit_count())
+        if cpus.bit_count() < need:
+            return False
+        try:
+            self._layouts.get(request, cpus)
+        except Refused:
+            return False
+        return True
 
     def _read(self, layout: Mapping[str, object]) -> Request:
         """What the options mean. The latest ones are kept, for steps that are alike. Raises Refused."""
@@ -73,13 +119,32 @@ class Binder:
     def _bind(self, req: Step) -> None:
         texts = _texts(req.layout)
         asked = devices.wanted(texts, req.ntasks)
-        held: list[devices.Device] = []
-        if asked.count and req.step_id:
+        held = self._held(req, asked)
+        if req.step_id in (BATCH, EXTERN):
+            _keep_to_job(req)
+        else:
+            need = req.ntasks * req.cpus_per_task
+            self._lay_out_tasks(req, devices.cpus_near(held, req.base, asked, need, self._machine))
+        if held:
+            req.devices = [device.key for device in held]
+        if gpus := [device for device in held if device.name == devices.GPU]:
+            given = devices.of_tasks(gpus, asked, req.cpu_masks, self._machine)
+            req.task_variables = [devices.task_environment(of_task) for of_task in given]
+            req.environment.update(devices.step_environment(gpus, texts))
+
+    def _held(self, req: Step, asked: devices.Wanted) -> list[devices.Device]:
+        """The devices of the step: those that its job was given; else, for a job's first step, free ones."""
+        if req.devices:
+            return [device for device in self.node_devices if device.key in req.devices]
+        if asked.count and not req.is_first:
             raise Refused("devices are given to a job with its first step, not to a further one")
-        if asked.count:
-            held = devices.hold(self.node_devices, asked, self._taken(), self.allocation, self._machine)
-        near = devices.cpus_near(held, self.allocation, asked, req.ntasks * req.cpus_per_task, self._machine)
-        req.base, layout = self._apart(self._read(req.layout), near)
+        if not asked.count:
+            return []
+        return devices.hold(self.node_devices, asked, self._taken(), req.allocation, self._machine)
+
+    def _lay_out_tasks(self, req: Step, near: int) -> None:
+        request = self._read(req.layout)
+        req.base, layout = self._apart(request, near) if self._shared else (near, self._layouts.get(request, near))
         req.cpu_masks = [place.mask for place in layout.tasks]
         req.step_cpus = layout.nodes[0].cpus
         req.mems = format_cpulist(cpus_of(layout.nodes[0].mems))
@@ -89,16 +154,11 @@ class Binder:
         for name in _MEMORY:
             req.environment.pop(name, None)
         req.environment.update(layout.environment)
-        if held:
-            given = devices.of_tasks(held, asked, req.cpu_masks, self._machine)
-            req.devices = [device.key for device in held]
-            req.task_variables = [devices.task_environment(of_task) for of_task in given]
-            req.environment.update(devices.step_environment(held, texts))
 
     def explain(self, req: Step) -> Mapping[str, object]:
         """The layout of a step with the rule behind it. Raises Refused."""
         layout = self._lay_out(self._read(req.layout), req.base, reasons=True)
-        answer = layout_answer(layout, {0: (self._name, self.allocation)})
+        answer = layout_answer(layout, {0: (self._name, req.allocation)})
         if req.devices:
             asked = devices.wanted(_texts(req.layout), req.ntasks)
             held = [device for device in self.node_devices if device.key in req.devices]
@@ -152,6 +212,12 @@ class Binder:
     def _taken(self) -> Iterable[devices.Device]:
         taken = {name for live in self._running() for name in live.devices}
         return (device for device in self.node_devices if device.key in taken)
+
+
+def _keep_to_job(req: Step) -> None:
+    """The tasks of a script or of an allocation are bound to all that the job has."""
+    req.base = req.step_cpus = req.allocation
+    req.cpu_masks = [req.allocation] * req.ntasks
 
 
 def _texts(layout: Mapping[str, object]) -> dict[str, str]:

@@ -82,7 +82,7 @@ REQUEST: "Shape" = {
     "uid": Optional(text(256)),
     "gid": Optional(text(256)),
     "job": Optional(integer(1, 2**32 - 1)),
-    "step": Optional(integer(1, 2**32 - 1)),
+    "step": Optional(integer(0, 2**32 - 1)),
     "jobid": Optional(integer(1, 2**32 - 1)),
     "container_ns": Optional(array(text(16), most=16)),
     "mem": Optional(MEMORY),
@@ -96,6 +96,7 @@ _SPANK = "SPANK_"  # variables that root's scripts would obey (PATH, LD_PRELOAD,
 _LONGEST_VARIABLE = 128 * 1024  # MAX_ARG_STRLEN, with '=' and NUL
 _MOST_VARIABLES = 1 << 20  # bytes
 USER_EPILOG_SECONDS = 5.0
+_UNNUMBERED = dict.fromkeys(("job_id", "step_id", "first_step", "restart", "array_job", "array_task"), 0)
 
 
 async def who_runs(users: Users, request: Mapping[str, object], caller: int) -> User:
@@ -133,8 +134,7 @@ def make_step(  # everything a step is made from
     _check(request, argv, config)
     layout = _layout(request, binder)
     step = Step(
-        job_id=0,
-        step_id=0,
+        **_UNNUMBERED,
         node_name=config.node_name,
         cluster_name=config.cluster_name,
         partition=config.partition_name,
@@ -180,7 +180,7 @@ def make_step(  # everything a step is made from
 
 def _streams(request: Mapping[str, object]) -> dict[str, object]:
     files = {name: request.get(name, "") for name in ("stdin", "stdout", "stderr")}
-    return files | {name: request.get(name, False) for name in ("label", "unbuffered")}
+    return files | {name: request.get(name, False) for name in ("label", "unbuffered")} | {"open_append": False}
 
 
 def _container(request: Mapping[str, object], config: Config) -> Mapping[str, object]:
@@ -226,7 +226,7 @@ def _layout(request: Mapping[str, object], binder: Binder) -> dict[str, object]:
     environment: Mapping[str, str] = request["environment"]  # type: ignore[assignment]  # REQUEST says so
     try:
         layout = gathered({**request.get("layout", {}), **given}, environment)  # type: ignore[dict-item]
-        own = "jobid" not in request and not request.get("step")
+        own = "jobid" not in request and "step" not in request
         binder.check(layout, int(str(request["ntasks"])), own=own)
     except NoLayout as error:
         parameter = "cpu_bind" if "cpu_bind" in request and "--cpu-bind" in error.reason else "layout"

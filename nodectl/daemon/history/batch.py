@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from nodectl.daemon.history.store import Ended, Store
 from nodectl.daemon.steps.live import LiveStep
+from nodectl.model.step_number import BATCH
 
 _SECONDS = 0.2
 _SECONDS_AGAIN = 5.0
@@ -47,6 +48,10 @@ class Batch:
         for _, live in batch:
             live.files.remove()
 
+    def has(self, job: int, step: int) -> bool:
+        """Whether the step waits here."""
+        return (job, step) in self._steps
+
     def waiting(self) -> Iterator[LiveStep]:
         """The steps that are not in the history yet."""
         return (live for _, live in self._steps.values())
@@ -61,10 +66,13 @@ class Batch:
         waiting = self._steps.get((job, step))
         return (self._store.trace(job, step) or b"") if waiting is None else waiting[0].trace
 
-    def last_step(self, job: int) -> int:
-        """The highest number of a job's steps that have ended, 0 where there is none."""
-        waiting = (step for of_job, step in self._steps if of_job == job)
-        return max(self._store.last_step(job), *waiting, 0)
+    def last_step(self, job: int, restart: int) -> int:
+        """The highest number of a step that has ended of this run of a job, -1 where there is none; named ones have no
+        number.
+        """
+        ended = (live.step for _, live in self._steps.values() if live.step.job_id == job)
+        numbers = (step.step_id for step in ended if step.restart == restart and step.step_id < BATCH)
+        return max(self._store.last_step(job, restart), *numbers, -1)
 
     def _flush_in(self, seconds: float) -> None:
         if not self._due:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from typing import Any, NamedTuple, Protocol
 
 from nodectl.daemon.history import pruning, schema
+from nodectl.model.step_number import BATCH
 
 _DRAW = "INSERT INTO counter VALUES ('job', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value"
 _OF_STEP = "SELECT {} FROM step WHERE job = ? AND step = ? ORDER BY restart DESC LIMIT 1"
@@ -172,10 +173,13 @@ class Store:
         row = self._db.execute(_OF_STEP.format("record"), (job, step)).fetchone()
         return None if row is None else json.loads(row[0])
 
-    def last_step(self, job: int) -> int:
-        """The highest number of a job's steps that have ended, 0 where there is none; batch and extern do not count."""
-        statement = "SELECT MAX(step) FROM step WHERE job = ? AND step < ?"
-        return int(self._db.execute(statement, (job, _LAST_JOB)).fetchone()[0] or 0)
+    def last_step(self, job: int, restart: int) -> int:
+        """The highest number of a step that has ended of this run of a job, -1 where there is none; named ones have no
+        number.
+        """
+        statement = "SELECT MAX(step) FROM step WHERE job = ? AND step < ? AND restart = ?"
+        found = self._db.execute(statement, (job, BATCH, restart)).fetchone()[0]
+        return -1 if found is None else int(found)
 
     def trace(self, job: int, step: int) -> bytes | None:
         """A step's trace, line by line."""

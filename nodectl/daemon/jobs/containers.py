@@ -46,7 +46,7 @@ class Containers:
 
     def must_delete(self, step: Step) -> bool:
         """True when the job ends with this step, and its container has to be deleted."""
-        if step.step_id or not step.container:
+        if not step.is_first or not step.container:
             return False
         return step.container_plugin != self._config.job_container_type or "container_p_delete" in self._hooks
 

@@ -1,11 +1,13 @@
 """Further steps of running jobs, srun's --jobid, and the numbers of jobs and steps.
 
-The file of a job's first step, number 0, says what the job is: its user, its container, its limits. The prolog ran
-before that step, and the epilog belongs to it too; so its file and its record stay until the job's last step has ended.
-Further steps belong to the same user and run in the same cgroup and container. None of them makes or removes anything
-of the job's, whichever process is killed when. Used only from the event loop.
+The file of a job's first step says what the job is: its user, its share of the machine, its container, its limits. The
+prolog ran before that step, and the epilog belongs to it too; so its file and its record stay until the job's last step
+has ended. It is number 0 of a job of `nodectl run`; of a job with a script, or with a shell that holds it, it has a
+name, and the others count from 0. Further steps belong to the same user and run in the same cgroup and container. None
+of them makes or removes anything of the job's, whichever process is killed when. Used only from the event loop.
 """
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping
 
@@ -13,7 +15,9 @@ from nodectl.cgroup import shares
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.jobs.registry import Registry
 from nodectl.daemon.jobs.reserved_numbers import ReservedNumbers
+from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
+from nodectl.model.step_number import step_name
 from nodectl.wire.dispatch import Call, Refused, invalid
 
 
@@ -29,6 +33,7 @@ class FurtherSteps:
         self._running: dict[int, set[int]] = {}  # further steps by job
         self._given: dict[int, int] = {}  # by job the highest number that a further step was given
         self._reserved = ReservedNumbers()
+        self._released: dict[int, asyncio.Future[None]] = {}  # by job: who waits for the end of a step
 
     def reserve(self, call: Call, wanted: Step | None = None) -> Mapping[str, object]:
         """The number of a new job, or of a new step of a running one, for a launch by the caller. `wanted` is the step
@@ -40,26 +45,29 @@ class FurtherSteps:
             first = self._first(job, None if uid == 0 else uid, uid)
             if wanted is not None:
                 fit(wanted, first, call.parameters["request"])
-            step = self._next(job)
+            step = self._next(first)
         else:
             job = self._reserved.oldest_job_if_full(uid) or self._new_job()
         self._reserved.add(uid, job, step)
         return {"job": job, "step": step}
 
-    def take(self, request: Mapping[str, object], caller: int, uid: int) -> tuple[int, int, Step | None]:
-        """Job and number of a step that runs as `uid`, and the job's first step where this is a further one. Raises
-        Refused.
+    def first_for(self, request: Mapping[str, object], caller: int, uid: int) -> Step | None:
+        """The first step of the job whose further step is asked for, to run as `uid`. None where the request makes a
+        job of its own. Raises Refused.
         """
-        if "jobid" in request:
-            job = int(str(request["jobid"]))
-            first = self._first(job, uid, caller)
-            return job, self._next(job), first
+        job = request.get("jobid", request.get("job") if "step" in request else None)
+        return None if job is None else self._first(int(str(job)), uid, caller)
+
+    def take(self, request: Mapping[str, object], caller: int, first: Step | None) -> tuple[int, int]:
+        """Job and number of a step, further to `first` where there is one. Raises Refused."""
+        if "jobid" in request and first is not None:
+            return first.job_id, self._next(first)
         if "job" not in request:
-            return self._new_job(), 0, None
+            return self._new_job(), 0
         job, step = int(str(request["job"])), int(str(request.get("step", 0)))
         if not self._reserved.take(caller, job, step):
-            raise invalid("job", f"{job}{f'.{step}' if step else ''} was not reserved by you")
-        return job, step, self._first(job, uid, caller) if step else None
+            raise invalid("job", f"{step_name(job, step) if 'step' in request else job} was not reserved by you")
+        return job, step
 
     def _new_job(self) -> int:
         try:
@@ -72,9 +80,9 @@ class FurtherSteps:
         """The first step of a running job of this user (None: of any). Raises Refused. Only root learns that the job of
         another user is there.
         """
-        live = self._registry.live.get((job, 0))
-        if live is None and job in self._running and (job, 0) in self._registry.ending:
-            live = self._registry.ending[job, 0].live
+        live = self._registry.first(job)
+        if live is not None and live.key not in self._registry.live and job not in self._running:
+            live = None  # its end has begun
         others = live is not None and uid not in (None, live.step.uid)
         if live is None or (others and caller != 0):
             raise Refused("NoSuchStep", f"no job {job} is running", exit_status=1)
@@ -84,16 +92,29 @@ class FurtherSteps:
             raise Refused("NoSuchStep", f"job {job} has no step yet: its prolog is running", exit_status=1)
         return live.step
 
-    def _next(self, job: int) -> int:
+    def _next(self, first: Step) -> int:
         """Numbers count up, also over restarts: each step of an earlier daemon runs or is in the history."""
+        job = first.job_id
         if job not in self._given:
-            self._given[job] = max(self._registry.batch.last_step(job), *self._running.get(job, ()), 0)
+            least = 0 if first.step_id == 0 else -1
+            ended = self._registry.batch.last_step(job, first.restart)
+            self._given[job] = max(ended, *self._running.get(job, ()), least)
         self._given[job] += 1
         return self._given[job]
 
     def job_of(self, step: Step) -> Step:
         """The first step of this step's job."""
-        return self._first(step.job_id, None) if step.step_id else step
+        return step if step.is_first else self._first(step.job_id, None)
+
+    def running(self, job: int) -> list[LiveStep]:
+        """The steps of the job that run, its first one among them."""
+        first = self._registry.first(job)
+        numbers = {*self._running.get(job, ()), *(() if first is None else (first.step.step_id,))}
+        return [live for number in numbers if (live := self._registry.live.get((job, number))) is not None]
+
+    def released(self, job: int) -> asyncio.Future[None]:
+        """Is done when the next step of the job has ended: CPUs of the job may be free."""
+        return self._released.setdefault(job, asyncio.get_running_loop().create_future())
 
     def add(self, step: Step) -> None:
         """A further step runs from now on."""
@@ -103,14 +124,21 @@ class FurtherSteps:
         """True while the job's end has to wait for further steps."""
         return job in self._running
 
+    def wake(self, job: int) -> None:
+        """CPUs of the job may be free: who waits for them tries again."""
+        if (waited_for := self._released.pop(job, None)) is not None and not waited_for.done():
+            waited_for.set_result(None)
+
     def remove(self, step: Step) -> None:
         """A step, the first or a further one, runs no more. With the last of them the job is over."""
+        self.wake(step.job_id)
         running = self._running.get(step.job_id, set())
         running.discard(step.step_id)
         if running:
             return
         self._running.pop(step.job_id, None)
-        if (step.job_id, 0) not in self._registry.live:
+        first = self._registry.first(step.job_id)
+        if first is None or first.key not in self._registry.live:
             self._given.pop(step.job_id, None)
         self._job_over(step.job_id)
 
@@ -129,4 +157,5 @@ def fit(step: Step, first: Step, request: Mapping[str, object]) -> None:
         most = f"{shares.said(more, first.shares)} of job {first.job_id}"
         raise invalid(shares.parameter_of(more), f"{shares.said(more, wanted)} is more than {most}")
     step.memory, step.shares = step.memory or first.memory, wanted
-    step.container = first.container
+    step.container, step.first_step, step.restart = first.container, first.first_step, first.restart
+    step.array_job, step.array_task = first.array_job, first.array_task

@@ -17,8 +17,8 @@ from nodectl.daemon.steps.live import LiveStep
 
 class JobEnds:
     """The ends of one node's jobs, in the background as `tasks`. `ending` holds the jobs that are being ended, by the
-    key of their first step. `empty(path)` empties a step's cgroup. `done(live, record)` is called with the first step
-    and its record for the history.
+    key of their first step. `empty(path)` empties a step's cgroup. `ending_begins(job)` is called before a job's end
+    begins, `done(live, record)` after it, with the first step and its record for the history.
     """
 
     def __init__(
@@ -27,37 +27,40 @@ class JobEnds:
         ending: dict[tuple[int, int], EndingJob],
         tasks: BackgroundTasks,
         empty: Callable[[str], Coroutine[object, object, object]],
+        ending_begins: Callable[[int], None],
         done: Callable[[LiveStep, Mapping[str, object]], None],
     ) -> None:
         self._prolog_epilog, self._containers, self._resources = parts
         self._ending = ending
         self._tasks = tasks
         self._empty = empty
+        self._ending_begins = ending_begins
         self._done = done
-        self._waiting: set[int] = set()  # jobs whose first step has ended and another has not
+        self._waiting: dict[int, EndingJob] = {}  # jobs whose first step has ended and another has not
 
     def is_needed(self, live: LiveStep) -> bool:
-        """True when an epilog or the end of a container follows this step, a job's first one."""
+        """True when an epilog, the end of a container or of processes follows this step, a job's first one."""
         return live.needs_epilog or self._containers.must_delete(live.step)
 
     def begin(self, live: LiveStep, record: Mapping[str, object], *, waits: bool) -> None:
         """A job's first step has ended. `waits`: other steps of the job still run. Then the job ends when the last of
-        them has ended (`release`).
+        them has ended (`release`), and those of a script or of an allocation are ended by the caller.
         """
         if live.needs_epilog or live.files.record() is None:
             _keep(live, record)
         self._ending[live.key] = EndingJob(live, record)
         if waits:
-            self._waiting.add(live.step.job_id)
+            self._waiting[live.step.job_id] = self._ending[live.key]
             self._tasks.begin(self._empty(live.step.cgroup))
         else:
+            self._ending_begins(live.step.job_id)
             self._tasks.begin(self._end(self._ending[live.key]))
 
     def release(self, job: int) -> None:
         """No step of the job runs any more."""
         if job in self._waiting:
-            self._waiting.remove(job)
-            self._tasks.begin(self._end(self._ending[job, 0]))
+            self._ending_begins(job)
+            self._tasks.begin(self._end(self._waiting.pop(job)))
 
     async def _end(self, ending: EndingJob) -> None:
         live, record = ending.live, ending.record

@@ -3,6 +3,9 @@
 One object per daemon, touched only from the event loop.
 """
 
+import contextlib
+from collections.abc import Mapping
+
 from nodectl.config import Config
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.jobs.background_tasks import BackgroundTasks
@@ -13,15 +16,19 @@ from nodectl.daemon.jobs.prolog_epilog import PrologEpilog
 from nodectl.daemon.jobs.registry import Registry
 from nodectl.daemon.jobs.resources import Resources
 from nodectl.daemon.jobs.step_cgroups import CgroupRemovals, remove_step_cgroup
+from nodectl.daemon.jobs.suspension import Suspension
+from nodectl.daemon.jobs.watcher import Watcher
 from nodectl.daemon.processes.forkserver_channel import ForkserverChannel
 from nodectl.daemon.steps.live import LiveStep
+from nodectl.model.step_number import BATCH, EXTERN
 from nodectl.plugin_host.node_plugins import NodePlugins
+from nodectl.wire.dispatch import Refused
 
 _STOP_SECONDS = 10
 
 
 class NodeJobs:
-    """The jobs of one node. `mount` is the cgroup2 mount."""
+    """The jobs of one node. `mount` is the cgroup2 mount. `watcher` is told what becomes of jobs."""
 
     def __init__(  # made once, of everything that has to do with jobs
         self, config: Config, mount: str, registry: Registry, store: Store, plugins: NodePlugins,
@@ -29,22 +36,32 @@ class NodeJobs:
     ) -> None:  # fmt: skip
         self._registry = registry
         self._plugins = plugins
+        self.watcher = Watcher()
         self._tasks = BackgroundTasks()
         self.cgroup_removals = CgroupRemovals(mount)
         self.containers = Containers(config, plugins, store, forkserver, registry.unfinished)
         self.resources = Resources(config, plugins, registry.live)
         self.prolog_epilog = PrologEpilog(config, mount, self._tasks)
-        self.further_steps = FurtherSteps(registry, store, self._job_over)
+        self.further_steps = FurtherSteps(registry, store, self._last_step_ended)
+        self.suspension = Suspension(mount, self.further_steps, self.resources, self._tasks, lambda: self.watcher)
         self._ends = JobEnds(
             (self.prolog_epilog, self.containers, self.resources),
             registry.ending,
             self._tasks,
             lambda path: remove_step_cgroup(mount, path),
-            registry.batch.add,
+            self._job_ending,
+            self._job_over,
         )
 
-    def _job_over(self, job: int) -> None:
+    def _last_step_ended(self, job: int) -> None:
         self._ends.release(job)
+
+    def _job_ending(self, job: int) -> None:
+        self.watcher.job_ending(job)
+
+    def _job_over(self, live: LiveStep, record: Mapping[str, object]) -> None:
+        self._registry.batch.add(live, record)
+        self.watcher.job_over(live.step.job_id, record)
 
     def step_ended(self, live: LiveStep) -> None:
         """A stepd has gone. The step's record counts; where it left none, its death does."""
@@ -55,16 +72,41 @@ class NodeJobs:
             return
         if record is None:
             record = live.death_record(live.failure or self._death(live))
+        orderly = live.last_record is not None or live.files.has_record()
         live.close()
         self._registry.live.pop(live.key, None)
-        waits = not live.step.step_id and self.further_steps.any_running(live.step.job_id)
-        if waits or self._ends.is_needed(live):
-            self._ends.begin(live, record, waits=waits)
+        if live.step.is_first:
+            self._first_ended(live, record, orderly=orderly)
         else:
             self.cgroup_removals.begin(live.step.cgroup)
-            self._registry.batch.add(live, record if live.step.step_id else self._ends.released(live, record))
+            self._registry.batch.add(live, record)
         self.further_steps.remove(live.step)
         live.ended.set_result(record)
+
+    def _first_ended(self, live: LiveStep, record: Mapping[str, object], *, orderly: bool) -> None:
+        """With a job's first step the job ends, as soon as its other steps have ended and its processes are gone. A
+        step runner that ended in an orderly way has left none.
+        """
+        waits = self.further_steps.any_running(live.step.job_id)
+        if waits or self._ends.is_needed(live) or not orderly:
+            self._ends.begin(live, record, waits=waits)
+            if waits and live.step.step_id in (BATCH, EXTERN):
+                self._tasks.begin(self.end_job(live.step.job_id, "CANCELLED", f"step {live.step} of its job has ended"))
+            return
+        self.watcher.job_ending(live.step.job_id)
+        self.cgroup_removals.begin(live.step.cgroup)
+        self._job_over(live, self._ends.released(live, record))
+
+    async def end_job(self, job: int, state: str, reason: str) -> None:
+        """Ends all steps of a job, as a batch system does: SIGTERM, and SIGKILL kill_wait seconds later. Their records
+        have this state and reason, but for those that end by themselves in this moment.
+        """
+        for live in self.further_steps.running(job):
+            if live.in_prolog:
+                live.cancelled = reason
+                continue
+            with contextlib.suppress(Refused):  # it has just ended
+                await live.order("End", {"state": state, "reason": reason})
 
     def _death(self, live: LiveStep) -> str:
         return f"the step runner died{live.where_it_died(self._plugins)}"

@@ -15,6 +15,7 @@ from nodectl.daemon.reception.permissions import Permissions
 from nodectl.daemon.steps.files import StepFiles
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
+from nodectl.model.step_number import FIRST, FIRST_STEPS, step_name, step_number
 from nodectl.wire.dispatch import Call, Refused
 from nodectl.wire.shape import integer
 
@@ -58,9 +59,10 @@ class Registry:
 
     def find_live(self, call: Call) -> LiveStep | None:
         """The running step that a call names, None where it does not run. Raises Refused: its caller may not know."""
-        live = self.live.get(which(call))
+        key = self.which(call)
+        live = self.live.get(key)
         if live is not None and not self.permissions.may_see(call.peer, live.step.uid):
-            raise _none(call)
+            raise _none(*key)
         return live
 
     def find_running(self, call: Call) -> LiveStep:
@@ -68,17 +70,42 @@ class Registry:
         live = self.find_live(call)
         record = self.find_ended(call) if live is None else live.files.record()
         if live is None or record is not None:
-            raise Refused("NoSuchStep", "step {job}.{step} has ended: {state}".format_map(record or {}))
+            raise Refused("NoSuchStep", _has_ended(record))
         return live
 
     def find_ended(self, call: Call) -> Mapping[str, object]:
         """The record of an ended step that a call names. Raises Refused: its caller may not know, or nobody does."""
-        job, step = which(call)
+        job, step = self.which(call)
         ending = self.ending.get((job, step))
         record = self.batch.record(job, step) if ending is None else ending.record
         if record is None or not self.permissions.may_see(call.peer, record["uid"]):
-            raise _none(call)
+            raise _none(job, step)
         return record
+
+    def first(self, job: int) -> LiveStep | None:
+        """The first step of a job that is not over: it runs, or it has ended and others have not. None where there is
+        none.
+        """
+        for number in FIRST_STEPS:
+            live = self.live.get((job, number))
+            if live is None and (job, number) in self.ending:
+                live = self.ending[job, number].live
+            if live is not None and live.step.is_first:
+                return live
+        return None
+
+    def steps_of(self, job: int) -> list[LiveStep]:
+        """The job's steps that run."""
+        return [live for (of_job, _), live in self.live.items() if of_job == job]
+
+    def which(self, call: Call) -> tuple[int, int]:
+        """The key of the step that a call names. FIRST is the first of a job that runs, or of one in the history."""
+        job, step = call.parameters["job"], call.parameters["step"]
+        if step != FIRST:
+            return job, step
+        live = self.first(job)
+        known = (number for number in FIRST_STEPS[1:] if self.batch.record(job, number) is not None)
+        return job, next(known, 0) if live is None else live.step.step_id
 
     def unfinished(self) -> Iterator[LiveStep]:
         """Steps that run, and those after which their jobs are being ended."""
@@ -107,7 +134,7 @@ class Registry:
                     live.fail(str(message["error"]))
             return
         job, _, number = str(message["step"]).partition(".")
-        found = self.live.get((int(job), int(number)))
+        found = self.live.get((int(job), step_number(number) or 0))
         if found is None:
             return
         if "pid" in message:
@@ -116,10 +143,10 @@ class Registry:
             found.fail(str(message["error"]))
 
 
-def which(call: Call) -> tuple[int, int]:
-    """The key of the step that a call names."""
-    return call.parameters["job"], call.parameters["step"]
+def _has_ended(record: Mapping[str, object] | None) -> str:
+    record = record or {}
+    return f"step {step_name(record['job'], record['step'])} has ended: {record['state']}"
 
 
-def _none(call: Call) -> Refused:
-    return Refused("NoSuchStep", "no step {}.{} is running or in the history".format(*which(call)))
+def _none(job: int, step: int) -> Refused:
+    return Refused("NoSuchStep", f"no step {step_name(job, step)} is running or in the history")

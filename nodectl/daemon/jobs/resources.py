@@ -32,9 +32,9 @@ class Resources:
 
     def reserve(self, live: LiveStep, trace: int) -> None:
         """Before a job's first step. Raises Refused; then the caller releases."""
-        if not live.step.step_id and self._plugins.has(RESERVE):
+        if live.step.is_first and self._plugins.has(RESERVE):
             live.reserved = True
-            call_task_plugins(live.step, self._plugins, trace, live.step.hook_timeout, RESERVE)
+            call_task_plugins(live.step, self._plugins, trace, live.step.hook_timeout, RESERVE, (live.step, 0))
 
     def release(self, live: LiveStep) -> str:
         """The job is over; `live` was its first step. Returns what went wrong, one line, which is logged too; "" for
@@ -48,12 +48,18 @@ class Resources:
         """At the start of a daemon: an earlier one has suspended the jobs whose steps all stand still."""
         self._given_up = {live.step.job_id for live in self._live.values() if self._stands_still(live)}
 
-    def suspend(self, live: LiveStep) -> None:
-        """The step is suspended. When all steps of the job are, its resources are given up."""
+    def has_given_up(self, job: int) -> bool:
+        """Whether the job stands still, and plugins know."""
+        return job in self._given_up
+
+    def suspend(self, live: LiveStep) -> bool:
+        """The step is suspended. When all steps of the job are, its resources are given up. True when they are now."""
         job = live.step.job_id
-        if live.suspended and job not in self._given_up and self._stands_still(live):
-            self._given_up.add(job)
-            self._call(live, SUSPEND)
+        if job in self._given_up or not self._stands_still(live):
+            return False
+        self._given_up.add(job)
+        self._call(live, SUSPEND)
+        return True
 
     def resume(self, live: LiveStep) -> str:
         """The step is about to run again. Returns why it cannot, "" where it may."""

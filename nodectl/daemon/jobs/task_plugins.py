@@ -5,25 +5,33 @@ Runs in the daemon, as root.
 
 from nodectl import messages
 from nodectl.model.step import Step
+from nodectl.model.step_number import BATCH
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.tracing.recorder import Recorder
 from nodectl.wire.dispatch import Refused
 
+LAUNCH_REQUEST, BATCH_REQUEST = "task_p_slurmd_launch_request", "task_p_slurmd_batch_request"
 
-def call_launch_request(step: Step, node: NodePlugins, trace: int, timeout: float) -> None:
-    """Row 2: task_p_slurmd_launch_request in every task plugin. What they say goes with the step to its user. Raises
-    Refused with the plugin's reason, and what it has said.
+
+def call_request(step: Step, node: NodePlugins, trace: int, timeout: float) -> None:
+    """Row 2: task_p_slurmd_launch_request in every task plugin, for the step of a script task_p_slurmd_batch_request.
+    What they say goes with the step to its user. Raises Refused with the plugin's reason, and what it has said.
     """
-    call_task_plugins(step, node, trace, timeout, "task_p_slurmd_launch_request")
+    if step.step_id == BATCH:
+        call_task_plugins(step, node, trace, timeout, BATCH_REQUEST, (step,))
+    else:
+        call_task_plugins(step, node, trace, timeout, LAUNCH_REQUEST, (step, 0))
 
 
-def call_task_plugins(step: Step, node: NodePlugins, trace: int, timeout: float, call: str) -> None:
-    """Calls a function that may refuse a launch, in every task plugin. As `call_launch_request`."""
+def call_task_plugins(  # what a call needs
+    step: Step, node: NodePlugins, trace: int, timeout: float, call: str, arguments: tuple[object, ...]
+) -> None:
+    """Calls a function that may refuse a launch, in every task plugin. As `call_request`."""
     plugin_caller = PluginCaller(Recorder(trace, "daemon"), None, 0, timeout, single_threaded=False)
     messages.concerns(step.job_id)
     with messages.heard(step.verbose + messages.ERROR) as lines:
-        outcome = node.call(plugin_caller, call, (step, 0))
+        outcome = node.call(plugin_caller, call, arguments)
     messages.concerns(0)
     step.told += lines
     if not outcome:

@@ -7,6 +7,7 @@ the step (`start.py`).
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
+from nodectl.cgroup import tree
 from nodectl.cgroup.constraints import Constraints
 from nodectl.config import Config
 from nodectl.daemon.admission import hard_limits, launch_request
@@ -14,6 +15,7 @@ from nodectl.daemon.admission.accounts import User, Users
 from nodectl.daemon.admission.binder import Binder
 from nodectl.daemon.admission.confinement import ConfinementLevels
 from nodectl.daemon.admission.current_plugstack import CurrentPlugstack
+from nodectl.daemon.admission.job_cpus import JobCpus
 from nodectl.daemon.admission.user_budget import UserBudget
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.jobs import further_steps
@@ -46,7 +48,7 @@ class Launch:
     def __init__(  # made once, of everything that a launch needs
         self, config: Config, base: str, store: Store, *, users: Users, plugstack: CurrentPlugstack, binder: Binder,
         constraints: Constraints, levels: ConfinementLevels, budget: UserBudget, numbers: FurtherSteps,
-        start: StepStart,
+        job_cpus: JobCpus, start: StepStart,
     ) -> None:  # fmt: skip
         self.config = config
         self._base = base
@@ -59,6 +61,7 @@ class Launch:
         self._levels = levels
         self._budget = budget
         self._numbers = numbers
+        self._job_cpus = job_cpus
         self._start = start
 
     def reserve(self, call: Call) -> Reply | Awaitable[Reply]:
@@ -103,12 +106,14 @@ class Launch:
 
     def _admit(self, call: Call, request: Mapping[str, object], user: User, level: str) -> Reply | Awaitable[Reply]:
         step = self._made(call, request, user, level)
-        # Not before: a request that makes no sense takes no job's number.
-        job, number, first = self._numbers.take(request, call.peer.uid, user.uid)
-        if not number and "job" not in request:
-            asyncio.get_running_loop().call_soon(self._store.draw_next_job)
-        step.job_id, step.step_id = job, number
-        step.cgroup = f"{self._base}/job_{job}/step_{number}" if self._base else ""
+        first = self._numbers.first_for(request, call.peer.uid, user.uid)
         if first is not None:
             further_steps.fit(step, first, request)
+            self._job_cpus.claim(step, first)
+        # Not before: a request that makes no sense takes no job's number.
+        job, number = self._numbers.take(request, call.peer.uid, first)
+        if first is None and "job" not in request:
+            asyncio.get_running_loop().call_soon(self._store.draw_next_job)
+        step.job_id, step.step_id = job, number
+        step.cgroup = tree.step_path(self._base, job, number) if self._base else ""
         return self._start.begin(step, call)

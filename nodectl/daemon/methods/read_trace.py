@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from nodectl.daemon.jobs.registry import WHICH, Registry, which
+from nodectl.daemon.jobs.registry import WHICH, Registry
 from nodectl.wire import lean_json
 from nodectl.wire.dispatch import Call
 from nodectl.wire.shape import Optional, integer
@@ -19,7 +19,7 @@ class ReadTrace:
 
     def trace(self, call: Call) -> Mapping[str, object]:
         """The lines from `begin` on; `next` is where the following reply begins, 0 at the end."""
-        key = which(call)
+        key = self._registry.which(call)
         live = self._registry.find_live(call)
         if live is None:
             self._registry.find_ended(call)

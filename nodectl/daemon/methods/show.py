@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from nodectl.binding.refused import Refused as NoLayout
 from nodectl.daemon.admission.binder import Binder
 from nodectl.daemon.history.store import Store
-from nodectl.daemon.jobs.registry import WHICH, Registry, which
+from nodectl.daemon.jobs.registry import WHICH, Registry
 from nodectl.daemon.steps import status_query
 from nodectl.wire.dispatch import Call, Refused
 from nodectl.wire.shape import Optional, boolean, integer
@@ -69,7 +69,7 @@ class Show:
         """The record of a step when it has ended, and its job's epilog too where the call asks for that."""
         live = self._registry.find_live(call)
         record = self._registry.find_ended(call) if live is None else await asyncio.shield(live.ended)
-        ending = self._registry.ending.get(which(call))
+        ending = self._registry.ending.get(self._registry.which(call))
         if ending is not None and call.parameters.get("epilog"):
             record = await asyncio.shield(ending.final)
         return {"record": record}

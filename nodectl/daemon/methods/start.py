@@ -17,7 +17,7 @@ from nodectl.daemon.admission.user_budget import UserBudget
 from nodectl.daemon.jobs.node_jobs import NodeJobs
 from nodectl.daemon.jobs.registry import Registry
 from nodectl.daemon.jobs.step_cgroups import make_step_cgroup
-from nodectl.daemon.jobs.task_plugins import call_launch_request
+from nodectl.daemon.jobs.task_plugins import call_request
 from nodectl.daemon.processes import copied_descriptors
 from nodectl.daemon.processes.forkserver_channel import ForkserverChannel, ForkserverDied
 from nodectl.daemon.steps.files import encoded
@@ -50,10 +50,14 @@ class StepStart:
         self._budget = budget
         self._forkserver = forkserver
 
-    def begin(self, step: Step, call: Call) -> Name | Awaitable[Name]:
-        """Starts the step for its caller. Raises Refused."""
+    def begin(self, step: Step, call: Call | None = None) -> Name | Awaitable[Name]:
+        """Starts the step for its caller; one that nobody waits for has none, and files for its streams. Raises
+        Refused. What an earlier run of a requeued job left is written into the history before.
+        """
+        if self._registry.batch.has(step.job_id, step.step_id):
+            self._registry.batch.flush()
         live = LiveStep(step, self._registry.files(step.job_id, step.step_id), self._jobs.step_ended)
-        if self._jobs.prolog_epilog.any_for(step) and not step.step_id:
+        if self._jobs.prolog_epilog.any_for(step) and step.is_first:
             return self._start_after_prolog(live, call)
         with self._undone_on_failure(live), self._trace(live) as trace:
             self._start(live, trace, call)
@@ -83,18 +87,18 @@ class StepStart:
 
     @contextlib.contextmanager
     def _trace(self, live: LiveStep) -> Iterator[int]:
-        """Opens the step's trace, and asks the task plugins before any process of the job exists: row 2 of a launch."""
+        """Opens the step's trace, and asks the task plugins before any process of the step exists."""
         trace = live.files.open_trace()
         try:
             fd = trace if self._config.trace else -1
-            call_launch_request(live.step, self._plugins, fd, live.step.hook_timeout)
+            call_request(live.step, self._plugins, fd, live.step.hook_timeout)
             self._jobs.resources.reserve(live, fd)
             live.step.limits, live.step.device_rules = self._constraints.of_step(live.step)
             yield trace
         finally:
             os.close(trace)
 
-    async def _start_after_prolog(self, live: LiveStep, call: Call) -> Name:
+    async def _start_after_prolog(self, live: LiveStep, call: Call | None) -> Name:
         """Runs the job's prolog, which may take long, and then starts the step. From the beginning of the prolog on the
         step is registered, and gets a record in any case.
         """
@@ -110,7 +114,7 @@ class StepStart:
             raise Refused("LaunchRefused", why, exit_status=1)
         return _name(live)
 
-    async def _through_prolog(self, live: LiveStep, trace: int, call: Call) -> str:
+    async def _through_prolog(self, live: LiveStep, trace: int, call: Call | None) -> str:
         """Returns why the step does not begin, "" when it does."""
         self._registry.add(live)
         live.in_prolog = live.needs_epilog = True
@@ -132,7 +136,7 @@ class StepStart:
         self._budget.take(live, len(spec) + most)
         live.files.write_spec(spec, most)
 
-    def _start(self, live: LiveStep, trace: int, call: Call) -> None:
+    def _start(self, live: LiveStep, trace: int, call: Call | None) -> None:
         """Makes what the step needs and orders it from the forkserver. Raises OSError, ForkserverDied, Refused."""
         step, files = live.step, live.files
         fds: list[int] = []
@@ -145,12 +149,13 @@ class StepStart:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             fds.append(theirs.detach())
             live.connect(ours)
-            if call.fds:
+            streams = call is not None and bool(call.fds)
+            if call is not None and streams:
                 fds += _hand_over_streams(call, _name(live))
             if not live.needs_epilog:
                 self._write_spec(live)
             self._registry.add(live)
-            if step.step_id:
+            if not step.is_first:
                 self._jobs.further_steps.add(step)
             self._forkserver.submit(
                 {
@@ -158,7 +163,7 @@ class StepStart:
                     "spec": files.spec,
                     "cgroup": step.cgroup,
                     "trace": self._config.trace,
-                    "client": call.peer.uid if call.fds else None,
+                    "client": call.peer.uid if call is not None and streams else None,
                 },
                 self._jobs.prolog_epilog.plugins_of(step),
                 copied_descriptors.copies((trace, *fds)),

@@ -126,7 +126,7 @@ class Update:
         ]
         if _memory(new) < _memory(old):
             groups.reverse()
-        if old.step_id:
+        if not old.is_first:
             groups = [group for group in groups if group[0].full_path.endswith(_USER)]  # the job is its first step's
         return [
             _Write(group, name, one.get(name, _UNASKED), two.get(name, _UNASKED))

@@ -24,6 +24,7 @@ from nodectl.daemon.recovery.lock import Lock
 from nodectl.daemon.steps.files import StepFiles
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
+from nodectl.model.step_number import FIRST_STEPS, step_number
 from nodectl.stepd.record import room
 from nodectl.wire import lean_json
 
@@ -62,13 +63,16 @@ def sweep(registry: Registry, jobs: NodeJobs, base: Base) -> None:
 
 
 def _specs(directory: str) -> Iterator[StepFiles]:
-    """The files of all steps. A job's first step comes last: whether the job is over depends on the others."""
+    """The files of all steps. A job's first step comes last: whether the job is over depends on the others. That is
+    the script's or the allocation's where there is one, else number 0.
+    """
     found = []
     for name in os.listdir(directory):
-        job, _, step = name.removesuffix(".json").partition(".")
-        if name.endswith(".json") and job.isdecimal() and step.isdecimal():
-            found.append((int(job), int(step)))
-    for number, of_job in sorted(found, key=lambda one: (one[0], -one[1])):
+        job, _, word = name.removesuffix(".json").partition(".")
+        step = step_number(word)
+        if name.endswith(".json") and job.isdecimal() and step is not None:
+            found.append((int(job), step))
+    for number, of_job in sorted(found, key=lambda one: (one[0], one[1] in FIRST_STEPS[1:], -one[1])):
         yield StepFiles(directory, number, of_job)
 
 
@@ -87,7 +91,7 @@ def _take_over(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles)
     live.size = len(data or b"") + room(step)
     live.needs_epilog = files.needs_epilog()
     registry.live[live.key] = live
-    if step.step_id:
+    if not step.is_first:
         jobs.further_steps.add(step)
     if files.in_prolog():
         live.fail("the service ended while the job's prolog ran")

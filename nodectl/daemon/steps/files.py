@@ -1,8 +1,8 @@
 """The files of one step: what a restarted daemon finds of it.
 
-They lie in the steps directory, which is root's alone. `J.S.json` holds what the daemon decided, `.trace` is the flight
-recorder (the stepd locks it while it lives), `.sock` is the stepd's socket, `.record` the step's result. `.prolog` and
-`.epilog` say that one of these has still to end.
+They lie in the steps directory, which is root's alone. `J.S.json` (`J.batch.json` of a script's step) holds what the
+daemon decided, `.trace` is the flight recorder (the stepd locks it while it lives), `.sock` is the stepd's socket,
+`.record` the step's result. `.prolog` and `.epilog` say that one of these has still to end.
 """
 
 import fcntl
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 
 from nodectl.model.step import Step
+from nodectl.model.step_number import step_name
 from nodectl.wire import framing, lean_json
 
 SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog", ".stderr")
@@ -30,7 +31,7 @@ class StepFiles:
     __slots__ = ("stem",)
 
     def __init__(self, directory: str, job: int, step: int) -> None:
-        self.stem = f"{directory}/{job}.{step}"
+        self.stem = f"{directory}/{step_name(job, step)}"
 
     @property
     def spec(self) -> str:

@@ -22,13 +22,14 @@ class Machine:
 
     def __init__(self) -> None:
         self.running: list[Step] = []
-        self.binder = Binder(build({}), lambda: self.running)
+        self.binder = Binder(build({"over_subscribe": "force"}), lambda: self.running)
 
     def begin(self, **layout: object) -> Step:
         values: dict[str, object] = {"ntasks": 1, **layout}
         step = Step.from_json({"job_id": len(self.running) + 1, "ntasks": values["ntasks"], "layout": values})
         step.cpus_per_task = int(str(values.get("cpus_per_task", 1)))
         step.environment = {}
+        self.binder.give(step, self.binder.allocation)
         self.binder.bind(step)
         self.running.append(step)
         return step
@@ -74,6 +75,7 @@ def test_a_refusal_is_kept_in_the_users_words(machine: Machine) -> None:
         machine.begin(ntasks=2, nodes="2")
     step = Step.from_json({"job_id": 1, "ntasks": 1, "layout": {"ntasks": 1, "cpu_bind": "map_cpu:16"}})
     step.environment = {}
+    machine.binder.give(step, machine.binder.allocation)
     with pytest.raises(Refused):
         machine.binder.bind(step)
     assert step.refused == "CPU binding outside of job step allocation, allocated CPUs are: 0xFFFF."
@@ -86,6 +88,7 @@ def test_who_never_asks_the_same_twice_does_not_fill_the_daemons_memory(machine:
             layout = {"ntasks": 512, "cpu_bind": f"map_cpu:{'0,' * number}1"}
             step = Step.from_json({"job_id": 1, "ntasks": 512, "layout": layout})
             step.environment = {}
+            machine.binder.give(step, machine.binder.allocation)
             machine.binder.bind(step)
         kept = tracemalloc.get_traced_memory()[0]
     finally:

@@ -41,16 +41,18 @@ async def end(tmp_path: Path) -> object:
     live.needs_epilog = True
     config = build({"epilog": "/absent/epilog", "trace": False})
     tasks, ending, done = BackgroundTasks(), dict[tuple[int, int], EndingJob](), list[object]()
+    begun: list[int] = []
     (tmp_path / "base").mkdir()
 
     async def empty(path: str) -> None:
         assert path == step.cgroup
 
     parts = PrologEpilog(config, str(tmp_path), tasks), cast("Containers", Nothing()), cast("Resources", Nothing())
-    ends = JobEnds(parts, ending, tasks, empty, lambda _, record: done.append(record))
+    ends = JobEnds(parts, ending, tasks, empty, begun.append, lambda _, record: done.append(record))
     ends.begin(live, RECORD, waits=False)
     await tasks.settle(None)
     assert not ending
+    assert begun == [1]
     return done
 
 

@@ -1,0 +1,136 @@
+"""Jobs and steps that are stopped, and go on: the daemon asks their stepds, and waits until nothing of them runs.
+
+It does not wait for long: a process that hangs in the kernel cannot be frozen. When all steps of a job stand still,
+task plugins give its resources up and the queue may give its CPUs to others. Before one goes on they are taken back.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+
+from nodectl.cgroup import tree
+from nodectl.daemon.jobs.background_tasks import BackgroundTasks
+from nodectl.daemon.jobs.further_steps import FurtherSteps
+from nodectl.daemon.jobs.resources import Resources
+from nodectl.daemon.jobs.watcher import Watcher
+from nodectl.daemon.steps.live import LiveStep
+from nodectl.kernel import pseudo_file
+from nodectl.wire.dispatch import Refused
+
+_PAUSE = 0.02
+_PATIENCE = 5.0  # seconds beyond the time of grace
+_RECLAIM = "memory.reclaim"  # cgroup v2, from Linux 5.19 on
+
+
+class Suspension:
+    """Of one node's jobs. `mount` is the cgroup2 mount; `watcher()` is told when a job stands still, and asked before
+    it goes on.
+    """
+
+    def __init__(
+        self, mount: str, further_steps: FurtherSteps, resources: Resources, tasks: BackgroundTasks,
+        watcher: Callable[[], Watcher],
+    ) -> None:  # fmt: skip
+        self._mount = mount
+        self._further_steps = further_steps
+        self._resources = resources
+        self._tasks = tasks
+        self._watcher = watcher
+
+    async def suspend_job(self, job: int) -> Sequence[int]:
+        """Stops all steps of a job that runs, and has its memory reclaimed. Returns processes that still run. Raises
+        Refused where a step cannot be stopped; then those that were are let go.
+        """
+        steps = [live for live in self._further_steps.running(job) if not live.suspended]
+        if not steps:
+            raise Refused("WrongState", f"job {job} has no step that runs")
+        results = await asyncio.gather(*(self.suspend(live) for live in steps), return_exceptions=True)
+        for failed in (one for one in results if isinstance(one, BaseException)):
+            if self._is_over(failed):
+                continue
+            for live in steps:
+                with contextlib.suppress(Refused):
+                    await self._go_on(live)
+            raise failed
+        self._tasks.begin(self._reclaim(steps[0]))
+        return [pid for one in results if not isinstance(one, BaseException) for pid in one]
+
+    async def resume_job(self, job: int) -> None:
+        """Lets all steps of a job go on, whose CPUs the queue has given back already. Raises Refused."""
+        steps = [live for live in self._further_steps.running(job) if live.suspended]
+        if not steps:
+            raise Refused("WrongState", f"job {job} is not suspended")
+        self._take_back(steps[0])
+        for live in steps:
+            with contextlib.suppress(Refused):  # it has just ended
+                await self._go_on(live)
+        self._further_steps.wake(job)
+
+    async def suspend(self, live: LiveStep) -> Sequence[int]:
+        """Stops a step. Returns processes of it that still run. Raises Refused."""
+        await _order(live, "Suspend")
+        live.suspended = True
+        await asyncio.sleep(live.step.suspend_grace_time)
+        running = await self._frozen(live) if live.step.cgroup else []
+        if live.suspended and not live.ended.done() and self._resources.suspend(live):
+            self._watcher().job_suspended(live.step.job_id)
+        return running
+
+    async def resume(self, live: LiveStep) -> None:
+        """Lets a step go on. Raises Refused."""
+        job = live.step.job_id
+        if live.suspended and self._resources.has_given_up(job):
+            if why := self._watcher().job_resuming(job):
+                raise Refused("WrongState", f"step {live.step} stays suspended: {why}")
+            try:
+                self._take_back(live)
+            except Refused:
+                self._watcher().job_suspended(job)
+                raise
+        await self._go_on(live)
+        self._further_steps.wake(job)
+
+    def _take_back(self, live: LiveStep) -> None:
+        if why := self._resources.resume(live):
+            raise Refused("WrongState", f"step {live.step} stays suspended: {why}")
+
+    async def _go_on(self, live: LiveStep) -> None:
+        await _order(live, "Resume")
+        live.suspended = False
+
+    def _is_over(self, failed: BaseException) -> bool:
+        return isinstance(failed, Refused) and failed.error.endswith(".NoSuchStep")
+
+    async def _frozen(self, live: LiveStep) -> list[int]:
+        """Waits until the freezer has stopped the step. Returns the processes that it could not stop."""
+        user = tree.Group(f"{self._mount}{live.step.cgroup}/user")
+        deadline = time.monotonic() + _PATIENCE
+        while not user.is_frozen() and not live.ended.done():
+            if time.monotonic() > deadline:
+                return [pid for pid in user.pids() if _hangs(pid)]
+            await asyncio.sleep(_PAUSE)
+        return []
+
+    async def _reclaim(self, live: LiveStep) -> None:
+        """Asks the kernel for the memory of a job that stands still, as much as it can get: others may need it."""
+        group = tree.Group(f"{self._mount}{live.step.cgroup.rpartition('/')[0]}")
+        if not live.step.cgroup or not group.has(_RECLAIM):
+            return
+        with contextlib.suppress(OSError):  # EAGAIN: there was less to be had
+            used = str(group.memory.current).encode("ascii")
+            await asyncio.to_thread(pseudo_file.write, f"{group.full_path}/{_RECLAIM}", used)
+
+
+async def _order(live: LiveStep, method: str) -> None:
+    if live.in_prolog:
+        raise Refused("WrongState", f"step {live.step} has no task yet: its prolog is running")
+    await live.order(method, {})
+
+
+def _hangs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(") ")[2][:1] == "D"
+    except OSError:
+        return False

@@ -1,0 +1,28 @@
+"""Who is told what becomes of jobs: the part of the daemon that keeps the queue.
+
+All calls come from the event loop, about jobs by their numbers.
+"""
+
+from collections.abc import Mapping
+
+
+class Watcher:
+    """One that does nothing, for a node without a queue; the queue's own has the same methods."""
+
+    def job_ending(self, job: int) -> None:
+        """The end of the job begins: its first step has ended, other processes of it may still run. The watcher may
+        have begun it itself.
+        """
+
+    def job_over(self, job: int, record: Mapping[str, object]) -> None:
+        """Nothing of the job runs, its epilog has ended and its resources are released. `record` is its first step's.
+        A job that is started again after this has a higher `restart` in its steps.
+        """
+
+    def job_suspended(self, job: int) -> None:
+        """All steps of the job stand still; task plugins have been told."""
+
+    def job_resuming(self, job: int) -> str:
+        """A step of a job that stood still is about to run again. Returns why it cannot, "" where it may."""
+        del job
+        return ""
