@@ -25,6 +25,7 @@ _MOST_ASKED = 9999
 _WORDS = ("name", "type", "file", "cores", "count", "autodetect", "flags", "links")
 # Each maker's library has a variable of its own; all are set where nobody said whose the device is.
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
+_NOUNS = {GPU: "GPUs"}
 _BINDS = "none, closest, map_gpu:<list>, mask_gpu:<list>, per_task:<gpus> or single:<tasks>"
 
 
@@ -53,7 +54,8 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a step asks for. `count` GPUs in all, 0 for none; `per_task` of them for each task where that was said.
+    """What a step asks for. `count` GPUs in all, 0 for none, or devices of another `name`; `per_task` of them for each
+    task where that was said.
 
     `bind` is the way and `entries` its numbers or masks; `enforce`: only CPUs near the devices will do.
     """
@@ -64,6 +66,7 @@ class Wanted:
     bind: str = ""
     entries: tuple[int, ...] = ()
     enforce: bool = False
+    name: str = GPU
 
 
 def declared(lines: Iterable[str]) -> tuple[tuple[Device, ...], bool]:
@@ -203,13 +206,12 @@ def hold(
     Refused where there are too few.
     """
     taken = set(busy)
-    fitting = [device for device in devices if device.name == GPU and asked.type in ("", device.type)]
+    fitting = [device for device in devices if device.name == asked.name and asked.type in ("", device.type)]
     free = [device for device in fitting if device not in taken]
     if len(free) < asked.count:
         kind = f" of type {asked.type}" if asked.type else ""
-        raise Refused(
-            f"{asked.count} GPUs{kind} asked for: this node has {len(fitting)}, of which {len(free)} are free"
-        )
+        there = f"this node has {len(fitting)}, of which {len(free)} are free"
+        raise Refused(f"{asked.count} {_NOUNS.get(asked.name, asked.name)}{kind} asked for: {there}")
     free.sort(key=lambda device: (not near(device, topology) & cpus, device.number))
     return sorted(free[: asked.count], key=lambda device: device.number)
 

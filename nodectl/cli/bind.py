@@ -37,6 +37,7 @@ from nodectl.model.number import whole
 from nodectl.render import layout
 from nodectl.render.terminal import put
 from nodectl.render.words import printable
+from nodectl.selection import planning
 
 _MOST_NODES = 4096
 _LONGEST_FILE = 1 << 17  # more than is taken
@@ -90,7 +91,7 @@ def answer_of(parsed: Parsed, config: Config, environ: Mapping[str, str] = os.en
     elif not as_run:
         busy = _masks(_BUSY, str(values.get(_BUSY, "")), machines)
         taken = [busy.get(index, 0) for index in range(len(machines))]
-        allocation = replace(job.allocate(machines, request, taken, settings, names), own=True)
+        allocation = replace(planning.allocate(machines, request, taken, settings, names), own=True)
     else:
         if (request.ntasks or 1) > config.max_tasks_per_node:
             raise Refused(f"--ntasks: {request.ntasks} is more than max_tasks_per_node = {config.max_tasks_per_node}")

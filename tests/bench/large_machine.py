@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.rows import Row, in_turns
-from nodectl.binding.job import allocate
 from nodectl.binding.request import Request, Settings
 from nodectl.binding.step import place
 from nodectl.machine.topology import Topology, read
+from nodectl.selection.planning import allocate
 from unit.machines import Machine, build
 
 LARGE = Machine("4s:128c:2t", "last", nodes_per_socket=4, l3_per_socket=16)

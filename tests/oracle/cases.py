@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.binding.allocation import Allocation
-from nodectl.binding.job import allocate
 from nodectl.binding.layout import Layout
 from nodectl.binding.options import FLAG, ROWS, request_of
 from nodectl.binding.refused import Refused
@@ -22,6 +21,7 @@ from nodectl.binding.step import place
 from nodectl.machine.spec import from_lscpu
 from nodectl.machine.topology import Board, Topology
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
+from nodectl.selection.planning import allocate
 
 CASES = Path(__file__).parent / "cases"
 # what a reason must hold for the word of a refusal; groups are those of the word

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.binding.job import allocate
 from nodectl.binding.refused import Refused
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
+from nodectl.selection.planning import allocate
 from oracle.cases import CASES, Case, cases, request
 
 # steps that take less than their job has

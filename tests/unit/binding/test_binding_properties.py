@@ -10,7 +10,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nodectl.binding.allocation import Allocation
-from nodectl.binding.job import allocate
 from nodectl.binding.layout import Layout
 from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused
@@ -18,6 +17,7 @@ from nodectl.binding.request import Request, Settings
 from nodectl.binding.step import place
 from nodectl.machine.spec import from_spec
 from nodectl.machine.topology import Topology
+from nodectl.selection.planning import allocate
 
 SETTINGS = Settings()
 EXAMPLES = 150

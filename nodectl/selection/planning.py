@@ -1,0 +1,97 @@
+"""A job's allocation without a queue: what `nodectl bind` and tests ask of select/cons_tres about described machines.
+
+As whoever runs the command. The plugin is loaded once in a process.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from nodectl.binding.allocation import Allocation, NodeGrant
+from nodectl.binding.geometry import given
+from nodectl.binding.job import check_names, inherited, specialised, tasks_of
+from nodectl.binding.refused import Refused
+from nodectl.binding.request import Request, Settings
+from nodectl.machine.topology import Topology
+from nodectl.plugin_host.caller import PluginCaller
+from nodectl.plugin_host.loader import Plugin
+from nodectl.selection.answers import Refusal
+from nodectl.selection.host import Selection
+from nodectl.selection.loading import caller_of, load_plugin
+from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_TEST_ONLY
+from nodectl.selection.records import JobDetails, JobRecord, NodeRecord, NodeTable
+from nodectl.selection.slurmctld import Parameters
+
+_PLUGIN = "select/cons_tres"
+_NO_STATE = "/nonexistent"
+_DEFAULTS = Settings()
+
+
+def allocate(
+    machines: Sequence[Topology],
+    request: Request,
+    busy: Sequence[int] = (),
+    settings: Settings = _DEFAULTS,
+    names: Sequence[str] = (),
+) -> Allocation:
+    """Find nodes and cores for a job. `busy`: by machine, the mask of the CPUs that others hold; a core of which one
+    CPU is busy is not free. `names`: of the machines, n1, n2, ... if not given. Raises Refused.
+    """
+    names = list(names) or [f"n{number}" for number in range(1, len(machines) + 1)]
+    if request.relative is not None:
+        raise Refused("--relative option invalid for job allocation request")
+    check_names(request, names)
+    nodes = NodeTable(
+        NodeRecord(name, machine, reserved_cpus=specialised(machine, settings))
+        for name, machine in zip(names, machines, strict=True)
+    )
+    plugin, caller = _loaded()
+    selection = Selection(plugin, nodes, caller, parameters=Parameters(settings))
+    selection.start(_NO_STATE)
+    job = JobRecord(0, details=details_of(request))
+    excluded = nodes.core_bitmap(dict(enumerate(busy))) if any(busy) else None
+    found = selection.job_test(job, SELECT_MODE_RUN_NOW, excluded_cores=excluded)
+    if isinstance(found, Refusal):
+        never = selection.job_test(job, SELECT_MODE_TEST_ONLY)
+        raise Refused(never.reason if isinstance(never, Refusal) else found.reason)
+    held = found.resources
+    grants = [
+        NodeGrant(
+            node.index, node.name, nodes.cpu_mask(node, held.core_bitmap), held.cpus[node.index], held.tasks[node.index]
+        )
+        for node in nodes
+        if found.nodes[node.index]
+    ]
+    return Allocation(
+        tuple(grants),
+        threads_per_core=given(request.threads_per_core),
+        environment=inherited(request, len(grants)),
+    )
+
+
+def details_of(request: Request) -> JobDetails:
+    """What a job of this request asks for."""
+    ntasks = tasks_of(request)
+    least, most = request.nodes or (1, 0)
+    named = len(set(request.nodelist))
+    if request.nodes:
+        # Fewer tasks than nodes: a node without a task is not asked for.
+        least, most = max(min(least, ntasks), named), max(min(most, ntasks), named)
+    return JobDetails(
+        num_tasks=ntasks,
+        cpus_per_task=request.cpus_per_task or 1,
+        min_nodes=least,
+        max_nodes=most,
+        overcommit=request.overcommit,
+        share_res=False if request.exclusive else None,
+        req_nodes=request.nodelist,
+        exc_nodes=request.exclude,
+        _request=request,
+    )
+
+
+@functools.cache
+def _loaded() -> tuple[Plugin, PluginCaller]:
+    caller = caller_of(0)
+    return load_plugin(_PLUGIN, caller=caller), caller

@@ -1,0 +1,148 @@
+"""The objects in which the plugin keeps what is known of a node (select_nodeinfo) and of a job (select_jobinfo)."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+
+from nodectl.plugin_api import SLURM_ERROR, SLURM_SUCCESS, set_errno
+from nodectl.selection.buffer import BadBuffer, Buf
+from nodectl.selection.modes import (
+    NODE_STATE_ALLOCATED,
+    SELECT_JOBDATA_NETWORK,
+    SELECT_JOBDATA_PTR,
+    SELECT_NODEDATA_MEM_ALLOC,
+    SELECT_NODEDATA_PTR,
+    SELECT_NODEDATA_SUBCNT,
+    SELECT_NODEDATA_TRES_ALLOC_FMT_STR,
+    SELECT_NODEDATA_TRES_ALLOC_WEIGHTED,
+)  # fmt: skip
+from nodectl.selection.records import Output
+from nodectl.selection.slurmctld import Parameters
+from nodectl.selection.tres.state import State
+
+NODE_MAGIC = 0x82AD
+JOB_MAGIC = 0x86AD
+
+
+@dataclass(slots=True)
+class NodeInfo:
+    """What of a node jobs have: CPUs, memory in MiB, and all of it as Slurm writes trackable resources."""
+
+    alloc_cpus: int = 0
+    alloc_memory: int = 0
+    tres: str = ""
+    weighted: float = 0.0
+    magic: int = NODE_MAGIC
+
+    def pack(self, buffer: Buf) -> None:
+        """Raises BadBuffer."""
+        buffer.pack16(NODE_MAGIC)
+        buffer.pack32(self.alloc_cpus)
+        buffer.pack64(self.alloc_memory)
+        buffer.packstr(self.tres)
+        buffer.packdouble(self.weighted)
+
+    @classmethod
+    def unpack(cls, buffer: Buf) -> NodeInfo | None:
+        """None for what is none of ours. Raises BadBuffer."""
+        if buffer.unpack16() != NODE_MAGIC:
+            return None
+        return cls(buffer.unpack32(), buffer.unpack64(), buffer.unpackstr() or "", buffer.unpackdouble())
+
+    def get(self, data_type: int, state: int) -> object:
+        """One of its values; None for a type of data that there is not. CPUs of others than those that are allocated
+        are not counted here.
+        """
+        return {
+            SELECT_NODEDATA_SUBCNT: self.alloc_cpus if state == NODE_STATE_ALLOCATED else 0,
+            SELECT_NODEDATA_PTR: self,
+            SELECT_NODEDATA_MEM_ALLOC: self.alloc_memory,
+            SELECT_NODEDATA_TRES_ALLOC_FMT_STR: self.tres,
+            SELECT_NODEDATA_TRES_ALLOC_WEIGHTED: self.weighted,
+        }.get(data_type)
+
+
+def note(state: State, node: int) -> None:
+    """Brings the information of a node up to date."""
+    info = state.table[node].select_nodeinfo
+    if type(info) is not NodeInfo:
+        return
+    use = state.uses[node]
+    info.alloc_cpus, info.alloc_memory = state.cpus[node], use.memory
+    info.weighted = float(state.cpus[node])
+    words = [f"cpu={info.alloc_cpus}"] if info.alloc_cpus else []
+    words += [f"mem={use.memory}M"] if use.memory else []
+    counts: dict[str, int] = {}
+    for device in use.shape.devices_of(use.gres):
+        counts[device.name] = counts.get(device.name, 0) + 1
+    info.tres = ",".join(words + [f"gres/{name}={count}" for name, count in sorted(counts.items())])
+
+
+@dataclass(slots=True)
+class JobInfo:
+    """What is kept of a job: the network that it asked for."""
+
+    network: str = ""
+    magic: int = JOB_MAGIC
+
+    def pack(self, buffer: Buf) -> None:
+        """Raises BadBuffer."""
+        buffer.pack16(JOB_MAGIC)
+        buffer.packstr(self.network)
+
+    @classmethod
+    def unpack(cls, buffer: Buf) -> JobInfo | None:
+        """None for what is none of ours. Raises BadBuffer."""
+        return cls(buffer.unpackstr() or "") if buffer.unpack16() == JOB_MAGIC else None
+
+    def get(self, data_type: int) -> object:
+        """One of its values; None for a type of data that there is not."""
+        return {SELECT_JOBDATA_PTR: self, SELECT_JOBDATA_NETWORK: self.network}.get(data_type)
+
+    def shown(self, mode: int) -> str:
+        """In words: a heading (mode 0), a value (1), or both (2)."""
+        return ("NETWORK", self.network, f"Network={self.network}" if self.network else "")[mode]
+
+
+def is_ours(info: object, kind: type[NodeInfo] | type[JobInfo]) -> bool:
+    """Whether this is an object of ours that was not freed; says why not."""
+    if type(info) is kind and info.magic:
+        return True
+    set_errno(errno.EINVAL, f"no {kind.__name__} of select/cons_tres")
+    return False
+
+
+def freed(info: NodeInfo | JobInfo, kind: type[NodeInfo] | type[JobInfo]) -> int:
+    """Marks an object as used no more; the documented function's answer."""
+    if not is_ours(info, kind):
+        return SLURM_ERROR
+    info.magic = 0
+    return SLURM_SUCCESS
+
+
+def unpacked(out: Output, buffer: Buf, kind: type[NodeInfo] | type[JobInfo]) -> int:
+    """Reads an object; the documented function's answer."""
+    try:
+        out.value = kind.unpack(buffer)
+    except BadBuffer as error:
+        set_errno(errno.EINVAL, str(error))
+        return SLURM_ERROR
+    return SLURM_SUCCESS if is_ours(out.value, kind) else SLURM_ERROR
+
+
+def told(data: Output, value: object) -> int:
+    """Tells a value, None for none; the documented function's answer."""
+    if value is None:
+        return SLURM_ERROR
+    data.value = value
+    return SLURM_SUCCESS
+
+
+def configuration(parameters: Parameters) -> list[tuple[str, str]]:
+    """What SELECT_CONFIG_INFO tells."""
+    return [
+        ("SelectTypeParameters", ",".join(parameters.settings.select_type_parameters)),
+        ("OverSubscribe", f"{parameters.over_subscribe}:{parameters.share_count}"),
+        ("DefMemPerCPU", str(parameters.def_mem_per_cpu)),
+    ]

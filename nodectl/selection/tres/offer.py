@@ -1,0 +1,157 @@
+"""What a node can give a job: so many CPUs, and for each number of them which cores and devices.
+
+Found once for all nodes that are alike in shape and use, and kept with the use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bitarray import bitarray
+
+from nodectl.binding.geometry import sockets_used, threads_used
+from nodectl.binding.refused import Refused
+from nodectl.selection.tres import gres
+from nodectl.selection.tres.cores import block, cyclic
+from nodectl.selection.tres.shape import Grid
+from nodectl.selection.tres.use import Use
+from nodectl.selection.tres.wish import CPU, SOCKET, Wish
+
+_MOST_KEPT = 128  # answers of one use
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a job is given of a node: cores as a set and as bits of the core bitmap; CPUs that it is charged with;
+    memory in MiB; the keys of its devices.
+    """
+
+    cores: int
+    bits: bitarray
+    cpus: int
+    memory: int
+    gres: tuple[str, ...]
+
+
+class Offer:
+    """What a node of this use has for this wish: `cpus` in all, out of the free cores of each socket. `near`: those of
+    them near enough free devices, 0 where none are asked for.
+    """
+
+    __slots__ = ("_grants", "_near", "_sockets", "cpus", "grid", "use", "wish")
+
+    def __init__(self, use: Use, wish: Wish, grid: Grid, sockets: Sequence[int], near: int, cpus: int) -> None:
+        self.use = use
+        self.wish = wish
+        self.grid = grid
+        self._sockets = sockets
+        self._near = near
+        self.cpus = cpus
+        self._grants: dict[int, Grant | None] = {}
+
+    def grant(self, cpus: int) -> Grant | None:
+        """The cores and devices for so many CPUs; None where what goes with them is not there."""
+        if cpus not in self._grants:
+            self._grants[cpus] = self._granted(cpus)
+        return self._grants[cpus]
+
+    def _granted(self, cpus: int) -> Grant | None:
+        wish, grid = self.wish, self.grid
+        if wish.whole:
+            return self._with_the_rest(sum(self._sockets), cpus)  # sockets have no core in common
+        sockets = self._sockets
+        if self._near:
+            closer = [free & self._near for free in sockets]
+            sockets = closer if sum(map(grid.cpus, closer)) >= cpus else sockets
+        if wish.block:
+            cores = block(grid, sockets, cpus)
+        else:
+            cores = cyclic(grid, sockets, cpus, cpus_per_task=wish.size, per_socket=wish.per_socket)
+        # From fewer sockets less may go with them: of memory for each CPU, where whole sockets are given.
+        return self._with_the_rest(cores, cpus) or self._with_the_rest(block(grid, sockets, cpus), cpus)
+
+    def _with_the_rest(self, cores: int, cpus: int) -> Grant | None:
+        """Memory and devices that go with these cores."""
+        wish, use, shape = self.wish, self.use, self.use.shape
+        if wish.unit == SOCKET and not wish.whole:
+            cores = sum(free for free in self._sockets if free & cores)
+        charged = cpus if wish.unit == CPU and not wish.whole else self.grid.cpus(cores)
+        memory = wish.memory or wish.per_cpu * charged
+        free = shape.memory - use.memory
+        if memory > free and wish.whole:
+            memory = max(wish.memory or wish.per_cpu * cpus, free)  # what there is, if its tasks need no more
+        if memory > free:
+            return None
+        keys: tuple[str, ...] = ()
+        if wish.gres:
+            try:
+                keys = gres.held(shape, wish.gres, use.gres, cores)
+            except Refused:
+                return None
+        bits = bitarray(endian="little")
+        bits.frombytes(cores.to_bytes(len(shape.widths) // 8 + 1, "little"))
+        return Grant(cores, bits[: len(shape.widths)], charged, memory, keys)
+
+
+def offer_of(use: Use, wish: Wish, row: int = 0) -> Offer | None:
+    """What a node of this use has for this wish where so many jobs may be on a core besides it; None for nothing."""
+    key = (wish, row) if row else wish
+    try:
+        found: Offer | None = use.offers[key]
+        return found
+    except KeyError:
+        if len(use.offers) >= _MOST_KEPT:
+            use.offers.clear()
+        offer = use.offers[key] = _offer(use, wish, row)
+        return offer
+
+
+def _offer(use: Use, wish: Wish, row: int) -> Offer | None:
+    shape = use.shape
+    threads = threads_used(shape.threads, wish.request, wish.per_core)
+    if not threads or (wish.whole and use.levels) or not wish.features <= shape.features:
+        return None
+    grid = shape.grid(threads)
+    taken = use.taken(row, sharing=wish.sharers > 1)
+    free = shape.usable & ~taken & ~shape.left_to_system(wish.system)
+    least = max(wish.least_cpus, wish.size * max(wish.limit, 1))
+    if grid.cpus(free) < least:
+        return None
+    near = 0
+    if wish.gres:
+        found = gres.cores_near(shape, wish.gres, use.gres, free)
+        if found is None:
+            return None
+        near = found
+        free = free & near if wish.enforce else free
+    sockets = _sockets(use, wish, free, taken)
+    if sockets is None:
+        return None
+    useful = [grid.first(free, wish.per_socket * wish.size) for free in sockets] if wish.per_socket else sockets
+    cpus = _with_memory(sum(map(grid.cpus, useful)), use, wish, grid)
+    if cpus < least:
+        return None
+    return Offer(use, wish, grid, sockets if wish.whole else useful, near, cpus)
+
+
+def _sockets(use: Use, wish: Wish, free: int, taken: int) -> Sequence[int] | None:
+    """The free cores of each socket that serves; None where they are too few."""
+    sockets = [free & socket for socket in use.shape.sockets]
+    if wish.unit == SOCKET and taken:
+        sockets = [0 if socket & taken else free for socket, free in zip(use.shape.sockets, sockets, strict=True)]
+    serve = sockets_used([free.bit_count() for free in sockets], wish.request)
+    if serve is None:
+        return None
+    return [free if serves else 0 for free, serves in zip(sockets, serve, strict=True)]
+
+
+def _with_memory(cpus: int, use: Use, wish: Wish, grid: Grid) -> int:
+    """As many of these CPUs as there is memory for."""
+    free = use.shape.memory - use.memory
+    if wish.memory > free:
+        return 0
+    if not wish.per_cpu or wish.per_cpu * cpus <= free:
+        return cpus
+    most = max(free, 0) // wish.per_cpu
+    return most if wish.unit == CPU or wish.whole else most - most % grid.unit

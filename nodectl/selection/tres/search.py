@@ -1,0 +1,194 @@
+"""Which nodes a job gets, how many tasks and CPUs on each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from bitarray import bitarray
+
+from nodectl.selection.records import JobResources, NodeTable
+from nodectl.selection.tres.offer import Grant, Offer, offer_of
+from nodectl.selection.tres.use import Use
+from nodectl.selection.tres.wish import Goal
+
+Found = list[tuple[int, Offer]]
+"""Nodes in the order of the table, with what each of them has for the job."""
+
+
+class Placement:
+    """Where the job goes: by node its offer, its CPUs and tasks, and what it is given."""
+
+    __slots__ = ("grants", "nodes", "tasks")
+
+    def __init__(self, nodes: Sequence[int], grants: Sequence[Grant], tasks: Sequence[int]) -> None:
+        self.nodes = nodes
+        self.grants = grants
+        self.tasks = tasks
+
+    def resources(self, table: NodeTable) -> JobResources:
+        """As the job's record has it."""
+        cores = table.core_bitmap()
+        cpus, memory, held = {}, {}, {}
+        for node, grant in zip(self.nodes, self.grants, strict=True):
+            at = table[node].core_offset
+            cores[at : at + len(grant.bits)] = grant.bits
+            cpus[node] = grant.cpus
+            memory[node] = grant.memory
+            if grant.gres:
+                held[node] = grant.gres
+        tasks = dict(zip(self.nodes, self.tasks, strict=True))
+        return JobResources(table.bitmap(self.nodes), cores, cpus, memory, tasks, held)
+
+
+def place(
+    goal: Goal, candidates: bitarray, use_of: Callable[[int], Use], order: Sequence[int] | None, row: int
+) -> Placement | None:
+    """Find the job's nodes among `candidates`, whose use is told by `use_of`. `order`: all nodes in the order in which
+    they are preferred, None for that of the table.
+    """
+    refused: set[Offer] = set()
+    while True:
+        nodes = _Nodes(goal, use_of, row, refused)
+        chosen = nodes.chosen(candidates, order)
+        if not chosen:
+            return None
+        tasks, cpus = spread([offer for _, offer in chosen], goal)
+        grants: list[Grant] = []
+        for (_, offer), count in zip(chosen, cpus, strict=True):
+            grant = offer.grant(count)
+            if grant is None:
+                refused.add(offer)
+                break
+            grants.append(grant)
+        else:
+            return Placement([node for node, _ in chosen], grants, tasks)
+
+
+class _Nodes:
+    """One choice of nodes. `refused`: offers that turned out to be no good."""
+
+    __slots__ = ("_goal", "_refused", "_row", "_use_of")
+
+    def __init__(self, goal: Goal, use_of: Callable[[int], Use], row: int, refused: set[Offer]) -> None:
+        self._goal = goal
+        self._use_of = use_of
+        self._row = row
+        self._refused = refused
+
+    def _offer(self, node: int) -> Offer | None:
+        offer = offer_of(self._use_of(node), self._goal.wish, self._row)
+        return None if offer in self._refused else offer
+
+    def chosen(self, candidates: bitarray, order: Sequence[int] | None) -> Found:
+        """As few nodes as give the job its CPUs, at least as many as asked for; none where they do not suffice."""
+        goal = self._goal
+        must: Found = []
+        for node in goal.required:
+            offer = self._offer(node)
+            if offer is None:
+                return []
+            must.append((node, offer))
+        required = set(goal.required)
+        rest = self._rest(candidates, required, order)
+        if goal.contiguous:
+            return self._in_a_row(sorted([*must, *rest]), required)
+        found = list(rest) if goal.least_loaded else []
+        if goal.least_loaded:
+            found.sort(key=lambda one: -one[1].cpus)
+            return self._taken(must, found)
+        seen: Found = []
+        chosen = self._taken(must, _remembering(rest, seen))
+        if chosen:
+            return chosen
+        seen += rest
+        return self._taken(must, sorted(seen, key=lambda one: -one[1].cpus))
+
+    def _rest(
+        self, candidates: bitarray, required: set[int], order: Sequence[int] | None
+    ) -> Iterator[tuple[int, Offer]]:
+        """The other nodes that have something, in the order of preference."""
+        nodes: Iterable[int] = candidates.search(1)
+        if order is not None:
+            nodes = (node for node in order if candidates[node])
+        wish, row, refused, use_of = self._goal.wish, self._row, self._refused, self._use_of
+        for node in nodes:
+            offer = offer_of(use_of(node), wish, row)
+            if offer is not None and node not in required and offer not in refused:
+                yield node, offer
+
+    def _taken(self, must: Found, order: Iterable[tuple[int, Offer]]) -> Found:
+        """Of nodes in this order as few as do."""
+        goal = self._goal
+        chosen = list(must)
+        room = sum(room_of(offer, goal) for _, offer in must)
+        if not (len(chosen) >= goal.wanted and room >= goal.cpus):
+            for node, offer in order:
+                chosen.append((node, offer))
+                room += room_of(offer, goal)
+                if len(chosen) >= goal.wanted and room >= goal.cpus:
+                    break
+        if room < goal.cpus or len(chosen) < goal.least or 0 < goal.most < len(chosen):
+            return []
+        chosen.sort(key=lambda one: one[0])
+        return chosen
+
+    def _in_a_row(self, found: Found, required: set[int]) -> Found:
+        """The shortest run of consecutive nodes that does, the first of these."""
+        goal = self._goal
+        best: Found = []
+        begin = room = there = 0
+        for end, (node, offer) in enumerate(found):
+            if end and found[end - 1][0] != node - 1:
+                begin, room, there = end, 0, 0
+            room += room_of(offer, goal)
+            there += node in required
+            while end - begin >= max(goal.wanted, 1) and found[begin][0] not in required:
+                less = room - room_of(found[begin][1], goal)
+                if less < goal.cpus:
+                    break
+                begin, room = begin + 1, less
+            size = end - begin + 1
+            enough = room >= goal.cpus and size >= goal.least and there == len(required)
+            if enough and not 0 < goal.most < size and (not best or self._is_better(size, len(best))):
+                best = found[begin : end + 1]
+        return best
+
+    def _is_better(self, size: int, best: int) -> bool:
+        """The wanted number of nodes, and then fewer."""
+        wanted = self._goal.wanted
+        return (size < wanted, size) < (best < wanted, best) if size >= wanted or best >= wanted else size > best
+
+
+def _remembering(nodes: Iterable[tuple[int, Offer]], seen: Found) -> Iterable[tuple[int, Offer]]:
+    for one in nodes:
+        seen.append(one)
+        yield one
+
+
+def room_of(offer: Offer, goal: Goal) -> int:
+    """CPUs of this node that whole tasks can use."""
+    tasks = offer.cpus // goal.wish.size
+    limit = goal.wish.limit
+    return (min(tasks, limit) if limit else tasks) * goal.wish.size
+
+
+def spread(offers: Sequence[Offer], goal: Goal) -> tuple[list[int], list[int]]:
+    """Tasks and CPUs of each node: one task each, then what makes begun cores full, then node by node."""
+    size, limit = goal.wish.size, goal.wish.limit
+    total = goal.cpus if goal.overcommit else max(-(-goal.cpus // size), goal.floor * len(offers) // size)
+    tasks = [1] * len(offers)
+    left = total - len(offers)
+    for begun_only in (True, False):
+        if left <= 0:
+            break
+        for index, offer in enumerate(offers):
+            cpus = offer.cpus
+            if begun_only:
+                threads = offer.grid.threads
+                cpus = min(-(-tasks[index] * size // threads) * threads, cpus)
+            room = cpus // size
+            more = min((min(room, limit) if limit else room) - tasks[index], left)
+            if more > 0:
+                tasks[index] += more
+                left -= more
+    return tasks, [max(count * size, goal.floor) for count in tasks]

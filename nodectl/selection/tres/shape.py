@@ -1,0 +1,160 @@
+"""What nodes are: their cores, memory and devices in the form in which jobs are fitted to them.
+
+A set of a node's cores is an int whose bit n stands for core n of its machine; those of one socket are consecutive.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from nodectl.binding.devices import Device, near
+from nodectl.binding.job import specialised
+from nodectl.binding.request import Settings
+from nodectl.machine.topology import Topology
+from nodectl.selection.records import NodeRecord
+
+UNLIMITED = 1 << 60
+"""Memory of a node that does not say how much it has."""
+
+
+class Grid:
+    """The cores of one machine of which a job uses so many threads each. `width`: CPUs of every core, 0 where they
+    differ; `unit`: CPUs of the widest; `threads` used of a core at most.
+    """
+
+    __slots__ = ("boards", "sockets", "threads", "unit", "width", "widths")
+
+    def __init__(self, shape: Shape, threads: int) -> None:
+        self.threads = threads
+        self.sockets = shape.sockets
+        self.boards = shape.boards
+        self.widths = tuple(min(width, threads) for width in shape.widths)
+        there = {width for width in self.widths if width}
+        self.width = there.pop() if len(there) == 1 else 0
+        self.unit = max(self.widths, default=1)
+
+    def cpus(self, cores: int) -> int:
+        """CPUs that these cores give."""
+        if self.width:
+            return cores.bit_count() * self.width
+        total = 0
+        while cores:
+            lowest = cores & -cores
+            total += self.widths[lowest.bit_length() - 1]
+            cores ^= lowest
+        return total
+
+    def first(self, cores: int, cpus: int) -> int:
+        """The first of these cores that give `cpus`, all if they do not suffice."""
+        if self.width and cores.bit_count() * self.width <= cpus:
+            return cores
+        left = cores
+        while cpus > 0 and left:
+            lowest = left & -left
+            cpus -= self.width or self.widths[lowest.bit_length() - 1]
+            left ^= lowest
+        return cores ^ left
+
+
+class Shape:
+    """Nodes that have the same. `cores`: all of them; `usable`: those that a job may be given; `widths`: usable CPUs of
+    each; `sockets` as sets of cores, `boards` as numbers of sockets; `memory` in MiB.
+    """
+
+    __slots__ = (
+        "_fitting", "_grids", "_near", "bits", "boards", "cores", "devices", "features", "machine", "memory", "sockets",
+        "threads", "usable", "weight", "widths",
+    )  # fmt: skip
+
+    def __init__(self, node: NodeRecord) -> None:
+        machine: Topology = node.config
+        every = machine.cores
+        self.machine = machine
+        self.threads = machine.threads_per_core
+        self.cores = (1 << len(every)) - 1
+        self.usable = 0
+        for number, core in enumerate(every):
+            if core.mask & machine.usable and not core.mask & node.reserved_cpus:
+                self.usable |= 1 << number
+        self.widths = tuple(
+            (core.mask & machine.usable).bit_count() if self.usable >> number & 1 else 0
+            for number, core in enumerate(every)
+        )
+        sockets, at = [], 0
+        for socket in machine.sockets:
+            sockets.append(((1 << len(socket.cores)) - 1) << at)
+            at += len(socket.cores)
+        self.sockets = tuple(sockets)
+        self.boards = tuple(
+            tuple(number for number, socket in enumerate(machine.sockets) if socket.mask & board.mask)
+            for board in machine.boards
+        )
+        self.memory = max(node.real_memory - node.mem_spec_limit, 0) if node.real_memory else UNLIMITED
+        self.devices = node.devices
+        self.bits = {device.key: 1 << number for number, device in enumerate(node.devices)}
+        self.features = frozenset(node.features)
+        self.weight = node.weight
+        self._grids: dict[int, Grid] = {}
+        self._near: dict[int, int] = {}
+        self._fitting: dict[tuple[str, str], int] = {}
+
+    def grid(self, threads: int) -> Grid:
+        """Its cores for a job that uses so many threads of each."""
+        grid = self._grids.get(threads)
+        if grid is None:
+            grid = self._grids[threads] = Grid(self, threads)
+        return grid
+
+    def fitting(self, name: str, kind: str) -> int:
+        """The devices of that name, and of that type where one is asked for, as bits by their place."""
+        found = self._fitting.get((name, kind))
+        if found is None:
+            found = 0
+            for number, device in enumerate(self.devices):
+                if device.name == name and kind in ("", device.type):
+                    found |= 1 << number
+            self._fitting[name, kind] = found
+        return found
+
+    def near(self, number: int) -> int:
+        """The cores near a device."""
+        cores = self._near.get(number)
+        if cores is None:
+            cores = self._near[number] = self.cores_of(near(self.devices[number], self.machine))
+        return cores
+
+    def cores_of(self, mask: int) -> int:
+        """The cores that have a CPU in a machine mask."""
+        cores = 0
+        for number, core in enumerate(self.machine.cores):
+            if core.mask & mask:
+                cores |= 1 << number
+        return cores
+
+    def cpu_mask(self, cores: int) -> int:
+        """The machine mask of the usable CPUs of these cores."""
+        mask = 0
+        for number, core in enumerate(self.machine.cores):
+            if cores >> number & 1:
+                mask |= core.mask
+        return mask & self.machine.usable
+
+    def devices_of(self, bits: int) -> tuple[Device, ...]:
+        """The devices at these places."""
+        return tuple(device for number, device in enumerate(self.devices) if bits >> number & 1)
+
+    def bits_of(self, keys: tuple[str, ...]) -> int:
+        """The places of the devices with these keys; one that is gone has none."""
+        bits = 0
+        for key in keys:
+            bits |= self.bits.get(key, 0)
+        return bits
+
+    def left_to_system(self, count: int) -> int:
+        """The cores that a job leaves to the system which asks for `count` of them."""
+        return self.cores_of(specialised(self.machine, _leaving(count))) if count else 0
+
+
+@functools.lru_cache(maxsize=64)
+def _leaving(count: int) -> Settings:
+    return Settings(core_spec_count=count)

@@ -1,0 +1,211 @@
+"""Who holds what, and so what of every node is taken: rebuilt from the jobs' records at each start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bitarray import bitarray
+
+from nodectl.selection.modes import RUNNING, SUSPENDED
+from nodectl.selection.records import JobRecord, NodeRecord, NodeTable
+from nodectl.selection.tres.shape import Shape
+from nodectl.selection.tres.use import Pool, Share, Use
+from nodectl.selection.tres.wish import Wishes
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """What a job holds, by node; `resting` while it is suspended."""
+
+    job: JobRecord
+    shares: dict[int, Share] = field(default_factory=dict)
+    resting: bool = False
+
+    @property
+    def taken(self) -> Mapping[int, Share]:
+        """What it takes at present."""
+        return {node: share.at_rest() for node, share in self.shares.items()} if self.resting else self.shares
+
+
+class State:
+    """`uses`: of each node what is taken; `cpus` that jobs were given there; `order`: nodes in the order of their
+    weights, None where all weigh the same; `held`: by number of the job; `changed`: nodes of which something was taken
+    or given back.
+    """
+
+    def __init__(self, table: NodeTable, wishes: Wishes) -> None:
+        self.table = table
+        self.wishes = wishes
+        self.pool = Pool()
+        self.held: dict[int, Held] = {}
+        self._shapes: dict[object, Shape] = {}
+        self.idle = [self.pool.of(self._shape(node)) for node in table]
+        self.uses = list(self.idle)
+        self.cpus = [0] * len(table)
+        self.changed: set[int] = set()
+        self.order = self._order()
+
+    def _shape(self, node: NodeRecord) -> Shape:
+        key = (
+            id(node.config), node.real_memory, node.mem_spec_limit, node.reserved_cpus, node.devices, node.features,
+            node.weight,
+        )  # fmt: skip
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = Shape(node)  # keeps the machine, so that its id is no other's
+        return shape
+
+    def _order(self) -> list[int] | None:
+        weights = [use.shape.weight for use in self.idle]
+        if min(weights, default=1) == max(weights, default=1):
+            return None
+        return sorted(range(len(weights)), key=weights.__getitem__)
+
+    def renew(self, node: NodeRecord) -> None:
+        """The node has another configuration than before."""
+        index = node.index
+        use = self.idle[index] = self.pool.of(self._shape(node))
+        for held in self.held.values():
+            if index in held.shares:
+                use = self.pool.plus(use, held.taken[index])
+        self.uses[index] = use
+        self.order = self._order()
+
+    def restore(self, jobs: Iterable[JobRecord]) -> None:
+        """Forgets all, and has those that run and those that are suspended hold what their records say."""
+        self.held.clear()
+        self.uses = list(self.idle)
+        self.cpus = [0] * len(self.table)
+        self.changed.update(range(len(self.table)))
+        for job in jobs:
+            if job.job_state in (RUNNING, SUSPENDED) and job.job_resrcs is not None:
+                held = self.held_by(job)
+                held.resting = job.job_state == SUSPENDED
+                self._add(held)
+
+    def held_by(self, job: JobRecord) -> Held:
+        """What the record of a job says that it holds."""
+        resources = job.job_resrcs
+        if resources is None:
+            return Held(job)
+        whole = self.wishes.takes_whole_nodes(job)
+        alone = whole or self.wishes.sharers(job) <= 1
+        held = Held(job)
+        for node in resources.node_bitmap.search(1):
+            shape = self.uses[node].shape
+            held.shares[node] = Share(
+                shape.cores if whole else self.cores_of(resources.core_bitmap, node),
+                resources.memory.get(node, 0),
+                shape.bits_of(resources.gres[node]) if node in resources.gres else 0,
+                resources.cpus.get(node, 0),
+                alone=alone,
+            )
+        return held
+
+    def cores_of(self, bits: bitarray, node: int) -> int:
+        """A node's part of a core bitmap, as a set of its cores."""
+        record = self.table[node]
+        part = bitarray(bits[record.core_offset : record.core_offset + record.cores], endian="little")
+        return int.from_bytes(part.tobytes(), "little")
+
+    def begin(self, job: JobRecord) -> str:
+        """The job holds its resources from now on; why it cannot, "" where it does."""
+        if job.job_id in self.held:
+            self.finish(job)
+        held = self.held_by(job)
+        if not held.shares:
+            return "no node was selected for it"
+        for node, share in held.shares.items():
+            if taken := self._conflict(node, share, job):
+                return taken
+        self._add(held)
+        return ""
+
+    def hold(self, job: JobRecord) -> None:
+        """The job holds its resources, whoever else does."""
+        self._add(self.held_by(job))
+
+    def _conflict(self, node: int, share: Share, job: JobRecord) -> str:
+        """Why nobody may have this beside what is taken."""
+        use = self.uses[node]
+        name = self.table[node].name
+        if share.alone:
+            clash = use.busy & share.cores
+        else:
+            clash = use.taken(self.wishes.sharers(job) - 1, sharing=True) & share.cores
+        if clash:
+            return f"core {(clash & -clash).bit_length() - 1} of node {name} is another job's"
+        if share.memory and use.memory + share.memory > use.shape.memory:
+            return f"node {name} has {use.shape.memory - use.memory} MiB left, and not {share.memory}"
+        if use.gres & share.gres:
+            return f"{use.shape.devices_of(use.gres & share.gres)[0].key} of node {name} is another job's"
+        return ""
+
+    def finish(self, job: JobRecord) -> None:
+        """The job holds nothing any more; a job that held nothing is no error, for calls may be replayed."""
+        held = self.held.pop(job.job_id, None)
+        if held is not None:
+            for node, share in held.taken.items():
+                self._give(node, share)
+
+    def suspend(self, job: JobRecord) -> bool:
+        """The job's cores are free; False for one that holds nothing."""
+        held = self.held.get(job.job_id)
+        if held is None:
+            return False
+        if not held.resting:
+            for node, share in held.shares.items():
+                self._give(node, share)
+            held.resting = True
+            self._take(held)
+        return True
+
+    def resume(self, job: JobRecord) -> str:
+        """The job has its cores again; why not, "" where it has."""
+        held = self.held.get(job.job_id)
+        if held is None:
+            return "it holds nothing"
+        if held.resting:
+            for node, share in held.shares.items():
+                only_cores = Share(share.cores, 0, 0, share.cpus, alone=share.alone)
+                if taken := self._conflict(node, only_cores, job):
+                    return taken
+            for node, share in held.taken.items():
+                self._give(node, share)
+            held.resting = False
+            self._take(held)
+        return ""
+
+    def shrink(self, job: JobRecord, node: int) -> bool:
+        """The job gives up a node; False where it has none to give up."""
+        held = self.held.get(job.job_id)
+        if held is None or node not in held.shares or len(held.shares) == 1:
+            return False
+        share = held.taken[node]
+        del held.shares[node]
+        self._give(node, share)
+        return True
+
+    def _add(self, held: Held) -> None:
+        self.held[held.job.job_id] = held
+        self._take(held)
+
+    def _take(self, held: Held) -> None:
+        for node, share in held.taken.items():
+            self.uses[node] = self.pool.plus(self.uses[node], share)
+            self.cpus[node] += share.cpus
+            self.changed.add(node)
+
+    def _give(self, node: int, share: Share) -> None:
+        self.uses[node] = self.pool.minus(self.uses[node], share)
+        self.cpus[node] -= share.cpus
+        self.changed.add(node)
+
+    def without(self, uses: Sequence[Use], gone: Iterable[Held]) -> list[Use]:
+        """The uses as they would be if these jobs were gone."""
+        left = list(uses)
+        for held in gone:
+            for node, share in held.taken.items():
+                left[node] = self.pool.minus(left[node], share)
+        return left
