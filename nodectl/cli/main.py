@@ -31,12 +31,13 @@ COMMANDS = (
     ("topo", "draw the machine: sockets, caches, cores, and who is on them"),
     ("plugins", "list the plugins; --hooks: the order of a launch"),
     ("spank", "for authors of SPANK plugins: list the stack, check a plugin, try one"),
+    ("select", "for authors of select plugins: check one, play a workload against it"),
     ("config", "print the configuration; --explain: every key"),
     ("doctor", "check what this machine can and cannot do"),
     ("daemon", "be the service"),
 )
 # A module may not be called like one of the standard library.
-_MODULES = {"signal": "send_signal", "trace": "print_trace"}
+_MODULES = {"select": "select_plugins", "signal": "send_signal", "trace": "print_trace"}
 
 
 def command() -> "NoReturn":

@@ -2,11 +2,12 @@
 
 A job is an object. Needed is `run`, the seconds for which its program runs (for an array also a list, one for each
 task). The others, with their defaults: `id` (its place in the list, from 1), `submit` 0, `limit` 0 (none), `user`
-"root", `name`, `tasks` 1, `cpus_per_task` 1, `nodes` 1, `memory` (MiB on each node) 0, `mem_per_cpu` (MiB) 0, `gres`
-{} ({"gpu": 1} on each node), `exclusive`, `oversubscribe` and `contiguous` false, `qos` "normal", `nice` 0, `priority`
-0, `dependency` "" ("afterok:3", by id), `array` "" ("0-9%2"), `begin` 0, `deadline` 0 (seconds after the workload's
-beginning), `requeue` true, `exit_code` 0, `after` 0 and `think` 0 (submitted so long after the end of the job `after`).
-An event is `{"time": 60, "node": "n1", "state": "drain"}`, or "resume".
+"root", `name`, `tasks` 1, `cpus_per_task` 1, `nodes` 0 (as many as it takes), `memory` (MiB on each node) 0,
+`mem_per_cpu` (MiB) 0, `gres` {} ({"gpu": 1} on each node), `exclusive`, `oversubscribe` and `contiguous` false, `qos`
+"normal", `nice` 0, `priority` 0, `dependency` "" ("afterok:3", by id), `array` "" ("0-9%2"), `begin` 0, `deadline` 0
+(seconds after the workload's beginning), `requeue` true, `no_kill` false (goes on without a node that is down),
+`exit_code` 0, `after` 0 and `think` 0 (submitted so long after the end of the job `after`). An event is
+`{"time": 60, "node": "n1", "state": "drain"}`, or "down" (its jobs end), or "resume".
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _COUNTS = {
 }  # fmt: skip
 _TIMES = ("submit", "begin", "deadline", "think")
 _TEXTS = ("user", "name", "qos", "dependency", "array")
-_FLAGS = ("exclusive", "oversubscribe", "contiguous", "requeue")
+_FLAGS = ("exclusive", "oversubscribe", "contiguous", "requeue", "no_kill")
 _KNOWN = frozenset((*_COUNTS, *_TIMES, *_TEXTS, *_FLAGS, "run", "gres", "nice", _LINE))
 _LONGEST_TEXT = 4096
 _FIRST_UID = 100_000
@@ -107,7 +108,7 @@ def _job(path: str, place: int, one: object, uids: dict[str, int]) -> WorkJob:
     values: dict[str, Any] = {
         name: _value(where, name, value) for name, value in one.items() if name not in (_LINE, "run")
     }
-    for name in ("tasks", "cpus_per_task", "nodes", "id"):
+    for name in ("tasks", "cpus_per_task", "id"):
         if values.get(name) == 0:
             raise BadWorkload(f"{where}: {name}: 0 is below 1")
     array, percent, most = values.pop("array", "").partition("%")
@@ -139,8 +140,8 @@ def _event(path: str, one: object) -> NodeEvent:
     if one.keys() != {"time", "node", "state", _LINE}:
         raise BadWorkload(f"{where}: an event has time, node and state")
     node = _checked(where, "node", one["node"], _is_text, "not a name")
-    if one["state"] not in ("drain", "resume"):
-        raise BadWorkload(f"{where}: state: {str(one['state'])[:40]!r} is neither drain nor resume")
+    if one["state"] not in ("drain", "down", "resume"):
+        raise BadWorkload(f"{where}: state: {str(one['state'])[:40]!r} is none of drain, down, resume")
     return NodeEvent(_seconds(where, "time", one["time"]), str(node), str(one["state"]))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from nodectl.model.cpu_list import format_cpulist
 from nodectl.render.table import pairs, table
 from nodectl.render.words import duration
 from nodectl.simulation.story import Played, Run, Story
@@ -17,6 +18,7 @@ from nodectl.simulation.story import Played, Run, Story
 _BOUND = 10.0
 _MOST_USERS = 20
 _MOST_VIOLATIONS = 20
+_MOST_PLACES = 4  # nodes of a job in the table
 
 
 def figures(played: Played) -> dict[str, Any]:
@@ -144,13 +146,75 @@ def _user_lines(one: Mapping[str, Any], *, title: bool) -> list[str]:
     ]
 
 
-def _said(one: Mapping[str, Any], *, title: bool) -> list[str]:
-    lines = [*one["notes"]]
-    lines += [f"{found['time']:.0f} s: {found['rule']}: {found['words']}" for found in one["violations"]][
-        :_MOST_VIOLATIONS
+def stories(played: Played) -> list[dict[str, Any]]:
+    """Each job: when it was submitted, started and ended, where, and how."""
+    return [
+        {
+            "job": story.label,
+            "user": story.user,
+            "submit": story.submit,
+            "ready": story.ready,
+            "start": story.start,
+            "end": story.end,
+            "state": story.state,
+            "reason": story.reason,
+            "cpus": story.cpus,
+            "limit": story.limit,
+            "runs": [
+                {
+                    "start": run.start,
+                    "end": run.end,
+                    "how": run.how,
+                    "pauses": run.pauses,
+                    "nodes": {
+                        played.nodes[node][0]: {
+                            "cores": list(share.cores), "cpus": share.cpus, "memory": share.memory,
+                            "gres": list(share.gres),
+                        }
+                        for node, share in run.shares.items()
+                    },
+                }
+                for run in story.runs
+            ],
+        }
+        for story in played.stories
+    ]  # fmt: skip
+
+
+def job_lines(played: Played) -> list[str]:
+    """A table of the jobs, in the order of their submission."""
+    rows = [
+        [story.label, story.user, story.cpus, duration(story.submit), duration(story.start) if story.runs else "-",
+         duration(story.wait) if story.runs else "-", duration(story.end) if story.end >= 0 else "-",
+         _places(played, story), f"{story.state} {story.reason}".rstrip()]
+        for story in played.stories
+    ]  # fmt: skip
+    header = ["JOB", "USER", "CPUS", "SUBMIT", "START", "WAIT", "END", "CORES", "STATE"]
+    return [f"{played.plugin}:", *table(header, rows, right=header[2:7])]
+
+
+def _places(played: Played, story: Story) -> str:
+    if not story.runs:
+        return "-"
+    words = [
+        f"{played.nodes[node][0]}:{format_cpulist(share.cores)}"
+        for node, share in sorted(story.runs[-1].shares.items())
     ]
-    if len(one["violations"]) > _MOST_VIOLATIONS:
-        lines.append(f"and {len(one['violations']) - _MOST_VIOLATIONS} more broken rules")
+    return " ".join(words[:_MOST_PLACES]) + (f" +{len(words) - _MOST_PLACES}" if len(words) > _MOST_PLACES else "")
+
+
+def _said(one: Mapping[str, Any], *, title: bool) -> list[str]:
+    # What is said again and again, is told once.
+    times: dict[str, list[float]] = {}
+    for found in one["violations"]:
+        times.setdefault(f"{found['rule']}: {found['words']}", []).append(found["time"])
+    broken = [
+        f"{moments[0]:.0f} s: {words}" + (f" ({len(moments)} times)" if len(moments) > 1 else "")
+        for words, moments in times.items()
+    ]
+    lines = [*one["notes"], *broken[:_MOST_VIOLATIONS]]
+    if len(broken) > _MOST_VIOLATIONS:
+        lines.append(f"and {len(broken) - _MOST_VIOLATIONS} more broken rules")
     return ["", *([f"{one['plugin']}:"] if title else []), *lines] if lines else []
 
 

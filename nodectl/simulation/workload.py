@@ -21,8 +21,9 @@ class WorkJob:
     """One submission. `number` is what dependencies of the workload call it; an array has many tasks below one number.
 
     `runs`: how long its program runs if nobody ends it, for task n of an array the n-th of them, in a circle. `limit`
-    is what its user says, 0 for nothing. `memory` is MiB on each node, `mem_per_cpu` MiB for each CPU. `after`: the
-    number of a job whose end this one's user waits for, `think` seconds more, before submitting it.
+    is what its user says, 0 for nothing. `nodes`: how many, 0 for as many as it takes. `memory` is MiB on each node,
+    `mem_per_cpu` MiB for each CPU. `after`: the number of a job whose end this one's user waits for, `think` seconds
+    more, before submitting it. `no_kill`: when a node of several goes down, it goes on without it.
     """
 
     number: int
@@ -34,7 +35,7 @@ class WorkJob:
     name: str = ""
     tasks: int = 1
     cpus_per_task: int = 1
-    nodes: int = 1
+    nodes: int = 0
     memory: int = 0
     mem_per_cpu: int = 0
     gres: tuple[tuple[str, int], ...] = ()
@@ -50,6 +51,7 @@ class WorkJob:
     begin: float = 0.0
     deadline: float = 0.0
     requeue: bool = True
+    no_kill: bool = False
     exit_code: int = 0
     after: int = 0
     think: float = 0.0
@@ -66,7 +68,7 @@ class WorkJob:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """A node is drained or given back. `state`: drain or resume."""
+    """What happens to a node. `state`: drain, resume, or down, which ends its jobs."""
 
     time: float
     node: str

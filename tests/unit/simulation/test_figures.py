@@ -54,11 +54,13 @@ def test_who_waits_is_counted() -> None:
 def test_the_report_has_one_column_for_each_plugin() -> None:
     other = played()
     other.plugin = "select/other"
-    other.violations = [Violation(3, "core given twice", (1, 2), "core 0 of n1 to jobs 1 and 2")] * 30
+    other.violations = [
+        Violation(3, "core given twice", (1, 2), f"core {core // 2} of n1 to jobs 1 and 2") for core in range(60)
+    ]
     lines = report.text([report.figures(played()), report.figures(other)])
     assert next(line for line in lines if "select/other" in line).split() == ["select/mine", "select/other"]
-    assert next(line.split()[-2:] for line in lines if line.startswith("rules broken")) == ["0", "30"]
-    assert sum("core given twice" in line for line in lines) == 20
+    assert next(line.split()[-2:] for line in lines if line.startswith("rules broken")) == ["0", "60"]
+    assert sum("core given twice" in line and line.endswith(" (2 times)") for line in lines) == 20
     assert "and 10 more broken rules" in lines
 
 

@@ -1,0 +1,59 @@
+"""Everything that a play needs, put together: the plugin, its host over a table of nodes, the queue, the rules."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nodectl.scheduler.policy import Policy
+from nodectl.selection.host import Selection
+from nodectl.selection.loading import caller_of, load_plugin, unload
+from nodectl.selection.records import NodeTable
+from nodectl.selection.slurmctld import Parameters
+from nodectl.simulation.play import Player
+from nodectl.simulation.story import Played
+from nodectl.simulation.submission import BEGINNING
+from nodectl.simulation.watch import Told, Watch
+from nodectl.simulation.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The rules of a play, and where plugins are found. `seconds`: what a call of the plugin may take, 0 for any time;
+    `epilog`: for how long a job that has ended still holds what it had.
+    """
+
+    policy: Policy = field(default_factory=Policy)
+    parameters: Parameters = field(default_factory=Parameters)
+    plugin_dirs: tuple[str, ...] = ()
+    seconds: float = 10.0
+    epilog: float = 0.0
+
+
+def play(
+    plugin_name: str,
+    nodes: NodeTable,
+    workload: Workload,
+    setting: Setting,
+    *,
+    told: Told | None = None,
+    say: Callable[[str], object] = lambda text: None,
+) -> Played:
+    """Plays a workload against a plugin, by its type or its file. `told` hears each of its calls, `say` what the log
+    would have. Raises PluginRefused, SelectionFailed.
+    """
+    caller = caller_of(setting.seconds)
+    plugin = load_plugin(plugin_name, setting.plugin_dirs, caller)
+    try:
+        watch = Watch(plugin, nodes, told)
+        selection = Selection(plugin, nodes, caller, parameters=setting.parameters, say=say)
+        with tempfile.TemporaryDirectory(prefix="nodectl-select-") as state_dir:
+            selection.start(state_dir, now=BEGINNING)
+            played = Player(selection, setting.policy, workload, epilog=setting.epilog).play()
+            selection.save(state_dir)
+        selection.end()
+        played.calls = watch.spent
+        return played
+    finally:
+        unload(plugin, caller)

@@ -1,0 +1,99 @@
+"""From a workload's job to a job record, as `nodectl submit` would make it, and from a record to what it holds. Pure."""
+
+from __future__ import annotations
+
+from bitarray import bitarray
+
+from nodectl.selection.records import BATCH, JobDetails, JobRecord, NodeTable
+from nodectl.simulation.generator import Machine
+from nodectl.simulation.story import Share
+from nodectl.simulation.workload import WorkJob
+
+BEGINNING = 1_000_000_000.0
+"""When simulated time begins, in seconds since the epoch: a 0 would mean "none"."""
+_ONE = bitarray("1")
+
+
+def record_of(job: WorkJob, now: float) -> JobRecord:
+    """The record of a job that is submitted now."""
+    layout = {"ntasks": str(job.tasks), "cpus_per_task": str(job.cpus_per_task)}
+    if job.nodes:
+        layout["nodes"] = str(job.nodes)
+    if job.gres:
+        layout["gres"] = ",".join(f"{name}:{count}" for name, count in job.gres)
+    return JobRecord(
+        job_id=job.number,
+        user_id=job.uid,
+        group_id=job.uid,
+        user_name=job.user,
+        name=job.name or f"job{job.number}",
+        qos=job.qos,
+        held_by=BATCH,
+        priority=job.priority,
+        nice=job.nice,
+        time_limit=job.limit,
+        submit_time=now,
+        array_job_id=job.number if job.array else 0,
+        array_tasks=job.array,
+        array_limit=job.array_limit,
+        details=JobDetails(
+            num_tasks=job.tasks,
+            cpus_per_task=job.cpus_per_task,
+            min_cpus=job.cpus,
+            min_nodes=max(1, job.nodes),
+            max_nodes=job.nodes,
+            pn_min_memory=job.memory,
+            mem_per_cpu=job.mem_per_cpu,
+            contiguous=job.contiguous,
+            share_res=False if job.exclusive else True if job.oversubscribe else None,
+            gres=dict(job.gres),
+            layout=layout,
+            begin_time=BEGINNING + job.begin if job.begin else 0.0,
+            deadline=BEGINNING + job.deadline if job.deadline else 0.0,
+            dependency=job.dependency,
+            requeue=job.requeue,
+        ),
+    )
+
+
+def machine_of(nodes: NodeTable) -> Machine:
+    """For what machine a workload has to be made up that these nodes can run: the least that each of them has."""
+    devices: dict[str, int] = {}
+    for device in nodes[0].devices:
+        devices[device.name] = devices.get(device.name, 0) + 1
+    for node in nodes:
+        have = [device.name for device in node.devices]
+        devices = {name: min(count, have.count(name)) for name, count in devices.items()}
+    return Machine(
+        sum(node.cpus for node in nodes),
+        min(node.cpus for node in nodes),
+        min(max(0, node.real_memory - node.mem_spec_limit) for node in nodes),
+        tuple((name, count) for name, count in devices.items() if count),
+    )
+
+
+def number_of_tasks(text: str) -> int:
+    """How many tasks "0-9:2,15" are; 1 for what the queue will refuse."""
+    total = 0
+    for part in text.split(","):
+        bounds, _, step = part.partition(":")
+        first, _, last = bounds.partition("-")
+        if not all(word.isdecimal() for word in (first, last or "0", step or "1")):
+            return 1
+        total += len(range(int(first), int(last or first) + 1, int(step or 1) or 1))
+    return max(1, total)
+
+
+def shares_of(job: JobRecord, nodes: NodeTable) -> dict[int, Share]:
+    """What a job holds, by number of the node."""
+    held = job.job_resrcs
+    if held is None:
+        return {}
+    shares = {}
+    for index in held.node_bitmap.search(_ONE):
+        node = nodes[index]
+        bits = held.core_bitmap[node.core_offset : node.core_offset + node.cores]
+        shares[index] = Share(
+            tuple(bits.search(_ONE)), held.cpus.get(index, 0), held.memory.get(index, 0), held.gres.get(index, ())
+        )
+    return shares
