@@ -1,4 +1,4 @@
-"""From a workload's job to a job record, as `nodectl submit` would make it, and from a record to what it holds. Pure."""
+"""From a workload's job to a job record, as `nodectl submit` would make it; from a record to what it holds. Pure."""
 
 from __future__ import annotations
 
