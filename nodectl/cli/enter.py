@@ -24,7 +24,7 @@ _WINDOW = b"\0" * 8  # struct winsize
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl enter` to its parser."""
-    parser.add_argument("job", type=step_argument, metavar="JOB[.STEP]", help="the job; alone, its step 0 is meant")
+    parser.add_argument("job", type=step_argument, metavar="JOB[.STEP]", help="the job; alone, its first step is meant")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="what to run instead of a shell, and its arguments")
     parser.usage = "nodectl enter [-h] JOB[.STEP] [PROGRAM [ARGUMENT]...]"
     parser.epilog = (

@@ -12,7 +12,9 @@ from nodectl.render.terminal import put
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl explain` to its parser."""
-    parser.add_argument("step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its step 0")
+    parser.add_argument(
+        "step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its first step"
+    )
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object, as of `nodectl bind --explain --json`"
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from nodectl.client import trace_lines
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_argument
+from nodectl.model.step_number import step_name
 from nodectl.render.terminal import put, wants_colour
 from nodectl.render.timeline import Line, timeline
 from nodectl.render.words import user_name
@@ -15,7 +16,9 @@ from nodectl.render.words import user_name
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl trace` to its parser."""
-    parser.add_argument("step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its step 0")
+    parser.add_argument(
+        "step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its first step"
+    )
     parser.add_argument(
         "--json", action="store_true", help="print the lines as they were recorded, one JSON object each"
     )
@@ -39,5 +42,5 @@ def main(arguments: argparse.Namespace) -> int:
     elif lines:
         put(timeline(lines, user_name, colour=wants_colour()))
     else:
-        print(f"nodectl: step {job}.{step} has no trace; see `trace` in the configuration", file=sys.stderr)
+        print(f"nodectl: step {step_name(job, step)} has no trace; see `trace` in the configuration", file=sys.stderr)
     return 0

@@ -12,6 +12,7 @@ from typing import Any
 
 from nodectl.client.session import Session
 from nodectl.model.number import whole
+from nodectl.model.step_number import step_name
 from nodectl.render.table import table
 from nodectl.render.terminal import put, terminal_width
 from nodectl.render.words import cpu_list, duration, elapsed
@@ -66,7 +67,7 @@ def _ask(session: Session, most: int) -> list[Mapping[str, Any]]:
         steps += reply["steps"]
         told = sum(step.get("ended") is not None for step in steps)
         more = reply["more"]
-    return list({(step["job"], step["step"]): step for step in steps}.values())
+    return list({(step["job"], step["step"], step.get("restart")): step for step in steps}.values())
 
 
 def listing(steps: Iterable[Mapping[str, Any]], now: float, width: int | None = None) -> list[str]:
@@ -76,7 +77,7 @@ def listing(steps: Iterable[Mapping[str, Any]], now: float, width: int | None = 
 
 def _row(step: Mapping[str, Any], now: float) -> tuple[object, ...]:
     return (
-        f"{step['job']}.{step['step']}",
+        step_name(step["job"], step["step"]),
         step["user"],
         step["name"],
         step["state"],

@@ -11,6 +11,7 @@ from typing import Any
 
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_argument
+from nodectl.model.step_number import step_name
 from nodectl.render.table import pairs, table
 from nodectl.render.terminal import put
 from nodectl.render.words import cpu_list, duration, elapsed
@@ -24,7 +25,9 @@ _SAID = {"memory.max": "memory", "memory.swap.max": "swap space", "pids.max": "p
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl show` to its parser."""
-    parser.add_argument("step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its step 0")
+    parser.add_argument(
+        "step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its first step"
+    )
     parser.add_argument("--json", action="store_true", help="print the record as one JSON object")
     parser.epilog = (
         "USER and SYSTEM are seconds of CPU time, MAXRSS the most memory a task's process had resident. Of a task and "
@@ -76,7 +79,7 @@ def _signal_words(number: int) -> str:
 
 def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]]:
     group = f", gid {record['gid']}" if "gid" in record else ""
-    yield "step", f"{record['job']}.{record['step']}"
+    yield "step", step_name(record["job"], record["step"])
     yield "name", record["name"]
     yield "user", f"{record['user']} (uid {record['uid']}{group})"
     yield "node", record["node"]

@@ -11,7 +11,9 @@ from nodectl.client.step_name import step_argument
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl update` to its parser."""
-    parser.add_argument("step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its step 0")
+    parser.add_argument(
+        "step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its first step"
+    )
     for name, metavar, take, text in (
         ("mem", "SIZE", mebibytes, "memory, in MiB or with K, M, G, T; 0 for all there is"),
         ("cpu-max", "PERCENT%", percent, "most CPU time, in percent of one CPU, or max"),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from nodectl.client.command import Failed
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_argument
+from nodectl.model.step_number import step_name
 
 
 def add_steps(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +17,7 @@ def add_steps(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=step_argument,
         metavar="JOB[.STEP]",
-        help="the steps; a job alone means its step 0",
+        help="the steps; a job alone means its first step",
     )
 
 
@@ -31,7 +32,7 @@ def for_each(arguments: argparse.Namespace, verb: str, act: Callable[[Session, i
             try:
                 act(session, job, step)
             except Failed as failed:
-                print(f"nodectl: error: {verb} {job}.{step}: {failed}", file=sys.stderr)
+                print(f"nodectl: error: {verb} {step_name(job, step)}: {failed}", file=sys.stderr)
                 status = 1
     finally:
         session.close()

@@ -1,23 +1,25 @@
-"""The name of a step as people write it: `42.0`, or `42` for the first step of job 42. Pure."""
+"""The name of a step as people write it: `42.0`, `42.batch`, or `42` for the first step of job 42. Pure."""
 
 import argparse
 
 from nodectl.model.number import whole
+from nodectl.model.step_number import FIRST, step_number
 
 _LAST = 2**32 - 1
 _MOST = 10**10 - 1
 
 
 def step_of(text: str) -> tuple[int, int]:
-    """The job and the step that are meant: `42.3` is (42, 3), `42` is (42, 0). ValueError with what is wrong."""
+    """The job and the step that are meant: `42.3` is (42, 3), `42.batch` (42, BATCH), `42` (42, FIRST). ValueError with
+    what is wrong.
+    """
     job, dot, step = text.partition(".")
-    numbers = (job, step) if dot else (job, "0")
-    found = whole(numbers[0], _MOST), whole(numbers[1], _MOST)
-    if found[0] is None or found[1] is None:
+    number, of_job = whole(job, _MOST), step_number(step) if dot else FIRST
+    if number is None or of_job is None:
         raise ValueError(f"{text[:40]!r} is no step; one is written like 42.0, or 42 for the first step of job 42")
-    if not 1 <= found[0] <= _LAST or found[1] > _LAST:
+    if not 1 <= number <= _LAST or of_job > _LAST:
         raise ValueError(f"{text[:40]!r}: jobs are numbered from 1 to {_LAST}, steps from 0")
-    return found[0], found[1]
+    return number, of_job
 
 
 def step_argument(text: str) -> tuple[int, int]:

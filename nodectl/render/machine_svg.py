@@ -14,6 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 from nodectl.machine.pci import Device
 from nodectl.machine.topology import Core, Topology
 from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.model.step_number import step_name
 from nodectl.render.machine_groups import Group, tree
 from nodectl.render.occupants import MANY, Job, Occupation, pinned_words
 from nodectl.render.table import cut
@@ -161,7 +162,7 @@ def _legend(topology: Topology, occupation: Occupation, width: float) -> _Shape:
         (
             job.key,
             _colour(job, occupation),
-            f"job {job.number}.{step.number}, {printable(job.user)}, {printable(step.name)}, "
+            f"job {step_name(job.number, step.number)}, {printable(job.user)}, {printable(step.name)}, "
             f"{step.ntasks} task{'s' if step.ntasks > 1 else ''}, {pinned_words(job, step)}, "
             f"CPUs {format_cpulist(cpus_of(job.mask))}",
         )

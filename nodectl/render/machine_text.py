@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nodectl.machine.pci import Device
 from nodectl.machine.topology import Core, Topology
 from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.model.step_number import step_name
 from nodectl.render.machine_groups import Group, tree
 from nodectl.render.occupants import MANY, Occupation, pinned_words
 from nodectl.render.table import cut, table
@@ -49,7 +50,7 @@ def _steps(occupation: Occupation, width: int) -> list[str]:
     rows = [
         (
             job.key,
-            f"{job.number}.{step.number}",
+            step_name(job.number, step.number),
             job.user,
             cut(step.name, _LONGEST_NAME),
             step.ntasks,

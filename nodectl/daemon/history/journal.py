@@ -6,6 +6,7 @@ Names come from users, so they are written as JSON: one line, ASCII.
 import sys
 from collections.abc import Mapping
 
+from nodectl.model.step_number import step_name
 from nodectl.wire.lean_json import dumps
 
 _TOLD = ("uid", "user", "name", "state", "exit_status", "ntasks", "submitted", "started", "ended")
@@ -18,6 +19,11 @@ def tell(record: Mapping[str, object]) -> None:
     facts["name"] = str(facts["name"])[:_LONGEST]
     words = (f"{name}={dumps(value)}" for name, value in facts.items())
     try:
-        print(f"nodectl daemon: ended step={record['job']}.{record['step']}", *words, file=sys.stderr, flush=True)
+        print(
+            f"nodectl daemon: ended step={step_name(record['job'], record['step'])}",
+            *words,
+            file=sys.stderr,
+            flush=True,
+        )
     except OSError:
         return

@@ -18,6 +18,7 @@ from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.step_name import step_of
 from nodectl.config_file import reader
 from nodectl.doctor import check, machine
+from nodectl.model.step_number import BATCH, EXTERN, FIRST
 from nodectl.render import table, terminal, timeline, words
 
 HEAD = 'plugin_type = "spank"\nplugin_name = "mark"\nplugin_version = (22, 5, 8)\n'
@@ -92,13 +93,40 @@ def write(tmp_path: Path, text: str, name: str = "spank/mark.py") -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(("text", "step"), [("42.3", (42, 3)), ("42", (42, 0)), ("4294967295.0", (4294967295, 0))])
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        ("42.3", (42, 3)),
+        ("42", (42, FIRST)),
+        ("7.batch", (7, BATCH)),
+        ("7.extern", (7, EXTERN)),
+        ("4294967295.0", (4294967295, 0)),
+    ],
+)
 def test_step_is_read(text: str, step: tuple[int, int]) -> None:
     assert step_of(text) == step
 
 
 @pytest.mark.parametrize(
-    "text", ["", ".", "1.", ".1", "0", "0.1", "-1", "1.2.3", "x", "1.x", " 1", "٤٢", "4294967296", "9" * 5000]
+    "text",
+    [
+        "",
+        ".",
+        "1.",
+        ".1",
+        "0",
+        "0.1",
+        "-1",
+        "1.2.3",
+        "x",
+        "1.x",
+        "1.Batch",
+        "batch",
+        " 1",
+        "٤٢",
+        "4294967296",
+        "9" * 5000,
+    ],
 )
 def test_what_is_no_step_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"no step|numbered"):
