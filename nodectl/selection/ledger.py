@@ -160,7 +160,8 @@ class Ledger:
         low = high = 0
         if first >= 0:
             low, high = self.nodes[first].core_offset, self.nodes[last].core_offset + self.nodes[last].cores
-        return _Held(low, resources.core_bitmap[low:high], dict(resources.memory), dict(resources.gres))
+        memory = {node: mib for node, mib in resources.memory.items() if mib}
+        return _Held(low, resources.core_bitmap[low:high], memory, dict(resources.gres))
 
     def _core_conflict(self, job: JobRecord, wanted: _Held) -> str:
         most = self.parameters.sharers(job)
