@@ -16,21 +16,15 @@ from bitarray import bitarray
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.loader import Plugin
 from nodectl.selection import checks, resources
-from nodectl.selection.answers import (
-    BUSY,
-    NEVER,
-    NODES_BUSY,
-    NOT_AVAILABLE,
-    PLUGIN,
-    Choice,
-    Refusal,
-    Reserved,
-    SelectionFailed,
-)  # fmt: skip
-from nodectl.selection.calls import Answer, Calls, OnCall
-from nodectl.selection.cores import kept_cores
+from nodectl.selection.answers import BUSY, NODES_BUSY, PLUGIN, Choice, Refusal, Reserved, SelectionFailed
+from nodectl.selection.calls import Calls, OnCall
+from nodectl.selection.judge import Judge
 from nodectl.selection.ledger import Ledger
-from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_TEST_ONLY, SELECT_MODE_WILL_RUN
+from nodectl.selection.modes import (
+    COMPLETING,
+    SELECT_MODE_RUN_NOW,
+    SUSPENDED,
+)  # fmt: skip
 from nodectl.selection.objects import PluginObjects
 from nodectl.selection.offer import Offer, Offers
 from nodectl.selection.records import (
@@ -63,7 +57,7 @@ class Selection:
         self._calls = Calls(plugin, caller, given, say, on_call)
         self.info = PluginObjects(self._calls, nodes)
         self._offers = Offers(nodes)
-        self._kept = kept_cores(nodes)
+        self._judge = Judge(self._calls, nodes, self.ledger)
         self._forgotten = False  # a job has ended since the plugin was last told of all jobs
 
     @property
@@ -88,8 +82,10 @@ class Selection:
         self._rank()
         self.info.start(jobs)
         for job in jobs:
-            if self.ledger.is_stopped(job):
-                self.ledger.go_on(job)
+            if job.job_state == SUSPENDED:
+                self.job_suspend(job, indf_susp=True)
+            elif job.job_state == COMPLETING:
+                self.job_fini(job)
 
     def _must(self, name: str, *arguments: object) -> None:
         answer = self._calls.code(name, *arguments)
@@ -126,7 +122,7 @@ class Selection:
         offer = self._offers.of(job, mode, nodes)
         if isinstance(offer, Refusal):
             return offer
-        found = self._test(job, mode, offer, candidates, excluded_cores)
+        found = self._judge.test(job, mode, offer, candidates, excluded_cores)
         if not isinstance(found, Refusal) or found.kind != BUSY or mode != SELECT_MODE_RUN_NOW:
             return found
         if self._forgotten and self.ledger.is_empty() and excluded_cores is None and nodes is None:
@@ -142,7 +138,7 @@ class Selection:
         self._forgotten = False
         if not self._resynchronise():
             return None
-        found = self._test(job, SELECT_MODE_RUN_NOW, offer, candidates, None)
+        found = self._judge.test(job, SELECT_MODE_RUN_NOW, offer, candidates, None)
         if isinstance(found, Choice):
             self._calls.fault("job_fini", "forgotten job", "left something with a job that has ended")
         return found
@@ -152,73 +148,6 @@ class Selection:
         told = (("node_init", (self.nodes, len(self.nodes))), ("job_init", (self.ledger.jobs,)))
         return not any(self._calls.failed(name, self._calls.code(name, *given)) for name, given in told)
 
-    def _test(
-        self, job: JobRecord, mode: int, offer: Offer, candidates: Sequence[JobRecord] | None,
-        excluded: bitarray | None,
-    ) -> Choice | Refusal:  # fmt: skip
-        before = (job.job_resrcs, job.node_bitmap, job.nodes, job.start_time)
-        job.job_resrcs, job.start_time = None, 0.0
-        chosen, preempted = offer.nodes.copy(), Output()
-        given = None if candidates is None else list(candidates)
-        held_back = None if excluded is None else excluded.copy()
-        answer = self._calls.code(
-            "job_test",
-            job,
-            chosen,
-            offer.min_nodes,
-            offer.max_nodes,
-            offer.req_nodes,
-            mode,
-            given,
-            preempted,
-            held_back,
-        )
-        found = self._judged(job, mode, offer, answer, chosen, preempted, candidates or (), excluded)
-        job.job_resrcs, job.node_bitmap, job.nodes, job.start_time = before
-        if isinstance(found, Choice) and mode == SELECT_MODE_RUN_NOW:
-            job.job_resrcs, job.node_bitmap = found.resources, found.nodes
-            job.nodes = resources.names(found.nodes, self.nodes)
-        return found
-
-    def _judged(  # what went in and what came out
-        self, job: JobRecord, mode: int, offer: Offer, answer: Answer, chosen: bitarray, preempted: Output,
-        candidates: Sequence[JobRecord], excluded: bitarray | None,
-    ) -> Choice | Refusal:  # fmt: skip
-        if answer.fault:
-            return Refusal(PLUGIN, f"plugin {self.type}: select_p_job_test: {answer.why}")
-        if not answer.ok:
-            kind, words = (NEVER, NOT_AVAILABLE) if mode == SELECT_MODE_TEST_ONLY else (BUSY, NODES_BUSY)
-            return Refusal(kind, answer.why if answer.own else words)
-        gone, broken = checks.preempted(preempted.value, candidates)
-        broken = broken or checks.nodes(chosen, offer, self.nodes)
-        if broken:
-            return Refusal(PLUGIN, self._calls.fault("job_test", *broken))
-        given = job.job_resrcs
-        if given is None:
-            given = resources.whole_nodes(job, chosen, self.nodes, self._kept, self.parameters)
-        room = checks.Room(self.nodes, self._kept, self.parameters.tracks_memory)
-        broken = checks.resources(given, job, chosen, excluded, room) or checks.start_time(job.start_time)
-        if not broken and mode == SELECT_MODE_RUN_NOW and (taken := self._taken(job, given, gone)):
-            broken = ("what others hold", taken)
-        if broken:
-            return Refusal(PLUGIN, self._calls.fault("job_test", *broken))
-        now = self._calls.now
-        return Choice(chosen, given, max(job.start_time, now) if mode == SELECT_MODE_WILL_RUN else now, gone)
-
-    def _taken(self, job: JobRecord, wanted: JobResources, gone: Sequence[JobRecord]) -> str:
-        """What of this others hold, but for the jobs that are to be preempted."""
-        held = [one for one in gone if one in self.ledger]
-        stopped = [one for one in held if self.ledger.is_stopped(one)]
-        for one in held:
-            self.ledger.give(one)
-        try:
-            return self.ledger.conflicts(job, wanted)
-        finally:
-            for one in held:
-                self.ledger.take(one)
-            for one in stopped:
-                self.ledger.stop(one)
-
     def job_begin(self, job: JobRecord) -> str:
         """The job begins with what job_test gave it. Why it has to wait after all, "" when it holds that now."""
         answer = self._calls.code("job_begin", job)
@@ -226,7 +155,7 @@ class Selection:
             return answer.why
         taken = self.ledger.conflicts(job)
         if taken:
-            self.job_fini(job)
+            self._tell("job_fini", job)
             return self._calls.fault("job_begin", "what others hold", taken)
         self.ledger.take(job)
         self._tell("select_nodeinfo_set", job)
@@ -243,20 +172,32 @@ class Selection:
         return not self._calls.failed("job_ready", answer) and answer.value == 1
 
     def job_fini(self, job: JobRecord) -> str:
-        """The job's termination begins. What it holds is still held, until `released`."""
-        why = self._tell("job_fini", job)
-        self._tell("select_nodeinfo_set_all")
-        return why
+        """The job's termination begins: the plugin may give its resources to others, which begin when it is `released`
+        and the ledger gives them too.
+        """
+        if job in self.ledger:
+            self._judge.completing.add(job)
+        return self._tell("job_fini", job)
 
     def released(self, job: JobRecord) -> None:
         """The job's processes are gone: what it held is free."""
         self.ledger.give(job)
+        self._judge.completing.discard(job)
         self._forgotten = True
 
     def forget(self, job: JobRecord) -> None:
         """The job's record goes."""
         self.released(job)
         self.info.free(job)
+
+    def completing_cores(self) -> bitarray | None:
+        """Cores of jobs that end and are not gone, but for those that share theirs: for `excluded_cores`."""
+        cores = None
+        for job in self._judge.completing:
+            held = job.job_resrcs
+            if held is not None and self.parameters.sharers(job) <= 1:
+                cores = held.core_bitmap.copy() if cores is None else cores | held.core_bitmap
+        return cores
 
     def job_signal(self, job: JobRecord, signal: int) -> str:
         """A signal is about to be sent to the job's processes."""
@@ -370,6 +311,7 @@ class Selection:
     def update_node_config(self, index: int) -> str:
         """A node has another configuration than before: its record is up to date."""
         self._offers.look_again()
+        self._judge.look_again()
         return self._tell("update_node_config", index)
 
     def update_node_state(self, node: NodeRecord) -> str:

@@ -1,25 +1,391 @@
-"""select/linear: whole nodes."""
+"""select/linear: whole nodes, of a row of nodes as few runs of neighbours as possible, the best fitting ones.
+
+A job gets all CPUs of each of its nodes. With `over_subscribe` several jobs have the same nodes: `force:N`, or `yes:N`
+for those that ask for it. Memory is counted where select_type_parameters has CR_Memory, devices always are.
+"""
 
 from __future__ import annotations
 
+import errno
+
 from bitarray import bitarray
 
-from nodectl.plugin_api import SLURM_ERROR, SLURM_SUCCESS
-from nodectl.selection.records import JobRecord, Output
+from nodectl.binding.refused import Refused
+from nodectl.plugin_api import SLURM_ERROR, SLURM_SUCCESS, PluginError, set_errno
+from nodectl.selection import saved
+from nodectl.selection.buffer import Buf
+from nodectl.selection.linear.choice import Chooser
+from nodectl.selection.linear.machines import Machines
+from nodectl.selection.linear.objects import JobInfo, NodeInfo, freed, known
+from nodectl.selection.linear.occupancy import Occupancy, Share
+from nodectl.selection.linear.runs import Wish, choose
+from nodectl.selection.modes import (
+    NODE_STATE_DOWN,
+    SELECT_CONFIG_INFO,
+    SELECT_CR_PLUGIN,
+    SELECT_MODE_RUN_NOW,
+    SELECT_MODE_TEST_ONLY,
+)  # fmt: skip
+from nodectl.selection.records import (
+    JobRecord,
+    NodeInfoMessage,
+    NodeRecord,
+    NodeTable,
+    Output,
+    ReservationRequest,
+    StepRecord,
+)  # fmt: skip
+from nodectl.selection.slurmctld import now, parameters
 
 plugin_type = "select/linear"
-plugin_name = "whole nodes, as few runs of neighbours as possible"
+plugin_name = "whole nodes, the best fitting run of neighbours"
 plugin_version = (22, 5, 8)
+
+_STATE, _MAGIC, _VERSION = "select_linear", 0x4C494E45, 1
+
+
+class _State:
+    """What slurmctld's plugin has in its global variables."""
+
+    machines: Machines
+    occupancy: Occupancy
+    dims: list[int]
+
+
+def init() -> int:
+    """Begins with no nodes."""
+    _State.machines, _State.occupancy, _State.dims = Machines(NodeTable(())), Occupancy(0), []
+    return SLURM_SUCCESS
+
+
+def fini() -> None:
+    """Lets go of what it knows."""
+    init()
+
+
+def select_p_state_save(dir_name: str) -> int:
+    """Writes a magic number and a version: who has which nodes is known of the jobs."""
+    saved.save(dir_name, _STATE, _MAGIC, _VERSION)
+    return SLURM_SUCCESS
+
+
+def select_p_state_restore(dir_name: str) -> int:
+    """Reads it, if it is there."""
+    saved.check(dir_name, _STATE, _MAGIC, _VERSION)
+    return SLURM_SUCCESS
+
+
+def select_p_node_init(node_ptr: NodeTable, node_cnt: int) -> int:
+    """Takes the table of nodes; nobody is on them."""
+    if node_cnt != len(node_ptr):
+        raise PluginError(errno.EINVAL, f"{node_cnt} nodes in a table of {len(node_ptr)}")
+    _State.machines, _State.occupancy = Machines(node_ptr), Occupancy(node_cnt)
+    return SLURM_SUCCESS
+
+
+def select_p_job_init(job_list: list[JobRecord]) -> int:
+    """Takes the jobs that hold nodes; reads their job_resrcs."""
+    for job in job_list:
+        _add(job)
+    return SLURM_SUCCESS
+
+
+def select_p_reconfigure() -> int:
+    """Has nothing of the configuration that it would not read when it is called."""
+    return SLURM_SUCCESS
+
+
+def select_p_select_nodeinfo_alloc() -> NodeInfo:
+    """An object of an idle node."""
+    return NodeInfo()
+
+
+def select_p_select_nodeinfo_pack(nodeinfo: NodeInfo, buffer: Buf, protocol_version: int) -> int:
+    """Packs it."""
+    del protocol_version
+    known(nodeinfo, NodeInfo)
+    return nodeinfo.pack(buffer)
+
+
+def select_p_select_nodeinfo_unpack(nodeinfo: Output, buffer: Buf, protocol_version: int) -> int:
+    """Unpacks one."""
+    del protocol_version
+    nodeinfo.value = NodeInfo.unpacked(buffer)
+    return SLURM_SUCCESS
+
+
+def select_p_select_nodeinfo_free(nodeinfo: NodeInfo) -> int:
+    """Makes it unusable."""
+    known(nodeinfo, NodeInfo)
+    return freed(nodeinfo)
+
+
+def select_p_select_nodeinfo_set(job_ptr: JobRecord) -> int:
+    """Brings the objects of a job's nodes up to date."""
+    share = _State.occupancy.jobs.get(job_ptr)
+    for node in share.nodes if share else ():
+        _set(_State.machines.nodes[node])
+    return SLURM_SUCCESS
+
+
+def select_p_select_nodeinfo_set_all() -> int:
+    """Brings the objects of all nodes up to date."""
+    for node in _State.machines.nodes:
+        _set(node)
+    return SLURM_SUCCESS
+
+
+def select_p_select_nodeinfo_get(nodeinfo: NodeInfo, dinfo: int, state: int, data: Output) -> int:
+    """Tells of CPUs and MiB in use."""
+    del state
+    known(nodeinfo, NodeInfo)
+    return nodeinfo.get(dinfo, data)
+
+
+def select_p_update_node_config(index: int) -> int:
+    """A node has other hardware: the table is looked at again."""
+    if not 0 <= index < len(_State.machines.nodes):
+        raise PluginError(errno.EINVAL, f"no node {index}")
+    _State.machines = Machines(_State.machines.nodes)
+    return SLURM_SUCCESS
+
+
+def select_p_node_ranking(node_ptr: NodeTable, node_cnt: int) -> bool:
+    """The row of nodes is as it is."""
+    del node_ptr, node_cnt
+    return False
+
+
+def select_p_update_node_state(node_ptr: NodeRecord) -> int:
+    """Nodes that are not to be used are not offered."""
+    del node_ptr
+    return SLURM_SUCCESS
+
+
+def select_p_select_jobinfo_alloc() -> JobInfo:
+    """An empty object."""
+    return JobInfo()
+
+
+def select_p_select_jobinfo_copy(jobinfo: JobInfo) -> JobInfo:
+    """Another one with the same in it."""
+    known(jobinfo, JobInfo)
+    return JobInfo(jobinfo.network)
+
+
+def select_p_select_jobinfo_free(jobinfo: JobInfo) -> int:
+    """Makes it unusable."""
+    known(jobinfo, JobInfo)
+    return freed(jobinfo)
+
+
+def select_p_select_jobinfo_pack(jobinfo: JobInfo, buffer: Buf, protocol_version: int) -> int:
+    """Packs it."""
+    del protocol_version
+    known(jobinfo, JobInfo)
+    return jobinfo.pack(buffer)
+
+
+def select_p_select_jobinfo_unpack(jobinfo_pptr: Output, buffer: Buf, protocol_version: int) -> int:
+    """Unpacks one."""
+    del protocol_version
+    jobinfo_pptr.value = JobInfo.unpacked(buffer)
+    return SLURM_SUCCESS
+
+
+def select_p_select_jobinfo_get(jobinfo: JobInfo, data_type: int, data: Output) -> int:
+    """Reads a field."""
+    known(jobinfo, JobInfo)
+    return jobinfo.get(data_type, data)
+
+
+def select_p_select_jobinfo_set(jobinfo: JobInfo, data_type: int, data: object) -> int:
+    """Writes a field."""
+    known(jobinfo, JobInfo)
+    return jobinfo.set(data_type, data)
+
+
+def select_p_select_jobinfo_sprint(jobinfo: JobInfo, buf: bytearray, size: int, mode: int) -> bytearray:
+    """Writes the object's text, as much as there is room for, and a NUL."""
+    text = select_p_select_jobinfo_xstrdup(jobinfo, mode).encode()[: max(size - 1, 0)] + b"\0"
+    buf[: len(text)] = text
+    return buf
+
+
+def select_p_select_jobinfo_xstrdup(jobinfo: JobInfo, mode: int) -> str:
+    """The object's text: a heading, the values, or both."""
+    known(jobinfo, JobInfo)
+    return jobinfo.text(mode)
 
 
 def select_p_job_test(  # as the document has it
     job_ptr: JobRecord, bitmap: bitarray, min_nodes: int, max_nodes: int, req_nodes: int, mode: int,
     preemption_candidates: list[JobRecord] | None, preempted_jobs: Output, exc_core_bitmap: bitarray | None,
 ) -> int:  # fmt: skip
-    """Chooses the first nodes."""
-    del job_ptr, max_nodes, mode, preemption_candidates, preempted_jobs, exc_core_bitmap
-    chosen = 0
-    for node in list(bitmap.search(1)):
-        bitmap[node] = chosen < max(req_nodes, min_nodes)
-        chosen += 1
-    return SLURM_SUCCESS if chosen >= min_nodes else SLURM_ERROR
+    """Chooses nodes; writes bitmap, job_ptr.job_resrcs, job_ptr.start_time with WILL_RUN, and preempted_jobs."""
+    chooser = Chooser(_State.machines, parameters(), job_ptr)
+    wish = (min_nodes, max_nodes, req_nodes)
+    try:
+        chooser.offer(bitmap, wish, exc_core_bitmap)
+    except Refused as refused:
+        raise PluginError(errno.EINVAL, str(refused)) from refused
+    candidates = preemption_candidates or []
+    if mode == SELECT_MODE_TEST_ONLY:
+        found = chooser.ever()
+    elif mode == SELECT_MODE_RUN_NOW:
+        found = chooser.at_once(_State.occupancy, candidates)
+    else:
+        found = chooser.some_day(_State.occupancy, candidates, now())
+    if found is None:
+        return SLURM_ERROR
+    bitmap[:] = found.nodes
+    preempted_jobs.value = found.preempted
+    job_ptr.start_time = found.start
+    job_ptr.job_resrcs = chooser.resources(found)
+    return SLURM_SUCCESS
+
+
+def select_p_job_begin(job_ptr: JobRecord) -> int:
+    """The job is on its nodes."""
+    return SLURM_SUCCESS if _add(job_ptr) else SLURM_ERROR
+
+
+def select_p_job_ready(job_ptr: JobRecord) -> int:
+    """1 where none of the job's nodes is down."""
+    nodes = _State.machines.nodes
+    held = job_ptr.node_bitmap.search(bitarray("1")) if job_ptr.node_bitmap is not None else ()
+    return int(all(nodes[index].node_state & 0xF != NODE_STATE_DOWN for index in held))
+
+
+def select_p_job_fini(job_ptr: JobRecord) -> int:
+    """The job leaves its nodes; one that is on none is told of and no failure."""
+    _State.occupancy.remove(job_ptr)
+    return SLURM_SUCCESS
+
+
+def select_p_job_signal(job_ptr: JobRecord, signal: int) -> int:
+    """Signals are sent by others."""
+    del job_ptr, signal
+    return SLURM_SUCCESS
+
+
+def select_p_job_mem_confirm(job_ptr: JobRecord) -> int:
+    """The job's nodes still have the memory that jobs hold there."""
+    share = _State.occupancy.jobs.get(job_ptr)
+    for node in share.nodes if share else ():
+        have, used = _State.machines.memory(node), _State.occupancy.memory.get(node, 0)
+        if used > have:
+            name = _State.machines.nodes[node].name
+            raise PluginError(errno.ENOMEM, f"jobs hold {used} MiB of node {name}, which has {have}")
+    return SLURM_SUCCESS
+
+
+def select_p_job_suspend(job_ptr: JobRecord, indf_susp: bool) -> int:
+    """The job's CPUs are free, its memory and devices are not."""
+    del indf_susp
+    return SLURM_SUCCESS if _State.occupancy.stop(job_ptr, stopped=True) else SLURM_ERROR
+
+
+def select_p_job_resume(job_ptr: JobRecord, indf_susp: bool) -> int:
+    """The job has its CPUs again."""
+    del indf_susp
+    return SLURM_SUCCESS if _State.occupancy.stop(job_ptr, stopped=False) else SLURM_ERROR
+
+
+def select_p_job_expand_allow() -> bool:
+    """Whole nodes can change hands."""
+    return True
+
+
+def select_p_job_expand(from_job_ptr: JobRecord, to_job_ptr: JobRecord) -> int:
+    """All nodes of one job become another's; not those of jobs with devices."""
+    jobs = _State.occupancy.jobs
+    if from_job_ptr is to_job_ptr or from_job_ptr not in jobs or to_job_ptr not in jobs:
+        return SLURM_ERROR
+    mine, theirs = jobs[from_job_ptr], jobs[to_job_ptr]
+    if mine.gres or theirs.gres:
+        set_errno(errno.EOPNOTSUPP, "a job with devices cannot be expanded, nor expand another")
+        return SLURM_ERROR
+    memory = dict(theirs.memory)
+    for node, held in mine.memory.items():
+        memory[node] = memory.get(node, 0) + held
+    _State.occupancy.remove(from_job_ptr)
+    _State.occupancy.remove(to_job_ptr)
+    nodes = sorted({*mine.nodes, *theirs.nodes})
+    _State.occupancy.add(to_job_ptr, Share(nodes, memory, {}, mine.alone and theirs.alone, theirs.stopped))
+    return SLURM_SUCCESS
+
+
+def select_p_job_resized(job_ptr: JobRecord, node_ptr: NodeRecord) -> int:
+    """The job gives up a node."""
+    return SLURM_SUCCESS if _State.occupancy.remove_node(job_ptr, node_ptr.index) else SLURM_ERROR
+
+
+def select_p_step_pick_nodes(job_ptr: JobRecord, step_jobinfo: JobInfo, node_count: int) -> None:
+    """Leaves the nodes of steps to others."""
+    del job_ptr, step_jobinfo, node_count
+
+
+def select_p_step_finish(step_ptr: StepRecord, killing_step: bool) -> int:
+    """Keeps nothing of steps."""
+    del step_ptr, killing_step
+    return SLURM_SUCCESS
+
+
+def select_p_resv_test(
+    resv_desc_ptr: ReservationRequest, node_cnt: int, avail_bitmap: bitarray, core_bitmap: Output
+) -> bitarray | None:
+    """Whole nodes, of which no core is taken."""
+    if resv_desc_ptr.core_cnt:
+        raise PluginError(errno.EOPNOTSUPP, "select/linear reserves whole nodes, and no cores")
+    avail = avail_bitmap.copy()
+    if core_bitmap.value is not None:
+        _State.machines.without_cores_of(avail, core_bitmap.value)
+    names = [name for name in resv_desc_ptr.node_list.split(",") if name]
+    known = _State.machines.nodes.by_name
+    required = _State.machines.nodes.bitmap(known[name].index for name in names if name in known)
+    return choose(avail, _State.machines.amounts(), Wish(node_cnt, node_cnt, node_cnt, 0, required if names else None))
+
+
+def select_p_get_info_from_plugin(dinfo: int, job_ptr: JobRecord | None, data: Output) -> int:
+    """Says that it gives no cores, and what it is."""
+    del job_ptr
+    if dinfo == SELECT_CR_PLUGIN:
+        data.value = 0
+    elif dinfo == SELECT_CONFIG_INFO:
+        data.value = [("OverSubscribe", parameters().over_subscribe), ("Memory", str(parameters().tracks_memory))]
+    else:
+        return SLURM_ERROR
+    return SLURM_SUCCESS
+
+
+def select_p_ba_init(node_info_ptr: NodeInfoMessage, sanity_check: bool) -> None:
+    """The system is a row of nodes."""
+    del sanity_check
+    _State.dims = [node_info_ptr.record_count]
+
+
+def select_p_ba_get_dims() -> list[int]:
+    """The length of the row."""
+    return _State.dims
+
+
+def _add(job: JobRecord) -> bool:
+    """The job has what its job_resrcs say; False for one that has none."""
+    held = job.job_resrcs
+    if held is None:
+        return False
+    alone = parameters().sharers(job) <= 1
+    share = Share(list(held.node_bitmap.search(bitarray("1"))), dict(held.memory), dict(held.gres), alone)
+    _State.occupancy.add(job, share)
+    return True
+
+
+def _set(node: NodeRecord) -> None:
+    info = node.select_nodeinfo
+    if not isinstance(info, NodeInfo):
+        return
+    jobs = _State.occupancy.running.of(node.index)
+    info.jobs = jobs
+    info.alloc_cpus = _State.machines.cpus(node.index) if jobs else 0
+    info.alloc_memory = _State.occupancy.memory.get(node.index, 0)

@@ -1,0 +1,178 @@
+"""What a table of whole nodes has for a job: nodes that are alike are looked at once.
+
+Pure but for the request of the job, which its details read once. For plugins that give whole nodes, in the daemon and
+in commands that plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from bitarray import bitarray
+from bitarray.util import zeros
+
+from nodectl.binding.request import UNLIMITED, Request
+from nodectl.selection.cores import kept_cores
+from nodectl.selection.linear.runs import Amounts
+from nodectl.selection.records import JobDetails, NodeRecord, NodeTable
+
+_FEW = 64  # kinds of nodes, of each of which a bitmap is kept
+_PLENTY = 1 << 62
+_ONE = bitarray("1")
+
+
+class Machines:
+    """A table's nodes by kind: those that are alike."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self.nodes = nodes
+        self._kept = kept_cores(nodes)
+        self._keeps_any = self._kept.any()
+        self._memory = [node.real_memory - node.mem_spec_limit if node.real_memory else _PLENTY for node in nodes]
+        self.weights = sorted({node.weight for node in nodes})
+        self._lightest: dict[int, bitarray] = {}
+        kinds: dict[object, int] = {}
+        self._samples: list[NodeRecord] = []
+        self._kind: list[int] = []
+        for node in nodes:
+            key = (id(node.config), node.reserved_cpus, node.devices)
+            if key not in kinds:
+                kinds[key] = len(kinds)
+                self._samples.append(node)
+            self._kind.append(kinds[key])
+        self._cpus = [node.cpus for node in self._samples]
+        few = range(len(kinds)) if len(kinds) <= _FEW else ()
+        self._members = [bitarray(kind == number for kind in self._kind) for number in few]
+
+    def cpus(self, node: int) -> int:
+        """The CPUs of a node that a job can be given: all of them, to a job that gets whole nodes."""
+        return self._cpus[self._kind[node]]
+
+    def amounts(self) -> Amounts:
+        """All CPUs of each node."""
+        same = set(self._cpus)
+        if len(same) <= 1:
+            return Amounts(max(same, default=0))
+        return Amounts(0, [self._cpus[kind] for kind in self._kind])
+
+    def memory(self, node: int) -> int:
+        """MiB of a node that jobs can be given."""
+        return self._memory[node]
+
+    def lightest(self, weight: int) -> bitarray:
+        """The nodes of no more than this weight."""
+        if weight not in self._lightest:
+            self._lightest[weight] = bitarray(node.weight <= weight for node in self.nodes)
+        return self._lightest[weight]
+
+    def useful(self, details: JobDetails) -> tuple[bitarray, Amounts]:
+        """The nodes that have what the job wants of each, and how many CPUs its tasks can use there. Raises Refused."""
+        pairs = zip(self._samples, self._cpus, strict=True)
+        counts = [_usable(node, cpus, details) for node, cpus in pairs]
+        if self._members:
+            useful = zeros(len(self.nodes))
+            for members, count in zip(self._members, counts, strict=True):
+                if count:
+                    useful |= members
+        else:
+            useful = bitarray(counts[kind] > 0 for kind in self._kind)
+        different = {count for count in counts if count}
+        if len(different) <= 1:
+            return useful, Amounts(max(different, default=0))
+        return useful, Amounts(0, [counts[kind] for kind in self._kind])
+
+    def with_memory(self, wanted: Sequence[int], used: Mapping[int, int]) -> bitarray | None:
+        """The nodes with the memory that a job takes, `wanted` by kind of node; None where it takes none."""
+        if not any(wanted):
+            return None
+        pairs = zip(self._memory, self._kind, strict=True)
+        fits = bitarray(memory >= wanted[kind] for memory, kind in pairs)
+        for node, memory in used.items():
+            if self._memory[node] - memory < wanted[self._kind[node]]:
+                fits[node] = 0
+        return fits
+
+    def by_kind(self) -> list[int]:
+        """The CPUs of each kind of node."""
+        return self._cpus
+
+    def without_cores_of(self, avail: bitarray, cores: bitarray) -> None:
+        """Clears the bits of the nodes of which a core is in the core bitmap."""
+        core, node = cores.find(1), 0
+        while core >= 0:
+            node = self._node_of(core, node)
+            avail[node] = 0
+            record = self.nodes[node]
+            core = cores.find(1, record.core_offset + record.cores)
+
+    def _node_of(self, core: int, low: int) -> int:
+        high = len(self.nodes) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.nodes[middle].core_offset <= core else (low, middle - 1)
+        return low
+
+    def cores(self, chosen: bitarray) -> bitarray:
+        """A core bitmap with all cores of these nodes that jobs can be given."""
+        bits = zeros(len(self._kept))
+        for low, high in _runs(chosen):
+            last: NodeRecord = self.nodes[high - 1]
+            bits[self.nodes[low].core_offset : last.core_offset + last.cores] = 1
+        return bits & ~self._kept if self._keeps_any else bits
+
+
+def _runs(nodes: bitarray) -> Iterator[tuple[int, int]]:
+    low = nodes.find(1)
+    while low >= 0:
+        high = nodes.find(0, low)
+        high = len(nodes) if high < 0 else high
+        yield low, high
+        low = nodes.find(1, high)
+
+
+def _usable(node: NodeRecord, cpus: int, details: JobDetails) -> int:
+    """The CPUs of an empty node that the job's tasks can use; 0 where it is not such a node as the job wants."""
+    for name, count in details.gres.items():
+        kind, _, word = name.partition(":")
+        if sum(device.name == kind and word in ("", device.type) for device in node.devices) < count:
+            return 0
+    request = details.request
+    threads = _threads(node, request, details.cpus_per_task)
+    if not threads:
+        return 0
+    free = node.config.usable & ~node.reserved_cpus
+    if threads < node.config.threads_per_core or request.cores_per_socket or request.sockets_per_node:
+        cpus = _by_sockets(node, request, free, threads)
+    if cpus < max(details.pn_min_cpus, request.mincpus or 0):
+        return 0
+    for tasks, places in ((request.ntasks_per_node, 1), (request.ntasks_per_socket, len(node.config.sockets))):
+        if tasks and tasks != UNLIMITED:
+            cpus = min(cpus, tasks * places * details.cpus_per_task)
+    return cpus
+
+
+def _threads(node: NodeRecord, request: Request, cpus_per_task: int) -> int:
+    """Threads of a core that the job may use; 0 where it wants more than there are."""
+    threads = node.config.threads_per_core
+    asked, per_core = request.threads_per_core, request.ntasks_per_core
+    if asked and asked != UNLIMITED:
+        threads = asked if asked <= threads else 0
+    if per_core and per_core != UNLIMITED:
+        threads = min(threads, per_core * cpus_per_task)
+    return threads
+
+
+def _by_sockets(node: NodeRecord, request: Request, free: int, threads: int) -> int:
+    least = _number(request.cores_per_socket)
+    sockets = cpus = 0
+    for socket in node.config.sockets:
+        counts = [min((core.mask & free).bit_count(), threads) for core in socket.cores if core.mask & free]
+        if len(counts) >= least:
+            sockets += 1
+            cpus += sum(counts)
+    return cpus if sockets >= _number(request.sockets_per_node) else 0
+
+
+def _number(asked: int | None) -> int:
+    """What was asked for at least."""
+    return 1 if asked in (None, UNLIMITED) else int(asked or 1)

@@ -1,0 +1,158 @@
+"""How many jobs are on each node, as select/linear counts them, and who they are.
+
+Pure state of a plugin; changes cost as much as a job has nodes. A copy is what would be if some jobs had gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from bitarray import bitarray
+from bitarray.util import zeros
+
+from nodectl.selection.records import JobRecord
+
+
+class Counts:
+    """A number for each node, and by number a bitmap of the nodes that have it."""
+
+    __slots__ = ("_counts", "_members", "_nodes")
+
+    def __init__(self, size: int) -> None:
+        self._counts: dict[int, int] = {}  # by node, where it is not 0
+        self._nodes: dict[int, bitarray] = {0: ~zeros(size)}
+        self._members: dict[int, int] = {0: size}
+
+    def copy(self) -> Counts:
+        """The same, of which nothing is shared."""
+        other = Counts.__new__(Counts)
+        other._counts = self._counts.copy()
+        other._nodes = {count: nodes.copy() for count, nodes in self._nodes.items()}
+        other._members = self._members.copy()
+        return other
+
+    def add(self, node: int, change: int) -> None:
+        """The node has so many more, or fewer; never less than none."""
+        before = self._counts.get(node, 0)
+        after = max(before + change, 0)
+        if after == before:
+            return
+        if after:
+            self._counts[node] = after
+        else:
+            del self._counts[node]
+        self._nodes[before][node] = 0
+        self._members[before] -= 1
+        if before and not self._members[before]:
+            del self._nodes[before], self._members[before]
+        if after not in self._nodes:
+            self._nodes[after] = zeros(len(self._nodes[0]))
+            self._members[after] = 0
+        self._nodes[after][node] = 1
+        self._members[after] += 1
+
+    def of(self, node: int) -> int:
+        """The node's number."""
+        return self._counts.get(node, 0)
+
+    def levels(self) -> list[int]:
+        """The numbers that nodes have, from the lowest."""
+        return sorted(self._nodes)
+
+    def at_most(self, count: int) -> bitarray:
+        """The nodes that have no more than so many."""
+        found = zeros(len(self._nodes[0]))
+        for level, nodes in self._nodes.items():
+            if level <= count:
+                found |= nodes
+        return found
+
+
+@dataclass(slots=True)
+class Share:
+    """What one job has: its nodes, MiB and devices on each; `alone`: nobody else is there; `stopped`: suspended."""
+
+    nodes: list[int]
+    memory: dict[int, int] = field(default_factory=dict)
+    gres: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    alone: bool = True
+    stopped: bool = False
+
+
+class Occupancy:
+    """`running` and `total` (with suspended ones) jobs by node; `exclusive`: those that share with none."""
+
+    __slots__ = ("devices", "exclusive", "jobs", "memory", "running", "size", "total")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.running = Counts(size)
+        self.total = Counts(size)
+        self.exclusive = Counts(size)
+        self.memory: dict[int, int] = {}
+        self.devices: dict[int, set[str]] = {}
+        self.jobs: dict[JobRecord, Share] = {}
+
+    def copy(self) -> Occupancy:
+        """What can be changed without changing this."""
+        other = Occupancy.__new__(Occupancy)
+        other.size = self.size
+        other.running, other.total = self.running.copy(), self.total.copy()
+        other.exclusive = self.exclusive.copy()
+        other.memory = self.memory.copy()
+        other.devices = {node: keys.copy() for node, keys in self.devices.items()}
+        other.jobs = self.jobs.copy()
+        return other
+
+    def add(self, job: JobRecord, share: Share) -> None:
+        """The job is on its nodes; one that is there already is not added again."""
+        if job not in self.jobs:
+            self.jobs[job] = share
+            self._put(share, share.nodes, 1)
+
+    def remove(self, job: JobRecord) -> bool:
+        """The job is gone; False where it was not there."""
+        share = self.jobs.pop(job, None)
+        if share is not None:
+            self._put(share, share.nodes, -1)
+        return share is not None
+
+    def remove_node(self, job: JobRecord, node: int) -> bool:
+        """The job gives up one node; False where it does not have it."""
+        share = self.jobs.get(job)
+        if share is None or node not in share.nodes:
+            return False
+        self._put(share, [node], -1)
+        left = [one for one in share.nodes if one != node]
+        memory = {one: share.memory[one] for one in left if one in share.memory}
+        gres = {one: share.gres[one] for one in left if one in share.gres}
+        self.jobs[job] = Share(left, memory, gres, share.alone, share.stopped)
+        return True
+
+    def stop(self, job: JobRecord, *, stopped: bool) -> bool:
+        """The job is suspended, or goes on; False where it is not there. Its memory and devices stay its own."""
+        share = self.jobs.get(job)
+        if share is None:
+            return False
+        if share.stopped != stopped:
+            change = -1 if stopped else 1
+            for node in share.nodes:
+                self.running.add(node, change)
+                if share.alone:
+                    self.exclusive.add(node, change)
+            self.jobs[job] = Share(share.nodes, share.memory, share.gres, share.alone, stopped)
+        return True
+
+    def _put(self, share: Share, nodes: Iterable[int], change: int) -> None:
+        for node in nodes:
+            self.total.add(node, change)
+            if not share.stopped:
+                self.running.add(node, change)
+                if share.alone:
+                    self.exclusive.add(node, change)
+            if share.memory.get(node):
+                self.memory[node] = self.memory.get(node, 0) + change * share.memory[node]
+            for key in share.gres.get(node, ()):
+                held = self.devices.setdefault(node, set())
+                held.add(key) if change > 0 else held.discard(key)
