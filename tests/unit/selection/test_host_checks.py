@@ -61,6 +61,7 @@ def test_choice_that_breaks_a_rule_is_not_used_and_the_plugin_is_named_once(tmp_
     theatre = stage(tmp_path, text)
     selection = theatre.selection
     offered = theatre.nodes.bitmap([0, 2, 3])
+    reasons = []
     for _ in range(3):
         job = theatre.job(min_cpus=2, max_nodes=1)
         found = selection.job_test(job, SELECT_MODE_RUN_NOW, nodes=offered)
@@ -69,7 +70,8 @@ def test_choice_that_breaks_a_rule_is_not_used_and_the_plugin_is_named_once(tmp_
         assert why in found.reason
         assert found.reason.startswith("plugin select/actor: select_p_job_test: ")
         assert (job.job_resrcs, job.node_bitmap, job.nodes, job.start_time) == (None, None, "", 0.0)
-    assert theatre.told == [found.reason]
+        reasons.append(found.reason)
+    assert theatre.told == reasons[:1]
     assert len(selection.faults) == 3
     assert selection.ledger.is_empty()
 
@@ -275,7 +277,7 @@ def resv(theatre: Stage, body: str, cores: int = 0) -> object:
         ("return avail", 0, "2 nodes, 1 are wanted"),
         ("b = avail.copy(); b.setall(1); return b", 0, "node n3 was not offered"),
         ("return 'n1'", 0, "no bitmap of 4 nodes"),
-        ("avail[0] = 0; return avail", 1, "0 cores of node n2"),
+        ("avail[0] = 0; core.value.setall(0); return avail", 1, "0 cores of node n2"),
         ("avail[1] = 0; return avail", 1, "cores that were not to be used"),
         ("avail[0] = 0; core.value = None; return avail", 1, "no bitmap of 8 cores"),
     ],
