@@ -115,9 +115,14 @@ def rows_of(
     """Each job with its steps, in the order of their numbers. Of a job that was started several times the last run,
     unless `every_run`.
     """
-    by_run: dict[tuple[int, int], list[Row]] = {}
+    known: dict[tuple[int, int, int], Row] = {}  # one that ends while it is asked about is told twice
     for step in steps:
         row = step_row(step)
+        which = (row.job, row.restarts, int(step["step"]))
+        if row.ended or which not in known:
+            known[which] = row
+    by_run: dict[tuple[int, int], list[Row]] = {}
+    for row in known.values():
         by_run.setdefault((row.job, row.restarts), []).append(row)
     runs: dict[tuple[int, int], Row] = {}
     for job in jobs:
@@ -293,7 +298,7 @@ def total(parts: Sequence[Used]) -> Used:
         known = [value for part in parts if (value := getattr(part, name)) is not None]
         return choose(known) if known else None
 
-    resources = {resource for part in parts for resource in part.pressure}
+    resources = dict.fromkeys(resource for part in parts for resource in part.pressure)
     return Used(
         user=summed("user") or 0.0,
         system=summed("system") or 0.0,

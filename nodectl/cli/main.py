@@ -32,6 +32,8 @@ COMMANDS = (
     ("plugins", "list the plugins; --hooks: the order of a launch"),
     ("spank", "for authors of SPANK plugins: list the stack, check a plugin, try one"),
     ("select", "for authors of select plugins: check one, play a workload against it"),
+    ("acct", "tell what jobs and steps used"),
+    ("report", "sum up what users used, by day, week or month"),
     ("config", "print the configuration; --explain: every key"),
     ("doctor", "check what this machine can and cannot do"),
     ("daemon", "be the service"),

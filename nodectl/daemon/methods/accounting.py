@@ -1,7 +1,7 @@
 """Accounting: what jobs and steps used, running ones and ended ones, in replies that keep nobody else waiting."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nodectl.accounting import usage
@@ -15,15 +15,11 @@ if TYPE_CHECKING:
     from nodectl.wire.shape import Shape
 
 _MOST_JOBS = 1000
-_MOST_WORDS = 100
-_WORDS = array(text(1024), most=_MOST_WORDS)
 _TIME = Optional(integer(0, 1 << 40))
 ACCOUNTING: "Shape" = {
     "of": text(16),
     "uid": Optional(integer(0, 2**32 - 1)),
     "jobs": Optional(array(JOB, most=_MOST_JOBS)),
-    "names": Optional(_WORDS),
-    "states": Optional(_WORDS),
     "since": _TIME,
     "until": _TIME,
     "next": Optional(text(128)),
@@ -59,8 +55,11 @@ class Accounting:
             raise invalid("next", "not what was replied before") from None
         make = _step if of == "steps" else _job
         records += (make(*row) for row in page.rows)
-        fits = _filter(call.parameters, of)
-        return {"records": [record for record in records if fits(record)], "next": page.next}
+        until = call.parameters.get("until")
+        if until is not None:
+            submitted = "submitted" if of == "steps" else "submit_time"
+            records = [record for record in records if record.get(submitted, 0) <= until]
+        return {"records": records, "next": page.next}
 
     def _running(self, wanted: pages.Wanted) -> Iterator[dict[str, Any]]:
         """Steps that run, and those after which their jobs are being ended: the history does not have them yet."""
@@ -86,21 +85,3 @@ def _step(record: str) -> dict[str, Any]:
 
 def _job(record: str, resources: str) -> dict[str, Any]:
     return usage.of_job(json.loads(record), json.loads(resources) if resources else {})
-
-
-def _filter(parameters: Mapping[str, Any], of: str) -> Callable[[Mapping[str, Any]], bool]:
-    """What a record must be, beside what the page was asked for."""
-    name, state, submitted = (
-        ("name", "state", "submitted") if of == "steps" else ("name", "job_state", "submit_time")
-    )  # fmt: skip
-    names, states = frozenset(parameters.get("names", ())), frozenset(parameters.get("states", ()))
-    until = parameters.get("until")
-
-    def fits(record: Mapping[str, Any]) -> bool:
-        return (
-            (not names or record.get(name, "") in names)
-            and (not states or record[state] in states)
-            and (until is None or record.get(submitted, 0) <= until)
-        )
-
-    return fits

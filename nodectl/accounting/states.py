@@ -1,0 +1,16 @@
+"""The states of jobs and steps by the names and abbreviations that sacct takes. Pure."""
+
+_STATES = {
+    "BF": "BOOT_FAIL", "CA": "CANCELLED", "CD": "COMPLETED", "CF": "CONFIGURING", "CG": "COMPLETING", "DL": "DEADLINE",
+    "F": "FAILED", "NF": "NODE_FAIL", "OOM": "OUT_OF_MEMORY", "PD": "PENDING", "PR": "PREEMPTED", "R": "RUNNING",
+    "RQ": "REQUEUED", "RS": "RESIZING", "S": "SUSPENDED", "TO": "TIMEOUT",
+}  # fmt: skip
+
+
+def state_named(word: str) -> str:
+    """The state. Raises ValueError."""
+    name = word.strip().upper()
+    found = _STATES.get(name, name)
+    if found not in _STATES.values():
+        raise ValueError(f"no state {word[:40]!r}: {', '.join(sorted(_STATES.values()))}")
+    return found
