@@ -1,35 +1,76 @@
-"""`nodectl explain`: by which rule a running step was laid out, as `nodectl bind --explain` tells it of one to come."""
+"""`nodectl explain`: why a job waits, in words; of a step, by which rule it was laid out, as `nodectl bind --explain`
+tells it of one to come.
+"""
 
 import argparse
 import json
+import textwrap
 from typing import Any, cast
 
+from nodectl.client.command import Failed
+from nodectl.client.job_name import job_or_step
 from nodectl.client.session import Session
-from nodectl.client.step_name import step_argument
+from nodectl.model.step_number import FIRST
+from nodectl.render.job_columns import moment_words
 from nodectl.render.layout import lines_of
-from nodectl.render.terminal import put
+from nodectl.render.table import pairs
+from nodectl.render.terminal import put, terminal_width
+from nodectl.wire.names import NODE
+
+_RUNS = ("RUNNING", "SUSPENDED", "COMPLETING")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl explain` to its parser."""
     parser.add_argument(
-        "step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its first step"
+        "job", type=job_or_step, metavar="JOB[.STEP]", help="the job; of one that runs its first step, or the step"
     )
     parser.add_argument(
-        "--json", action="store_true", help="print one JSON object, as of `nodectl bind --explain --json`"
+        "--json", action="store_true", help="print one JSON object; of a step as `nodectl bind --explain --json` does"
     )
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the layout and the rule; 0."""
-    job, step = arguments.step
+    """Print the explanation, or the layout and the rule; 0."""
     session = Session(arguments.settings)
     try:
-        reply = session.call("Explain", job=job, step=step)
+        if isinstance(arguments.job, tuple):
+            return _layout(session, *arguments.job, as_json=arguments.json)
+        try:
+            answer: Any = session.call("ExplainJob", job=arguments.job)["explanation"]
+        except Failed as failed:
+            if failed.name != f"{NODE}.NoSuchJob" or not arguments.job.isdecimal():
+                raise
+            return _layout(session, int(arguments.job), FIRST, as_json=arguments.json)
+        if answer.get("state") in _RUNS and arguments.job.isdecimal() and not answer.get("words"):
+            return _layout(session, int(arguments.job), FIRST, as_json=arguments.json)
     finally:
         session.close()
-    answer = cast("dict[str, Any]", reply["layout"])
     if arguments.json:
+        print(json.dumps(answer))
+    else:
+        put(explained(arguments.job, answer, terminal_width()))
+    return 0
+
+
+def explained(job: str, answer: dict[str, Any], width: int | None) -> list[str]:
+    """The lines for people."""
+    rows: list[tuple[str, object]] = [("job", job)]
+    if answer.get("reason"):
+        rows.append(("reason", answer["reason"]))
+    rows.append(("starts", moment_words(answer["start"]) if answer.get("start") else "not known"))
+    if answer.get("for"):
+        rows.append(("waits for", ", ".join(map(str, answer["for"]))))
+    lines = pairs(rows)
+    for text in (answer.get("words"), *(answer.get("help") or ())):
+        if text:
+            lines += ["", *textwrap.wrap(str(text), min(width or 80, 100), break_long_words=False)]
+    return lines
+
+
+def _layout(session: Session, job: int, step: int, *, as_json: bool) -> int:
+    answer = cast("dict[str, Any]", session.call("Explain", job=job, step=step)["layout"])
+    if as_json:
         print(json.dumps(answer))
     else:
         put(lines_of(answer, explain=True))

@@ -17,16 +17,25 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     ("run", "run a step: tasks of a program, bound, contained, with the plugins' hooks"),
+    ("submit", "queue a batch script"),
+    ("alloc", "wait for an allocation; a command or a shell in it"),
+    ("queue", "list jobs: waiting ones with the reason, running ones"),
+    ("cancel", "end jobs or steps, waiting or running"),
+    ("hold", "keep waiting jobs from starting"),
+    ("release", "let held jobs start"),
+    ("requeue", "end running batch jobs and queue them again"),
     ("bind", "tell the layout that a run with these options would get, without running anything"),
-    ("explain", "tell the rule by which a running step was bound"),
+    ("explain", "tell why a job waits, or the rule by which a running step was bound"),
     ("ps", "list running steps"),
     ("show", "show one step, running or ended"),
     ("signal", "send a signal to a step's tasks"),
     ("enter", "open a shell in the container of a running job"),
     ("bcast", "write a file into the container of a running job"),
-    ("suspend", "stop all of a step until it is resumed"),
-    ("resume", "let a suspended step run again"),
-    ("update", "change the limits of a running step"),
+    ("suspend", "stop all of a step, or of a job, until it is resumed"),
+    ("resume", "let a suspended step or job run again"),
+    ("update", "change a job, or the limits of a running step"),
+    ("reserve", "keep CPUs for users' jobs at a time: create, list, delete"),
+    ("node", "list the machine as jobs see it; drain, resume, show it"),
     ("trace", "print a step's flight recorder as a timeline"),
     ("topo", "draw the machine: sockets, caches, cores, and who is on them"),
     ("plugins", "list the plugins; --hooks: the order of a launch"),
@@ -39,7 +48,8 @@ COMMANDS = (
     ("daemon", "be the service"),
 )
 # A module may not be called like one of the standard library.
-_MODULES = {"select": "select_plugins", "signal": "send_signal", "trace": "print_trace"}
+_MODULES = {"queue": "list_jobs", "select": "select_plugins", "signal": "send_signal", "trace": "print_trace"}
+RUNS_MANNERS = ("run", "bind", "submit", "alloc")  # whose options argparse could not read
 
 
 def command() -> "NoReturn":
@@ -93,13 +103,21 @@ def main(argv: "Sequence[str] | None" = None) -> int:
             return run.main(settings, words)
         except KeyboardInterrupt:  # before the step had begun to take signals
             return 130
-    if command == "bind":  # takes run's options, which argparse does not
-        from nodectl.cli import bind
-
-        return bind.main(settings, words)
+    if command in RUNS_MANNERS:
+        return _with_runs_options(settings, command, words)
     if command not in dict(COMMANDS):
         return wrong(f"no command {command!r}")
     return _other(settings, command, words)
+
+
+def _with_runs_options(settings: GlobalOptions, command: str, words: list[str]) -> int:
+    import importlib
+
+    module = importlib.import_module(f"nodectl.cli.{command}")
+    try:
+        return int(module.main(settings, words))
+    except KeyboardInterrupt:
+        return 130
 
 
 def _other(settings: GlobalOptions, command: str, words: list[str]) -> int:

@@ -15,6 +15,7 @@ from nodectl.client.command import BadOption, BadUsage, Failed, complain
 from nodectl.client.session import REEXECUTED, Events, Session
 from nodectl.model.step_number import step_name
 from nodectl.wire import framing, lean_json
+from nodectl.wire.names import NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 FORWARDED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2)
 _MOST_COLUMNS = 99_999
 _LONGEST_WISH = 128 << 10  # bytes; a longer one is looked at when it is launched
+_LAST_JOB = 2**32 - 1
+_FIRST_SPECIAL_STEP = 0xFFFF_FFF0  # batch, extern and so on
 _QUICK = 1.0  # seconds between SIGINTs that together mean: end it
 _UNRECORDED = "its step runner and the service have gone; what became of it will be recorded when the service starts"
 
@@ -91,12 +94,17 @@ def _run(session: Session, words: list[str]) -> int:
             raise BadOption("No command given to execute.")
         for warning in hello["warnings"]:  # type: ignore[attr-defined]
             complain(str(warning))
-        request = make_request(parsed)
         trace = parsed.values.pop("trace", None)
+        of_job = {name: parsed.values.pop(name) for name in parsed.job if name in parsed.values}
+        patience: int | None = of_job.pop("immediate", None)  # type: ignore[assignment]  # what its row reads
+        request = make_request(parsed)
+        surrounding = session.private is None and _surrounding_job(request)
+        if of_job and "jobid" not in request:
+            request["job"] = _turn(session, request, parsed, of_job, patience)
         if local:
-            _through_local_hooks(session, local, request, parsed)
+            _through_local_hooks(session, local, request, parsed, patience)
         request["environment"] = job_environment(parsed)
-        job, step, events = session.launch(request)
+        job, step, events = _launched(session, request, patience, surrounding)
         watch = Watch(events, step_name(job, step), str(hello["node"]), verbose=parsed.verbose)
         watch.warned = local.warned if local else set()
         record = watch.until_end() or _ask_for_end(session, job, step)
@@ -106,6 +114,56 @@ def _run(session: Session, words: list[str]) -> int:
     finally:
         if local:
             local.close()
+
+
+def _surrounding_job(request: dict[str, object]) -> bool:
+    """Makes it a step of the job in which this command was typed, and says so. nodectl's jobs name themselves twice:
+    the SLURM_JOB_ID of a Slurm on the same machine is no job of nodectl's.
+    """
+    here = os.environ.get("NODECTL_JOB_ID", "")
+    if not here or "jobid" in request or here != os.environ.get("SLURM_JOB_ID"):
+        return False
+    from nodectl.model.number import whole
+
+    job = whole(here, _LAST_JOB)
+    if not job:
+        return False
+    request["jobid"] = job
+    layout: dict[str, str] = request.setdefault("layout", {})  # type: ignore[assignment]  # make_request's
+    within = whole(os.environ.get("SLURM_STEP_ID", ""), _LAST_JOB)
+    if within is not None and within < _FIRST_SPECIAL_STEP and not layout.keys() & {"exact", "exclusive", "overlap"}:
+        layout["overlap"] = "1"  # the step that waits for this one has the CPUs
+    return True
+
+
+def _turn(
+    session: Session, request: dict[str, object], parsed: "Parsed", of_job: dict[str, object], patience: int | None,
+    number: int = 0,
+) -> int:  # fmt: skip
+    """A job for this request, when its turn has come. Raises Failed."""
+    from nodectl.client import waiting
+    from nodectl.client.launch_request import job_environment
+
+    wanted = {**request, "environment": waiting.told({"environment": job_environment(parsed)})}
+    if number:
+        wanted["job"] = number
+    return waiting.job(session, wanted, of_job, patience)
+
+
+def _launched(
+    session: Session, request: dict[str, object], patience: int | None, surrounding: bool
+) -> "tuple[int, int, Events]":
+    """Launch, at once or when its turn has come. Raises Failed."""
+    try:
+        return session.launch(request)
+    except Failed as failed:
+        if failed.name == f"{NODE}.Busy":
+            from nodectl.client import waiting  # only where something is waited for
+
+            return waiting.launch(session, request, failed, patience)
+        if surrounding and failed.name == f"{NODE}.NoSuchStep":
+            raise Failed(f"{failed}; unset NODECTL_JOB_ID to run a job of its own") from None
+        raise
 
 
 def _local_stack(session: Session, hello: "Mapping[str, object]", words: list[str]) -> "LocalStack | None":
@@ -135,26 +193,44 @@ def _columns() -> int:
     return 80 if columns is None else columns
 
 
-def _through_local_hooks(session: Session, local: "LocalStack", request: dict[str, object], parsed: "Parsed") -> None:
+def _through_local_hooks(
+    session: Session, local: "LocalStack", request: dict[str, object], parsed: "Parsed", patience: int | None
+) -> None:
     """init_post_opt, then a job id, then local_user_init: the plugins' last chance to refuse before anything is
     launched. What the service would refuse it refuses before there is a job.
     """
-    from nodectl.client.launch_request import job_environment
-
     local.after_options()
-    told = {name: value for name, value in job_environment(parsed).items() if name.startswith(("SLURM_", "SRUN_"))}
-    wanted = {**request, "argv": parsed.argv[:1], "environment": told}
-    of_job = {"jobid": request.pop("jobid")} if "jobid" in request else {}
-    if len(lean_json.dumps(wanted)) < _LONGEST_WISH:
-        of_job["request"] = wanted
-    reserved = session.call("Reserve", (), **of_job)
+    reserved = _reserved(session, request, parsed, patience)
     request["job"] = reserved["job"]
-    if "jobid" in of_job:
+    if "jobid" in request:
+        del request["jobid"]
         request["step"] = reserved["step"]
     request["options"] = local.given()
     local.before_launch(request, reserved)
     if local.job_control():
         request["job_control"] = local.job_control()
+
+
+def _reserved(
+    session: Session, request: dict[str, object], parsed: "Parsed", patience: int | None
+) -> "Mapping[str, object]":
+    """The numbers of a step to come; of a job that may start."""
+    from nodectl.client.launch_request import job_environment
+
+    if "job" in request:
+        return {"job": request["job"], "step": 0}
+    told = {name: value for name, value in job_environment(parsed).items() if name.startswith(("SLURM_", "SRUN_"))}
+    wanted = {**request, "argv": parsed.argv[:1], "environment": told}
+    of_job = {"jobid": request["jobid"]} if "jobid" in request else {}
+    if len(lean_json.dumps(wanted)) < _LONGEST_WISH:
+        of_job["request"] = wanted
+    try:
+        reserved = session.call("Reserve", (), **of_job)
+    except Failed as failed:
+        if failed.name != f"{NODE}.Busy" or "jobid" in of_job:
+            raise
+        return {"job": _turn(session, request, parsed, {}, patience, failed.job), "step": 0}
+    return reserved
 
 
 def _ask_for_end(session: Session, job: int, step: int) -> "Mapping[str, object] | None":

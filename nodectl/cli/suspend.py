@@ -1,4 +1,4 @@
-"""`nodectl suspend`: everything of a step stands still until `nodectl resume`."""
+"""`nodectl suspend`: everything of a step, or of a job, stands still until `nodectl resume`."""
 
 import argparse
 from collections.abc import Mapping
@@ -6,25 +6,30 @@ from typing import Any
 
 from nodectl.client.command import Failed
 from nodectl.client.session import Session
-from nodectl.client.several_steps import add_steps, for_each
+from nodectl.client.several_steps import add_jobs_and_steps, for_each
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl suspend` to its parser."""
-    add_steps(parser)
+    add_jobs_and_steps(parser)
     parser.epilog = (
         "The tasks get SIGTSTP and, suspend_grace_time later, are frozen with all that they have started. A suspended "
-        "step keeps its CPUs and memory, its time limit stands still, and of signals it takes KILL only. The exit "
-        "status is 1 if a step could not be suspended; the others are."
+        "step keeps its CPUs and memory, its time limit stands still, and of signals it takes KILL only. A suspended "
+        "job gives its CPUs to others; only root and members of the admin group may suspend jobs. The exit status is "
+        "1 if one could not be suspended; the others are."
     )
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Suspend every step; 0, or 1 with a line on stderr for each that is not."""
-    return for_each(arguments, "suspend", _suspend)
+    """Suspend every one; 0, or 1 with a line on stderr for each that is not."""
+    return for_each(arguments, "suspend", _suspend, _suspend_job)
 
 
 def _suspend(session: Session, job: int, step: int) -> None:
     reply: Mapping[str, Any] = session.call("Suspend", job=job, step=step)
     if reply["running"]:
         raise Failed(f"hanging in the kernel, not suspended: {', '.join(map(str, reply['running']))}")
+
+
+def _suspend_job(session: Session, job: str) -> None:
+    session.call("SuspendJob", job=job)

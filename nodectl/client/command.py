@@ -18,13 +18,14 @@ class GlobalOptions:
 
 class Failed(Exception):
     """The command cannot do what it was asked to; str() is one line, `status` the exit status, `name` the Varlink
-    error.
+    error, `job` the job that it names.
     """
 
-    def __init__(self, reason: str, status: int = 1, name: str = "") -> None:
+    def __init__(self, reason: str, status: int = 1, name: str = "", job: int = 0) -> None:
         super().__init__(reason)
         self.status = status
         self.name = name
+        self.job = job
 
 
 class BadOption(Exception):

@@ -23,9 +23,9 @@ _MOST_TASKS = 999_999
 _LONGEST_FILE = 1 << 17  # more than the service takes
 
 
-def make_request(parsed: Parsed) -> dict[str, object]:
+def make_request(parsed: Parsed, environ: "Mapping[str, str]" = os.environ) -> dict[str, object]:
     """What is sent to the service, but for the environment: options, umask and limits; the directory as the user sees
-    it.
+    it. `environ`: where the variables of options are looked up.
     """
     values = dict(parsed.values)
     values.pop("trace", None)
@@ -34,12 +34,12 @@ def make_request(parsed: Parsed) -> dict[str, object]:
     os.umask(mask)
     here, wanted = _here(), str(values.pop("cwd", ""))
     layout = {name: str(values.pop(name)) for name in parsed.layout if name in values}
-    if layout.get("distribution", "").startswith("arbitrary") and "SLURM_HOSTFILE" in os.environ:
-        layout["hostfile"] = _host_file(os.environ["SLURM_HOSTFILE"])
+    if layout.get("distribution", "").startswith("arbitrary") and "SLURM_HOSTFILE" in environ:
+        layout["hostfile"] = _host_file(environ["SLURM_HOSTFILE"])
     request: dict[str, object] = {
         "argv": parsed.argv,
         "cwd": os.path.join(here, wanted) if wanted else here,
-        "ntasks": values.pop("ntasks", 0) or _ntasks(layout, os.environ),
+        "ntasks": values.pop("ntasks", 0) or _ntasks(layout, environ),
         "umask": mask,
         "rlimits": _rlimits(),
         "verbose": min(parsed.verbose, 10),
@@ -79,9 +79,11 @@ def _host_file(path: str) -> str:
         raise BadOption(f"SLURM_HOSTFILE {path!r}: {error.strerror}") from None
 
 
-def job_environment(parsed: Parsed) -> dict[str, str]:
-    """The tasks' environment by --export, after the plugins' local hooks have changed this process's own."""
-    environment = exported(str(parsed.values.get("export", "ALL")), _own_environment())
+def job_environment(parsed: Parsed, own: "Mapping[str, str] | None" = None) -> dict[str, str]:
+    """The tasks' environment by --export, after the plugins' local hooks have changed this process's own; or what is
+    given as `own`.
+    """
+    environment = exported(str(parsed.values.get("export", "ALL")), own_environment() if own is None else own)
     environment.update(SLURM_SUBMIT_DIR=_here(), SLURM_SUBMIT_HOST=os.uname().nodename)
     for dest, name in _TOLD.items():
         if dest in parsed.values:
@@ -126,7 +128,7 @@ def _words(choice: str) -> list[str]:
     return [*words, "".join(letters)]
 
 
-def _own_environment() -> dict[str, str]:
+def own_environment() -> dict[str, str]:
     """This process's environment, as native plugins have it, where there are any: setenv(3) is not seen by Python."""
     host = sys.modules.get("nodectl.spank._spank_host")
     return dict(os.environ) if host is None else host.environ()

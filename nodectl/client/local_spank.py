@@ -1,8 +1,8 @@
-"""SPANK's local context: the plugins in the process of the command, as the user who runs it.
+"""SPANK's local and allocator contexts: the plugins in the process of the command, as the user who runs it.
 
 Hooks: init, the callbacks of the options the user gave, init_post_opt, local_user_init (the job exists, nothing is
-launched), exit. A required plugin that fails here refuses the command; as with srun, exit is not called then unless
-all options had been read.
+launched; not in the allocator context, of `nodectl submit` and `alloc`), exit. A required plugin that fails here
+refuses the command; as with srun, exit is not called then unless all options had been read.
 """
 
 import os
@@ -10,11 +10,12 @@ import sys
 
 from nodectl import messages
 from nodectl.client.command import USAGE, BadOption, Failed
-from nodectl.client.run_options import OPTIONS, PluginOption, layout_options
+from nodectl.client.job_options import ALLOC, SUBMIT
+from nodectl.client.run_options import OPTIONS, PluginOption, layout_options, waiting_options
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.model.step import Step
 from nodectl.plugin_host.caller import Outcome, PluginCaller
-from nodectl.spank import S_CTX_LOCAL, probe_variable, versions
+from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_LOCAL, probe_variable, versions
 from nodectl.spank.handle import Spank, forwarding_name
 from nodectl.spank.stack import Stack, local_row
 from nodectl.spank.stacked_plugin import StackedPlugin
@@ -84,7 +85,9 @@ class LocalStack:
         """The options of all plugins. A name that two plugins offer is the first one's, and
         nodectl's own names are nodectl's.
         """
-        own = {option.long for option in (*OPTIONS, *layout_options())}
+        own = {option.long for option in (*OPTIONS, *layout_options(), *waiting_options())}
+        if self._stack.handle.context == S_CTX_ALLOCATOR:
+            own |= {row[0] for row in (*SUBMIT, *ALLOC)}
         found: dict[str, tuple[Plugin | NativePlugin, PluginOption]] = {}
         for stacked, option in self._stack.offered():
             plugin = stacked.plugin.name

@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from nodectl.client.job_options import Row
     from nodectl.spank import SpankOption
 
 NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
@@ -189,20 +190,37 @@ def layout_options() -> tuple[Option, ...]:
     )
 
 
+def waiting_options() -> tuple[Option, ...]:
+    """The options of a job that may have to wait, likewise."""
+    from nodectl.client.job_options import RUN
+
+    return options_of(RUN)
+
+
+def options_of(rows: "Iterable[Row]") -> tuple[Option, ...]:
+    """Options of plain rows."""
+    return tuple(
+        Option(long, short, arginfo, text, take, dest=dest, has_arg=has_arg)
+        for long, short, arginfo, text, take, has_arg, dest in rows
+    )
+
+
 def _given(text: str) -> str:
     """As typed; the service reads it. A switch has no text, and is "1"."""
     return text or "1"
 
 
 class Parsed:
-    """What was given: `values` by dest, `argv` the program. Plugins have their options already. `layout`: which dests
-    are options of layout and binding beyond those of the table, where there was need to know them.
+    """What was given: `values` by dest, `argv` the program. Plugins have their options already. `layout`, `job`: which
+    dests are options of layout and binding, and of a job that may have to wait, beyond those of the table, where there
+    was need to know them.
     """
 
-    __slots__ = ("argv", "layout", "values", "verbose")
+    __slots__ = ("argv", "job", "layout", "values", "verbose")
 
     def __init__(self) -> None:
         self.layout: tuple[str, ...] = ()
+        self.job: tuple[str, ...] = ()
         self.values: dict[str, object] = {}
         self.argv: list[str] = []
         self.verbose = 0
@@ -211,16 +229,23 @@ class Parsed:
 class Parser:
     """Reads words by the table and by the options that plugins added; `own` are a command's own, and go before all."""
 
+    _table: tuple[Option, ...] = OPTIONS
+    _of_slurm = "srun"  # the command whose other options are known, and refused by name
+
     def __init__(self, extra: "Iterable[PluginOption]" = (), own: "Iterable[Option]" = ()) -> None:
         self._extra = list(extra)
         self._own = list(own)
-        self._long = {option.long: option for option in (*self._extra, *OPTIONS, *self._own)}
-        self._short = {option.short: option for option in (*OPTIONS, *self._own) if option.short}
+        self._long = {option.long: option for option in (*self._extra, *self._table, *self._own)}
+        self._short = {option.short: option for option in (*self._table, *self._own) if option.short}
         self._layout: tuple[str, ...] = ()
+        self._job: tuple[str, ...] = ()
 
     def parse(self, words: "Sequence[str]") -> Parsed:
         """Raises BadOption."""
-        parsed = Parsed()
+        return self.parse_into(Parsed(), words)
+
+    def parse_into(self, parsed: Parsed, words: "Sequence[str]") -> Parsed:
+        """Adds what these words say to what others have said before. Raises BadOption."""
         rest = list(words)
         while rest and rest[0].startswith("-") and rest[0] != "-":
             word = rest.pop(0)
@@ -231,7 +256,7 @@ class Parser:
             else:
                 self._take_short(parsed, word[1:], rest)
         parsed.argv = rest
-        parsed.layout = self._layout
+        parsed.layout, parsed.job = self._layout, self._job
         return parsed
 
     def _take_long(self, parsed: Parsed, text: str, rest: list[str]) -> None:
@@ -244,21 +269,31 @@ class Parser:
                 raise BadUsage(f"option '--{option.long}' requires an argument")
             equals, value = "=", rest.pop(0)
         if isinstance(option, PluginOption):
-            option.take_argument(value if equals else None)
+            self._tell(option, value if equals else None)
         else:
             self._store(parsed, option, value)
 
-    def _learn(self) -> bool:
-        """Adds the options of layout; False when they are there."""
+    def _tell(self, option: PluginOption, value: str | None) -> None:
+        """The plugin learns of its option. Raises BadOption."""
+        option.take_argument(value)
+
+    def _learn(self) -> None:
+        """Adds the options of layout and of jobs that wait, where they are not there yet."""
         if self._layout:
-            return False
-        options = layout_options()
-        for option in options:
+            return
+        layout, job = self._layout_options(), self._job_options()
+        for option in (*job, *layout):
             self._long.setdefault(option.long, option)
             if option.short:
                 self._short.setdefault(option.short, option)
-        self._layout = tuple(option.dest for option in options)
-        return True
+        self._layout = tuple(option.dest for option in layout)
+        self._job = tuple(option.dest for option in job)
+
+    def _layout_options(self) -> "tuple[Option, ...]":
+        return layout_options()
+
+    def _job_options(self) -> "tuple[Option, ...]":
+        return waiting_options()
 
     def _find(self, name: str) -> Option:
         if name not in self._long:
@@ -267,10 +302,10 @@ class Parser:
             return self._long[name]
         from nodectl.client.unsupported_options import names  # only for abbreviations and mistakes
 
-        sruns = names()
-        if name in sruns:
-            raise BadUsage(f"option '--{name}' is srun's and not nodectl's")
-        found = sorted(long for long in sruns.union(self._long) if long.startswith(name))
+        others = names(self._of_slurm)
+        if name in others:
+            raise BadUsage(f"option '--{name}' is {self._of_slurm}'s and not nodectl's")
+        found = sorted(long for long in others.union(self._long) if long.startswith(name))
         if len(found) == 1 and found[0] in self._long:
             return self._long[found[0]]
         if len(found) > 1:
@@ -314,6 +349,7 @@ class Parser:
         """The text of `nodectl run --help`; plugins' options stand in a group of their own at the end."""
         lines = ["Usage: nodectl run [OPTIONS] PROGRAM [ARGS...]", "", "Run tasks of a program as one step.", ""]
         lines += [*option_lines(OPTIONS, columns), "", "Layout and binding:", *option_lines(layout_options(), columns)]
+        lines += ["", "A job that may have to wait:", *option_lines(self._job_options(), columns)]
         if self._extra:
             lines += ["", "Options provided by plugins:", *option_lines(self._extra, columns)]
         return "\n".join(lines)

@@ -23,6 +23,7 @@ _PRIVATE_SECONDS = 20.0
 _MOST_SUCCESSORS = 4
 _SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 _CHUNK = 65536
+_ONCE = ("Signal", "Submit")  # what may have been done already is not asked for again
 
 
 def start_command() -> str:
@@ -138,8 +139,9 @@ class Session:
         """
         try:
             return self._call(method, fds, parameters)
-        except Gone:
-            if fds or method == "Signal" or not self.follow():
+        except Gone as gone:
+            asked_once = method in _ONCE and not isinstance(gone, NotTaken)
+            if fds or asked_once or not self.follow():
                 raise
             return self.call(method, (), **parameters)
 
@@ -179,7 +181,9 @@ class Session:
 
             status = found.get("exit_status")
             reason = as_typed(str(found.get("reason") or reply["error"]), str(found.get("parameter")))
-            raise Failed(reason, status if isinstance(status, int) else 1, str(reply["error"]))
+            job = found.get("job")
+            status, job = (status if isinstance(status, int) else 1), (job if isinstance(job, int) else 0)
+            raise Failed(reason, status, str(reply["error"]), job)
         return found
 
     def launch(self, request: "Mapping[str, object]") -> "tuple[int, int, Events]":
@@ -205,6 +209,10 @@ class Session:
         if self.private is not None or not self._successors:
             return False
         self._successors -= 1
+        return self.reconnect()
+
+    def reconnect(self) -> bool:
+        """Leaves its connection, with what may have been asked on it, for a new one. False where nobody listens."""
         try:
             following = framing.connect(self._path)
         except OSError:

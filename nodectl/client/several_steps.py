@@ -1,13 +1,16 @@
-"""A command on one or several steps: `nodectl signal`, `suspend`, `resume`."""
+"""A command on one or several steps, or on whole jobs: `nodectl signal`, `suspend`, `resume`."""
 
 import argparse
-import sys
 from collections.abc import Callable
 
-from nodectl.client.command import Failed
+from nodectl.client.command import Failed, complain
+from nodectl.client.job_name import job_or_step
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_argument
-from nodectl.model.step_number import step_name
+from nodectl.model.step_number import FIRST, step_name
+from nodectl.wire.names import NODE
+
+_ELSE_STEP = (f"{NODE}.NotPermitted", f"{NODE}.NoSuchJob")
 
 
 def add_steps(parser: argparse.ArgumentParser) -> None:
@@ -21,19 +24,54 @@ def add_steps(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def for_each(arguments: argparse.Namespace, verb: str, act: Callable[[Session, int, int], None]) -> int:
-    """Calls `act(session, job, step)` for every step, whatever becomes of the ones before; 0, or 1 with a line on
-    stderr for each that Failed, which names the verb.
+def add_jobs_and_steps(parser: argparse.ArgumentParser) -> None:
+    """The jobs and steps that are meant, as `arguments.steps`."""
+    parser.add_argument(
+        "steps",
+        nargs="+",
+        type=job_or_step,
+        metavar="JOB[.STEP]",
+        help="steps, or whole jobs; without an admin's rights a job alone means its first step",
+    )
+
+
+def for_each(
+    arguments: argparse.Namespace,
+    verb: str,
+    act: Callable[[Session, int, int], None],
+    act_on_job: Callable[[Session, str], None] | None = None,
+) -> int:
+    """Calls `act(session, job, step)` for every step and `act_on_job` for every job, whatever becomes of the ones
+    before; 0, or 1 with a line on stderr for each that Failed, which names the verb.
     """
     session = Session(arguments.settings)
     status = 0
     try:
-        for job, step in dict.fromkeys(arguments.steps):
+        for one in dict.fromkeys(arguments.steps):
+            name = one if isinstance(one, str) else step_name(*one)
             try:
-                act(session, job, step)
+                if isinstance(one, tuple):
+                    act(session, *one)
+                elif act_on_job is not None:
+                    _job_or_its_step(session, one, act, act_on_job)
             except Failed as failed:
-                print(f"nodectl: error: {verb} {step_name(job, step)}: {failed}", file=sys.stderr)
+                complain(f"{verb} {name}: {failed}")
                 status = 1
     finally:
         session.close()
     return status
+
+
+def _job_or_its_step(
+    session: Session, job: str, act: Callable[[Session, int, int], None], act_on_job: Callable[[Session, str], None]
+) -> None:
+    """Who may not do it to the job may do it to the first step of an own one."""
+    try:
+        act_on_job(session, job)
+    except Failed as failed:
+        if failed.name not in _ELSE_STEP or not job.isdecimal():
+            raise
+        try:
+            act(session, int(job), FIRST)
+        except Failed as second:
+            raise (failed if second.name == f"{NODE}.NoSuchStep" else second) from None

@@ -21,11 +21,21 @@ SRUN = (
 _OF_LAYOUT = "accel-bind cpu_bind gpus-per-socket mem_bind ntasks-per-gpu ntasks-per-tres tasks-per-node"
 # Of sbatch only, whose options a job script holds.
 SBATCH = (
-    (ARGUMENT, "export-file"),
-    (MAYBE_ARGUMENT, "kill-on-invalid-dep"),
+    (ARGUMENT, "batch cluster container-id export-file extra gid gres-flags mem-bind signal stepmgr tres-bind"),
+    (MAYBE_ARGUMENT, "get-user-env kill-on-invalid-dep"),
+    (NO_ARGUMENT, "ignore-pbs"),
 )  # fmt: skip
+# Of srun only: they say something of a step.
+_OF_STEPS = (
+    "accel-bind bcast bcast-exclude compress cpu_bind debugger-test disable-status epilog het-group interactive "
+    "jobid mem_bind mpi msg-timeout multi-prog no-allocate pack-group preserve-env prolog pty quit-on-interrupt "
+    "relative resv-ports send-libs slurmd-debug threads"
+)
 
 
-def names() -> set[str]:
-    """srun's long names."""
-    return {word.partition(":")[0] for _, words in (*SRUN, (ARGUMENT, _OF_LAYOUT)) for word in words.split()}
+def names(command: str = "srun") -> set[str]:
+    """The long names of srun, or of sbatch or salloc."""
+    rows = (*SRUN, (ARGUMENT, _OF_LAYOUT))
+    if command == "srun":
+        return {word.partition(":")[0] for _, words in rows for word in words.split()}
+    return {word.partition(":")[0] for _, words in (*rows, *SBATCH) for word in words.split()} - set(_OF_STEPS.split())

@@ -42,6 +42,7 @@ def _identity(step: "Step") -> dict[str, str]:
     return {
         "SLURM_JOB_ID": str(step.job_id),
         "SLURM_JOBID": str(step.job_id),
+        "NODECTL_JOB_ID": str(step.job_id),  # so that a job of a real Slurm is no job of ours
         "SLURM_STEP_ID": environment_number(step.step_id),
         "SLURM_STEPID": environment_number(step.step_id),
         "SLURM_JOB_UID": str(step.uid),

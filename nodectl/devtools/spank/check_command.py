@@ -11,7 +11,7 @@ from typing import Any
 from nodectl.client import unsupported_options
 from nodectl.client.command import Failed, complain
 from nodectl.client.configuration import configured
-from nodectl.client.run_options import OPTIONS, layout_options
+from nodectl.client.run_options import OPTIONS, layout_options, waiting_options
 from nodectl.devtools.spank import slurm_releases
 from nodectl.devtools.spank.contexts import called_in, short
 from nodectl.devtools.spank.findings import ERROR, WARNING, Finding, Inspection
@@ -23,7 +23,7 @@ from nodectl.render.words import printable
 from nodectl.spank import plugstack, versions
 
 _COLOURS = {ERROR: "1;31", WARNING: "33"}
-_BUILT_IN = frozenset(option.long for option in (*OPTIONS, *layout_options()))
+_BUILT_IN = frozenset(option.long for option in (*OPTIONS, *layout_options(), *waiting_options()))
 _SRUNS = unsupported_options.names() | {option.long for option in layout_options()}
 
 

@@ -385,7 +385,7 @@ def test_doctor_fails_for_a_required_plugin_that_is_missing(tmp_path: Path) -> N
     assert str(found[1]).startswith(f"{stack}:1: required plugin absent is missing")
 
 
-@pytest.mark.parametrize("command", [name for name, _ in main.COMMANDS if name not in ("run", "bind")])
+@pytest.mark.parametrize("command", [name for name, _ in main.COMMANDS if name not in main.RUNS_MANNERS])
 def test_every_command_has_a_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main.main([command, "--help"])

@@ -6,7 +6,7 @@ import pytest
 
 from nodectl.client import unsupported_options
 from nodectl.client.command import BadOption
-from nodectl.client.run_options import ARGUMENT, MAYBE_ARGUMENT, OPTIONS, Parser, PluginOption, seconds
+from nodectl.client.run_options import ARGUMENT, MAYBE_ARGUMENT, OPTIONS, Parser, PluginOption, seconds, waiting_options
 from nodectl.spank import SpankOption
 
 GETOPT_STATUS = 255  # srun's, where getopt_long(3) refuses
@@ -86,7 +86,7 @@ def test_no_option_of_sruns_is_taken_for_the_beginning_of_another(name: str) -> 
             values = Parser().parse([*words, "program"]).values
         except BadOption:
             continue
-        assert set(values) <= {option.dest for option in OPTIONS if option.long == name}
+        assert set(values) <= {option.dest for option in (*OPTIONS, *waiting_options()) if option.long == name}
 
 
 def test_verbosity_counts() -> None:

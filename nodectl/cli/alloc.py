@@ -1,0 +1,137 @@
+"""`nodectl alloc`: waits for an allocation, runs a command or a shell in it on this side, and ends it with that.
+
+The job is held by its extern step, which this process launches and whose end it tells the service: so the job goes on
+while the service restarts, and ends when this process does, however that is.
+"""
+
+import os
+import pwd
+import select
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from nodectl.cli.send_signal import signal_of
+from nodectl.client import waiting
+from nodectl.client.command import BadOption, GlobalOptions
+from nodectl.client.foreground import FORWARDED, Foreground
+from nodectl.client.job_command import JobCommand, run_command
+from nodectl.client.job_environment import of_allocation
+from nodectl.client.session import Events
+from nodectl.wire import framing
+
+_HOLD = ("sleep", "infinity")
+_ENDED_BY_JOB = 1
+
+
+def main(settings: GlobalOptions, words: Sequence[str]) -> int:
+    """The whole command. Returns the exit status."""
+    return run_command("alloc", settings, words, _allocate)
+
+
+def _allocate(command: JobCommand) -> int:
+    if not command.read():
+        return 0
+    values = command.parsed.values
+    patience: Any = values.pop("immediate", None)
+    no_shell = values.pop("no_shell", False)
+    kill = _kill_signal(values.pop("kill_command", None))
+    argv = command.parsed.argv
+    if no_shell and argv:
+        raise BadOption("--no-shell has no command beside it: give either")
+    shell = not argv
+    argv = argv or [_shell()]
+    values.setdefault("name", "interactive" if shell else os.path.basename(argv[0]))
+    command.parsed.argv = list(argv)
+    request, options = command.request()
+    session = command.session
+    job = waiting.job(session, {**request, "environment": waiting.told(request)}, options, patience, "alloc")
+    streams = {"stdin": "none", "stdout": "none", "stderr": "none"}
+    request |= {"argv": list(_HOLD), "job": job, **streams}
+    if no_shell:
+        session.call("Launch", request=request)
+        waiting.say(f"Granted job allocation {job}")
+        return 0
+    _, _, events = session.launch(request)
+    waiting.say(f"Granted job allocation {job}")
+    environment = of_allocation(job, session.call("ShowJob", job=str(job))["record"], request)  # type: ignore[arg-type]
+    return Held(job, events, signal.SIGHUP if shell and kill is None else kill).run(argv, environment)
+
+
+def _shell() -> str:
+    """The user's."""
+    try:
+        return os.environ.get("SHELL") or pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
+    except KeyError:
+        return "/bin/sh"
+
+
+def _kill_signal(text: object) -> signal.Signals | None:
+    """What --kill-command asks for: None where it was not given."""
+    if text is None:
+        return None
+    try:
+        return signal.Signals(signal_of(str(text))) if text else signal.SIGTERM
+    except ValueError as error:
+        raise BadOption(f"--kill-command: {error}") from None
+
+
+class Held:
+    """An allocation and the command in it. `kill`: what the command gets when the job ends before it."""
+
+    def __init__(self, job: int, events: Events, kill: signal.Signals | None) -> None:
+        self._job = job
+        self._events = events
+        self._kill = kill
+        self._over = False  # the job
+        self._reason = ""
+        self._wakes, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for number in (*FORWARDED, signal.SIGCHLD):
+            if number == signal.SIGCHLD or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, lambda *_: None)
+
+    def run(self, argv: Sequence[str], environment: dict[str, str]) -> int:
+        """Until the command has ended; its exit status."""
+        command = Foreground(argv, environment)
+        poll = select.poll()
+        poll.register(self._events.fd, select.POLLIN)
+        poll.register(self._wakes, select.POLLIN)
+        while not command.look():
+            ready = {fd for fd, _ in poll.poll()}
+            if self._wakes in ready:
+                for number in os.read(self._wakes, 512):
+                    if number in FORWARDED:
+                        command.signal(number)
+            if self._events.fd in ready and not self._read():
+                poll.unregister(self._events.fd)
+                waiting.say(f"job {self._job} has been revoked{f': {self._reason}' if self._reason else ''}")
+                if self._kill is not None:
+                    command.signal(self._kill)
+        if not self._over:
+            self._relinquish()
+        return command.status if command.status is not None else _ENDED_BY_JOB
+
+    def _relinquish(self) -> None:
+        """The job ends, and does not end as one whose client died."""
+        waiting.say(f"Relinquishing job allocation {self._job}")
+        try:
+            self._events.call("End")
+            while self._read():
+                pass
+        except OSError:
+            return  # it has ended by itself
+
+    def _read(self) -> bool:
+        """Reads events; False when the job has ended."""
+        try:
+            messages, alive = self._events.read()
+        except (OSError, framing.BrokenWire):
+            messages, alive = [], False
+        for message in messages:
+            event: Any = message.get("parameters", {}).get("event", {})  # type: ignore[attr-defined]
+            if event.get("event") == "end":
+                self._reason = str(event["record"].get("reason") or "")
+                alive = False
+        self._over = not alive
+        return alive

@@ -1,0 +1,118 @@
+"""`nodectl queue`: the jobs that have not ended, those that start next first.
+
+Not called queue.py: a file of that name beside the other commands would hide the standard module from a script that is
+run from this directory.
+"""
+
+import argparse
+import getpass
+import json
+from typing import Any
+
+from nodectl.client.command import Failed
+from nodectl.client.job_name import job_argument
+from nodectl.client.session import Session
+from nodectl.render.job_columns import COLUMNS, STARTS, USUAL, WIDE, listing
+from nodectl.render.terminal import put, terminal_width
+
+_STATES = {
+    "PD": "PENDING", "R": "RUNNING", "S": "SUSPENDED", "CG": "COMPLETING", "PENDING": "PENDING", "RUNNING": "RUNNING",
+    "SUSPENDED": "SUSPENDED", "COMPLETING": "COMPLETING",
+}  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nodectl queue` to its parser."""
+    parser.add_argument("-u", "--user", type=words, metavar="NAMES", help="jobs of these users")
+    parser.add_argument("--me", action="store_true", help="your own jobs")
+    parser.add_argument("-j", "--job", "--jobs", dest="jobs", type=jobs, metavar="JOBS", help="these jobs: 7,8_3")
+    parser.add_argument(
+        "-t", "--state", "--states", dest="states", type=states, metavar="STATES",
+        help="jobs in these states: PD (pending), R (running), S (suspended), CG (completing)",
+    )  # fmt: skip
+    parser.add_argument("-n", "--name", type=words, metavar="NAMES", help="jobs of these names")
+    parser.add_argument("--start", action="store_true", help="waiting jobs and when they are expected to start")
+    parser.add_argument("-o", "--format", type=columns, metavar="COLUMNS", help=f"these columns: {','.join(COLUMNS)}")
+    parser.add_argument("--no-header", "--noheader", dest="header", action="store_false", help="no line of headers")
+    parser.add_argument("--json", action="store_true", help='print one JSON object, {"jobs": [...]}')
+    parser.epilog = (
+        "Everybody sees all jobs, but command and name of other users' jobs only where the node shows them. TIME is "
+        "how long it has run. `nodectl explain JOB` says more about why a job waits."
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the table; 0."""
+    wanted: dict[str, Any] = {
+        "jobs": arguments.jobs, "users": arguments.user, "states": arguments.states, "names": arguments.name,
+    }  # fmt: skip
+    if arguments.me:
+        wanted["users"] = [*(arguments.user or ()), getpass.getuser()]
+    if arguments.start and not arguments.states:
+        wanted["states"] = ["PENDING"]
+    session = Session(arguments.settings, start_private=False)
+    try:
+        found = ask(session, {name: value for name, value in wanted.items() if value})
+    finally:
+        session.close()
+    if arguments.jobs and not found and not arguments.json:
+        raise Failed(f"not in the queue: {', '.join(arguments.jobs)}")
+    if arguments.start:
+        found.sort(key=lambda job: (not job.get("start"), job.get("start") or 0))
+    if arguments.json:
+        print(json.dumps({"jobs": found}, indent=2))
+        return 0
+    shown = arguments.format or (STARTS if arguments.start else USUAL)
+    wide = WIDE if shown is USUAL else ()
+    lines = listing(found, shown, terminal_width(), wide=wide)
+    put(lines if arguments.header else lines[1:])
+    return 0
+
+
+def ask(session: Session, wanted: dict[str, Any]) -> list[dict[str, Any]]:
+    """The jobs, in as many replies as it takes; some may end between two of them."""
+    found: dict[int, dict[str, Any]] = {}
+    skip, more = 0, True
+    while more:
+        reply: Any = session.call("Queue", skip=skip, **wanted)
+        found |= {job["job"]: job for job in reply["jobs"]}
+        skip += len(reply["jobs"])
+        more = reply["more"] and bool(reply["jobs"])
+    return list(found.values())
+
+
+def words(text: str) -> list[str]:
+    """Words between commas."""
+    return [word for word in text.split(",") if word]
+
+
+def jobs(text: str) -> list[str]:
+    """Jobs between commas; those within brackets stay."""
+    found, depth = [""], 0
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += letter
+    return [job_argument(job) for job in found]
+
+
+def states(text: str) -> list[str]:
+    """States by their names or letters."""
+    found = []
+    for word in words(text):
+        if word.upper() not in _STATES:
+            raise argparse.ArgumentTypeError(f"{word[:20]!r} is no state: PD, R, S, CG or their long names")
+        found.append(_STATES[word.upper()])
+    return found
+
+
+def columns(text: str) -> list[str]:
+    """Columns by their names."""
+    for word in words(text):
+        if word not in COLUMNS:
+            raise argparse.ArgumentTypeError(f"no column is called {word[:20]!r}; there are {', '.join(COLUMNS)}")
+    if not words(text):
+        raise argparse.ArgumentTypeError("names no column")
+    return words(text)

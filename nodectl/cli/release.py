@@ -1,0 +1,17 @@
+"""`nodectl release`: lets held jobs wait for their turn again."""
+
+import argparse
+
+from nodectl.client.job_name import add_jobs
+from nodectl.client.several_jobs import for_each_job
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nodectl release` to its parser."""
+    add_jobs(parser, "the jobs")
+    parser.epilog = "What an admin holds only an admin releases. The exit status is 1 if one could not be released."
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """0, or 1 with a line on stderr for each job for which it could not be done."""
+    return for_each_job(arguments, "release", lambda session, job: session.call("ReleaseJobs", jobs=[job]))

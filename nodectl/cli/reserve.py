@@ -1,0 +1,82 @@
+"""`nodectl reserve`: CPUs that are kept for some users' jobs at a time."""
+
+import argparse
+import json
+from typing import Any
+
+from nodectl.cli.list_jobs import words
+from nodectl.client.command import Failed
+from nodectl.client.job_changes import taken
+from nodectl.client.job_times import moment
+from nodectl.client.run_options import positive, seconds
+from nodectl.client.session import Session
+from nodectl.render.job_columns import moment_words
+from nodectl.render.table import table
+from nodectl.render.terminal import put, terminal_width
+
+_HEADER = ("NAME", "STATE", "START", "END", "KEEPS", "USERS")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nodectl reserve` to its parser."""
+    actions = parser.add_subparsers(dest="action", metavar="create|list|delete")
+    create = actions.add_parser("create", help="make a reservation; prints its name", description="Make a reservation.")
+    create.add_argument("name", nargs="?", metavar="NAME", help="its name; default: one is made up")
+    create.add_argument("--start", type=taken(moment), default="now", metavar="TIME", help="default: now")
+    end = create.add_mutually_exclusive_group(required=True)
+    end.add_argument("--end", type=taken(moment), metavar="TIME", help="tomorrow, 18:00, 2026-12-24T18:00")
+    end.add_argument("--duration", type=taken(seconds), metavar="TIME", help="minutes, H:M:S, D-H")
+    much = create.add_mutually_exclusive_group()
+    much.add_argument("--cores", type=taken(positive), metavar="N", help="so many cores; default: the whole machine")
+    much.add_argument("--cpus", type=taken(positive), metavar="N", help="so many CPUs")
+    create.add_argument("--users", type=words, required=True, metavar="NAMES", help="whose jobs may use it")
+    shown = actions.add_parser("list", help="list reservations (the default)", description="List reservations.")
+    for one in (parser, shown):
+        one.add_argument(
+            "--json", action="store_true", default=argparse.SUPPRESS, help='print an object, {"reservations": [...]}'
+        )
+    delete = actions.add_parser("delete", help="delete reservations", description="Delete reservations.")
+    delete.add_argument("names", nargs="+", metavar="NAME")
+    parser.epilog = (
+        "A job uses a reservation with --reservation=NAME. Only root and members of the admin group may create and "
+        "delete."
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Do it; 0."""
+    session = Session(arguments.settings, start_private=False)
+    try:
+        if arguments.action == "create":
+            _create(session, arguments)
+        elif arguments.action == "delete":
+            for name in arguments.names:
+                session.call("DeleteReservation", name=name)
+        else:
+            _list(session, as_json="json" in arguments)
+    finally:
+        session.close()
+    return 0
+
+
+def _create(session: Session, arguments: argparse.Namespace) -> None:
+    names = ("name", "start", "end", "duration", "cores", "cpus", "users")
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    if given.get("duration") == 0:
+        raise Failed("a reservation has an end: give --end or a --duration", 2)
+    print(session.call("CreateReservation", **given)["name"])
+
+
+def _list(session: Session, *, as_json: bool) -> None:
+    found: Any = session.call("Reservations")["reservations"]
+    if as_json:
+        print(json.dumps({"reservations": found}, indent=2))
+        return
+    put(table(_HEADER, map(_row, found), width=terminal_width()))
+
+
+def _row(one: dict[str, Any]) -> tuple[object, ...]:
+    kept = [f"{one[name]} {words}" for name, words in (("cores", "cores"), ("cpus", "CPUs")) if one.get(name)]
+    keeps = kept[0] if kept else "everything"
+    start, end = (moment_words(one.get(name) or 0) for name in ("start", "end"))
+    return one["name"], one.get("state", "-"), start, end, keeps, ",".join(one.get("users") or ()) or "-"

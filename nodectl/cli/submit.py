@@ -1,0 +1,72 @@
+"""`nodectl submit`: a batch script into the queue, with sbatch's options."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from nodectl.client import script, waiting
+from nodectl.client.command import BadOption, Failed, GlobalOptions
+from nodectl.client.job_command import JobCommand, run_command
+
+_FROM_INPUT = "submit"  # the name of a job whose script comes on standard input
+_WRAPPED = "wrap"
+
+
+def main(settings: GlobalOptions, words: Sequence[str]) -> int:
+    """The whole command. Returns the exit status."""
+    return run_command("submit", settings, words, _submit)
+
+
+def _submit(command: JobCommand) -> int:
+    if not command.wants_help():
+        text, argv = _script(command)
+        lines = [(f"{argv[0]}: {where}", words) for where, words in script.option_lines(text)]
+    else:
+        text, argv, lines = "", [], []
+    if not command.read(lines):
+        return 0
+    values = command.parsed.values
+    waits, parsable = values.pop("wait", False), values.pop("parsable", False)
+    only_test = values.pop("test_only", False)
+    values.pop("wrap", None)
+    values.setdefault("name", os.path.basename(argv[0]))
+    command.parsed.argv = argv
+    request, options = command.request()
+    if only_test:
+        return _test(command, request, options)
+    job = int(str(_accepted(command, request, options, text)))
+    print(job if parsable else f"Submitted batch job {job}", flush=True)
+    return waiting.until_over(command.session, job) if waits else 0
+
+
+def _script(command: JobCommand) -> tuple[str, list[str]]:
+    """The script's text; its name and arguments."""
+    argv, wrap = command.arguments()
+    if wrap is not None:
+        if argv:
+            raise BadOption("--wrap has no script beside it: give either")
+        return script.wrapped(str(wrap)), [_WRAPPED]
+    if not argv or argv[0] == "-":
+        if sys.stdin.isatty():
+            print("nodectl: reading the script from the terminal; Ctrl-D ends it", file=sys.stderr)
+        return script.read(""), [_FROM_INPUT, *argv[1:]]
+    return script.read(argv[0]), argv
+
+
+def _accepted(command: JobCommand, request: dict[str, object], options: dict[str, object], text: str) -> object:
+    try:
+        return command.session.call("Submit", request=request, job=options, script=text)["job"]
+    except Failed as failed:
+        if failed.name:
+            raise
+        raise Failed(f"{failed}; `nodectl queue --me` tells whether it took the job") from None
+
+
+def _test(command: JobCommand, request: dict[str, object], options: dict[str, object]) -> int:
+    found: Any = command.session.call("TestOnly", request=request, job=options)
+    start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(found["start"]))
+    cpus = f"{found['cpus']} CPU{'s' if found['cpus'] != 1 else ''}"
+    print(f"nodectl: the job would start at {start} with {cpus} on {found['nodes']}", file=sys.stderr)
+    return 0

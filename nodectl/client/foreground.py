@@ -1,0 +1,105 @@
+"""A command that runs in the foreground of the user's terminal, in a process group of its own, while this process
+waits: as a shell runs one. Python's own signal handlers only note that something came.
+"""
+
+import errno
+import os
+import signal
+import termios
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import NoReturn
+
+from nodectl.kernel.signals import send_group_of_child
+
+_RESET = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE,
+          signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD, signal.SIGCONT, signal.SIGXFSZ)  # fmt: skip
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+class Foreground:
+    """One command, from its fork to its end. `status` is its exit status as a shell's, None before."""
+
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.status: int | None = None
+        self._terminal = _terminal()
+        self._modes = termios.tcgetattr(self._terminal) if self._terminal is not None else None
+        ignored = {number for number in FORWARDED if signal.getsignal(number) == signal.SIG_IGN}
+        if self._terminal is not None:
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # who gives the terminal away is in the background then
+        self.pid = os.fork()
+        if self.pid == 0:
+            _become(argv, environment, self._terminal, ignored)
+        with suppress(OSError):  # it has done so itself, or is a program by now
+            os.setpgid(self.pid, self.pid)
+
+    def signal(self, number: int) -> None:
+        """To the command and what it has started; a stopped one goes on to receive it."""
+        send_group_of_child(self.pid, number)
+        if number in (signal.SIGHUP, signal.SIGTERM):
+            send_group_of_child(self.pid, signal.SIGCONT)
+
+    def look(self) -> bool:
+        """After a SIGCHLD: True when it has ended. Where it was stopped (Ctrl-Z) this process stops with it."""
+        if self.status is not None:
+            return True
+        pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
+        if pid == 0:
+            return False
+        if os.WIFSTOPPED(status):
+            self._stop()
+            return False
+        self.status = os.waitstatus_to_exitcode(status)
+        if self.status < 0:
+            self.status = 128 - self.status
+        self._take_back()
+        return True
+
+    def _stop(self) -> None:
+        if self._terminal is None:
+            return  # somebody has stopped it, and will know why
+        modes = termios.tcgetattr(self._terminal)
+        self._take_back()
+        signal.raise_signal(signal.SIGSTOP)
+        # Somebody has typed fg, or sent SIGCONT.
+        if os.tcgetpgrp(self._terminal) == os.getpgrp():
+            termios.tcsetattr(self._terminal, termios.TCSADRAIN, modes)
+            os.tcsetpgrp(self._terminal, self.pid)
+        send_group_of_child(self.pid, signal.SIGCONT)
+
+    def _take_back(self) -> None:
+        """The terminal, as it was."""
+        if self._terminal is None or self._modes is None:
+            return
+        with suppress(OSError, termios.error):
+            if os.tcgetpgrp(self._terminal) == self.pid:
+                os.tcsetpgrp(self._terminal, os.getpgrp())
+                termios.tcsetattr(self._terminal, termios.TCSADRAIN, self._modes)
+
+
+def _terminal() -> int | None:
+    """Standard input, where that is a terminal in whose foreground this process is."""
+    try:
+        return 0 if os.tcgetpgrp(0) == os.getpgrp() else None
+    except OSError:
+        return None
+
+
+def _become(
+    argv: Sequence[str], environment: Mapping[str, str], terminal: int | None, ignored: set[signal.Signals]
+) -> NoReturn:
+    """In the child: the program, or the exit status of a shell that has not found it."""
+    status = 126
+    try:
+        os.setpgid(0, 0)
+        if terminal is not None:
+            os.tcsetpgrp(terminal, os.getpid())
+        signal.set_wakeup_fd(-1)
+        for number in _RESET:
+            signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+        os.execvpe(argv[0], list(argv), dict(environment))
+    except OSError as error:
+        status = 127 if error.errno == errno.ENOENT else 126
+        os.write(2, f"nodectl: error: {argv[0]}: {error.strerror}\n".encode("utf-8", "surrogateescape"))
+    finally:
+        os._exit(status)

@@ -1,0 +1,81 @@
+"""What `nodectl update` changes of a job: options, and scontrol's key=value for the same."""
+
+import argparse
+from collections.abc import Callable, Iterable
+
+from nodectl.client.job_options import nice, priority
+from nodectl.client.job_times import moment
+from nodectl.client.run_options import mebibytes, seconds
+from nodectl.model.number import whole
+
+_MOST = 2**31
+
+
+def _count(text: str) -> int:
+    number = whole(text, _MOST)
+    if number is None:
+        raise ValueError(f'Invalid numeric value "{text[:20]}"')
+    return number
+
+
+def _when(text: str) -> int:
+    return 0 if text in ("", "0") else moment(text)
+
+
+def _yes(text: str) -> bool:
+    if text.lower() not in ("0", "1", "yes", "no"):
+        raise ValueError(f'Invalid value "{text[:20]}", only 0 and 1 are allowed')
+    return text.lower() in ("1", "yes")
+
+
+# name in UpdateJob: scontrol's key, what reads it, argument and help.
+CHANGES: dict[str, tuple[str, Callable[[str], object], str, str]] = {
+    "time_limit": ("timelimit", seconds, "TIME", "time limit; of a running job its owner may only lower it"),
+    "priority": ("priority", priority, "N", "this priority from now on; admins only"),
+    "nice": ("nice", nice, "N", "priority lower by N"),
+    "begin": ("starttime", _when, "TIME", "not before; 0 for at once"),
+    "deadline": ("deadline", _when, "TIME", "given up if it cannot end by then; 0 for none"),
+    "dependency": ("dependency", str, "LIST", "after other jobs; '' for none"),
+    "qos": ("qos", str, "NAME", "quality of service"),
+    "reservation": ("reservationname", str, "NAME", "in this reservation; '' for none"),
+    "requeue": ("requeue", _yes, "0|1", "whether it may be started a second time"),
+    "name": ("jobname", str, "NAME", "name"),
+    "comment": ("comment", str, "TEXT", "words for `nodectl queue` and `acct`"),
+    "array_limit": ("arraytaskthrottle", _count, "N", "at most N tasks of the array at a time; 0 for no limit"),
+}
+_KEYS = {key: name for name, (key, *_) in CHANGES.items()} | {"minmemorynode": "mem"}
+
+
+def option_of(name: str) -> str:
+    """--time for time_limit."""
+    return "--time" if name == "time_limit" else f"--{name.replace('_', '-')}"
+
+
+def taken(take: Callable[[str], object]) -> Callable[[str], object]:
+    """An option's reader as argparse wants it."""
+
+    def read(text: str) -> object:
+        try:
+            return take(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+def assigned(words: Iterable[str]) -> dict[str, object]:
+    """What words like TimeLimit=10 say, by UpdateJob's names, and `mem`. Raises ValueError."""
+    values: dict[str, object] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        plain = key.lower()
+        name = _KEYS.get(plain, plain.replace("-", "_"))
+        name = "time_limit" if name == "time" else name
+        if not equals or (name not in CHANGES and name != "mem"):
+            known = ", ".join((*CHANGES, "mem"))
+            raise ValueError(f"{word[:40]!r} changes nothing: write KEY=VALUE with one of {known}")
+        try:
+            values[name] = mebibytes(text) if name == "mem" else CHANGES[name][1](text)
+        except ValueError as error:
+            raise ValueError(f"{error} for {key}.") from None
+    return values

@@ -1,0 +1,139 @@
+"""What `nodectl submit` and `nodectl alloc` share: the allocator context of SPANK, the words of a command line, and
+what is asked of the service.
+"""
+
+import os
+import sys
+
+from nodectl.client.command import BadOption, BadUsage, Failed, complain
+from nodectl.client.job_parser import JobParser, columns, ignored, job_options, outside_of_jobs
+from nodectl.client.launch_request import job_environment, make_request, own_environment
+from nodectl.client.run_options import Parsed
+from nodectl.client.session import REEXECUTED, Session
+from nodectl.spank import S_CTX_ALLOCATOR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from nodectl.client.command import GlobalOptions
+    from nodectl.client.local_spank import LocalStack
+
+
+class JobCommand:
+    """One run of the command `name` with these words. Raises Failed, BadOption."""
+
+    def __init__(self, name: str, session: Session, words: "Sequence[str]") -> None:
+        self.session = session
+        self._name = name
+        self._words = words
+        self.hello = session.call("Hello")
+        self._local = _allocator_stack(session, self.hello, words)
+        self.parser = JobParser(name, self._local.options() if self._local else ())
+        self.parsed = Parsed()
+
+    def arguments(self) -> "tuple[list[str], object]":
+        """The words behind the options and the command of --wrap, before plugins hear of their options."""
+        first = self._dry()
+        return first.argv, first.values.get("wrap")
+
+    def wants_help(self) -> bool:
+        """True where --help was given."""
+        return bool(self._dry().values.get("help"))
+
+    def _dry(self) -> Parsed:
+        return JobParser(self._name, self._local.options() if self._local else (), dry=True).parse(self._words)
+
+    def read(self, lines: "Iterable[tuple[str, Sequence[str]]]" = ()) -> bool:
+        """Reads a script's lines of options, the variables and the command line. False: it was --help."""
+        if self._local:
+            self._local.presets()
+        for where, words in lines:
+            try:
+                self.parser.parse_into(self.parsed, words)
+            except BadOption as error:
+                raise type(error)(f"{where}: {error}") from None
+            if self.parsed.argv:
+                raise BadOption(f"{where}: {self.parsed.argv[0]!r} is no option")
+        self.parser.parse_into(self.parsed, self.parser.variables(os.environ))
+        self.parser.parse_into(self.parsed, self._words)
+        if self.parsed.values.pop("help", False):
+            print(self.parser.help(columns()))
+            return False
+        for warning in self.hello["warnings"]:  # type: ignore[attr-defined]
+            complain(str(warning))
+        if names := ignored(self.parsed):
+            options = ", ".join(f"--{name}" for name in names)
+            print(f"nodectl: without effect on one machine: {options}", file=sys.stderr)
+        if self._local:
+            self._local.after_options()
+        return True
+
+    def request(self) -> "tuple[dict[str, object], dict[str, object]]":
+        """Request and JobOptions; all that is left of what was parsed goes in."""
+        surroundings = outside_of_jobs(own_environment())
+        options = job_options(self.parsed)
+        environment = job_environment(self.parsed, surroundings)
+        stdin = self.parsed.values.get("stdin")
+        request = make_request(self.parsed, surroundings)
+        request.pop("stdin", None)
+        if stdin is not None:
+            request["stdin"] = stdin
+        request["environment"] = environment
+        if self._local:
+            request["options"] = self._local.given()
+            if self._local.job_control():
+                request["job_control"] = self._local.job_control()
+        return request, options
+
+    def close(self) -> None:
+        """The plugins' end."""
+        if self._local:
+            self._local.close()
+
+
+def _allocator_stack(session: Session, hello: "Mapping[str, object]", words: "Sequence[str]") -> "LocalStack | None":
+    if not hello["stack"]:
+        return None
+    from nodectl.client.local_spank import LocalStack
+    from nodectl.spank.plugin_file import is_native
+
+    if any(is_native(row["path"]) and not row["missing"] for row in hello["stack"]):  # type: ignore[attr-defined]
+        from nodectl.client import reexec
+
+        reexec.with_native_host(session.private)
+    verbose = sum(word.count("v") if word.strip("v") == "-" else int(word == "--verbose") for word in words)
+    return LocalStack(hello, verbose=verbose, context=S_CTX_ALLOCATOR)
+
+
+def run_command(
+    name: str, settings: "GlobalOptions", words: "Sequence[str]", act: "Callable[[JobCommand], int]"
+) -> int:
+    """Opens and closes what `act` needs, and tells its failures; the exit status."""
+    session = command = None
+    try:
+        again = os.environ.pop(REEXECUTED, None)
+        private = None
+        if again is not None:
+            from nodectl.client import reexec
+
+            private = reexec.resume(again)
+        session = Session(settings, start_private=False, private=private)
+        command = JobCommand(name, session, words)
+        return act(command)
+    except Failed as error:
+        if session is None and any(word in ("-h", "--help") for word in words):
+            print(JobParser(name).help(columns()))  # nobody can tell of plugins
+            return 0
+        complain(str(error))
+        return error.status
+    except BadOption as error:
+        complain(str(error))
+        if isinstance(error, BadUsage):
+            print(f"Try 'nodectl {name} --help' for more information.", file=sys.stderr)
+        return error.status
+    finally:
+        if command is not None:
+            command.close()
+        if session is not None:
+            session.close()

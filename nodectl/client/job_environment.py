@@ -1,0 +1,40 @@
+"""The variables that a command in an allocation finds, as salloc sets them. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+_ASKED = (("ntasks_per_node", "NTASKS_PER_NODE"), ("threads_per_core", "THREADS_PER_CORE"), ("hint", "HINT"),
+          ("distribution", "DISTRIBUTION"), ("mem_bind", "MEM_BIND"))  # fmt: skip
+
+
+def of_allocation(job: int, record: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, str]:
+    """The environment of the command: `record` is ShowJob's, `request` what was launched."""
+    environment = dict(request["environment"])
+    nodes, cpus = str(record.get("nodes") or ""), str(record.get("cpus") or 0)
+    variables = {
+        "JOB_ID": str(job),
+        "JOBID": str(job),
+        "JOB_NAME": str(record.get("name") or ""),
+        "JOB_USER": str(record.get("user") or ""),
+        "JOB_QOS": str(record.get("qos") or ""),
+        "JOB_NODELIST": nodes,
+        "NODELIST": nodes,
+        "JOB_NUM_NODES": "1",
+        "NNODES": "1",
+        "JOB_CPUS_PER_NODE": cpus,
+        "TASKS_PER_NODE": str(request["ntasks"]),
+        "NTASKS": str(request["ntasks"]),
+        "NPROCS": str(request["ntasks"]),
+    }
+    if request.get("cpus_per_task"):
+        variables["CPUS_PER_TASK"] = str(request["cpus_per_task"])
+    layout = request.get("layout", {})
+    variables |= {name: layout[option] for option, name in _ASKED if option in layout}
+    start = record.get("start")
+    if start:
+        variables["JOB_START_TIME"] = str(int(start))
+        if record.get("time_limit"):
+            variables["JOB_END_TIME"] = str(int(start) + int(record["time_limit"]))
+    environment |= {f"SLURM_{name}": value for name, value in variables.items()}
+    environment["NODECTL_JOB_ID"] = str(job)
+    return environment

@@ -1,0 +1,147 @@
+"""The options of jobs that may have to wait: for `nodectl run`, `submit` and `alloc`.
+
+Rows are plain tuples, of which `run_options` makes options: long name, letter, argument in the help, help, what reads
+it, whether it has an argument, and under which name it is kept. `run` needs them only where one is given. What they
+mean together the service decides; here each is read.
+"""
+
+from nodectl.client.job_times import moment
+from nodectl.model.number import whole
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Row = tuple[str, str, str, str, Callable[[str], object], int, str]
+
+NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
+
+_MOST = 2**31 - 1
+_NICE = 100  # of --nice without a number
+
+
+def nice(text: str) -> int:
+    """How much lower the priority is to be; below 0 it is higher, which only admins may ask for."""
+    if not text:
+        return _NICE
+    number = whole(text.removeprefix("-"), _MOST)
+    if number is None:
+        raise ValueError(f'Invalid numeric value "{text[:20]}"')
+    return -number if text.startswith("-") else number
+
+
+def priority(text: str) -> int:
+    """A priority, or TOP."""
+    number = _MOST if text.upper() == "TOP" else whole(text, _MOST)
+    if number is None:
+        raise ValueError(f'Invalid numeric value "{text[:20]}"')
+    return number
+
+
+def immediate(text: str) -> int:
+    """For how many seconds to wait."""
+    number = whole(text or "0", _MOST)
+    if number is None:
+        raise ValueError(f'Invalid numeric value "{text[:20]}"')
+    return number
+
+
+def array(text: str) -> str:
+    """The indices of an array, as typed: 0-15, 1,3,5, 0-100:10, with %N at most N of them at a time."""
+    tasks, percent, limit = text.partition("%")
+    for part in tasks.split(","):
+        span, colon, step = part.partition(":")
+        first, dash, last = span.partition("-")
+        numbers = [whole(first, _MOST), whole(last, _MOST) if dash else 0, whole(step, _MOST) if colon else 1]
+        if None in numbers or numbers[2] == 0 or (colon and not dash) or (dash and numbers[0] > numbers[1]):  # type: ignore[operator]
+            raise ValueError(f"Invalid job array specification {text[:40]!r}")
+    if percent and not whole(limit, _MOST):
+        raise ValueError(f"Invalid job array specification {text[:40]!r}")
+    return text
+
+
+def open_mode(text: str) -> str:
+    """append or truncate; a letter is enough."""
+    for word in ("append", "truncate"):
+        if text and word.startswith(text.lower()):
+            return word
+    raise ValueError(f"Invalid value {text[:20]!r}, append or truncate is allowed")
+
+
+def exclusive(text: str) -> bool:
+    """--exclusive, of a job: no other job beside it."""
+    if text:
+        raise ValueError(f"Invalid value {text[:20]!r}, only --exclusive alone is known")
+    return True
+
+
+def _row(  # the columns of the table
+    long: str,
+    short: str,
+    arginfo: str,
+    help: str,  # noqa: A002  # the column's name in every such table
+    take: "Callable[[str], object]",
+    *,
+    dest: str = "",
+    has_arg: int = ARGUMENT,
+) -> "Row":
+    return long, short, arginfo, help, take, has_arg, dest or long.replace("-", "_")
+
+
+def yes(_text: str) -> bool:
+    """A switch."""
+    return True
+
+
+def no(_text: str) -> bool:
+    """A switch that turns something off."""
+    return False
+
+
+_WAITING = (
+    _row("begin", "b", "TIME", "not before: now+1hour, 16:00, tomorrow, 2026-12-24T18:00", moment),
+    _row("comment", "", "TEXT", "words for `nodectl queue` and `acct`", str),
+    _row("constraint", "C", "FEATURES", "features that the machine has to have, with & between them", str),
+    _row("contiguous", "", "", "nodes side by side", yes, has_arg=NO_ARGUMENT),
+    _row("deadline", "", "TIME", "given up if it cannot end by then", moment),
+    _row("dependency", "d", "LIST", "after other jobs: afterok:7:8, afterany:, afternotok:, after:, aftercorr:, "
+           "singleton; ',' means all of them, '?' any", str),
+    _row("hold", "H", "", "does not start before `nodectl release`", yes, has_arg=NO_ARGUMENT),
+    _row("nice", "", "N", f"priority lower by N ({_NICE})", nice, has_arg=MAYBE_ARGUMENT),
+    _row("oversubscribe", "s", "", "CPUs may be shared with other jobs, where the node permits it", yes,
+           has_arg=NO_ARGUMENT),
+    _row("priority", "", "N", "this priority; admins only", priority),
+    _row("qos", "q", "NAME", "quality of service", str),
+    _row("reservation", "", "NAME", "in this reservation", str),
+)  # fmt: skip
+_IMMEDIATE = _row(
+    "immediate", "I", "SECONDS", "ends if nothing is free at once, or within so many seconds", immediate,
+    has_arg=MAYBE_ARGUMENT,
+)  # fmt: skip
+RUN = (*_WAITING, _IMMEDIATE)
+_EXCLUSIVE = _row("exclusive", "", "", "no other job beside it", exclusive, has_arg=MAYBE_ARGUMENT)
+
+SUBMIT = (
+    _row("array", "a", "LIST", "a job for each index: 0-15, 1,3,5, 0-100:10; %N behind it: N at a time", array),
+    _row("error", "e", "FILE", "stderr; default: where stdout goes", str, dest="stderr"),
+    _EXCLUSIVE,
+    _row("input", "i", "FILE", "stdin; default: /dev/null", str, dest="stdin"),
+    _row("no-requeue", "", "", "is not started a second time", no, dest="requeue", has_arg=NO_ARGUMENT),
+    _row("open-mode", "", "append|truncate", "what is done with files of output that are there", open_mode),
+    _row("output", "o", "FILE", "stdout: a pattern (%j job, %A array, %a index, %x name, %u user); default: "
+           "slurm-%j.out, of arrays slurm-%A_%a.out", str, dest="stdout"),
+    _row("parsable", "", "", "print the job's number alone", yes, has_arg=NO_ARGUMENT),
+    _row("requeue", "", "", "may be started a second time", yes, has_arg=NO_ARGUMENT),
+    _row("test-only", "", "", "tell when it would start; submit nothing", yes, has_arg=NO_ARGUMENT),
+    _row("wait", "W", "", "end with the job, with its exit status", yes, has_arg=NO_ARGUMENT),
+    _row("wrap", "", "COMMAND", "submit this line of shell instead of a script", str),
+    *_WAITING,
+)  # fmt: skip
+ALLOC = (
+    _EXCLUSIVE,
+    _IMMEDIATE,
+    _row("kill-command", "K", "SIGNAL", "signal for the command when the job has ended (TERM)", str,
+           has_arg=MAYBE_ARGUMENT),
+    _row("no-shell", "", "", "end at once; the job stays until it is cancelled", yes, has_arg=NO_ARGUMENT),
+    *_WAITING,
+)  # fmt: skip

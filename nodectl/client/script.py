@@ -1,0 +1,107 @@
+"""A batch script, before it goes to the service: its text, its options, and what is wrong with it.
+
+Runs in `nodectl submit`, as its user.
+"""
+
+import os
+
+from nodectl.client.command import BadOption, Failed
+
+LONGEST = 4 << 20  # bytes: Slurm's max_script_size
+_MARKS = ("#SBATCH", "#NODECTL")
+_COMPONENTS = ("hetjob", "packjob")
+
+
+def found(word: str) -> str:
+    """The file that is meant: a name without '/' is looked for here, then along PATH."""
+    if "/" in word or os.path.exists(word):
+        return word
+    for directory in os.environ.get("PATH", "").split(":"):
+        path = os.path.join(directory, word)
+        if directory and os.path.isfile(path):
+            return path
+    return word
+
+
+def read(word: str) -> str:
+    """The text of a script, of standard input for "". Raises Failed."""
+    path, name = found(word), word or "standard input"
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if word else os.dup(0)
+        with open(fd, "rb") as file:
+            data = file.read(LONGEST + 1)
+    except OSError as error:
+        raise Failed(f"{name}: {error.strerror}") from None
+    check(data, name)
+    return data.decode("utf-8", "surrogateescape")
+
+
+def wrapped(command: str) -> str:
+    """The script of --wrap."""
+    if "\0" in command or len(command) > LONGEST:
+        raise Failed("--wrap: too long for a script")
+    return f"#!/bin/sh\n# Made by nodectl submit --wrap.\n\n{command}\n"
+
+
+def check(data: bytes, name: str) -> None:
+    """Raises Failed for what cannot be a batch script."""
+    if len(data) > LONGEST:
+        raise Failed(f"{name}: longer than {LONGEST >> 20} MiB, the most that a batch script may have")
+    if not data.strip():
+        raise Failed(f"{name}: empty, not a batch script")
+    if b"\0" in data:
+        raise Failed(f"{name}: a binary file, not a batch script; --wrap submits the command that runs it")
+    if not data.startswith(b"#!"):
+        raise Failed(f"{name}: not a batch script: its first line is not #! with an interpreter, as in #!/bin/sh")
+    if b"\r\n" in data:
+        raise Failed(f"{name}: its lines end with carriage returns (DOS); convert it with dos2unix")
+
+
+def option_lines(script: str) -> list[tuple[str, list[str]]]:
+    """Where its lines of options stand, for messages, and their words, up to the first command. Raises BadOption."""
+    lines: list[tuple[str, list[str]]] = []
+    for number, line in enumerate(script.split("\n"), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            break
+        mark = next((mark for mark in _MARKS if line.startswith(mark) and line[len(mark) :][:1] in ("", " ", "\t")), "")
+        if not mark:
+            continue
+        where = f"line {number}: {mark}"
+        try:
+            words = split(line[len(mark) :])
+        except ValueError as error:
+            raise BadOption(f"{where}: {error}") from None
+        if words[:1] and words[0] in _COMPONENTS:
+            raise BadOption(f"{where} {words[0]}: jobs of several components need several machines")
+        if words:
+            lines.append((where, words))
+    return lines
+
+
+def split(text: str) -> list[str]:
+    """Words between blanks, up to a '#' that begins one; quotes and backslashes as in a shell. Raises ValueError."""
+    words: list[str] = []
+    word: str | None = None
+    quote = ""
+    letters = iter(text)
+    for letter in letters:
+        if letter == "\\" and quote != "'":
+            word = (word or "") + next(letters, "")
+        elif quote:
+            if letter == quote:
+                quote = ""
+            else:
+                word = (word or "") + letter
+        elif letter in "'\"":
+            quote, word = letter, word or ""
+        elif letter in " \t":
+            if word is not None:
+                words.append(word)
+            word = None
+        elif letter == "#" and word is None:
+            return words
+        else:
+            word = (word or "") + letter
+    if quote:
+        raise ValueError(f"no closing {quote}")
+    return words if word is None else [*words, word]

@@ -1,0 +1,184 @@
+"""Waiting for a turn: a job's, where the machine is full or an option says when, and a step's, where others have the
+CPUs of its job.
+
+Imported only then. A job that waits is its client's: who stops waiting for it, by a signal or an end, gives it up. It
+outlives the service, whose successor is asked again.
+"""
+
+import os
+import signal
+import sys
+import time
+
+from nodectl.client.command import Failed
+from nodectl.client.session import Gone
+from nodectl.wire.names import NODE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import FrameType, TracebackType
+
+    from nodectl.client.session import Events, Session
+
+BUSY = f"{NODE}.Busy"
+NOT_NOW = "Unable to allocate resources: Requested nodes are busy"  # srun's words
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_WITHOUT_SERVICE = 300.0  # seconds; a job that nobody awaits lives as long once a service runs again
+_ASKED_AGAIN = 0.2
+_BEGUN = ("RUNNING", "SUSPENDED")
+_GOING = ("PENDING", *_BEGUN, "COMPLETING")
+
+
+class _Interrupted(BaseException):
+    pass
+
+
+class Signals:
+    """What would end this command gives its job up first. The `with` block is left by _Interrupted, but not before
+    `armed`.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._armed = False
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> "Signals":
+        for number in (*_ENDING, signal.SIGALRM):
+            if number == signal.SIGALRM or signal.getsignal(number) != signal.SIG_IGN:  # nohup's wish is ours
+                self._before[number] = signal.signal(number, self._caught)
+        return self
+
+    def __exit__(self, *_: "type[BaseException] | BaseException | TracebackType | None") -> None:
+        signal.alarm(0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # as signal() returned it
+
+    def _caught(self, number: int, _frame: "FrameType | None") -> None:
+        self.number = number
+        if self._armed:
+            raise _Interrupted
+
+    def arm(self, seconds: int) -> None:
+        """From here on signals interrupt; the alarm does after so many seconds, 0 for never."""
+        self._armed = True
+        if self.number:
+            raise _Interrupted
+        signal.alarm(seconds)
+
+    def disarm(self) -> None:
+        """Its turn has come."""
+        signal.alarm(0)
+
+
+def job(session: "Session", request: "Mapping[str, object]", options: "Mapping[str, object]", patience: int | None,
+        held_by: str = "run") -> int:  # fmt: skip
+    """A job of its own for this request, when its turn has come: its number. `patience`: --immediate's seconds, or
+    None. Raises Failed.
+    """
+    with Signals() as signals:
+        number = 0
+        try:
+            number = int(str(session.call("Allocate", request=request, job=options, held_by=held_by)["job"]))
+            signals.arm(max(patience or 0, 1) if patience is not None else 0)
+            _wait(session, number, tell=patience is None)
+            signals.disarm()
+        except _Interrupted:
+            _give_up(session, number)
+            if signals.number == signal.SIGALRM:
+                raise Failed(NOT_NOW) from None
+            raise Failed(f"job {number} was cancelled while it waited", 128 + signals.number) from None
+    return number
+
+
+def _wait(session: "Session", number: int, *, tell: bool) -> None:
+    """Until the job may be launched. Raises Failed."""
+    seen, told = "", False
+    while True:
+        reply = asked(session, job=number, seen=seen)
+        state, words = str(reply["state"]), str(reply["words"])
+        if state in _BEGUN:
+            break
+        if state != "PENDING":
+            raise Failed(f"job {number} ended before it began: {state}{f': {words}' if words else ''}")
+        if not told and tell:
+            say(f"job {number} queued and waiting for resources{f': {words}' if words else ''}")
+            told = True
+        seen = str(reply["seen"])
+    if told:
+        say(f"job {number} has been allocated resources")
+
+
+def until_over(session: "Session", number: int) -> int:
+    """Until a job has ended: its exit status. Raises Failed."""
+    seen = ""
+    while True:
+        reply = asked(session, job=number, seen=seen)
+        if reply["state"] not in _GOING:
+            break
+        seen = str(reply["seen"])
+    record: Mapping[str, object] = session.call("ShowJob", job=str(number))["record"]  # type: ignore[assignment]
+    return int(str(record["exit_code"]))
+
+
+def asked(session: "Session", **parameters: object) -> "Mapping[str, object]":
+    """What Await answers, this service's or that of one to come. Raises Failed."""
+    until = time.monotonic() + _WITHOUT_SERVICE
+    while True:
+        try:
+            return session.call("Await", (), **parameters)
+        except Gone:
+            if session.private is not None:
+                raise
+            while not session.reconnect():
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_ASKED_AGAIN)
+
+
+def _give_up(session: "Session", number: int) -> None:
+    if not number or not session.reconnect():  # the old connection waits for an answer
+        return
+    try:
+        session.call("Cancel", jobs=[str(number)])
+    except Failed:
+        return  # over already; else the service gives it up when nobody asks for it
+
+
+def launch(
+    session: "Session", request: "dict[str, object]", busy: Failed, patience: int | None
+) -> "tuple[int, int, Events]":
+    """What Launch would not do at once, done when its turn has come. Raises Failed."""
+    of_job = request.get("jobid") or (request["job"] if "step" in request else 0)
+    if not of_job:
+        wanted = {**request, "environment": told(request)}
+        if busy.job:
+            wanted["job"] = busy.job  # its plugins know it by this number
+        request["job"] = job(session, wanted, {}, patience)
+        return session.launch(request)
+    if patience is not None:
+        raise Failed(NOT_NOW)
+    say(f"job {of_job} step creation temporarily disabled, retrying (Requested nodes are busy)")
+    seen = ""
+    while True:
+        seen = str(asked(session, job=of_job, seen=seen, step=True)["seen"])
+        try:
+            return session.launch(request)
+        except Failed as failed:
+            if failed.name != BUSY:
+                raise
+
+
+def told(request: "Mapping[str, object]") -> dict[str, str]:
+    """The variables that a service looks at before there is a step."""
+    environment: Mapping[str, str] = request.get("environment", {})  # type: ignore[assignment]  # make_request's
+    return {name: value for name, value in environment.items() if name.startswith(("SLURM_", "SRUN_"))}
+
+
+def say(line: str) -> None:
+    """A line on stderr, as srun's."""
+    try:
+        os.write(sys.stderr.fileno(), f"nodectl: {line}\n".encode("utf-8", "surrogateescape"))
+    except OSError:
+        return  # nobody reads it
