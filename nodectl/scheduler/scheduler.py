@@ -7,17 +7,24 @@ what time it is, and `next_time` when to look again. It decides; its caller carr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 
-from nodectl.scheduler.decisions import Decision, NotAdmitted, Start
+from nodectl.scheduler import changes, job_array
+from nodectl.scheduler.arrays import is_waiting_array
+from nodectl.scheduler.backfill import Backfill, unplace
+from nodectl.scheduler.book import Book
+from nodectl.scheduler.decisions import Decision, NotAdmitted
+from nodectl.scheduler.explain import Explainer
 from nodectl.scheduler.explanation import Explanation
+from nodectl.scheduler.limits import Block
 from nodectl.scheduler.policy import Policy
-from nodectl.scheduler.selecting import Selecting
-from nodectl.selection.answers import Choice
-from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SELECT_MODE_RUN_NOW, SELECT_MODE_TEST_ONLY, SUSPENDED
+from nodectl.scheduler.reservation import Reservations
+from nodectl.scheduler.room import Room
+from nodectl.scheduler.sweep import Sweeps
+from nodectl.scheduler.waits import Outcome
+from nodectl.selection.host import Selection
+from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import JobRecord, ReservationRequest
-
-Outcome = tuple[str, int]
-"""State and exit code of a job that has ended."""
 
 
 class Scheduler:
@@ -27,7 +34,7 @@ class Scheduler:
 
     def __init__(
         self,
-        selection: Selecting,
+        selection: Selection,
         policy: Policy,
         *,
         usage: Iterable[Sequence[float]] = (),
@@ -37,123 +44,214 @@ class Scheduler:
     ) -> None:
         self.selection = selection
         self.policy = policy
-        self.jobs: dict[int, JobRecord] = {}
-        self.reservations: dict[str, ReservationRequest] = {one.name: one for one in reservations}
-        self._outcome = outcome
-        self._new_id = new_id
+        self._numbers = count(1)
+        self._book = Book(selection, policy, usage, new_id or self._next_number, outcome)
+        self.jobs = self._book.jobs
+        self._reservations = Reservations(selection, reservations)
+        self.reservations: Mapping[str, ReservationRequest] = self._reservations.by_name
+        self._room = Room(self._book, self._reservations)
+        self._backfill = Backfill(self._book, self._room, self._reservations)
+        self._sweeps = Sweeps(self._book, self._room, self._backfill, self._reservations)
+        self._explainer = Explainer(self._book, self._room, self._backfill, self._reservations)
 
     def restore(self, jobs: Iterable[JobRecord], now: float) -> None:
         """Take over what an earlier daemon left. Active jobs hold their `job_resrcs`, as the selection was told."""
-        self.jobs.update((job.job_id, job) for job in jobs)
+        self._book.restore(jobs, now)
 
     def submit(self, job: JobRecord, now: float) -> None:
         """A new job waits. Raises NotAdmitted."""
-        choice = self.selection.job_test(job, SELECT_MODE_TEST_ONLY, now=now)
-        if not isinstance(choice, Choice):
-            raise NotAdmitted(choice.reason)
-        self.jobs[job.job_id] = job
+        changes.prepare(job, self.policy, now)
+        if job.array_tasks:
+            self._book.arrays.admit(job, self.policy.max_array_size)
+        self._reservations.admit(job)
+        self._book.accounts.admit(job)
+        self.selection.info.admit(job)
+        try:
+            changes.possible(job, self.selection, now)
+            self._book.waits.want(job, job.details.dependency)
+        except NotAdmitted:
+            self.selection.info.free(job)
+            raise
+        self._book.add(job)
+        self._book.place(job, now)
 
     def try_start(self, job: JobRecord, now: float) -> str:
-        """Start a new job at once: "", and it is RUNNING; or why not, and it is forgotten. Delays nobody in line."""
-        if any(one.job_state == PENDING for one in self.jobs.values()):
+        """Start a new job at once: "", and it is RUNNING; or why not, and it is forgotten. Delays nobody in line.
+
+        The reason is Slurm's word. Raises NotAdmitted for what `submit` would not take either.
+        """
+        book = self._book
+        changes.prepare(job, self.policy, now)
+        details = job.details
+        if details.dependency or details.begin_time > now or job.held or job.array_tasks:
+            return "Dependency" if details.dependency else "JobHeldUser" if job.held else "BeginTime"
+        if details.reservation:
+            self._reservations.admit(job)
+        if job.user_id:
+            book.accounts.admit(job)
+        if len(book.line) and (book.freed or book.fresh):
             return "Priority"
-        reason = self._start(job, now)
-        if not reason:
-            self.jobs[job.job_id] = job
-        return reason
+        self.selection.info.admit(job)
+        found = self._backfill.start(job, now, is_new=True)
+        if isinstance(found, Block):
+            self.selection.info.free(job)
+            return found.reason
+        return ""
 
     def schedule(self, now: float) -> Iterator[Decision | None]:
         """What can start now. May be left at any yield; None is a good moment for the caller's other work."""
-        for job in self.line(now):
-            if self._start(job, now):
-                return
-            yield Start(job)
+        return self._sweeps.run(now)
 
     def begin_failed(self, job: JobRecord, reason: str, now: float) -> None:
-        """A job that was to start did not: it waits again, each time longer."""
-        self.requeue(job, now)
+        """A job that was to start did not, and nothing of it runs: it waits again, each time longer."""
+        self._end_active(job, now)
+        self._book.pauses.fail(job.job_id, reason, now)
+        self._wait_again(job, now)
 
     def ending(self, job: JobRecord, now: float) -> None:
         """The termination of an active job begins. Call it before any process is signalled."""
         if job.job_state in (RUNNING, SUSPENDED):
-            job.job_state = COMPLETING
-            self.selection.job_fini(job)
+            self._book.ending(job, now)
 
     def ended(self, job: JobRecord, state: str, exit_code: int, now: float) -> None:
         """A job is over: nothing of it runs, nothing cleans up after it. Also for one that waited."""
-        self.ending(job, now)
-        if job.is_active:
-            self.selection.released(job)
+        if self.jobs.get(job.job_id) is not job:
+            return
+        self._end_active(job, now)
         job.job_state, job.exit_code, job.end_time = state, exit_code, now
-        self.jobs.pop(job.job_id, None)
+        job.state_reason = job.state_desc = ""
+        self._room.forget(job)
+        self._book.over(job, state, exit_code, now)
 
     def requeue(self, job: JobRecord, now: float) -> None:
-        """An active job, of which nothing runs any more, waits again."""
-        self.ending(job, now)
-        self.selection.released(job)
-        job.job_state, job.restart_cnt = PENDING, job.restart_cnt + 1
-        job.job_resrcs = job.node_bitmap = None
+        """An active job, of which nothing runs any more, waits again. Raises NotAdmitted for one that is not active."""
+        if not job.is_active:
+            raise NotAdmitted(f"job {job.job_id} is not running")
+        self._end_active(job, now)
+        self._wait_again(job, now)
 
     def cancel(self, job: JobRecord, now: float, tasks: str = "") -> bool:
         """Forget a job that waits, or these of the waiting tasks of an array. True when nothing is left of it."""
+        if tasks and is_waiting_array(job):
+            try:
+                gone = job_array.tasks_of(tasks)
+            except ValueError as error:
+                raise NotAdmitted(f"Invalid job array specification: {error}") from None
+            if not self._book.arrays.drop(job, gone):
+                self._book.tasks_cancelled(job, now)
+                return False
         self.ended(job, "CANCELLED", 0, now)
         return True
 
     def hold(self, job: JobRecord, who: str, now: float) -> None:
-        """`who`: "user" or "admin". The job waits until it is released."""
-        job.held = who
+        """`who`: "user" or "admin". The job waits until it is released. Raises NotAdmitted where it does not wait."""
+        self._must_wait(job)
+        if job.held != "admin":
+            job.held = who
+        self._replace(job, now)
 
     def release(self, job: JobRecord, now: float, *, is_admin: bool = False) -> None:
         """Raises NotAdmitted for what an administrator holds and somebody else releases."""
+        self._must_wait(job)
+        if job.held == "admin" and not is_admin:
+            raise NotAdmitted(f"Access denied: an administrator holds job {job.job_id}")
         job.held = ""
+        self._book.pauses.forget(job.job_id)
+        self._replace(job, now)
 
-    def update(self, job: JobRecord, changes: Mapping[str, object], now: float, *, is_admin: bool = False) -> None:
+    def update(self, job: JobRecord, changed: Mapping[str, object], now: float, *, is_admin: bool = False) -> None:
         """Change what a job asks for: time_limit, priority, nice, begin, deadline, dependency, and while it waits
         ntasks, cpus_per_task, mem, qos, reservation, name, comment. All or nothing. Raises NotAdmitted.
         """
+        changes.Update(self._book, self._reservations, job, changed, is_admin=is_admin).make(now)
+        if job.job_state == PENDING:
+            self._replace(job, now)
+        else:
+            self._book.freed = True
 
     def suspend(self, job: JobRecord, now: float) -> str:
         """A running job gives its CPUs to others, and keeps memory and devices. "" or why not."""
-        return self.selection.job_suspend(job, True)
+        if job.job_state == SUSPENDED:
+            self._book.resuming.pop(job.job_id, None)
+            return ""
+        if job.job_state != RUNNING:
+            return f"job {job.job_id} is {job.job_state.lower()}"
+        why = self.selection.job_suspend(job, True)
+        if not why:
+            self._book.suspended(job, now)
+        return why
 
     def resume(self, job: JobRecord, now: float) -> str:
         """ "" when it has its CPUs again; else why not: `schedule` decides Resume when they are free."""
-        return self.selection.job_resume(job, True)
+        if job.job_state != SUSPENDED:
+            return f"job {job.job_id} is {job.job_state.lower()}, not suspended"
+        why = self.selection.job_resume(job, True)
+        if why:
+            self._book.resuming[job.job_id] = job
+            job.state_reason, job.state_desc = "Resources", why
+            return why
+        self._book.resumed(job, now)
+        return ""
+
+    def changed(self, now: float) -> None:
+        """Nodes were drained or resumed, or have another configuration: all is looked at anew."""
+        self._book.freed = True
 
     def next_time(self, now: float) -> float | None:
-        """When time alone may change something: call `schedule` then."""
-        return None
+        """When time alone may change something: call `schedule` then. Now, where something has changed already."""
+        book = self._book
+        if book.fresh or (book.freed and (len(book.line) or book.stopped)):
+            return now
+        times = [book.agenda.next_time(), self._sweeps.more_at or None]
+        times.append(self._reservations.next_time(now) if self._reservations.by_name else None)
+        return min((at for at in times if at is not None), default=None)
 
     def line(self, now: float) -> list[JobRecord]:
         """The jobs that wait, in order; `priority` is set in each."""
-        return [job for job in self.jobs.values() if job.job_state == PENDING]
+        return self._explainer.line(now)
 
     def explain(self, job: JobRecord, now: float) -> Explanation:
         """Why a job waits, at this moment."""
-        return Explanation(job.state_reason, job.state_desc)
+        return self._explainer.explain(job, now)
 
     def expected_start(self, job: JobRecord, now: float) -> float | None:
-        """When it would start by what is known now."""
-        return None
+        """When it starts by what is known now, if nobody comes before it; None where nobody knows."""
+        return self._explainer.expected_start(job, now)
 
     def usage(self, now: float) -> list[tuple[int, float, float]]:
         """What each user used of late, for the store: given to the next Scheduler."""
-        return []
+        return self._book.fair_share.rows(now)
 
     def reserve(self, request: ReservationRequest, now: float) -> ReservationRequest:
         """Keep cores for users. Raises NotAdmitted."""
-        self.reservations[request.name] = request
+        self._reservations.make(request, self._book.active.values(), now)
+        self._book.freed = True
         return request
 
     def delete_reservation(self, name: str, now: float) -> None:
         """Raises KeyError."""
-        del self.reservations[name]
+        self._reservations.delete(name)
+        self._book.freed = True
 
-    def _start(self, job: JobRecord, now: float) -> str:
-        choice = self.selection.job_test(job, SELECT_MODE_RUN_NOW, now=now)
-        if not isinstance(choice, Choice):
-            return choice.reason
-        failed = self.selection.job_begin(job)
-        if not failed:
-            job.job_state, job.start_time = RUNNING, now
-        return failed
+    def _end_active(self, job: JobRecord, now: float) -> None:
+        self.ending(job, now)
+        if job.job_state == COMPLETING:
+            self._book.vacated(job, now)
+
+    def _wait_again(self, job: JobRecord, now: float) -> None:
+        unplace(job)
+        job.restart_cnt += 1
+        job.start_time = job.end_time = job.suspend_time = 0.0
+        job.preempted_by = job.exit_code = 0
+        self._book.place(job, now)
+
+    def _must_wait(self, job: JobRecord) -> None:
+        if job.job_state != PENDING or self.jobs.get(job.job_id) is not job:
+            raise NotAdmitted(f"Job {job.job_id} is no longer pending execution")
+
+    def _replace(self, job: JobRecord, now: float) -> None:
+        self._room.forget(job)
+        self._book.place(job, now)
+
+    def _next_number(self) -> int:
+        return next(number for number in self._numbers if number not in self.jobs)

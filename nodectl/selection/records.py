@@ -199,8 +199,10 @@ class JobResources:
 @dataclass(slots=True, eq=False)
 class JobRecord:
     """job_record_t. `held_by`: run, alloc or batch. Times in seconds since the epoch, 0 for none; `time_limit` in
-    seconds, 0 for none. `array_task_id` is None for a job that is no task of an array; of an array that still waits one
-    record stands for all its tasks (`array_tasks`, as "0-9:2", and `array_limit` of them at a time, 0 for no limit).
+    seconds, 0 for none. An active job's `end_time` is when it is expected to end; `direct_priority` is what an
+    administrator set, 0 for none. `array_task_id` is None for a job that is no task of an array; of an array that still
+    waits one record stands for all its tasks (`array_tasks`, as "0-9:2", and `array_limit` of them at a time, 0 for no
+    limit).
     """
 
     job_id: int
@@ -215,6 +217,7 @@ class JobRecord:
     state_reason: str = ""
     state_desc: str = ""
     priority: int = 0
+    direct_priority: int = 0
     nice: int = 0
     held: str = ""
     time_limit: int = 0
@@ -331,7 +334,7 @@ class StepRecord:
 @dataclass(slots=True, eq=False)
 class ReservationRequest:
     """resv_desc_msg_t. `node_list`: names between commas, "" for any; `core_cnt`: cores of each node, 0 for whole
-    nodes; times in seconds since the epoch.
+    nodes; times in seconds since the epoch. `held`: once it is made, by node the machine mask of its cores.
     """
 
     name: str
@@ -342,6 +345,7 @@ class ReservationRequest:
     core_cnt: int = 0
     users: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    held: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,223 @@
+"""Asking the select plugin for places: now, and for the first in line also when.
+
+In the daemon's event loop and in commands that plan. The rule is EASY backfill: the first in line that finds no place
+has one in the future, at its expected start. Others start now if they end before, or leave that place alone: its cores,
+and the memory and the devices that it needs there.
+"""
+
+from __future__ import annotations
+
+from bitarray import bitarray
+
+from nodectl.scheduler import preemption
+from nodectl.scheduler.arrays import is_waiting_array
+from nodectl.scheduler.book import Book
+from nodectl.scheduler.decisions import SUSPEND
+from nodectl.scheduler.limits import Block, asked, given
+from nodectl.scheduler.reservation import Reservations
+from nodectl.scheduler.room import Claim, Room, Shadow
+from nodectl.selection.answers import BUSY, PLUGIN, Choice, Refusal
+from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_WILL_RUN
+from nodectl.selection.records import JobRecord
+
+RESOURCES = "Resources"
+_RETRIES = 3
+_MOST_ENDS = 8
+
+
+class Backfill:
+    """`tests` counts the questions. `refused` are shapes of jobs for which there is no place until some is freed."""
+
+    def __init__(self, book: Book, room: Room, reservations: Reservations) -> None:
+        self._book = book
+        self._room = room
+        self._selection = book.selection
+        self._reservations = reservations
+        self.tests = 0
+        self.refused: set[tuple[object, ...]] = set()
+
+    def start(self, job: JobRecord, now: float, *, is_new: bool = False) -> JobRecord | Block:
+        """Start a job, or a task of a waiting array, where it has a place now: what started, or why not. A new one is
+        among the jobs only when it has started.
+        """
+        index = self._book.next_index(job, now)
+        if index is None and is_waiting_array(job):
+            return Block("Dependency", f"it waits for other jobs: {job.details.dependency}")
+        block = self.block(job, now)
+        if block is not None:
+            return block
+        choice = self._place(job, now)
+        if isinstance(choice, Block):
+            return choice
+        block = self._book.accounts.block(job, given(choice.resources))
+        if block is not None:
+            unplace(job)
+            return block
+        if is_new:
+            return self._begin_new(job, now)
+        return self._begin(job, index, choice, now)
+
+    def _begin_new(self, job: JobRecord, now: float) -> JobRecord | Block:
+        failed = self._selection.job_begin(job)
+        if failed:
+            unplace(job)
+            return Block("JobLaunchFailure", failed, kind=PLUGIN)
+        self._book.add(job)
+        self._bound_by_reservation(job, now)
+        self._book.began(job, now)
+        return job
+
+    def _bound_by_reservation(self, job: JobRecord, now: float) -> None:
+        if not job.time_limit and job.details.reservation:
+            job.time_limit = max(1, int(self._reservations.end_of(job) - now))
+
+    def block(self, job: JobRecord, now: float) -> Block | None:
+        """Why a job cannot start, whatever is free."""
+        if self._book.arrays.is_full(job):
+            words = f"{job.array_limit} tasks of its array run, the most at a time"
+            return Block("JobArrayTaskLimit", words, "a higher limit after % in --array")
+        block = self._book.accounts.block(job, asked(job))
+        if block is None and job.details.reservation:
+            block = self._reservations.block(job, now)
+        return block
+
+    def _place(self, job: JobRecord, now: float) -> Choice | Block:
+        """A place now, written into the job; or why there is none."""
+        room = self._room
+        details = job.details
+        if room.is_closed(job):
+            return Block("Priority", "the first in line has waited so long that nobody goes before it", kind=BUSY)
+        if not details.overcommit and details.min_cpus > room.free_cpus():
+            return Block(RESOURCES, _needs(job), kind=BUSY)
+        excluded = room.excluded(job, now)
+        if self.refused and shape_of(job, excluded) in self.refused:
+            return Block(RESOURCES, _needs(job), kind=BUSY)
+        nodes: bitarray | None = None
+        for _ in range(_RETRIES):
+            found = self._ask(job, now, excluded, nodes)
+            if isinstance(found, Refusal):
+                if found.kind != PLUGIN:
+                    self.refused.add(shape_of(job, excluded))
+                return self._refused(found, job)
+            delayed = room.delays(job, found.resources, now)
+            if delayed is None:
+                return found
+            unplace(job)
+            nodes = ~delayed if nodes is None else nodes & ~delayed
+            if not nodes.any():
+                break
+        return Block(RESOURCES, "what is free is needed by the first in line", kind=BUSY)
+
+    def _ask(
+        self, job: JobRecord, now: float, excluded: bitarray | None, nodes: bitarray | None
+    ) -> Choice | Refusal:  # fmt: skip
+        self.tests += 1
+        return self._selection.job_test(job, SELECT_MODE_RUN_NOW, excluded_cores=excluded, nodes=nodes, now=now)
+
+    def _refused(self, refusal: Refusal, job: JobRecord) -> Block:
+        if refusal.kind == PLUGIN and not self._book.completing:
+            return Block("BadConstraints", refusal.reason, kind=PLUGIN)
+        # What a job that ends still holds the plugin may take for free: no fault of its own.
+        return Block(RESOURCES, refusal.reason or _needs(job), kind=BUSY)
+
+    def _begin(self, job: JobRecord, index: int | None, choice: Choice, now: float) -> JobRecord | Block:
+        task = job
+        if index is not None:
+            nodes, names = job.node_bitmap, job.nodes
+            unplace(job)
+            task = self._book.split(job, index)
+            task.node_bitmap, task.job_resrcs, task.nodes = nodes, choice.resources, names
+        failed = self._selection.job_begin(task)
+        if failed:
+            unplace(task)
+            self._book.pauses.fail(task.job_id, failed, now)
+            self._book.place(task, now)
+            return Block("JobLaunchFailure", failed, kind=PLUGIN)
+        self._room.forget(job)
+        if index is not None and task is not job and self._book.line.is_its_turn(job):
+            self._book.line.turn_taken(job, now)
+        self._bound_by_reservation(task, now)
+        self._book.pauses.forget(task.job_id)
+        self._book.began(task, now)
+        return task
+
+    def preempt(self, job: JobRecord, now: float) -> Claim | None:
+        """The running jobs that make room for this one, where that helps."""
+        policy = self._book.policy
+        victims = preemption.candidates(policy, job, self._book.active.values())
+        victims = [one for one in victims if not any(one in claim.victims for claim in self._room.claims.values())]
+        excluded = self._room.excluded(job, now)
+        while victims:
+            self.tests += 1
+            found = self._selection.job_test(
+                job, SELECT_MODE_RUN_NOW, candidates=victims, excluded_cores=excluded, now=now
+            )
+            unplace(job)
+            if isinstance(found, Refusal) or not found.preempted:
+                return None
+            if preemption.fits_beside_suspended(policy, self._selection.ledger, found):
+                return Claim(job, found.resources, list(found.preempted))
+            stopping = [one for one in victims if preemption.way(policy, one) == SUSPEND]
+            victims = [one for one in victims if one not in stopping] if stopping else []
+        return None
+
+    def foresee(self, job: JobRecord, now: float) -> Shadow | None:
+        """When and where the job starts if nobody goes before it; None where the plugin does not know."""
+        times = [now, *self._reservations.ends(now)[:_MOST_ENDS]]
+        begins = self._reservations.by_name.get(job.details.reservation)
+        if begins is not None and begins.start_time > now:
+            times = [begins.start_time]
+        for at in times:
+            found = self._foresee_from(job, at, now)
+            if found is not None:
+                return found
+        return None
+
+    def _foresee_from(self, job: JobRecord, at: float, now: float) -> Shadow | None:
+        """Not before that time; what is reserved when it would run is left out."""
+        start = at
+        for _ in range(_RETRIES):
+            self.tests += 1
+            end = self._room.end_of(job, start)
+            known = self._reservations.overlapping(job, at, end)
+            found = self._selection.job_test(
+                job, SELECT_MODE_WILL_RUN, excluded_cores=self._lasting(job, at, end), now=now
+            )
+            if isinstance(found, Refusal):
+                return None
+            start = max(found.start_time, at)
+            later = self._reservations.overlapping(job, start, self._room.end_of(job, start))
+            if set(later) <= set(known):
+                return self._room.shadow_of(job, start, found.resources, now)
+        return None
+
+    def _lasting(self, job: JobRecord, start: float, end: float) -> bitarray | None:
+        """Cores of others' reservations, and what others are promised. Cores of jobs that end will be free."""
+        found = self._reservations.excluded(job, start, end) if self._reservations.by_name else None
+        for claim in self._room.claims.values():
+            if claim.job is not job:
+                found = claim.resources.core_bitmap.copy() if found is None else found | claim.resources.core_bitmap
+        return found
+
+
+def unplace(job: JobRecord) -> None:
+    """The job does not get what job_test has written into it."""
+    job.job_resrcs = job.node_bitmap = None
+    job.nodes = ""
+
+
+def shape_of(job: JobRecord, excluded: bitarray | None) -> tuple[object, ...]:
+    """What a plugin may go by. Where one job finds no place, no other of its shape does."""
+    details = job.details
+    return (
+        job.user_id, job.group_id, job.qos, job.time_limit, details.num_tasks, details.cpus_per_task, details.min_cpus,
+        details.min_nodes, details.max_nodes, details.pn_min_cpus, details.pn_min_memory, details.mem_per_cpu,
+        details.contiguous, details.overcommit, details.share_res, details.whole, details.core_spec, details.req_nodes,
+        details.exc_nodes, details.features, tuple(details.gres.items()), tuple(details.layout.items()),
+        None if excluded is None else excluded.tobytes(),
+    )  # fmt: skip
+
+
+def _needs(job: JobRecord) -> str:
+    cpus = job.details.min_cpus
+    return f"the {cpus} CPUs that it asks for are not free" if cpus > 1 else "no CPU is free for it"

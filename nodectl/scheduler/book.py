@@ -1,0 +1,253 @@
+"""All jobs that have not ended, and in what they are counted: the one place where a job changes its state.
+
+In the daemon's event loop and in commands that plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from nodectl.scheduler.agenda import Agenda, Pauses
+from nodectl.scheduler.arrays import Arrays, is_waiting_array
+from nodectl.scheduler.fair_share import FairShare
+from nodectl.scheduler.limits import Accounts
+from nodectl.scheduler.line import Line
+from nodectl.scheduler.policy import Policy
+from nodectl.scheduler.priority import Priority
+from nodectl.scheduler.waits import NEVER, Outcome, Waits
+from nodectl.scheduler.words import duration
+from nodectl.selection.host import Selection
+from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
+from nodectl.selection.records import JobRecord
+
+YEAR = 365 * 86_400.0
+"""After how long a job without a time limit is expected to end."""
+HELD = {"user": "JobHeldUser", "admin": "JobHeldAdmin"}
+LAUNCH_FAILURE = "JobLaunchFailure"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """`until`: when that ends by itself, 0 where it does not."""
+
+    reason: str
+    words: str
+    until: float = 0.0
+
+
+class Book:
+    """`freed`: room for a job may have come about since the line was last looked at. `fresh`: jobs that have joined the
+    line since then.
+    """
+
+    def __init__(  # the parts that it is made of
+        self, selection: Selection, policy: Policy, usage: Iterable[Sequence[float]], new_id: Callable[[], int],
+        outcome: Callable[[int, int | None], Outcome | None],
+    ) -> None:  # fmt: skip
+        self.selection = selection
+        self.policy = policy
+        self.jobs: dict[int, JobRecord] = {}
+        self.active: dict[int, JobRecord] = {}
+        self.completing: dict[int, JobRecord] = {}
+        self.stopped: dict[int, JobRecord] = {}
+        self.resuming: dict[int, JobRecord] = {}  # suspended ones that go on as soon as their CPUs are free
+        self.arrays = Arrays(new_id)
+        self.waits = Waits(self.jobs, self.arrays, outcome)
+        self.accounts = Accounts(policy)
+        self.fair_share = FairShare(policy.priority_decay_half_life, usage)
+        self.priority = Priority(policy, sum(node.cpus for node in selection.nodes))
+        self.line = Line(policy, self.priority, self.fair_share)
+        self.agenda = Agenda()
+        self.pauses = Pauses()
+        self.freed = False
+        self.fresh: list[JobRecord] = []
+        self._rates: dict[int, int] = {}  # CPUs that a job's user is charged with now
+
+    def restore(self, jobs: Iterable[JobRecord], now: float) -> None:
+        """What an earlier daemon left; the selection knows of the active ones."""
+        known = sorted(jobs, key=lambda job: job.start_time)
+        for job in known:
+            self._know(job)
+        for job in known:
+            if job.is_active:
+                self.active[job.job_id] = job
+                if job.job_state == COMPLETING:
+                    self.completing[job.job_id] = job
+                self.accounts.started(job)
+                self.arrays.started(job)
+                if job.job_state == SUSPENDED:
+                    self.stopped[job.job_id] = job
+                else:
+                    self._charge(job, self.fair_share.since(job.user_id, job.start_time, now))
+                job.end_time = self.expected_end(job, now)
+            else:
+                self.waits.restore(job)
+        for job in known:
+            if job.job_state == PENDING:
+                self.place(job, now)
+        self.freed = True
+
+    def add(self, job: JobRecord) -> None:
+        """A new job."""
+        self._know(job)
+
+    def _know(self, job: JobRecord) -> None:
+        self.jobs[job.job_id] = job
+        self.accounts.submitted(job)
+        self.arrays.add(job)
+        self.waits.known(job)
+
+    def place(self, job: JobRecord, now: float) -> None:
+        """A job that waits stands in line, or where it waits for something else than room."""
+        self.line.remove(job, now)
+        job.job_state = PENDING
+        bar = self.bar(job, now)
+        job.state_reason, job.state_desc = (bar.reason, bar.words) if bar is not None else ("", "")
+        deadline = self.latest_start(job)
+        if deadline:
+            self.agenda.note(deadline, job.job_id)
+        if bar is None:
+            job.eligible_time = job.eligible_time or now
+            self.line.add(job, now)
+            self.fresh.append(job)
+            return
+        if bar.until:
+            self.agenda.note(bar.until, job.job_id)
+        if bar.reason != LAUNCH_FAILURE:
+            job.eligible_time = 0.0
+
+    def bar(self, job: JobRecord, now: float) -> Bar | None:
+        """What keeps a job out of the line."""
+        if job.held:
+            who = "its user" if job.held == "user" else "an administrator"
+            return Bar(HELD.get(job.held, HELD["admin"]), f"{who} holds it")
+        at = self.waits.state(job, now)
+        if at == NEVER:
+            return Bar("DependencyNeverSatisfied", f"what it waits for will not happen: {job.details.dependency}")
+        if at is None or at > now:
+            return Bar("Dependency", f"it waits for other jobs: {job.details.dependency}", at or 0.0)
+        begin = job.details.begin_time
+        if begin > now:
+            return Bar("BeginTime", f"it is not to begin within the next {duration(begin - now)}", begin)
+        until, words = self.pauses.until(job.job_id, now)
+        return Bar(LAUNCH_FAILURE, f"it could not start, and is tried again: {words}", until) if until else None
+
+    def latest_start(self, job: JobRecord) -> float:
+        """When it must have started to meet its deadline; 0 for a job without one."""
+        deadline = job.details.deadline
+        return max(deadline - job.time_limit, 1.0) if deadline else 0.0
+
+    def look_again(self, now: float) -> list[JobRecord]:
+        """What has changed by time alone. Those whose deadline cannot be met any more are returned."""
+        late = []
+        for number in self.agenda.due(now):
+            job = self.jobs.get(number)
+            if job is None or job.job_state != PENDING:
+                continue
+            deadline = self.latest_start(job)
+            if deadline and now >= deadline:
+                late.append(job)
+            elif job not in self.line:
+                self.place(job, now)
+        return late
+
+    def began(self, job: JobRecord, now: float) -> None:
+        """The job holds its resources."""
+        self.line.remove(job, now, started=True)
+        job.job_state, job.state_reason, job.state_desc = RUNNING, "", ""
+        job.start_time, job.suspended_seconds, job.suspend_time, job.preempted_by = now, 0.0, 0.0, 0
+        job.eligible_time = job.eligible_time or now
+        job.end_time = self.expected_end(job, now)
+        self.active[job.job_id] = job
+        self.accounts.started(job)
+        self.arrays.started(job)
+        self._charge(job, now)
+        self._look_at(self.waits.started(job), now)
+
+    def ending(self, job: JobRecord, now: float) -> None:
+        """Its termination begins."""
+        self._discharge(job, now)
+        job.job_state = COMPLETING
+        self.completing[job.job_id] = job
+        self.resuming.pop(job.job_id, None)
+        self.stopped.pop(job.job_id, None)
+        self.selection.job_fini(job)
+
+    def vacated(self, job: JobRecord, now: float) -> None:
+        """It holds nothing any more."""
+        self._discharge(job, now)
+        for index in (self.active, self.completing, self.resuming, self.stopped):
+            index.pop(job.job_id, None)
+        self.selection.released(job)
+        self.accounts.stopped(job)
+        self.arrays.stopped(job)
+        self.freed = True
+
+    def over(self, job: JobRecord, state: str, exit_code: int, now: float) -> None:
+        """It is no job of the queue any more."""
+        self.line.remove(job, now)
+        self.jobs.pop(job.job_id, None)
+        self.pauses.forget(job.job_id)
+        self.arrays.gone(job)
+        self.accounts.gone(job)
+        self.waits.gone(job)
+        self.selection.forget(job)
+        self._look_at(self.waits.ended(job, state, exit_code), now)
+
+    def tasks_cancelled(self, job: JobRecord, now: float) -> None:
+        """Some of the waiting tasks of an array wait no more."""
+        self._look_at(self.waits.tasks_cancelled(job), now)
+
+    def suspended(self, job: JobRecord, now: float) -> None:
+        """Its CPUs are others'."""
+        self._discharge(job, now)
+        job.job_state, job.suspend_time = SUSPENDED, now
+        job.end_time = now + YEAR
+        self.stopped[job.job_id] = job
+        self.freed = True
+
+    def resumed(self, job: JobRecord, now: float) -> None:
+        """It has its CPUs again."""
+        job.suspended_seconds += max(0.0, now - job.suspend_time)
+        job.job_state, job.suspend_time, job.preempted_by = RUNNING, 0.0, 0
+        job.state_reason = job.state_desc = ""
+        job.end_time = self.expected_end(job, now)
+        self.resuming.pop(job.job_id, None)
+        self.stopped.pop(job.job_id, None)
+        self._charge(job, now)
+
+    def expected_end(self, job: JobRecord, now: float) -> float:
+        """When an active job ends at the latest."""
+        if not job.time_limit or job.job_state == SUSPENDED:
+            return max(job.start_time, now) + YEAR
+        return job.start_time + job.time_limit + job.suspended_seconds
+
+    def _look_at(self, jobs: list[JobRecord], now: float) -> None:
+        for job in jobs:
+            if job.job_state == PENDING:
+                self.place(job, now)
+
+    def _charge(self, job: JobRecord, now: float) -> None:
+        if job.job_id not in self._rates:
+            self._rates[job.job_id] = job.total_cpus
+            self.fair_share.begin(job.user_id, job.total_cpus, now)
+
+    def _discharge(self, job: JobRecord, now: float) -> None:
+        cpus = self._rates.pop(job.job_id, None)
+        if cpus is not None:
+            self.fair_share.end(job.user_id, cpus, now)
+
+    def split(self, job: JobRecord, index: int | None) -> JobRecord:
+        """A task of a waiting array as a job of its own."""
+        task = self.arrays.split(job, index)
+        if task is not job:
+            self.selection.info.copy(job, task)
+            self.jobs[task.job_id] = task
+            self.accounts.submitted(task)
+        self.waits.task_split(job, task)
+        return task
+
+    def next_index(self, job: JobRecord, now: float) -> int | None:
+        """Which task of a waiting array is next; None for a job that is none, or where none may start."""
+        return self.waits.next_task(job, now) if is_waiting_array(job) else None

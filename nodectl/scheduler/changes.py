@@ -1,0 +1,142 @@
+"""What a job may ask for: when it comes, and when that is changed. In the daemon and in commands that plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from typing import Any
+
+from nodectl.scheduler.book import Book
+from nodectl.scheduler.decisions import NotAdmitted
+from nodectl.scheduler.policy import NORMAL, Policy
+from nodectl.scheduler.reservation import Reservations
+from nodectl.scheduler.words import duration
+from nodectl.selection.answers import PLUGIN, Refusal
+from nodectl.selection.host import Selection
+from nodectl.selection.modes import PENDING, SELECT_MODE_TEST_ONLY
+from nodectl.selection.records import JobRecord
+
+MOST_NICE = 2_147_480_000
+_RESOURCES = frozenset({"ntasks", "cpus_per_task", "mem"})
+_PLAIN = ("time_limit", "nice", "name", "comment", "qos")
+_DETAILS = {"begin": "begin_time", "deadline": "deadline", "reservation": "reservation"}
+_ONLY_WAITING = _RESOURCES | {"begin", "deadline", "dependency", "reservation", "qos", "nice", "priority"}
+
+
+def prepare(job: JobRecord, policy: Policy, now: float) -> None:
+    """What is said nowhere is by default. Raises NotAdmitted for what this queue has not."""
+    job.qos = job.qos or NORMAL
+    qos = policy.qos.get(job.qos)
+    if qos is None or (qos.users and job.user_id and job.user_name not in qos.users):
+        raise NotAdmitted(f"Invalid qos specification: {job.qos}")
+    job.time_limit = job.time_limit or policy.default_time
+    job.submit_time = job.submit_time or now
+    longest = qos.max_time or policy.max_time
+    if longest and job.user_id and not 0 < job.time_limit <= longest:
+        if job.time_limit:
+            raise NotAdmitted(
+                f"Requested time limit is invalid: {duration(longest)} is the longest (PartitionTimeLimit)"
+            )
+        job.time_limit = longest
+    deadline = job.details.deadline
+    if deadline and max(now, job.details.begin_time) + job.time_limit > deadline:
+        raise NotAdmitted("Incorrect or missing deadline: the job cannot end by then")
+
+
+def possible(job: JobRecord, selection: Selection, now: float) -> None:
+    """Raises NotAdmitted for a job that no node could hold, however empty. A plugin that fails proves nothing."""
+    found = selection.job_test(job, SELECT_MODE_TEST_ONLY, now=now)
+    if isinstance(found, Refusal) and found.kind != PLUGIN:
+        raise NotAdmitted(found.reason)
+
+
+class Update:
+    """One change of a job: tried on a copy, then made."""
+
+    def __init__(
+        self, book: Book, reservations: Reservations, job: JobRecord, changed: Mapping[str, Any], *, is_admin: bool
+    ) -> None:
+        self._book = book
+        self._reservations = reservations
+        self._job = job
+        self._changed = dict(changed)
+        self._is_admin = is_admin
+
+    def make(self, now: float) -> None:
+        """All or nothing. Raises NotAdmitted."""
+        job, changed = self._job, self._changed
+        self._permitted()
+        after = copy(job)
+        after.details = copy(job.details)
+        for name in _PLAIN:
+            if name in changed:
+                setattr(after, name, changed[name])
+        for name, field in _DETAILS.items():
+            if name in changed:
+                setattr(after.details, field, changed[name])
+        if "priority" in changed:
+            after.direct_priority = changed["priority"]
+        self._resources(after)
+        if not self._is_admin or "qos" in changed:
+            prepare(after, self._book.policy, now)
+        if job.job_state == PENDING:
+            self._reservations.admit(after)
+            if _RESOURCES & changed.keys():
+                possible(after, self._book.selection, now)
+        if "dependency" in changed:
+            self._book.waits.want(job, changed["dependency"])
+        self._take_over(after, now)
+
+    def _permitted(self) -> None:
+        job, changed = self._job, self._changed
+        unknown = changed.keys() - {*_PLAIN, *_DETAILS, *_RESOURCES, "dependency", "priority"}
+        if unknown:
+            raise NotAdmitted(f"{sorted(unknown)[0]} cannot be changed")
+        late = _ONLY_WAITING & changed.keys()
+        if job.job_state != PENDING and late:
+            raise NotAdmitted(f"Job {job.job_id} is no longer pending execution: {sorted(late)[0]} cannot be changed")
+        if "nice" in changed and not -MOST_NICE <= changed["nice"] <= MOST_NICE:
+            raise NotAdmitted(f"Invalid nice value {changed['nice']}")
+        if self._is_admin:
+            return
+        if "priority" in changed:
+            raise NotAdmitted("Access denied: an administrator sets the priority of jobs")
+        if changed.get("nice", 0) < min(job.nice, 0):
+            raise NotAdmitted("Access denied: an administrator makes jobs less nice")
+        limit = changed.get("time_limit")
+        if limit is not None and job.time_limit and not 0 < limit <= job.time_limit:
+            raise NotAdmitted("Access denied: an administrator raises time limits")
+
+    def _resources(self, after: JobRecord) -> None:
+        changed, details = self._changed, after.details
+        if "ntasks" in changed or "cpus_per_task" in changed:
+            details.num_tasks = changed.get("ntasks", details.num_tasks)
+            details.cpus_per_task = changed.get("cpus_per_task", details.cpus_per_task)
+            if details.num_tasks < 1 or details.cpus_per_task < 1:
+                raise NotAdmitted("Invalid number of tasks or of CPUs")
+            details.min_cpus = max(details.num_tasks * details.cpus_per_task, details.min_nodes)
+            for option, value in (("ntasks", details.num_tasks), ("cpus_per_task", details.cpus_per_task)):
+                if option in changed:
+                    details.layout = {**details.layout, option: str(value)}
+            details._request = None
+        if "mem" in changed:
+            if changed["mem"] < 0:
+                raise NotAdmitted("Invalid memory")
+            details.pn_min_memory, details.mem_per_cpu = changed["mem"], 0
+
+    def _take_over(self, after: JobRecord, now: float) -> None:
+        job, accounts = self._job, self._book.accounts
+        counted_anew = job.job_state == PENDING and after.qos != job.qos
+        if counted_anew:
+            accounts.gone(job)
+        renamed = after.name != job.name
+        if renamed:
+            self._book.waits.rename(job, after.name)
+        after.details.dependency = job.details.dependency
+        for name in (*_PLAIN, "direct_priority"):
+            setattr(job, name, getattr(after, name))
+        job.details = after.details
+        if counted_anew:
+            accounts.submitted(job)
+        if job.is_active:
+            job.end_time = self._book.expected_end(job, now)

@@ -1,0 +1,85 @@
+"""What must have happened to other jobs before a job may start: sbatch's --dependency, read and written.
+
+Values only, in the daemon and in commands that plan. `waits.py` follows what happens.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+AFTER, AFTER_OK, AFTER_NOT_OK, AFTER_ANY, AFTER_CORR, SINGLETON = (
+    "after", "afterok", "afternotok", "afterany", "aftercorr", "singleton",
+)  # fmt: skip
+_KINDS = (AFTER, AFTER_OK, AFTER_NOT_OK, AFTER_ANY, AFTER_CORR)
+_TARGET = re.compile(r"([0-9]{1,10})(?:_(?:([0-9]{1,9})|\*))?(?:\+([0-9]{1,7}))?\Z", re.ASCII)
+_MOST_TERMS = 1000
+
+
+class BadDependency(Exception):
+    """A text that says no dependency; str() says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One of the things that must happen: to job `job_id`, or to task `task` of that array. `minutes` after it."""
+
+    kind: str
+    job_id: int = 0
+    task: int | None = None
+    minutes: int = 0
+
+    def __str__(self) -> str:
+        if self.kind == SINGLETON:
+            return self.kind
+        task = "" if self.task is None else f"_{self.task}"
+        return f"{self.kind}:{self.job_id}{task}" + (f"+{self.minutes}" if self.minutes else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """All of the terms, or any of them."""
+
+    terms: tuple[Term, ...]
+    any: bool = False
+
+    def __str__(self) -> str:
+        return ("?" if self.any else ",").join(map(str, self.terms))
+
+    def without(self, done: set[Term]) -> Dependency:
+        """What is still to happen."""
+        return Dependency(tuple(term for term in self.terms if term not in done), self.any)
+
+
+def parse(text: str) -> Dependency:
+    """Read "afterok:7:8_3,after:9+5" or, with ? for any of them, "afterok:7?afternotok:8". Raises BadDependency."""
+    if "," in text and "?" in text:
+        raise BadDependency("',' and '?' cannot be mixed")
+    separator = "?" if "?" in text else ","
+    terms: list[Term] = []
+    for part in text.split(separator):
+        kind, *targets = part.strip().split(":")
+        kind = kind.lower()
+        if kind == SINGLETON and not targets:
+            terms.append(Term(SINGLETON))
+            continue
+        if kind not in _KINDS:
+            raise BadDependency(f"{kind[:100]!r} is none of {', '.join(_KINDS)}, {SINGLETON}")
+        if not targets:
+            raise BadDependency(f"{kind} names no job")
+        terms += [_term(kind, target) for target in targets]
+        if len(terms) > _MOST_TERMS:
+            raise BadDependency(f"more than {_MOST_TERMS} jobs")
+    return Dependency(tuple(dict.fromkeys(terms)), separator == "?")
+
+
+def _term(kind: str, target: str) -> Term:
+    match = _TARGET.match(target)
+    if match is None:
+        raise BadDependency(f"{target[:100]!r} is no job")
+    job_id, task, minutes = match.groups()
+    if minutes and kind != AFTER:
+        raise BadDependency(f"{target!r}: minutes go with {AFTER} alone")
+    if kind == AFTER_CORR and task:
+        raise BadDependency(f"{target!r}: {AFTER_CORR} names a whole array")
+    return Term(kind, int(job_id), int(task) if task else None, int(minutes or 0))

@@ -1,0 +1,279 @@
+"""Why a job waits: which rule, for whom, until when, and what would change that. In words for people.
+
+In the daemon's event loop and in commands that plan. Worked out when somebody asks, from what is so at that moment.
+"""
+
+from __future__ import annotations
+
+from bitarray import bitarray
+
+from nodectl.scheduler.backfill import RESOURCES, Backfill, unplace
+from nodectl.scheduler.book import Bar, Book
+from nodectl.scheduler.explanation import Explanation
+from nodectl.scheduler.forecast import Forecast
+from nodectl.scheduler.limits import Block, asked
+from nodectl.scheduler.reservation import Reservations
+from nodectl.scheduler.room import Room, Shadow
+from nodectl.scheduler.words import count, duration
+from nodectl.selection.answers import Choice
+from nodectl.selection.modes import COMPLETING, PENDING, SELECT_MODE_RUN_NOW, SUSPENDED
+from nodectl.selection.records import JobRecord, JobResources
+
+_MOST_NAMED = 10
+_NO_LIMIT = 1 << 62
+_HELP = {
+    "JobHeldUser": "nodectl release {job}",
+    "JobHeldAdmin": "an administrator: nodectl release {job}",
+    "DependencyNeverSatisfied": "nodectl update {job} --dependency=..., or nodectl cancel {job}",
+    "BeginTime": "nodectl update {job} --begin=now",
+    "JobLaunchFailure": "nodectl release {job} tries it at once",
+}
+
+
+class Explainer:
+    """`explain`, and what `line` says of each job."""
+
+    def __init__(self, book: Book, room: Room, backfill: Backfill, reservations: Reservations) -> None:
+        self._book = book
+        self._room = room
+        self._backfill = backfill
+        self._reservations = reservations
+        self._starts: tuple[float, dict[int, float]] = (-1.0, {})
+
+    def line(self, now: float) -> list[JobRecord]:
+        """Those in line in order, then those that wait for something else than room. `priority`, `state_reason` and
+        `state_desc` of each say what is so now.
+        """
+        book = self._book
+        ordered = list(book.line.in_order(now))
+        others = [job for job in book.jobs.values() if job.job_state == PENDING and job not in book.line]
+        firsts: dict[str, JobRecord] = {}
+        for place, job in enumerate(ordered):
+            block = self._backfill.block(job, now)
+            if block is not None:
+                job.state_reason, job.state_desc = block.reason, block.words
+            elif firsts.setdefault(job.details.reservation, job) is job:
+                job.state_reason, job.state_desc = RESOURCES, f"it is the next to start: {self._lacks(job)}"
+            else:
+                job.state_reason, job.state_desc = "Priority", f"{count(place, 'job')} before it in line"
+        jobs = [*ordered, *sorted(others, key=lambda job: job.job_id)]
+        for job, points in zip(jobs, book.line.all_points(jobs, now), strict=True):
+            job.priority = max(0, round(points))
+        return jobs
+
+    def explain(self, job: JobRecord, now: float) -> Explanation:
+        """All of it."""
+        if job.job_state != PENDING:
+            return self._active(job)
+        bar = self._book.bar(job, now)
+        if bar is not None:
+            return self._barred(job, bar)
+        block = self._backfill.block(job, now)
+        if block is not None:
+            return self._blocked(job, block, now)
+        first = self._first(job, now)
+        if first is job:
+            return self._of_first(job, now)
+        return self._behind(job, first, now)
+
+    def expected_start(self, job: JobRecord, now: float) -> float | None:
+        """When it starts by what is known now; None where nobody knows."""
+        if job.job_state != PENDING:
+            return job.start_time or None
+        bar = self._book.bar(job, now)
+        if bar is not None:
+            return bar.until if bar.reason == "BeginTime" else None
+        if self._starts[0] != now:
+            self._starts = (now, self._forecast(now))
+        return self._starts[1].get(job.job_id)
+
+    def _active(self, job: JobRecord) -> Explanation:
+        if job.job_state != SUSPENDED:
+            return Explanation("", f"the job is {job.job_state.lower()}", (), job.start_time or None)
+        if job.job_id in self._book.resuming:
+            return Explanation(RESOURCES, "it goes on as soon as its CPUs are free", self._holders(job.job_resrcs, job))
+        if job.preempted_by:
+            other = self._book.jobs.get(job.preempted_by)
+            names = (_name(other),) if other is not None else ()
+            return Explanation("Preempted", "a job of a more urgent quality of service has its CPUs", names)
+        return Explanation("", "it is suspended", (), None, (f"nodectl resume {job.job_id}",))
+
+    def _barred(self, job: JobRecord, bar: Bar) -> Explanation:
+        for_whom = tuple(map(_name, self._book.waits.whom(job)[:_MOST_NAMED])) if "Depend" in bar.reason else ()
+        hint = _HELP.get(bar.reason)
+        hints = (hint.format(job=job.job_id),) if hint else ()
+        return Explanation(bar.reason, bar.words, for_whom, bar.until or None, hints)
+
+    def _blocked(self, job: JobRecord, block: Block, now: float) -> Explanation:
+        active = self._book.active.values()
+        if block.reason == "JobArrayTaskLimit":
+            held = [one for one in active if one.array_job_id == job.array_job_id]
+        elif block.reason == "Reservation":
+            held = []
+        else:
+            held = [one for one in active if one.user_id == job.user_id]
+        one = self._reservations.by_name.get(job.details.reservation)
+        start = one.start_time if block.reason == "Reservation" and one is not None and one.start_time > now else None
+        return Explanation(block.reason, block.words, _names(held), start, (block.help,) if block.help else ())
+
+    def _first(self, job: JobRecord, now: float) -> JobRecord:
+        """Who stands in front of all that wait for room where this job does."""
+        pool = job.details.reservation
+        for one in self._book.line.in_order(now):
+            if one is job or (one.details.reservation == pool and self._backfill.block(one, now) is None):
+                return one
+        return job
+
+    def _shadow(self, job: JobRecord, now: float) -> Shadow | None:
+        known = self._room.shadows.get(job.details.reservation)
+        return known if known is not None and known.job is job else self._backfill.foresee(job, now)
+
+    def _of_first(self, job: JobRecord, now: float) -> Explanation:
+        shadow = self._shadow(job, now)
+        claim = self._room.claims.get(job.job_id)
+        if claim is not None:
+            return Explanation(RESOURCES, "other jobs are making room for it", _names(claim.victims), now)
+        if shadow is None or shadow.resources is None:
+            return self._unforeseen(job)
+        if shadow.start <= now and self._placed(job, now, job.time_limit):
+            return Explanation("None", "it is about to start", (), now)
+        words = f"it is the next to start: {self._lacks(job)}"
+        holders = self._holders(shadow.resources, job)
+        kept = self._reservations.overlapping(job, now, self._room.end_of(job, now))
+        if kept and not holders:
+            words = f"the cores that are free are kept by {', '.join(kept[:_MOST_NAMED])} when it would run"
+            return Explanation("Reservation", words, (), shadow.start, self._shorter(job, now))
+        return Explanation(RESOURCES, words, holders, shadow.start, self._smaller(job, now))
+
+    def _unforeseen(self, job: JobRecord) -> Explanation:
+        away = [node for node in self._book.selection.nodes if not node.may_start_jobs]
+        if away:
+            names = ", ".join(f"{node.name}{f' ({node.reason})' if node.reason else ''}" for node in away[:_MOST_NAMED])
+            words = f"nodes that it needs start no jobs now: {names}"
+            return Explanation("ReqNodeNotAvail", words, (), None, ("an administrator: nodectl node resume",))
+        return Explanation(RESOURCES, f"it is the next to start: {self._lacks(job)}")
+
+    def _behind(self, job: JobRecord, first: JobRecord, now: float) -> Explanation:
+        ahead: list[JobRecord] = []
+        for one in self._book.line.in_order(now):
+            if one is job:
+                break
+            if len(ahead) <= _MOST_NAMED and one.details.reservation == job.details.reservation:
+                ahead.append(one)
+        before = count(len(ahead), "job") if len(ahead) <= _MOST_NAMED else f"more than {_MOST_NAMED} jobs"
+        words = f"{before} before it in line"
+        start = self.expected_start(job, now)
+        if not self._placed(job, now, job.time_limit, alone=True):
+            return Explanation(
+                "Priority", f"{words}; {self._lacks(job)}", _names(ahead), start, self._smaller(job, now)
+            )
+        words += f"; it would take what job {first.job_id} needs"
+        return Explanation("Priority", words, _names(ahead), start, self._shorter(job, now))
+
+    def _lacks(self, job: JobRecord) -> str:
+        wanted, cpus, memory = asked(job), self._free_cpus(), self._free_memory()
+        if wanted.cpus > cpus:
+            return f"it asks for {count(wanted.cpus, 'CPU')}, {cpus or 'none'} {'is' if cpus <= 1 else 'are'} free"
+        if wanted.memory > memory:
+            return f"it asks for {wanted.memory} MiB, {memory} are free"
+        if wanted.devices:
+            return "devices that it asks for are not free where it could run"
+        return "what it asks for is not free together"
+
+    def _free_cpus(self) -> int:
+        return self._room.free_cpus()
+
+    def _free_memory(self) -> int:
+        ledger = self._book.selection.ledger
+        return sum(max(0, ledger.memory_free(node.index)) for node in self._book.selection.nodes)
+
+    def _smaller(self, job: JobRecord, now: float) -> tuple[str, ...]:
+        """What it could have now."""
+        free = self._free_cpus()
+        helps = [f"a job of at most {count(free, 'CPU')}"] if 0 < free < job.details.min_cpus else []
+        waiting = [one for one in self._book.active.values() if not one.time_limit and one.job_state != COMPLETING]
+        if waiting:
+            helps.append("time limits: jobs without one may run for ever, so nobody knows when")
+        return (*helps, *self._shorter(job, now))
+
+    def _shorter(self, job: JobRecord, now: float) -> tuple[str, ...]:
+        """The time limit with which it would start now, where there is one."""
+        shadow = self._room.shadows.get(job.details.reservation)
+        times = [shadow.start] if shadow is not None and shadow.job is not job and not shadow.strict else []
+        next_reservation = self._reservations.next_time(now)
+        if next_reservation is not None:
+            times.append(next_reservation)
+        seconds = int(min(times, default=0.0) - now)
+        if seconds < 60 or (job.time_limit and job.time_limit <= seconds) or not self._placed(job, now, seconds):
+            return ()
+        return (f"a time limit of at most {duration(seconds)}: then it could start at once",)
+
+    def _placed(self, job: JobRecord, now: float, limit: int, *, alone: bool = False) -> bool:
+        """True where it would find a place now with this time limit; `alone`: if nobody else were in line."""
+        before = job.time_limit
+        job.time_limit = limit
+        try:
+            end = self._room.end_of(job, now)
+            excluded = self._room.kept(job, now, end) if alone else self._room.excluded(job, now)
+            found = self._book.selection.job_test(job, SELECT_MODE_RUN_NOW, excluded_cores=excluded, now=now)
+            unplace(job)
+            return isinstance(found, Choice) and (alone or self._room.delays(job, found.resources, now) is None)
+        finally:
+            job.time_limit = before
+
+    def _holders(self, wanted: JobResources | None, job: JobRecord) -> tuple[str, ...]:
+        """Who holds some of these now."""
+        if wanted is None:
+            return ()
+        return _names(
+            [
+                one for one in self._book.active.values()
+                if one is not job and one.job_resrcs is not None and _meet(one, one.job_resrcs, wanted)
+            ]
+        )  # fmt: skip
+
+    def _forecast(self, now: float) -> dict[int, float]:
+        """Expected starts of the first in line, as many as are tested."""
+        book, room = self._book, self._room
+        active = [one for one in book.active.values() if one.job_resrcs is not None and one.job_state != SUSPENDED]
+        memory = min(self._free_memory(), _NO_LIMIT)
+        ends = [(max(one.end_time, now), one.total_cpus, _memory(one.job_resrcs)) for one in active]
+        forecast = Forecast(now, self._free_cpus(), memory, ends)
+        found: dict[int, float] = {}
+        for number, job in enumerate(book.line.in_order(now)):
+            if number >= book.policy.bf_max_job_test:
+                break
+            if self._backfill.block(job, now) is not None:
+                continue
+            shadow = self._shadow(job, now) if not found else None
+            demand, seconds = asked(job), room.end_of(job, now) - now
+            first = shadow.start if shadow is not None else now
+            start = forecast.start(demand.cpus, demand.memory, seconds, not_before=first)
+            if shadow is not None:
+                found[job.job_id] = shadow.start
+            elif start is not None and start <= now + book.policy.bf_window:
+                found[job.job_id] = start
+        return found
+
+
+def _meet(job: JobRecord, held: JobResources, wanted: JobResources) -> bool:
+    if job.job_state != SUSPENDED and _overlap(held.core_bitmap, wanted.core_bitmap):
+        return True
+    return any(set(keys).intersection(wanted.gres.get(node, ())) for node, keys in held.gres.items())
+
+
+def _overlap(one: bitarray, other: bitarray) -> bool:
+    return bool((one & other).any())
+
+
+def _memory(resources: JobResources | None) -> int:
+    return 0 if resources is None else sum(resources.memory.values())
+
+
+def _names(jobs: list[JobRecord]) -> tuple[str, ...]:
+    return tuple(map(_name, jobs[:_MOST_NAMED]))
+
+
+def _name(job: JobRecord) -> str:
+    number = f"{job.array_job_id}_{job.array_task_id}" if job.array_task_id is not None else str(job.job_id)
+    return f"job {number} of {job.user_name}"

@@ -1,0 +1,168 @@
+"""What one user may have at a time, in all and of each quality of service. In the daemon and in commands that plan.
+
+Root has no limits. A limit that a quality of service sets goes before the one of the keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from nodectl.scheduler.decisions import NotAdmitted
+from nodectl.scheduler.policy import Limits, Policy
+from nodectl.scheduler.words import count
+from nodectl.selection.records import JobRecord, JobResources
+
+_REASONS = {
+    "jobs": "QOSMaxJobsPerUserLimit",
+    "cpus": "QOSMaxCpuPerUserLimit",
+    "memory": "QOSMaxMemoryPerUser",
+    "devices": "QOSMaxGRESPerUser",
+}
+"""Slurm's words for what a job waits for."""
+_NAMES = {"jobs": ("running job", ""), "cpus": ("CPU", ""), "memory": ("MiB", "MiB"), "devices": ("device", "")}
+
+
+@dataclass(slots=True)
+class Demand:
+    """What a job takes of its user's limits."""
+
+    jobs: int = 1
+    cpus: int = 0
+    memory: int = 0
+    devices: int = 0
+
+
+def asked(job: JobRecord) -> Demand:
+    """What it asks for; it may be given more, as whole cores."""
+    details = job.details
+    nodes = max(details.min_nodes, 1)
+    memory = details.pn_min_memory * nodes or details.mem_per_cpu * details.min_cpus
+    return Demand(1, details.min_cpus, memory, sum(details.gres.values()) * nodes)
+
+
+def given(resources: JobResources) -> Demand:
+    """What it holds."""
+    return Demand(1, resources.ncpus, sum(resources.memory.values()), sum(map(len, resources.gres.values())))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Why a job does not start. `reason`: Slurm's word. `words`: one sentence. `help`: what would change it. `kind`:
+    that of the plugin's refusal, "" where it was not asked.
+    """
+
+    reason: str
+    words: str
+    help: str = ""
+    kind: str = ""
+
+
+@dataclass(slots=True)
+class _Use:
+    jobs: int = 0
+    cpus: int = 0
+    memory: int = 0
+    devices: int = 0
+    submitted: int = 0
+
+    def add(self, demand: Demand, sign: int) -> None:
+        self.jobs += sign
+        self.cpus += sign * demand.cpus
+        self.memory += sign * demand.memory
+        self.devices += sign * demand.devices
+
+
+class Accounts:
+    """What users have now, against what they may have."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._use: dict[tuple[int, str], _Use] = {}  # by user and quality of service; "" for all of them
+        self._charged: dict[int, tuple[str, Demand]] = {}
+        self._submitted: dict[int, str] = {}
+        limits = (policy.limits, *(one.limits for one in policy.qos.values()))
+        self.has_limits = any(getattr(one, name) for one in limits for name in _REASONS)
+
+    def submitted(self, job: JobRecord) -> None:
+        """The job is known from now on."""
+        if job.job_id not in self._submitted:
+            self._submitted[job.job_id] = job.qos
+            for use in self._uses(job.user_id, job.qos):
+                use.submitted += 1
+
+    def gone(self, job: JobRecord) -> None:
+        """And no longer."""
+        self.stopped(job)
+        qos = self._submitted.pop(job.job_id, None)
+        if qos is not None:
+            for use in self._uses(job.user_id, qos):
+                use.submitted -= 1
+            self._tidy(job.user_id, qos)
+
+    def started(self, job: JobRecord) -> None:
+        """The job holds its resources."""
+        if job.job_id not in self._charged and job.job_resrcs is not None:
+            demand = given(job.job_resrcs)
+            self._charged[job.job_id] = (job.qos, demand)
+            for use in self._uses(job.user_id, job.qos):
+                use.add(demand, 1)
+
+    def stopped(self, job: JobRecord) -> None:
+        """And no longer."""
+        charged = self._charged.pop(job.job_id, None)
+        if charged is not None:
+            for use in self._uses(job.user_id, charged[0]):
+                use.add(charged[1], -1)
+
+    def admit(self, job: JobRecord) -> None:
+        """Raises NotAdmitted where the user has too many jobs already, or may never have so much."""
+        if not job.user_id:
+            return
+        for use, limits, whose in self._limits(job):
+            if limits.submitted and use.submitted >= limits.submitted:
+                raise NotAdmitted(
+                    f"{job.user_name} has {count(use.submitted, 'job')} waiting or running, {limits.submitted} is the "
+                    f"most{whose} (QOSMaxSubmitJobPerUserLimit)"
+                )
+            for name in ("cpus", "memory", "devices"):
+                most, wanted = getattr(limits, name), getattr(asked(job), name)
+                if most and wanted > most:
+                    raise NotAdmitted(
+                        f"the job asks for {count(wanted, *_NAMES[name])}, {most} is the most for one user{whose} "
+                        f"({_REASONS[name]})"
+                    )
+
+    def block(self, job: JobRecord, demand: Demand) -> Block | None:
+        """Why a job with this demand cannot start as things are."""
+        if not self.has_limits or not job.user_id:
+            return None
+        for use, limits, whose in self._limits(job):
+            for name, reason in _REASONS.items():
+                most = getattr(limits, name)
+                if most and getattr(use, name) + getattr(demand, name) > most:
+                    has = count(getattr(use, name), *_NAMES[name])
+                    words = f"{job.user_name} has {has} in running jobs, {most} is the most for one user{whose}"
+                    return Block(reason, words, f"it can start when other jobs of {job.user_name} have ended")
+        return None
+
+    def users(self) -> int:
+        """How many users have jobs."""
+        return len({user for user, _ in self._use})
+
+    def _uses(self, user: int, qos: str) -> tuple[_Use, _Use]:
+        return self._use.setdefault((user, ""), _Use()), self._use.setdefault((user, qos), _Use())
+
+    def _tidy(self, user: int, qos: str) -> None:
+        for key in ((user, ""), (user, qos)):
+            if key in self._use and not self._use[key].submitted:
+                del self._use[key]
+
+    def _limits(self, job: JobRecord) -> list[tuple[_Use, Limits, str]]:
+        """What applies: the limits that its quality of service sets, and of the keys the others."""
+        general, own = self._uses(job.user_id, job.qos)
+        qos = self._policy.qos.get(job.qos)
+        if qos is None or qos.limits == Limits():
+            return [(general, self._policy.limits, "")]
+        rest = {one.name: 0 if getattr(qos.limits, one.name) else getattr(self._policy.limits, one.name)
+                for one in fields(Limits)}  # fmt: skip
+        return [(own, qos.limits, f" in quality of service {qos.name}"), (general, Limits(**rest), "")]

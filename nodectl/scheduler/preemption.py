@@ -1,0 +1,61 @@
+"""Who makes room for whom, and how. Pure functions, in the daemon and in commands that plan.
+
+As in Slurm the way is that of the job that makes room: its quality of service's, or else the key `preempt_mode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nodectl.scheduler.decisions import CANCEL, REQUEUE, SUSPEND
+from nodectl.scheduler.policy import Policy
+from nodectl.selection.answers import Choice
+from nodectl.selection.ledger import Ledger
+from nodectl.selection.modes import RUNNING
+from nodectl.selection.records import BATCH, JobRecord
+
+OFF = "off"
+
+
+def may_preempt(policy: Policy, job: JobRecord) -> bool:
+    """True where jobs of another quality of service make room for this one."""
+    qos = policy.qos.get(job.qos)
+    return qos is not None and bool(qos.preempt)
+
+
+def way(policy: Policy, job: JobRecord) -> str:
+    """How the job makes room. What cannot be queued again is cancelled."""
+    qos = policy.qos.get(job.qos)
+    how = (qos.preempt_mode if qos is not None else "") or policy.preempt_mode
+    if how == REQUEUE and not (job.held_by == BATCH and job.details.requeue):
+        return CANCEL
+    return how
+
+
+def candidates(policy: Policy, job: JobRecord, active: Iterable[JobRecord]) -> list[JobRecord]:
+    """Running jobs that may make room for this one: the least urgent first, of those the youngest."""
+    qos = policy.qos.get(job.qos)
+    preempted = qos.preempt if qos is not None else ()
+    found = [
+        one for one in active
+        if one.job_state == RUNNING and one.qos in preempted and way(policy, one) != OFF
+    ]  # fmt: skip
+    return sorted(found, key=lambda one: (policy.qos[one.qos].priority, -one.start_time, -one.job_id))
+
+
+def fits_beside_suspended(policy: Policy, ledger: Ledger, choice: Choice) -> bool:
+    """True where there is room for what suspended jobs keep: memory and devices."""
+    kept = [job for job in choice.preempted if way(policy, job) == SUSPEND]
+    gone = [job for job in choice.preempted if way(policy, job) != SUSPEND]
+    for node, memory in choice.resources.memory.items():
+        if memory > ledger.memory_free(node) + _memory(gone, node):
+            return False
+    for node, keys in choice.resources.gres.items():
+        held = {key for job in kept if job.job_resrcs for key in job.job_resrcs.gres.get(node, ())}
+        if held.intersection(keys):
+            return False
+    return True
+
+
+def _memory(jobs: Sequence[JobRecord], node: int) -> int:
+    return sum(job.job_resrcs.memory.get(node, 0) for job in jobs if job.job_resrcs is not None)

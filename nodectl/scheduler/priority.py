@@ -1,0 +1,49 @@
+"""Points of a job in line, by Slurm's multifactor formula. Values only, in the daemon and in commands that plan.
+
+Age grows alike for all, so that the order of one user's jobs can be kept: what differs between them is their `standing`
+and when they became eligible.
+"""
+
+from __future__ import annotations
+
+from nodectl.scheduler.policy import Policy, Qos
+from nodectl.selection.records import JobRecord
+
+
+class Priority:
+    """`cpus`: how many the machine has."""
+
+    def __init__(self, policy: Policy, cpus: int) -> None:
+        self._policy = policy
+        self._cpus = max(cpus, 1)
+        self._most_qos = max((one.priority for one in policy.qos.values()), default=0)
+
+    def standing(self, job: JobRecord) -> float:
+        """Points that stay as they are while the job waits: for size and quality of service, less its niceness."""
+        policy = self._policy
+        size = min(job.details.min_cpus / self._cpus, 1.0)
+        if policy.priority_favor_small:
+            size = 1.0 - size
+        points = policy.priority_weight_job_size * size - job.nice
+        if self._most_qos:
+            points += policy.priority_weight_qos * policy.qos.get(job.qos, Qos(job.qos)).priority / self._most_qos
+        return points
+
+    def age(self, eligible: float, now: float) -> float:
+        """Points for having waited."""
+        policy = self._policy
+        return policy.priority_weight_age * min(max(now - eligible, 0.0) / policy.priority_max_age, 1.0)
+
+    @property
+    def per_second(self) -> float:
+        """Points that each second of waiting gives."""
+        return self._policy.priority_weight_age / self._policy.priority_max_age
+
+    @property
+    def most_age(self) -> float:
+        """Points that waiting gives at most."""
+        return float(self._policy.priority_weight_age)
+
+    def share(self, factor: float) -> float:
+        """Points for a user's factor of fair share."""
+        return self._policy.priority_weight_fairshare * factor

@@ -1,0 +1,192 @@
+"""One look at the line: who starts, who makes room, who goes on. In the daemon's event loop and commands that plan.
+
+A sweep is a generator that its caller may leave at any yield: all is booked before. When meanwhile something is freed,
+or the first in line leaves, it ends, and the next one begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+
+from nodectl.scheduler import preemption
+from nodectl.scheduler.backfill import RESOURCES, Backfill
+from nodectl.scheduler.book import Book
+from nodectl.scheduler.decisions import Decision, End, Preempt, Resume, Start
+from nodectl.scheduler.limits import Block
+from nodectl.scheduler.reservation import Reservations
+from nodectl.scheduler.room import Room
+from nodectl.selection.answers import BUSY, PLUGIN
+from nodectl.selection.modes import PENDING, SUSPENDED
+from nodectl.selection.records import JobRecord
+
+_PAUSE_EVERY = 16
+_MOST_FAILURES = 3
+_LOOKED_AT_PER_TEST = 10
+
+
+class Sweeps:
+    """`more_at`: when the rest of a long line is to be looked at, 0 where all of it was."""
+
+    def __init__(self, book: Book, room: Room, backfill: Backfill, reservations: Reservations) -> None:
+        self._book = book
+        self._room = room
+        self._backfill = backfill
+        self._reservations = reservations
+        self._policy = book.policy
+        self._tested: set[int] = set()
+        self.more_at = 0.0
+        self._preempts = any(one.preempt for one in book.policy.qos.values())
+
+    def run(self, now: float) -> Iterator[Decision | None]:
+        """What can happen now."""
+        book = self._book
+        if self._reservations.has_changed(now):
+            book.freed = True
+        for job in book.look_again(now):
+            book.over(job, "DEADLINE", 0, now)
+            self._room.forget(job)
+            job.job_state, job.state_reason, job.end_time = "DEADLINE", "DeadLine", now
+            yield End(job, "DEADLINE", "DeadLine")
+        yield from self._resume(now)
+        while True:
+            fresh, book.fresh = book.fresh, []
+            whole = book.freed or (self.more_at and now >= self.more_at) or self._goes_first(fresh, now)
+            if book.freed:
+                self._forget()
+            if not whole and not fresh:
+                return
+            self.more_at = 0.0
+            yield from self._over(book.line.in_order(now) if whole else self._sorted(fresh, now), now)
+            if not book.freed:
+                return
+
+    def _forget(self) -> None:
+        """Some room was freed: what was found out is old."""
+        self._book.freed = False
+        self._tested.clear()
+        self._backfill.refused.clear()
+        self._room.shadows.clear()
+
+    def _goes_first(self, fresh: Iterable[JobRecord], now: float) -> bool:
+        """True where one of those that came stands before the first in line."""
+        book = self._book
+        for job in fresh:
+            shadow = self._room.shadows.get(job.details.reservation)
+            if shadow is not None and job in book.line and book.line.goes_before(job, shadow.job, now):
+                book.freed = True
+                return True
+        return False
+
+    def _sorted(self, fresh: list[JobRecord], now: float) -> list[JobRecord]:
+        line = self._book.line
+        there = {job.job_id: job for job in fresh if job in line}.values()
+        return sorted(there, key=lambda job: (-line.points(job, now), job.submit_time, job.job_id))
+
+    def _over(self, jobs: Iterable[JobRecord], now: float) -> Iterator[Decision | None]:
+        book, backfill = self._book, self._backfill
+        most = backfill.tests + self._policy.bf_max_job_test
+        limit = self._policy.bf_max_job_test * _LOOKED_AT_PER_TEST
+        failures = looked_at = 0
+        for job in jobs:
+            if book.freed:
+                return
+            if job not in book.line or job.job_state != PENDING or job.job_id in self._tested:
+                continue
+            if self._is_full():
+                return
+            if backfill.tests >= most or looked_at >= limit or failures >= _MOST_FAILURES:
+                self.more_at = now + self._policy.bf_interval
+                return
+            looked_at += 1
+            before = backfill.tests
+            block = yield from self._try(job, now)
+            if block is not None:
+                failures += block.kind == PLUGIN
+                self._tested.add(job.job_id)
+                yield from self._waits(job, block, now)
+            if backfill.tests // _PAUSE_EVERY != before // _PAUSE_EVERY:
+                yield None
+
+    def _is_full(self) -> bool:
+        """True where nobody can start, so that nobody has to be asked for."""
+        return not self._preempts and not self._room.free_cpus()
+
+    def _try(self, job: JobRecord, now: float) -> Generator[Decision | None, None, Block | None]:
+        """Starts the job, or as many tasks of an array as there is room for. Returns why no more."""
+        while True:
+            found = self._backfill.start(job, now)
+            if isinstance(found, Block):
+                return found
+            yield Start(found, self._book.arrays.waiting.get(found.array_job_id))
+            if found is job or job not in self._book.line:
+                return None
+
+    def _waits(self, job: JobRecord, block: Block, now: float) -> Iterator[Decision | None]:
+        """The job goes on waiting: it makes others go, or becomes the first in line."""
+        book, room = self._book, self._room
+        if block.kind == PLUGIN:
+            if job.job_state == PENDING and not book.pauses.until(job.job_id, now)[0]:
+                book.pauses.fail(job.job_id, block.words, now)
+                book.place(job, now)
+            return
+        first = False
+        if block.kind == BUSY:
+            claim = room.claims.get(job.job_id)
+            if claim is not None and not self._is_pending(job):
+                claim = room.claims.pop(job.job_id, None)
+            elif claim is None and preemption.may_preempt(self._policy, job):
+                yield from self._preempt(job, now)
+            first = self._stand_first(job, now)
+        job.state_reason = block.reason if block.kind != BUSY else RESOURCES if first else "Priority"
+        job.state_desc = block.words
+
+    def _is_pending(self, job: JobRecord) -> bool:
+        """True while jobs that make room for this one are still there."""
+        claim = self._room.claims[job.job_id]
+        active = self._book.active
+        return any(active.get(one.job_id) is one and one.job_state != SUSPENDED for one in claim.victims)
+
+    def _preempt(self, job: JobRecord, now: float) -> Iterator[Decision | None]:
+        claim = self._backfill.preempt(job, now)
+        if claim is None:
+            return
+        self._room.claims[job.job_id] = claim
+        for victim in claim.victims:
+            how = preemption.way(self._policy, victim)
+            victim.preempted_by = job.job_id
+            yield Preempt(victim, how, job)
+
+    def _stand_first(self, job: JobRecord, now: float) -> bool:
+        """True where the job is the first in its pool that finds no room: a place is kept for it."""
+        room = self._room
+        shadow = room.shadows.get(job.details.reservation)
+        if shadow is not None:
+            return shadow.job is job
+        foreseen = self._backfill.foresee(job, now)
+        if foreseen is None:
+            # A job whose nodes are down holds up nobody; where all are up, nobody passes one that waits too long.
+            up = all(node.may_start_jobs for node in self._book.selection.nodes)
+            if not (up and self._book.line.is_its_turn(job)):
+                return False
+            foreseen = room.shadow_of(job, now, None, now)
+        room.shadows[job.details.reservation] = foreseen
+        return True
+
+    def _resume(self, now: float) -> Iterator[Decision | None]:
+        """Suspended jobs go on whose CPUs are free again, before anybody is given these."""
+        book = self._book
+        for job in book.stopped.values():
+            by = job.preempted_by
+            if by and by not in book.active and by not in self._room.claims:
+                book.resuming.setdefault(job.job_id, job)
+        for job in list(book.resuming.values()):
+            if job.job_state != SUSPENDED or self._is_claimed(job) or book.selection.job_resume(job, True):
+                continue
+            book.resumed(job, now)
+            yield Resume(job)
+
+    def _is_claimed(self, job: JobRecord) -> bool:
+        held = job.job_resrcs
+        return held is not None and any(
+            (claim.resources.core_bitmap & held.core_bitmap).any() for claim in self._room.claims.values()
+        )
