@@ -22,7 +22,7 @@ from nodectl.selection.records import NodeRecord, NodeTable
 MOST_NODES = 200_000
 _MOST_CORES = 1 << 23
 _GEOMETRY = re.compile(r"([0-9]{1,5})x([0-9]{1,5})(?:x([0-9]{1,3}))?")
-_MEMORY = re.compile(r"([0-9]{1,12})([MGT])", re.IGNORECASE)
+_MEMORY = re.compile(r"([0-9]{1,12})([MGT])")  # 2t are threads
 _MIB = {"M": 1, "G": 1 << 10, "T": 1 << 20}
 _DEVICES = re.compile(r"([a-z][a-z0-9_]{0,30})(?:/([A-Za-z0-9_.-]{1,30}))?=([0-9]{1,5})")
 _RANGE = re.compile(r"([^\[\]]*)\[([0-9]{1,7})-([0-9]{1,7})\]([^\[\]]*)")
@@ -49,7 +49,7 @@ def this_node(
 def described(spec: str) -> NodeTable:
     """The table of nodes that a text describes, a word for those that are alike: `n[1-16]:2x8x2:64G:gpu=4 big:4s:16c`.
 
-    After the names: sockets x cores x threads, or parts as of `nodectl bind --machine`; memory; NAME[/TYPE]=COUNT
+    After the names: sockets x cores x threads, or parts as of `nodectl bind --machine`; memory as 64G; NAME[/TYPE]=COUNT
     devices, spread over the sockets; `weight=N`; `features=a+b`. Raises ValueError, one line.
     """
     nodes: list[NodeRecord] = []
@@ -80,7 +80,7 @@ def _described(word: str) -> Iterator[NodeRecord]:
         if match := _GEOMETRY.fullmatch(part):
             geometry += f":{match[1]}s:{match[2]}c:{match[3] or 1}t"
         elif match := _MEMORY.fullmatch(part):
-            memory = int(match[1]) * _MIB[match[2].upper()]
+            memory = int(match[1]) * _MIB[match[2]]
         elif part.startswith("weight=") and whole(part[7:], 1 << 31) is not None:
             weight = int(part[7:])
         elif part.startswith("features="):
@@ -89,6 +89,8 @@ def _described(word: str) -> Iterator[NodeRecord]:
             devices.append((match[1], match[2] or "", int(match[3])))
         else:
             geometry += f":{part}"
+    if not geometry:
+        raise ValueError(f"nodes {shown}: says no machine, as in {names[:30]}:2x8x2")
     try:
         machine = from_spec(geometry.removeprefix(":"))
     except ValueError as error:
