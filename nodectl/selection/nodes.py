@@ -49,8 +49,8 @@ def this_node(
 def described(spec: str) -> NodeTable:
     """The table of nodes that a text describes, a word for those that are alike: `n[1-16]:2x8x2:64G:gpu=4 big:4s:16c`.
 
-    After the names: sockets x cores x threads, or parts as of `nodectl bind --machine`; memory as 64G; NAME[/TYPE]=COUNT
-    devices, spread over the sockets; `weight=N`; `features=a+b`. Raises ValueError, one line.
+    After the names: sockets x cores x threads, or parts as of `nodectl bind --machine`; memory as 64G;
+    NAME[/TYPE]=COUNT devices, spread over the sockets; `weight=N`; `features=a+b`. Raises ValueError, one line.
     """
     nodes: list[NodeRecord] = []
     seen: set[str] = set()
