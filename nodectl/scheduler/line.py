@@ -28,6 +28,7 @@ class _User:
     growing: list[_Entry] = field(default_factory=list)
     grown: list[_Entry] = field(default_factory=list)
     waiting: list[tuple[float, int]] = field(default_factory=list)  # heap: eligible since; those gone stay until on top
+    jobs: int = 0
     turn: int = 0  # its job whose turn has come
     last_turn: float = 0.0
 
@@ -55,6 +56,7 @@ class Line:
         """A job stands in line from now on; `eligible_time` says since when it counts as waiting."""
         user = self._users.setdefault(job.user_id, _User())
         self._sweep(user)
+        user.jobs += 1
         self._put(job, user, now)
         heapq.heappush(user.waiting, (job.eligible_time, job.job_id))
         if user.waiting[0][1] == job.job_id:
@@ -67,9 +69,10 @@ class Line:
             return
         self._drop(place)
         user = self._users[job.user_id]
+        user.jobs -= 1
         if user.turn == job.job_id:
             self.turn_taken(job, now, started=started)
-        elif not (user.growing or user.grown or user.turn or user.last_turn):
+        elif not user.jobs and now - user.last_turn >= self._policy.max_wait:
             del self._users[job.user_id]
 
     def turn_taken(self, job: JobRecord, now: float, *, started: bool = True) -> None:

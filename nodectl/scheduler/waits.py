@@ -55,6 +55,7 @@ class Waits:
         self._singletons: dict[tuple[int, str], set[int]] = {}
         self._named: dict[tuple[int, str], set[int]] = {}
         self._ended: dict[tuple[int, int | None], Outcome] = {}
+        self._began: dict[tuple[int, int | None], float] = {}  # when those in `_ended` did
         self._worst: dict[int, Outcome] = {}  # of arrays of which some tasks have ended
 
     def known(self, job: JobRecord) -> None:
@@ -242,7 +243,8 @@ class Waits:
         live = self._targets(term)
         if any(one.job_state == PENDING and not one.restart_cnt for one in live):
             return None
-        return max((one.start_time for one in live), default=0.0) + term.minutes * 60 if live else DONE
+        began = [one.start_time for one in live] or [self._began.get((term.job_id, term.task), 0.0)]
+        return max(began) + term.minutes * 60
 
     def _corresponding(self, term: Term, index: int) -> float | None:
         if self._arrays.live_task(term.job_id, index) is not None:
@@ -265,10 +267,10 @@ class Waits:
         return self._ended.get((number, task)) or self._ask(number, task)
 
     def _note(self, job: JobRecord, outcome: Outcome) -> None:
-        self._keep((job.job_id, None), outcome)
+        self._keep((job.job_id, None), outcome, job.start_time)
         if job.array_job_id:
             if job.array_task_id is not None:
-                self._keep((job.array_job_id, job.array_task_id), outcome)
+                self._keep((job.array_job_id, job.array_task_id), outcome, job.start_time)
             worst = self._worst.setdefault(job.array_job_id, outcome)
             if worst[0] == OK:
                 self._worst[job.array_job_id] = outcome
@@ -276,13 +278,14 @@ class Waits:
                 worst = self._worst.pop(job.array_job_id)
                 # Tasks that ended under an earlier daemon are known to its records alone.
                 asked = self._ask(job.array_job_id, None) if worst[0] == OK else None
-                self._keep((job.array_job_id, None), asked or worst)
+                self._keep((job.array_job_id, None), asked or worst, job.start_time)
 
-    def _keep(self, key: tuple[int, int | None], outcome: Outcome) -> None:
+    def _keep(self, key: tuple[int, int | None], outcome: Outcome, began: float) -> None:
         self._ended.pop(key, None)
-        self._ended[key] = outcome
+        self._ended[key], self._began[key] = outcome, began
         if len(self._ended) > _KEPT:
-            del self._ended[next(iter(self._ended))]
+            oldest = next(iter(self._ended))
+            del self._ended[oldest], self._began[oldest]
 
     def _waiting_for(self, job: JobRecord) -> list[JobRecord]:
         waiting = {*self._by_target.get(base(job), ()), *self._by_target.get(job.job_id, ())}

@@ -1,0 +1,97 @@
+"""Arrays: one record while its tasks wait, a job for each that has started."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodectl.scheduler.decisions import NotAdmitted, Start
+from unit.scheduler.bench import Bench, policy
+
+
+def test_a_million_tasks_are_one_job_that_waits() -> None:
+    bench = Bench()
+    array = bench.submit(array_tasks="0-999999")
+    started = bench.look()
+    assert [task.array_task_id for task in started] == list(range(8))
+    assert len(bench.scheduler.jobs) == 9
+    assert array.array_tasks == "8-999999"
+    assert len({task.job_id for task in started}) == 8
+    assert all(task.array_job_id == array.job_id for task in started)
+    assert all(one.array is array for one in bench.decided if isinstance(one, Start))
+
+
+def test_the_last_task_keeps_the_arrays_own_number() -> None:
+    bench = Bench()
+    array = bench.submit(array_tasks="3,7")
+    first, last = bench.look()
+    assert first.array_task_id == 3
+    assert last is array
+    assert (last.array_task_id, last.array_tasks) == (7, "")
+    assert isinstance(bench.decided[-1], Start)
+    assert bench.decided[-1].array is None
+
+
+def test_no_more_tasks_run_at_a_time_than_allowed() -> None:
+    bench = Bench()
+    array = bench.submit(array_tasks="0-9%2")
+    first, second = bench.look()
+    assert bench.reason(array) == "JobArrayTaskLimit"
+    other = bench.submit()
+    assert bench.look() == [other]
+    bench.end(second)
+    assert len(bench.look()) == 1
+    bench.scheduler.suspend(first, bench.at)
+    assert not bench.look()
+
+
+def test_indices_have_a_bound() -> None:
+    bench = Bench(policy(max_array_size=100))
+    bench.submit(array_tasks="0-99")
+    with pytest.raises(NotAdmitted, match="index 100, 99 is the greatest"):
+        bench.submit(array_tasks="0-100")
+    with pytest.raises(NotAdmitted, match="Invalid job array specification"):
+        bench.submit(array_tasks="5-1")
+
+
+def test_waiting_tasks_are_cancelled_one_by_one_or_together() -> None:
+    bench = Bench()
+    full = bench.run(8)
+    array = bench.submit(array_tasks="0-9")
+    assert not bench.scheduler.cancel(array, bench.at, "2-4")
+    assert array.array_tasks == "0-1,5-9"
+    with pytest.raises(NotAdmitted):
+        bench.scheduler.cancel(array, bench.at, "x")
+    assert bench.scheduler.cancel(array, bench.at)
+    assert array.job_id not in bench.scheduler.jobs
+    bench.end(full)
+    assert not bench.look()
+
+
+def test_a_task_that_could_not_begin_waits_by_itself() -> None:
+    bench = Bench()
+    bench.submit(array_tasks="0-1%1")
+    (task,) = bench.look()
+    bench.scheduler.begin_failed(task, "no room in /var", bench.at)
+    assert [one.array_task_id for one in bench.look()] == [1]
+    bench.end(bench.decided[-1].job)
+    assert bench.look(60) == [task]
+
+
+def test_an_array_that_waits_counts_as_one_submitted_job() -> None:
+    bench = Bench(policy(submitted=2))
+    bench.submit(array_tasks="0-99999")
+    bench.submit()
+    with pytest.raises(NotAdmitted, match="QOSMaxSubmitJobPerUserLimit"):
+        bench.submit()
+
+
+def test_tasks_run_on_after_a_restart() -> None:
+    bench = Bench()
+    array = bench.submit(array_tasks="0-9%3")
+    tasks = bench.look()
+    after = Bench(selection=bench.selection)
+    after.scheduler.restore([array, *tasks], bench.at)
+    assert not after.look()
+    after.numbers = bench.numbers
+    after.end(tasks[0])
+    assert [task.array_task_id for task in after.look()] == [3]
