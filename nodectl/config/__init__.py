@@ -133,6 +133,7 @@ class Config:
     # records
     history_limit: int
     history_bytes: int
+    history_days: int
     log_ended_steps: bool
     trace: bool
 

@@ -119,12 +119,16 @@ RECORDS = section(
     "records",
     Key(
         "history_limit", number(0, 100_000_000, "steps"), 10_000,
-        "Ended steps that are kept in the history. Where there are more, who has more than their share loses their own "
-        "oldest.",
+        "Ended steps that are kept in the history, and as many ended jobs. Where there are more, who has more than "
+        "their share loses their own oldest.",
     ),
     Key(
         "history_bytes", number(1 << 20, 1 << 50, "bytes"), 512 << 20,
         "Bytes of records and traces that are kept in the history, shared likewise.",
+    ),
+    Key(
+        "history_days", number(0, 36_500, "days"), 0,
+        "Days for which ended steps and jobs are kept in the history at most; 0: as long as there is room.",
     ),
     Key(
         "log_ended_steps", SWITCH, True,

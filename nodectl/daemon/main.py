@@ -22,7 +22,7 @@ from nodectl.config import Config, ConfigError
 from nodectl.config_file.reader import with_section
 from nodectl.confine import keys as confine_keys
 from nodectl.container import settings as container_settings
-from nodectl.daemon.history import journal
+from nodectl.daemon.history import journal, retention
 from nodectl.daemon.history.store import Store, StoreError
 from nodectl.daemon.jobs.slurmd_context import SlurmdContext, SlurmdRefused
 from nodectl.daemon.node import Node
@@ -89,7 +89,7 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     reception.listen(listener, node.service())
     _notify("READY=1")
     _tell_client_ready()
-    heart = asyncio.create_task(_heartbeat())
+    heart = asyncio.create_task(_heartbeat(store))
     if private:
         _stop_with_client(stop)
     await stop.wait()
@@ -132,7 +132,8 @@ def _load_plugins(config: Config, ending: contextlib.ExitStack) -> NodePlugins:
 def _history(config: Config) -> Store:
     """Raises StoreError."""
     tell = journal.tell if config.log_ended_steps else None
-    return Store(f"{config.state_dir}/history.db", config.history_limit, config.history_bytes, tell)
+    path = f"{config.state_dir}/history.db"
+    return Store(path, config.history_limit, config.history_bytes, tell, config.history_days)
 
 
 def _prepare(config: Config) -> Lock:
@@ -231,8 +232,9 @@ def _notify(state: str) -> None:
             print(f"nodectl daemon: notify the service manager: {error.strerror}", file=sys.stderr)
 
 
-async def _heartbeat() -> None:
-    """Tells the watchdog, twice within its time, that the event loop runs."""
+async def _heartbeat(store: Store) -> None:
+    """Begins what returns with time, then tells the watchdog, twice within its time, that the event loop runs."""
+    retention.begin(store)
     usec = int(os.environ.get("WATCHDOG_USEC", "0"))
     while usec:
         _notify("WATCHDOG=1")

@@ -1,27 +1,75 @@
-"""What the history forgets: the oldest steps of users who have more than their share.
+"""What the history forgets: the oldest steps and jobs of users who have more than their share, and what is too old.
 
 The share is the largest one that keeps all users together within the limit. A user who has less than a share loses
-nothing. Age is the order in which steps were recorded, never a clock, which may be set back. The database itself counts
-what each user has (`schema.py`). Used by `Store`, within its transactions.
+nothing. Its age is the order in which something was recorded, never a clock, which may be set back; only days are
+counted by the clock. The database itself counts what each user has (`schema.py`). Used by `Store`, within its
+transactions.
 """
 
 import sqlite3
 from collections.abc import Iterable
+from typing import NamedTuple
 
-_SLACK = 256  # steps: forgetting them one by one would cost more
+_SLACK = 256  # records: forgetting them one by one would cost more
 _OF_THE_LIMIT = 16
+_MOST_AT_ONCE = 500  # of those that are too old
+_DAY = 86_400
+_OLD = "ended > 0 AND ended < ?"
 
 
-def prune(db: sqlite3.Connection, most: int, most_bytes: int) -> None:
-    """Forgets what is over the limits, once it is enough to be worth it. Raises sqlite3.Error."""
-    kept = db.execute("SELECT uid, steps, bytes FROM kept WHERE steps > 0").fetchall()
-    steps, size = (sum(row[place] for row in kept) for place in (1, 2))
-    if steps <= most + min(_SLACK, most // _OF_THE_LIMIT) and size <= most_bytes + most_bytes // _OF_THE_LIMIT:
+class Limits(NamedTuple):
+    """How many steps, and how many jobs, are kept; how many bytes of each; for how many days (0: for ever)."""
+
+    records: int
+    most_bytes: int
+    days: int = 0
+
+
+class _Kind(NamedTuple):
+    """A table, the table that counts what users have of it, and how many bytes a row is."""
+
+    table: str
+    kept: str
+    size: str
+    which: str
+
+
+_KINDS = (
+    _Kind("step", "kept", "LENGTH(record) + LENGTH(trace)", ""),
+    _Kind("job", "kept_jobs", "LENGTH(record) + LENGTH(resources)", " AND ended > 0"),
+)
+
+
+def prune(db: sqlite3.Connection, limits: Limits, now: float) -> None:
+    """Forgets what is over the limits, once it is enough to be worth it, and some of what is too old. Raises
+    sqlite3.Error.
+    """
+    for kind in _KINDS:
+        _keep_shares(db, kind, limits)
+        if limits.days:
+            old = f"SELECT rowid FROM {kind.table} WHERE {_OLD} ORDER BY ended LIMIT {_MOST_AT_ONCE}"  # noqa: S608
+            db.execute(f"DELETE FROM {kind.table} WHERE rowid IN ({old})", (now - limits.days * _DAY,))  # noqa: S608
+
+
+def has_old(db: sqlite3.Connection, limits: Limits, now: float) -> bool:
+    """Whether something is too old. Raises sqlite3.Error."""
+    oldest = now - limits.days * _DAY
+    return bool(limits.days) and any(
+        db.execute(f"SELECT 1 FROM {kind.table} WHERE {_OLD} LIMIT 1", (oldest,)).fetchone()  # noqa: S608
+        for kind in _KINDS
+    )
+
+
+def _keep_shares(db: sqlite3.Connection, kind: _Kind, limits: Limits) -> None:
+    kept = db.execute(f"SELECT * FROM {kind.kept}").fetchall()  # noqa: S608  # all of it is ours
+    records, size = (sum(row[place] for row in kept) for place in (1, 2))
+    most, most_bytes = limits.records, limits.most_bytes
+    if records <= most + min(_SLACK, most // _OF_THE_LIMIT) and size <= most_bytes + most_bytes // _OF_THE_LIMIT:
         return
     share, share_of_bytes = fair((row[1] for row in kept), most), fair((row[2] for row in kept), most_bytes)
-    for uid, steps, size in kept:
-        if steps > share or size > share_of_bytes:
-            _forget(db, uid, steps - share, size - share_of_bytes)
+    for uid, records, size in kept:
+        if records > share or size > share_of_bytes:
+            _forget(db, kind, uid, records - share, size - share_of_bytes)
 
 
 def fair(sizes: Iterable[int], most: int) -> int:
@@ -35,13 +83,13 @@ def fair(sizes: Iterable[int], most: int) -> int:
     return ordered[-1] if ordered else 0
 
 
-def _forget(db: sqlite3.Connection, uid: int, steps: int, size: int) -> None:
-    """At least so many steps and bytes of the user's, as far as there are."""
+def _forget(db: sqlite3.Connection, kind: _Kind, uid: int, records: int, size: int) -> None:
+    """At least so many records and bytes of the user's, as far as there are."""
     last = None
-    statement = "SELECT rowid, LENGTH(record) + LENGTH(trace) FROM step WHERE uid = ? ORDER BY rowid"
-    for rowid, of_step in db.execute(statement, (uid,)):
-        if steps <= 0 and size <= 0:
+    statement = f"SELECT rowid, {kind.size} FROM {kind.table} WHERE uid = ?{kind.which} ORDER BY rowid"  # noqa: S608
+    for rowid, of_record in db.execute(statement, (uid,)):
+        if records <= 0 and size <= 0:
             break
-        last, steps, size = rowid, steps - 1, size - of_step
+        last, records, size = rowid, records - 1, size - of_record
     if last is not None:
-        db.execute("DELETE FROM step WHERE uid = ? AND rowid <= ?", (uid, last))
+        db.execute(f"DELETE FROM {kind.table} WHERE uid = ?{kind.which} AND rowid <= ?", (uid, last))  # noqa: S608

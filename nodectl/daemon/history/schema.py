@@ -46,6 +46,17 @@ _JOBS = (
         resources TEXT NOT NULL, PRIMARY KEY (id, restart)
     )""",
     "CREATE INDEX job_waiting ON job (node) WHERE ended = 0",
+    "CREATE TABLE kept_jobs (uid INTEGER PRIMARY KEY, jobs INTEGER NOT NULL, bytes INTEGER NOT NULL)",
+    # Not OR IGNORE: within a trigger the OR REPLACE of the statement that has set it off would hold.
+    """CREATE TRIGGER job_added AFTER INSERT ON job WHEN NEW.ended > 0 BEGIN
+        INSERT INTO kept_jobs SELECT NEW.uid, 0, 0 WHERE NOT EXISTS (SELECT 1 FROM kept_jobs WHERE uid = NEW.uid);
+        UPDATE kept_jobs SET jobs = jobs + 1, bytes = bytes + LENGTH(NEW.record) + LENGTH(NEW.resources)
+            WHERE uid = NEW.uid;
+    END""",
+    """CREATE TRIGGER job_removed AFTER DELETE ON job WHEN OLD.ended > 0 BEGIN
+        UPDATE kept_jobs SET jobs = jobs - 1, bytes = bytes - LENGTH(OLD.record) - LENGTH(OLD.resources)
+            WHERE uid = OLD.uid;
+    END""",
     "CREATE INDEX job_by_end ON job (ended)",
     "CREATE INDEX job_by_user_and_end ON job (uid, ended)",
     "CREATE INDEX job_by_array ON job (array, id, restart)",

@@ -55,10 +55,12 @@ class Store:
         limit: int,
         most_bytes: int = 1 << 30,
         tell: Callable[[Mapping[str, object]], None] | None = None,
+        days: int = 0,
     ) -> None:
-        """`limit` steps are kept, and `most_bytes`; `tell` is called with each record that was added."""
-        self._limit = limit
-        self._most_bytes = most_bytes
+        """`limit` steps are kept, and `most_bytes`, for so many days (0: for ever); `tell` is called with each record
+        that was added.
+        """
+        self._limits = pruning.Limits(limit, most_bytes, days)
         self._tell = tell
         self.beside: list[Beside] = []
         self._drawn = 0  # a job id that was drawn and not given out yet, 0 for none
@@ -68,6 +70,7 @@ class Store:
             os.chmod(path, 0o600)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute("PRAGMA recursive_triggers=ON")  # a row that is replaced is one that is removed
             schema.prepare(self._db)
         except (OSError, sqlite3.Error, schema.UnknownVersion) as error:
             raise StoreError(f"{path}: {error}") from error
@@ -106,7 +109,6 @@ class Store:
         with self.transaction():
             self._db.executemany("INSERT OR IGNORE INTO step VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
             self._db.executemany("DELETE FROM running WHERE job = ? AND step = ?", (row[:2] for row in rows))
-            pruning.prune(self._db, self._limit, self._most_bytes)
         if self._tell is not None:
             for step in steps:
                 self._tell(step.record)
@@ -131,6 +133,7 @@ class Store:
             yield
             for other in self.beside:
                 other.write(self._db)
+            pruning.prune(self._db, self._limits, time.time())
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:  # a full disk has ended it
@@ -141,6 +144,15 @@ class Store:
                 self._db.execute("PRAGMA synchronous=NORMAL")
         for other in self.beside:
             other.written()
+
+    def forget_old(self) -> bool:
+        """Forgets some of what has been kept for its days; whether there is more. Raises sqlite3.Error."""
+        now = time.time()
+        if not pruning.has_old(self._db, self._limits, now):
+            return False
+        with self.transaction():
+            """Each one prunes."""
+        return pruning.has_old(self._db, self._limits, now)
 
     def query(self, statement: str, values: Sequence[object] | Mapping[str, object] = ()) -> Iterator[Any]:
         """The rows of a question."""

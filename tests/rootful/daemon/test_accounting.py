@@ -151,3 +151,14 @@ def test_what_the_history_has_not_taken_yet_is_told(node: Node) -> None:
     assert [row[0] for row in acct(node, "-Xo", "state")] == ["COMPLETED"]
     wait_until(lambda: not list(node.steps.iterdir()), "it is in the history")
     assert [row[0] for row in acct(node, "-Xo", "state")] == ["COMPLETED"]
+
+
+def test_daemon_that_starts_forgets_what_is_older_than_its_days(node: Node) -> None:
+    node.configure(history_days=1)
+    store = Store(f"{node.values['state_dir']}/history.db", 10_000)
+    ends = (1.0, time.time() - 3 * 86_400, time.time() - 60)
+    store.add([Ended({"job": job, "step": 0, "uid": 0, "ended": end}, b"") for job, end in enumerate(ends, 1)])
+    store.close()
+    node.start()
+    wait_until(lambda: len(node.call("List", ended=10)["steps"]) == 1, "the old ones are forgotten")  # type: ignore[arg-type]
+    assert [step["job"] for step in node.call("List", ended=10)["steps"]] == [3]  # type: ignore[attr-defined]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodectl.daemon.history.job_store import JobStore
 from nodectl.daemon.history.pruning import fair
 from nodectl.daemon.history.store import Ended, Store
+from nodectl.selection.records import JobRecord
 
 
 @pytest.fixture
@@ -135,3 +139,73 @@ def test_numbers_that_come_again_are_no_known_jobs(path: str) -> None:
         db.commit()
     store = Store(path, 10)
     assert [store.next_job() for _ in range(3)] == [last, 4, 5]
+
+
+def test_what_is_older_than_its_days_is_forgotten_whoevers_it_is(path: str) -> None:
+    now = time.time()
+    store = Store(path, 10_000, days=2)
+    old, new = ended(store, 1, 700, at=now - 3 * 86_400), ended(store, 2, 5, at=now - 86_400)
+    while store.forget_old():
+        """It goes a little at a time."""
+    assert jobs_of(store, 1) == []
+    assert jobs_of(store, 2) == new[::-1]
+    assert dict(store.query("SELECT uid, steps FROM kept")) == {1: 0, 2: 5}
+    assert old
+
+
+def test_days_without_end_forget_nothing(path: str) -> None:
+    store = Store(path, 10_000)
+    jobs = ended(store, 1, 5, at=1.0)
+    assert not store.forget_old()
+    assert jobs_of(store, 1) == jobs[::-1]
+
+
+def put(table: JobStore, numbers: Iterable[int], uid: int, end: float, size: int = 10) -> None:
+    for number in numbers:
+        job = JobRecord(number, user_id=uid, comment="x" * size)
+        if end:
+            job.job_state, job.end_time = "CANCELLED", end
+        table.put(job)
+    table.commit()
+
+
+def known(store: Store, uid: int) -> list[int]:
+    return [job for (job,) in store.query("SELECT id FROM job WHERE uid = ? ORDER BY id", (uid,))]
+
+
+def test_flood_of_one_users_jobs_takes_nothing_from_others_and_none_that_waits(path: str) -> None:
+    store = Store(path, 100)
+    table = JobStore(store, "/run/one", lambda job: {})
+    put(table, range(1, 21), 1, 5.0)
+    put(table, range(21, 51), 2, 0)
+    for first in range(101, 701, 50):
+        put(table, range(first, first + 50), 2, 6.0)
+    assert known(store, 1) == list(range(1, 21))
+    left = known(store, 2)
+    assert left[:30] == list(range(21, 51))
+    assert 79 <= len(left) - 30 <= 80 + 56
+    assert left[-1] == 700
+
+
+def test_jobs_are_bound_in_bytes_and_in_days(path: str) -> None:
+    now = time.time()
+    store = Store(path, 10_000, 1 << 20, days=2)
+    table = JobStore(store, "/run/one", lambda job: {})
+    put(table, range(1, 31), 1, now, size=100_000)
+    assert 8 <= len(known(store, 1)) <= 11
+    put(table, range(31, 41), 2, now - 3 * 86_400)
+    put(table, range(41, 51), 2, 0)
+    assert not store.forget_old()
+    assert known(store, 2) == list(range(41, 51))
+
+
+def test_jobs_that_are_written_again_are_counted_once(path: str) -> None:
+    store = Store(path, 10_000)
+    table = JobStore(store, "/run/one", lambda job: {})
+    put(table, range(1, 4), 1, 0)
+    for _ in range(3):
+        put(table, range(1, 4), 1, 5.0)
+    put(table, range(4, 6), 1, 5.0)
+    [(jobs, size)] = store.query("SELECT jobs, bytes FROM kept_jobs WHERE uid = 1")
+    assert jobs == 5
+    assert [(size,)] == list(store.query("SELECT SUM(LENGTH(record) + LENGTH(resources)) FROM job"))

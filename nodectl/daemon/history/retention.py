@@ -1,0 +1,22 @@
+"""Forgets what has been kept for its days also where nothing new is recorded: at the daemon's start, then each hour, a
+little at a time.
+"""
+
+import asyncio
+import sqlite3
+import sys
+
+from nodectl.daemon.history.store import Store
+
+_SECONDS = 3600.0
+_SECONDS_MORE = 0.1  # others have their turns in between
+
+
+def begin(store: Store) -> None:
+    """From now on, as long as the event loop runs."""
+    more = False
+    try:
+        more = store.forget_old()
+    except sqlite3.Error as error:
+        print(f"nodectl daemon: forget old steps and jobs: {error}", file=sys.stderr)
+    asyncio.get_running_loop().call_later(_SECONDS_MORE if more else _SECONDS, begin, store)
