@@ -75,8 +75,9 @@ class PluginObjects:
 
     def admit(self, job: JobRecord) -> None:
         """A job is new here: it gets its object, which is told of the network that the job asks for."""
-        if job.select_jobinfo is None:
-            job.select_jobinfo = self.new_jobinfo()
+        if job in self._with_jobinfo or job.select_jobinfo is not None:
+            return
+        job.select_jobinfo = self.new_jobinfo()
         if job.select_jobinfo is not None:
             self._with_jobinfo.add(job)
             network = job.details.layout.get("network", "")
@@ -88,6 +89,7 @@ class PluginObjects:
 
     def copy(self, source: JobRecord, target: JobRecord) -> None:
         """A job is made of another one, as a task of its array: it gets a copy of its object."""
+        self.free(target)
         if source.select_jobinfo is None:
             self.admit(target)
             return
@@ -114,9 +116,13 @@ class PluginObjects:
 
     def unpack_job(self, job: JobRecord, data: bytes) -> None:
         """The job's record was read again with what `pack_job` made; of what cannot be read a new one is made."""
+        self.free(job)
         if data:
             job.select_jobinfo = self._unpacked("select_jobinfo_unpack", data)
-        self.admit(job)
+        if job.select_jobinfo is None:
+            self.admit(job)
+        else:
+            self._with_jobinfo.add(job)
 
     def job_data(self, job: JobRecord, data_type: int) -> object:
         """What the job's object has in this field; None where it says nothing."""
