@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 NO_TASK = -1
+_NO_VAL = 0xFFFFFFFE
 _NO_CONTAINER = "job_container/none"  # the plugin of a job without a container
 _TOLD_COMMAND = 4096  # characters
 
@@ -138,6 +139,16 @@ class Step:
     def is_first(self) -> bool:
         """True for the step that brings its job's prolog, container and limits, and whose end is the job's."""
         return self.step_id == self.first_step
+
+    @property
+    def array_id(self) -> int:
+        """The number of its job's array; the job's own where it is in none."""
+        return self.array_job or self.job_id
+
+    @property
+    def array_task_id(self) -> int:
+        """Which task of its array the job is; Slurm's NO_VAL for none."""
+        return self.array_task if self.array_job else _NO_VAL
 
     @property
     def identity(self) -> Identity:

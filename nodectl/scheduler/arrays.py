@@ -43,6 +43,7 @@ class Arrays:
             )
         job.array_tasks, job.array_limit = job_array.text_of(tasks), job.array_limit or limit
         job.array_job_id = job.job_id
+        job.array_span = job_array.span(tasks)
 
     def add(self, job: JobRecord) -> None:
         """A record or a task is among the jobs from now on."""

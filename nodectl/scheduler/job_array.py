@@ -52,6 +52,12 @@ def size(tasks: Tasks) -> int:
     return sum(map(len, tasks))
 
 
+def span(tasks: Tasks) -> tuple[int, int, int, int]:
+    """How many, the least and the greatest index, and the step between them; 1 where they are not evenly spaced."""
+    step = tasks[0].step if len(tasks) == 1 and len(tasks[0]) > 1 else 1
+    return size(tasks), tasks[0][0], max(one[-1] for one in tasks), step
+
+
 def indices(tasks: Tasks) -> Iterator[int]:
     """Each, in order."""
     for one in _ordered(tasks):

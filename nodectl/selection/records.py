@@ -202,7 +202,8 @@ class JobRecord:
     seconds, 0 for none. An active job's `end_time` is when it is expected to end; `direct_priority` is what an
     administrator set, 0 for none. `array_task_id` is None for a job that is no task of an array; of an array that still
     waits one record stands for all its tasks (`array_tasks`, as "0-9:2", and `array_limit` of them at a time, 0 for no
-    limit).
+    limit). `array_span` tells of the array as it was submitted, its tasks have it too: how many, the least and the
+    greatest index, the step between them.
     """
 
     job_id: int
@@ -233,6 +234,7 @@ class JobRecord:
     array_task_id: int | None = None
     array_tasks: str = ""
     array_limit: int = 0
+    array_span: tuple[int, ...] = ()
     preempted_by: int = 0
     comment: str = ""
     nodes: str = ""
@@ -277,7 +279,9 @@ class JobRecord:
         details = {name: value for name, value in values.get("details", {}).items() if name in _DETAILS}
         for name in _TUPLES & details.keys():
             details[name] = tuple(details[name])
-        return cls(**{name: values[name] for name in _RECORD if name in values}, details=JobDetails(**details))
+        record = {name: values[name] for name in _RECORD if name in values}
+        record["array_span"] = tuple(record.get("array_span", ()))
+        return cls(**record, details=JobDetails(**details))
 
 
 _RECORD = tuple(

@@ -54,16 +54,16 @@ _STEP_ITEMS = {
     spank_h.S_STEP_CPUS_PER_TASK: "cpus_per_task",
     spank_h.S_JOB_ALLOC_CORES: "cores",
     spank_h.S_STEP_ALLOC_CORES: "cores",
-    spank_h.S_JOB_ARRAY_ID: "job_id",
+    spank_h.S_JOB_ARRAY_ID: "array_id",
+    spank_h.S_JOB_ARRAY_TASK_ID: "array_task_id",
+    spank_h.S_SLURM_RESTART_COUNT: "restart",
     spank_h.S_JOB_ALLOC_MEM: "memory",
     spank_h.S_STEP_ALLOC_MEM: "memory",
 }
-# One node, no restart, no array: the numbers Slurm has for that.
+# One node: the numbers Slurm has for that.
 _SAME_EVERYWHERE = {
     spank_h.S_JOB_NNODES: 1,
     spank_h.S_JOB_NODEID: 0,
-    spank_h.S_SLURM_RESTART_COUNT: 0,
-    spank_h.S_JOB_ARRAY_TASK_ID: 0xFFFFFFFE,
 }
 FORWARDED = "_SLURM_SPANK_OPTION_"
 """What the names of variables begin with that carry options of plugins."""

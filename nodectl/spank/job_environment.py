@@ -35,7 +35,7 @@ def for_job(step: "Step", context: str, record: "Mapping[str, object] | None" = 
         "SLURM_JOB_NTASKS": str(step.ntasks),
         "SLURM_JOB_NUM_NODES": "1",
         "SLURM_JOB_PARTITION": step.partition,
-        "SLURM_JOB_RESTART_COUNT": "0",
+        "SLURM_JOB_RESTART_COUNT": str(step.restart or 0),
         "SLURM_JOB_START_TIME": str(int(step.submitted)),
         "SLURM_JOB_UID": uid,
         "SLURM_JOB_USER": step.user_name,
@@ -44,6 +44,8 @@ def for_job(step: "Step", context: str, record: "Mapping[str, object] | None" = 
         "SLURM_SCRIPT_CONTEXT": context,
         "SLURM_UID": uid,
     }
+    if step.array_job:
+        variables |= {"SLURM_ARRAY_JOB_ID": str(step.array_job), "SLURM_ARRAY_TASK_ID": str(step.array_task)}
     if step.time_limit:
         variables["SLURM_JOB_END_TIME"] = str(int(step.submitted) + step.time_limit)
     return variables if record is None else {**variables, **_ending(record)}

@@ -45,7 +45,7 @@ def of_step(step: Step, *, over: bool = False) -> dict[str, object]:
     begin, cpus_per_task = int(step.submitted or 0), step.cpus_per_task or 1
     cpus = step.cpus or step.ntasks * cpus_per_task
     return {
-        **dict.fromkeys(("array_task_id", "cpu_freq_min", "cpu_freq_max", "cpu_freq_gov"), _NO_VAL),
+        **dict.fromkeys(("cpu_freq_min", "cpu_freq_max", "cpu_freq_gov"), _NO_VAL),
         **dict.fromkeys(("step_het_comp", "step_id"), _NO_VAL),  # of the record's step_id, which names the job
         **dict.fromkeys(
             (
@@ -55,7 +55,10 @@ def of_step(step: Step, *, over: bool = False) -> dict[str, object]:
             _NO_VAL16,
         ),
         **dict.fromkeys(("accrue_time", "eligible_time", "start_time", "submit_time"), begin),
+        "array_job_id": step.array_job or 0,
+        "array_task_id": step.array_task_id,
         "alloc_node": step.node_name,
+        "batch_flag": int(step.first_step == BATCH),
         "batch_host": step.node_name,
         "billable_tres": cpus,
         "cluster": step.cluster_name or None,
@@ -77,6 +80,7 @@ def of_step(step: Step, *, over: bool = False) -> dict[str, object]:
         "pn_min_cpus": 1,
         "pn_min_memory": step.memory or 0,
         "priority": 1,
+        "restart_cnt": step.restart or 0,
         "std_err": step.stderr or None,
         "std_in": step.stdin or None,
         "std_out": step.stdout or None,

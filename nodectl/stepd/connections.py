@@ -51,9 +51,11 @@ class Link:
 
 
 class Links:
-    """Every connection of the step. `on_gone` is called when the launching client has left."""
+    """Every connection of the step. `on_gone` is called when the launching client has left, `on_line` with each
+    line that is sent to the step's user.
+    """
 
-    __slots__ = ("_by_fd", "_listener", "_methods", "_poll", "_service", "on_gone")
+    __slots__ = ("_by_fd", "_listener", "_methods", "_poll", "_service", "on_gone", "on_line")
 
     def __init__(
         self, fd: int, poll: "select.poll", methods: "Callable[[], Mapping[str, tuple[object, object]]]"
@@ -66,6 +68,7 @@ class Links:
         self._methods = methods
         self._service: Service | None = None
         self.on_gone: Callable[[], None] = lambda: None
+        self.on_line: Callable[[str], object] = str
         self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
         self._listener.listen(_BACKLOG)  # again: SO_PEERCRED names the process that listened last
         self._listener.setblocking(False)
@@ -155,6 +158,7 @@ class Links:
 
     def broadcast_line(self, line: str) -> None:
         """Sends a line to the step's user."""
+        self.on_line(line)
         self.broadcast({"event": "message", "text": line})
 
     def _send(self, link: Link, reply: "Mapping[str, object]") -> None:

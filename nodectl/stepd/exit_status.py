@@ -6,6 +6,7 @@
 import os
 
 from nodectl.kernel.children import said
+from nodectl.stepd.termination import COMPLETED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,10 +33,12 @@ def of_step(run: "Run") -> int:
         run.end_as("OUT_OF_MEMORY", run.end_reasons.reason)
         status = _FAILED  # as srun's, whatever the tasks' statuses are
     if run.state == "RUNNING":
-        run.state = "COMPLETED" if status == 0 else "FAILED"
+        run.state = COMPLETED if status == 0 else "FAILED"
         run.reason = _reason(run, status)
-        if run.state == "COMPLETED" and run.spoiled:
+        if run.state == COMPLETED and run.spoiled:
             run.state, run.reason, status = "FAILED", run.spoiled, _FAILED
+    elif run.state == COMPLETED:
+        return 0  # an allocation that its client gave back
     elif status == 0 and (run.state == "FAILED" or not ended):
         status = _FAILED  # the step never ran, or ended for a reason that no task's status tells
     return status

@@ -16,12 +16,14 @@ from nodectl.cgroup import tree
 from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.identity import effective_user, sign_in
 from nodectl.model.step import Step
+from nodectl.model.step_number import BATCH
 from nodectl.stepd import record
 from nodectl.stepd.connections import Links
 from nodectl.stepd.methods import Methods
 from nodectl.stepd.plugin_output import PluginOutput
 from nodectl.stepd.reaper import Reaper
 from nodectl.stepd.run import STEPD_SLOT, Descriptors, Run, StepFailed
+from nodectl.stepd.script_messages import ScriptMessages
 from nodectl.stepd.termination import OUTPUT_LIMIT
 from nodectl.task import client_streams, environment, pump, rlimits
 from nodectl.task.child import Child
@@ -93,10 +95,7 @@ def _serve(run: Run, stem: str, store: "PluginStore") -> None:
         run.links.adopt_launcher(run.fds.orders, run.fds.news, run.fds.client)
         client_streams.greet(run.client_streams)
     daemon = run.links.adopt(run.fds.link)
-    messages.listen(
-        run.links.broadcast_line,
-        level=run.step.verbose + messages.ERROR,
-    )
+    script = _listen(run, reaper)
     if run.step.stack:
         _redirect_stderr(run, directory, stem)
     reaper.turn(0)
@@ -107,6 +106,7 @@ def _serve(run: Run, stem: str, store: "PluginStore") -> None:
     except StepFailed:
         pass  # reported where it happened
     finish(run, reaper)
+    script.write()
     result = record.compose(run)
     try:
         record.save(directory, f"{name}.record", result)
@@ -124,6 +124,15 @@ def _serve(run: Run, stem: str, store: "PluginStore") -> None:
     messages.listen(lambda line: messages.to_log(f"{line} (step {run.step})"), level=messages.INFO)
     run.spank.end()  # last: whatever happens there, the step's end is known
     run.pass_on_plugin_output()
+
+
+def _listen(run: Run, reaper: Reaper) -> ScriptMessages:
+    """From here on what is said goes to the step's user: to clients, for a script into its file."""
+    script = ScriptMessages(run, lambda: reaper.termination.has_begun(run.tasks[0]))
+    if run.step.step_id == BATCH:
+        run.links.on_line = script.add
+    messages.listen(run.links.broadcast_line, level=run.step.verbose + messages.ERROR)
+    return script
 
 
 def _redirect_stderr(run: Run, directory: int, stem: str) -> None:

@@ -5,8 +5,9 @@ So are the state and the reason of `End`.
 """
 
 from nodectl.kernel.signals import KILL, TERM
+from nodectl.model.step_number import EXTERN
 from nodectl.stepd.suspension import TSTP
-from nodectl.stepd.termination import CANCELLED
+from nodectl.stepd.termination import CANCELLED, COMPLETED
 from nodectl.wire.dispatch import STEP, Refused
 from nodectl.wire.shape import Optional, boolean, integer, mapping, text
 
@@ -92,13 +93,16 @@ class Methods:
 
     def _end(self, call: "Call") -> "Mapping[str, object]":
         self._allow(call)
-        reason = f"interrupted by uid {call.peer.uid}"
         if call.parameters:
             _allow_root(call)
-        self._termination.cut_short(
-            call.parameters.get("reason", reason), self._run.step.kill_wait, call.parameters.get("state", CANCELLED)
-        )
+        reason = call.parameters.get("reason", f"interrupted by uid {call.peer.uid}")
+        state = call.parameters.get("state", self._ended_by_client())
+        self._termination.cut_short(reason, self._run.step.kill_wait, state)
         return {}
+
+    def _ended_by_client(self) -> str:
+        """A client that ends its allocation is done with it."""
+        return COMPLETED if self._run.step.step_id == EXTERN else CANCELLED
 
     def _confine(self, call: "Call") -> "Mapping[str, object]":
         _allow_root(call)

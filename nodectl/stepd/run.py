@@ -9,6 +9,7 @@ from nodectl.cgroup import tree
 from nodectl.kernel.identity import become_user, effective_user
 from nodectl.model.launch_order import ROWS
 from nodectl.model.step import Step, Task
+from nodectl.model.step_number import BATCH
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.spank import S_CTX_REMOTE
 from nodectl.spank.handle import Spank
@@ -167,7 +168,8 @@ class Run(StepContext):
     def announce_cancel(self, why: str) -> None:
         """The line that users of batch systems know; `why` is "DUE TO TIME LIMIT" and the like, or ""."""
         at = time.strftime("%Y-%m-%dT%H:%M:%S")
-        messages.error(f"*** STEP {self.step} ON {self.step.node_name} CANCELLED AT {at} {why}".rstrip() + " ***")
+        what = f"JOB {self.step.job_id}" if self.step.step_id == BATCH else f"STEP {self.step}"
+        messages.error(f"*** {what} ON {self.step.node_name} CANCELLED AT {at} {why}".rstrip() + " ***")
 
     def kill(self) -> None:
         """Sends SIGKILL to every process of the step that its tracker finds."""

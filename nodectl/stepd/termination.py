@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nodectl.model.step import Task
     from nodectl.stepd.run import Run
 
-CANCELLED = "CANCELLED"
+CANCELLED, COMPLETED = "CANCELLED", "COMPLETED"
 _LOOK_AGAIN = 0.005
 _KILL, _UNKILLABLE = "kill", "unkillable"
 OUTPUT_LIMIT = 300.0  # seconds that output may take to be read when nobody waits for the step

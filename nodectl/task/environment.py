@@ -4,7 +4,7 @@ Pure functions over a Step. It begins with what the client sent, which has appli
 replace those, and the task's replace the step's. Names and formats are Slurm's.
 """
 
-from nodectl.model.step_number import environment_number
+from nodectl.model.step_number import BATCH, environment_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ _SHORT = LONGEST // 4  # characters, of at most four bytes each
 
 def announced(step: "Step") -> dict[str, str]:
     """The variables that Slurm's client sends: there before the first hook, and hooks may change them."""
-    ntasks = str(step.ntasks)
     variables = {
         **_identity(step),
         "SLURM_CLUSTER_NAME": step.cluster_name,
@@ -28,13 +27,19 @@ def announced(step: "Step") -> dict[str, str]:
         "SLURM_JOB_CPUS_PER_NODE": str(step.cpus),
         "SLURM_UMASK": f"0{step.umask:03o}",
     }
-    for name in ("NTASKS", "NPROCS", "STEP_NUM_TASKS", "TASKS_PER_NODE", "STEP_TASKS_PER_NODE"):
-        variables[f"SLURM_{name}"] = ntasks
-    for name in ("NNODES", "STEP_NUM_NODES", "JOB_NUM_NODES"):
+    for name in ("NNODES", "JOB_NUM_NODES"):
         variables[f"SLURM_{name}"] = "1"
-    for name in ("NODELIST", "JOB_NODELIST", "STEP_NODELIST"):
+    for name in ("NODELIST", "JOB_NODELIST"):
         variables[f"SLURM_{name}"] = step.node_name
-    return variables
+    return variables if step.step_id == BATCH else {**variables, **_of_tasks(step)}
+
+
+def _of_tasks(step: "Step") -> dict[str, str]:
+    """Of the step as one of its job's. A script has none of them: its number of tasks is the job's."""
+    ntasks = str(step.ntasks)
+    names = ("NTASKS", "NPROCS", "STEP_NUM_TASKS", "TASKS_PER_NODE", "STEP_TASKS_PER_NODE")
+    variables = {f"SLURM_{name}": ntasks for name in names}
+    return {**variables, "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": step.node_name}
 
 
 def _identity(step: "Step") -> dict[str, str]:

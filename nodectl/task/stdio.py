@@ -29,7 +29,7 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 class Stream:
     """One stream of one task: an open descriptor, one of CLIENT, or a path that the task opens. With both, a pump
     writes the file, and the task only checks that it may open it. A `shared` file was emptied before the fork, because
-    a late task would remove what others have written.
+    a late task would remove what others have written; or it keeps what it had, as the user wants.
     """
 
     __slots__ = ("fd", "number", "path", "shared")
@@ -145,9 +145,10 @@ class Streams:
         chosen = _one_task(pattern, step.ntasks)
         to_client = pattern in ("", "all", "-") or chosen is not None
         shared = not to_client and pattern != "none" and step.ntasks > 1 and not filename.per_task(pattern)
-        if shared and not step.label:
+        if shared and not step.label and not step.open_append:
             path = filename.expand(pattern, step, 0)
             self._as_user(lambda: _empty(path))
+        kept = shared or step.open_append
         width = len(str(step.ntasks - 1))
         for rank, streams in enumerate(self.tasks):
             if pattern == "none" or (chosen is not None and rank != chosen) or (to_client and client == NONE):
@@ -159,7 +160,7 @@ class Streams:
             path = "" if to_client else filename.expand(pattern, step, rank)
             unbuffered = step.unbuffered and number == OUT
             if not step.label and not unbuffered:
-                streams.append(Stream(number, fd=client) if to_client else Stream(number, path=path, shared=shared))
+                streams.append(Stream(number, fd=client) if to_client else Stream(number, path=path, shared=kept))
                 continue
             ours, theirs = _raw_pty(step.uid) if unbuffered else os.pipe2(os.O_CLOEXEC)
             streams.append(Stream(number, fd=theirs, path=path, shared=True))

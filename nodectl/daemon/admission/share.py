@@ -9,6 +9,7 @@ from typing import NamedTuple
 from bitarray import bitarray
 
 from nodectl.cgroup import tree
+from nodectl.daemon.admission import job_variables
 from nodectl.daemon.admission.binder import Binder
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH, EXTERN
@@ -57,3 +58,5 @@ def make_first(step: Step, job: JobRecord, share: Share, binder: Binder, base: s
     binder.give(step, share.mask)
     step.memory = share.memory or step.memory
     step.devices = list(share.devices)
+    if step.step_id == BATCH:
+        step.environment = {**step.environment, **job_variables.of_script(step, job)}
