@@ -60,7 +60,7 @@ class NodeJobs:
         self.watcher.job_ending(job)
 
     def _job_over(self, live: LiveStep, record: Mapping[str, object]) -> None:
-        self._registry.batch.add(live, record)
+        self._registry.batch.add(live, self._registry.energy.with_energy(live.step.job_id, record))
         self.watcher.job_over(live.step.job_id, record)
 
     def step_ended(self, live: LiveStep) -> None:

@@ -12,6 +12,7 @@ from nodectl.daemon.history.batch import Batch
 from nodectl.daemon.history.reset_notes import ResetNotes
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.reception.permissions import Permissions
+from nodectl.daemon.steps.energy import EnergyBook
 from nodectl.daemon.steps.files import StepFiles
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
@@ -47,6 +48,7 @@ class Registry:
         self.batch = Batch(store)
         self.reset_notes = ResetNotes(store, self.live)
         self.permissions = Permissions()
+        self.energy = EnergyBook(self.live)
 
     def files(self, job: int, step: int) -> StepFiles:
         """The files of a step, which may not be there."""
@@ -56,6 +58,7 @@ class Registry:
         """From now on the step is one that runs."""
         self.live[live.key] = live
         self.reset_notes.begun()
+        self.energy.begun(live.step.job_id, is_first=live.step.is_first)
 
     def find_live(self, call: Call) -> LiveStep | None:
         """The running step that a call names, None where it does not run. Raises Refused: its caller may not know."""
