@@ -29,8 +29,9 @@ class JobCpus:
 
     def claim(self, step: Step, first: Step) -> None:
         """Gives a further step what it may use of the job of `first`. Raises Refused: Busy where it has to wait."""
-        binder = self._binder
-        binder.give(step, first.allocation)
+        self._binder.give(step, first.allocation)
+        if self._further_steps.stands_still(first.job_id):
+            raise _busy(first.job_id)
         others = [] if self._shared or step.layout.get("overlap") else list(self._holders(first.job_id))
         try:
             if others:

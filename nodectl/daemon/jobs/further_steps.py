@@ -112,6 +112,11 @@ class FurtherSteps:
         numbers = {*self._running.get(job, ()), *(() if first is None else (first.step.step_id,))}
         return [live for number in numbers if (live := self._registry.live.get((job, number))) is not None]
 
+    def stands_still(self, job: int) -> bool:
+        """Whether all steps of the job that run are suspended."""
+        running = self.running(job)
+        return bool(running) and all(live.suspended for live in running)
+
     def released(self, job: int) -> asyncio.Future[None]:
         """Is done when the next step of the job has ended: CPUs of the job may be free."""
         return self._released.setdefault(job, asyncio.get_running_loop().create_future())
