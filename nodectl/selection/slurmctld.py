@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nodectl.binding.request import Settings
-from nodectl.selection.keys import DEFAULT_SHARING
+from nodectl.selection.keys import DEFAULT_SHARING, MOST_SHARING
 from nodectl.selection.records import JobRecord
 
 TYPE_CHECKING = False
@@ -56,6 +56,9 @@ def parameters_of(config: Config, settings: Settings) -> Parameters:
     # As Slurm documents it: of the parameters select/linear knows CR_Memory alone.
     memory = "cr_memory" in words if config.select_type == "select/linear" else any("memory" in one for one in words)
     sharing = int(count or DEFAULT_SHARING) if word in (YES, FORCE) else 1
+    units = {one.removesuffix("_memory") for one in words} & {"cr_cpu", "cr_core", "cr_socket"}
+    if word == NO and "cr_memory" in words and not units and config.select_type == "select/cons_tres":
+        word, sharing = FORCE, MOST_SHARING  # memory alone is given: jobs share all cores
     return Parameters(settings, word, sharing, memory, config.def_mem_per_cpu)
 
 

@@ -9,14 +9,15 @@ from nodectl.binding.request import BLOCK, PLANE, Distribution, Request, Setting
 from nodectl.selection.records import JobDetails, JobRecord
 from nodectl.selection.slurmctld import Parameters
 
-CPU, CORE, SOCKET, NOTHING = "cpu", "core", "socket", "nothing"
+CPU, CORE, SOCKET = "cpu", "core", "socket"
 _MOST_KEPT = 512
-EVERYBODY = 65_534  # jobs on a core where cores are not what is given
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The words of SelectTypeParameters. `unit`: what is given, or NOTHING where memory alone is."""
+    """The words of SelectTypeParameters. `unit`: what is given; cores also where it is memory alone, and many jobs are
+    on each core.
+    """
 
     unit: str
     block: bool
@@ -28,9 +29,8 @@ class Policy:
         """What the settings say; cores where they name no unit."""
         stems = {word.removesuffix("_memory") for word in settings.select_type_parameters}
         units = [unit for unit in (SOCKET, CORE, CPU) if f"cr_{unit}" in stems]
-        memory_alone = not units and settings.selects("cr_memory")
         return cls(
-            NOTHING if memory_alone else units[0] if units else CORE,
+            units[0] if units else CORE,
             settings.selects("cr_core_default_dist_block"),
             settings.selects("cr_one_task_per_core"),
             settings.selects("cr_lln"),
@@ -139,7 +139,7 @@ class Wishes:
 
     def sharers(self, job: JobRecord) -> int:
         """How many jobs may be on a core of this one's, itself included."""
-        return EVERYBODY if self._policy.unit == NOTHING else self._parameters.sharers(job)
+        return self._parameters.sharers(job)
 
     def _wish(self, job: JobRecord, details: JobDetails, request: Request, size: int, limit: int, floor: int) -> Wish:
         """The wish of these values: one that is known, if there is one."""

@@ -1,0 +1,166 @@
+"""select/cons_tres keeps account: whatever jobs do, nothing is given twice, and what is given back is as it was."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodectl.selection.modes import COMPLETING, RUNNING, SUSPENDED
+from nodectl.selection.records import JobRecord
+from nodectl.selection.tres.use import lowered, raised
+from unit.selection.tres import Bed, nodes, parameters
+
+SPEC, MEMORY, GPUS = "2s:3c:2t", 1000, "0011"
+
+
+@st.composite
+def beds(draw: st.DrawFn) -> Bed:
+    sharing = draw(st.sampled_from(("no", "yes", "force", "exclusive")))
+    mode = draw(st.sampled_from(("CR_Core_Memory", "CR_CPU_Memory", "CR_Socket_Memory")))
+    return Bed(nodes(draw(st.integers(1, 3)), SPEC, MEMORY, GPUS), parameters(mode, sharing=sharing, count=3))
+
+
+def a_job(bed: Bed, draw: st.DrawFn) -> JobRecord:
+    return bed.job(
+        f"ntasks={draw(st.integers(1, 9))}",
+        f"cpus_per_task={draw(st.integers(1, 3))}",
+        mem_per_cpu=draw(st.sampled_from((0, 10, 100))),
+        gres=draw(st.sampled_from(({}, {"gpu": 1}, {"gpu": 3}))),
+        share_res=draw(st.sampled_from((None, None, True, False))),
+    )
+
+
+def nothing_is_given_twice(bed: Bed, most: int) -> None:
+    table = bed.table
+    cores: dict[int, list[JobRecord]] = {}
+    memory, devices = [0] * len(table), [list[str]() for _ in table]
+    for job in bed.jobs:
+        held = job.job_resrcs
+        assert held is not None
+        for core in held.core_bitmap.search(1) if job.job_state == RUNNING else ():
+            cores.setdefault(core, []).append(job)
+        for node, share in held.memory.items():
+            memory[node] += share
+        for node, keys in held.gres.items():
+            devices[node] += keys
+    for there in cores.values():
+        sharing = [job for job in there if bed.state.wishes.sharers(job) > 1]
+        assert len(there) == 1 or (len(there) <= most and sharing == there)
+    assert all(used <= MEMORY for used in memory)
+    assert all(len(set(keys)) == len(keys) for keys in devices)
+    assert [use.memory for use in bed.state.uses] == memory
+    assert [use.gres.bit_count() for use in bed.state.uses] == list(map(len, devices))
+
+
+@settings(max_examples=120, deadline=None)
+@given(data=st.data())
+def test_nothing_is_given_twice_and_all_comes_back(data: st.DataObject) -> None:
+    bed = data.draw(beds())
+    empty = bed.snapshot()
+    for _ in range(data.draw(st.integers(1, 15))):
+        what = data.draw(st.sampled_from(("start", "start", "end", "suspend", "resume", "again")))
+        if what == "start":
+            bed.start(a_job(bed, data.draw))
+        elif what == "again":
+            before = bed.snapshot()
+            again = Bed(bed.table, bed.selection.parameters)
+            again.selection.start("/nonexistent", bed.jobs)
+            assert again.snapshot() == before, "what a restart makes of the jobs' records"
+        elif bed.jobs:
+            job = data.draw(st.sampled_from(bed.jobs))
+            if what == "end":
+                bed.end(job)
+            elif what == "suspend" and job.job_state == RUNNING:
+                bed.suspend(job)
+            elif what == "resume" and job.job_state == SUSPENDED:
+                bed.resume(job)
+        nothing_is_given_twice(bed, 3)
+    assert not bed.said
+    for job in list(bed.jobs):
+        bed.end(job)
+    assert bed.snapshot() == empty
+    assert bed.state.cpus == [0] * len(bed.table)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_job_that_begins_and_ends_leaves_everything_as_it_was(data: st.DataObject) -> None:
+    bed = data.draw(beds())
+    for _ in range(data.draw(st.integers(0, 5))):
+        bed.start(a_job(bed, data.draw))
+    before = bed.snapshot()
+    job = a_job(bed, data.draw)
+    if bed.start(job):
+        assert bed.snapshot() != before
+        bed.end(job)
+    assert bed.snapshot() == before
+
+
+@given(st.lists(st.integers(0, 255), max_size=8), st.randoms(use_true_random=False))
+def test_levels_do_not_depend_on_the_order_of_coming_and_going(jobs: list[int], chance: object) -> None:
+    levels: tuple[int, ...] = ()
+    for cores in jobs:
+        levels = raised(levels, cores)
+    for number, level in enumerate(levels):
+        for core in range(8):
+            assert (level >> core & 1) == (sum(cores >> core & 1 for cores in jobs) > number)
+    chance.shuffle(jobs)  # type: ignore[attr-defined]
+    for cores in jobs:
+        levels = lowered(levels, cores)
+    assert levels == ()
+
+
+def test_jobs_that_overlap_since_the_configuration_changed_stay_alone_until_the_last_has_left() -> None:
+    table = nodes(1, "1s:4c:1t")
+    sharing = Bed(table, parameters(sharing="force", count=3))
+    first, second, third = (sharing.job("ntasks=4") for _ in range(3))
+    assert all(map(sharing.start, (first, second, third)))
+    bed = Bed(table)
+    bed.selection.start("/nonexistent", sharing.jobs)
+    for job in (second, first):
+        job.job_state = COMPLETING
+        bed.selection.job_fini(job)
+        bed.selection.released(job)
+        assert not bed.start(bed.job("ntasks=1"))
+    bed.selection.job_fini(third)
+    bed.selection.released(third)
+    assert bed.start(bed.job("ntasks=4"))
+
+
+def test_a_job_whose_cores_others_have_by_now_is_not_resumed() -> None:
+    bed = Bed(nodes(1, "1s:4c:1t", 1000, "00"))
+    stopped = bed.job("ntasks=3", pn_min_memory=600, gres={"gpu": 2})
+    assert bed.start(stopped)
+    bed.suspend(stopped)
+    assert not bed.start(bed.job("ntasks=4", pn_min_memory=500)), "it keeps its memory"
+    assert not bed.start(bed.job("ntasks=4", gres={"gpu": 1})), "and its devices"
+    other = bed.job("ntasks=4", pn_min_memory=400)
+    assert bed.start(other)
+    assert not bed.resume(stopped)
+    bed.end(other)
+    assert bed.resume(stopped)
+    assert not bed.start(bed.job("ntasks=2"))
+
+
+def test_a_job_that_is_suspended_for_a_moment_keeps_its_cores() -> None:
+    bed = Bed(nodes(1, "1s:4c:1t"))
+    job = bed.job("ntasks=4")
+    assert bed.start(job)
+    before = bed.snapshot()
+    hooks = bed.plugin.hooks
+    assert hooks["select_p_job_suspend"](job, False) == hooks["select_p_job_resume"](job, False) == 0
+    assert bed.snapshot() == before
+
+
+def test_a_job_begins_only_with_what_is_free() -> None:
+    bed = Bed(nodes(1, "1s:4c:1t", 1000))
+    one, two = bed.job("ntasks=3"), bed.job("ntasks=2")
+    for job in (one, two):
+        bed.test(job)
+    begin, fini = (bed.plugin.hooks[f"select_p_job_{word}"] for word in ("begin", "fini"))
+    assert begin(one) == 0
+    assert begin(two) != 0
+    assert fini(two) == fini(one) == fini(one) == 0, "a call may be replayed"
+    assert begin(two) == begin(two) == 0
+    assert fini(two) == 0
+    assert all(not use.levels for use in bed.state.uses)
