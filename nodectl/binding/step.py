@@ -30,7 +30,9 @@ def place(
         count = next((few for few in range(1, count) if sum(slots[:few]) >= ntasks), count)
         grants, slots = grants[:count], slots[:count]
     node_level = _node_level(request.distribution, ntasks, count)
-    counts, numbers = _spread([max(slot, 1) for slot in slots], ntasks, node_level, request, grants)
+    counts, numbers = _spread(
+        [max(slot, 1) for slot in slots], ntasks, node_level, request, grants, pack=settings.selects("cr_pack_nodes")
+    )
     _check(counts, slots, grants, request)
     shares: list[NodeShare] = []
     places: list[TaskPlace] = []
@@ -95,9 +97,9 @@ def _check(counts: list[int], slots: list[int], grants: Sequence[NodeGrant], req
 
 
 def _spread(
-    slots: list[int], ntasks: int, node_level: str, request: Request, grants: Sequence[NodeGrant]
+    slots: list[int], ntasks: int, node_level: str, request: Request, grants: Sequence[NodeGrant], *, pack: bool
 ) -> tuple[list[int], list[list[int]]]:
-    """How many tasks go to each node, and their numbers."""
+    """How many tasks go to each node, and their numbers. `pack`: unless the request says otherwise."""
     if node_level == ARBITRARY:
         place_of = {grant.name: index for index, grant in enumerate(grants)}
         numbers: list[list[int]] = [[] for _ in grants]
@@ -112,7 +114,8 @@ def _spread(
         # Slurm packs blocks only; of a cyclic step Pack says no more than how few nodes it takes.
         counts = spread.evenly(slots, ntasks)
         return counts, spread.in_turn(counts)
-    counts = spread.packed(slots, ntasks) if distribution.pack else spread.evenly(slots, ntasks)
+    pack = pack if distribution.pack is None else distribution.pack
+    counts = spread.packed(slots, ntasks) if pack else spread.evenly(slots, ntasks)
     return counts, spread.consecutive(counts)
 
 

@@ -61,7 +61,7 @@ class NodeRecord:
     @property
     def cores(self) -> int:
         """How many cores it has."""
-        return len(self.config.cores)
+        return sum(len(socket.cores) for socket in self.config.sockets)
 
     @property
     def cpus(self) -> int:

@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.large_machine import large_machine
 from bench.rows import Row, in_turns
+from bench.selecting import selecting
 from nodectl.client.command import GlobalOptions
 from nodectl.client.session import Session
 from rootful.native import native
@@ -251,6 +252,7 @@ def measure(rounds: int, seconds: float) -> list[Row]:
         memory(traced, rows)
         srun(max(rounds // 10, 5), rows, taken["step"])
         rows += large_machine(max(rounds // 10, 5))
+        rows += selecting(max(rounds // 20, 5))
     finally:
         traced.close()
         plain.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from nodectl.selection.tres.shape import Grid
+from nodectl.selection.tres.shape import Grid, lowest
 
 # Beyond this many boards the best set of them is not looked for.
 _MAX_BOARDS = 8
@@ -65,9 +65,14 @@ def cyclic(grid: Grid, sockets: Sequence[int], cpus: int, *, cpus_per_task: int,
     left = list(sockets)
     if per_socket:
         left = _needed(grid, left, cpus, per_socket * cpus_per_task)
+    every = sum(left)  # no two have a core in common
+    if grid.width and grid.cpus(every) <= cpus:
+        return every
     taken = 0
     whole_tasks = cpus_per_task > 1
     while cpus > 0 and any(left):
+        if grid.width and not whole_tasks:
+            return taken | _in_turn(left, -(-cpus // grid.width))
         before = cpus
         for index, free in enumerate(left):
             if not free or cpus <= 0:
@@ -79,6 +84,25 @@ def cyclic(grid: Grid, sockets: Sequence[int], cpus: int, *, cpus_per_task: int,
             cpus -= grid.cpus(given)
         if cpus == before:
             whole_tasks = False
+    return taken
+
+
+def _in_turn(sockets: Sequence[int], count: int) -> int:
+    """So many cores, one from each socket in turn; all where there are not as many."""
+    there = [socket.bit_count() for socket in sockets]
+    if sum(there) <= count:
+        return sum(sockets)
+    given = [0] * len(there)
+    while count:
+        # As many rounds at once as the smallest socket that has some left can take part in.
+        left = [number for number, cores in enumerate(there) if cores > given[number]]
+        rounds = min(*(there[number] - given[number] for number in left), count // len(left))
+        for number in left if rounds else left[:count]:
+            given[number] += rounds or 1
+        count -= rounds * len(left) if rounds else count
+    taken = 0
+    for socket, cores in zip(sockets, given, strict=True):
+        taken |= lowest(socket, cores)
     return taken
 
 

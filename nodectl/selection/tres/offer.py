@@ -14,7 +14,7 @@ from nodectl.binding.geometry import sockets_used, threads_used
 from nodectl.binding.refused import Refused
 from nodectl.selection.tres import gres
 from nodectl.selection.tres.cores import block, cyclic
-from nodectl.selection.tres.shape import Grid
+from nodectl.selection.tres.shape import Grid, Shape
 from nodectl.selection.tres.use import Use
 from nodectl.selection.tres.wish import CPU, SOCKET, Wish
 
@@ -109,14 +109,14 @@ def offer_of(use: Use, wish: Wish, row: int = 0) -> Offer | None:
 
 def _offer(use: Use, wish: Wish, row: int) -> Offer | None:
     shape = use.shape
-    threads = threads_used(shape.threads, wish.request, wish.per_core)
-    if not threads or (wish.whole and use.levels) or not wish.features <= shape.features:
+    served = shape.served[wish] if wish in shape.served else _served(shape, wish)
+    if served is None or (wish.whole and use.levels):
         return None
-    grid = shape.grid(threads)
+    grid, free = served
     taken = use.taken(row, sharing=wish.sharers > 1)
-    free = shape.usable & ~taken & ~shape.left_to_system(wish.system)
-    least = max(wish.least_cpus, wish.size * max(wish.limit, 1))
-    if grid.cpus(free) < least:
+    free &= ~taken
+    cpus = _with_memory(grid.cpus(free), use, wish, grid)
+    if cpus < wish.least:
         return None
     near = 0
     if wish.gres:
@@ -125,19 +125,33 @@ def _offer(use: Use, wish: Wish, row: int) -> Offer | None:
             return None
         near = found
         free = free & near if wish.enforce else free
-    sockets = _sockets(use, wish, free, taken)
-    if sockets is None:
-        return None
-    useful = [grid.first(free, wish.per_socket * wish.size) for free in sockets] if wish.per_socket else sockets
-    cpus = _with_memory(sum(map(grid.cpus, useful)), use, wish, grid)
-    if cpus < least:
-        return None
+    useful = sockets = [free & socket for socket in shape.sockets]
+    if wish.picky:
+        found_sockets = _sockets(use, wish, sockets, taken)
+        if found_sockets is None:
+            return None
+        useful = sockets = found_sockets
+        if wish.per_socket:
+            useful = [grid.first(free, wish.per_socket * wish.size) for free in sockets]
+        cpus = _with_memory(sum(map(grid.cpus, useful)), use, wish, grid)
+        if cpus < wish.least:
+            return None
     return Offer(use, wish, grid, sockets if wish.whole else useful, near, cpus)
 
 
-def _sockets(use: Use, wish: Wish, free: int, taken: int) -> Sequence[int] | None:
+def _served(shape: Shape, wish: Wish) -> tuple[Grid, int] | None:
+    """What of such nodes may serve the wish when nobody is there: how many threads of each core, and which cores."""
+    if len(shape.served) >= _MOST_KEPT:
+        shape.served.clear()
+    threads = threads_used(shape.threads, wish.request, wish.per_core)
+    serves = threads and wish.features <= shape.features
+    usable = shape.usable & ~shape.left_to_system(wish.system)
+    found = shape.served[wish] = (shape.grid(threads), usable) if serves else None
+    return found
+
+
+def _sockets(use: Use, wish: Wish, sockets: Sequence[int], taken: int) -> list[int] | None:
     """The free cores of each socket that serves; None where they are too few."""
-    sockets = [free & socket for socket in use.shape.sockets]
     if wish.unit == SOCKET and taken:
         sockets = [0 if socket & taken else free for socket, free in zip(use.shape.sockets, sockets, strict=True)]
     serve = sockets_used([free.bit_count() for free in sockets], wish.request)

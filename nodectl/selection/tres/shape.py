@@ -17,6 +17,21 @@ UNLIMITED = 1 << 60
 """Memory of a node that does not say how much it has."""
 
 
+def lowest(cores: int, count: int) -> int:
+    """So many of the lowest of these cores, all where there are not as many."""
+    more = cores.bit_count() - count
+    if more <= 0:
+        return cores
+    if more < count:
+        for _ in range(more):
+            cores ^= 1 << cores.bit_length() - 1
+        return cores
+    left = cores
+    for _ in range(count):
+        left &= left - 1
+    return cores ^ left
+
+
 class Grid:
     """The cores of one machine of which a job uses so many threads each. `width`: CPUs of every core, 0 where they
     differ; `unit`: CPUs of the widest; `threads` used of a core at most.
@@ -39,20 +54,20 @@ class Grid:
             return cores.bit_count() * self.width
         total = 0
         while cores:
-            lowest = cores & -cores
-            total += self.widths[lowest.bit_length() - 1]
-            cores ^= lowest
+            core = cores & -cores
+            total += self.widths[core.bit_length() - 1]
+            cores ^= core
         return total
 
     def first(self, cores: int, cpus: int) -> int:
         """The first of these cores that give `cpus`, all if they do not suffice."""
-        if self.width and cores.bit_count() * self.width <= cpus:
-            return cores
+        if self.width:
+            return lowest(cores, -(-cpus // self.width))
         left = cores
         while cpus > 0 and left:
-            lowest = left & -left
-            cpus -= self.width or self.widths[lowest.bit_length() - 1]
-            left ^= lowest
+            core = left & -left
+            cpus -= self.widths[core.bit_length() - 1]
+            left ^= core
         return cores ^ left
 
 
@@ -62,8 +77,8 @@ class Shape:
     """
 
     __slots__ = (
-        "_fitting", "_grids", "_near", "bits", "boards", "cores", "devices", "features", "machine", "memory", "sockets",
-        "threads", "usable", "weight", "widths",
+        "_fitting", "_grids", "_near", "bits", "boards", "cores", "devices", "features", "machine", "memory", "served",
+        "sockets", "threads", "usable", "weight", "widths",
     )  # fmt: skip
 
     def __init__(self, node: NodeRecord) -> None:
@@ -95,6 +110,7 @@ class Shape:
         self.features = frozenset(node.features)
         self.weight = node.weight
         self._grids: dict[int, Grid] = {}
+        self.served: dict[object, tuple[Grid, int] | None] = {}  # by what jobs ask for, as `offer.py` keeps it
         self._near: dict[int, int] = {}
         self._fitting: dict[tuple[str, str], int] = {}
 

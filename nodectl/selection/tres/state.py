@@ -105,8 +105,8 @@ class State:
 
     def cores_of(self, bits: bitarray, node: int) -> int:
         """A node's part of a core bitmap, as a set of its cores."""
-        record = self.table[node]
-        part = bitarray(bits[record.core_offset : record.core_offset + record.cores], endian="little")
+        at = self.table[node].core_offset
+        part = bitarray(bits[at : at + len(self.idle[node].shape.widths)], endian="little")
         return int.from_bytes(part.tobytes(), "little")
 
     def begin(self, job: JobRecord) -> str:

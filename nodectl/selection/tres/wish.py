@@ -41,15 +41,15 @@ class Wish:
     """What the job asks of each node that it is on. Equal ones are one, as far as `Wishes` remembers: what a node
     answers is kept under it.
 
-    `size`: CPUs of a task; `limit`: tasks on a node, 0 for any number; `least_cpus`; `memory` in MiB of a node or
-    `per_cpu`; `gres`: name, type and count of devices, those
-    with a type first; `sharers`: jobs that may be on a core, itself included; `whole`:
-    nobody else on the node; `system`: cores that are left to it; `block`: sockets are filled one after the other.
+    `size`: CPUs of a task; `limit`: tasks on a node, 0 for any number; `least` CPUs; `memory` in MiB of a node or
+    `per_cpu`; `gres`: name, type and count of devices, those with a type first; `sharers`: jobs that may be on a
+    core, itself included; `whole`: nobody else on the node; `system`: cores that are left to it; `block`: sockets are
+    filled one after the other.
     """
 
     __slots__ = (
-        "block", "enforce", "features", "gres", "least_cpus", "limit", "memory", "per_core", "per_cpu", "per_socket",
-        "request", "sharers", "size", "system", "unit", "whole",
+        "block", "enforce", "features", "gres", "least", "limit", "memory", "per_core", "per_cpu", "per_socket",
+        "picky", "request", "sharers", "size", "system", "unit", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -61,7 +61,7 @@ class Wish:
         self.unit = unit
         self.size = size
         self.limit = limit
-        self.least_cpus = least_cpus
+        self.least = max(least_cpus, size * max(limit, 1))
         self.per_core = per_core
         self.per_socket = given(request.ntasks_per_socket) or 0
         self.memory = memory
@@ -73,6 +73,10 @@ class Wish:
         self.block = block
         self.enforce = enforce
         self.whole = whole
+        # Not any free core will do.
+        self.picky = bool(
+            self.per_socket or enforce or unit == SOCKET or request.cores_per_socket or request.sockets_per_node
+        )
 
 
 @dataclass(slots=True)

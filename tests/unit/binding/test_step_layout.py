@@ -147,6 +147,20 @@ def test_blocks_are_packed_and_what_is_dealt_in_turn_is_not() -> None:
     assert told(ntasks=5, cpus_per_task=2, distribution="cyclic,Pack") == ("5", "0,1,2,3,4")
 
 
+def test_blocks_are_packed_where_the_configuration_says_so_unless_the_step_does_not_want_it() -> None:
+    machines = (TWO,) * 2
+    allocation = Allocation.of_masks(machines, dict.fromkeys(range(2), TWO.usable))
+    packing = Settings(select_type_parameters=("cr_core", "cr_pack_nodes"))
+    for settings, words, counts in (
+        (SETTINGS, {}, "9(x2)"),
+        (packing, {}, "16,2"),
+        (packing, {"distribution": "block,NoPack"}, "9(x2)"),
+        (packing, {"distribution": "cyclic"}, "9(x2)"),
+    ):
+        layout = step.place(machines, allocation, request_of({"ntasks": 18, "nodes": "2", **words}, {}), settings)
+        assert layout.environment["SLURM_TASKS_PER_NODE"] == counts
+
+
 def test_tasks_follow_the_host_file_one_by_one() -> None:
     machines = (TWO,) * 2
     allocation = Allocation.of_masks(machines, {0: TWO.usable, 1: TWO.usable}, ("a", "b"))

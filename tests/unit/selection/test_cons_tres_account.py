@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +13,7 @@ from nodectl.selection.records import JobRecord
 from nodectl.selection.tres.use import lowered, raised
 from unit.selection.tres import Bed, nodes, parameters
 
+Draw = Callable[..., Any]  # of hypothesis
 SPEC, MEMORY, GPUS = "2s:3c:2t", 1000, "0011"
 
 
@@ -20,7 +24,7 @@ def beds(draw: st.DrawFn) -> Bed:
     return Bed(nodes(draw(st.integers(1, 3)), SPEC, MEMORY, GPUS), parameters(mode, sharing=sharing, count=3))
 
 
-def a_job(bed: Bed, draw: st.DrawFn) -> JobRecord:
+def a_job(bed: Bed, draw: Draw) -> JobRecord:
     return bed.job(
         f"ntasks={draw(st.integers(1, 9))}",
         f"cpus_per_task={draw(st.integers(1, 3))}",

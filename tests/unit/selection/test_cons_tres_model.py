@@ -140,5 +140,6 @@ def test_what_can_run_now_can_ever_run(data: st.DataObject) -> None:
         assert not started or isinstance(ever, Choice), "it runs, and yet it never can"
         if isinstance(ever, Refusal):
             assert ever.kind == "never"
-        if bed.jobs and data.draw(st.booleans()):
-            bed.end(data.draw(st.sampled_from(bed.jobs)))
+        ends = st.none() | st.sampled_from(bed.jobs) if bed.jobs else st.none()
+        if (ended := data.draw(ends)) is not None:
+            bed.end(ended)
