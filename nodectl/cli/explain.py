@@ -41,7 +41,10 @@ def main(arguments: argparse.Namespace) -> int:
         except Failed as failed:
             if failed.name != f"{NODE}.NoSuchJob" or not arguments.job.isdecimal():
                 raise
-            return _layout(session, int(arguments.job), FIRST, as_json=arguments.json)
+            try:
+                return _layout(session, int(arguments.job), FIRST, as_json=arguments.json)
+            except Failed as second:
+                raise (failed if second.name == f"{NODE}.NoSuchStep" else second) from None
         if answer.get("state") in _RUNS and arguments.job.isdecimal() and not answer.get("words"):
             return _layout(session, int(arguments.job), FIRST, as_json=arguments.json)
     finally:

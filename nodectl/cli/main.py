@@ -127,7 +127,8 @@ def _other(settings: GlobalOptions, command: str, words: list[str]) -> int:
     module = importlib.import_module(f"nodectl.cli.{_MODULES.get(command, command)}")
     parser = argparse.ArgumentParser(prog=f"nodectl {command}", description=dict(COMMANDS)[command])
     module.add_arguments(parser)
-    arguments = parser.parse_args(words)
+    mixed = getattr(module, "MIXED", False)  # whether words may stand on both sides of options
+    arguments = parser.parse_intermixed_args(words) if mixed else parser.parse_args(words)
     arguments.settings = settings
     try:
         return int(module.main(arguments))

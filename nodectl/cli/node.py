@@ -68,17 +68,17 @@ def _row(node: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _used(node: dict[str, Any], name: str) -> str:
-    whole, used = node.get(name), node.get(f"{name}_alloc")
-    if whole in (None, "", 0):
-        return "-"
-    return f"{used or 0}/{whole}"
+    whole, used = (
+        len(value) if isinstance(value, list) else value or 0 for value in (node.get(name), node.get(f"{name}_used"))
+    )
+    return f"{used}/{whole}" if whole else "-"
 
 
 def _shown(node: dict[str, Any]) -> list[tuple[str, object]]:
     """Each value that the service tells, times in words."""
     rows: list[tuple[str, object]] = []
     for name, value in node.items():
-        if value in (None, "", [], {}):
+        if value in (None, "", [], {}) or (name == "reason_uid" and not node.get("reason")):
             continue
         words = moment_words(value) if name.endswith("_time") else value
         words = ", ".join(map(str, words)) if isinstance(words, list) else words

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import time
 from typing import Any
 
 from nodectl.cli.list_jobs import words
@@ -72,11 +73,11 @@ def _list(session: Session, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"reservations": found}, indent=2))
         return
-    put(table(_HEADER, map(_row, found), width=terminal_width()))
+    put(table(_HEADER, [_row(one, time.time()) for one in found], width=terminal_width()))
 
 
-def _row(one: dict[str, Any]) -> tuple[object, ...]:
-    kept = [f"{one[name]} {words}" for name, words in (("cores", "cores"), ("cpus", "CPUs")) if one.get(name)]
-    keeps = kept[0] if kept else "everything"
-    start, end = (moment_words(one.get(name) or 0) for name in ("start", "end"))
-    return one["name"], one.get("state", "-"), start, end, keeps, ",".join(one.get("users") or ()) or "-"
+def _row(one: dict[str, Any], now: float) -> tuple[object, ...]:
+    keeps = f"{one['core_cnt']} cores" if one.get("core_cnt") else "everything"
+    start, end = one["start_time"], one["end_time"]
+    state = "ACTIVE" if start <= now < end else "INACTIVE"
+    return one["name"], state, moment_words(start), moment_words(end), keeps, ",".join(one.get("users") or ()) or "-"

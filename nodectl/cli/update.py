@@ -11,6 +11,7 @@ from nodectl.client.session import Session
 from nodectl.model.step_number import FIRST
 from nodectl.wire.names import NODE
 
+MIXED = True
 _LIMITS = ("mem", "cpu_max", "cpu_weight", "io_max", "io_weight", "pids_max", "hugetlb_max")
 
 
