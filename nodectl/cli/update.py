@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     step = parser.add_argument_group("of a running step and its job")
     for name, metavar, read, text in (
         ("mem", "SIZE", mebibytes, "memory, in MiB or with K, M, G, T; 0 for all there is"),
-        ("cpu-max", "PERCENT%", percent, "most CPU time, in percent of one CPU, or max"),
+        ("cpu-max", "PERCENT", percent, "most CPU time, in percent of one CPU, or max"),
         ("cpu-weight", "N", positive, "weight when jobs compete for CPU time, 1 to 10000"),
         ("io-weight", "N", positive, "weight when jobs compete for a disk, 1 to 10000"),
         ("pids-max", "N", processes, "most processes and threads, or max"),
