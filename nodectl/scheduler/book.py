@@ -61,6 +61,7 @@ class Book:
         self.agenda = Agenda()
         self.pauses = Pauses()
         self.freed = False
+        self.version = 0  # another after each change
         self.fresh: list[JobRecord] = []
         self._rates: dict[int, int] = {}  # CPUs that a job's user is charged with now
 
@@ -100,6 +101,7 @@ class Book:
 
     def place(self, job: JobRecord, now: float) -> None:
         """A job that waits stands in line, or where it waits for something else than room."""
+        self.version += 1
         self.line.remove(job, now)
         job.job_state = PENDING
         bar = self.bar(job, now)
@@ -154,6 +156,7 @@ class Book:
 
     def began(self, job: JobRecord, now: float) -> None:
         """The job holds its resources."""
+        self.version += 1
         self.line.remove(job, now, started=True)
         job.job_state, job.state_reason, job.state_desc = RUNNING, "", ""
         job.start_time, job.suspended_seconds, job.suspend_time, job.preempted_by = now, 0.0, 0.0, 0
@@ -167,6 +170,7 @@ class Book:
 
     def ending(self, job: JobRecord, now: float) -> None:
         """Its termination begins."""
+        self.version += 1
         self._discharge(job, now)
         job.job_state = COMPLETING
         self.completing[job.job_id] = job
@@ -176,6 +180,7 @@ class Book:
 
     def vacated(self, job: JobRecord, now: float) -> None:
         """It holds nothing any more."""
+        self.version += 1
         self._discharge(job, now)
         for index in (self.active, self.completing, self.resuming, self.stopped):
             index.pop(job.job_id, None)
@@ -186,6 +191,7 @@ class Book:
 
     def over(self, job: JobRecord, state: str, exit_code: int, now: float) -> None:
         """It is no job of the queue any more."""
+        self.version += 1
         self.line.remove(job, now)
         self.jobs.pop(job.job_id, None)
         self.pauses.forget(job.job_id)
@@ -201,6 +207,7 @@ class Book:
 
     def suspended(self, job: JobRecord, now: float) -> None:
         """Its CPUs are others'."""
+        self.version += 1
         self._discharge(job, now)
         job.job_state, job.suspend_time = SUSPENDED, now
         job.end_time = now + YEAR
@@ -209,6 +216,7 @@ class Book:
 
     def resumed(self, job: JobRecord, now: float) -> None:
         """It has its CPUs again."""
+        self.version += 1
         job.suspended_seconds += max(0.0, now - job.suspend_time)
         job.job_state, job.suspend_time, job.preempted_by = RUNNING, 0.0, 0
         job.state_reason = job.state_desc = ""

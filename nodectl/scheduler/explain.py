@@ -38,7 +38,7 @@ class Explainer:
         self._room = room
         self._backfill = backfill
         self._reservations = reservations
-        self._starts: tuple[float, dict[int, float]] = (-1.0, {})
+        self._starts: tuple[tuple[float, int], dict[int, float]] = ((-1.0, 0), {})
 
     def line(self, now: float) -> list[JobRecord]:
         """Those in line in order, then those that wait for something else than room. `priority`, `state_reason` and
@@ -83,8 +83,8 @@ class Explainer:
         bar = self._book.bar(job, now)
         if bar is not None:
             return bar.until if bar.reason == "BeginTime" else None
-        if self._starts[0] != now:
-            self._starts = (now, self._forecast(now))
+        if self._book.freed or self._starts[0] != (now, self._book.version):
+            self._starts = ((now, self._book.version), self._forecast(now))
         return self._starts[1].get(job.job_id)
 
     def _active(self, job: JobRecord) -> Explanation:
@@ -125,7 +125,7 @@ class Explainer:
         return job
 
     def _shadow(self, job: JobRecord, now: float) -> Shadow | None:
-        known = self._room.shadows.get(job.details.reservation)
+        known = self._room.first(job)
         return known if known is not None and known.job is job else self._backfill.foresee(job, now)
 
     def _of_first(self, job: JobRecord, now: float) -> Explanation:
@@ -198,7 +198,7 @@ class Explainer:
 
     def _shorter(self, job: JobRecord, now: float) -> tuple[str, ...]:
         """The time limit with which it would start now, where there is one."""
-        shadow = self._room.shadows.get(job.details.reservation)
+        shadow = self._room.first(job)
         times = [shadow.start] if shadow is not None and shadow.job is not job and not shadow.strict else []
         next_reservation = self._reservations.next_time(now)
         if next_reservation is not None:

@@ -48,7 +48,7 @@ class Claim:
 
 
 class Room:
-    """`shadows`: by reservation. `claims`: by number of the job."""
+    """`shadows`: by reservation, see `first`. `claims`: by number of the job."""
 
     def __init__(self, book: Book, reservations: Reservations) -> None:
         self._book = book
@@ -64,6 +64,12 @@ class Room:
     def is_shared(self) -> bool:
         """True where cores that are taken can be given to another job."""
         return self._selection.parameters.share_count > 1
+
+    def first(self, job: JobRecord) -> Shadow | None:
+        """What is kept for the first in line where this job is in line. Nothing known counts once some room was freed,
+        until the line was looked at.
+        """
+        return None if self._book.freed else self.shadows.get(job.details.reservation)
 
     def free_cpus(self) -> int:
         """No job can be given more than these now."""
@@ -81,7 +87,7 @@ class Room:
         """Cores that this job is not offered, were it to start now."""
         end = self.end_of(job, now)
         found = self.kept(job, now, end)
-        shadow = self.shadows.get(job.details.reservation)
+        shadow = self.first(job)
         if shadow is not None and shadow.job is not job and shadow.resources is not None and shadow.touches(end):
             found = _with(found, shadow.resources.core_bitmap)
         return found
@@ -103,7 +109,7 @@ class Room:
 
     def delays(self, job: JobRecord, resources: JobResources, now: float) -> bitarray | None:
         """The nodes of which this job would hold memory or devices that the first in line needs when it starts."""
-        shadow = self.shadows.get(job.details.reservation)
+        shadow = self.first(job)
         if shadow is None or shadow.job is job or shadow.resources is None:
             return None
         if not shadow.touches(self.end_of(job, now)):
@@ -133,7 +139,7 @@ class Room:
 
     def is_closed(self, job: JobRecord) -> bool:
         """True where nobody starts before the first in line, which has waited too long for an unknown start."""
-        shadow = self.shadows.get(job.details.reservation)
+        shadow = self.first(job)
         return shadow is not None and shadow.resources is None and shadow.job is not job
 
     def shadow_of(self, job: JobRecord, start: float, resources: JobResources | None, now: float) -> Shadow:

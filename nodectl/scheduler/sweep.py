@@ -50,6 +50,7 @@ class Sweeps:
         yield from self._resume(now)
         while True:
             fresh, book.fresh = book.fresh, []
+            self._tested.difference_update(job.job_id for job in fresh)
             whole = book.freed or (self.more_at and now >= self.more_at) or self._goes_first(fresh, now)
             if book.freed:
                 self._forget()
@@ -71,7 +72,7 @@ class Sweeps:
         """True where one of those that came stands before the first in line."""
         book = self._book
         for job in fresh:
-            shadow = self._room.shadows.get(job.details.reservation)
+            shadow = self._room.first(job)
             if shadow is not None and job in book.line and book.line.goes_before(job, shadow.job, now):
                 book.freed = True
                 return True
@@ -159,7 +160,7 @@ class Sweeps:
     def _stand_first(self, job: JobRecord, now: float) -> bool:
         """True where the job is the first in its pool that finds no room: a place is kept for it."""
         room = self._room
-        shadow = room.shadows.get(job.details.reservation)
+        shadow = room.first(job)
         if shadow is not None:
             return shadow.job is job
         foreseen = self._backfill.foresee(job, now)

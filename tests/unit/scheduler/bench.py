@@ -49,7 +49,8 @@ class Bench:
         if "gres" in details:
             layout["gres"] = ",".join(f"{name}:{number}" for name, number in details["gres"].items())
         return JobRecord(
-            next(self.numbers), user, user, user_name=f"u{user}" if user else "root", held_by=BATCH, time_limit=limit,
+            next(self.numbers), user, user, user_name=f"u{user}" if user else "root", time_limit=limit,
+            held_by=fields.pop("held_by", BATCH),
             details=JobDetails(num_tasks=cpus, min_cpus=cpus, layout=layout, **details), **fields,
         )  # fmt: skip
 

@@ -1,0 +1,114 @@
+"""Cores that are kept for users in a span of time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodectl.scheduler.decisions import NotAdmitted
+from nodectl.scheduler.scheduler import Scheduler
+from nodectl.selection.records import ReservationRequest
+from unit.scheduler.bench import NOW, PLAIN, Bench
+
+
+def request(start: float = 1000, end: float = 2000, cores: int = 4, **given: Any) -> ReservationRequest:
+    return ReservationRequest("team", NOW + start, NOW + end, core_cnt=cores, users=("u1000",), **given)
+
+
+def test_others_keep_off_when_they_would_run_into_it() -> None:
+    bench = Bench()
+    bench.scheduler.reserve(request(), bench.at)
+    before, into, beside = bench.submit(8, limit=1000), bench.submit(8, limit=1001), bench.submit(4, limit=1050)
+    assert bench.look() == [before]
+    assert bench.scheduler.expected_start(into, bench.at) == NOW + 2000
+    bench.at += 900
+    bench.end(before)
+    assert bench.look() == [beside]
+    bench.end(beside)
+    assert not bench.look()
+    assert bench.reason(into) == "Reservation"
+    assert bench.scheduler.next_time(bench.at) == NOW + 1000
+    assert not bench.look(100)
+    assert bench.scheduler.next_time(bench.at) == NOW + 2000
+    assert bench.look(1000) == [into]
+    assert not bench.scheduler.reservations
+
+
+def test_its_users_run_inside() -> None:
+    bench = Bench()
+    made = bench.scheduler.reserve(request(), bench.at)
+    assert sum(mask.bit_count() for mask in made.held.values()) == 4
+    inside, open_end = bench.submit(2, reservation="team", limit=500), bench.submit(2, reservation="team", limit=0)
+    assert not bench.look()
+    assert bench.reason(inside) == "Reservation"
+    assert bench.scheduler.explain(inside, bench.at).expected_start == NOW + 1000
+    assert bench.look(1000) == [inside, open_end]
+    assert open_end.time_limit == 1000
+    late = bench.submit(1, reservation="team", limit=900)
+    bench.at += 200
+    bench.end(inside)
+    assert not bench.look()
+    said = bench.scheduler.explain(late, bench.at)
+    assert (said.reason, said.what_would_help) == ("Reservation", ("a time limit of at most 00:13:20",))
+    held = made.held["n1"]
+    assert bench.selection.nodes.cpu_mask(bench.selection.nodes[0], open_end.job_resrcs.core_bitmap) & ~held == 0  # type: ignore[union-attr]
+
+
+def test_who_may_not_have_it_is_refused() -> None:
+    bench = Bench()
+    bench.scheduler.reserve(request(), bench.at)
+    for wrong, words in (
+        ({"user": 2000}, "Access denied"), ({"limit": 1001}, "00:16:40"), ({"reservation": "no"}, "no reservation no"),
+    ):  # fmt: skip
+        with pytest.raises(NotAdmitted, match=words):
+            bench.submit(**{"reservation": "team", **wrong})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [({"name": "team"}, "exists already"), ({"name": "../x"}, "name"), ({"end_time": NOW + 10}, "time"),
+     ({"end_time": NOW - 5, "start_time": NOW - 10}, "time"), ({"users": ()}, "no user"),
+     ({"node_list": "elsewhere"}, "elsewhere"), ({"core_cnt": 5}, "busy")],
+)  # fmt: skip
+def test_what_cannot_be_reserved_is_refused(wrong: dict[str, Any], words: str) -> None:
+    bench = Bench()
+    bench.scheduler.reserve(request(), bench.at)
+    other = request()
+    other.name = "other"
+    for name, value in wrong.items():
+        setattr(other, name, value)
+    with pytest.raises(NotAdmitted, match=words):
+        bench.scheduler.reserve(other, bench.at)
+    assert list(bench.scheduler.reservations) == ["team"]
+
+
+def test_running_jobs_keep_what_they_have() -> None:
+    bench = Bench()
+    bench.run(5, limit=0)
+    with pytest.raises(NotAdmitted, match="busy"):
+        bench.scheduler.reserve(request(), bench.at)
+    bench.scheduler.reserve(request(cores=3), bench.at)
+
+
+def test_it_lives_through_a_restart_and_can_be_given_up() -> None:
+    bench = Bench()
+    made = bench.scheduler.reserve(request(0, 1000), bench.at)
+    bench.scheduler = Scheduler(bench.selection, PLAIN, reservations=[made])
+    job = bench.submit(8)
+    assert not bench.look()
+    bench.scheduler.delete_reservation("team", bench.at)
+    assert bench.look() == [job]
+    with pytest.raises(KeyError):
+        bench.scheduler.delete_reservation("team", bench.at)
+
+
+def test_a_job_of_a_reservation_that_was_given_up_waits_and_says_so() -> None:
+    bench = Bench()
+    bench.scheduler.reserve(request(), bench.at)
+    job = bench.submit(reservation="team", limit=10)
+    bench.scheduler.delete_reservation("team", bench.at)
+    assert not bench.look()
+    assert bench.scheduler.explain(job, bench.at).words == "reservation team is over"
+    bench.scheduler.update(job, {"reservation": ""}, bench.at)
+    assert bench.look() == [job]
