@@ -11,6 +11,7 @@ from typing import Any
 
 BATCH, EXTERN = 0xFFFFFFFB, 0xFFFFFFFC
 _STEP_NAMES = {BATCH: "batch", EXTERN: "extern"}
+_SIGNALLED = 128
 _FIRST = (BATCH, EXTERN, 0)  # the step that holds its job
 
 
@@ -227,7 +228,7 @@ def job_row(job: Mapping[str, Any]) -> Row:
         memory=details.get("pn_min_memory", 0) or details.get("mem_per_cpu", 0) * asked,
         nodes=job.get("nodes", ""),
         gres=tuple(job.get("gres", ())),
-        exit=(job.get("exit_code", 0) >> 8 & 0xFF, job.get("exit_code", 0) & 0x7F),
+        exit=_of_status(job.get("exit_code", 0)),
         reason=job.get("state_reason", ""),
         command=job.get("command", ""),
         cwd=details.get("work_dir", ""),
@@ -238,6 +239,11 @@ def job_row(job: Mapping[str, Any]) -> Row:
         reservation=details.get("reservation", ""),
         restarts=job.get("restart_cnt", 0),
     )
+
+
+def _of_status(status: int) -> tuple[int, int]:
+    """Exit code and signal, of an exit status as a shell has it."""
+    return (0, status - _SIGNALLED) if status > _SIGNALLED else (status, 0)
 
 
 def _pair(value: Sequence[Any] | None) -> Any:

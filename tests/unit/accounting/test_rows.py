@@ -71,6 +71,11 @@ def test_exit_code_and_signal_are_told_apart(values: dict[str, Any], pair: tuple
     assert row(record(**values)).exit == pair
 
 
+def test_a_job_without_steps_has_its_own_exit_code() -> None:
+    found = rows([], [job(exit_code=3), job(8, exit_code=137, job_state="CANCELLED")])
+    assert [one.exit for one, _ in found] == [(3, 0), (0, 9)]
+
+
 def test_a_job_of_which_a_step_runs_has_not_ended() -> None:
     running = record(step=1, state="RUNNING", started=None, ended=None, tasks=[])
     [(found, _)] = rows([record(), running])
