@@ -3,8 +3,8 @@
     sudo ./dev vm [--topology 2s4c2t2n] [--limit SECONDS] [--keep DIRECTORY] [PYTEST ARG]...
 
 Makes the machine's disk once, boots it, lets it install this checkout and run the tests, resets it in the middle of
-steps, and prints what each test proved. The machine has no network and forgets what it did. Exit status 0: every test
-passed; 5: none was selected; 1: not so, and why. The last line is in pytest's own form.
+steps and of a queue, and prints what each test proved. The machine has no network and forgets what it did. Exit status
+0: every test passed; 5: none was selected; 1: not so, and why. The last line is in pytest's own form.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ SILENCE = 480  # seconds without a word on the console; each test's own limit (c
 AFTER_RESET = 300  # seconds of the machine's life that are kept for it
 TESTING = 0.9  # of the rest; then the tests are interrupted, so that what they found is told
 NO_TEST = 5  # pytest's status
+# Which tests are run in which life of the machine, and the name of their results.
+FIRST, RESET, QUEUE = "not reset", "reset and not queue", "reset and queue"
+RESULTS = {FIRST: "first", RESET: "reset", QUEUE: "queue"}
 _TERMINAL = re.compile(r"\r|\x1bc|\x1b\[[0-9;?]*[a-zA-Z]")  # what the firmware says to one
 
 
@@ -58,7 +61,7 @@ def main() -> int:
         except (Failed, image.CannotMake, OSError, subprocess.CalledProcessError) as error:
             why = str(error)
         finally:
-            for path in (scratch / "results/first.xml", scratch / "results/reset.xml"):
+            for path in (scratch / f"results/{name}.xml" for name in RESULTS.values()):
                 rows += report.read(path) if path.exists() else ()
             about = {"topology": str(arguments.topology), "error": why}
             if rows:
@@ -115,7 +118,7 @@ def _keep(scratch: Path, where: Path) -> None:
 
 def _ring(arguments: argparse.Namespace, pytest: list[str], scratch: Path) -> None:
     """Leaves the machine's results in the scratch directory; nothing if no test is selected. Raises Failed."""
-    selected = {mark: _selects(arguments, pytest, mark) for mark in ("not reset", "reset")}
+    selected = {mark: _selects(arguments, pytest, mark) for mark in RESULTS}
     if not any(selected.values()):
         return
     with image.prepared(_dependencies()) as disk:
@@ -127,7 +130,7 @@ def _ring(arguments: argparse.Namespace, pytest: list[str], scratch: Path) -> No
             _live(machine, accelerator, arguments.limit, scratch)
         finally:
             _unpack(scratch)
-    for mark, name in (("not reset", "first"), ("reset", "reset")):
+    for mark, name in RESULTS.items():
         if selected[mark] and not (scratch / f"results/{name}.xml").exists():
             raise Failed(f"the machine ended without results of its tests ({mark}); its last words are above")
 
@@ -151,9 +154,10 @@ def _selects(arguments: argparse.Namespace, pytest: list[str], mark: str) -> boo
 
 def _pack(scratch: Path, arguments: argparse.Namespace, pytest: list[str], selected: dict[str, bool]) -> None:
     """The disk vdb is a tar archive: the wheel of this checkout, the units, the tests, and what to do. vdc is empty."""
-    limit = int((arguments.limit - AFTER_RESET * selected["reset"]) * TESTING)
+    resets = sum(selected[mark] for mark in (RESET, QUEUE))
+    limit = int((arguments.limit - AFTER_RESET * resets) * TESTING)
     settings = {"topology": arguments.topology, "limit": limit, "reset_limit": int(AFTER_RESET * TESTING),
-                "first": selected["not reset"], "reset": selected["reset"]}  # fmt: skip
+                "first": selected[FIRST], "reset": selected[RESET], "queue": selected[QUEUE]}  # fmt: skip
     (scratch / "settings").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     (scratch / "arguments").write_text("".join(f"{word}\n" for word in pytest))
     with tarfile.open(scratch / "in", "w") as archive:
