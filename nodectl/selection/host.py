@@ -38,6 +38,9 @@ from nodectl.selection.records import (
 )  # fmt: skip
 from nodectl.selection.slurmctld import Parameters
 
+_CHANGES = {"job_fini", "job_suspend", "job_resume", "job_expand", "job_resized", "node_init", "job_init"}
+_SURE_SECONDS = 600.0  # after which it is asked again whether a plugin has noticed all ends
+
 __all__ = ["Choice", "Refusal", "Reserved", "Selection", "SelectionFailed"]
 
 
@@ -58,7 +61,9 @@ class Selection:
         self.info = PluginObjects(self._calls, nodes)
         self._offers = Offers(nodes)
         self._judge = Judge(self._calls, nodes, self.ledger)
-        self._forgotten = False  # a job has ended since the plugin was last told of all jobs
+        # Since the plugin was last told of all jobs: a job has ended; the plugin failed to be told of a change.
+        self._ended = self._failed = False
+        self._sure = 0.0
 
     @property
     def parameters(self) -> Parameters:
@@ -124,35 +129,46 @@ class Selection:
         if isinstance(offer, Refusal):
             return offer
         found = self._judge.test(job, mode, offer, candidates, excluded_cores)
-        if not isinstance(found, Refusal) or found.kind != BUSY or mode != SELECT_MODE_RUN_NOW:
-            return found
-        if self._forgotten and self.ledger.is_empty() and excluded_cores is None and nodes is None:
-            return self._test_again(job, offer, candidates) or found
+        if isinstance(found, Refusal) and found.kind == BUSY and mode == SELECT_MODE_RUN_NOW and self._has_doubts(now):
+            return self._ask_again(job, offer, candidates, excluded_cores)
         return found
 
-    def _test_again(
-        self, job: JobRecord, offer: Offer, candidates: Sequence[JobRecord] | None
-    ) -> Choice | Refusal | None:
-        """A job was refused where nobody holds anything: the plugin may not have noticed that jobs have ended. It is
-        told of all jobs again, once for each time that some have ended.
+    def _has_doubts(self, now: float) -> bool:
+        """True when it may be that the plugin has not noticed that others are gone: where nobody holds anything, where
+        it failed to be told, and else once in a while.
         """
-        self._forgotten = False
-        if not self._resynchronise():
-            return None
-        found = self._judge.test(job, SELECT_MODE_RUN_NOW, offer, candidates, None)
+        if self._failed or (self._ended and self.ledger.is_empty()):
+            return True
+        return self._ended and now - self._sure >= _SURE_SECONDS
+
+    def _ask_again(  # as job_test
+        self, job: JobRecord, offer: Offer, candidates: Sequence[JobRecord] | None, excluded: bitarray | None
+    ) -> Choice | Refusal:
+        """Tells the plugin of all jobs anew, and asks again. What it says then counts."""
+        self._ended = self._failed = False
+        self._sure = self._calls.now
+        self._resynchronise()
+        found = self._judge.test(job, SELECT_MODE_RUN_NOW, offer, candidates, excluded)
         if isinstance(found, Choice):
             self._calls.fault("job_fini", "forgotten job", "left something with a job that has ended")
         return found
 
-    def _resynchronise(self) -> bool:
-        """As at a start: select_p_node_init and then the jobs that there are."""
-        told = (("node_init", (self.nodes, len(self.nodes))), ("job_init", (self.ledger.jobs,)))
-        return not any(self._calls.failed(name, self._calls.code(name, *given)) for name, given in told)
+    def _resynchronise(self) -> None:
+        """As at a start: select_p_node_init, the jobs that there are, and what became of them."""
+        jobs = self.ledger.jobs
+        self._tell("node_init", self.nodes, len(self.nodes))
+        self._tell("job_init", jobs)
+        for job in jobs:
+            if self.ledger.is_stopped(job):
+                self._tell("job_suspend", job, True)
+            if job in self._judge.completing:
+                self._tell("job_fini", job)
 
     def job_begin(self, job: JobRecord) -> str:
         """The job begins with what job_test gave it. Why it has to wait after all, "" when it holds that now."""
         answer = self._calls.code("job_begin", job)
         if self._calls.failed("job_begin", answer):
+            self._failed = True
             return answer.why
         taken = self.ledger.conflicts(job)
         if taken:
@@ -184,7 +200,7 @@ class Selection:
         """The job's processes are gone: what it held is free."""
         self.ledger.give(job)
         self._judge.completing.discard(job)
-        self._forgotten = True
+        self._ended = True
 
     def forget(self, job: JobRecord) -> None:
         """The job's record goes."""
@@ -323,5 +339,6 @@ class Selection:
     def _tell(self, name: str, *arguments: object) -> str:
         """Calls a function that answers with a number; why it failed, "" where it did not."""
         answer = self._calls.code(name, *arguments)
-        self._calls.failed(name, answer)
+        if self._calls.failed(name, answer) and name in _CHANGES:
+            self._failed = True
         return answer.why

@@ -16,7 +16,7 @@ from nodectl.selection.cores import kept_cores
 from nodectl.selection.ledger import Ledger
 from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_TEST_ONLY, SELECT_MODE_WILL_RUN
 from nodectl.selection.offer import Offer
-from nodectl.selection.records import JobRecord, JobResources, NodeTable, Output
+from nodectl.selection.records import JobRecord, NodeTable, Output
 
 
 class Judge:
@@ -80,25 +80,13 @@ class Judge:
             given = resources.whole_nodes(job, chosen, self._nodes, self._kept, self._calls.parameters)
         room = checks.Room(self._nodes, self._kept, self._calls.parameters.tracks_memory)
         broken = checks.resources(given, job, chosen, excluded, room) or checks.start_time(job.start_time)
-        if not broken and mode == SELECT_MODE_RUN_NOW and (taken := self._taken(job, given, gone)):
-            if not self._taken(job, given, (*gone, *self.completing)):
+        if not broken and mode == SELECT_MODE_RUN_NOW and (taken := self._ledger.conflicts(job, given, gone)):
+            if not self._ledger.conflicts(job, given, {*gone, *self.completing}):
                 return Refusal(BUSY, NODES_BUSY)  # the plugin has been told that these jobs end
             broken = ("what others hold", taken)
         if broken:
             return Refusal(PLUGIN, self._calls.fault("job_test", *broken))
-        now = self._calls.now
-        return Choice(chosen, given, max(job.start_time, now) if mode == SELECT_MODE_WILL_RUN else now, gone)
-
-    def _taken(self, job: JobRecord, wanted: JobResources, gone: Sequence[JobRecord]) -> str:
-        """What of this others hold, but for the jobs that are to be preempted."""
-        held = [one for one in gone if one in self._ledger]
-        stopped = [one for one in held if self._ledger.is_stopped(one)]
-        for one in held:
-            self._ledger.give(one)
-        try:
-            return self._ledger.conflicts(job, wanted)
-        finally:
-            for one in held:
-                self._ledger.take(one)
-            for one in stopped:
-                self._ledger.stop(one)
+        now, kept = self._calls.now, resources.copied(given)  # a plugin may use its own for the next job
+        return Choice(
+            kept.node_bitmap.copy(), kept, max(job.start_time, now) if mode == SELECT_MODE_WILL_RUN else now, gone
+        )

@@ -7,6 +7,7 @@ job's own nodes, and not of the table's.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bitarray import bitarray
@@ -52,7 +53,7 @@ class Ledger:
 
     @property
     def jobs(self) -> list[JobRecord]:
-        """Who holds anything, in the order in which they took it."""
+        """Who holds anything."""
         return list(self._held)
 
     def __contains__(self, job: object) -> bool:
@@ -91,18 +92,25 @@ class Ledger:
             return
         held = self._of(job.job_resrcs)
         held.sharing = self.parameters.sharers(job) > 1
+        self._put(job, held)
+
+    def give(self, job: JobRecord) -> None:
+        """The job holds nothing any more, whatever its record says now."""
+        self._lift(job)
+
+    def _put(self, job: JobRecord, held: _Held) -> None:
         self._held[job] = held
-        self._take_cores(held)
+        if not held.stopped:
+            self._take_cores(held)
         for node, memory in held.memory.items():
             self._memory[node] = self._memory.get(node, 0) + memory
         for node, keys in held.gres.items():
             self._devices.setdefault(node, {}).update(dict.fromkeys(keys, job))
 
-    def give(self, job: JobRecord) -> None:
-        """The job holds nothing any more, whatever its record says now."""
+    def _lift(self, job: JobRecord) -> _Held | None:
         held = self._held.pop(job, None)
         if held is None:
-            return
+            return None
         if not held.stopped:
             self._give_cores(held)
         for node, memory in held.memory.items():
@@ -116,6 +124,7 @@ class Ledger:
                     del there[key]
             if not there:
                 del self._devices[node]
+        return held
 
     def stop(self, job: JobRecord) -> None:
         """The job is suspended: its cores are free, its memory and devices are not."""
@@ -136,23 +145,22 @@ class Ledger:
         held = self._held.get(job)
         return held is not None and held.stopped
 
-    def conflicts(self, job: JobRecord, resources: JobResources | None = None) -> str:
+    def conflicts(
+        self, job: JobRecord, resources: JobResources | None = None, without: Iterable[JobRecord] = ()
+    ) -> str:
         """Why the job cannot hold these, or its own, beside all that others hold; "" where it can. What the job itself
-        holds is not counted.
+        holds is not counted, nor what the jobs in `without` hold.
         """
         wanted = resources or job.job_resrcs
         if wanted is None:
             return "nothing is given to it"
-        own = self._held.get(job)
-        running = own is not None and not own.stopped
-        if running:
-            self.stop(job)
+        lifted = {one: held for one in (job, *without) if (held := self._lift(one)) is not None}
         try:
             found = self._of(wanted)
-            return self._core_conflict(job, found) or self._rest_conflict(job, found, own)
+            return self._core_conflict(job, found) or self._rest_conflict(found)
         finally:
-            if running:
-                self.go_on(job)
+            for one, held in lifted.items():
+                self._put(one, held)
 
     def _of(self, resources: JobResources) -> _Held:
         nodes = resources.node_bitmap
@@ -174,15 +182,15 @@ class Ledger:
                     return f"{self._core(wanted.low + core)} has {most} jobs already"
         return ""
 
-    def _rest_conflict(self, job: JobRecord, wanted: _Held, own: _Held | None) -> str:
+    def _rest_conflict(self, wanted: _Held) -> str:
         for node, memory in wanted.memory.items():
-            free = self.memory_free(node) + (own.memory.get(node, 0) if own else 0)
+            free = self.memory_free(node)
             if memory > free:
                 return f"node {self.nodes[node].name} has {max(free, 0)} MiB free, and not {memory}"
         for node, keys in wanted.gres.items():
             there = self._devices.get(node, {})
             for key in keys:
-                if there.get(key, job) is not job:
+                if key in there:
                     return f"{key} of node {self.nodes[node].name} is job {there[key].job_id}'s"
         return ""
 

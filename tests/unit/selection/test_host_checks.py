@@ -334,3 +334,66 @@ def select_p_select_jobinfo_unpack(out, buffer, version): out.value = [buffer.un
     data = theatre.selection.info.pack_job(job)
     theatre.selection.info.unpack_job(job, data)
     assert job.select_jobinfo == ["old"]
+
+
+def test_plugin_that_failed_to_be_told_of_an_end_is_told_of_all_jobs_anew(tmp_path: Path) -> None:
+    text = FORGETS.replace(
+        "    if mode == 0 and held:\n        return -1\n    bitmap[1:] = 0",
+        """
+    free = [node for node in bitmap.search(1) if mode or node not in held.values()]
+    bitmap.setall(0)
+    if not free: return -1
+    bitmap[free[0]] = 1""",
+    )
+    text = text.replace("held = set()", "held = {}").replace(
+        "held.add(job.job_id)", "held[job.job_id] = job.node_bitmap.find(1)"
+    )
+    text = text.replace(
+        "held.update(job.job_id for job in jobs)", "held.update({job.job_id: job.node_bitmap.find(1) for job in jobs})"
+    )
+    text = text.replace("    pass\n", "    raise RuntimeError('lost my head')\n")
+    theatre = stage(tmp_path, text)
+    theatre.selection.start("/")
+    jobs = [theatre.job() for _ in range(4)]
+    assert all(theatre.runs(job) for job in jobs)
+    assert not theatre.runs(theatre.job())
+    theatre.ends(jobs[2])
+    after = theatre.job()
+    assert theatre.runs(after)
+    assert after.nodes == "n3"
+    assert not theatre.runs(theatre.job())
+
+
+def test_resources_that_a_plugin_uses_for_each_job_are_each_jobs_own(tmp_path: Path) -> None:
+    text = f"""
+{RECORDS}
+kept = JobResources(bitarray(4), bitarray(8))
+def select_p_job_test(job, bitmap, least, most, wanted, mode, candidates, preempted, excluded):
+    node = int(job.comment)
+    bitmap.setall(0); bitmap[node] = 1
+    kept.node_bitmap, kept.cpus = bitmap, {{node: 2}}
+    kept.core_bitmap.setall(0); kept.core_bitmap[2 * node] = 1
+    job.job_resrcs = kept
+"""
+    theatre = stage(tmp_path, text)
+    first, second = theatre.job(), theatre.job()
+    first.comment, second.comment = "0", "3"
+    assert theatre.runs(first)
+    assert theatre.runs(second)
+    assert first.job_resrcs is not None
+    assert first.job_resrcs.core_bitmap.to01() == "10000000"
+    assert (first.nodes, second.nodes) == ("n1", "n4")
+    assert first.node_bitmap == theatre.nodes.bitmap([0])
+
+
+def test_preempted_jobs_hold_what_they_hold_while_they_are_asked_about(tmp_path: Path) -> None:
+    theatre = stage(tmp_path, TEST + "bitmap[1:] = 0; preempted.value = candidates")
+    first = theatre.job()
+    assert theatre.runs(first)
+    before = theatre.selection.ledger.busy.copy()
+    assert first.job_resrcs is not None
+    first.job_resrcs.core_bitmap.setall(0)
+    found = theatre.selection.job_test(theatre.job(), SELECT_MODE_RUN_NOW, candidates=[first])
+    assert isinstance(found, Choice)
+    assert found.preempted == [first]
+    assert theatre.selection.ledger.busy == before
