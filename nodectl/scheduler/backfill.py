@@ -63,13 +63,16 @@ class Backfill:
             unplace(job)
             return Block("JobLaunchFailure", failed, kind=PLUGIN)
         self._book.add(job)
-        self._bound_by_reservation(job, now)
+        self._bound(job, now)
         self._book.began(job, now)
         return job
 
-    def _bound_by_reservation(self, job: JobRecord, now: float) -> None:
-        if not job.time_limit and job.details.reservation:
-            job.time_limit = max(1, int(self._reservations.end_of(job) - now))
+    def _bound(self, job: JobRecord, now: float) -> None:
+        """A job without a time limit has one where its reservation or its deadline ends it."""
+        if job.time_limit or not (job.details.reservation or job.details.deadline):
+            return
+        ends = [at for at in (self._reservations.end_of(job), job.details.deadline) if at]
+        job.time_limit = max(1, int(min(ends, default=now) - now))
 
     def block(self, job: JobRecord, now: float) -> Block | None:
         """Why a job cannot start, whatever is free."""
@@ -136,7 +139,7 @@ class Backfill:
         self._room.forget(job)
         if index is not None and task is not job and self._book.line.is_its_turn(job):
             self._book.line.turn_taken(job, now)
-        self._bound_by_reservation(task, now)
+        self._bound(task, now)
         self._book.pauses.forget(task.job_id)
         self._book.began(task, now)
         return task

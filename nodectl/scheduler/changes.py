@@ -8,11 +8,11 @@ from typing import Any
 
 from nodectl.scheduler.book import Book
 from nodectl.scheduler.decisions import NotAdmitted
+from nodectl.scheduler.limits import given
 from nodectl.scheduler.policy import NORMAL, Policy
 from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.words import duration
-from nodectl.selection.answers import PLUGIN, Refusal
-from nodectl.selection.host import Selection
+from nodectl.selection.answers import PLUGIN, Choice
 from nodectl.selection.modes import PENDING, SELECT_MODE_TEST_ONLY
 from nodectl.selection.records import JobRecord
 
@@ -43,10 +43,14 @@ def prepare(job: JobRecord, policy: Policy, now: float) -> None:
         raise NotAdmitted("Incorrect or missing deadline: the job cannot end by then")
 
 
-def possible(job: JobRecord, selection: Selection, now: float) -> None:
-    """Raises NotAdmitted for a job that no node could hold, however empty. A plugin that fails proves nothing."""
-    found = selection.job_test(job, SELECT_MODE_TEST_ONLY, now=now)
-    if isinstance(found, Refusal) and found.kind != PLUGIN:
+def possible(job: JobRecord, book: Book, now: float) -> None:
+    """Raises NotAdmitted for a job that no node could hold, however empty, or that would be given more (whole cores) than its
+    user may have. A plugin that fails proves nothing.
+    """
+    found = book.selection.job_test(job, SELECT_MODE_TEST_ONLY, now=now)
+    if isinstance(found, Choice):
+        book.accounts.admit_demand(job, given(found.resources), "would be given")
+    elif found.kind != PLUGIN:
         raise NotAdmitted(found.reason)
 
 
@@ -82,7 +86,7 @@ class Update:
         if job.job_state == PENDING:
             self._reservations.admit(after)
             if _RESOURCES & changed.keys():
-                possible(after, self._book.selection, now)
+                possible(after, self._book, now)
         if "dependency" in changed:
             self._book.waits.want(job, changed["dependency"])
         self._take_over(after, now)

@@ -57,7 +57,8 @@ QUEUE = section(
     ),
     Key(
         "max_wait", _LONG, 86_400,
-        "Seconds after which a job goes before all others, in order of submission: nobody waits for ever. 0: never.",
+        "Seconds after which a job goes before all others, in the order of waiting, so that nobody waits for ever; of "
+        "one user's jobs one in each such span. 0: never.",
     ),
     Key(
         "bf_window", _LONG, 86_400,

@@ -124,11 +124,16 @@ class Accounts:
                     f"{job.user_name} has {count(use.submitted, 'job')} waiting or running, {limits.submitted} is the "
                     f"most{whose} (QOSMaxSubmitJobPerUserLimit)"
                 )
+        self.admit_demand(job, asked(job), "asks for")
+
+    def admit_demand(self, job: JobRecord, demand: Demand, verb: str) -> None:
+        """Raises NotAdmitted for a demand that is more than the user may ever have."""
+        for _, limits, whose in self._limits(job) if self.has_limits and job.user_id else ():
             for name in ("cpus", "memory", "devices"):
-                most, wanted = getattr(limits, name), getattr(asked(job), name)
+                most, wanted = getattr(limits, name), getattr(demand, name)
                 if most and wanted > most:
                     raise NotAdmitted(
-                        f"the job asks for {count(wanted, *_NAMES[name])}, {most} is the most for one user{whose} "
+                        f"the job {verb} {count(wanted, *_NAMES[name])}, {most} is the most for one user{whose} "
                         f"({_REASONS[name]})"
                     )
 

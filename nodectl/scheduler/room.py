@@ -81,7 +81,7 @@ class Room:
         """When a job would end that starts then."""
         if job.time_limit:
             return start + job.time_limit
-        return self._reservations.end_of(job) or start + YEAR
+        return self._reservations.end_of(job) or job.details.deadline or start + YEAR
 
     def excluded(self, job: JobRecord, now: float) -> bitarray | None:
         """Cores that this job is not offered, were it to start now."""

@@ -67,7 +67,7 @@ class Scheduler:
         self._book.accounts.admit(job)
         self.selection.info.admit(job)
         try:
-            changes.possible(job, self.selection, now)
+            changes.possible(job, self._book, now)
             self._book.waits.want(job, job.details.dependency)
         except NotAdmitted:
             self.selection.info.free(job)

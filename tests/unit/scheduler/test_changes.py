@@ -111,6 +111,13 @@ def test_a_job_that_cannot_meet_its_deadline_is_ended() -> None:
     assert job.job_id not in bench.scheduler.jobs
 
 
+def test_a_job_without_a_limit_ends_at_its_deadline() -> None:
+    bench = Bench()
+    job = bench.submit(limit=0, deadline=bench.at + 300)
+    assert bench.look(100) == [job]
+    assert job.time_limit == 200
+
+
 def test_a_held_job_misses_its_deadline_too() -> None:
     bench = Bench()
     job = bench.submit(limit=100, deadline=bench.at + 300, held="user")

@@ -47,6 +47,12 @@ def test_what_a_user_may_never_have_is_refused_at_once() -> None:
         bench.scheduler.try_start(bench.job(5), bench.at)
 
 
+def test_whole_cores_count_whole() -> None:
+    bench = Bench(policy(cpus=1), nodes="1s:4c:2t")
+    with pytest.raises(NotAdmitted, match="would be given 2 CPUs, 1 is the most"):
+        bench.submit(1)
+
+
 def test_ten_thousand_submissions_of_one_user_end_at_the_limit() -> None:
     bench = Bench(policy(submitted=10))
     jobs = [bench.submit() for _ in range(10)]
