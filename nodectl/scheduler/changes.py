@@ -44,8 +44,8 @@ def prepare(job: JobRecord, policy: Policy, now: float) -> None:
 
 
 def possible(job: JobRecord, book: Book, now: float) -> None:
-    """Raises NotAdmitted for a job that no node could hold, however empty, or that would be given more (whole cores) than its
-    user may have. A plugin that fails proves nothing.
+    """Raises NotAdmitted for a job that no node could hold, however empty, or that would be given more (whole cores)
+    than its user may have. A plugin that fails proves nothing.
     """
     found = book.selection.job_test(job, SELECT_MODE_TEST_ONLY, now=now)
     if isinstance(found, Choice):
