@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _UID = integer(0, 2**32 - 1)
 _CONFINE = {"memory": integer(0, 1 << 40), "limits": mapping(text(65_536), most=64)}
 _END = {"state": Optional(text(32)), "reason": Optional(text(4096))}
+_DUE_TO = {"PREEMPTED": "DUE TO PREEMPTION", "TIMEOUT": "DUE TO TIME LIMIT", "NODE_FAIL": "DUE TO NODE FAILURE"}
 _VICTIM = {"task": integer(0, 1 << 20), "pid": integer(1, 1 << 22), "name": text(64)}
 
 
@@ -95,6 +96,8 @@ class Methods:
         self._allow(call)
         if call.parameters:
             _allow_root(call)
+            if self._termination.runs() and self._run.state == "RUNNING":
+                self._run.announce_cancel(_DUE_TO.get(call.parameters.get("state", ""), ""))
         reason = call.parameters.get("reason", f"interrupted by uid {call.peer.uid}")
         state = call.parameters.get("state", self._ended_by_client())
         self._termination.cut_short(reason, self._run.step.kill_wait, state)
