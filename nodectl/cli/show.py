@@ -9,12 +9,15 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nodectl.client.command import Failed
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_argument
-from nodectl.model.step_number import step_name
+from nodectl.model.step_number import FIRST, step_name
+from nodectl.render.job_columns import job_facts
 from nodectl.render.table import pairs, table
 from nodectl.render.terminal import put
 from nodectl.render.words import cpu_list, duration, elapsed
+from nodectl.wire.names import NODE
 
 TASK_HEADER = ("TASK", "PID", "STATUS", "CPUS", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
 _RIGHT = ("TASK", "PID", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
@@ -26,7 +29,10 @@ _SAID = {"memory.max": "memory", "memory.swap.max": "swap space", "pids.max": "p
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl show` to its parser."""
     parser.add_argument(
-        "step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its first step"
+        "step",
+        type=step_argument,
+        metavar="JOB[.STEP]",
+        help="the step; a job alone means its first step, or the job while it waits",
     )
     parser.add_argument("--json", action="store_true", help="print the record as one JSON object")
     parser.epilog = (
@@ -41,14 +47,31 @@ def main(arguments: argparse.Namespace) -> int:
     job, step = arguments.step
     session = Session(arguments.settings)
     try:
-        reply: Mapping[str, Any] = session.call("Show", job=job, step=step)
+        try:
+            record: Any = session.call("Show", job=job, step=step)["record"]
+        except Failed as failed:
+            if step != FIRST or failed.name != f"{NODE}.NoSuchStep":
+                raise
+            record = _waiting(session, job, failed)
+            lines = pairs(job_facts(record))
+        else:
+            lines = text_of(record, time.time())
     finally:
         session.close()
     if arguments.json:
-        print(json.dumps(reply["record"], indent=2))
+        print(json.dumps(record, indent=2))
     else:
-        put(text_of(reply["record"], time.time()))
+        put(lines)
     return 0
+
+
+def _waiting(session: Session, job: int, failed: Failed) -> Mapping[str, Any]:
+    """A job that has had no step yet. Raises `failed` where there is none."""
+    try:
+        record: Mapping[str, Any] = session.call("ShowJob", job=str(job))["record"]  # type: ignore[assignment]
+    except Failed:
+        raise failed from None
+    return record
 
 
 def text_of(record: Mapping[str, Any], now: float) -> list[str]:

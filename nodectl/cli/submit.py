@@ -65,7 +65,8 @@ def _accepted(command: JobCommand, request: dict[str, object], options: dict[str
 
 
 def _test(command: JobCommand, request: dict[str, object], options: dict[str, object]) -> int:
-    found: Any = command.session.call("TestOnly", request=request, job=options)
+    wanted = {**request, "environment": waiting.told(request)}
+    found: Any = command.session.call("TestOnly", request=wanted, job=options)
     start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(found["start"]))
     cpus = f"{found['cpus']} CPU{'s' if found['cpus'] != 1 else ''}"
     print(f"nodectl: the job would start at {start} with {cpus} on {found['nodes']}", file=sys.stderr)

@@ -7,7 +7,7 @@ import os
 
 from nodectl.client.command import BadOption, Failed
 
-LONGEST = 4 << 20  # bytes: Slurm's max_script_size
+LONGEST = 64 << 20  # bytes; the service takes less (max_script_size)
 _MARKS = ("#SBATCH", "#NODECTL")
 _COMPONENTS = ("hetjob", "packjob")
 

@@ -7,16 +7,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LONGEST_BUT_LAUNCH = 256 << 10  # bytes of a call
+LONGEST_OF_OTHERS = 256 << 10  # bytes of a call
 _MOST_VALUES = 400_000  # in a call: two full lists of a launch, and room
 LAUNCH = f"{NODE}.Launch"
+_LONG = (LAUNCH, f"{NODE}.Submit")  # with an environment, with a script
 
 
 def checked(text: bytes) -> "Mapping[str, object]":
     """The message, if it is one that costs no more to take than its length tells. Raises BrokenWire."""
     message = framing.decode(text)
-    if len(text) > LONGEST_BUT_LAUNCH and message.get("method") != LAUNCH:
-        raise framing.BrokenWire(f"message longer than {LONGEST_BUT_LAUNCH} bytes")
+    if len(text) > LONGEST_OF_OTHERS and message.get("method") not in _LONG:
+        raise framing.BrokenWire(f"message longer than {LONGEST_OF_OTHERS} bytes")
     # Within strings these letters are no values; to count them is cheap, to walk through the values is not.
     if text.count(b",") + text.count(b"[") + text.count(b"{") > _MOST_VALUES and _values(message) > _MOST_VALUES:
         raise framing.BrokenWire(f"message of more than {_MOST_VALUES} values")

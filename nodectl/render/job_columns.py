@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nodectl.render.table import table
@@ -126,3 +126,11 @@ def _lines(rows: Sequence[Job], names: Sequence[str], width: int | None) -> list
                     row[place] = row[place] if len(row[place]) <= most else f"{row[place][: most - 1]}+"
     right = [column.header for column in columns if column.right]
     return table([column.header for column in columns], cells, right=right, width=width)
+
+
+def job_facts(job: Job) -> Iterator[tuple[str, object]]:
+    """What is known of one job, for people."""
+    for column in COLUMNS.values():
+        value = column.cell(job)
+        if value not in ("-", ""):
+            yield column.header.lower(), value

@@ -86,7 +86,7 @@ def test_a_script_of_a_hundred_megabytes_is_not_read_to_its_end(tmp_path: Path) 
     with path.open("wb") as file:
         file.write(b"#!/bin/sh\n")
         file.truncate(100 << 20)
-    with pytest.raises(Failed, match="longer than 4 MiB"):
+    with pytest.raises(Failed, match="longer than 64 MiB"):
         script.read(str(path))
 
 
