@@ -11,6 +11,7 @@ from typing import Any
 
 BATCH, EXTERN = 0xFFFFFFFB, 0xFFFFFFFC
 _STEP_NAMES = {BATCH: "batch", EXTERN: "extern"}
+_ACTIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING")
 _SIGNALLED = 128
 _FIRST = (BATCH, EXTERN, 0)  # the step that holds its job
 
@@ -219,7 +220,7 @@ def job_row(job: Mapping[str, Any]) -> Row:
         array_tasks=job.get("array_tasks", ""),
         eligible=job.get("eligible_time", 0.0),
         started=job.get("start_time", 0.0),
-        ended=job.get("end_time", 0.0),
+        ended=0.0 if job.get("job_state") in _ACTIVE else job.get("end_time", 0.0),  # until when it may run
         suspended=job.get("suspended_seconds", 0.0),
         time_limit=job.get("time_limit", 0),
         cpus=job.get("cpus", 0),

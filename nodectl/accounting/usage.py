@@ -89,8 +89,7 @@ def _extreme(values: Sequence[Any], tasks: Sequence[Mapping[str, Any]], choose: 
 
 def of_job(record: Mapping[str, Any], resources: Mapping[str, Any]) -> dict[str, Any]:
     """What accounting has of a job's record; `resources` is what it holds or held, by node."""
-    found = {name: record[name] for name in _JOB_FACTS if record.get(name) not in (None, "", 0)}
-    found |= {"job_id": record["job_id"], "user_id": record.get("user_id", 0)}
+    found = {name: record[name] for name in _JOB_FACTS if record.get(name) not in (None, "")}
     details = record.get("details") or {}
     found["details"] = {name: details[name] for name in _JOB_DETAILS if details.get(name)}
     found["command"] = " ".join(details.get("argv") or ())[:_COMMAND]

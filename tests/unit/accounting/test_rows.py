@@ -76,6 +76,11 @@ def test_a_job_without_steps_has_its_own_exit_code() -> None:
     assert [one.exit for one, _ in found] == [(3, 0), (0, 9)]
 
 
+def test_a_job_that_runs_has_not_ended_when_its_time_will_be_up() -> None:
+    [(found, _)] = rows([], [job(job_state="RUNNING", end_time=9e9)])
+    assert (found.ended, found.elapsed(1100.0)) == (0.0, 100.0)
+
+
 def test_a_job_of_which_a_step_runs_has_not_ended() -> None:
     running = record(step=1, state="RUNNING", started=None, ended=None, tasks=[])
     [(found, _)] = rows([record(), running])
@@ -95,11 +100,11 @@ def test_tasks_of_an_array_are_named_by_it_and_stand_together() -> None:
     jobs = [
         job(20),
         job(10, array_job_id=10, array_tasks="3-9:2", job_state="PENDING", start_time=0.0, end_time=0.0),
-        job(30, array_job_id=10, array_task_id=1),
+        job(30, array_job_id=10, array_task_id=0),
     ]
     found = rows([record(30, EXTERN)], jobs)
-    assert [one.id for one, _ in found] == ["10_[3-9:2]", "10_1", "20"]
-    assert found[1][1][0].id == "10_1.extern"
+    assert [one.id for one, _ in found] == ["10_[3-9:2]", "10_0", "20"]
+    assert found[1][1][0].id == "10_0.extern"
     assert found[1][1][0].raw_id == "30.extern"
 
 
