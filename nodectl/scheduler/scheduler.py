@@ -210,6 +210,14 @@ class Scheduler:
         """The jobs that wait, in order; `priority` is set in each."""
         return self._explainer.line(now)
 
+    def in_order(self, now: float) -> Iterator[JobRecord]:
+        """Those that could start if there were room, in their order; who reads no further pays for no more."""
+        return self._book.line.in_order(now)
+
+    def goes_before(self, job: JobRecord, other: JobRecord, now: float) -> bool:
+        """True where the one is in front of the other, whether they still wait or not."""
+        return self._book.line.goes_before(job, other, now)
+
     def explain(self, job: JobRecord, now: float) -> Explanation:
         """Why a job waits, at this moment."""
         return self._explainer.explain(job, now)

@@ -29,6 +29,7 @@ _SIGTERM = 15
 _READY_EVERY, _READY_AT_MOST = 1.0, 300
 _IDLE_WAKES = 2000  # moments for which the queue asked, one behind the other, at which nothing happened
 REFUSED = "REFUSED"
+_OWN_FAULT = ("Dependency", "JobHeld", "QOSMax")  # reasons for which a job may wait for ever: its user asked for it
 
 
 class _Active:
@@ -53,8 +54,7 @@ class Player:
         self._workload = workload
         self._epilog = epilog
         numbers = count(max(job.number for job in workload.jobs) + 1)
-        queue_host: Any = selection  # its shape is `Selecting`
-        self.scheduler = Scheduler(queue_host, policy, new_id=lambda: next(numbers), outcome=self._outcome)
+        self.scheduler = Scheduler(selection, policy, new_id=lambda: next(numbers), outcome=self._outcome)
         self.rules = Rules(selection, self.scheduler, slack=epilog + 1.0)
         self.stories: dict[tuple[int, int | None], Story] = {}
         self.now = 0.0
@@ -316,6 +316,7 @@ class Player:
         }[event.state]
         node.reason = "" if event.state == "resume" else f"{event.state} by the workload"
         self._selection.update_node_state(node)
+        self.scheduler.changed(self._absolute)
         self.rules.forget_promises()
         if event.state == "down":
             for job, active in list(self._active.items()):
@@ -342,6 +343,7 @@ class Player:
         self.rules.took(job, active.run, self.now)
 
     def _played(self, spent: float) -> Played:
+        self.rules.at_the_end(self.now, self._left_over())
         played = Played(
             self._selection.type,
             self._workload.name,
@@ -351,7 +353,6 @@ class Player:
             end=max([self.now if self._active else 0.0, *(story.end for story in self.stories.values())]),
             real_seconds=spent,
         )
-        self.rules.at_the_end(self.now, self._left_over())
         played.violations = sorted(self.rules.violations, key=lambda one: one.time)
         return played
 
@@ -370,6 +371,9 @@ class Player:
             story = self._story(self._work[number], None) if not self._work[number].array else None
             if story is not None:
                 story.reason = job.state_reason
+            if job.job_state == PENDING and job.state_reason.startswith(_OWN_FAULT):
+                self.rules.notes.append(f"job {number} never started: {job.state_reason}")
+                continue
             words = f"job {number} never ended: it is {job.job_state}, {job.state_reason or 'without a reason'}"
             found.append(Violation(self.now, "never started", (number,), words))
         return found

@@ -8,7 +8,7 @@ plugin that its host did not believe.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from nodectl.scheduler.decisions import Preempt
@@ -16,15 +16,15 @@ from nodectl.scheduler.policy import Policy
 from nodectl.selection.modes import SUSPENDED
 from nodectl.selection.records import JobRecord, NodeTable
 from nodectl.selection.slurmctld import Parameters
+from nodectl.simulation.starvation import Starvation
 from nodectl.simulation.story import Run, Share, Violation
 from nodectl.simulation.submission import BEGINNING
 
-TWICE, LOST, STARVED, DELAYED, TOO_EARLY, NONSENSE = (
-    "given twice", "lost", "starved", "first in line delayed", "started too early", "plugin",
+TWICE, LOST, DELAYED, TOO_EARLY, NONSENSE = (
+    "given twice", "lost", "first in line delayed", "started too early", "plugin",
 )  # fmt: skip
 _RESOURCES = "Resources"
 _MOST = 10_000  # violations kept
-_MOST_IN_ORDER = 200  # of the overdue jobs, those whose order is looked at
 
 
 class Host(Protocol):
@@ -47,10 +47,13 @@ class Queue(Protocol):
     def policy(self) -> Policy: ...  # noqa: D102
 
     @property
-    def line(self) -> Callable[[float], list[JobRecord]]: ...  # noqa: D102
+    def in_order(self) -> Callable[[float], Iterator[JobRecord]]: ...  # noqa: D102
 
     @property
     def expected_start(self) -> Callable[[JobRecord, float], float | None]: ...  # noqa: D102
+
+    @property
+    def goes_before(self) -> Callable[[JobRecord, JobRecord, float], bool]: ...  # noqa: D102
 
 
 class Rules:
@@ -73,7 +76,7 @@ class Rules:
         self._sizes: dict[int, int] = {}
         self._faults = 0
         self._waiting: dict[int, tuple[JobRecord, float]] = {}
-        self._longest_limit = 0.0
+        self._starvation = Starvation(queue.policy, self.broken)
 
     def broken(self, time: float, rule: str, jobs: tuple[int, ...], words: str) -> None:
         """Writes a violation down."""
@@ -88,11 +91,11 @@ class Rules:
         """The queue has taken it; of an array so many tasks."""
         self._sizes[job.job_id] = tasks
         self._waiting[job.job_id] = (job, now)
-        self._longest_limit = max(self._longest_limit, float(job.time_limit or 1e18))
 
     def started(self, job: JobRecord, run: Run, now: float) -> None:
         """The queue says that it runs with these shares."""
         self._may_start(job, run, now)
+        self._starvation.started(job, now)
         self._array_limit(job, now)
         self._began.add(job.array_job_id or job.job_id)
         self._kept_promise(job, now)
@@ -228,6 +231,7 @@ class Rules:
 
     def preempts(self, decision: Preempt, now: float) -> None:
         """A job makes room."""
+        self._promised = None
         if decision.job not in self._held:
             words = f"job {decision.job.job_id} makes room for job {decision.for_job.job_id} and holds nothing"
             self.broken(now, LOST, (decision.job.job_id,), words)
@@ -255,7 +259,8 @@ class Rules:
         for words in self._host.faults[self._faults :]:
             self.broken(now, NONSENSE, (), words.removeprefix("plugin "))
         self._faults = len(self._host.faults)
-        first = self._first(now)
+        # A suspended job goes on before anybody starts, and when that is nobody can know.
+        first = None if self._off_cores else self._first(now)
         if first is None:
             self._promised = None
             return
@@ -267,10 +272,15 @@ class Rules:
     def _first(self, now: float) -> JobRecord | None:
         if not self._waiting:
             return None
-        return next((job for job in self._queue.line(BEGINNING + now) if job.state_reason == _RESOURCES), None)
+        return next((job for job in self._queue.in_order(BEGINNING + now) if job.state_reason == _RESOURCES), None)
 
     def _kept_promise(self, job: JobRecord, now: float) -> None:
-        if self._promised is None or self._promised[0] is not job:
+        if self._promised is None:
+            return
+        first = self._promised[0]
+        if job is not first and job.array_job_id != first.job_id:
+            if self._overtakes(job, first, now):
+                self._promised = None
             return
         _, expected, since = self._promised
         self._promised = None
@@ -281,9 +291,17 @@ class Rules:
             )
             self.broken(now, DELAYED, (job.job_id,), words)
 
+    def _overtakes(self, job: JobRecord, first: JobRecord, now: float) -> bool:
+        """True where a job that starts may go before the first in line: it is more urgent, or has waited too long."""
+        longest = self._queue.policy.max_wait
+        if longest and BEGINNING + now - (job.eligible_time or job.submit_time) >= longest:
+            return True
+        return self._queue.goes_before(job, first, BEGINNING + now)
+
     def forget_promises(self) -> None:
-        """Something happened that no forecast could know."""
+        """Something happened that no forecast could know, as with a node."""
         self._promised = None
+        self._starvation.off()
 
     def at_the_end(self, now: float, left_over: list[Violation]) -> None:
         """Nothing more will happen."""

@@ -50,7 +50,9 @@ def play(
         selection = Selection(plugin, nodes, caller, parameters=setting.parameters, say=say)
         with tempfile.TemporaryDirectory(prefix="nodectl-select-") as state_dir:
             selection.start(state_dir, now=BEGINNING)
-            played = Player(selection, setting.policy, workload, epilog=setting.epilog).play()
+            player = Player(selection, setting.policy, workload, epilog=setting.epilog)
+            watch.time = lambda: player.now
+            played = player.play()
             selection.save(state_dir)
         selection.end()
         played.calls = watch.spent

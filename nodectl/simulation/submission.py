@@ -29,7 +29,7 @@ def record_of(job: WorkJob, now: float) -> JobRecord:
         name=job.name or f"job{job.number}",
         qos=job.qos,
         held_by=BATCH,
-        priority=job.priority,
+        direct_priority=job.priority,
         nice=job.nice,
         time_limit=job.limit,
         submit_time=now,

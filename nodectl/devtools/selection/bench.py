@@ -14,7 +14,6 @@ from nodectl.selection.modes import COMPLETING, RUNNING, SELECT_MODE_RUN_NOW
 from nodectl.selection.records import BATCH, JobDetails, JobRecord, NodeTable
 from nodectl.selection.slurmctld import Parameters
 from nodectl.simulation.described import nodes_of
-from nodectl.simulation.watch import Watch
 
 NODES = "4*2s:2c:2t,mem=8192,gpu=2"
 NODE_CPUS, NODE_MIB = 8, 8192
@@ -26,12 +25,11 @@ _SECONDS = 10.0
 class Bench:
     """One plugin over one table, and the jobs that it was asked for."""
 
-    def __init__(self, selection: Selection, plugin: Plugin, watch: Watch) -> None:
+    def __init__(self, selection: Selection, plugin: Plugin) -> None:
         self.selection = selection
         self.plugin = plugin
         self.nodes = selection.nodes
         self.now = NOW
-        self._watch = watch
         self._next = 0
 
     def skip(self, jobs: int) -> None:
@@ -41,10 +39,6 @@ class Bench:
     def has(self, name: str) -> bool:
         """True where the plugin has the function, written without its prefix."""
         return f"select_p_{name}" in self.plugin.hooks
-
-    def called(self, name: str) -> int:
-        """How often a function was called."""
-        return self._watch.spent.get(f"select_p_{name}", (0, 0.0))[0]
 
     def job(self, cpus: int = 1, **details: object) -> JobRecord:
         """A new job of one user."""
@@ -97,11 +91,10 @@ def opened(
     plugin = load_plugin(name, (), caller)
     try:
         table = nodes or nodes_of(NODES)
-        watch = Watch(plugin, table)
         selection = Selection(plugin, table, caller, parameters=Parameters(), say=lambda text: None)
         with tempfile.TemporaryDirectory(prefix="nodectl-select-") as directory:
             selection.start(state_dir or directory, list(jobs), NOW)
-            yield Bench(selection, plugin, watch)
+            yield Bench(selection, plugin)
             selection.end()
     finally:
         unload(plugin, caller)

@@ -128,9 +128,11 @@ def _on(jobs: Sequence[Held], placement: Placement) -> list[Held]:
 
 
 def end_of(job: JobRecord, now: float) -> float:
-    """When a job ends by its limit; one without a limit in a year, as in Slurm; one that is late, soon."""
-    if job.time_limit:
-        return max(job.start_time + job.time_limit, now + 1)
+    """When a job ends as the queue expects it (one that was suspended later than its limit says), or by its limit; one
+    without a limit in a year, as in Slurm; one that is late, soon.
+    """
     if job.end_time:
         return max(job.end_time, now + 1)
+    if job.time_limit:
+        return max(job.start_time + job.time_limit, now + 1)
     return max(job.start_time, now) + _NO_LIMIT
