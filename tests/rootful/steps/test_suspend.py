@@ -77,14 +77,15 @@ def test_suspended_step_takes_no_signal_but_kill(node: Node) -> None:
 
 def test_what_cannot_be_suspended_or_resumed_is_refused(node: Node) -> None:
     step = Counting(node)
-    assert "is not suspended" in node.nodectl("resume", str(step.job)).stderr
-    others = node.nodectl("suspend", str(step.job), user=OTHER)
+    name = f"{step.job}.0"
+    assert "is not suspended" in node.nodectl("resume", name).stderr
+    others = node.nodectl("suspend", name, user=OTHER)
     assert (others.returncode, "no step" in others.stderr) == (1, True)
-    node.nodectl("suspend", str(step.job))
-    again = node.nodectl("suspend", str(step.job))
+    node.nodectl("suspend", name)
+    again = node.nodectl("suspend", name)
     assert (again.returncode, "is suspended already" in again.stderr) == (1, True)
     step.kill()
-    ended = node.nodectl("suspend", str(step.job))
+    ended = node.nodectl("suspend", name)
     assert (ended.returncode, "has ended: CANCELLED" in ended.stderr) == (1, True)
 
 
