@@ -109,7 +109,7 @@ class Wishes:
         """What a job asks for on so many nodes. Raises Refused where its options make no sense."""
         details = job.details
         request = details.request
-        size = 1 if details.whole else request.cpus_per_task or details.cpus_per_task
+        size = 1 if details.whole else request.cpus_per_task or details.cpus_per_task or 1
         limit = 0 if details.whole else request.ntasks_per_node or 0
         least = max(least, len(required), 1)
         ntasks = request.ntasks or max(details.num_tasks, least * (limit or 1))
@@ -122,7 +122,7 @@ class Wishes:
                 limit = 0
         elif limit:
             least = max(least, -(-ntasks // limit))
-        overcommit = request.overcommit or details.overcommit
+        overcommit = request.overcommit or details.overcommit or details.whole
         cpus = max(ntasks * size, details.min_cpus)
         if overcommit:
             # as if for one task a node, but not less than -B says

@@ -119,13 +119,14 @@ def test_jobs_that_overlap_since_the_configuration_changed_stay_alone_until_the_
     sharing = Bed(table, parameters(sharing="force", count=3))
     first, second, third = (sharing.job("ntasks=4") for _ in range(3))
     assert all(map(sharing.start, (first, second, third)))
-    bed = Bed(table)
+    bed = Bed(table, parameters(sharing="yes", count=9))
     bed.selection.start("/nonexistent", sharing.jobs)
     for job in (second, first):
         job.job_state = COMPLETING
         bed.selection.job_fini(job)
         bed.selection.released(job)
         assert not bed.start(bed.job("ntasks=1"))
+        assert not bed.start(bed.job("ntasks=1", share_res=True))
     bed.selection.job_fini(third)
     bed.selection.released(third)
     assert bed.start(bed.job("ntasks=4"))
@@ -154,6 +155,30 @@ def test_a_job_that_is_suspended_for_a_moment_keeps_its_cores() -> None:
     hooks = bed.plugin.hooks
     assert hooks["select_p_job_suspend"](job, False) == hooks["select_p_job_resume"](job, False) == 0
     assert bed.snapshot() == before
+
+
+def test_a_restart_finds_jobs_that_stand_still() -> None:
+    bed = Bed(nodes(1, "1s:4c:1t", 1000))
+    running, stopped, ending = (bed.job("ntasks=1", pn_min_memory=100) for _ in range(3))
+    assert all(map(bed.start, (running, stopped, ending)))
+    bed.suspend(stopped)
+    bed.plugin.hooks["select_p_job_fini"](ending)
+    ending.job_state = COMPLETING
+    before = bed.snapshot()
+    assert bed.plugin.hooks["select_p_job_init"](bed.jobs) == 0
+    assert bed.snapshot() == before
+
+
+def test_a_device_is_not_begun_with_twice() -> None:
+    bed = Bed(nodes(1, "1s:4c:1t", gpus="0"))
+    one, two = bed.job(gres={"gpu": 1}), bed.job(gres={"gpu": 1})
+    begin = bed.plugin.hooks["select_p_job_begin"]
+    bed.test(one)
+    bed.test(two, excluded_cores=bed.cores({0: 1}))
+    assert begin(one) == 0
+    assert begin(two) != 0
+    two.job_resrcs = None
+    assert begin(two) != 0, "nothing was selected for it"
 
 
 def test_a_job_begins_only_with_what_is_free() -> None:

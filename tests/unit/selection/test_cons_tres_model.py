@@ -66,7 +66,9 @@ def test_a_job_starts_exactly_when_the_model_has_room(mode: str, data: st.DataOb
     bed = Bed(nodes(count, f"{sockets}s:{cores}c:{threads}t", 1000), parameters(*words))
     for _ in range(6):
         ntasks, size = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 3))
-        memory = data.draw(st.sampled_from([("", 0), ("pn_min_memory", 300), ("mem_per_cpu", 90)]))
+        memory = data.draw(
+            st.sampled_from([("", 0), ("pn_min_memory", 300), ("mem_per_cpu", 90), ("mem_per_cpu", 300)])
+        )
         most = data.draw(st.integers(0, count))
         options = [f"ntasks={ntasks}", f"cpus_per_task={size}"]
         if most:

@@ -173,6 +173,14 @@ def test_contiguous_nodes_are_neighbours() -> None:
     assert bed.held("ntasks=2", "nodes=2", contiguous=True) == ""
 
 
+def test_nodes_on_both_sides_of_a_full_one_are_no_neighbours() -> None:
+    bed = Bed(nodes(4, "1s:2c:1t"))
+    assert bed.held("ntasks=2", "nodelist=n2")
+    assert bed.held("ntasks=1", "nodelist=n4")
+    assert bed.held("ntasks=4", "nodes=2", contiguous=True) == ""
+    assert bed.held("ntasks=3", "nodes=2", contiguous=True) == "n3:0-1 n4:1"
+
+
 def test_light_nodes_go_first() -> None:
     table = NodeTable([node("n1", TWO, weight=5), node("n2", TWO, weight=1), node("n3", TWO, weight=3)])
     bed = Bed(table)
