@@ -37,7 +37,7 @@ as in init() and in what is done to containers, the service's log has it.
 
 What a function keeps in a variable another may not find: they run in several processes.
 
-    daemon                 task_p_slurmd_*
+    daemon                 task_p_slurmd_*; select_p_*, all of them, which keep what they know in its memory
     step runner            task_p_pre_setuid, _post_term (as the job's owner), _post_step; proctrack_p_*;
                            container_p_create (of the job's first step), container_p_add_cont (of every step)
     each task, its child   task_p_pre_launch_priv, _pre_launch (as the user); container_p_add_pid

@@ -77,7 +77,7 @@ class Selection:
 
     def start(self, state_dir: str, jobs: Sequence[JobRecord] = (), now: float = 0.0) -> None:
         """The daemon starts; `jobs`: those that hold something. Raises SelectionFailed."""
-        self._calls.now = now
+        self._calls.now = self._sure = now
         self._offers.look_again()  # a node may have been drained before
         self._must("node_init", self.nodes, len(self.nodes))
         self._must("state_restore", state_dir)
