@@ -31,13 +31,14 @@ _HELP = {
 
 
 class Explainer:
-    """`explain`, and what `line` says of each job."""
+    """`explain` for one job; `brief` and `line` for many."""
 
     def __init__(self, book: Book, room: Room, backfill: Backfill, reservations: Reservations) -> None:
         self._book = book
         self._room = room
         self._backfill = backfill
         self._reservations = reservations
+        self._told = (-1.0, 0)
         self._starts: tuple[tuple[float, int], dict[int, float]] = ((-1.0, 0), {})
 
     def line(self, now: float) -> list[JobRecord]:
@@ -60,6 +61,19 @@ class Explainer:
         for job, points in zip(jobs, book.line.all_points(jobs, now), strict=True):
             job.priority = max(0, round(points))
         return jobs
+
+    def brief(self, job: JobRecord, now: float) -> Explanation:
+        """The reason, some words and the expected start, which cost little for all jobs at one time."""
+        if job.job_state != PENDING:
+            return self._active(job)
+        bar = self._book.bar(job, now)
+        if bar is not None:
+            return Explanation(bar.reason, bar.words, (), bar.until or None)
+        version = (now, self._book.version)
+        if self._book.freed or self._told != version:
+            self.line(now)
+            self._told = version
+        return Explanation(job.state_reason, job.state_desc, (), self.expected_start(job, now))
 
     def explain(self, job: JobRecord, now: float) -> Explanation:
         """All of it."""

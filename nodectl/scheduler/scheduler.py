@@ -222,6 +222,10 @@ class Scheduler:
         """Why a job waits, at this moment."""
         return self._explainer.explain(job, now)
 
+    def brief(self, job: JobRecord, now: float) -> Explanation:
+        """As `explain`, without for whom and what would help: it costs little for all jobs at one `now`."""
+        return self._explainer.brief(job, now)
+
     def expected_start(self, job: JobRecord, now: float) -> float | None:
         """When it starts by what is known now, if nobody comes before it; None where nobody knows."""
         return self._explainer.expected_start(job, now)

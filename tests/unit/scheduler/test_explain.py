@@ -1,0 +1,104 @@
+"""explain tells the truth at each moment: which rule, for whom, when, and what would change it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodectl.scheduler.explanation import Explanation
+from nodectl.scheduler.forecast import Forecast
+from unit.scheduler.bench import PLAIN, Bench, policy
+
+
+def test_the_first_in_line_is_told_who_has_what_it_needs() -> None:
+    bench = Bench()
+    ann, _bob = bench.run(5, user=1, limit=600), bench.run(2, user=2, limit=50)
+    job = bench.submit(4)
+    said = bench.scheduler.explain(job, bench.at)
+    assert (said.reason, said.expected_start) == ("Resources", bench.at + 600)
+    assert said.words == "it is the next to start: it asks for 4 CPUs, 1 is free"
+    assert f"job {ann.job_id} of u1" in said.for_whom
+    assert said.what_would_help == ("a job of at most 1 CPU",)
+
+
+def test_who_stands_behind_is_told_who_is_before_and_which_limit_would_help() -> None:
+    bench = Bench()
+    bench.run(5, limit=600)
+    first = bench.submit(8, limit=100)
+    second = bench.submit(2, limit=601)
+    assert bench.look() == []
+    said = bench.scheduler.explain(second, bench.at)
+    assert said.reason == "Priority"
+    assert said.for_whom == (f"job {first.job_id} of u1000",)
+    assert said.words == f"1 job before it in line; it would take what job {first.job_id} needs"
+    assert said.what_would_help == ("a time limit of at most 00:10:00: then it could start at once",)
+    assert said.expected_start == bench.at + 700
+    bench.scheduler.update(second, {"time_limit": 600}, bench.at)
+    assert bench.look() == [second], "what it was told helps"
+
+
+def test_jobs_without_limits_are_named_as_what_hides_the_future() -> None:
+    bench = Bench()
+    bench.run(8, limit=0)
+    job = bench.submit(1)
+    helps = bench.scheduler.explain(job, bench.at).what_would_help
+    assert any("time limits" in one for one in helps)
+
+
+def test_what_is_told_of_one_array_task_names_the_task() -> None:
+    bench = Bench()
+    array = bench.submit(4, array_tasks="3-4")
+    bench.look()
+    job = bench.submit(8)
+    assert f"job {array.array_job_id}_3 of u1000" in bench.scheduler.explain(job, bench.at).for_whom
+
+
+def test_a_job_that_runs_waits_for_nothing() -> None:
+    bench = Bench()
+    job = bench.run()
+    assert bench.scheduler.explain(job, bench.at) == Explanation("", "the job is running", (), bench.at)
+
+
+_ASKED = st.lists(st.tuples(st.integers(1, 8), st.integers(0, 3), st.integers(1, 60)), min_size=1, max_size=15)
+
+
+@given(_ASKED, st.integers(0, 3))
+@settings(max_examples=50, deadline=None)
+def test_the_brief_word_the_long_one_and_what_happens_agree(asked: list[tuple[int, int, int]], limit: int) -> None:
+    bench = Bench(replace(PLAIN, limits=policy(jobs=limit).limits))
+    jobs = [
+        bench.submit(cpus, user=1000 + user, limit=tens * 10, held="user" if tens == 7 else "")
+        for cpus, user, tens in asked
+    ]
+    bench.look()
+    for job in jobs:
+        brief, long = bench.scheduler.brief(job, bench.at), bench.scheduler.explain(job, bench.at)
+        assert brief.reason == long.reason
+        if job.is_active:
+            assert brief.reason == ""
+        elif job.held:
+            assert brief.reason == "JobHeldUser"
+        else:
+            assert brief.reason in ("Resources", "Priority", "QOSMaxJobsPerUserLimit")
+            assert brief.words
+    firsts = [job for job in jobs if bench.reason(job) == "Resources"]
+    assert len(firsts) <= 1
+    if firsts and not limit:
+        start = bench.scheduler.expected_start(firsts[0], bench.at)
+        assert start is not None
+        bench.at = start
+        for job in jobs:
+            if job.is_active and job.end_time <= start:
+                bench.end(job)
+        assert firsts[0] in bench.look(), "it starts when it was said"
+
+
+def test_a_forecast_puts_each_where_it_fits_first() -> None:
+    forecast = Forecast(0.0, 2, 100, [(10.0, 2, 0), (20.0, 4, 50)])
+    assert forecast.start(4, 0, 10) == 10.0
+    assert forecast.start(2, 0, 10) == 0.0
+    assert forecast.start(1, 0, 5) == 20.0
+    assert forecast.start(9, 0, 5) is None
+    assert forecast.start(1, 120, 5) == 20.0
