@@ -232,3 +232,12 @@ def test_nothing_is_to_be_done_at_rest() -> None:
     for _ in range(1000):
         assert not list(bench.scheduler.schedule(bench.at))
     assert bench.scheduler._backfill.tests == before
+
+
+def test_where_all_share_the_machine_an_end_holds_up_nobody() -> None:
+    bench = Bench(plugin="select/linear", over_subscribe="force", share_count=10_000)
+    jobs = [bench.run(8, limit=0) for _ in range(20)]
+    bench.scheduler.ending(jobs[0], bench.at)
+    new = bench.job(8, limit=0)
+    assert bench.scheduler.try_start(new, bench.at) == ""
+    assert bench.selection.faults == []

@@ -101,6 +101,14 @@ def test_what_was_counted_is_counted_back() -> None:
     assert bench.scheduler._book.accounts._charged == {}
 
 
+def test_a_job_that_is_queued_again_counts_no_longer() -> None:
+    bench = Bench(policy(jobs=1))
+    job, other = bench.run(nice=5), bench.submit()
+    assert bench.look() == []
+    bench.scheduler.requeue(job, bench.at)
+    assert bench.look() == [other]
+
+
 @pytest.mark.parametrize(
     "line",
     ["Priority=1", "Name=a Priority=x", "Name=a Preempt=b", "Name=a Preempt=a", "Name=a PreemptMode=stop",
