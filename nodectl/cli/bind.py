@@ -34,6 +34,7 @@ from nodectl.machine import spec, topology
 from nodectl.machine.topology import Topology
 from nodectl.model.cpu_list import cpus_of, mask_of_list
 from nodectl.model.number import whole
+from nodectl.plugin_host.loader import PluginRefused
 from nodectl.render import layout
 from nodectl.render.terminal import put
 from nodectl.render.words import printable
@@ -53,7 +54,7 @@ def main(settings: GlobalOptions, words: Sequence[str]) -> int:
             print(_help())
             return 0
         answer = answer_of(parsed, configured(settings.config))
-    except (BadOption, Failed, Refused, ValueError, OSError) as error:
+    except (BadOption, Failed, Refused, PluginRefused, ValueError, OSError) as error:
         return _refuse(error, as_json="--json" in words)
     explain = "explain" in parsed.values
     if "json" in parsed.values:
@@ -78,13 +79,14 @@ def answer_of(parsed: Parsed, config: Config, environ: Mapping[str, str] = os.en
     """The answer to a command line. Raises Refused, ValueError, OSError."""
     values = parsed.values
     try_out = _MACHINE in values
-    # On this machine, a job of `nodectl run`: it holds all there is.
+    # On this machine, a job of `nodectl run` when nobody else is there.
     as_run = not {_MACHINE, _ALLOCATED, _BUSY, _NODES} & values.keys()
     machine, settings = _machine(values.get(_MACHINE), config)
     machines = (machine,) * int(str(values.get(_NODES, 1)))
     names = () if try_out or len(machines) > 1 else (config.node_name,)
     request = request_of(values, environ, _hostfile(environ))
     asked = devices.wanted(_texts(values), request.ntasks or 1)
+    gpus: list[devices.Device] = []
     if _ALLOCATED in values:
         masks = _masks(_ALLOCATED, str(values[_ALLOCATED]), machines)
         allocation = Allocation.of_masks(machines, masks, names)
@@ -96,8 +98,10 @@ def answer_of(parsed: Parsed, config: Config, environ: Mapping[str, str] = os.en
         if (request.ntasks or 1) > config.max_tasks_per_node:
             raise Refused(f"--ntasks: {request.ntasks} is more than max_tasks_per_node = {config.max_tasks_per_node}")
         job.check_node(machine, request, settings, config.node_name)
-        allocation = Allocation.of_masks(machines, {0: node.whole(machine, settings)}, names)
-    gpus = _held(config, asked, machine, allocation, try_out=try_out) if asked.count else []
+        known = detected_devices.of(config.gres) if asked.count else ()
+        allocation, gpus = planning.of_run(machine, request, config, settings, asked, known)
+    if asked.count and not gpus:
+        gpus = _held(config, asked, machine, allocation, try_out=try_out)
     if gpus:
         allocation = _near(allocation, gpus, asked, request, machine)
     if as_run:

@@ -1,6 +1,7 @@
-"""A job's allocation without a queue: what `nodectl bind` and tests ask of select/cons_tres about described machines.
+"""A job's allocation without a queue: what `nodectl bind` and tests ask of select/cons_tres about described machines,
+and of the configured plugin about this one.
 
-As whoever runs the command. The plugin is loaded once in a process.
+As whoever runs the command. select/cons_tres is loaded once in a process.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import functools
 from collections.abc import Sequence
 
 from nodectl.binding.allocation import Allocation, NodeGrant
+from nodectl.binding.devices import Device, Wanted
 from nodectl.binding.geometry import given
 from nodectl.binding.job import check_names, inherited, specialised, tasks_of
 from nodectl.binding.refused import Refused
@@ -18,10 +20,14 @@ from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.loader import Plugin
 from nodectl.selection.answers import Refusal
 from nodectl.selection.host import Selection
-from nodectl.selection.loading import caller_of, load_plugin
+from nodectl.selection.loading import caller_of, load_plugin, unload
 from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_TEST_ONLY
 from nodectl.selection.records import JobDetails, JobRecord, NodeRecord, NodeTable
-from nodectl.selection.slurmctld import Parameters
+from nodectl.selection.slurmctld import Parameters, parameters_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.config import Config
 
 _PLUGIN = "select/cons_tres"
 _NO_STATE = "/nonexistent"
@@ -48,8 +54,40 @@ def allocate(
     )
     plugin, caller = _loaded()
     selection = Selection(plugin, nodes, caller, parameters=Parameters(settings))
+    return _allocation(selection, request, details_of(request), busy)[0]
+
+
+def of_run(
+    machine: Topology, request: Request, config: Config, settings: Settings, asked: Wanted, devices: Sequence[Device]
+) -> tuple[Allocation, list[Device]]:
+    """What a job of `nodectl run` holds on this machine when nobody else does, by the configured plugin: CPUs and
+    devices. Raises Refused, PluginRefused.
+    """
+    free = specialised(machine, settings)
+    node = NodeRecord(config.node_name, machine, reserved_cpus=free, devices=tuple(devices))
+    details = details_of(request)
+    if details.num_tasks * details.cpus_per_task > node.cpus and not details.overcommit:
+        details.whole = details.overcommit = True  # as the daemon does
+    if asked.count:
+        details.gres = {f"{asked.name}:{asked.type}" if asked.type else asked.name: asked.count}
+        details.layout = {"gres_flags": "enforce-binding"} if asked.enforce else {}
+    caller = caller_of(config.spank_hook_timeout)
+    plugin = load_plugin(config.select_type, config.plugin_dir, caller)
+    try:
+        selection = Selection(plugin, NodeTable([node]), caller, parameters=parameters_of(config, settings))
+        allocation, held = _allocation(selection, request, details)
+    finally:
+        unload(plugin, caller)
+    return allocation, [device for device in devices if device.key in held]
+
+
+def _allocation(
+    selection: Selection, request: Request, details: JobDetails, busy: Sequence[int] = ()
+) -> tuple[Allocation, tuple[str, ...]]:
+    """What the plugin gives a job, and the keys of its devices on the first node. Raises Refused."""
+    nodes = selection.nodes
     selection.start(_NO_STATE)
-    job = JobRecord(0, details=details_of(request))
+    job = JobRecord(0, details=details)
     excluded = nodes.core_bitmap(dict(enumerate(busy))) if any(busy) else None
     found = selection.job_test(job, SELECT_MODE_RUN_NOW, excluded_cores=excluded)
     if isinstance(found, Refusal):
@@ -58,16 +96,21 @@ def allocate(
     held = found.resources
     grants = [
         NodeGrant(
-            node.index, node.name, nodes.cpu_mask(node, held.core_bitmap), held.cpus[node.index], held.tasks[node.index]
+            node.index,
+            node.name,
+            nodes.cpu_mask(node, held.core_bitmap),
+            held.cpus[node.index],
+            held.tasks.get(node.index, 0),
         )
         for node in nodes
         if found.nodes[node.index]
     ]
-    return Allocation(
+    allocation = Allocation(
         tuple(grants),
         threads_per_core=given(request.threads_per_core),
         environment=inherited(request, len(grants)),
     )
+    return allocation, held.gres.get(grants[0].node, ())
 
 
 def details_of(request: Request) -> JobDetails:

@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from nodectl.machine.topology import read
+from nodectl.model.cpu_list import mask_of_list
+
 BOOT = f"import sys; sys.path[:0] = [{sysconfig.get_paths()['purelib']!r}]; "
 BOOT += "from nodectl.cli.main import main; sys.exit(main())"
 SPEC = "--machine=2s:4c:2t:2n"
@@ -152,6 +155,33 @@ def test_the_configuration_decides_too(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert [(task["gpus"], task["cpus"]) for task in found["tasks"]] == [("0", "8-15"), ("1", "8-15")]
     assert (found["env"]["CUDA_VISIBLE_DEVICES"], found["env"]["SLURM_JOB_GPUS"]) == ("0", "0,1")
+
+
+def test_a_run_holds_what_the_configured_plugin_gives_it_on_an_idle_machine(tmp_path: Path) -> None:
+    machine = read(allowed=os.sched_getaffinity(0))
+    config = tmp_path / "nodectl.toml"
+
+    def allocated(text: str, *words: str) -> int:
+        config.write_text(text)
+        done = ran("--config", str(config), "bind", "--json", *words)
+        assert done.returncode == 0, done.stdout
+        return mask_of_list(json.loads(done.stdout)["allocated"])
+
+    cores = 'select_type = "select/cons_tres"\n'
+    assert allocated(cores, "-n1") in {core.mask & machine.usable for core in machine.cores}
+    assert allocated(cores, "-n1", "--exclusive") == machine.usable
+    assert allocated(cores, f"-n{machine.usable.bit_count() + 1}") == machine.usable
+    assert allocated('select_type = "select/linear"\nover_subscribe = "force:9"\n', "-n1") == machine.usable
+
+
+def test_devices_of_a_run_are_near_its_cores(tmp_path: Path) -> None:
+    config = tmp_path / "nodectl.toml"
+    config.write_text('select_type = "select/cons_tres"\ngres = ["Name=gpu File=/dev/null,/dev/zero"]\n')
+    done = ran("--config", str(config), "bind", "--json", "-n1", "--gpus=2")
+    found = json.loads(done.stdout)
+    assert found["tasks"][0]["gpus"] == "0,1"
+    done = ran("--config", str(config), "bind", "--json", "-n1", "--gpus=3")
+    assert "Requested node configuration is not available" in json.loads(done.stdout)["error"]
 
 
 def test_this_machine_needs_neither_root_nor_a_service() -> None:
