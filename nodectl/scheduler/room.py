@@ -149,7 +149,8 @@ class Room:
 
     def forget(self, job: JobRecord) -> None:
         """The job started, or left the line: nothing is kept for it."""
-        self.claims.pop(job.job_id, None)
+        if self.claims.pop(job.job_id, None) is not None:
+            self._book.freed = True
         shadow = self.shadows.get(job.details.reservation)
         if shadow is not None and shadow.job is job:
             del self.shadows[job.details.reservation]

@@ -135,6 +135,7 @@ class Sweeps:
             claim = room.claims.get(job.job_id)
             if claim is not None and not self._is_pending(job):
                 claim = room.claims.pop(job.job_id, None)
+                book.freed = True  # others were kept off what it did not take
             elif claim is None and preemption.may_preempt(self._policy, job):
                 yield from self._preempt(job, now)
             first = self._stand_first(job, now)

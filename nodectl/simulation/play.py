@@ -55,7 +55,8 @@ class Player:
         self._epilog = epilog
         numbers = count(max(job.number for job in workload.jobs) + 1)
         self.scheduler = Scheduler(selection, policy, new_id=lambda: next(numbers), outcome=self._outcome)
-        self.rules = Rules(selection, self.scheduler, slack=epilog + 1.0)
+        # A forecast counts on limits; what ends then, and what it waits for, each take an epilog more.
+        self.rules = Rules(selection, self.scheduler, slack=2 * epilog + 2.0)
         self.stories: dict[tuple[int, int | None], Story] = {}
         self.now = 0.0
         self._work = {job.number: job for job in workload.jobs}

@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from nodectl.scheduler.policy import Limits, Policy, qos_lines
@@ -98,26 +98,40 @@ def test_nothing_is_lost_given_twice_starved_or_delayed(
     sharing=st.sampled_from([("no", 1), ("yes", 3), ("force", 2), ("exclusive", 1)]),
     drained=st.lists(st.tuples(st.floats(0, 3000), st.sampled_from(["drain", "down"]), st.floats(1, 600)), max_size=3),
     limits=st.sampled_from([Limits(), Limits(jobs=2), Limits(cpus=16), Limits(memory=1 << 16)]),
+    plugin=st.sampled_from(["select/cons_tres", "select/linear"]),
+    users=st.integers(1, 8),
+    max_wait=st.sampled_from([86_400, 600]),
+    epilog=st.sampled_from([0.0, 7.0]),
+)
+# A job whose turn had come was kept off what others were preempted for, by one that waited behind it: nobody started.
+@example(
+    spec=NODES[0],
+    jobs=105,
+    load=2.644810290498822,
+    seed=1706465772,
+    mode="requeue",
+    sharing=("no", 1),
+    drained=[],
+    limits=Limits(),
+    plugin="select/cons_tres",
+    users=3,
+    max_wait=600,
+    epilog=7.0,
 )
 def test_nor_where_jobs_depend_share_preempt_and_nodes_go_down(
     spec: str, jobs: int, load: float, seed: int, mode: str, sharing: tuple[str, int],
-    drained: list[tuple[float, str, float]], limits: Limits,
+    drained: list[tuple[float, str, float]], limits: Limits, plugin: str, users: int, max_wait: int, epilog: float,
 ) -> None:  # fmt: skip
-    workload = spiced(made(spec, jobs, 4, load, seed), seed, preempting=mode != "off")
+    workload = spiced(made(spec, jobs, users, load, seed), seed, preempting=mode != "off")
     if limits.cpus:  # what is above its user's limit waits for ever, as in Slurm
         small = (replace(job, tasks=min(job.tasks, 4), cpus_per_task=1) for job in workload.jobs)
         workload = replace(workload, jobs=tuple(small))
     events = [one for at, state, pause in drained for one in (
         NodeEvent(at, "n1", state), NodeEvent(at + pause, "n1", "resume"))]  # fmt: skip
     workload = replace(workload, events=tuple(sorted(events, key=lambda event: event.time)))
-    policy = Policy(qos=qos_lines(HIGH), preempt_mode=mode, limits=limits)
-    played = play(
-        "select/cons_tres",
-        spec,
-        workload,
-        policy,
-        parameters=Parameters(over_subscribe=sharing[0], share_count=sharing[1]),
-    )
+    policy = Policy(qos=qos_lines(HIGH), preempt_mode=mode, limits=limits, max_wait=max_wait)
+    parameters = Parameters(over_subscribe=sharing[0], share_count=sharing[1])
+    played = play(plugin, spec, workload, policy, parameters=parameters, epilog=epilog)
     assert_kept(played)
 
 
