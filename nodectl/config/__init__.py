@@ -121,6 +121,12 @@ class Config:
     max_step_bytes_per_user: int
     task_hard_limits: tuple[str, ...]
     user_cache_seconds: int
+    # jobs
+    max_script_size: int
+    max_batch_bytes_per_user: int
+    interactive_lease: int
+    drain_on_failure: tuple[str, ...]
+    private_data: tuple[str, ...]
     # steps
     kill_wait: int
     unkillable_step_timeout: int

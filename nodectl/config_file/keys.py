@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from nodectl.config.key import Key, section
-from nodectl.config.values import NAME, PATH, SECONDS, SWITCH, Parser, absolute, number
+from nodectl.config.values import NAME, PATH, SECONDS, SWITCH, Parser, absolute, number, words
 from nodectl.task.keys import HARD_LIMITS
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
@@ -112,6 +112,31 @@ LIMITS = section(
     Key(
         "user_cache_seconds", SECONDS, 30,
         "Seconds for which what was found out about a user and their groups is used again.",
+    ),
+)  # fmt: skip
+
+JOBS = section(
+    "jobs",
+    Key(
+        "max_script_size", number(1, 1 << 30, "bytes"), 4 << 20,
+        "Longest script of a batch job, in bytes.",
+    ),
+    Key(
+        "max_batch_bytes_per_user", number(1 << 16, 1 << 40, "bytes"), 256 << 20,
+        "Most bytes that the scripts and environments of one user's batch jobs, root excepted, may have together.",
+    ),
+    Key(
+        "interactive_lease", number(1, 86_400, "seconds"), 60,
+        "Seconds after which a job of nodectl run or alloc is cancelled that has not begun and that nobody waits for.",
+    ),
+    Key(
+        "drain_on_failure", words("prolog", "epilog"), ("prolog", "epilog"),
+        "Which scripts and hooks around a job drain the node where they fail: no job starts before `nodectl node "
+        "resume`.",
+    ),
+    Key(
+        "private_data", words("jobs"), (),
+        'What users are not told of each other: "jobs" hides others\' jobs.',
     ),
 )  # fmt: skip
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from nodectl.binding.keys import BINDING
 from nodectl.cgroup.keys import CGROUPS
-from nodectl.config_file.keys import FILES, LIMITS, NODE, RECORDS
+from nodectl.config_file.keys import FILES, JOBS, LIMITS, NODE, RECORDS
 from nodectl.confine.keys import SECURITY
 from nodectl.container.keys import CONTAINERS
 from nodectl.plugin_host.keys import PLUGINS
@@ -33,6 +33,7 @@ KEYS: tuple[Key, ...] = (
     *CGROUPS,
     *SECURITY,
     *LIMITS,
+    *JOBS,
     *STEPS,
     *RECORDS,
 )

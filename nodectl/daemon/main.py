@@ -33,6 +33,7 @@ from nodectl.daemon.recovery.sweep import remove_dead_private_nodes, sweep
 from nodectl.plugin_host import kinds
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.plugin_host.node_plugins import Host, NodePlugins, load_node_plugins
+from nodectl.selection.answers import SelectionFailed
 from nodectl.wire import framing
 from nodectl.wire.dispatch import STANDARD
 
@@ -59,7 +60,15 @@ def run(config: Config, read: Callable[[], Config], *, private: bool = False) ->
     try:
         with contextlib.ExitStack() as ending:
             asyncio.run(_serve(config, read, ending, private=private))
-    except (CannotStart, StoreError, PluginRefused, ForkserverDied, SlurmdRefused, ReceptionFailed) as error:
+    except (
+        CannotStart,
+        StoreError,
+        PluginRefused,
+        ForkserverDied,
+        SlurmdRefused,
+        ReceptionFailed,
+        SelectionFailed,
+    ) as error:
         print(f"nodectl daemon: {error}", file=sys.stderr)
         return 1
     return 0
@@ -80,6 +89,7 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     if not private:
         remove_dead_private_nodes(config.runtime_dir)
     sweep(node.registry, node.jobs, base)
+    _restore_queue(node, base)
     await node.load_admins()
     node.forkserver.start()
     node.jobs.containers.restore()
@@ -90,9 +100,7 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     _notify("READY=1")
     _tell_client_ready()
     heart = asyncio.create_task(_heartbeat(store))
-    if private:
-        _stop_with_client(stop)
-    await stop.wait()
+    await _told_to_stop(stop, private=private)
     _notify("STOPPING=1")
     heart.cancel()
     reception.pause()
@@ -106,6 +114,22 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     store.close()
     if base.path:
         tree.Group(base.mount + base.path).remove()
+
+
+def _restore_queue(node: Node, base: Base) -> None:
+    """Raises SelectionFailed."""
+    try:
+        node.restore_queue()
+    except SelectionFailed:
+        if base.path:
+            tree.Group(base.mount + base.path).remove()  # unless steps run
+        raise
+
+
+async def _told_to_stop(stop: asyncio.Event, *, private: bool) -> None:
+    if private:
+        _stop_with_client(stop)
+    await stop.wait()
 
 
 def _listen_to_signals(node: Node, read: Callable[[], Config]) -> asyncio.Event:

@@ -16,7 +16,17 @@ from nodectl.daemon.admission.binder import Binder
 from nodectl.daemon.admission.confinement import ConfinementLevels
 from nodectl.daemon.admission.current_plugstack import CurrentPlugstack
 from nodectl.daemon.admission.job_cpus import JobCpus
+from nodectl.daemon.admission.step_maker import StepMaker
 from nodectl.daemon.admission.user_budget import UserBudget
+from nodectl.daemon.controller import rows, this_machine
+from nodectl.daemon.controller.controller import Controller
+from nodectl.daemon.controller.parts import Parts
+from nodectl.daemon.controller.restore import restore
+from nodectl.daemon.controller.spool import Spool
+from nodectl.daemon.controller.starts import Starts
+from nodectl.daemon.controller.table import JobTable
+from nodectl.daemon.history import reset_notes
+from nodectl.daemon.history.job_store import JobStore
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.jobs.node_jobs import NodeJobs
 from nodectl.daemon.jobs.registry import WHICH, Registry
@@ -37,6 +47,7 @@ from nodectl.daemon.methods import (
     suspend,
     update,
 )
+from nodectl.daemon.methods.job_calls import JobCalls
 from nodectl.daemon.methods.start import StepStart
 from nodectl.daemon.processes.forkserver_channel import ForkserverChannel
 from nodectl.daemon.steps.oom_watch import OomWatch
@@ -67,29 +78,49 @@ class Node:
         binder = Binder(config, registry.holders)
         budget = UserBudget(config, registry)
         plugstack = CurrentPlugstack(config)
+        self._maker = maker = StepMaker(
+            config, users=self._users, plugstack=plugstack, binder=binder, constraints=constraints, levels=levels
+        )
+        start = StepStart(
+            config, base.mount, registry, jobs, plugins,
+            constraints=constraints, budget=budget, forkserver=self.forkserver,
+        )  # fmt: skip
         self._about = about.About(config, plugstack)
         self._accounting = accounting.Accounting(registry, store)
-        self._launch = launch.Launch(
-            config, base.path, store, users=self._users, plugstack=plugstack, binder=binder, constraints=constraints,
-            levels=levels, budget=budget, numbers=jobs.further_steps,
-            job_cpus=JobCpus(config, binder, jobs.further_steps),
-            start=StepStart(
-                config, base.mount, registry, jobs, plugins,
-                constraints=constraints, budget=budget, forkserver=self.forkserver,
-            ),
-        )  # fmt: skip
         self._show = show.Show(registry, store, binder)
         self._read_trace = read_trace.ReadTrace(registry)
         self._send_signal = send_signal.SendSignal(registry)
         self._suspend = suspend.Suspend(registry, jobs.suspension)
         self._update = update.Update(base.mount, registry, constraints)
         self._enter = enter.Enter(registry, levels, jobs.containers)
-        self._submit = submit.Submit()
-        self._allocate = allocate.Allocate()
-        self._queue = show_queue.ShowQueue()
-        self._control = control.Control()
-        self._nodes = nodes.Nodes()
-        self._reservations = reservations.Reservations()
+        self._selection = this_machine.selection_of(config, plugins.stacks["select"][0], binder, constraints.total)
+        self.controller = self._make_controller(store, start, base.path)
+        jobs.watcher = self.controller
+        self._launch = launch.Launch(
+            config, base.path, store, maker=maker, budget=budget, numbers=jobs.further_steps,
+            job_cpus=JobCpus(config, binder, jobs.further_steps), controller=self.controller, start=start,
+        )  # fmt: skip
+        hides = "jobs" in config.private_data
+        calls = JobCalls(self.controller, maker, registry.permissions, config.partition_name, private=hides)
+        self._submit = submit.Submit(config, calls, jobs.further_steps)
+        self._allocate = allocate.Allocate(calls, jobs.further_steps, config.interactive_lease)
+        self._queue = show_queue.ShowQueue(calls)
+        self._control = control.Control(calls)
+        self._nodes = nodes.Nodes(calls)
+        self._reservations = reservations.Reservations(calls)
+
+    def _make_controller(self, store: Store, start: StepStart, base: str) -> Controller:
+        config, jobs, registry = self.config, self.jobs, self.registry
+        nodes_of = self._selection.nodes
+        job_store = JobStore(store, config.runtime_dir, reset_notes.boot_id(), lambda job: rows.held(job, nodes_of))
+        spool = Spool(config.state_dir)
+        starts = Starts(self._maker, start.begin, registry, job_store, spool, base)
+        parts = Parts(registry, jobs.further_steps, jobs.suspension, self._maker, starts, spool)
+        return Controller(config, JobTable(job_store), parts)
+
+    def restore_queue(self) -> None:
+        """After the sweep: the queue is as an earlier daemon left it. Raises SelectionFailed."""
+        restore(self.controller, self._selection, reset_notes.boot_id())
 
     def service(self) -> Service:
         """The table of methods: the shape of a call's parameters, and who answers it."""
@@ -147,8 +178,9 @@ class Node:
         """From now on this configuration holds for jobs' containers, and accounts are looked up anew. This happens at
         once, so that no step is admitted between. What is returned looks up the admins.
         """
-        self.config = self._about.config = self._launch.config = config
+        self.config = self._about.config = self._maker.config = config
         self._users.forget()
+        self._selection.reconfigure(self._selection.parameters)
         self.jobs.containers.reconfigure(config)
         return self.load_admins()
 
@@ -157,6 +189,7 @@ class Node:
 
         A service leaves its steps running; a private node, whose client has gone, waits for them and their epilogs.
         """
+        await self.controller.settle()
         if wait_for_steps and self.registry.live:
             await asyncio.wait([live.ended for live in self.registry.live.values()])
         await self.jobs.settle(patiently=wait_for_steps)

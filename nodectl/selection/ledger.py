@@ -114,9 +114,9 @@ class Ledger:
         if not held.stopped:
             self._give_cores(held)
         for node, memory in held.memory.items():
-            self._memory[node] -= memory
-            if not self._memory[node]:
-                del self._memory[node]
+            left = self._memory.pop(node, 0) - memory  # several jobs may hold nothing of it
+            if left:
+                self._memory[node] = left
         for node, keys in held.gres.items():
             there = self._devices[node]
             for key in keys:

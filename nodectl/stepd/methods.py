@@ -1,7 +1,7 @@
 """The methods of org.nodectl.step: what the step's user and the daemon may ask of a stepd. Runs in the stepd, as root.
 
-`Confine` and `Victim` are the daemon's alone: other limits of the step, and which of its processes the kernel killed.
-So are the state and the reason of `End`.
+`Confine`, `Limit` and `Victim` are the daemon's alone: other limits of the step, another time limit, and which of its
+processes the kernel killed. So are the state and the reason of `End`.
 """
 
 from nodectl.kernel.signals import KILL, TERM
@@ -23,6 +23,7 @@ _UID = integer(0, 2**32 - 1)
 _CONFINE = {"memory": integer(0, 1 << 40), "limits": mapping(text(65_536), most=64)}
 _END = {"state": Optional(text(32)), "reason": Optional(text(4096))}
 _DUE_TO = {"PREEMPTED": "DUE TO PREEMPTION", "TIMEOUT": "DUE TO TIME LIMIT", "NODE_FAIL": "DUE TO NODE FAILURE"}
+_LIMIT = {"time_limit": integer(0, 366 * 86_400)}
 _VICTIM = {"task": integer(0, 1 << 20), "pid": integer(1, 1 << 22), "name": text(64)}
 
 
@@ -48,6 +49,7 @@ class Methods:
             ),
             f"{STEP}.End": (_END, self._end),
             f"{STEP}.Confine": (_CONFINE, self._confine),
+            f"{STEP}.Limit": (_LIMIT, self._limit),
             f"{STEP}.Victim": (_VICTIM, self._victim),
         }
 
@@ -117,6 +119,11 @@ class Methods:
                 self._run.group.child("user").write(limits)
             except OSError:
                 pass  # not made yet, or gone: the plugin will write them, or nobody needs them
+        return {}
+
+    def _limit(self, call: "Call") -> "Mapping[str, object]":
+        _allow_root(call)
+        self._termination.limit(call.parameters["time_limit"])
         return {}
 
     def _victim(self, call: "Call") -> "Mapping[str, object]":

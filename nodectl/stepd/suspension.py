@@ -57,6 +57,16 @@ class Suspension:
         if self._left is not None:
             self._deadlines[TIME_LIMIT] = now + self._left
 
+    def limit(self, began: float, seconds: int) -> None:
+        """The step, which began then, has another time limit; 0 for none."""
+        at = began + self._run.suspended_seconds + seconds
+        if self.suspended:
+            self._left = at - self._began if seconds else None
+        elif seconds:
+            self._deadlines[TIME_LIMIT] = at
+        else:
+            self._deadlines.pop(TIME_LIMIT, None)
+
     def refuse_if_suspended(self) -> None:
         """Raises Refused if the step is suspended."""
         if self.suspended:

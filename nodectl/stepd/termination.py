@@ -27,7 +27,7 @@ OUTPUT_LIMIT = 300.0  # seconds that output may take to be read when nobody wait
 class Termination:
     """What is due when. `collect` looks for tasks that have ended, `give_up` stops waiting for those that do not."""
 
-    __slots__ = ("_collect", "_deadlines", "_give_up", "_held", "_pid", "_run", "_stop", "late", "suspension")
+    __slots__ = ("_began", "_collect", "_deadlines", "_give_up", "_held", "_pid", "_run", "_stop", "late", "suspension")
 
     def __init__(self, run: "Run", collect: "Callable[[], None]", give_up: "Callable[[], None]") -> None:
         self._run = run
@@ -40,8 +40,8 @@ class Termination:
         self._stop: tuple[str, float] | None = None
         self.late: tuple[str, float] | None = None  # why and when output that nobody reads is dropped
         self.suspension = Suspension(run, self._deadlines)
-        if run.step.time_limit:
-            self._deadlines[TIME_LIMIT] = time.monotonic() + run.step.time_limit
+        self._began = time.monotonic()
+        self.suspension.limit(self._began, run.step.time_limit)
 
     def patience(self) -> float | None:
         """The seconds until something is due; None for never."""
@@ -72,6 +72,12 @@ class Termination:
         self.signal(TERM)
         self._deadlines.pop(TIME_LIMIT, None)
         self._deadlines[_KILL] = time.monotonic() + self._run.step.kill_wait
+
+    def limit(self, seconds: int) -> None:
+        """The step has another time limit, 0 for none. What it has run already counts."""
+        if self._run.state == "RUNNING":
+            self._run.step.time_limit = seconds
+            self.suspension.limit(self._began, seconds)
 
     def _act_on_time(self) -> None:
         due = [name for name, at in self._deadlines.items() if at <= time.monotonic()]

@@ -30,8 +30,9 @@ NOBODY = pwd.getpwnam("nobody")
 OTHER = pwd.getpwnam("daemon")  # a second ordinary account that every Linux has
 BOOT = "import sys; sys.path[:0] = {path!r}; from nodectl.cli.main import main; sys.exit(main())"
 PATH = [sysconfig.get_paths()["purelib"]]
-# Every job holds the whole machine and all share it: tests that say nothing of shares run beside each other so.
-SHARED = {"select_type": "select/linear", "over_subscribe": "force:10000"}
+# Every job holds the whole machine and all share it: tests that say nothing of shares run beside each other so. A
+# prolog that fails in one test stops no other.
+SHARED = {"select_type": "select/linear", "over_subscribe": "force:10000", "drain_on_failure": ""}
 PATIENCE = 45  # seconds, of which a busy machine may need many; less than what a test lets sleep for ever
 
 

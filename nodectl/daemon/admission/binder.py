@@ -15,11 +15,12 @@ from nodectl.binding.job import check_node
 from nodectl.binding.layout import Layout
 from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused
-from nodectl.binding.request import Request
+from nodectl.binding.request import Request, Settings
 from nodectl.binding.step import is_exact
 from nodectl.config import Config
 from nodectl.daemon.admission.layout_cache import LayoutCache
 from nodectl.machine import topology
+from nodectl.machine.topology import Topology
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH, EXTERN
@@ -57,6 +58,16 @@ class Binder:
         if own:
             check_node(self._machine, request, self._settings, self._name)
 
+    @property
+    def machine(self) -> Topology:
+        """As it was when the daemon started."""
+        return self._machine
+
+    @property
+    def settings(self) -> Settings:
+        """The configuration as the rules of binding read it."""
+        return self._settings
+
     def cores_of(self, mask: int) -> str:
         """The numbers of the cores of which a mask has a CPU."""
         found = self._cores.get(mask)
@@ -81,6 +92,10 @@ class Binder:
         of_job = [device for device in self.node_devices if device.key in keys]
         busy = [device for device in of_job if device.key in taken]
         return [one.key for one in devices.hold(of_job, self.asked(step), busy, step.base, self._machine)]
+
+    def options_of(self, step: Step) -> Request:
+        """What the options of layout mean. Raises Refused."""
+        return self._read(step.layout)
 
     def is_exact(self, step: Step) -> bool:
         """Whether the step takes no more of its job than it names. Raises Refused."""

@@ -5,7 +5,6 @@ removed before the end of its job is on the disk. `commit` makes one and waits f
 everything stays here and is tried again. Used only from the event loop.
 """
 
-import contextlib
 import json
 import sqlite3
 import zlib
@@ -17,17 +16,23 @@ from nodectl.selection.modes import PENDING
 from nodectl.selection.records import JobRecord
 
 _PUT = "INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+# A run that did not begin after all was counted, and is none.
+_DROP_OLDER = "DELETE FROM job WHERE id = ? AND restart < ? AND ended = 0"
 _PUT_BATCH = "INSERT OR REPLACE INTO batch VALUES (?, ?, ?, ?, ?, ?)"
 REQUEUED = "REQUEUED"
 
+_Statement = tuple[str, tuple[object, ...]]
 Resources = Callable[[JobRecord], Mapping[str, object]]
 
 
 class Kept(NamedTuple):
-    """A job as its row says: its record, and what it holds by names of nodes (empty for nothing)."""
+    """A job as its row says: its record, what it holds by names of nodes (empty for nothing), and the boot of the
+    machine in which that was written.
+    """
 
     record: JobRecord
     resources: Mapping[str, Any]
+    boot: str
 
 
 class BatchText(NamedTuple):
@@ -39,16 +44,18 @@ class BatchText(NamedTuple):
 
 
 class JobStore:
-    """The jobs of one node in a file that nodes may share. `node` names it: its runtime directory. `resources` tells
-    what a job holds.
+    """The jobs of one node in a file that nodes may share. `node` names it: its runtime directory. `boot` is the id of
+    this boot; `resources` tells what a job holds.
     """
 
-    def __init__(self, store: Store, node: str, resources: Resources) -> None:
+    def __init__(self, store: Store, node: str, boot: str, resources: Resources) -> None:
         self._store = store
         self._node = node
+        self._boot = boot
         self._resources = resources
         self._jobs: dict[int, JobRecord] = {}  # to be written as they are then
-        self._statements: list[tuple[str, tuple[object, ...]]] = []  # to be written in this order, before the jobs
+        # To be written before the jobs, in this order, by what they are about: the latest counts.
+        self._statements: dict[tuple[str, object], _Statement] = {}
         store.beside.append(self)
 
     # What will be written.
@@ -59,51 +66,49 @@ class JobStore:
 
     def put_run(self, job: JobRecord, state: str = REQUEUED) -> None:
         """A run of a job that is about to be put into the queue again, as it is now: it has ended."""
-        self._statements.append((_PUT, self._row(job, state)))
+        self._statements["run", (job.job_id, job.restart_cnt)] = (_PUT, self._row(job, state))
 
-    def put_batch(self, job: int, batch: BatchText) -> None:
-        """What a batch job, or all tasks of an array, are started with."""
+    def put_batch(self, job: int, batch: BatchText) -> int:
+        """What a batch job, or all tasks of an array, are started with. Returns its bytes."""
         request = zlib.compress(json.dumps(batch.request).encode("ascii"), 1)
         script = zlib.compress(batch.script, 1)
         size = len(request) + len(script)
-        self._statements.append((_PUT_BATCH, (job, self._node, batch.uid, size, script, request)))
+        self._statements["batch", job] = (_PUT_BATCH, (job, self._node, batch.uid, size, script, request))
+        return size
 
     def drop_batch(self, job: int) -> None:
         """Nothing will be started with it any more."""
-        self._statements.append(("DELETE FROM batch WHERE job = ?", (job,)))
+        self._statements["batch", job] = ("DELETE FROM batch WHERE job = ?", (job,))
 
-    def put_usage(self, used: Mapping[int, float], at: float) -> None:
-        """What each user has used, for fair shares."""
-        self._statements += (
-            ("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?)", (self._node, uid, amount, at))
-            for uid, amount in used.items()
-        )
+    def put_usage(self, rows: Iterable[tuple[int, float, float]]) -> None:
+        """What each user has used, for fair shares, and when that was so."""
+        for uid, used, at in rows:
+            values = (self._node, uid, used, at)
+            self._statements["usage", uid] = ("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?)", values)
 
     def put_node(self, state: str, reason: str, uid: int, at: float) -> None:
         """Whether jobs may start, why not, and who said so when."""
-        self._statements.append(
-            ("INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?)", (self._node, state, reason, uid, at))
-        )
+        values = (self._node, state, reason, uid, at)
+        self._statements["node", ""] = ("INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?)", values)
 
     def put_reservation(self, name: str, record: Mapping[str, object]) -> None:
         """One that was made."""
         values = (self._node, name, json.dumps(record))
-        self._statements.append(("INSERT OR REPLACE INTO reservation VALUES (?, ?, ?)", values))
+        self._statements["reservation", name] = ("INSERT OR REPLACE INTO reservation VALUES (?, ?, ?)", values)
 
     def drop_reservation(self, name: str) -> None:
         """One that is over."""
-        self._statements.append(("DELETE FROM reservation WHERE node = ? AND name = ?", (self._node, name)))
+        statement = "DELETE FROM reservation WHERE node = ? AND name = ?"
+        self._statements["reservation", name] = (statement, (self._node, name))
 
-    @contextlib.contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        """What is put meanwhile is on the disk afterwards, or was never put. Raises sqlite3.Error."""
-        jobs, statements = dict(self._jobs), list(self._statements)
-        try:
-            yield
-            self.commit()
-        except BaseException:
-            self._jobs, self._statements = jobs, statements
-            raise
+    def forget(self, job: int) -> None:
+        """A job that could not be written, and now is refused: it was never put."""
+        self._jobs.pop(job, None)
+        self._statements.pop(("batch", job), None)
+
+    def forget_statement(self, what: str, which: object = "") -> None:
+        """Likewise for a node or a reservation."""
+        self._statements.pop((what, which), None)
 
     @property
     def is_behind(self) -> bool:
@@ -118,10 +123,12 @@ class JobStore:
 
     def write(self, db: sqlite3.Connection) -> None:
         """In a transaction of the store's."""
-        for statement, values in self._statements:
+        for statement, values in self._statements.values():
             db.execute(statement, values)
         if self._jobs:
-            db.executemany(_PUT, (self._row(job, job.job_state) for job in self._jobs.values()))
+            rows = [self._row(job, job.job_state) for job in self._jobs.values()]
+            db.executemany(_DROP_OLDER, [row[:2] for row in rows if row[1]])
+            db.executemany(_PUT, rows)
 
     def written(self) -> None:
         """The transaction is over."""
@@ -130,6 +137,7 @@ class JobStore:
 
     def _row(self, job: JobRecord, state: str) -> tuple[object, ...]:
         record = job.as_json()
+        record["boot"] = self._boot
         if state != job.job_state:
             record["job_state"] = state
         over = 0.0 if state in _OPEN else max(job.end_time, 1.0)
@@ -167,10 +175,9 @@ class JobStore:
         """Of each batch text of this node: its job, its user, its bytes."""
         return self._store.query("SELECT job, uid, size FROM batch WHERE node = ?", (self._node,))
 
-    def usage(self) -> dict[int, tuple[float, float]]:
-        """By user what was used, and when that was written."""
-        rows = self._store.query("SELECT uid, used, at FROM usage WHERE node = ?", (self._node,))
-        return {uid: (used, at) for uid, used, at in rows}
+    def usage(self) -> list[tuple[int, float, float]]:
+        """The rows of `put_usage`."""
+        return list(self._store.query("SELECT uid, used, at FROM usage WHERE node = ?", (self._node,)))
 
     def node(self) -> tuple[str, str, int, float] | None:
         """State, reason, who, when; None where nothing was said."""
@@ -187,5 +194,7 @@ _OPEN = frozenset({PENDING, "RUNNING", "SUSPENDED", "COMPLETING"})
 
 
 def _kept(rows: Iterable[tuple[str, str]]) -> Iterator[Kept]:
-    for record, resources in rows:
-        yield Kept(JobRecord.from_json(json.loads(record)), json.loads(resources) if resources else {})
+    for text, resources in rows:
+        record = json.loads(text)
+        held = json.loads(resources) if resources else {}
+        yield Kept(JobRecord.from_json(record), held, record.get("boot", ""))

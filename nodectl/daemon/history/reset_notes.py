@@ -20,13 +20,18 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"  # random(4)
 _WHY = "the machine was reset, or switched off, while the step ran"
 
 
+def boot_id() -> str:
+    """Which boot of the machine this is."""
+    return pseudo_file.read(_BOOT_ID).decode("ascii").strip()
+
+
 class ResetNotes:
     """The notes on the steps in `live`."""
 
     def __init__(self, store: Store, live: Mapping[tuple[int, int], LiveStep]) -> None:
         self._store = store
         self._live = live
-        self._boot = pseudo_file.read(_BOOT_ID).decode("ascii").strip()
+        self._boot = boot_id()
         self._noted: set[tuple[int, int]] = set()
         self._due = False
 

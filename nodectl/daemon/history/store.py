@@ -80,6 +80,10 @@ class Store:
         job, self._drawn = self._drawn or self._draw(), 0
         return job
 
+    def give_back(self, job: int) -> None:
+        """A job id that was drawn and is not used; it is given out next."""
+        self._drawn = self._drawn or job
+
     def draw_next_job(self) -> None:
         """Draws the next job id in advance, so that a launch does not wait for a transaction."""
         with contextlib.suppress(sqlite3.Error):  # the launch that needs it reports why there is none

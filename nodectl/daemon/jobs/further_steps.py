@@ -47,7 +47,7 @@ class FurtherSteps:
                 fit(wanted, first, call.parameters["request"])
             step = self._next(first)
         else:
-            job = self._reserved.oldest_job_if_full(uid) or self._new_job()
+            job = self._reserved.oldest_job_if_full(uid) or self.new_job()
         self._reserved.add(uid, job, step)
         return {"job": job, "step": step}
 
@@ -63,13 +63,21 @@ class FurtherSteps:
         if "jobid" in request and first is not None:
             return first.job_id, self._next(first)
         if "job" not in request:
-            return self._new_job(), 0
+            return self.new_job(), 0
         job, step = int(str(request["job"])), int(str(request.get("step", 0)))
         if not self._reserved.take(caller, job, step):
             raise invalid("job", f"{step_name(job, step) if 'step' in request else job} was not reserved by you")
         return job, step
 
-    def _new_job(self) -> int:
+    def give_back(self, request: Mapping[str, object], caller: int, job: int) -> None:
+        """The number that `take` gave a job of its own is not used after all: it is its caller's again, or free."""
+        if "job" in request:
+            self._reserved.add(caller, job, 0)
+        else:
+            self._store.give_back(job)
+
+    def new_job(self) -> int:
+        """A number that no job has or had. Raises Refused."""
         try:
             return self._store.next_job()
         except sqlite3.Error as error:

@@ -1,27 +1,78 @@
 """Allocate and Await: a job whose client waits for its turn and launches its first step itself."""
 
+import asyncio
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nodectl.daemon.controller.options import an_object
+from nodectl.daemon.jobs.further_steps import FurtherSteps
 from nodectl.daemon.jobs.registry import JOB
-from nodectl.wire.dispatch import Call, Refused
+from nodectl.daemon.methods.job_calls import JobCalls, no_job
+from nodectl.selection.modes import PENDING
+from nodectl.selection.records import ALLOC, RUN, JobRecord
+from nodectl.wire.dispatch import Call, invalid
 from nodectl.wire.shape import Optional, boolean, text
 
 if TYPE_CHECKING:
     from nodectl.wire.shape import Shape
 
+_LONGEST_WAIT = 20.0  # seconds
 ALLOCATE: "Shape" = {"request": an_object, "job": an_object, "held_by": text(16)}
 AWAIT: "Shape" = {"job": JOB, "seen": text(1024), "step": Optional(boolean)}
 
 
 class Allocate:
-    """The methods of one node."""
+    """The methods of one node. `lease`: seconds after which a job is cancelled that nobody awaits."""
 
-    def allocate(self, call: Call) -> Mapping[str, object]:
+    def __init__(self, calls: JobCalls, numbers: FurtherSteps, lease: float) -> None:
+        self._calls = calls
+        self._numbers = numbers
+        self._longest = min(_LONGEST_WAIT, lease / 3)
+
+    async def allocate(self, call: Call) -> Mapping[str, object]:
         """Takes a job that its client waits for."""
-        raise Refused("WrongState", "no queue here yet")
+        held_by = str(call.parameters["held_by"])
+        if held_by not in (RUN, ALLOC):
+            raise invalid("held_by", "run or alloc")
+        wanted = await self._calls.wanted(call, held_by)
+        numbered = {"job": wanted.request["job"]} if "job" in wanted.request else {}
+        wanted.job.job_id, _ = self._numbers.take(numbered, call.peer.uid, None)
+        await self._calls.controller.submit(wanted.job)
+        return {"job": wanted.job.job_id}
 
-    def wait(self, call: Call) -> Mapping[str, object]:
+    async def wait(self, call: Call) -> Mapping[str, object]:
         """Answers when something of the job has changed."""
-        raise Refused("WrongState", "no queue here yet")
+        controller, job_id = self._calls.controller, call.parameters["job"]
+        job = controller.table.anywhere(job_id)
+        if job is None or not self._calls.permissions.may_see(call.peer, job.user_id):
+            raise no_job(str(job_id))
+        with controller.leases.asked(job_id):
+            if call.parameters.get("step"):
+                await self._released(job_id)
+            else:
+                await self._changed(job, str(call.parameters["seen"]))
+        return self._answer(controller.table.get(job_id) or job)
+
+    async def _changed(self, job: JobRecord, seen: str) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._longest
+        while _token(job) == seen and (left := until - loop.time()) > 0:
+            await self._calls.controller.table.change(job.job_id, left)
+
+    async def _released(self, job_id: int) -> None:
+        """Until CPUs of the job may be free."""
+        released = self._calls.controller.parts.further_steps.released(job_id)
+        await asyncio.wait([released], timeout=self._longest)
+
+    def _answer(self, job: JobRecord) -> Mapping[str, object]:
+        start: float | None = job.start_time or None
+        reason, words = job.state_reason, job.state_desc
+        if job.job_state == PENDING:
+            why = self._calls.controller.scheduler.explain(job, time.time())
+            reason, words, start = why.reason, why.words, why.expected_start
+        return {"state": job.job_state, "reason": reason, "words": words, "start": start, "seen": _token(job)}
+
+
+def _token(job: JobRecord) -> str:
+    return f"{job.job_state} {job.state_reason} {job.restart_cnt}"

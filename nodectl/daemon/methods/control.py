@@ -1,12 +1,26 @@
-"""Cancel, Hold, ReleaseJobs, Requeue, UpdateJob, SuspendJob and ResumeJob: what is done to jobs of the queue."""
+"""Cancel, Hold, ReleaseJobs, Requeue, UpdateJob, SuspendJob and ResumeJob: what is done to jobs of the queue.
 
-from collections.abc import Mapping
+Owners may end, hold and change their own jobs; admins everybody's. Each answer comes when what was done is on the disk.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from nodectl.daemon.admission.launch_request import MEMORY
+from nodectl.daemon.controller.commits import NotWritten
+from nodectl.daemon.controller.job_names import name_of
+from nodectl.daemon.controller.job_request import ADMIN, USER
 from nodectl.daemon.controller.options import LONGEST_LIST, MOMENT, NICE, PRIORITY
-from nodectl.daemon.methods.show_queue import ONE_JOB, WORD, WORDS
-from nodectl.wire.dispatch import Call, Refused
+from nodectl.daemon.methods.job_calls import JobCalls, no_job
+from nodectl.daemon.methods.show_queue import ONE_JOB, WORD, WORDS, matches
+from nodectl.kernel.signals import KILL
+from nodectl.model.step_number import BATCH as BATCH_STEP
+from nodectl.scheduler.decisions import NotAdmitted
+from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
+from nodectl.selection.records import BATCH, JobRecord
+from nodectl.wire.dispatch import Call, Refused, invalid
 from nodectl.wire.shape import Optional, boolean, integer, text
 
 if TYPE_CHECKING:
@@ -38,33 +52,146 @@ UPDATE_JOB: "Shape" = {
 }
 
 
+_OURS = ("job", "requeue", "array_limit")  # that are nothing to the scheduler
+
+
 class Control:
     """The methods of one node."""
 
-    def cancel(self, call: Call) -> Mapping[str, object]:
+    def __init__(self, calls: JobCalls) -> None:
+        self._calls = calls
+        self._controller = calls.controller
+
+    async def cancel(self, call: Call) -> Mapping[str, object]:
         """Ends or signals jobs."""
-        raise Refused("WrongState", "no queue here yet")
+        given = call.parameters
+        if not any(name in given for name in ("jobs", "users", "names", "states")):
+            raise invalid("jobs", "say which jobs: by number, user, name or state")
+        signal, by = given.get("signal"), call.peer.uid
+        found = [(job, tasks) for job, tasks in self._meant(call) if matches(job, given)]
+        done = []
+        for job, tasks in found:
+            if signal is not None:
+                if not await self._signal(job, signal, by, batch=bool(given.get("batch"))):
+                    continue
+            elif job.job_state == COMPLETING:
+                continue
+            else:
+                self._controller.ends.cancel(job, tasks, "CANCELLED", f"cancelled by uid {by}")
+            done.append(f"{job.job_id}_[{tasks}]" if tasks else name_of(job))
+        await self._written()
+        return {"cancelled": done}
 
-    def hold(self, call: Call) -> Mapping[str, object]:
+    def _meant(self, call: Call) -> Iterable[tuple[JobRecord, str]]:
+        """The named ones, else all that the caller may touch."""
+        if "jobs" in call.parameters:
+            return self._calls.several(call, call.parameters["jobs"])
+        may_see = self._calls.permissions.may_see
+        return [(job, "") for job in self._controller.table.jobs.values() if may_see(call.peer, job.user_id)]
+
+    async def _signal(self, job: JobRecord, number: int, by: int, *, batch: bool) -> bool:
+        """Signals the steps of a job. Slurm's rule: all but the script, or the script alone. True for any."""
+        steps = [
+            live
+            for live in self._controller.parts.registry.steps_of(job.job_id)
+            if (live.step.step_id == BATCH_STEP) == batch or (number == KILL and not batch)
+        ]
+        self._controller.selection.job_signal(job, number)
+        for live in steps:
+            if not live.in_prolog:
+                with contextlib.suppress(Refused):  # it has just ended, or is suspended
+                    await live.order("Signal", {"signal": number, "by": by})
+        return bool(steps)
+
+    async def hold(self, call: Call) -> Mapping[str, object]:
         """Keeps waiting jobs from starting."""
-        raise Refused("WrongState", "no queue here yet")
+        scheduler, now = self._controller.scheduler, time.time()
+        for job, _ in self._pending(call):
+            who = USER if job.user_id == call.peer.uid else ADMIN
+            with contextlib.suppress(NotAdmitted):  # it was looked at
+                scheduler.hold(job, who, now)
+            self._controller.table.changed(job)
+        return await self._done()
 
-    def release(self, call: Call) -> Mapping[str, object]:
+    async def release(self, call: Call) -> Mapping[str, object]:
         """Lets held jobs wait for their turn."""
-        raise Refused("WrongState", "no queue here yet")
+        is_admin, now = self._calls.is_admin(call), time.time()
+        for job, _ in self._pending(call):
+            try:
+                self._controller.scheduler.release(job, now, is_admin=is_admin)
+            except NotAdmitted as error:
+                raise Refused("NotPermitted", str(error)) from None
+            self._controller.table.changed(job)
+        return await self._done()
 
-    def requeue(self, call: Call) -> Mapping[str, object]:
+    def _pending(self, call: Call) -> list[tuple[JobRecord, str]]:
+        """Raises Refused where one of the jobs does not wait."""
+        found = self._calls.several(call, call.parameters["jobs"])
+        for job, _ in found:
+            if job.job_state != PENDING:
+                raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not wait any more")
+        return found
+
+    async def requeue(self, call: Call) -> Mapping[str, object]:
         """Puts running batch jobs into the queue again."""
-        raise Refused("WrongState", "no queue here yet")
+        found = self._calls.several(call, call.parameters["jobs"])
+        hold = (ADMIN if self._calls.is_admin(call) else USER) if call.parameters.get("hold") else ""
+        for job, _ in found:
+            if job.held_by != BATCH or not job.details.requeue:
+                raise Refused("WrongState", f"job {name_of(job)} cannot be started a second time")
+            if job.job_state not in (RUNNING, SUSPENDED):
+                raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not run")
+        for job, _ in found:
+            self._controller.ends.requeue(job, f"put into the queue again by uid {call.peer.uid}", hold)
+        return await self._done()
 
-    def update(self, call: Call) -> Mapping[str, object]:
+    async def update(self, call: Call) -> Mapping[str, object]:
         """Changes a job."""
-        raise Refused("WrongState", "no queue here yet")
+        changes = {name: value for name, value in call.parameters.items() if name not in _OURS}
+        is_admin, now = self._calls.is_admin(call), time.time()
+        name = str(call.parameters["job"])
+        for job, _ in self._calls.several(call, [name]):
+            try:
+                self._controller.scheduler.update(job, changes, now, is_admin=is_admin)
+            except NotAdmitted as error:
+                raise Refused("WrongState", f"job {name_of(job)} is as it was: {error}") from None
+            job.details.requeue = bool(call.parameters.get("requeue", job.details.requeue))
+            job.array_limit = int(str(call.parameters.get("array_limit", job.array_limit)))
+            self._controller.table.changed(job)
+            if "time_limit" in changes and job.job_state in (RUNNING, SUSPENDED):
+                await self._controller.change_time_limit(job)
+        return await self._done()
 
-    def suspend(self, call: Call) -> Mapping[str, object]:
+    async def suspend(self, call: Call) -> Mapping[str, object]:
         """Stops a running job."""
-        raise Refused("WrongState", "no queue here yet")
+        job = self._calls.one(call, str(call.parameters["job"]))
+        if job.job_state != RUNNING:
+            words = "is suspended already" if job.job_state == SUSPENDED else f"is {job.job_state}: it does not run"
+            raise Refused("WrongState", f"job {name_of(job)} {words}")
+        await self._controller.parts.suspension.suspend_job(job.job_id)
+        return await self._done()
 
-    def resume(self, call: Call) -> Mapping[str, object]:
+    async def resume(self, call: Call) -> Mapping[str, object]:
         """Lets a suspended job go on."""
-        raise Refused("WrongState", "no queue here yet")
+        job = self._calls.one(call, str(call.parameters["job"]))
+        if job.job_state != SUSPENDED:
+            raise Refused("WrongState", f"job {name_of(job)} is not suspended: it is {job.job_state}")
+        if why := self._controller.job_resuming(job.job_id):
+            raise Refused("WrongState", f"job {name_of(job)} stays suspended: {why}")
+        await self._controller.go_on(job)
+        return await self._done()
+
+    async def _done(self) -> Mapping[str, object]:
+        self._controller.rounds.kick()
+        await self._written()
+        return {}
+
+    async def _written(self) -> None:
+        """What was done stands; where it cannot be written yet, that is tried again, and the caller is told."""
+        try:
+            await self._controller.table.commits.durable()
+        except NotWritten as error:
+            raise Refused("WrongState", f"it is done, and is not on the disk yet: {error}") from None
+
+
+__all__ = ["CANCEL", "JOBS", "REQUEUE", "UPDATE_JOB", "Control", "no_job"]

@@ -1,68 +1,57 @@
 """Reserve and Launch: a number for a step that a client is about to ask for, and the step itself.
 
-A request is looked at in both methods alike: who asks, what they may have, where the tasks would go. Launch then starts
-the step (`start.py`).
+A request is looked at in both methods alike: who asks, what they may have, where the tasks would go. A step without a
+job makes one, which starts at once or not at all: who wants to wait asks for that (`allocate.py`). Then the step starts
+(`start.py`).
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from nodectl.cgroup import tree
-from nodectl.cgroup.constraints import Constraints
 from nodectl.config import Config
-from nodectl.daemon.admission import hard_limits, launch_request
-from nodectl.daemon.admission.accounts import User, Users
-from nodectl.daemon.admission.binder import Binder
-from nodectl.daemon.admission.confinement import ConfinementLevels
-from nodectl.daemon.admission.current_plugstack import CurrentPlugstack
+from nodectl.daemon.admission.accounts import User
 from nodectl.daemon.admission.job_cpus import JobCpus
+from nodectl.daemon.admission.share import make_first, share_of
+from nodectl.daemon.admission.step_maker import StepMaker
 from nodectl.daemon.admission.user_budget import UserBudget
+from nodectl.daemon.controller.controller import Controller
+from nodectl.daemon.controller.job_request import Machine, job_of
+from nodectl.daemon.controller.options import an_object
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.jobs import further_steps
 from nodectl.daemon.jobs.further_steps import FurtherSteps
 from nodectl.daemon.jobs.registry import JOB
 from nodectl.daemon.methods.start import StepStart
 from nodectl.model.step import Step
-from nodectl.wire.dispatch import Call, invalid
-from nodectl.wire.shape import BadShape, Optional, check
+from nodectl.selection.records import RUN, JobRecord
+from nodectl.wire.dispatch import Call, Refused, invalid
+from nodectl.wire.shape import Optional
 
 Reply = Mapping[str, object]
 _Answer = Callable[[Call, Mapping[str, object], User, str], Reply | Awaitable[Reply]]
 _STREAMS = 3
 
-
-def _request(value: object) -> str:
-    """The shape of a request, which has a shape of its own and is checked later."""
-    return "" if isinstance(value, dict) else "not an object"
-
-
-RESERVE = {"jobid": Optional(JOB), "request": Optional(_request)}
-LAUNCH = {"request": _request}
+RESERVE = {"jobid": Optional(JOB), "request": Optional(an_object)}
+LAUNCH = {"request": an_object}
 
 
 class Launch:
-    """The methods of one node. `base` is the path below the cgroup2 mount where jobs live, "" without cgroups. `config`
-    is set anew when the node reads its configuration again.
-    """
+    """The methods of one node. `base` is the path below the cgroup2 mount where jobs live, "" without cgroups."""
 
     def __init__(  # made once, of everything that a launch needs
-        self, config: Config, base: str, store: Store, *, users: Users, plugstack: CurrentPlugstack, binder: Binder,
-        constraints: Constraints, levels: ConfinementLevels, budget: UserBudget, numbers: FurtherSteps,
-        job_cpus: JobCpus, start: StepStart,
+        self, config: Config, base: str, store: Store, *, maker: StepMaker, budget: UserBudget, numbers: FurtherSteps,
+        job_cpus: JobCpus, controller: Controller, start: StepStart,
     ) -> None:  # fmt: skip
-        self.config = config
         self._base = base
         self._store = store
-        self._users = users
-        self._plugstack = plugstack
-        self._binder = binder
-        self._constraints = constraints
-        self._hard_limits = hard_limits.of_tasks(config)
-        self._levels = levels
+        self._maker = maker
         self._budget = budget
         self._numbers = numbers
         self._job_cpus = job_cpus
+        self._controller = controller
         self._start = start
+        self._machine = Machine(maker.binder.allocation.bit_count(), config.partition_name)
 
     def reserve(self, call: Call) -> Reply | Awaitable[Reply]:
         """A number. Where the call says what it is for, that is looked at as at the launch."""
@@ -81,39 +70,74 @@ class Launch:
 
     def _consider(self, call: Call, answer: _Answer) -> Reply | Awaitable[Reply]:
         """Answers at once for a known user's own step, so that thousands of short steps do not wait in line."""
-        try:
-            request = check(call.parameters["request"], launch_request.REQUEST)
-        except BadShape as error:
-            raise invalid(error.parameter, str(error).partition(": ")[2]) from None
-        known = None if "uid" in request or "gid" in request else self._users.known(call.peer.uid)
-        level = self._levels.level_of(request, call.peer)
-        if known is None or not self._levels.is_ready(level):
+        request = self._maker.shaped(call.parameters["request"])
+        known = self._maker.known_user(request, call.peer.uid)
+        level = self._maker.level_of(request, call.peer)
+        if known is None or not self._maker.is_ready(level):
             return self._look_up(call, request, level, answer)
         return answer(call, request, known, level)
 
     async def _look_up(self, call: Call, request: Mapping[str, object], level: str, answer: _Answer) -> Reply:
-        await self._levels.ready(level)
-        user = await launch_request.who_runs(self._users, request, call.peer.uid)
+        await self._maker.ready(level)
+        user = await self._maker.user_of(request, call.peer.uid)
         answered = answer(call, request, user, level)
         return await answered if isinstance(answered, Awaitable) else answered
 
     def _made(self, call: Call, request: Mapping[str, object], user: User, level: str) -> Step:
         self._budget.check(user.uid, int(str(request["ntasks"])))
-        return launch_request.make_step(
-            request, user, self.config, caller=call.peer.uid, stack=self._plugstack.get().entries,
-            binder=self._binder, constraints=self._constraints, hard_limits=self._hard_limits, secure=level,
-        )  # fmt: skip
+        return self._maker.make(request, user, call.peer.uid, level)
 
     def _admit(self, call: Call, request: Mapping[str, object], user: User, level: str) -> Reply | Awaitable[Reply]:
         step = self._made(call, request, user, level)
         first = self._numbers.first_for(request, call.peer.uid, user.uid)
-        if first is not None:
-            further_steps.fit(step, first, request)
-            self._job_cpus.claim(step, first)
-        # Not before: a request that makes no sense takes no job's number.
+        if first is None:
+            return self._begin_job(call, request, step)
+        further_steps.fit(step, first, request)
+        self._job_cpus.claim(step, first)
         job, number = self._numbers.take(request, call.peer.uid, first)
-        if first is None and "job" not in request:
-            asyncio.get_running_loop().call_soon(self._store.draw_next_job)
         step.job_id, step.step_id = job, number
         step.cgroup = tree.step_path(self._base, job, number) if self._base else ""
         return self._start.begin(step, call)
+
+    def _begin_job(self, call: Call, request: Mapping[str, object], step: Step) -> Reply | Awaitable[Reply]:
+        """The step is the first one of a job: of one that was given resources already, or of one that starts now."""
+        if self._controller.is_queued(request.get("job")):
+            job = self._controller.take_granted(int(str(request["job"])), step.uid, call.peer.uid)
+        else:
+            job = self._started(request, step, call.peer.uid)
+        assert job.job_resrcs is not None  # noqa: S101  # for mypy: it is RUNNING
+        make_first(
+            step, job, share_of(job.job_resrcs, self._controller.selection.nodes), self._maker.binder, self._base
+        )
+        try:
+            begun = self._start.begin(step, call)
+        except BaseException as error:
+            self._controller.never_began(job, str(error))
+            raise
+        return self._after_prolog(job, begun) if isinstance(begun, Awaitable) else begun
+
+    def _started(self, request: Mapping[str, object], step: Step, caller: int) -> JobRecord:
+        """A new job that is RUNNING. Raises Refused: Busy where it would have to wait."""
+        per_cpu = int(str(request.get("mem_per_cpu", 0)))
+        asked = self._maker.binder.options_of(step)
+        job = job_of(step, asked, self._machine, held_by=RUN, memory_per_cpu=per_cpu)
+        # Not before: a request that makes no sense takes no job's number.
+        job.job_id, _ = self._numbers.take(request, caller, None)
+        why = "not started"
+        try:
+            why = self._controller.try_start(job)
+        finally:
+            if why:
+                self._numbers.give_back(request, caller, job.job_id)
+        if why:
+            raise Refused("Busy", why)
+        if "job" not in request:
+            asyncio.get_running_loop().call_soon(self._store.draw_next_job)
+        return job
+
+    async def _after_prolog(self, job: JobRecord, begun: Awaitable[Reply]) -> Reply:
+        try:
+            return await begun
+        except BaseException as error:
+            self._controller.never_began(job, str(error))
+            raise

@@ -3,8 +3,13 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from nodectl.daemon.controller.drain import DRAIN, RESUME
+from nodectl.daemon.methods.job_calls import JobCalls
 from nodectl.daemon.methods.show_queue import WORD
-from nodectl.wire.dispatch import Call, Refused
+from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.selection.modes import NODE_STATE_DRAIN, RUNNING
+from nodectl.selection.records import NodeRecord
+from nodectl.wire.dispatch import Call, invalid
 from nodectl.wire.shape import Optional
 
 if TYPE_CHECKING:
@@ -16,10 +21,49 @@ UPDATE_NODE: "Shape" = {"state": WORD, "reason": Optional(WORD)}
 class Nodes:
     """The methods of one node."""
 
+    def __init__(self, calls: JobCalls) -> None:
+        self._calls = calls
+
     def nodes(self, call: Call) -> Mapping[str, object]:
         """The machine."""
-        raise Refused("WrongState", "no queue here yet")
+        del call
+        return {"nodes": [self._told(node) for node in self._calls.controller.selection.nodes]}
 
-    def update(self, call: Call) -> Mapping[str, object]:
+    def _told(self, node: NodeRecord) -> Mapping[str, object]:
+        controller = self._calls.controller
+        ledger = controller.selection.ledger
+        used = ledger.cpus_used(node.index)
+        jobs = [job for job in controller.table.jobs.values() if job.is_active]
+        busy = (used & node.config.usable).bit_count()
+        base = "IDLE" if not jobs else "ALLOCATED" if busy >= node.cpus else "MIXED"
+        drained = bool(node.node_state & NODE_STATE_DRAIN)
+        return {
+            "name": node.name,
+            "state": ("DRAINING" if jobs else "DRAINED") if drained else base,
+            "reason": node.reason,
+            "reason_uid": node.reason_uid,
+            "reason_time": node.reason_time or None,
+            "cpus": node.cpus,
+            "cpus_used": busy,
+            "cpu_list_used": format_cpulist(cpus_of(used & node.config.usable)),
+            "cores": node.cores,
+            "memory": node.real_memory,
+            "memory_used": ledger.memory_used(node.index),
+            "gres": [device.key for device in node.devices],
+            "gres_used": sorted(ledger.devices_used(node.index)),
+            "features": list(node.features),
+            "jobs": len(jobs),
+            "running": sum(job.job_state == RUNNING for job in jobs),
+            "waiting": len(controller.table.jobs) - len(jobs),
+        }
+
+    async def update(self, call: Call) -> Mapping[str, object]:
         """Drains it, or lets jobs start again."""
-        raise Refused("WrongState", "no queue here yet")
+        self._calls.must_be_admin(call)
+        state, reason = str(call.parameters["state"]).lower(), str(call.parameters.get("reason", ""))
+        if state not in (DRAIN, RESUME):
+            raise invalid("state", "drain or resume")
+        if state == DRAIN and not reason:
+            raise invalid("reason", "say why jobs are not to start here")
+        await self._calls.controller.drain.update(state, reason, call.peer.uid)
+        return {}

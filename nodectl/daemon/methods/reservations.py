@@ -1,11 +1,17 @@
 """CreateReservation, DeleteReservation and Reservations: what is kept for some users' jobs."""
 
+import dataclasses
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from nodectl.daemon.controller.commits import NotWritten
 from nodectl.daemon.controller.options import MOMENT
+from nodectl.daemon.methods.job_calls import JobCalls
 from nodectl.daemon.methods.show_queue import WORD, WORDS
-from nodectl.wire.dispatch import Call, Refused
+from nodectl.scheduler.decisions import NotAdmitted
+from nodectl.selection.records import ReservationRequest
+from nodectl.wire.dispatch import Call, Refused, invalid
 from nodectl.wire.shape import Optional, integer
 
 if TYPE_CHECKING:
@@ -26,14 +32,73 @@ DELETE: "Shape" = {"name": WORD}
 class Reservations:
     """The methods of one node."""
 
-    def create(self, call: Call) -> Mapping[str, object]:
-        """Makes one."""
-        raise Refused("WrongState", "no queue here yet")
+    def __init__(self, calls: JobCalls) -> None:
+        self._calls = calls
 
-    def delete(self, call: Call) -> Mapping[str, object]:
+    async def create(self, call: Call) -> Mapping[str, object]:
+        """Makes one."""
+        self._calls.must_be_admin(call)
+        controller, now = self._calls.controller, time.time()
+        request = self._request(call.parameters, now)
+        try:
+            made = controller.scheduler.reserve(request, now)
+        except NotAdmitted as error:
+            raise Refused("WrongState", str(error)) from None
+        controller.table.store.put_reservation(made.name, dataclasses.asdict(made))
+        controller.rounds.kick()
+        try:
+            await controller.table.commits.durable()
+        except NotWritten as error:
+            controller.table.store.forget_statement("reservation", made.name)
+            controller.scheduler.delete_reservation(made.name, now)
+            raise Refused("WrongState", f"it was not made: {error}") from None
+        return {"name": made.name}
+
+    def _request(self, given: Mapping[str, object], now: float) -> ReservationRequest:
+        start = max(float(str(given["start"])), now)
+        if ("end" in given) == ("duration" in given):
+            raise invalid("end", "give an end or a duration")
+        end = float(str(given["end"])) if "end" in given else start + float(str(given["duration"]))
+        if end <= start:
+            raise invalid("end", "it is before the beginning")
+        users: list[str] = given["users"]  # type: ignore[assignment]  # its shape was checked
+        if not users:
+            raise invalid("users", "name those for whom it is")
+        cores = int(str(given.get("cores", 0))) or self._cores_of(int(str(given.get("cpus", 0))))
+        name = str(given.get("name") or self._free_name(users[0]))
+        if name in self._calls.controller.scheduler.reservations:
+            raise invalid("name", f"there is a reservation {name!r}")
+        return ReservationRequest(name, start, end, core_cnt=cores, users=tuple(users))
+
+    def _cores_of(self, cpus: int) -> int:
+        """As many cores as have so many CPUs."""
+        node = self._calls.controller.selection.nodes[0]
+        threads = max(1, int(node.config.usable.bit_count()) // max(1, int(node.cores)))
+        return -(-cpus // threads)
+
+    def _free_name(self, user: str) -> str:
+        """Slurm's: the user and a number."""
+        there = self._calls.controller.scheduler.reservations
+        return next(f"{user}_{number}" for number in range(1, len(there) + 2) if f"{user}_{number}" not in there)
+
+    async def delete(self, call: Call) -> Mapping[str, object]:
         """Removes one."""
-        raise Refused("WrongState", "no queue here yet")
+        self._calls.must_be_admin(call)
+        controller, name = self._calls.controller, str(call.parameters["name"])
+        try:
+            controller.scheduler.delete_reservation(name, time.time())
+        except KeyError:
+            raise Refused("NoSuchReservation", f"there is no reservation {name!r}") from None
+        controller.table.store.drop_reservation(name)
+        controller.rounds.kick()
+        try:
+            await controller.table.commits.durable()
+        except NotWritten as error:
+            raise Refused("WrongState", f"it is removed, and not on the disk yet: {error}") from None
+        return {}
 
     def reservations(self, call: Call) -> Mapping[str, object]:
         """All of them."""
-        raise Refused("WrongState", "no queue here yet")
+        del call
+        found = [dataclasses.asdict(one) for one in self._calls.controller.scheduler.reservations.values()]
+        return {"reservations": sorted(found, key=lambda one: (one["start_time"], one["name"]))}

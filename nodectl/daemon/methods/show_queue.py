@@ -1,15 +1,23 @@
 """Queue, ShowJob and ExplainJob: what is known of jobs, and why they wait."""
 
-from collections.abc import Mapping
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from nodectl.wire.dispatch import Call, Refused
+from nodectl.daemon.controller import rows
+from nodectl.daemon.controller.job_names import BadName, parse
+from nodectl.daemon.methods.job_calls import JobCalls, no_job
+from nodectl.selection.modes import PENDING
+from nodectl.selection.records import JobRecord
+from nodectl.wire.dispatch import Call, invalid
 from nodectl.wire.shape import Optional, array, integer, text
 
 if TYPE_CHECKING:
     from nodectl.wire.shape import Shape
 
 MOST_NAMED = 10_000  # jobs, users or states in one call
+_MOST_ROWS = 1000  # the event loop stands still while they are made
 WORD = text(1024)
 WORDS = array(WORD, most=MOST_NAMED)
 QUEUE: "Shape" = {
@@ -22,14 +30,96 @@ ONE_JOB: "Shape" = {"job": WORD}
 class ShowQueue:
     """The methods of one node."""
 
+    def __init__(self, calls: JobCalls) -> None:
+        self._calls = calls
+
     def queue(self, call: Call) -> Mapping[str, object]:
         """The jobs that have not ended."""
-        raise Refused("WrongState", "no queue here yet")
+        now = time.time()
+        given = call.parameters
+        skip = int(str(given.get("skip", 0)))
+        found = (job for job in self._in_order(given, now) if self._may_list(call, job) and matches(job, given))
+        page = list(itertools.islice(found, skip, skip + _MOST_ROWS + 1))
+        return {
+            "jobs": [self._row(call, job, now) for job in page[:_MOST_ROWS]],
+            "more": len(page) > _MOST_ROWS,
+        }
+
+    def _in_order(self, given: Mapping[str, object], now: float) -> Iterator[JobRecord]:
+        """Those that run, the oldest first; then those that wait, in their order."""
+        controller = self._calls.controller
+        texts: Iterable[str] | None = given.get("jobs")  # type: ignore[assignment]  # its shape was checked
+        if texts is not None:
+            yield from dict.fromkeys(job for job, _, _ in controller.table.all_named(texts))
+            return
+        active = [job for job in controller.table.jobs.values() if job.job_state != PENDING]
+        yield from sorted(active, key=lambda job: (job.start_time, job.job_id))
+        yield from controller.scheduler.line(now)
+
+    def _may_list(self, call: Call, job: JobRecord) -> bool:
+        return not self._calls.hides_others or self._calls.permissions.may_see(call.peer, job.user_id)
+
+    def _row(self, call: Call, job: JobRecord, now: float) -> Mapping[str, object]:
+        scheduler = self._calls.controller.scheduler
+        why = scheduler.explain(job, now) if job.job_state == PENDING else None
+        told = rows.row(job, rows.held(job, self._calls.controller.selection.nodes), now, why)
+        return told if self._calls.permissions.may_see(call.peer, job.user_id) else rows.without_private(told)
 
     def show_job(self, call: Call) -> Mapping[str, object]:
         """One job."""
-        raise Refused("WrongState", "no queue here yet")
+        controller, now = self._calls.controller, time.time()
+        job, resources = self._found(str(call.parameters["job"]))
+        if job is None or not self._may_list(call, job):
+            raise no_job(str(call.parameters["job"]))
+        why = controller.scheduler.explain(job, now) if job.job_state == PENDING else None
+        told = rows.record(job, resources, now, why)
+        mine = self._calls.permissions.may_see(call.peer, job.user_id)
+        return {"record": told if mine else rows.without_private(told)}
+
+    def _found(self, name: str) -> tuple[JobRecord | None, Mapping[str, object]]:
+        """A job and what it holds or held, in the queue, among those that have ended, or in the store."""
+        table = self._calls.controller.table
+        job = next((one for one, _ in table.named(name)), None)
+        try:
+            meant = parse(name)
+        except BadName as error:
+            raise invalid("job", str(error)) from None
+        if job is None and not meant.tasks:
+            job = table.get(meant.job)
+        if job is not None and job.job_resrcs is not None:
+            return job, rows.held(job, self._calls.controller.selection.nodes)
+        if job is not None and job.is_active:
+            return job, {}
+        if not meant.tasks:
+            kept = table.store.find(meant.job)
+            return (job, {}) if kept is None else (job or kept.record, kept.resources)
+        for kept in table.store.of_array(meant.job):
+            if str(kept.record.array_task_id) == meant.tasks:
+                return kept.record, kept.resources
+        return job, {}
 
     def explain_job(self, call: Call) -> Mapping[str, object]:
         """Why one job waits."""
-        raise Refused("WrongState", "no queue here yet")
+        controller, now = self._calls.controller, time.time()
+        name = str(call.parameters["job"])
+        job = next((one for one, _ in controller.table.named(name)), None)
+        if job is None or not self._may_list(call, job):
+            raise no_job(name)
+        why = controller.scheduler.explain(job, now)
+        told = {
+            "state": job.job_state, "reason": why.reason, "words": why.words, "for": list(why.for_whom),
+            "start": why.expected_start, "help": list(why.what_would_help),
+        }  # fmt: skip
+        return {"explanation": told}
+
+
+def matches(job: JobRecord, given: Mapping[str, object]) -> bool:
+    """Whether a job has all that the lists of a call ask for: users, states, names."""
+    users: Iterable[str] | None = given.get("users")  # type: ignore[assignment]  # its shape was checked
+    states: Iterable[str] | None = given.get("states")  # type: ignore[assignment]
+    names: Iterable[str] | None = given.get("names")  # type: ignore[assignment]
+    if users is not None and job.user_name not in users and str(job.user_id) not in users:
+        return False
+    if states is not None and job.job_state not in (state.upper() for state in states):
+        return False
+    return names is None or job.name in names

@@ -119,7 +119,8 @@ class StepStart:
         self._registry.add(live)
         live.in_prolog = live.needs_epilog = True
         try:
-            why = await self._jobs.prolog_epilog.prolog(live) or live.cancelled
+            live.prolog_failed = await self._jobs.prolog_epilog.prolog(live)
+            why = live.prolog_failed or live.cancelled
             if not why:
                 live.files.end_prolog()
                 live.in_prolog = False

@@ -1,16 +1,29 @@
 """Submit and TestOnly: a batch job for the queue, and what would become of one."""
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from nodectl.config import Config
+from nodectl.daemon.controller.job_request import checked_options
 from nodectl.daemon.controller.options import an_object
-from nodectl.wire.dispatch import Call, Refused
+from nodectl.daemon.history.job_store import BatchText
+from nodectl.daemon.jobs.further_steps import FurtherSteps
+from nodectl.daemon.methods.job_calls import JobCalls, Wanted
+from nodectl.model.number import whole
+from nodectl.scheduler.decisions import NotAdmitted
+from nodectl.selection.answers import Refusal
+from nodectl.selection.modes import SELECT_MODE_WILL_RUN
+from nodectl.selection.records import BATCH, JobRecord
+from nodectl.wire import lean_json
+from nodectl.wire.dispatch import Call, Refused, invalid
 from nodectl.wire.shape import text
 
 if TYPE_CHECKING:
     from nodectl.wire.shape import Shape
 
 _LONGEST_SCRIPT = 1 << 30  # characters; the key max_script_size bounds its bytes
+_MOST_AT_A_TIME = 1_000_000
 SUBMIT: "Shape" = {"request": an_object, "job": an_object, "script": text(_LONGEST_SCRIPT)}
 TEST_ONLY: "Shape" = {"request": an_object, "job": an_object}
 
@@ -18,10 +31,76 @@ TEST_ONLY: "Shape" = {"request": an_object, "job": an_object}
 class Submit:
     """The methods of one node."""
 
-    def submit(self, call: Call) -> Mapping[str, object]:
-        """Takes a batch job."""
-        raise Refused("WrongState", "no queue here yet")
+    def __init__(self, config: Config, calls: JobCalls, numbers: FurtherSteps) -> None:
+        self._config = config
+        self._calls = calls
+        self._numbers = numbers
 
-    def test_only(self, call: Call) -> Mapping[str, object]:
+    async def submit(self, call: Call) -> Mapping[str, object]:
+        """Takes a batch job."""
+        script = self._script(str(call.parameters["script"]))
+        wanted = await self._calls.wanted(call, BATCH)
+        job = wanted.job
+        _read_array(job, str(checked_options(call.parameters["job"]).get("array", "")))
+        kept = {name: value for name, value in wanted.request.items() if name not in ("job", "step", "jobid")}
+        batch = BatchText(job.user_id, {"request": kept, "caller": call.peer.uid, "level": wanted.level}, script)
+        self._check_room(job, len(lean_json.dumps(kept)) + len(script))
+        job.job_id, _ = self._numbers.take(_without_step(wanted), call.peer.uid, None)
+        if job.array_tasks:
+            job.array_job_id = job.job_id
+        await self._calls.controller.submit(job, batch)
+        return {"job": job.job_id}
+
+    def _script(self, written: str) -> bytes:
+        """Raises Refused."""
+        script = written.encode("utf-8", "surrogateescape")
+        most = self._config.max_script_size
+        if len(script) > most:
+            raise invalid("script", f"it has {len(script)} bytes: max_script_size = {most}")
+        if not script.startswith(b"#!"):
+            raise invalid("script", "it does not begin with #! and the path of an interpreter, as #!/bin/sh")
+        if script.startswith((b"#!\n", b"#! \n")) or b"\r" in script.partition(b"\n")[0]:
+            raise invalid("script", "its first line names no interpreter, or ends as lines of DOS do")
+        return script
+
+    def _check_room(self, job: JobRecord, size: int) -> None:
+        """Raises Refused. Root has no limits."""
+        kept, most = self._calls.controller.table.batch_bytes[job.user_id], self._config.max_batch_bytes_per_user
+        if job.user_id and kept + size > most:
+            what = f"the scripts and environments of your jobs have {kept} bytes, and this one's have {size}"
+            raise Refused("LaunchRefused", f"{what}: max_batch_bytes_per_user = {most}", exit_status=1)
+
+    async def test_only(self, call: Call) -> Mapping[str, object]:
         """Says when and where a job would start."""
-        raise Refused("WrongState", "no queue here yet")
+        wanted = await self._calls.wanted(call, BATCH)
+        scheduler, selection, now = self._calls.controller.scheduler, self._calls.controller.selection, time.time()
+        job = wanted.job
+        job.job_id = self._numbers.new_job()
+        try:
+            scheduler.submit(job, now)
+        except NotAdmitted as error:
+            raise Refused("LaunchRefused", str(error), exit_status=1) from None
+        finally:
+            self._numbers.give_back({}, call.peer.uid, job.job_id)
+        expected = scheduler.expected_start(job, now)
+        choice = selection.job_test(job, SELECT_MODE_WILL_RUN, candidates=None, now=now)
+        scheduler.cancel(job, now)
+        if isinstance(choice, Refusal):
+            raise Refused("LaunchRefused", choice.reason, exit_status=1)
+        names = [node.name for node, bit in zip(selection.nodes, choice.nodes, strict=True) if bit]
+        start = max(expected or now, choice.start_time, job.details.begin_time)
+        return {"start": float(start), "nodes": ",".join(names), "cpus": choice.resources.ncpus}
+
+
+def _without_step(wanted: Wanted) -> Mapping[str, object]:
+    """Of a request what names a number that was reserved for the job."""
+    return {"job": wanted.request["job"]} if "job" in wanted.request else {}
+
+
+def _read_array(job: JobRecord, written: str) -> None:
+    """Reads "0-9:2%3". Raises Refused."""
+    tasks, percent, most = written.partition("%")
+    limit = whole(most, _MOST_AT_A_TIME) if percent else 0
+    if limit is None or (percent and not tasks):
+        raise invalid("array", f"{written[:60]!r}: write indices as 0-9:2%3")
+    job.array_tasks, job.array_limit = tasks.strip(), limit

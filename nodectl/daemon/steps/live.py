@@ -39,6 +39,7 @@ class LiveStep:
         self._replies: list[asyncio.Future[Mapping[str, object]]] = []
         self.progress_fd = -1
         self.in_prolog = False
+        self.prolog_failed = ""  # how
         self.suspended = False
         self.needs_epilog = False
         self.reserved = False  # task plugins may hold something for its job
@@ -231,6 +232,7 @@ class LiveStep:
             "started": None,
             "ended": time.time(),
             "tasks": [],
+            **({"prolog": self.prolog_failed} if self.prolog_failed else {}),
         }
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> str:
 
 def opened(path: str, node: str = "/run/one") -> tuple[Store, JobStore]:
     store = Store(path, 100)
-    return store, JobStore(store, node, lambda job: {"here": {"mask": "3"}} if job.job_id % 2 else {})
+    return store, JobStore(store, node, "boot", lambda job: {"here": {"mask": "3"}} if job.job_id % 2 else {})
 
 
 def a_job(number: int, **values: object) -> JobRecord:
@@ -93,17 +93,17 @@ def test_nodes_that_share_a_file_have_queues_of_their_own(path: str) -> None:
     _, two = opened(path, "/run/two")
     one.put(a_job(1))
     one.put_node("drain", "why", 0, 1.0)
-    one.put_usage({1001: 5.0}, 2.0)
+    one.put_usage([(1001, 5.0, 2.0)])
     one.put_reservation("r", {"name": "r"})
     one.commit()
     two.put(a_job(2))
     two.commit()
     assert [kept.record.job_id for kept in two.waiting()] == [2]
     assert two.node() is None
-    assert two.usage() == {}
+    assert two.usage() == []
     assert two.reservations() == []
     assert one.node() == ("drain", "why", 0, 1.0)
-    assert one.usage() == {1001: (5.0, 2.0)}
+    assert one.usage() == [(1001, 5.0, 2.0)]
     assert one.reservations() == [{"name": "r"}]
 
 
@@ -130,15 +130,30 @@ def test_full_disk_loses_nothing_that_was_put_and_writes_it_later(path: str) -> 
     assert [kept.record.job_id for kept in jobs.waiting()] == [7]
 
 
-def test_job_that_the_disk_has_no_room_for_was_never_put(path: str) -> None:
+def test_refused_job_was_never_put(path: str) -> None:
     store, jobs = opened(path)
     jobs.put(a_job(6))
     fill_the_disk(store)
-    with pytest.raises(sqlite3.OperationalError, match="full"), jobs.all_or_nothing():
-        jobs.put(a_job(7, comment="x" * 9000))
+    jobs.put(a_job(7))
+    jobs.put_batch(7, BatchText(1001, REQUEST, b"#!" + os.urandom(9000)))
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        jobs.commit()
+    jobs.forget(7)
     list(store.query("PRAGMA max_page_count=1000000"))
     jobs.commit()
     assert [kept.record.job_id for kept in jobs.waiting()] == [6]
+    assert jobs.batch(7) is None
+
+
+def test_run_that_did_not_begin_is_no_run(path: str) -> None:
+    store, jobs = opened(path)
+    job = a_job(7, job_state="RUNNING")
+    jobs.put(job)
+    jobs.commit()
+    job.job_state, job.restart_cnt = "PENDING", 1
+    jobs.put(job)
+    jobs.commit()
+    assert list(store.query("SELECT restart, state FROM job")) == [(1, "PENDING")]
 
 
 def test_end_of_a_step_is_written_with_the_end_of_its_job_or_not_at_all(path: str) -> None:
@@ -169,6 +184,7 @@ def test_job_holds_what_was_written(path: str) -> None:
     jobs.commit()
     (found,) = jobs.waiting()
     assert found.resources == {"here": {"mask": "3"}}
+    assert found.boot == "boot"
 
 
 def test_daemon_does_not_start_with_a_file_that_is_no_history(path: str) -> None:

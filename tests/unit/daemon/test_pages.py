@@ -97,7 +97,7 @@ def test_steps_of_named_jobs_come_job_by_job(store: Store) -> None:
 
 
 def test_jobs_that_wait_come_first_and_an_arrays_number_means_its_tasks(store: Store) -> None:
-    table = JobStore(store, "/run/one", lambda job: {})
+    table = JobStore(store, "/run/one", "boot", lambda job: {})
     for number in range(1, 2101):
         job = JobRecord(number, user_id=(ALICE, BOB)[number % 2], array_job_id=5 if number in (5, 7, 8) else 0)
         if number <= 1000:

@@ -175,7 +175,7 @@ def known(store: Store, uid: int) -> list[int]:
 
 def test_flood_of_one_users_jobs_takes_nothing_from_others_and_none_that_waits(path: str) -> None:
     store = Store(path, 100)
-    table = JobStore(store, "/run/one", lambda job: {})
+    table = JobStore(store, "/run/one", "boot", lambda job: {})
     put(table, range(1, 21), 1, 5.0)
     put(table, range(21, 51), 2, 0)
     for first in range(101, 701, 50):
@@ -190,7 +190,7 @@ def test_flood_of_one_users_jobs_takes_nothing_from_others_and_none_that_waits(p
 def test_jobs_are_bound_in_bytes_and_in_days(path: str) -> None:
     now = time.time()
     store = Store(path, 10_000, 1 << 20, days=2)
-    table = JobStore(store, "/run/one", lambda job: {})
+    table = JobStore(store, "/run/one", "boot", lambda job: {})
     put(table, range(1, 31), 1, now, size=100_000)
     assert 8 <= len(known(store, 1)) <= 11
     put(table, range(31, 41), 2, now - 3 * 86_400)
@@ -201,7 +201,7 @@ def test_jobs_are_bound_in_bytes_and_in_days(path: str) -> None:
 
 def test_jobs_that_are_written_again_are_counted_once(path: str) -> None:
     store = Store(path, 10_000)
-    table = JobStore(store, "/run/one", lambda job: {})
+    table = JobStore(store, "/run/one", "boot", lambda job: {})
     put(table, range(1, 4), 1, 0)
     for _ in range(3):
         put(table, range(1, 4), 1, 5.0)

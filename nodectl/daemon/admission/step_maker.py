@@ -1,0 +1,70 @@
+"""From a request to the Step that it means: what that takes of the node, in one place.
+
+A launch makes the step of its request at once. A batch job's step is made when the job is submitted, to see whether it
+can be, and again when the job starts. Used only from the event loop.
+"""
+
+from collections.abc import Mapping
+
+from nodectl.cgroup.constraints import Constraints
+from nodectl.config import Config
+from nodectl.daemon.admission import hard_limits, launch_request
+from nodectl.daemon.admission.accounts import User, Users
+from nodectl.daemon.admission.binder import Binder
+from nodectl.daemon.admission.confinement import ConfinementLevels
+from nodectl.daemon.admission.current_plugstack import CurrentPlugstack
+from nodectl.model.step import Step
+from nodectl.wire.dispatch import invalid
+from nodectl.wire.framing import Peer
+from nodectl.wire.shape import BadShape, check
+
+
+class StepMaker:
+    """Of one node. `config` is set anew when the node reads its configuration again."""
+
+    def __init__(  # made once, of everything that a step is made from
+        self, config: Config, *, users: Users, plugstack: CurrentPlugstack, binder: Binder, constraints: Constraints,
+        levels: ConfinementLevels,
+    ) -> None:  # fmt: skip
+        self.config = config
+        self.users = users
+        self.binder = binder
+        self._plugstack = plugstack
+        self._constraints = constraints
+        self._hard_limits = hard_limits.of_tasks(config)
+        self._levels = levels
+
+    def shaped(self, request: object) -> Mapping[str, object]:
+        """A request of the right shape. Raises Refused."""
+        try:
+            return check(request, launch_request.REQUEST)
+        except BadShape as error:
+            raise invalid(error.parameter, str(error).partition(": ")[2]) from None
+
+    def known_user(self, request: Mapping[str, object], caller: int) -> User | None:
+        """Who the step runs as, where nobody has to be asked for that."""
+        return None if "uid" in request or "gid" in request else self.users.known(caller)
+
+    async def user_of(self, request: Mapping[str, object], caller: int) -> User:
+        """Likewise, after a look-up where that is needed. Raises Refused."""
+        return self.known_user(request, caller) or await launch_request.who_runs(self.users, request, caller)
+
+    def level_of(self, request: Mapping[str, object], peer: Peer) -> str:
+        """How far it is confined. Raises Refused."""
+        return self._levels.level_of(request, peer)
+
+    def is_ready(self, level: str) -> bool:
+        """True when a step of that level can be made at once."""
+        return self._levels.is_ready(level)
+
+    async def ready(self, level: str) -> None:
+        """Waits until it can. Raises Refused where it never can."""
+        if not self._levels.is_ready(level):
+            await self._levels.ready(level)
+
+    def make(self, request: Mapping[str, object], user: User, caller: int, level: str) -> Step:
+        """The step, without number, share and cgroup. Raises Refused."""
+        return launch_request.make_step(
+            request, user, self.config, caller=caller, stack=self._plugstack.get().entries, binder=self.binder,
+            constraints=self._constraints, hard_limits=self._hard_limits, secure=level,
+        )  # fmt: skip

@@ -1,0 +1,278 @@
+"""The queue of this node: jobs come in, the scheduler decides, the daemon carries that out and tells what came of it.
+
+One object per daemon, touched only from the event loop. What a job is on the disk and what runs of it agree whenever
+the daemon may die: a job is RUNNING on the disk before anything of it begins, and it has ended there together with its
+last step. Other modules of this package do the parts: `table.py` knows the jobs, `rounds.py` drives the scheduler,
+`starts.py` begins batch jobs, `ends.py` ends jobs, `restore.py` takes over what an earlier daemon left.
+"""
+
+import contextlib
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from nodectl.config import Config
+from nodectl.daemon.controller.commits import NotWritten
+from nodectl.daemon.controller.core import Core
+from nodectl.daemon.controller.drain import Drain
+from nodectl.daemon.controller.ends import Ends
+from nodectl.daemon.controller.leases import Leases
+from nodectl.daemon.controller.parts import Parts
+from nodectl.daemon.controller.rounds import Rounds
+from nodectl.daemon.controller.starts import CannotBegin
+from nodectl.daemon.controller.table import JobTable
+from nodectl.daemon.history.job_store import BatchText
+from nodectl.daemon.jobs.watcher import Watcher
+from nodectl.scheduler.decisions import REQUEUE, SUSPEND, Decision, End, NotAdmitted, Preempt, Resume, Start
+from nodectl.scheduler.scheduler import Scheduler
+from nodectl.selection.host import Selection
+from nodectl.selection.modes import PENDING, RUNNING
+from nodectl.selection.records import BATCH, JobRecord
+from nodectl.wire.dispatch import Refused
+
+_STOP_SECONDS = 5.0
+
+
+class Controller(Core, Watcher):
+    """See the module. It is the Watcher of the jobs that run."""
+
+    def __init__(self, config: Config, table: JobTable, parts: Parts) -> None:
+        super().__init__(config, table, parts, Leases(config.interactive_lease, self._client_gone))
+        self.drain = Drain(self)
+        self.ends = Ends(self, self.drain)
+        parts.starts.is_over = self.ends.is_doomed
+        self._early: dict[int, Mapping[str, Any]] = {}  # ends of jobs that were noticed before there was a queue
+        self._begun = False
+
+    def begin(self, scheduler: Scheduler, selection: Selection) -> None:
+        """The queue is there, with all that an earlier daemon left."""
+        self.scheduler, self.selection = scheduler, selection
+        self.rounds = Rounds(scheduler, self._carry_out, self.table.tell_all)
+        self._begun = True
+        early, self._early = self._early, {}
+        for job_id, record in early.items():
+            self.job_over(job_id, record)
+        self.table.commits.soon()
+        self.rounds.kick()
+
+    def has_early(self, job_id: int) -> bool:
+        """True for a job whose end was noticed before there was a queue."""
+        return job_id in self._early
+
+    # Jobs come in.
+
+    async def submit(self, job: JobRecord, batch: BatchText | None = None) -> None:
+        """A job with a number joins the queue. Returns when it is on the disk. Raises Refused."""
+        try:
+            self.scheduler.submit(job, time.time())
+        except NotAdmitted as error:
+            raise Refused("LaunchRefused", str(error), exit_status=1) from None
+        self.table.add(job, batch)
+        if batch is None:
+            self.leases.begin(job.job_id)
+        self.rounds.kick()
+        try:
+            await self.table.commits.durable()
+        except NotWritten as error:
+            self._withdraw(job)
+            raise Refused("LaunchRefused", str(error), exit_status=1) from None
+
+    def _withdraw(self, job: JobRecord) -> None:
+        self.leases.end(job.job_id)
+        if self.scheduler.jobs.get(job.job_id) is job and job.job_state == PENDING:
+            self.scheduler.cancel(job, time.time())
+            self.table.withdraw(job)
+
+    def try_start(self, job: JobRecord) -> str:
+        """Starts a job that has no row in the store while it runs; its step's file will be there. Returns why it has to
+        wait, "" when it is RUNNING. Raises Refused for one that never can.
+        """
+        try:
+            why = self.scheduler.try_start(job, time.time())
+        except NotAdmitted as error:
+            raise Refused("LaunchRefused", str(error), exit_status=1) from None
+        if not why and not self.selection.job_ready(job):
+            self.scheduler.ended(job, "CANCELLED", 1, time.time())
+            return "its nodes are not ready"
+        if not why:
+            self.table.add_unwritten(job)
+        return why
+
+    def take_granted(self, job_id: int, uid: int, caller: int) -> JobRecord:
+        """A job that has been given resources and whose client now launches its first step. Raises Refused."""
+        job = self.table.jobs.get(job_id)
+        if job is None or job.user_id != uid or caller not in (0, uid):
+            raise Refused("NoSuchJob", f"no job {job_id} waits for a launch of yours")
+        if job.held_by == BATCH or job.job_state != RUNNING or self.parts.registry.first(job_id) is not None:
+            raise Refused("WrongState", f"job {job_id} is {job.job_state}: it does not wait for its first step")
+        self.leases.end(job_id)
+        return job
+
+    def is_queued(self, job_id: object) -> bool:
+        """True for a job in the queue."""
+        return job_id in self.table.jobs
+
+    def never_began(self, job: JobRecord, why: str) -> None:
+        """The first step of a job did not begin, and nothing of it runs."""
+        if self.scheduler.jobs.get(job.job_id) is job and self.parts.registry.first(job.job_id) is None:
+            job.state_desc = why
+            self.ends.over(job, "FAILED", 1)
+
+    def _client_gone(self, job_id: int) -> None:
+        job = self.table.jobs.get(job_id)
+        if job is not None:
+            self.ends.cancel(job, "", "CANCELLED", "nobody waits for it any more")
+
+    # What the scheduler decides.
+
+    def _carry_out(self, decisions: list[Decision]) -> None:
+        starts = [one for one in decisions if isinstance(one, Start)]
+        for start in starts:
+            self._changed(start)
+        for one in decisions:
+            if isinstance(one, End):
+                self.ends.never(one.job, one.state, one.reason)
+            elif isinstance(one, Preempt):
+                self._preempt(one)
+            elif isinstance(one, Resume):
+                self.table.changed(one.job)
+                self.tasks.begin(self.go_on(one.job))
+        why = self.table.commits.now() if self.table.store.is_behind else ""
+        for start in starts:
+            if why:
+                self._begin_failed(start.job, why)
+                self._changed(start)
+            elif start.job.held_by == BATCH:
+                self.tasks.begin(self._begin_batch(start.job))
+            elif not self.selection.job_ready(start.job):
+                self.tasks.begin(self._await_ready(start.job))
+
+    def _begin_failed(self, job: JobRecord, why: str) -> None:
+        """It waits again; the run that never was does not count."""
+        self.scheduler.begin_failed(job, why, time.time())
+        job.restart_cnt -= 1
+
+    def _changed(self, start: Start) -> None:
+        self.table.changed(start.job)
+        if start.array is not None:
+            self.table.changed(start.array)
+
+    async def _begin_batch(self, job: JobRecord) -> None:
+        self.ends.starting.add(job.job_id)
+        try:
+            await self.parts.starts.begin(self.selection, job)
+        except CannotBegin as error:
+            self._not_begun(job, str(error), for_good=error.for_good)
+        except Exception as error:
+            self._not_begun(job, f"internal error: {error!r}", for_good=True)
+            raise
+        finally:
+            self.ends.starting.discard(job.job_id)
+        self.ends.catch_up(job)
+
+    def _not_begun(self, job: JobRecord, why: str, *, for_good: bool) -> None:
+        doom = self.ends.take_doom(job.job_id)
+        if doom is not None:
+            self.ends.over(job, doom.state, 1)
+        elif for_good:
+            print(f"nodectl daemon: job {job.job_id} cannot begin: {why}", file=sys.stderr)
+            job.state_desc = why
+            self.ends.over(job, "FAILED", 1)
+        else:
+            self._begin_failed(job, why)
+            self.table.changed(job)
+            self.table.commits.soon()
+            self.rounds.kick()
+
+    async def _await_ready(self, job: JobRecord) -> None:
+        if not await self.parts.starts.ready(self.selection, job) and job.job_state == RUNNING:
+            self._not_begun(job, "its nodes are not ready", for_good=False)
+
+    def _preempt(self, one: Preempt) -> None:
+        job = one.job
+        why = f"preempted by job {one.for_job.job_id}"
+        job.preempted_by = one.for_job.job_id
+        if one.how == SUSPEND:
+            self.table.changed(job)
+            self.tasks.begin(self._stop(job))
+        elif one.how == REQUEUE:
+            self.ends.requeue(job, why)
+        else:
+            self.ends.cancel(job, "", "PREEMPTED", why)
+
+    async def _stop(self, job: JobRecord) -> None:
+        try:
+            await self.parts.suspension.suspend_job(job.job_id)
+        except Refused as error:
+            print(f"nodectl daemon: suspend job {job.job_id}: {error}", file=sys.stderr)
+
+    async def go_on(self, job: JobRecord) -> None:
+        """Its CPUs are its own again; lets it run."""
+        try:
+            await self.parts.suspension.resume_job(job.job_id)
+        except Refused as error:
+            print(f"nodectl daemon: resume job {job.job_id}: {error}", file=sys.stderr)
+            if job.job_state == RUNNING:
+                self.job_suspended(job.job_id)
+
+    # What happens to jobs: called by the part of the daemon that runs their steps.
+
+    def job_ending(self, job: int) -> None:
+        """See Watcher."""
+        found = self.table.jobs.get(job)
+        if found is not None and self._begun:
+            self.ends.begins(found)
+
+    def job_over(self, job: int, record: Mapping[str, Any]) -> None:
+        """See Watcher."""
+        if not self._begun:
+            self._early[job] = record
+            return
+        found = self.table.jobs.get(job)
+        if found is not None:
+            self.ends.has_ended(found, record)
+
+    def job_suspended(self, job: int) -> None:
+        """See Watcher."""
+        found = self.table.jobs.get(job)
+        if found is None or found.job_state != RUNNING:
+            return
+        if why := self.scheduler.suspend(found, time.time()):
+            print(f"nodectl daemon: job {job} stands still and keeps its CPUs: {why}", file=sys.stderr)
+        self.table.changed(found)
+        self.table.commits.soon()
+        self.rounds.kick()
+
+    def job_resuming(self, job: int) -> str:
+        """See Watcher."""
+        found = self.table.jobs.get(job)
+        if found is None or found.job_state == RUNNING:
+            return ""
+        why = self.scheduler.resume(found, time.time())
+        self.table.changed(found)
+        self.table.commits.soon()
+        return why
+
+    async def change_time_limit(self, job: JobRecord) -> None:
+        """Tells the first step of a running job its new time limit."""
+        first = self.parts.registry.first(job.job_id)
+        if first is not None and not first.in_prolog:
+            first.step.time_limit = job.time_limit
+            with contextlib.suppress(OSError):  # a full disk: the row of the job has it
+                first.files.rewrite_spec(first.step)
+            await first.ask("Limit", {"time_limit": job.time_limit}, _STOP_SECONDS)
+
+    # The daemon's life.
+
+    async def settle(self) -> None:
+        """The daemon ends: nothing begins any more, and what is known is written."""
+        if not self._begun:
+            return
+        self.rounds.end()
+        self.leases.end_all()
+        await self.tasks.settle(_STOP_SECONDS)
+        self.table.store.put_usage(self.scheduler.usage(time.time()))
+        self.table.commits.now()
+        self.selection.save(self.config.state_dir)
+        self.selection.end()

@@ -1,0 +1,173 @@
+"""How jobs end: by themselves, cancelled, preempted, or to be put into the queue again.
+
+The end of a job that runs has two moments. When its termination begins, the select plugin is told, before any process
+is signalled; when nothing of it is left, what it held is free. What it will then have become is noted in between.
+"""
+
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from nodectl.daemon.controller.core import Core
+from nodectl.daemon.controller.drain import Drain
+from nodectl.daemon.controller.job_request import ADMIN
+from nodectl.daemon.history.job_store import REQUEUED
+from nodectl.daemon.steps.live import LiveStep
+from nodectl.scheduler.decisions import NotAdmitted
+from nodectl.selection.modes import COMPLETING, ENDED, PENDING
+from nodectl.selection.records import BATCH, JobRecord
+from nodectl.wire.dispatch import Refused
+
+
+class Doom(NamedTuple):
+    """What a job becomes when it is over; `hold`: who holds it where it is queued again."""
+
+    state: str
+    reason: str
+    hold: str = ""
+
+
+class Ends:
+    """The ends of one node's jobs. `starting`: jobs whose first step is being made."""
+
+    def __init__(self, core: Core, drain: Drain) -> None:
+        self._core = core
+        self._table = core.table
+        self._drain = drain
+        self._dooms: dict[int, Doom] = {}
+        self.starting: set[int] = set()
+
+    # Somebody wants it.
+
+    def cancel(self, job: JobRecord, tasks: str, state: str, reason: str) -> None:
+        """Ends a job, or these of the waiting tasks of an array."""
+        if job.job_state == PENDING:
+            self._cancel_waiting(job, tasks, reason)
+        else:
+            self._doom(job, Doom(state, reason))
+
+    def _cancel_waiting(self, job: JobRecord, tasks: str, reason: str) -> None:
+        try:
+            gone = self._core.scheduler.cancel(job, time.time(), tasks)
+        except NotAdmitted as error:
+            raise Refused("InvalidRequest", str(error), parameter="jobs") from None
+        job.state_desc = reason if gone else ""
+        if gone:
+            self._core.leases.end(job.job_id)
+            self._table.ended(job)
+        else:
+            self._table.changed(job)
+        self._table.commits.soon()
+        self._core.rounds.kick()
+
+    def requeue(self, job: JobRecord, reason: str, hold: str = "") -> None:
+        """Ends what runs of a batch job, which then waits again."""
+        self._doom(job, Doom(REQUEUED, reason, hold))
+
+    def never(self, job: JobRecord, state: str, reason: str) -> None:
+        """A job that waited can never start."""
+        job.job_state, job.state_desc, job.end_time = state, reason, time.time()
+        self._core.leases.end(job.job_id)
+        self._table.ended(job)
+
+    def _doom(self, job: JobRecord, doom: Doom) -> None:
+        if job.job_id in self._dooms:
+            return
+        self._dooms[job.job_id] = doom
+        self.begins(job)
+        if job.job_id in self.starting:
+            return  # who starts it looks for this
+        if not self._end_steps(job, doom):
+            self._without_steps(job)
+
+    def catch_up(self, job: JobRecord) -> None:
+        """Its first step has been started; was its end wanted meanwhile?"""
+        doom = self._dooms.get(job.job_id)
+        if doom is not None:
+            self._end_steps(job, doom)
+
+    def take_doom(self, job_id: int) -> Doom | None:
+        """What was to become of it, which is forgotten."""
+        return self._dooms.pop(job_id, None)
+
+    def is_doomed(self, job_id: int) -> bool:
+        """True for a job that is to end before it has begun."""
+        return job_id in self._dooms
+
+    def _end_steps(self, job: JobRecord, doom: Doom) -> bool:
+        """False where there are none, and nothing is left to be waited for."""
+        registry = self._core.parts.registry
+        steps = registry.steps_of(job.job_id)
+        state = "CANCELLED" if doom.state == REQUEUED else doom.state
+        for live in steps:
+            if live.in_prolog:
+                live.cancelled = f"step {live.step} was ended in its prolog: {doom.reason}"
+            else:
+                self._core.tasks.begin(_end(live, state, doom.reason))
+        return bool(steps) or registry.first(job.job_id) is not None
+
+    def _without_steps(self, job: JobRecord) -> None:
+        """A job that has been given resources and whose client has launched nothing."""
+        doom = self._dooms.pop(job.job_id)
+        job.state_desc = doom.reason
+        self.over(job, doom.state if doom.state in ENDED else "CANCELLED", 1)
+
+    # It happens.
+
+    def begins(self, job: JobRecord) -> None:
+        """Its termination begins."""
+        if job.job_state not in (PENDING, COMPLETING):
+            self._core.scheduler.ending(job, time.time())
+            self._table.changed(job)
+
+    def has_ended(self, job: JobRecord, record: Mapping[str, Any]) -> None:
+        """Nothing of it is left; `record` is its first step's."""
+        doom = self._dooms.pop(job.job_id, None)
+        if record.get("prolog") or record.get("epilog"):
+            self._drain.failed(job, record)
+        self._core.parts.spool.remove(job.job_id)
+        if record.get("prolog") and job.held_by == BATCH and doom is None:
+            doom = Doom(REQUEUED, str(record["prolog"]), ADMIN)
+        if doom is not None and doom.state == REQUEUED and job.held_by == BATCH:
+            self._again(job, doom)
+            return
+        state = str(record.get("state", "FAILED")) if doom is None else doom.state
+        job.state_desc = str(record.get("reason") or "") if doom is None else doom.reason
+        if record.get("prolog") and doom is None:
+            state = "CANCELLED"
+        self.over(job, state if state in ENDED else "FAILED", int(record.get("exit_status", 1)))
+
+    def _again(self, job: JobRecord, doom: Doom) -> None:
+        now, scheduler = time.time(), self._core.scheduler
+        job.end_time = now
+        self._table.store.put_run(job)
+        scheduler.requeue(job, now)
+        job.state_desc = doom.reason
+        if doom.hold:
+            scheduler.hold(job, doom.hold, now)
+        self._settled(job)
+
+    def over(self, job: JobRecord, state: str, exit_code: int) -> None:
+        """It has ended for good."""
+        self._core.leases.end(job.job_id)
+        words = job.state_desc
+        self._core.scheduler.ended(job, state, exit_code, time.time())
+        job.state_reason, job.state_desc = "", words
+        self._table.ended(job)
+        self._after_end()
+
+    def _settled(self, job: JobRecord) -> None:
+        self._table.changed(job)
+        self._table.commits.soon()
+        self._after_end()
+
+    def _after_end(self) -> None:
+        self._core.usage_changed()
+        if self._table.waiting:
+            self._core.rounds.kick()
+
+
+async def _end(live: LiveStep, state: str, reason: str) -> None:
+    with contextlib.suppress(Refused):  # it has just ended
+        await live.order("End", {"state": state, "reason": reason})

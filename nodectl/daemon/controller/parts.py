@@ -1,0 +1,21 @@
+"""What the queue needs of the other parts of the daemon. One object, made once."""
+
+from typing import NamedTuple
+
+from nodectl.daemon.admission.step_maker import StepMaker
+from nodectl.daemon.controller.spool import Spool
+from nodectl.daemon.controller.starts import Starts
+from nodectl.daemon.jobs.further_steps import FurtherSteps
+from nodectl.daemon.jobs.registry import Registry
+from nodectl.daemon.jobs.suspension import Suspension
+
+
+class Parts(NamedTuple):
+    """See the module."""
+
+    registry: Registry
+    further_steps: FurtherSteps
+    suspension: Suspension
+    maker: StepMaker
+    starts: Starts
+    spool: Spool

@@ -1,0 +1,196 @@
+"""What an earlier daemon left of the queue: which jobs wait, which run, and what became of the others meanwhile.
+
+Runs once at a daemon's start, when the steps that run have been taken over (`daemon/recovery/sweep.py`). A job whose
+row says that it runs, and of which there is neither a step nor the record of one, has never begun: it waits again. In
+another boot of the machine it may have begun, and the machine has ended it.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nodectl.daemon.admission.share import FIRST_STEP
+from nodectl.daemon.controller.controller import Controller
+from nodectl.daemon.controller.job_request import told
+from nodectl.daemon.history.job_store import Kept
+from nodectl.daemon.steps.live import LiveStep
+from nodectl.model.step import Step
+from nodectl.scheduler.policy import Policy
+from nodectl.scheduler.scheduler import Scheduler
+from nodectl.scheduler.waits import Outcome
+from nodectl.selection.host import Selection
+from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
+from nodectl.selection.records import (
+    BATCH,
+    JobDetails,
+    JobRecord,
+    JobResources,
+    NodeTable,
+    ReservationRequest,
+    resources_from_json,
+)
+
+_RESET = "the machine was reset, or switched off, while the job ran"
+
+
+class _Found(NamedTuple):
+    """`jobs` that have not ended; `ended` those that have meanwhile, with what became of them."""
+
+    jobs: list[JobRecord]
+    ended: list[tuple[JobRecord, str, str]]
+
+
+def restore(controller: Controller, selection: Selection, boot: str) -> None:
+    """Gives the controller its scheduler, with all that there is. Raises selection.answers.SelectionFailed."""
+    now = time.time()
+    store = controller.table.store
+    controller.drain.restore(selection.nodes[0])
+    found = _jobs(controller, selection.nodes, boot)
+    active = [job for job in found.jobs if job.is_active]
+    selection.start(controller.config.state_dir, active, now)
+    for job in active:
+        selection.job_mem_confirm(job)
+    scheduler = Scheduler(
+        selection,
+        Policy.of(controller.config),
+        usage=store.usage(),
+        reservations=_reservations(controller, now),
+        new_id=controller.parts.further_steps.new_job,
+        outcome=lambda job_id, task: _outcome(controller, job_id, task),
+    )
+    scheduler.restore(found.jobs, now)
+    controller.table.restore(scheduler.jobs)
+    for job, state, reason in found.ended:
+        job.job_state, job.state_desc, job.end_time = state, reason, now
+        controller.table.ended(job)
+    controller.parts.spool.sweep({job.job_id for job in active})
+    for job in found.jobs:
+        if job.held_by != BATCH and controller.parts.registry.first(job.job_id) is None:
+            controller.leases.begin(job.job_id)
+    controller.begin(scheduler, selection)
+
+
+def _reservations(controller: Controller, now: float) -> Iterator[ReservationRequest]:
+    """Those that are not over."""
+    store = controller.table.store
+    for one in store.reservations():
+        made = ReservationRequest(**{**one, "users": tuple(one["users"]), "flags": tuple(one["flags"])})
+        if made.end_time > now:
+            yield made
+        else:
+            store.drop_reservation(made.name)
+
+
+def _jobs(controller: Controller, nodes: NodeTable, boot: str) -> _Found:
+    registry = controller.parts.registry
+    found = _Found([], [])
+    known = set()
+    for kept in list(controller.table.store.waiting()):
+        job = kept.record
+        known.add(job.job_id)
+        first = registry.first(job.job_id)
+        if first is not None and first.step.restart == job.restart_cnt:
+            _runs(job, kept, first, nodes, ends=first.key in registry.ending)
+            found.jobs.append(job)
+        elif job.is_active and not controller.has_early(job.job_id):
+            _is_gone(controller, kept, nodes, boot, found)
+        else:
+            if job.is_active:  # its end was noticed already
+                job.job_resrcs = resources_from_json(kept.resources, nodes)
+                job.node_bitmap = job.job_resrcs.node_bitmap
+            found.jobs.append(job)
+    for live in _first_steps(controller):
+        if live.step.job_id not in known:
+            found.jobs.append(_of_step(live, nodes, ends=live.key in registry.ending))
+            controller.table.add_unwritten(found.jobs[-1])
+    return found
+
+
+def _first_steps(controller: Controller) -> Iterator[LiveStep]:
+    return (live for live in controller.parts.registry.unfinished() if live.step.is_first)
+
+
+def _runs(job: JobRecord, kept: Kept, first: LiveStep, nodes: NodeTable, *, ends: bool) -> None:
+    held = resources_from_json(kept.resources, nodes) if kept.resources else None
+    job.job_resrcs = _held_by_step(first.step, nodes) if held is None or not held.nhosts else held
+    job.node_bitmap = job.job_resrcs.node_bitmap
+    if ends:
+        job.job_state = COMPLETING
+    elif job.job_state in (PENDING, COMPLETING):
+        job.job_state = SUSPENDED if first.suspended else RUNNING
+
+
+def _is_gone(controller: Controller, kept: Kept, nodes: NodeTable, boot: str, found: _Found) -> None:
+    """A job that was active, and of which there are no files."""
+    job = kept.record
+    record = controller.parts.registry.batch.record(job.job_id, FIRST_STEP[job.held_by])
+    lost = record is None or record.get("state") == "NODE_FAIL"
+    if record is not None and record.get("restart", 0) == job.restart_cnt and not lost:
+        found.ended.append((job, str(record["state"]), str(record.get("reason") or "")))
+    elif kept.boot == boot and record is None and job.held_by != BATCH:
+        job.job_state = RUNNING  # its client has not launched its step yet
+        job.job_resrcs = resources_from_json(kept.resources, nodes)
+        job.node_bitmap = job.job_resrcs.node_bitmap
+        found.jobs.append(job)
+    elif kept.boot == boot and record is None:
+        _wait_again(job)
+        found.jobs.append(job)
+    elif job.held_by == BATCH and job.details.requeue:
+        job.end_time = time.time()
+        controller.table.store.put_run(job, "NODE_FAIL")
+        _wait_again(job)
+        job.restart_cnt += 1
+        job.state_desc = _RESET
+        controller.table.store.put(job)
+        found.jobs.append(job)
+    else:
+        found.ended.append((job, "NODE_FAIL", _RESET))
+
+
+def _wait_again(job: JobRecord) -> None:
+    job.job_state = PENDING
+    job.start_time = job.end_time = job.suspend_time = job.suspended_seconds = 0.0
+    job.job_resrcs = job.node_bitmap = None
+    job.nodes = ""
+
+
+def _of_step(live: LiveStep, nodes: NodeTable, *, ends: bool) -> JobRecord:
+    """A job that has no row while it runs, from its first step."""
+    step = live.step
+    held = _held_by_step(step, nodes)
+    return JobRecord(
+        step.job_id, step.uid, step.gid, step.user_name, step.name, step.partition,
+        job_state=COMPLETING if ends else SUSPENDED if live.suspended else RUNNING,
+        held_by=next(word for word, number in FIRST_STEP.items() if number == step.step_id),
+        time_limit=step.time_limit, submit_time=step.submitted, eligible_time=step.submitted, start_time=step.submitted,
+        restart_cnt=step.restart, nodes=nodes[0].name, node_bitmap=held.node_bitmap, job_resrcs=held,
+        details=JobDetails(
+            num_tasks=step.ntasks, cpus_per_task=step.cpus_per_task, min_cpus=held.ncpus, requeue=False,
+            argv=tuple(told(step.argv)), work_dir=step.cwd, std_in=step.stdin, std_out=step.stdout, std_err=step.stderr,
+        ),
+    )  # fmt: skip
+
+
+def _held_by_step(step: Step, nodes: NodeTable) -> JobResources:
+    return JobResources(
+        nodes.bitmap((0,)),
+        nodes.core_bitmap({0: step.allocation}),
+        {0: step.allocation.bit_count()},
+        {0: step.memory},
+        {0: step.ntasks},
+        {0: tuple(step.devices)} if step.devices else {},
+    )
+
+
+def _outcome(controller: Controller, job_id: int, task: int | None) -> Outcome | None:
+    """How a job or a task of an array has ended that is not in the queue any more."""
+    table = controller.table
+    if task is not None:
+        for kept in table.store.of_array(job_id):
+            if kept.record.array_task_id == task and not kept.record.is_active:
+                return kept.record.job_state, kept.record.exit_code
+        return None
+    job = table.anywhere(job_id)
+    if job is None or job.is_active or job.job_state == PENDING:
+        return None
+    return job.job_state, job.exit_code

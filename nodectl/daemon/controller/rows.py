@@ -1,0 +1,105 @@
+"""What users are told of a job, as the rows of Queue and the record of ShowJob. Functions of values, in the daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nodectl.daemon.controller.job_names import name_of
+from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.scheduler.explanation import Explanation
+from nodectl.selection.modes import PENDING, SUSPENDED
+from nodectl.selection.records import JobRecord, NodeTable, resources_as_json
+
+_PRIVATE = ("name", "command", "comment", "work_dir", "stdin", "stdout", "stderr", "dependency")
+"""What only a job's owner and admins are told."""
+
+
+def used_seconds(job: JobRecord, now: float) -> float:
+    """How long it has run, without the time that it was suspended."""
+    if not job.start_time or job.job_state == PENDING:
+        return 0.0
+    until = job.end_time if not job.is_active else job.suspend_time if job.job_state == SUSPENDED else now
+    return max(0.0, until - job.start_time - job.suspended_seconds)
+
+
+def held(job: JobRecord, nodes: NodeTable) -> dict[str, object]:
+    """What it holds, as `resources_as_json` writes it; empty for nothing."""
+    return {} if job.job_resrcs is None else resources_as_json(job.job_resrcs, nodes)
+
+
+def row(job: JobRecord, resources: Mapping[str, object], now: float, why: Explanation | None) -> dict[str, object]:
+    """A job as the queue tells it. `why` it waits, None for one that does not."""
+    details = job.details
+    shares: list[Mapping[str, object]] = list(resources.values())  # type: ignore[arg-type]  # by node
+    mask = int(str(shares[0]["mask"]), 16) if shares else 0
+    memory = sum(int(str(share["memory"])) for share in shares)
+    gres = [key for share in shares for key in share["gres"]]  # type: ignore[attr-defined]
+    return {
+        "job": job.job_id,
+        "id": name_of(job),
+        "array_job": job.array_job_id,
+        "array_task": job.array_task_id,
+        "array_tasks": job.array_tasks,
+        "array_limit": job.array_limit,
+        "name": job.name,
+        "user": job.user_name,
+        "uid": job.user_id,
+        "state": job.job_state,
+        "reason": why.reason if why else job.state_reason,
+        "words": why.words if why else job.state_desc,
+        "priority": job.priority,
+        "qos": job.qos,
+        "nice": job.nice,
+        "partition": job.partition,
+        "submit": job.submit_time,
+        "eligible": job.eligible_time,
+        "start": (why.expected_start if why else job.start_time) or None,
+        "end": job.end_time or None,
+        "time_limit": job.time_limit,
+        "used": used_seconds(job, now),
+        "tasks": details.num_tasks,
+        "cpus": job.total_cpus or sum(int(str(share["cpus"])) for share in shares) or details.min_cpus,
+        "memory": memory or details.pn_min_memory or details.mem_per_cpu * details.min_cpus,
+        "gres": ",".join(gres) or ",".join(f"{name}:{count}" for name, count in details.gres.items()),
+        "nodes": job.nodes,
+        "cpu_list": format_cpulist(cpus_of(mask)),
+        "held_by": job.held_by,
+        "held": job.held,
+        "dependency": details.dependency,
+        "reservation": details.reservation,
+        "command": list(details.argv),
+        "restarts": job.restart_cnt,
+        "exit_code": job.exit_code,
+    }
+
+
+def record(job: JobRecord, resources: Mapping[str, object], now: float, why: Explanation | None) -> dict[str, object]:
+    """All that is known of it."""
+    details = job.details
+    return {
+        **row(job, resources, now, why),
+        "comment": job.comment,
+        "begin": details.begin_time or None,
+        "deadline": details.deadline or None,
+        "requeue": details.requeue,
+        "work_dir": details.work_dir,
+        "stdin": details.std_in,
+        "stdout": details.std_out,
+        "stderr": details.std_err,
+        "open_append": details.open_append,
+        "ntasks": details.num_tasks,
+        "cpus_per_task": details.cpus_per_task,
+        "min_cpus": details.min_cpus,
+        "features": list(details.features),
+        "layout": dict(details.layout),
+        "oversubscribe": details.share_res,
+        "resources": dict(resources),
+        "suspended": job.suspended_seconds,
+        "preempted_by": job.preempted_by or None,
+    }
+
+
+def without_private(row_: dict[str, object]) -> dict[str, object]:
+    """For who is neither its owner nor an admin."""
+    empty: dict[str, object] = {"command": [], "layout": {}}
+    return {name: empty.get(name, "") if name in (*_PRIVATE, "layout") else value for name, value in row_.items()}

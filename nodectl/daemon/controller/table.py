@@ -1,0 +1,186 @@
+"""The jobs that this daemon knows: those of the queue, found by name, and the latest that have ended.
+
+What changes of a job is put into the store here, and whoever waits for it is told. Used only from the event loop.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+
+from nodectl.daemon.controller.commits import Commits
+from nodectl.daemon.controller.job_names import BadName, JobName, has_task, parse
+from nodectl.daemon.history.job_store import BatchText, JobStore
+from nodectl.selection.modes import PENDING, SUSPENDED
+from nodectl.selection.records import BATCH, JobRecord
+from nodectl.wire.dispatch import Refused
+
+_MOST_RECENT = 1024
+
+
+class JobTable:
+    """`jobs` is the scheduler's own table of jobs that have not ended, which it changes; `waiting` are those of them
+    that wait for their start, or for their CPUs.
+    """
+
+    def __init__(self, store: JobStore) -> None:
+        self.jobs: Mapping[int, JobRecord] = {}
+        self.waiting: set[int] = set()
+        self.store = store
+        self.commits = Commits(store)
+        self.batch_bytes: Counter[int] = Counter()  # by user: what their batch jobs are started with
+        self._texts: dict[int, tuple[int, int]] = {}  # by job or array: user and bytes of what it is started with
+        self._arrays: dict[int, set[int]] = {}  # by array, the jobs of it that have not ended
+        self._recent: OrderedDict[int, JobRecord] = OrderedDict()  # that have ended
+        self._unwritten: set[int] = set()  # jobs that are not in the store while they run
+        self._waiters: dict[int, list[asyncio.Future[None]]] = {}
+
+    def restore(self, jobs: Mapping[int, JobRecord]) -> None:
+        """At the daemon's start."""
+        self.jobs = jobs
+        for job in jobs.values():
+            self._index(job)
+        for job_id, uid, size in list(self.store.batches()):
+            if job_id in self._arrays or job_id in jobs:
+                self._texts[job_id] = uid, size
+                self.batch_bytes[uid] += size
+            else:
+                self.store.drop_batch(job_id)
+
+    def _index(self, job: JobRecord) -> None:
+        if job.array_job_id:
+            self._arrays.setdefault(job.array_job_id, set()).add(job.job_id)
+        if job.job_state in (PENDING, SUSPENDED):
+            self.waiting.add(job.job_id)
+        else:
+            self.waiting.discard(job.job_id)
+
+    # What becomes of jobs.
+
+    def add(self, job: JobRecord, batch: BatchText | None = None) -> None:
+        """A job is in the queue; it is written with the next commit, with what it is started with."""
+        self._index(job)
+        self.store.put(job)
+        if batch is not None:
+            size = self.store.put_batch(text_of(job), batch)
+            self._texts[text_of(job)] = batch.uid, size
+            self.batch_bytes[batch.uid] += size
+
+    def add_unwritten(self, job: JobRecord) -> None:
+        """A job whose step's file is its record while it runs."""
+        self._unwritten.add(job.job_id)
+
+    def withdraw(self, job: JobRecord) -> None:
+        """It could not be written, so it never was."""
+        self._drop(job)
+        self.store.forget(job.job_id)
+        self._tell(job.job_id)
+
+    def changed(self, job: JobRecord) -> None:
+        """Something of the job is different: it will be written, and who waits is told."""
+        if job.job_id not in self._unwritten:
+            self.store.put(job)
+        self._index(job)
+        self._tell(job.job_id)
+
+    def ended(self, job: JobRecord) -> None:
+        """It has left the queue for good. One that has a row is written soon, others with their step."""
+        if job.job_id in self._unwritten:
+            self._unwritten.remove(job.job_id)
+        else:
+            self.commits.soon()
+        self.store.put(job)
+        if self._drop(job):
+            self.store.drop_batch(text_of(job))
+        self._recent[job.job_id] = job
+        if len(self._recent) > _MOST_RECENT:
+            self._recent.popitem(last=False)
+        self._tell(job.job_id)
+
+    def _drop(self, job: JobRecord) -> bool:
+        """True when nothing will be started any more with what it was started with."""
+        self.waiting.discard(job.job_id)
+        others = self._arrays.get(job.array_job_id)
+        if others is not None:
+            others.discard(job.job_id)
+            if others:
+                return False
+            del self._arrays[job.array_job_id]
+        uid, size = self._texts.pop(text_of(job), (job.user_id, 0))
+        self.batch_bytes[uid] -= size
+        if not self.batch_bytes[uid]:
+            del self.batch_bytes[uid]
+        return job.held_by == BATCH
+
+    # Who waits for a change.
+
+    async def change(self, job_id: int, seconds: float) -> None:
+        """Returns when something of the job is different, or after so many seconds."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(job_id, []).append(waiter)
+        try:
+            await asyncio.wait_for(waiter, seconds)
+        except TimeoutError:
+            return
+        finally:
+            waiters = self._waiters.get(job_id, [])
+            if waiter in waiters:
+                waiters.remove(waiter)
+            if not waiters:
+                self._waiters.pop(job_id, None)
+
+    def tell_all(self) -> None:
+        """The reasons for which jobs wait may be others."""
+        for job_id in list(self._waiters):
+            self._tell(job_id)
+
+    def _tell(self, job_id: int) -> None:
+        for waiter in self._waiters.pop(job_id, ()):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # Finding.
+
+    def get(self, job_id: int) -> JobRecord | None:
+        """A job, also one that has ended lately."""
+        return self.jobs.get(job_id) or self._recent.get(job_id)
+
+    def anywhere(self, job_id: int) -> JobRecord | None:
+        """Likewise, or one that the store knows."""
+        found = self.get(job_id)
+        if found is None and (kept := self.store.find(job_id)) is not None:
+            found = kept.record
+        return found
+
+    def named(self, text: str) -> Iterator[tuple[JobRecord, str]]:
+        """The jobs in the queue that a name means, and, of an array that waits, which of its tasks; "" for all. Raises
+        Refused where the name is none.
+        """
+        try:
+            name = parse(text)
+            yield from list(self._meant(name))
+        except BadName as error:
+            raise Refused("InvalidRequest", str(error), parameter="job") from None
+
+    def _meant(self, name: JobName) -> Iterator[tuple[JobRecord, str]]:
+        for job_id in sorted({name.job, *self._arrays.get(name.job, ())}):
+            job = self.jobs.get(job_id)
+            if job is None:
+                continue
+            if not name.tasks:
+                yield job, ""
+            elif job.array_task_id is not None:
+                if job.array_job_id == name.job and has_task(name.tasks, job.array_task_id):
+                    yield job, ""
+            elif job.array_tasks and name.job == text_of(job):
+                yield job, name.tasks
+
+    def all_named(self, texts: Iterable[str]) -> Iterator[tuple[JobRecord, str, str]]:
+        """All jobs that the names mean, with the tasks and the name."""
+        for text in texts:
+            for job, tasks in self.named(text):
+                yield job, tasks, text
+
+
+def text_of(job: JobRecord) -> int:
+    """Under which number the store has what a batch job is started with: its own, or its array's."""
+    return job.array_job_id or job.job_id

@@ -1,0 +1,99 @@
+"""What the methods of jobs have in common: from a call to the record of a job, and which jobs a caller may touch."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from nodectl.daemon.admission.step_maker import StepMaker
+from nodectl.daemon.controller.controller import Controller
+from nodectl.daemon.controller.job_names import name_of, parse
+from nodectl.daemon.controller.job_request import Machine, apply_options, checked_options, job_of
+from nodectl.daemon.reception.permissions import Permissions
+from nodectl.model.step import Step
+from nodectl.selection.modes import ENDED
+from nodectl.selection.records import JobRecord
+from nodectl.wire.dispatch import Call, Refused
+
+
+class Wanted(NamedTuple):
+    """What a call asks for: the job without a number, the step that it would begin with, the request, the level."""
+
+    job: JobRecord
+    step: Step
+    request: Mapping[str, object]
+    level: str
+
+
+class JobCalls:
+    """Of one node."""
+
+    def __init__(
+        self, controller: Controller, maker: StepMaker, permissions: Permissions, partition: str, *, private: bool
+    ) -> None:
+        self.controller = controller
+        self.permissions = permissions
+        self.hides_others = private
+        self._maker = maker
+        self._machine = Machine(maker.binder.allocation.bit_count(), partition)
+
+    async def wanted(self, call: Call, held_by: str) -> Wanted:
+        """Reads and checks the parameters `request` and `job`. Raises Refused."""
+        request = self._maker.shaped(call.parameters["request"])
+        options = checked_options(call.parameters["job"])
+        level = self._maker.level_of(request, call.peer)
+        await self._maker.ready(level)
+        user = await self._maker.user_of(request, call.peer.uid)
+        step = self._maker.make(request, user, call.peer.uid, level)
+        asked = self._maker.binder.options_of(step)
+        per_cpu = int(str(request.get("mem_per_cpu", 0)))
+        job = job_of(step, asked, self._machine, held_by=held_by, memory_per_cpu=per_cpu)
+        apply_options(job, options, is_admin=self.permissions.is_admin(call.peer))
+        return Wanted(job, step, request, level)
+
+    def is_admin(self, call: Call) -> bool:
+        """True for root and members of admin_group."""
+        return self.permissions.is_admin(call.peer)
+
+    def must_be_admin(self, call: Call) -> None:
+        """Raises Refused."""
+        if not self.is_admin(call):
+            raise Refused("NotPermitted", "only root and members of the admin group may do that")
+
+    def one(self, call: Call, text: str) -> JobRecord:
+        """The job in the queue that a name means, which its owner and admins may touch. Raises Refused."""
+        for job, _ in self._mine(call, [text]):
+            return job
+        raise self._none(call, text)
+
+    def several(self, call: Call, texts: Iterable[str]) -> list[tuple[JobRecord, str]]:
+        """The jobs that names mean, and, of an array that waits, which tasks. Raises Refused where there are none."""
+        names = list(texts)
+        found = list(dict.fromkeys(self._mine(call, names)))
+        if not found:
+            raise self._none(call, names[0]) if len(names) == 1 else no_job(", ".join(names[:4]))
+        return found
+
+    def _none(self, call: Call, text: str) -> Refused:
+        """The refusal of a name that means no job in the queue."""
+        job = self.controller.table.anywhere(parse(text).job)
+        if job is None or job.job_state not in ENDED or not self.permissions.may_see(call.peer, job.user_id):
+            return no_job(text)
+        return Refused("NoSuchJob", f"job {name_of(job)} has ended: {job.job_state}")
+
+    def _mine(self, call: Call, texts: Iterable[str]) -> Iterator[tuple[JobRecord, str]]:
+        others = ""
+        any_mine = False
+        for job, tasks, text in self.controller.table.all_named(texts):
+            if self.permissions.may_see(call.peer, job.user_id):
+                any_mine = True
+                yield job, tasks
+            else:
+                others = text
+        if others and not any_mine:
+            if self.hides_others:
+                raise no_job(others)
+            raise Refused("NotPermitted", f"job {others} is not yours")
+
+
+def no_job(text: str) -> Refused:
+    """The refusal of a name that means nothing."""
+    return Refused("NoSuchJob", f"no job {text} waits or runs")
