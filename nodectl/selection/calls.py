@@ -15,6 +15,7 @@ from nodectl.plugin_api import take_errno
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.loader import Plugin
 from nodectl.selection import slurmctld
+from nodectl.selection.keeper import Keeper
 from nodectl.selection.slurmctld import Parameters
 
 OnCall = Callable[[str, Sequence[object], object], object]
@@ -56,6 +57,7 @@ class Calls:
         self.now = 0.0
         self.on_call = on_call
         self.faults: list[str] = []  # the first thousand, each as often as it came
+        self.keeper = Keeper()
         self._hooks = plugin.hooks
         self._caller = caller
         self._say = say or _to_the_log
@@ -73,6 +75,7 @@ class Calls:
         slurmctld.enter(self.parameters, self.now)
         messages.speaker(self.type)
         returned: list[object] = []
+        kept = self.keeper.before(arguments)
         outcome = self._caller.silent(lambda: returned.append(function(*arguments)), ())
         if outcome:
             answer = Answer(returned[0] if returned else None)
@@ -80,6 +83,8 @@ class Calls:
             answer = Answer(None, outcome.why or "failed", fault=not outcome.errno, own=bool(outcome.errno))
         if self.on_call is not None:
             self.on_call(PREFIX + name, arguments, answer.why or answer.value)
+        if changed := self.keeper.after(name, kept):
+            self.fault(name, "a job's record", changed)
         if answer.fault:
             self.fault(name, "raised", answer.why)
         return answer

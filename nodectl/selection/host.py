@@ -82,6 +82,7 @@ class Selection:
         self._must("node_init", self.nodes, len(self.nodes))
         self._must("state_restore", state_dir)
         for job in jobs:
+            self._calls.keeper.holds(job)
             self.info.admit(job)
             self.ledger.take(job)
         self._must("job_init", list(jobs))
@@ -166,13 +167,16 @@ class Selection:
 
     def job_begin(self, job: JobRecord) -> str:
         """The job begins with what job_test gave it. Why it has to wait after all, "" when it holds that now."""
+        self._calls.keeper.holds(job)
         answer = self._calls.code("job_begin", job)
         if self._calls.failed("job_begin", answer):
             self._failed = True
+            self._calls.keeper.forget(job)
             return answer.why
         taken = self.ledger.conflicts(job)
         if taken:
             self._tell("job_fini", job)
+            self._calls.keeper.forget(job)
             return self._calls.fault("job_begin", "what others hold", taken)
         self.ledger.take(job)
         self._tell("select_nodeinfo_set", job)
@@ -199,6 +203,7 @@ class Selection:
     def released(self, job: JobRecord) -> None:
         """The job's processes are gone: what it held is free."""
         self.ledger.give(job)
+        self._calls.keeper.forget(job)
         self._judge.completing.discard(job)
         self._ended = True
 
@@ -273,6 +278,7 @@ class Selection:
             job.job_resrcs = held
             job.node_bitmap = None if held is None else held.node_bitmap
             job.nodes = "" if held is None else resources.names(held.node_bitmap, self.nodes)
+            self._calls.keeper.holds(job)
         if not why:
             for job in after:
                 self.ledger.give(job)

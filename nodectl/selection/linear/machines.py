@@ -41,6 +41,7 @@ class Machines:
                 self._samples.append(node)
             self._kind.append(kinds[key])
         self._cpus = [node.cpus for node in self._samples]
+        self._threads = [node.config.threads_per_core for node in self._samples]
         few = range(len(kinds)) if len(kinds) <= _FEW else ()
         self._members = [bitarray(kind == number for kind in self._kind) for number in few]
 
@@ -67,8 +68,8 @@ class Machines:
 
     def useful(self, details: JobDetails) -> tuple[bitarray, Amounts]:
         """The nodes that have what the job wants of each, and how many CPUs its tasks can use there. Raises Refused."""
-        pairs = zip(self._samples, self._cpus, strict=True)
-        counts = [_usable(node, cpus, details) for node, cpus in pairs]
+        kinds = zip(self._samples, self._cpus, self._threads, strict=True)
+        counts = [_usable(node, cpus, threads, details) for node, cpus, threads in kinds]
         if self._members:
             useful = zeros(len(self.nodes))
             for members, count in zip(self._members, counts, strict=True):
@@ -130,18 +131,20 @@ def _runs(nodes: bitarray) -> Iterator[tuple[int, int]]:
         low = nodes.find(1, high)
 
 
-def _usable(node: NodeRecord, cpus: int, details: JobDetails) -> int:
-    """The CPUs of an empty node that the job's tasks can use; 0 where it is not such a node as the job wants."""
+def _usable(node: NodeRecord, cpus: int, most: int, details: JobDetails) -> int:
+    """The CPUs of an empty node that the job's tasks can use; 0 where it is not such a node as the job wants. `most`:
+    threads of its cores.
+    """
     for name, count in details.gres.items():
         kind, _, word = name.partition(":")
         if sum(device.name == kind and word in ("", device.type) for device in node.devices) < count:
             return 0
     request = details.request
-    threads = _threads(node, request, details.cpus_per_task)
+    threads = _threads(most, request, details.cpus_per_task)
     if not threads:
         return 0
     free = node.config.usable & ~node.reserved_cpus
-    if threads < node.config.threads_per_core or request.cores_per_socket or request.sockets_per_node:
+    if threads < most or request.cores_per_socket or request.sockets_per_node:
         cpus = _by_sockets(node, request, free, threads)
     if cpus < max(details.pn_min_cpus, request.mincpus or 0):
         return 0
@@ -151,9 +154,8 @@ def _usable(node: NodeRecord, cpus: int, details: JobDetails) -> int:
     return cpus
 
 
-def _threads(node: NodeRecord, request: Request, cpus_per_task: int) -> int:
+def _threads(threads: int, request: Request, cpus_per_task: int) -> int:
     """Threads of a core that the job may use; 0 where it wants more than there are."""
-    threads = node.config.threads_per_core
     asked, per_core = request.threads_per_core, request.ntasks_per_core
     if asked and asked != UNLIMITED:
         threads = asked if asked <= threads else 0
