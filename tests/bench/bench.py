@@ -22,6 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.jobs import jobs
 from bench.large_machine import large_machine
 from bench.rows import Row, in_turns
 from bench.selecting import selecting
@@ -250,6 +251,7 @@ def measure(rounds: int, seconds: float) -> list[Row]:
         stacked(rounds, memory_dir / "stacked", one, rows)
         contained(rounds, memory_dir / "contained", one, rows)
         memory(traced, rows)
+        rows += jobs(max(rounds // 4, 5), memory_dir / "jobs", command)
         srun(max(rounds // 10, 5), rows, taken["step"])
         rows += large_machine(max(rounds // 10, 5))
         rows += selecting(max(rounds // 20, 5))

@@ -20,6 +20,7 @@ from torture.inside import marked
 
 COMMAND = Path(__file__).resolve().parents[2] / "torture" / "torture.py"
 FAULTS, MESSAGES, MINUTES = 60, 3000, 0.2
+JOBS = 120
 HOSTILE = "silent,slow,half,descriptors,lingering,steps,runners"
 
 
@@ -38,6 +39,22 @@ def test_random_faults_hostile_users_and_mutated_messages_lose_no_result_and_lea
     counted = {row["what"]: row["value"] for row in report["rows"]}
     assert counted["faults"] > 0
     assert counted["others' steps during the attack"] > 0
+
+
+def test_jobs_of_many_users_are_run_once_each_while_the_daemon_is_killed_again_and_again() -> None:
+    seed = secrets.randbits(32)
+    words = [str(JOBS), "--users", "12", "--kills", "1.5", "--seed", str(seed)]
+    done = subprocess.run(
+        [sys.executable, "-P", str(COMMAND.with_name("jobs.py")), *words, "--json"],
+        capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    again = f"./dev torture jobs {' '.join(words)}"
+    assert done.stdout, f"{again}: {done.stderr}"
+    report = json.loads(done.stdout)
+    assert report["held"], f"{again}: {report['problems']}"
+    counted = {row["what"]: row["value"] for row in report["rows"]}
+    assert counted["  answered"] + counted["  whose answer was lost with the daemon"] == JOBS
+    assert counted["kills of the daemon"] > 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
