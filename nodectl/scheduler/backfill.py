@@ -16,6 +16,7 @@ from nodectl.scheduler.decisions import SUSPEND
 from nodectl.scheduler.limits import Block, asked, given
 from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Claim, Room, Shadow
+from nodectl.scheduler.waits import DONE
 from nodectl.selection.answers import BUSY, PLUGIN, Choice, Refusal
 from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_WILL_RUN
 from nodectl.selection.records import JobRecord
@@ -76,6 +77,8 @@ class Backfill:
 
     def block(self, job: JobRecord, now: float) -> Block | None:
         """Why a job cannot start, whatever is free."""
+        if job.details.dependency and self._book.waits.state(job, now) != DONE:  # another of its name has started
+            return Block("Dependency", f"it waits for other jobs: {job.details.dependency}")
         if self._book.arrays.is_full(job):
             words = f"{job.array_limit} tasks of its array run, the most at a time"
             return Block("JobArrayTaskLimit", words, "a higher limit after % in --array")

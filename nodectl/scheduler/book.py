@@ -5,7 +5,8 @@ In the daemon's event loop and in commands that plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nodectl.scheduler.agenda import Agenda, Pauses
@@ -24,6 +25,7 @@ from nodectl.selection.records import JobRecord
 YEAR = 365 * 86_400.0
 """After how long a job without a time limit is expected to end."""
 HELD = {"user": "JobHeldUser", "admin": "JobHeldAdmin"}
+_AT_A_TIME = 16
 LAUNCH_FAILURE = "JobLaunchFailure"
 
 
@@ -38,7 +40,7 @@ class Bar:
 
 class Book:
     """`freed`: room for a job may have come about since the line was last looked at. `fresh`: jobs that have joined the
-    line since then.
+    line since then. `unlooked`: jobs that wait for others, of which one has started or ended.
     """
 
     def __init__(  # the parts that it is made of
@@ -60,6 +62,7 @@ class Book:
         self.line = Line(policy, self.priority, self.fair_share)
         self.agenda = Agenda()
         self.pauses = Pauses()
+        self.unlooked: dict[int, JobRecord] = {}
         self.freed = False
         self.version = 0  # another after each change
         self.fresh: list[JobRecord] = []
@@ -166,7 +169,7 @@ class Book:
         self.accounts.started(job)
         self.arrays.started(job)
         self._charge(job, now)
-        self._look_at(self.waits.started(job), now)
+        self._look_at(self.waits.started(job))
 
     def ending(self, job: JobRecord, now: float) -> None:
         """Its termination begins."""
@@ -199,11 +202,11 @@ class Book:
         self.accounts.gone(job)
         self.waits.gone(job)
         self.selection.forget(job)
-        self._look_at(self.waits.ended(job, state, exit_code), now)
+        self._look_at(self.waits.ended(job, state, exit_code))
 
     def tasks_cancelled(self, job: JobRecord, now: float) -> None:
         """Some of the waiting tasks of an array wait no more."""
-        self._look_at(self.waits.tasks_cancelled(job), now)
+        self._look_at(self.waits.tasks_cancelled(job))
 
     def suspended(self, job: JobRecord, now: float) -> None:
         """Its CPUs are others'."""
@@ -231,10 +234,18 @@ class Book:
             return max(job.start_time, now) + YEAR
         return job.start_time + job.time_limit + job.suspended_seconds
 
-    def _look_at(self, jobs: list[JobRecord], now: float) -> None:
-        for job in jobs:
-            if job.job_state == PENDING:
-                self.place(job, now)
+    def _look_at(self, jobs: list[JobRecord]) -> None:
+        """What these waited for may have happened. They may be many: `catch_up` looks."""
+        self.unlooked.update((job.job_id, job) for job in jobs)
+
+    def catch_up(self, now: float) -> Iterator[None]:
+        """Looks at those for whom something has happened, in pieces."""
+        while self.unlooked:
+            for number in list(itertools.islice(self.unlooked, _AT_A_TIME)):
+                job = self.unlooked.pop(number)
+                if job.job_state == PENDING and self.jobs.get(number) is job:
+                    self.place(job, now)
+            yield None
 
     def _charge(self, job: JobRecord, now: float) -> None:
         if job.job_id not in self._rates:

@@ -13,7 +13,7 @@ AFTER, AFTER_OK, AFTER_NOT_OK, AFTER_ANY, AFTER_CORR, SINGLETON = (
 )  # fmt: skip
 _KINDS = (AFTER, AFTER_OK, AFTER_NOT_OK, AFTER_ANY, AFTER_CORR)
 _TARGET = re.compile(r"([0-9]{1,10})(?:_(?:([0-9]{1,9})|\*))?(?:\+([0-9]{1,7}))?\Z", re.ASCII)
-_MOST_TERMS = 1000
+_MOST_TERMS = 256
 
 
 class BadDependency(Exception):

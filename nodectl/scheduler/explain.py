@@ -124,6 +124,8 @@ class Explainer:
             held = [one for one in active if one.array_job_id == job.array_job_id]
         elif block.reason == "Reservation":
             held = []
+        elif block.reason == "Dependency":
+            held = self._book.waits.whom(job)
         else:
             held = [one for one in active if one.user_id == job.user_id]
         one = self._reservations.by_name.get(job.details.reservation)

@@ -6,11 +6,13 @@ Values only, in the daemon, and in commands.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?\Z", re.ASCII)
 _MOST_RANGES = 10_000
+_MOST_LOOKED_AT = 100_000
 
 Tasks = list[range]
 """Ascending ranges that have no index in common, none empty."""
@@ -66,7 +68,8 @@ def indices(tasks: Tasks) -> Iterator[int]:
 
 def has(tasks: Tasks, index: int) -> bool:
     """True where it is one of them."""
-    return any(index in one for one in tasks)
+    place = bisect_right(tasks, index, key=_start)
+    return place > 0 and index in tasks[place - 1]
 
 
 def without(tasks: Tasks, index: int) -> Tasks:
@@ -82,33 +85,48 @@ def without(tasks: Tasks, index: int) -> Tasks:
 
 
 def without_all(tasks: Tasks, others: Tasks) -> Tasks:
-    """All but the others."""
+    """All but the others. Raises ValueError for what would leave more pieces than are kept."""
+    left = _without_all(tasks, others)
+    if len(left) > _MOST_RANGES:
+        raise ValueError(f"{len(left)} ranges would be left, {_MOST_RANGES} are the most")
+    return left
+
+
+def _without_all(tasks: Tasks, others: Tasks) -> Tasks:
     if all(one.step == 1 for one in others):
-        return [part for one in tasks for part in _cut(one, others)]
+        stops = [one.stop for one in others]
+        return [part for one in tasks for part in _cut(one, others, bisect_right(stops, one.start))]
+    if size(others) > _MOST_LOOKED_AT or size(tasks) > _MOST_LOOKED_AT:
+        raise ValueError("large ranges with steps")
     gone = {index for one in others for index in one if has(tasks, index)}
     return _compact(sorted(index for one in tasks for index in one if index not in gone))
 
 
-def _cut(one: range, others: Tasks) -> Iterator[range]:
-    """What is left of a range without ranges of step 1, which ascend."""
+def _cut(one: range, others: Tasks, first: int) -> Iterator[range]:
+    """What is left of a range without ranges of step 1, which ascend; `first` of them is the first that reaches it."""
     rest = one
-    for other in others:
-        before = range(rest.start, min(max(other.start, rest.start), rest.stop), rest.step)
+    for other in islice(others, first, None):
+        if not rest or other.start >= rest.stop:
+            break
+        before = range(rest.start, max(other.start, rest.start), rest.step)
         if before:
             yield before
-        skipped = -(-(max(other.stop, rest.start) - rest.start) // rest.step)
-        rest = rest[skipped:]
+        rest = rest[-(-(max(other.stop, rest.start) - rest.start) // rest.step) :]
     if rest:
         yield rest
 
 
+def _start(one: range) -> int:
+    return one.start
+
+
 def _merged(ranges: Tasks) -> Tasks:
     """Each index once, where ranges overlap; a few ranges that do not stay as they were written."""
-    ordered = sorted(ranges, key=lambda one: one.start)
+    ordered = sorted(ranges, key=_start)
     if all(one[-1] < after.start for one, after in pairwise(ordered)):
         return ordered
-    if sum(map(len, ranges)) > 10_000_000:
-        raise ValueError("too many indices")
+    if sum(map(len, ranges)) > _MOST_LOOKED_AT:
+        raise ValueError("large ranges that overlap")
     return _compact(sorted({index for one in ranges for index in one}))
 
 
@@ -123,7 +141,7 @@ def _compact(ordered: list[int]) -> Tasks:
 
 
 def _ordered(tasks: Tasks) -> Tasks:
-    return sorted(tasks, key=lambda one: one.start)
+    return sorted(tasks, key=_start)
 
 
 def _text(one: range) -> str:

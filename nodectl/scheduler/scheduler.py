@@ -89,7 +89,7 @@ class Scheduler:
             self._reservations.admit(job)
         if job.user_id:
             book.accounts.admit(job)
-        if len(book.line) and (book.freed or book.fresh):
+        if book.unlooked or (len(book.line) and (book.freed or book.fresh)):
             return "Priority"
         self.selection.info.admit(job)
         found = self._backfill.start(job, now, is_new=True)
@@ -134,10 +134,10 @@ class Scheduler:
         """Forget a job that waits, or these of the waiting tasks of an array. True when nothing is left of it."""
         if tasks and is_waiting_array(job):
             try:
-                gone = job_array.tasks_of(tasks)
+                nothing_left = self._book.arrays.drop(job, job_array.tasks_of(tasks))
             except ValueError as error:
                 raise NotAdmitted(f"Invalid job array specification: {error}") from None
-            if not self._book.arrays.drop(job, gone):
+            if not nothing_left:
                 self._book.tasks_cancelled(job, now)
                 return False
         self.ended(job, "CANCELLED", 0, now)
@@ -200,7 +200,7 @@ class Scheduler:
     def next_time(self, now: float) -> float | None:
         """When time alone may change something: call `schedule` then. Now, where something has changed already."""
         book = self._book
-        if book.fresh or (book.freed and (len(book.line) or book.stopped)):
+        if book.fresh or book.unlooked or (book.freed and (len(book.line) or book.stopped)):
             return now
         times = [book.agenda.next_time(), self._sweeps.more_at or None]
         times.append(self._reservations.next_time(now) if self._reservations.by_name else None)

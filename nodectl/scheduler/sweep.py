@@ -49,16 +49,18 @@ class Sweeps:
             yield End(job, "DEADLINE", "DeadLine")
         yield from self._resume(now)
         while True:
+            yield from book.catch_up(now)
             fresh, book.fresh = book.fresh, []
             self._tested.difference_update(job.job_id for job in fresh)
             whole = book.freed or (self.more_at and now >= self.more_at) or self._goes_first(fresh, now)
             if book.freed:
                 self._forget()
-            if not whole and not fresh:
-                return
-            self.more_at = 0.0
-            yield from self._over(book.line.in_order(now) if whole else self._sorted(fresh, now), now)
-            if not book.freed:
+            if whole:
+                self.more_at = 0.0
+                yield from self._over(book.line.in_order(now), now)
+            elif fresh:
+                yield from self._over(self._sorted(fresh, now), now)
+            if not (book.freed or book.unlooked):
                 return
 
     def _forget(self) -> None:

@@ -194,9 +194,18 @@ class Waits:
 
     def _refuse_loops(self, job: JobRecord, wanted: Dependency) -> None:
         own, seen = {job.job_id, base(job)}, set()
+        if not any(self._by_target.get(one) for one in own):
+            own_terms = {term.job_id for term in wanted.terms}
+            if own & own_terms:
+                raise NotAdmitted("Job dependency problem: the job would wait for itself")
+            return  # nobody waits for it
         ahead = [term.job_id for term in wanted.terms if term.kind != SINGLETON]
+        looked_at = 0
         while ahead:
             target = ahead.pop()
+            looked_at += 1
+            if looked_at > _MOST_LOOKED_AT:
+                raise NotAdmitted("Job dependency problem: too many jobs wait for each other")
             if target in own:
                 raise NotAdmitted("Job dependency problem: the job would wait for itself")
             if target in seen:

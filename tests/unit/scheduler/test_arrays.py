@@ -67,6 +67,20 @@ def test_waiting_tasks_are_cancelled_one_by_one_or_together() -> None:
     assert not bench.look()
 
 
+def test_an_array_is_not_cut_into_endless_pieces() -> None:
+    bench = Bench()
+    bench.run(8)
+    array = bench.submit(array_tasks="0-999999")
+    with pytest.raises(NotAdmitted, match="range"):
+        bench.scheduler.cancel(array, bench.at, "0-999999:2")
+    with pytest.raises(NotAdmitted, match="overlap"):
+        bench.submit(array_tasks="0-999999:2,0-999999:3")
+    assert array.array_tasks == "0-999999"
+    bench.scheduler.cancel(array, bench.at, ",".join(map(str, range(0, 30_000, 3))))
+    with pytest.raises(NotAdmitted, match="10000 are the most"):
+        bench.scheduler.cancel(array, bench.at, ",".join(map(str, range(40_000, 70_000, 3))))
+
+
 def test_a_task_that_could_not_begin_waits_by_itself() -> None:
     bench = Bench()
     bench.submit(array_tasks="0-1%1")

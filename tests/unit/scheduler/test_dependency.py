@@ -61,6 +61,7 @@ def test_what_has_happened_is_struck_off() -> None:
     one, two = bench.run(), bench.run()
     third = bench.submit(dependency=f"afterok:{one.job_id}:{two.job_id}")
     bench.end(one)
+    assert bench.look() == []
     assert third.details.dependency == f"afterok:{two.job_id}"
 
 
@@ -200,3 +201,30 @@ def test_a_thousand_singletons_cost_no_thousand_looks_at_each_end() -> None:
     bench.end(jobs[0])
     assert bench.look() == jobs[1:2]
     assert bench.scheduler._backfill.tests - before < 5
+
+
+def test_an_end_for_which_thousands_wait_is_looked_at_in_pieces() -> None:
+    bench = Bench()
+    jobs = [bench.run() for _ in range(8)]
+    text = "afterany:" + ":".join(str(job.job_id) for job in jobs)
+    waiting = [bench.submit(dependency=text) for _ in range(200)]
+    bench.end(jobs[0])
+    assert bench.scheduler.next_time(bench.at) == bench.at
+    assert list(bench.scheduler.schedule(bench.at)).count(None) > 10
+    for job in jobs[1:]:
+        bench.end(job)
+    assert bench.look() == waiting[:8]
+
+
+def test_a_web_of_dependencies_is_not_followed_without_end() -> None:
+    bench = Bench()
+    bench.run(8)
+    layer = [bench.submit() for _ in range(40)]
+    first = layer[0]
+    for _ in range(8):
+        text = "afterany:" + ":".join(str(job.job_id) for job in layer)
+        layer = [bench.submit(dependency=text) for _ in range(40)]
+    with pytest.raises(NotAdmitted, match="Job dependency problem"):
+        bench.scheduler.update(first, {"dependency": f"afterany:{layer[0].job_id}"}, bench.at)
+    with pytest.raises(BadDependency, match="more than"):
+        parse("afterany:" + ":".join(["7"] * 1000))
