@@ -1,0 +1,171 @@
+"""nodectl queue, cancel, hold, release, requeue, update, explain, reserve, node, suspend: what they show and do."""
+
+from __future__ import annotations
+
+import json
+import pwd
+from collections.abc import Iterator
+
+import pytest
+
+from rootful.jobs.machine import CPUS, FOREVER, TURNS, cancel_all, ended, queue, runs, state, submit, wrap
+from rootful.node import NOBODY, OTHER, Node, running, wait_until
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Node]:
+    with running(**TURNS) as started:
+        yield started
+
+
+@pytest.fixture
+def node(shared: Node) -> Iterator[Node]:
+    yield shared
+    cancel_all(shared)
+    shared.assert_clean()
+    assert "Traceback" not in shared.logged()
+
+
+def ok(node: Node, *words: str, user: pwd.struct_passwd | None = NOBODY) -> str:
+    done = node.nodectl(*words, user=user)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refused(node: Node, *words: str, user: pwd.struct_passwd | None = NOBODY) -> str:
+    done = node.nodectl(*words, user=user)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    return done.stderr
+
+
+def test_the_queue_tells_who_runs_where_and_who_waits_why(node: Node) -> None:
+    first = wrap(node, FOREVER, f"-n{CPUS}", "-J", "first", "-t", "60")
+    runs(node, first)
+    second = wrap(node, "true", "-J", "second", user=OTHER)
+    lines = ok(node, "queue", user=None).splitlines()
+    assert lines[0].split()[:6] == ["JOB", "USER", "NAME", "STATE", "TIME", "CPUS"]
+    assert lines[1].split()[:4] == [str(first), "nobody", "first", "RUNNING"]
+    assert lines[2].split()[:4] == [str(second), "daemon", "second", "PENDING"]
+    assert f"CPUs 0-{CPUS - 1}" in lines[1]
+    assert ok(node, "queue", "--no-header", "-o", "job,state", "-u", "daemon").split() == [str(second), "PENDING"]
+    assert [one["job"] for one in queue(node, "--me", user=NOBODY)] == [first]
+    assert [one["job"] for one in queue(node, "-t", "PD")] == [second]
+    assert [one["job"] for one in queue(node, "-n", "first")] == [first]
+    (waits,) = queue(node, "--start")
+    (holds,) = queue(node, "-j", str(first))
+    assert waits["start"] >= holds["start"] + 3600
+
+
+def test_an_explanation_names_who_has_what_a_job_waits_for(node: Node) -> None:
+    first = wrap(node, FOREVER, f"-n{CPUS}", "-t", "60")
+    runs(node, first)
+    second = wrap(node, "true", user=OTHER)
+    text = ok(node, "explain", str(second))
+    assert "Resources" in text
+    assert str(first) in text
+    assert json.loads(ok(node, "explain", "--json", str(second)))["reason"] == "Resources"
+    held = wrap(node, "true", "-H")
+    assert "release" in ok(node, "explain", str(held))
+    assert "no job 4000000" in refused(node, "explain", "4000000").lower()
+
+
+def test_jobs_are_cancelled_by_number_task_user_name_and_state(node: Node) -> None:
+    one, two = (wrap(node, FOREVER, "-H", "-J", name) for name in ("one", "two"))
+    array = wrap(node, FOREVER, "-H", "-a", "0-9", "-J", "many")
+    others = wrap(node, FOREVER, "-H", "-J", "one", user=OTHER)
+    ok(node, "cancel", f"{array}_[0-4,9]", f"{array}_6")
+    (left,) = queue(node, "-n", "many")
+    assert left["array_tasks"] == "5,7-8"
+    assert ok(node, "cancel", "-v", "-n", "one").split() == [str(one)]
+    assert "cancel" in refused(node, "cancel", str(others))
+    ok(node, "cancel", "--me", "-t", "PD")
+    assert [job["job"] for job in queue(node)] == [others]
+    assert two != others
+    ok(node, "cancel", "-u", "daemon", user=None)
+    assert not queue(node)
+
+
+def test_a_signal_reaches_steps_or_the_script_alone(node: Node) -> None:
+    job = wrap(node, "trap 'echo script; exit 0' USR1; while :; do sleep 0.1; done")
+    runs(node, job)
+    wait_until((node.scratch / f"slurm-{job}.out").exists, "it has begun")
+    ok(node, "cancel", "-s", "USR1", "--batch", str(job))
+    ended(node, job)
+    assert (node.scratch / f"slurm-{job}.out").read_text(encoding="utf-8") == "script\n"
+
+
+def test_what_is_cancelled_while_it_runs_is_over(node: Node) -> None:
+    job = wrap(node, FOREVER)
+    runs(node, job)
+    ok(node, "cancel", str(job))
+    ended(node, job)
+    assert node.call("ShowJob", job=str(job))["record"]["state"] == "CANCELLED"  # type: ignore[index]
+
+
+def test_a_requeued_job_begins_again_under_its_number(node: Node) -> None:
+    job = wrap(node, "echo run $SLURM_RESTART_COUNT; exec sleep 1000", "--open-mode=append", "--requeue")
+    output = node.scratch / f"slurm-{job}.out"
+    wait_until(lambda: output.exists() and "run" in output.read_text(encoding="utf-8"), "it runs")
+    ok(node, "requeue", "--hold", str(job))
+    wait_until(lambda: state(node, job) == "PENDING", "it waits again")
+    ok(node, "release", str(job))
+    wait_until(lambda: "run 1" in output.read_text(encoding="utf-8"), "it runs again")
+    (found,) = queue(node)
+    assert found["restarts"] == 1
+
+
+def test_a_waiting_job_can_be_changed(node: Node) -> None:
+    job = wrap(node, "true", "-H", "-t", "60")
+    ok(node, "update", str(job), "--time=30", "--nice=50", "Comment=words", "JobName=other")
+    (found,) = queue(node)
+    assert (found["time_limit"], found["nice"], found["name"]) == (1800, 50, "other")
+    assert "priority" in refused(node, "update", str(job), "--priority=TOP").lower()
+    refused(node, "update", str(job), "--nice=5", user=OTHER)
+    ok(node, "update", str(job), "--priority=1000", user=None)
+
+
+def test_a_reservation_keeps_cpus_for_its_users(node: Node) -> None:
+    refused(node, "reserve", "create", "mine", "--duration=60", "--users=nobody")
+    name = ok(node, "reserve", "create", "course", "--duration=60", "--users=nobody", user=None).strip()
+    assert name == "course"
+    assert ok(node, "reserve").splitlines()[1].split()[0] == "course"
+    assert json.loads(ok(node, "reserve", "list", "--json"))["reservations"][0]["users"] == ["nobody"]
+    outside = wrap(node, "true", "-t", "10", user=OTHER)
+    assert state(node, outside) == "PENDING"
+    inside = submit(node, "--reservation=course", "--wrap=true", "-t", "10")
+    ended(node, inside)
+    assert state(node, outside) == "PENDING"
+    ok(node, "reserve", "delete", "course", user=None)
+    ended(node, outside)
+    refused(node, "reserve", "delete", "course", user=None)
+
+
+def test_a_drained_node_starts_nothing_until_it_is_resumed(node: Node) -> None:
+    refused(node, "node", "drain", "because")
+    ok(node, "node", "drain", "new", "disk", user=None)
+    assert "new disk" in ok(node, "node")
+    job = wrap(node, "true")
+    assert state(node, job) == "PENDING"
+    node.restart()
+    assert "new disk" in ok(node, "node", "show")
+    assert state(node, job) == "PENDING"
+    ok(node, "node", "resume", user=None)
+    ended(node, job)
+    assert json.loads(ok(node, "node", "show", "--json"))["nodes"][0]["cpus"] == CPUS
+
+
+def test_a_suspended_job_gives_its_cpus_to_others(node: Node) -> None:
+    job = wrap(node, FOREVER, f"-n{CPUS}")
+    runs(node, job)
+    ok(node, "suspend", str(job), user=None)
+    assert state(node, job) == "SUSPENDED"
+    other = wrap(node, "true", f"-n{CPUS}", user=OTHER)
+    ended(node, other)
+    ok(node, "resume", str(job), user=None)
+    wait_until(lambda: state(node, job) == "RUNNING", "it goes on")
+
+
+@pytest.mark.parametrize("command", ["hold", "release", "requeue", "cancel", "explain", "suspend", "resume"])
+def test_a_job_that_is_not_there_is_named_in_one_line(node: Node, command: str) -> None:
+    assert "4000000" in refused(node, command, "4000000")

@@ -1,0 +1,112 @@
+"""nodectl run on a busy machine: its job waits for its turn, and is its client's."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from rootful.jobs.machine import CPUS, FOREVER, TURNS, Client, cancel_all, queue, runs, state, wrap
+from rootful.node import NOBODY, OTHER, Node, running, wait_until
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Node]:
+    with running(**TURNS) as started:
+        yield started
+
+
+@pytest.fixture
+def node(shared: Node) -> Iterator[Node]:
+    yield shared
+    cancel_all(shared)
+    shared.assert_clean()
+    assert "Traceback" not in shared.logged()
+
+
+@pytest.fixture
+def full(node: Node) -> int:
+    """A job that has the whole machine."""
+    job = wrap(node, FOREVER, f"-n{CPUS}", user=OTHER)
+    runs(node, job)
+    return job
+
+
+def test_a_run_waits_for_its_turn_and_says_so_once(node: Node, full: int) -> None:
+    client = Client(node, "run", "sh", "-c", "echo $SLURM_JOB_ID; read x")
+    client.until_told("queued and waiting for resources")
+    (waiting,) = [one for one in queue(node) if one["state"] == "PENDING"]
+    assert waiting["held_by"] == "run"
+    node.nodectl("cancel", str(full))
+    assert client.line() == str(waiting["job"]), client.told()
+    assert client.end("\n")[0] == 0
+    first, second = client.told().splitlines()
+    assert first.startswith(f"nodectl: job {waiting['job']} queued and waiting for resources")
+    assert second == f"nodectl: job {waiting['job']} has been allocated resources"
+
+
+def test_several_people_share_the_machine_without_waiting(node: Node) -> None:
+    clients = [Client(node, "run", "sh", "-c", "echo here; read x") for _ in range(CPUS)]
+    for client in clients:
+        assert client.line() == "here", client.told()
+    assert all(client.end("\n")[0] == 0 for client in clients)
+
+
+def test_who_interrupts_a_waiting_run_leaves_nothing(node: Node, full: int) -> None:
+    client = Client(node, "run", "true")
+    client.until_told("queued and waiting for resources")
+    client.signal(signal.SIGINT)
+    assert client.end()[0] == 130
+    assert [one["job"] for one in queue(node)] == [full]
+
+
+def test_a_run_that_may_not_wait_does_not(node: Node, full: int) -> None:
+    done = node.run("--immediate", "true", user=NOBODY)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "nodectl: error: Unable to allocate resources: Requested nodes are busy\n"
+    assert [one["job"] for one in queue(node)] == [full]
+
+
+def test_a_waiting_run_outlives_the_service(node: Node, full: int) -> None:
+    client = Client(node, "run", "echo", "turn")
+    client.until_told("queued and waiting for resources")
+    node.restart(signal.SIGKILL)
+    node.nodectl("cancel", str(full))
+    assert client.end() == (0, "turn\n")
+
+
+def test_a_waiting_run_that_others_cancel_ends(node: Node, full: int) -> None:
+    client = Client(node, "run", "true")
+    client.until_told("queued and waiting for resources")
+    (waiting,) = [one["job"] for one in queue(node) if one["state"] == "PENDING"]
+    assert node.nodectl("cancel", str(waiting), user=OTHER).returncode == 1
+    assert node.nodectl("cancel", str(waiting), user=NOBODY).returncode == 0
+    assert client.end()[0] == 1
+    assert f"job {waiting} ended before it began: CANCELLED" in client.told()
+    assert state(node, full) == "RUNNING"
+
+
+def test_options_of_waiting_count(node: Node) -> None:
+    done = node.run("--begin=now+1", "echo", "later", user=NOBODY)
+    assert done.stdout == "later\n", done.stderr
+    assert "queued and waiting" in done.stderr
+    client = Client(node, "run", "--hold", "echo", "released")
+    client.until_told("queued and waiting for resources")
+    (waiting,) = queue(node)
+    assert node.nodectl("release", str(waiting["job"]), user=NOBODY).returncode == 0
+    assert client.end() == (0, "released\n")
+
+
+def test_exclusive_runs_have_the_machine_to_themselves(node: Node) -> None:
+    alone = Client(node, "run", "--exclusive", "sh", "-c", "echo here; read x")
+    assert alone.line() == "here", alone.told()
+    done = node.run("--immediate", "true", user=NOBODY)
+    assert done.returncode == 1
+    assert alone.end("\n")[0] == 0
+    wait_until(lambda: not queue(node), "it is over")
+
+
+def test_more_tasks_than_cpus_go_on_working(node: Node) -> None:
+    done = node.run(f"-n{3 * CPUS}", "echo", "task", user=NOBODY)
+    assert done.stdout == "task\n" * 3 * CPUS, done.stderr

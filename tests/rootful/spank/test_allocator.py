@@ -1,0 +1,150 @@
+"""SPANK's allocator context: plugins in `nodectl submit` and `nodectl alloc`, and what of it goes with the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rootful.jobs.machine import TURNS, Client, cancel_all, queue, typed
+from rootful.node import NOBODY, Node, running, wait_until
+
+PLUGIN = """
+import os
+from nodectl.spank import *
+
+plugin_options = []
+NAMES = {{S_CTX_LOCAL: "local", S_CTX_ALLOCATOR: "allocator", S_CTX_REMOTE: "remote"}}
+
+def note(*words):
+    if spank_context() in NAMES:
+        with open({log!r}, "a") as file:
+            print(NAMES[spank_context()], *words, file=file)
+
+def colour(val, optarg, remote):
+    note("option", optarg, remote)
+    return int(optarg == "bad")
+
+spank_options = [SpankOption("static", "", "Is not there in the allocator context.", 0, 0, colour)]
+
+def slurm_spank_init(sp, ac, argv):
+    if spank_context() in NAMES:
+        spank_option_register(sp, SpankOption("colour", "NAME", "A colour.", 1, 0, colour))
+    note("init")
+    return 0
+
+def slurm_spank_init_post_opt(sp, ac, argv):
+    note("init_post_opt")
+    if spank_context() == S_CTX_ALLOCATOR:
+        spank_job_control_setenv(sp, "PAINT", "wet", 1)
+    return int(os.path.exists({refusal!r}))
+
+def slurm_spank_local_user_init(sp, ac, argv):
+    note("local_user_init")
+    return 0
+
+def slurm_spank_exit(sp, ac, argv):
+    note("exit")
+    return 0
+"""
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Node]:
+    with running(**TURNS) as started:
+        log = started.scratch / "log"
+        log.touch()
+        log.chmod(0o666)
+        started.plugin("colours", PLUGIN.format(log=str(log), refusal=str(started.scratch / "refuse")))
+        started.plugstack("required colours\n")
+        prolog = started.dir / "prolog"
+        prolog.write_text(f"#!/bin/sh\nenv | grep PAINT >> {log} || true\n", encoding="utf-8")
+        prolog.chmod(0o755)
+        started.stop()
+        started.configure(prolog=str(prolog))
+        yield started.start()
+
+
+@pytest.fixture
+def node(shared: Node) -> Iterator[Node]:
+    (shared.scratch / "log").write_text("", encoding="utf-8")
+    yield shared
+    cancel_all(shared)
+    shared.assert_clean()
+
+
+def log(node: Node) -> list[str]:
+    """What was noted, of the job's processes after those of the command."""
+    return (node.scratch / "log").read_text(encoding="utf-8").splitlines()
+
+
+COMMAND = ["allocator init", "allocator option red 0", "allocator init_post_opt", "allocator exit"]
+
+
+def test_submit_calls_init_options_and_exit_and_the_job_has_the_rest(node: Node) -> None:
+    done = node.nodectl("submit", "--wait", "--colour=red", "--wrap=true", user=NOBODY)
+    assert done.returncode == 0, done.stderr
+    noted = log(node)
+    assert [line for line in noted if line.startswith("allocator")] == COMMAND
+    assert "SPANK_PAINT=wet" in noted
+    remote = [line for line in noted if line.startswith("remote")]
+    assert remote == ["remote init", "remote option red 1", "remote init_post_opt", "remote exit"]
+
+
+def test_options_in_a_script_are_told_once_and_before_those_that_were_typed(node: Node) -> None:
+    text = "#!/bin/sh\n#SBATCH --colour=green\ntrue\n"
+    done = node.nodectl("submit", "--wait", "--colour=red", user=NOBODY, stdin=text)
+    assert done.returncode == 0, done.stderr
+    options = [line for line in log(node) if line.startswith("allocator option")]
+    assert options == ["allocator option green 0", "allocator option red 0"]
+    assert "remote option red 1" in log(node)
+
+
+def test_a_step_in_an_allocation_has_its_options_too(node: Node) -> None:
+    done = node.nodectl("alloc", "--colour=red", "sh", "-c", typed(node, "run", "true"), user=NOBODY)
+    assert done.returncode == 0, done.stderr
+    assert log(node).count("remote option red 1") == 2  # the step that holds it, and this one
+
+
+def test_alloc_calls_them_too(node: Node) -> None:
+    done = node.nodectl("alloc", "--colour=red", "true", user=NOBODY)
+    assert done.returncode == 0, done.stderr
+    noted = log(node)
+    assert [line for line in noted if line.startswith("allocator")] == COMMAND
+    assert "SPANK_PAINT=wet" in noted
+
+
+def test_what_a_plugin_refuses_is_not_queued(node: Node) -> None:
+    done = node.nodectl("submit", "--colour=bad", "--wrap=true", user=NOBODY)
+    assert done.returncode != 0
+    assert "Invalid --colour argument: bad" in done.stderr
+    (node.scratch / "refuse").touch()
+    try:
+        for words in (("submit", "--wrap=true"), ("alloc", "true")):
+            done = node.nodectl(*words, user=NOBODY)
+            assert done.returncode != 0
+            assert "plugin colours: slurm_spank_init_post_opt" in done.stderr
+    finally:
+        (node.scratch / "refuse").unlink()
+    assert not queue(node)
+    assert log(node).count("allocator exit") == 0
+
+
+def test_the_table_of_options_does_not_count_there(node: Node) -> None:
+    done = node.nodectl("submit", "--static", "--wrap=true", user=NOBODY)
+    assert done.returncode != 0
+    assert "unrecognized option '--static'" in done.stderr
+    shown = node.nodectl("submit", "--help", user=NOBODY).stdout
+    assert "--colour=NAME" in shown
+    assert "--static" not in shown
+
+
+def test_who_waits_for_a_turn_has_one_job_for_its_plugins(node: Node) -> None:
+    """local_user_init hears of the job that runs, though it had to wait."""
+    client = Client(node, "run", "--hold", "sh", "-c", "echo $SLURM_JOB_ID")
+    client.until_told("queued and waiting for resources")
+    (waiting,) = queue(node)
+    assert "local local_user_init" not in log(node)
+    node.nodectl("release", str(waiting["job"]), user=NOBODY)
+    assert client.end() == (0, f"{waiting['job']}\n"), client.told()
+    wait_until(lambda: "local local_user_init" in log(node), "the hook was called")
