@@ -42,11 +42,12 @@ class Step:
     FIELDS = (
         "allocation", "argv", "array_job", "array_task", "base", "cgroup", "cluster_name", "container", "cores",
         "cpu_masks", "cpus_per_task", "cwd", "device_rules", "devices", "environment", "first_step", "gid", "gids",
-        "hard_limits", "hook_timeout", "job_control", "job_id", "kill_on_bad_exit", "kill_wait", "label", "layout",
-        "limits", "mem_policies", "memory", "mems", "name", "node_name", "ntasks", "oom_kill_step", "open_append",
-        "options", "partition", "restart", "rlimits", "secure", "shares", "stack", "stderr", "stdin", "stdout",
-        "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables",
-        "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
+        "hard_limits", "hook_timeout", "job_began", "job_control", "job_ends", "job_id", "kill_on_bad_exit",
+        "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems", "name", "node_name", "ntasks",
+        "oom_kill_step", "open_append", "options", "partition", "restart", "rlimits", "secure", "shares", "stack",
+        "stderr", "stdin", "stdout", "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs",
+        "task_prologs", "task_variables", "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout",
+        "user_name", "verbose",
     )  # fmt: skip
     __slots__ = (*FIELDS, "binder", "container_id", "forked_into_cgroup", "helpers", "process_group", "refused", "task")
 
@@ -56,6 +57,8 @@ class Step:
     restart: int  # how often its job was requeued before
     array_job: int  # of a job that is a task of an array: the array's number, and which task; 0 for none
     array_task: int
+    job_began: float  # of a further step: when its job began, and when that ends by its time limit; 0 for none
+    job_ends: float
     node_name: str
     cluster_name: str
     partition: str

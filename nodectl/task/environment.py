@@ -23,10 +23,11 @@ def announced(step: "Step") -> dict[str, str]:
         **_identity(step),
         "SLURM_CLUSTER_NAME": step.cluster_name,
         "SLURM_JOB_PARTITION": step.partition,
-        "SLURM_JOB_NAME": step.name,
         "SLURM_JOB_CPUS_PER_NODE": str(step.cpus),
         "SLURM_UMASK": f"0{step.umask:03o}",
     }
+    if step.is_first:
+        variables["SLURM_JOB_NAME"] = step.name  # of a further step it is in the environment that it came with
     for name in ("NNODES", "JOB_NUM_NODES"):
         variables[f"SLURM_{name}"] = "1"
     for name in ("NODELIST", "JOB_NODELIST"):
@@ -60,14 +61,15 @@ def for_step(step: "Step") -> dict[str, str]:
     """The variables that Slurm's stepd sets for every task, whatever hooks have set."""
     variables = {
         **_identity(step),
-        "SLURM_JOB_START_TIME": str(int(step.submitted)),
+        "SLURM_JOB_START_TIME": str(int(step.job_began or step.submitted)),
         "SLURM_CPUS_ON_NODE": str(step.step_cpus.bit_count()),
         "SLURM_NODEID": "0",
         "SLURM_GTIDS": ",".join(map(str, range(step.ntasks))),
         "SLURMD_NODENAME": step.node_name,
     }
-    if step.time_limit:
-        variables["SLURM_JOB_END_TIME"] = str(int(step.submitted) + step.time_limit)
+    ends = step.job_ends or (step.is_first and step.time_limit and step.submitted + step.time_limit)
+    if ends:
+        variables["SLURM_JOB_END_TIME"] = str(int(ends))
     return variables
 
 

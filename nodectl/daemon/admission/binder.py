@@ -28,6 +28,7 @@ from nodectl.model.step_number import BATCH, EXTERN
 _MEMORY = ("SLURM_MEM_BIND", "SLURM_MEM_BIND_TYPE", "SLURM_MEM_BIND_LIST", "SLURM_MEM_BIND_VERBOSE",
            "SLURM_MEM_BIND_PREFER", "SLURM_MEM_BIND_SORT")  # fmt: skip
 _MOST_MASKS = 1024
+_GPUS_OF_JOB = "SLURM_JOB_GPUS"
 
 
 class Binder:
@@ -145,7 +146,10 @@ class Binder:
         if gpus := [device for device in held if device.name == devices.GPU]:
             given = devices.of_tasks(gpus, asked, req.cpu_masks, self._machine)
             req.task_variables = [devices.task_environment(of_task) for of_task in given]
-            req.environment.update(devices.step_environment(gpus, texts))
+            variables = devices.step_environment(gpus, texts)
+            if not req.is_first:
+                del variables[_GPUS_OF_JOB]  # which are in the environment that the step came with
+            req.environment.update(variables)
 
     def _held(self, req: Step, asked: devices.Wanted) -> list[devices.Device]:
         """The devices of the step: those that its job was given; else, for a job's first step, free ones."""

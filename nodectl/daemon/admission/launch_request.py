@@ -96,7 +96,9 @@ _SPANK = "SPANK_"  # variables that root's scripts would obey (PATH, LD_PRELOAD,
 _LONGEST_VARIABLE = 128 * 1024  # MAX_ARG_STRLEN, with '=' and NUL
 _MOST_VARIABLES = 1 << 20  # bytes
 USER_EPILOG_SECONDS = 5.0
-_UNNUMBERED = dict.fromkeys(("job_id", "step_id", "first_step", "restart", "array_job", "array_task"), 0)
+_UNNUMBERED = dict.fromkeys(
+    ("job_id", "step_id", "first_step", "restart", "array_job", "array_task", "job_began", "job_ends"), 0
+)
 
 
 async def who_runs(users: Users, request: Mapping[str, object], caller: int) -> User:

@@ -172,3 +172,5 @@ def fit(step: Step, first: Step, request: Mapping[str, object]) -> None:
     step.memory, step.shares = step.memory or first.memory, wanted
     step.container, step.first_step, step.restart = first.container, first.first_step, first.restart
     step.array_job, step.array_task = first.array_job, first.array_task
+    step.job_began = first.submitted
+    step.job_ends = first.submitted + first.time_limit if first.time_limit else 0
