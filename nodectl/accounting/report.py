@@ -19,8 +19,8 @@ _MIB_OF_GIB = 1024
 
 @dataclass(slots=True)
 class Sum:
-    """One user's of one period, or several users' together. Seconds, and MiB times seconds. `measured` is the allocated
-    time of jobs that have ended: of others it is not known what they use.
+    """One user's of one period, or several users' together. Seconds, and MiB times seconds. `measured` and `used` are
+    those of jobs that have ended: of others it is not known in full what they use.
     """
 
     jobs: int = 0
@@ -129,7 +129,7 @@ def _part(job: Row, begin: float, end: float, now: float, *, last: bool) -> Sum 
         jobs=int(began),
         allocated=job.cpus * seconds,
         measured=job.cpus * seconds if job.ended else 0.0,
-        used=job.used.cpu * share,
+        used=job.used.cpu * share if job.ended else 0.0,
         memory_asked=job.memory * seconds,
         memory_used=peak / (1 << 20) * seconds,
         waits=[job.waited(now)] if began else [],

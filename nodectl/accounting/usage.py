@@ -33,6 +33,8 @@ def of_step(record: Mapping[str, Any]) -> dict[str, Any]:
     found["exit"] = _exit(record, tasks)
     if tasks:
         found["used"] = _used(tasks, orphans, record.get("cpu_seconds"))
+    elif record.get("cpu_seconds"):
+        found["used"] = {"user": record["cpu_seconds"][0], "system": record["cpu_seconds"][1]}
     return found
 
 

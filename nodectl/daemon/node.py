@@ -86,7 +86,7 @@ class Node:
             constraints=constraints, budget=budget, forkserver=self.forkserver,
         )  # fmt: skip
         self._about = about.About(config, plugstack)
-        self._accounting = accounting.Accounting(registry, store)
+        self._accounting = accounting.Accounting(base.mount, registry, store)
         self._show = show.Show(registry, store, binder)
         self._read_trace = read_trace.ReadTrace(registry)
         self._send_signal = send_signal.SendSignal(registry)

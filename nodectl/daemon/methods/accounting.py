@@ -5,9 +5,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nodectl.accounting import usage
+from nodectl.cgroup import tree
 from nodectl.daemon.history import pages
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.jobs.registry import JOB, Registry
+from nodectl.daemon.steps.live import LiveStep
+from nodectl.model.number import whole
+from nodectl.stepd import accounting
 from nodectl.wire.dispatch import Call, Refused, invalid
 from nodectl.wire.shape import Optional, array, integer, text
 
@@ -15,6 +19,8 @@ if TYPE_CHECKING:
     from nodectl.wire.shape import Shape
 
 _MOST_JOBS = 1000
+_MOST_RUNNING = 100  # in one reply: a few files are read for each
+_RUNNING = "running"
 _TIME = Optional(integer(0, 1 << 40))
 ACCOUNTING: "Shape" = {
     "of": text(16),
@@ -29,7 +35,9 @@ ACCOUNTING: "Shape" = {
 class Accounting:
     """The method of one node."""
 
-    def __init__(self, registry: Registry, store: Store) -> None:
+    def __init__(self, mount: str, registry: Registry, store: Store) -> None:
+        """`mount` is the cgroup2 mount."""
+        self._mount = mount
         self._registry = registry
         self._store = store
 
@@ -45,38 +53,70 @@ class Accounting:
             uid = call.peer.uid
         wanted = pages.Wanted(uid, call.parameters.get("jobs", ()), call.parameters.get("since", 0))
         position = call.parameters.get("next", "")
-        records: list[dict[str, Any]] = []
-        if of == "steps" and not position:
-            self._registry.batch.flush()
-            records += self._running(wanted)
         try:
-            page = (pages.steps if of == "steps" else pages.jobs)(self._store, wanted, position)
+            records, following = (self._steps if of == "steps" else self._jobs)(wanted, position)
         except pages.BadPosition:
             raise invalid("next", "not what was replied before") from None
-        make = _step if of == "steps" else _job
-        records += (make(*row) for row in page.rows)
         until = call.parameters.get("until")
         if until is not None:
             submitted = "submitted" if of == "steps" else "submit_time"
             records = [record for record in records if record.get(submitted, 0) <= until]
-        return {"records": records, "next": page.next}
+        return {"records": records, "next": following}
 
-    def _running(self, wanted: pages.Wanted) -> Iterator[dict[str, Any]]:
-        """Steps that run, and those after which their jobs are being ended: the history does not have them yet."""
-        for live in self._registry.live.values():
-            if _is_wanted(wanted, live.step.job_id, live.step.uid):
-                yield usage.of_step(live.files.record() or live.summary())
+    def _jobs(self, wanted: pages.Wanted, position: str) -> tuple[list[dict[str, Any]], str]:
+        page = pages.jobs(self._store, wanted, position)
+        return [_job(*row) for row in page.rows], page.next
+
+    def _steps(self, wanted: pages.Wanted, position: str) -> tuple[list[dict[str, Any]], str]:
+        """First those that run, in the order of their numbers, then those that are ending, then the history."""
+        phase, _, last = position.partition(" ")
+        if position and phase != _RUNNING:
+            page = pages.steps(self._store, wanted, position)
+            return [_step(*row) for row in page.rows], page.next
+        after = _key(last) if position else (0, 0)
+        keys = sorted(key for key, live in self._registry.live.items() if key > after and _is_meant(wanted, live))
+        records = [self._running(self._registry.live[key]) for key in keys[:_MOST_RUNNING]]
+        if len(keys) > _MOST_RUNNING:
+            job, step = keys[_MOST_RUNNING - 1]
+            return records, f"{_RUNNING} {job}.{step}"
+        self._registry.batch.flush()
+        records += self._ending(wanted)
+        page = pages.steps(self._store, wanted)
+        return [*records, *(_step(*row) for row in page.rows)], page.next
+
+    def _running(self, live: LiveStep) -> dict[str, Any]:
+        """A step that runs, with what its cgroup has counted so far."""
+        record = live.files.record()  # its client may know of the end before we do
+        if record is not None:
+            return usage.of_step(record)
+        figures: Mapping[str, object] = {}
+        if live.step.cgroup and not live.in_prolog:
+            group = tree.Group(f"{self._mount}{live.step.cgroup}/user")
+            figures = accounting.figures(group, accounting.KernelEvents(group), live.step.limits)
+        return usage.of_step({**live.summary(), **figures})
+
+    def _ending(self, wanted: pages.Wanted) -> Iterator[dict[str, Any]]:
+        """Steps after which their jobs are being ended: the history does not have them yet."""
         for ending in self._registry.ending.values():
-            if _is_wanted(wanted, ending.live.step.job_id, ending.live.step.uid):
+            if _is_meant(wanted, ending.live):
                 yield usage.of_step(ending.record)
         for live in self._registry.batch.waiting():  # the disk is full
             record = self._registry.batch.record(*live.key)
-            if record is not None and _is_wanted(wanted, live.step.job_id, live.step.uid):
+            if record is not None and _is_meant(wanted, live):
                 yield usage.of_step(record)
 
 
-def _is_wanted(wanted: pages.Wanted, job: int, uid: int) -> bool:
-    return wanted.uid in (None, uid) and (not wanted.jobs or job in wanted.jobs)
+def _is_meant(wanted: pages.Wanted, live: LiveStep) -> bool:
+    return wanted.uid in (None, live.step.uid) and (not wanted.jobs or live.step.job_id in wanted.jobs)
+
+
+def _key(text: str) -> tuple[int, int]:
+    """The step that was told last. Raises BadPosition."""
+    job, _, step = text.partition(".")
+    numbers = whole(job, 2**32), whole(step, 2**32)
+    if numbers[0] is None or numbers[1] is None:
+        raise pages.BadPosition(text)
+    return numbers[0], numbers[1]
 
 
 def _step(record: str) -> dict[str, Any]:
