@@ -35,11 +35,11 @@ class Grant:
 
 
 class Offer:
-    """What a node of this use has for this wish: `cpus` in all, out of the free cores of each socket. `near`: those of
-    them near enough free devices, 0 where none are asked for.
+    """What a node of this use has for this wish: `cpus` in all, out of the free cores of each socket; `room`: those
+    that whole tasks can use. `near`: cores near enough free devices, 0 where none are asked for.
     """
 
-    __slots__ = ("_grants", "_near", "_sockets", "cpus", "grid", "use", "wish")
+    __slots__ = ("_grants", "_near", "_sockets", "cpus", "grid", "room", "use", "wish")
 
     def __init__(self, use: Use, wish: Wish, grid: Grid, sockets: Sequence[int], near: int, cpus: int) -> None:
         self.use = use
@@ -48,6 +48,8 @@ class Offer:
         self._sockets = sockets
         self._near = near
         self.cpus = cpus
+        tasks = cpus // wish.size
+        self.room = (min(tasks, wish.limit) if wish.limit else tasks) * wish.size
         self._grants: dict[int, Grant | None] = {}
 
     def grant(self, cpus: int) -> Grant | None:

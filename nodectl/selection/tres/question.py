@@ -13,8 +13,9 @@ from nodectl.selection.tres.use import Use
 from nodectl.selection.tres.wish import Goal
 
 _NO_LIMIT = 365 * 86_400
-_MOST_TRIED = 200  # of the jobs that would be preempted, whether they can be spared
-_FEWEST_STEPS, _MOST_WORK = 6, 1_000_000  # of halvings; nodes and jobs looked at in all
+_FEWEST_STEPS, _MOST_STEPS = 6, 200
+_MOST_WORK = 1_000_000  # nodes and jobs looked at
+_FIRST_PART = 64  # of the jobs that are tried to be gone
 
 
 class Question:
@@ -41,7 +42,7 @@ class Question:
         """
         held = self._state.held
         there = [held[job.job_id] for job in candidates if job.job_id in held]
-        found = self._earliest(there)
+        found = self._earliest(there, self._state.without(self._state.uses, there))
         if found is None:
             return None
         count, placement = found
@@ -50,7 +51,7 @@ class Question:
     def _spared(self, gone: list[Held], placement: Placement) -> tuple[Placement, list[Held]]:
         """The second pass: each job that need not go after all stays, the ones to be preempted last first."""
         gone = _on(gone, placement)
-        for held in list(reversed(gone))[:_MOST_TRIED]:
+        for held in list(reversed(gone))[: self._steps(len(gone))]:
             if held not in gone:
                 continue
             fewer = [other for other in gone if other is not held]
@@ -62,24 +63,32 @@ class Question:
     def later(self, now: float) -> tuple[Placement, float] | None:
         """When enough of the jobs that run have ended by their limits, and when that is."""
         running = sorted(((end_of(held.job, now), held) for held in self._state.held.values()), key=lambda one: one[0])
-        found = self._earliest([held for _, held in running])
+        found = self._earliest([held for _, held in running], self._state.idle)
         if found is None:
             return None
         count, placement = found
         return placement, running[count - 1][0]
 
-    def _earliest(self, jobs: Sequence[Held]) -> tuple[int, Placement] | None:
+    def _earliest(self, jobs: Sequence[Held], without_them: Sequence[Use]) -> tuple[int, Placement] | None:
         """How many of these jobs must be gone, from the first on, until it fits; it does not beside all of them.
 
-        The more are gone the more fits: the number is found by halving, and each job is taken away about once. Of very
-        many jobs on very many nodes a number near the least one will do.
+        The more are gone the more fits: twice as many are tried until they are enough, and then the number is found by
+        halving. Of very many jobs on very many nodes a number near the least one will do.
         """
-        without, uses = self._state.without, self._state.uses
-        placement = self._fit(without(uses, jobs)) if jobs else None
+        placement = self._fit(without_them) if jobs else None
         if placement is None:
             return None
-        low, high = 0, len(jobs)  # beside those from `low` on it does not fit, beside those from `high` on it does
-        steps = max(_FEWEST_STEPS, _MOST_WORK // (len(uses) + len(jobs)))
+        without, uses = self._state.without, self._state.uses
+        # It fits beside the jobs from `high` on, and not beside those from `low` on.
+        low, high, more = 0, len(jobs), max(1, len(jobs) // _FIRST_PART)
+        while low + more < high:
+            tried = without(uses, jobs[low : low + more])
+            found = self._fit(tried)
+            if found is not None:
+                high, placement = low + more, found
+            else:
+                low, uses, more = low + more, tried, more * 2
+        steps = self._steps(len(jobs))
         while high - low > 1 and steps:
             steps -= 1
             middle = (low + high) // 2
@@ -90,6 +99,10 @@ class Question:
             else:
                 high, placement = middle, found
         return high, placement
+
+    def _steps(self, jobs: int) -> int:
+        """How often such a question may be asked for one answer."""
+        return max(_FEWEST_STEPS, min(_MOST_STEPS, _MOST_WORK // (len(self._state.uses) + jobs)))
 
     def _fit(self, uses: Sequence[Use]) -> Placement | None:
         """On what is free of these, with as few jobs as can be on a core where jobs share."""

@@ -92,16 +92,22 @@ class _Nodes:
         rest = self._rest(candidates, required, order)
         if goal.contiguous:
             return self._in_a_row(sorted([*must, *rest]), required)
-        found = list(rest) if goal.least_loaded else []
         if goal.least_loaded:
-            found.sort(key=lambda one: -one[1].cpus)
-            return self._taken(must, found)
-        seen: Found = []
-        chosen = self._taken(must, _remembering(rest, seen))
-        if chosen:
-            return chosen
-        seen += rest
-        return self._taken(must, sorted(seen, key=lambda one: -one[1].cpus))
+            return self._taken(must, sorted(rest, key=_least_loaded))
+        # The first nodes that do; if these are too many, the largest ones.
+        found = list(must)
+        room = sum(offer.room for _, offer in must)
+        for one in () if room >= goal.cpus and len(found) >= goal.wanted else rest:
+            found.append(one)
+            room += one[1].room
+            if room >= goal.cpus and len(found) >= goal.wanted:
+                break
+        if room < goal.cpus or len(found) < goal.least:
+            return []  # all of them are too few
+        if not 0 < goal.most < len(found):
+            return found if order is None and not must else sorted(found, key=_node)
+        every = sorted(self._rest(candidates, required, order), key=_least_loaded)
+        return self._taken(must, every)
 
     def _rest(
         self, candidates: bitarray, required: set[int], order: Sequence[int] | None
@@ -111,8 +117,10 @@ class _Nodes:
         if order is not None:
             nodes = (node for node in order if candidates[node])
         wish, row, refused, use_of = self._goal.wish, self._row, self._refused, self._use_of
+        key = (wish, row) if row else wish
         for node in nodes:
-            offer = offer_of(use_of(node), wish, row)
+            use = use_of(node)
+            offer = use.offers[key] if key in use.offers else offer_of(use, wish, row)
             if offer is not None and node not in required and offer not in refused:
                 yield node, offer
 
@@ -120,16 +128,16 @@ class _Nodes:
         """Of nodes in this order as few as do."""
         goal = self._goal
         chosen = list(must)
-        room = sum(room_of(offer, goal) for _, offer in must)
+        room = sum(offer.room for _, offer in must)
         if not (len(chosen) >= goal.wanted and room >= goal.cpus):
             for node, offer in order:
                 chosen.append((node, offer))
-                room += room_of(offer, goal)
+                room += offer.room
                 if len(chosen) >= goal.wanted and room >= goal.cpus:
                     break
         if room < goal.cpus or len(chosen) < goal.least or 0 < goal.most < len(chosen):
             return []
-        chosen.sort(key=lambda one: one[0])
+        chosen.sort(key=_node)
         return chosen
 
     def _in_a_row(self, found: Found, required: set[int]) -> Found:
@@ -140,10 +148,10 @@ class _Nodes:
         for end, (node, offer) in enumerate(found):
             if end and found[end - 1][0] != node - 1:
                 begin, room, there = end, 0, 0
-            room += room_of(offer, goal)
+            room += offer.room
             there += node in required
             while end - begin >= max(goal.wanted, 1) and found[begin][0] not in required:
-                less = room - room_of(found[begin][1], goal)
+                less = room - found[begin][1].room
                 if less < goal.cpus:
                     break
                 begin, room = begin + 1, less
@@ -159,17 +167,12 @@ class _Nodes:
         return (size < wanted, size) < (best < wanted, best) if size >= wanted or best >= wanted else size > best
 
 
-def _remembering(nodes: Iterable[tuple[int, Offer]], seen: Found) -> Iterable[tuple[int, Offer]]:
-    for one in nodes:
-        seen.append(one)
-        yield one
+def _node(one: tuple[int, Offer]) -> int:
+    return one[0]
 
 
-def room_of(offer: Offer, goal: Goal) -> int:
-    """CPUs of this node that whole tasks can use."""
-    tasks = offer.cpus // goal.wish.size
-    limit = goal.wish.limit
-    return (min(tasks, limit) if limit else tasks) * goal.wish.size
+def _least_loaded(one: tuple[int, Offer]) -> int:
+    return -one[1].cpus
 
 
 def spread(offers: Sequence[Offer], goal: Goal) -> tuple[list[int], list[int]]:
