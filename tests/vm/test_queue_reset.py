@@ -80,9 +80,10 @@ def test_who_has_submitted_too_much_is_told_in_one_line(before: dict[str, Any]) 
 
 def test_no_accepted_job_is_lost(before: dict[str, Any]) -> None:
     assert service.is_active(UNIT)
-    accepted = {*before["jobs"].values(), *before["gus"], max(before["gus"]) + 1}
-    known = {found["job"] for found in queue()} | {int(raw) for (raw,) in acct("-o", "jobidraw")}
-    assert accepted <= known
+    accounts = {int(raw): user for raw, user in acct("-o", "jobidraw,user")}
+    known = {found["job"]: found["user"] for found in queue()} | accounts
+    assert {*before["jobs"].values(), *before["gus"]} <= known.keys()
+    assert list(known.values()).count("hal") == 1
     assert [row(job)["user"] for job in before["gus"]] == ["gus"] * mid_queue.MOST_SUBMITTED
 
 
