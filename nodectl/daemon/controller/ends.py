@@ -164,7 +164,8 @@ class Ends:
 
     def _after_end(self) -> None:
         self._core.usage_changed()
-        if self._table.waiting:
+        # Not only jobs that wait: one that was suspended to make room goes on now.
+        if self._core.scheduler.next_time(time.time()) is not None:
             self._core.rounds.kick()
 
 

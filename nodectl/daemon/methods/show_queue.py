@@ -61,7 +61,7 @@ class ShowQueue:
 
     def _row(self, call: Call, job: JobRecord, now: float) -> Mapping[str, object]:
         scheduler = self._calls.controller.scheduler
-        why = scheduler.explain(job, now) if job.job_state == PENDING else None
+        why = scheduler.brief(job, now) if job.job_state == PENDING else None
         told = rows.row(job, rows.held(job, self._calls.controller.selection.nodes), now, why)
         return told if self._calls.permissions.may_see(call.peer, job.user_id) else rows.without_private(told)
 
