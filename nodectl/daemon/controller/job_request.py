@@ -72,7 +72,6 @@ def _details(step: Step, asked: Request, machine: Machine, held_by: str, memory_
         overcommit=asked.overcommit or crowded,
         share_res=False if asked.exclusive else None,
         whole=crowded,
-        core_spec=asked.core_spec or 0,
         req_nodes=asked.nodelist,
         exc_nodes=asked.exclude,
         gres=_gres(step),
