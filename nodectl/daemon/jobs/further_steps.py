@@ -34,6 +34,7 @@ class FurtherSteps:
         self._given: dict[int, int] = {}  # by job the highest number that a further step was given
         self._reserved = ReservedNumbers()
         self._released: dict[int, asyncio.Future[None]] = {}  # by job: who waits for the end of a step
+        self._wakes: dict[int, int] = {}  # by job: how often CPUs may have become free
 
     def reserve(self, call: Call, wanted: Step | None = None) -> Mapping[str, object]:
         """The number of a new job, or of a new step of a running one, for a launch by the caller. `wanted` is the step
@@ -129,6 +130,10 @@ class FurtherSteps:
         """Is done when the next step of the job has ended: CPUs of the job may be free."""
         return self._released.setdefault(job, asyncio.get_running_loop().create_future())
 
+    def wakes(self, job: int) -> int:
+        """How often `released` has been done: who asks whether it was since then misses none."""
+        return self._wakes.get(job, 0)
+
     def add(self, step: Step) -> None:
         """A further step runs from now on."""
         self._running.setdefault(step.job_id, set()).add(step.step_id)
@@ -139,6 +144,7 @@ class FurtherSteps:
 
     def wake(self, job: int) -> None:
         """CPUs of the job may be free: who waits for them tries again."""
+        self._wakes[job] = self.wakes(job) + 1
         if (waited_for := self._released.pop(job, None)) is not None and not waited_for.done():
             waited_for.set_result(None)
 
@@ -153,6 +159,7 @@ class FurtherSteps:
         first = self._registry.first(step.job_id)
         if first is None or first.key not in self._registry.live:
             self._given.pop(step.job_id, None)
+            self._wakes.pop(step.job_id, None)
         self._job_over(step.job_id)
 
 

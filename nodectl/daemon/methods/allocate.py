@@ -49,10 +49,12 @@ class Allocate:
             raise no_job(str(job_id))
         with controller.leases.asked(job_id):
             if call.parameters.get("step"):
-                await self._released(job_id)
+                seen = await self._released(job_id, str(call.parameters["seen"]))
             else:
                 await self._changed(job, str(call.parameters["seen"]))
-        return self._answer(controller.table.get(job_id) or job)
+                seen = ""
+        answer = self._answer(controller.table.get(job_id) or job)
+        return {**answer, "seen": seen} if seen else answer
 
     async def _changed(self, job: JobRecord, seen: str) -> None:
         loop = asyncio.get_running_loop()
@@ -60,10 +62,12 @@ class Allocate:
         while _token(job) == seen and (left := until - loop.time()) > 0:
             await self._calls.controller.table.change(job.job_id, left)
 
-    async def _released(self, job_id: int) -> None:
-        """Until CPUs of the job may be free."""
-        released = self._calls.controller.parts.further_steps.released(job_id)
-        await asyncio.wait([released], timeout=self._longest)
+    async def _released(self, job_id: int, seen: str) -> str:
+        """Until CPUs of the job may be free, since the caller has `seen` how often they were; how often that is now."""
+        steps = self._calls.controller.parts.further_steps
+        if seen == str(steps.wakes(job_id)):
+            await asyncio.wait([steps.released(job_id)], timeout=self._longest)
+        return str(steps.wakes(job_id))
 
     def _answer(self, job: JobRecord) -> Mapping[str, object]:
         start: float | None = job.start_time or None

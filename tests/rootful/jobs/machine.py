@@ -88,7 +88,7 @@ class Client:
             {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         )
         self.errors = node.scratch / f"client-{len(list(node.scratch.iterdir()))}.err"
-        self.process = subprocess.Popen(
+        self.process: subprocess.Popen[str] = subprocess.Popen(
             node.command(*words),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -96,6 +96,15 @@ def test_steps_wait_for_each_others_cpus(node: Node) -> None:
     client.end("\n")
 
 
+def test_an_end_between_a_refusal_and_the_wait_is_not_missed(node: Node) -> None:
+    client, job = held(node, "-n1")
+    before = node.call("Await", job=job, seen="", step=True)["seen"]  # answers at once
+    environment = {"SLURM_JOB_ID": str(job), "NODECTL_JOB_ID": str(job)}
+    assert node.run("true", user=NOBODY, env=environment).returncode == 0
+    assert node.call("Await", job=job, seen=before, step=True)["seen"] != before
+    client.end("\n")
+
+
 @pytest.mark.skipif(CPUS < 2, reason="needs two CPUs")
 def test_exact_steps_run_side_by_side_on_cpus_of_their_own(node: Node) -> None:
     client, job = held(node, "-n2")
