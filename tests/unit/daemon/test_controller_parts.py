@@ -1,0 +1,188 @@
+"""Parts of the controller: names of jobs, leases, group commits, rounds, copies of scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.daemon.controller.commits import Commits, NotWritten
+from nodectl.daemon.controller.job_names import BadName, JobName, has_task, name_of, parse
+from nodectl.daemon.controller.leases import Leases
+from nodectl.daemon.controller.rounds import Rounds
+from nodectl.daemon.controller.spool import Spool
+from nodectl.scheduler.decisions import Decision, Start
+from nodectl.selection.records import JobRecord
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("7", JobName(7)),
+        (" 7 ", JobName(7)),
+        ("7_3", JobName(7, "3")),
+        ("7_[0-4,8]", JobName(7, "0-4,8")),
+        ("7_0-4:2", JobName(7, "0-4:2")),
+    ],
+)
+def test_names_are_read(text: str, name: JobName) -> None:
+    assert parse(text) == name
+
+
+@pytest.mark.parametrize("text", ["", "0", "-7", "x", "7_", "7_[0-4", "7_0]", "7_x", "7.0", "99999999999", "7_[0-4] ;"])
+def test_what_is_no_name_is_refused_with_one_line(text: str) -> None:
+    with pytest.raises(BadName) as error:
+        parse(text)
+    assert "\n" not in str(error.value)
+
+
+def test_indices_of_an_array_are_found() -> None:
+    assert [index for index in range(12) if has_task("0-6:3,9", index)] == [0, 3, 6, 9]
+    with pytest.raises(BadName):
+        has_task("5-1", 3)
+
+
+def test_jobs_are_called_as_people_write_them() -> None:
+    assert name_of(JobRecord(7)) == "7"
+    assert name_of(JobRecord(9, array_job_id=7, array_task_id=0)) == "7_0"
+    assert name_of(JobRecord(7, array_job_id=7, array_tasks="1-9", array_limit=2)) == "7_[1-9%2]"
+
+
+def test_lease_ends_when_nobody_asks_and_not_while_somebody_does() -> None:
+    async def play() -> list[int]:
+        over: list[int] = []
+        gone = {1: asyncio.Event(), 2: asyncio.Event()}
+
+        def end(job: int) -> None:
+            over.append(job)
+            gone[job].set()
+
+        leases = Leases(0.05, end)
+        leases.begin(1)
+        leases.begin(2)
+        leases.begin(3)
+        leases.end(3)
+        with leases.asked(2):
+            await gone[1].wait()
+            await asyncio.sleep(0.2)
+            assert over == [1]
+        await gone[2].wait()
+        leases.end_all()
+        return over
+
+    assert asyncio.run(play()) == [1, 2]
+
+
+class Disk:
+    """A store that counts its commits, and may be full."""
+
+    def __init__(self) -> None:
+        self.commits = 0
+        self.full = False
+        self.is_behind = True
+
+    def commit(self) -> None:
+        self.commits += 1
+        if self.full:
+            raise sqlite3.OperationalError("database or disk is full")
+
+
+def test_what_one_turn_puts_goes_with_one_commit() -> None:
+    async def play() -> int:
+        disk: Any = Disk()
+        commits = Commits(disk)
+        await asyncio.gather(*(commits.durable() for _ in range(100)))
+        return int(disk.commits)
+
+    assert asyncio.run(play()) == 1
+
+
+def test_full_disk_is_told_to_everybody_who_waits_and_to_the_log_once(capsys: pytest.CaptureFixture[str]) -> None:
+    async def play() -> None:
+        disk: Any = Disk()
+        disk.full = True
+        commits = Commits(disk)
+        for _ in range(3):
+            with pytest.raises(NotWritten, match="disk is full"):
+                await commits.durable()
+        commits.soon()
+        await asyncio.sleep(0)
+        disk.full = False
+        await commits.durable()
+
+    asyncio.run(play())
+    assert capsys.readouterr().err.count("disk is full") == 1
+
+
+class Plan:
+    """A scheduler of so many decisions in each round."""
+
+    def __init__(self, decisions: int) -> None:
+        self.decisions = decisions
+        self.rounds = 0
+        self.next: float | None = None
+
+    def schedule(self, now: float) -> Iterator[Decision | None]:
+        self.rounds += 1
+        for number in range(self.decisions):
+            yield Start(JobRecord(number + 1)) if number % 2 else None
+
+    def next_time(self, now: float) -> float | None:
+        return self.next
+
+
+def test_changes_that_come_together_make_one_round_and_rest_makes_none() -> None:
+    async def play() -> tuple[int, list[int]]:
+        plan: Any = Plan(4)
+        over = asyncio.Event()
+        seen: list[int] = []
+        rounds = Rounds(plan, lambda found: seen.extend(one.job.job_id for one in found), over.set)
+        for _ in range(10):
+            rounds.kick()
+        await over.wait()
+        await asyncio.sleep(0.05)
+        rounds.end()
+        return plan.rounds, seen
+
+    assert asyncio.run(play()) == (1, [2, 4])
+
+
+def test_change_during_a_round_makes_another_one() -> None:
+    async def play() -> int:
+        plan: Any = Plan(2)
+        over = asyncio.Event()
+        rounds: Rounds
+
+        def carry_out(found: list[Decision]) -> None:
+            if plan.rounds == 1:
+                rounds.kick()
+
+        rounds = Rounds(plan, carry_out, lambda: over.set() if plan.rounds == 2 else None)
+        rounds.kick()
+        await over.wait()
+        rounds.end()
+        return int(plan.rounds)
+
+    assert asyncio.run(play()) == 2
+
+
+def test_copy_of_a_script_is_its_users_alone_and_goes_with_the_job(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    spool = Spool(str(state))
+    path = Path(spool.write(7, b"#!/bin/sh\n", os.getuid(), os.getgid()))
+    assert path.read_bytes() == b"#!/bin/sh\n"
+    assert path.stat().st_mode & 0o777 == 0o700
+    assert path.parent.stat().st_mode & 0o022 == 0
+    assert state.stat().st_mode & 0o777 == 0o711  # who executes it has to reach it
+    spool.write(8, b"#!/bin/sh\n", os.getuid(), os.getgid())
+    (path.parent.parent / "strange").mkdir()
+    spool.sweep({8})
+    assert os.listdir(path.parent.parent) == ["job8"]
+    spool.remove(8)
+    assert os.listdir(path.parent.parent) == []
