@@ -111,7 +111,7 @@ class Client:
     def line(self) -> str:
         """The next line of its output."""
         assert self.process.stdout is not None
-        return self.process.stdout.readline().rstrip("\n")
+        return str(self.process.stdout.readline()).rstrip("\n")
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
