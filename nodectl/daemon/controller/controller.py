@@ -207,14 +207,18 @@ class Controller(Core, Watcher):
         except Refused as error:
             print(f"nodectl daemon: suspend job {job.job_id}: {error}", file=sys.stderr)
 
-    async def go_on(self, job: JobRecord) -> None:
-        """Its CPUs are its own again; lets it run."""
+    async def go_on(self, job: JobRecord) -> str:
+        """Its CPUs are its own again; lets it run. Returns why it stays suspended after all, which is logged too; ""
+        where it runs.
+        """
         try:
             await self.parts.suspension.resume_job(job.job_id)
         except Refused as error:
             print(f"nodectl daemon: resume job {job.job_id}: {error}", file=sys.stderr)
             if job.job_state == RUNNING:
                 self.job_suspended(job.job_id)
+            return str(error)
+        return ""
 
     # What happens to jobs: called by the part of the daemon that runs their steps.
 

@@ -178,7 +178,8 @@ class Control:
             raise Refused("WrongState", f"job {name_of(job)} is not suspended: it is {job.job_state}")
         if why := self._controller.job_resuming(job.job_id):
             raise Refused("WrongState", f"job {name_of(job)} stays suspended: {why}")
-        await self._controller.go_on(job)
+        if why := await self._controller.go_on(job):
+            raise Refused("WrongState", why)
         return await self._done()
 
     async def _done(self) -> Mapping[str, object]:
