@@ -23,7 +23,7 @@ from nodectl.simulation.submission import BEGINNING
 TWICE, LOST, DELAYED, TOO_EARLY, NONSENSE = (
     "given twice", "lost", "first in line delayed", "started too early", "plugin",
 )  # fmt: skip
-_RESOURCES = "Resources"
+_RESOURCES, _PRIORITY = "Resources", "Priority"
 _MOST = 10_000  # violations kept
 
 
@@ -75,8 +75,9 @@ class Rules:
         self._arrays: dict[int, int] = {}  # tasks that run
         self._sizes: dict[int, int] = {}
         self._faults = 0
+        self._has_room_made: set[int] = set()
         self._waiting: dict[int, tuple[JobRecord, float]] = {}
-        self._starvation = Starvation(queue.policy, self.broken)
+        self._starvation = Starvation(queue.policy, self.broken, slack)
 
     def broken(self, time: float, rule: str, jobs: tuple[int, ...], words: str) -> None:
         """Writes a violation down."""
@@ -230,8 +231,9 @@ class Rules:
         self._take_cores(job, now)
 
     def preempts(self, decision: Preempt, now: float) -> None:
-        """A job makes room."""
+        """A job makes room; when it is gone nobody can know."""
         self._promised = None
+        self._has_room_made.add(decision.for_job.job_id)
         if decision.job not in self._held:
             words = f"job {decision.job.job_id} makes room for job {decision.for_job.job_id} and holds nothing"
             self.broken(now, LOST, (decision.job.job_id,), words)
@@ -261,7 +263,7 @@ class Rules:
         self._faults = len(self._host.faults)
         # A suspended job goes on before anybody starts, and when that is nobody can know.
         first = None if self._off_cores else self._first(now)
-        if first is None:
+        if first is None or first.job_id in self._has_room_made:
             self._promised = None
             return
         if self._promised is None or self._promised[0] is not first:
@@ -270,9 +272,13 @@ class Rules:
             self._promised = (first, when, now)
 
     def _first(self, now: float) -> JobRecord | None:
+        """Who is first of those that nothing but room keeps from starting, where the queue has looked at it as such."""
         if not self._waiting:
             return None
-        return next((job for job in self._queue.in_order(BEGINNING + now) if job.state_reason == _RESOURCES), None)
+        for job in self._queue.in_order(BEGINNING + now):
+            if job.state_reason in (_RESOURCES, _PRIORITY, ""):
+                return job if job.state_reason == _RESOURCES else None
+        return None
 
     def _kept_promise(self, job: JobRecord, now: float) -> None:
         if self._promised is None:

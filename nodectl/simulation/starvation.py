@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from nodectl.scheduler.policy import Policy
 from nodectl.selection.records import JobRecord
+from nodectl.simulation.submission import BEGINNING
 
 STARVED = "starved"
 
@@ -21,7 +22,10 @@ class Starvation:
     nobody is preempted, and all nodes stay up.
     """
 
-    def __init__(self, policy: Policy, broken: Callable[[float, str, tuple[int, ...], str], None]) -> None:
+    def __init__(
+        self, policy: Policy, broken: Callable[[float, str, tuple[int, ...], str], None], slack: float
+    ) -> None:
+        self._slack = slack  # what the end of a job takes
         self._max_wait = policy.max_wait
         self._broken = broken
         self._longest = 0.0
@@ -37,14 +41,14 @@ class Starvation:
 
     def started(self, job: JobRecord, now: float) -> None:
         """A job starts."""
-        since = now - (job.start_time - (job.eligible_time or job.submit_time)) if job.start_time else now
+        since = (job.eligible_time or job.submit_time or BEGINNING + now) - BEGINNING
         self._longest = max(self._longest, float(job.time_limit or 1e15))
         starts = self._starts.setdefault(job.user_id, [])
         wait = now - since
         self.longest_wait = max(self.longest_wait, wait)
         if self._is_on and not job.array_limit and wait > self._max_wait:
             older = sum(begun >= since and waited <= since for begun, waited in starts)
-            bound = (older + 1) * (self._max_wait + len(self._starts) * self._longest)
+            bound = (older + 1) * (self._max_wait + len(self._starts) * (self._longest + self._slack))
             if wait > bound:
                 words = f"job {job.job_id} waited {wait:.0f} s, no more than {bound:.0f} s are allowed"
                 self._broken(now, STARVED, (job.job_id,), words)
