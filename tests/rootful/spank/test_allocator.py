@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rootful.jobs.machine import TURNS, Client, cancel_all, queue, typed
-from rootful.node import NOBODY, Node, running, wait_until
+from rootful.jobs.machine import CPUS, FOREVER, TURNS, Client, cancel_all, queue, runs, typed, wrap
+from rootful.node import NOBODY, Node, running
 
 PLUGIN = """
 import os
@@ -40,7 +40,7 @@ def slurm_spank_init_post_opt(sp, ac, argv):
     return int(os.path.exists({refusal!r}))
 
 def slurm_spank_local_user_init(sp, ac, argv):
-    note("local_user_init")
+    note("local_user_init of job", spank_get_item(sp, S_JOB_ID))
     return 0
 
 def slurm_spank_exit(sp, ac, argv):
@@ -139,12 +139,18 @@ def test_the_table_of_options_does_not_count_there(node: Node) -> None:
     assert "--static" not in shown
 
 
-def test_who_waits_for_a_turn_has_one_job_for_its_plugins(node: Node) -> None:
-    """local_user_init hears of the job that runs, though it had to wait."""
-    client = Client(node, "run", "--hold", "sh", "-c", "echo $SLURM_JOB_ID")
+@pytest.mark.parametrize("option", ["--hold", "--label"])
+def test_who_waits_for_a_turn_has_one_job_for_its_plugins(node: Node, option: str) -> None:
+    """local_user_init hears of the job that runs, though it had to wait: by an option, or for a full machine."""
+    first = wrap(node, FOREVER, f"-n{CPUS}")
+    runs(node, first)
+    client = Client(node, "run", option, "sh", "-c", "echo $SLURM_JOB_ID")
     client.until_told("queued and waiting for resources")
-    (waiting,) = queue(node)
-    assert "local local_user_init" not in log(node)
+    (waiting,) = queue(node, "-t", "PD")
+    if option == "--hold":
+        assert "local local_user_init" not in "".join(log(node))
     node.nodectl("release", str(waiting["job"]), user=NOBODY)
-    assert client.end() == (0, f"{waiting['job']}\n"), client.told()
-    wait_until(lambda: "local local_user_init" in log(node), "the hook was called")
+    node.nodectl("cancel", str(first))
+    status, said = client.end()
+    assert (status, said.split()[-1]) == (0, str(waiting["job"])), client.told()
+    assert f"local local_user_init of job {waiting['job']}" in log(node)
