@@ -27,7 +27,7 @@ OVER_SUBSCRIBE = Parser(f"no, exclusive, yes[:N] or force[:N], N from 1 to {MOST
 SELECTION = section(
     "selection",
     Key(
-        "select_type", plugin_type("select"), "select/linear",
+        "select_type", plugin_type("select"), "select/cons_tres",
         "Plugin that selects what of the machine a job gets: select/cons_tres gives cores, memory and devices, "
         "select/linear whole machines.",
     ),
