@@ -17,8 +17,6 @@ from nodectl.render.table import pairs
 from nodectl.render.terminal import put, terminal_width
 from nodectl.wire.names import NODE
 
-_RUNS = ("RUNNING", "SUSPENDED", "COMPLETING")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl explain` to its parser."""
@@ -36,17 +34,13 @@ def main(arguments: argparse.Namespace) -> int:
     try:
         if isinstance(arguments.job, tuple):
             return _layout(session, *arguments.job, as_json=arguments.json)
-        try:
-            answer: Any = session.call("ExplainJob", job=arguments.job)["explanation"]
-        except Failed as failed:
-            if failed.name != f"{NODE}.NoSuchJob" or not arguments.job.isdecimal():
-                raise
+        answer = _waiting(session, arguments.job)
+        if answer is None or (arguments.job.isdecimal() and not answer.get("reason")):
             try:
                 return _layout(session, int(arguments.job), FIRST, as_json=arguments.json)
-            except Failed as second:
-                raise (failed if second.name == f"{NODE}.NoSuchStep" else second) from None
-        if answer.get("state") in _RUNS and arguments.job.isdecimal() and not answer.get("words"):
-            return _layout(session, int(arguments.job), FIRST, as_json=arguments.json)
+            except Failed as failed:
+                if answer is None or failed.name != f"{NODE}.NoSuchStep":
+                    raise
     finally:
         session.close()
     if arguments.json:
@@ -54,6 +48,16 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         put(explained(arguments.job, answer, terminal_width()))
     return 0
+
+
+def _waiting(session: Session, job: str) -> dict[str, Any] | None:
+    """Why a job waits; None for a job that ended some time ago, and where there never was one. Raises Failed."""
+    try:
+        return cast("dict[str, Any]", session.call("ExplainJob", job=job)["explanation"])
+    except Failed as failed:
+        if failed.name != f"{NODE}.NoSuchJob" or not job.isdecimal():
+            raise
+        return None
 
 
 def explained(job: str, answer: dict[str, Any], width: int | None) -> list[str]:
