@@ -101,10 +101,10 @@ class Room:
         for one in self._book.resuming.values():
             if one.job_resrcs is not None and one is not job:
                 found = _with(found, one.job_resrcs.core_bitmap)
-        if not self.is_shared:
-            for one in self._book.completing.values():
-                if one.job_resrcs is not None:
-                    found = _with(found, one.job_resrcs.core_bitmap)
+        sharers = self._selection.parameters.sharers
+        for one in self._book.completing.values():
+            if one.job_resrcs is not None and min(sharers(job), sharers(one)) <= 1:
+                found = _with(found, one.job_resrcs.core_bitmap)
         return found
 
     def delays(self, job: JobRecord, resources: JobResources, now: float) -> bitarray | None:

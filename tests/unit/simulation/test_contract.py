@@ -118,6 +118,21 @@ def test_nothing_is_lost_given_twice_starved_or_delayed(
     max_wait=600,
     epilog=7.0,
 )
+# Where some jobs share, one that does not was placed on cores of a job that was still ending, and refused each time.
+@example(
+    spec=NODES[3],
+    jobs=81,
+    load=2.0165652914863825,
+    seed=2102276408,
+    mode="cancel",
+    sharing=("yes", 3),
+    drained=[],
+    limits=Limits(),
+    plugin="select/cons_tres",
+    users=4,
+    max_wait=86_400,
+    epilog=7.0,
+)
 def test_nor_where_jobs_depend_share_preempt_and_nodes_go_down(
     spec: str, jobs: int, load: float, seed: int, mode: str, sharing: tuple[str, int],
     drained: list[tuple[float, str, float]], limits: Limits, plugin: str, users: int, max_wait: int, epilog: float,
