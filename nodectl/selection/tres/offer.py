@@ -39,10 +39,13 @@ class Offer:
     that whole tasks can use. `near`: cores near enough free devices, 0 where none are asked for.
     """
 
-    __slots__ = ("_grants", "_near", "_sockets", "cpus", "grid", "room", "use", "wish")
+    __slots__ = ("_free_memory", "_grants", "_gres", "_near", "_shape", "_sockets", "cpus", "grid", "room", "wish")
 
     def __init__(self, use: Use, wish: Wish, grid: Grid, sockets: Sequence[int], near: int, cpus: int) -> None:
-        self.use = use
+        # And not the use, which keeps this: it is to go when no node is used so any more.
+        self._shape = use.shape
+        self._free_memory = use.shape.memory - use.memory
+        self._gres = use.gres
         self.wish = wish
         self.grid = grid
         self._sockets = sockets
@@ -75,12 +78,12 @@ class Offer:
 
     def _with_the_rest(self, cores: int, cpus: int) -> Grant | None:
         """Memory and devices that go with these cores."""
-        wish, use, shape = self.wish, self.use, self.use.shape
+        wish, shape = self.wish, self._shape
         if wish.unit == SOCKET and not wish.whole:
             cores = sum(free for free in self._sockets if free & cores)
         charged = cpus if wish.unit == CPU and not wish.whole else self.grid.cpus(cores)
         memory = wish.memory or wish.per_cpu * charged
-        free = shape.memory - use.memory
+        free = self._free_memory
         if memory > free and wish.whole:
             memory = max(wish.memory or wish.per_cpu * cpus, free)  # what there is, if its tasks need no more
         if memory > free:
@@ -88,7 +91,7 @@ class Offer:
         keys: tuple[str, ...] = ()
         if wish.gres:
             try:
-                keys = gres.held(shape, wish.gres, use.gres, cores)
+                keys = gres.held(shape, wish.gres, self._gres, cores)
             except Refused:
                 return None
         bits = bitarray(endian="little")

@@ -70,6 +70,9 @@ class Pool:
     def __init__(self) -> None:
         self._known: WeakValueDictionary[_Key, Use] = WeakValueDictionary()
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def of(self, shape: Shape, alone: int = 0, levels: tuple[int, ...] = (), memory: int = 0, gres: int = 0) -> Use:
         """The one of these values."""
         key = (shape, alone, levels, memory, gres)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -155,6 +156,19 @@ def test_a_job_that_is_suspended_for_a_moment_keeps_its_cores() -> None:
     hooks = bed.plugin.hooks
     assert hooks["select_p_job_suspend"](job, False) == hooks["select_p_job_resume"](job, False) == 0
     assert bed.snapshot() == before
+
+
+def test_uses_that_no_node_has_any_more_are_forgotten_at_once() -> None:
+    bed = Bed(nodes(1, "1s:4c:1t", 1000))
+    gc.disable()
+    try:
+        for memory in range(1, 100):
+            job = bed.job("ntasks=1", pn_min_memory=memory)
+            assert bed.start(job)
+            bed.end(job)
+        assert len(bed.state.pool) == 1
+    finally:
+        gc.enable()
 
 
 def test_a_restart_finds_jobs_that_stand_still() -> None:
