@@ -165,6 +165,7 @@ def test_uses_that_no_node_has_any_more_are_forgotten_at_once() -> None:
         for memory in range(1, 100):
             job = bed.job("ntasks=1", pn_min_memory=memory)
             assert bed.start(job)
+            bed.test(bed.job("ntasks=1"))
             bed.end(job)
         assert len(bed.state.pool) == 1
     finally:
