@@ -123,9 +123,9 @@ def test_each_task_sees_its_own_devices(node: Node) -> None:
 def test_devices_are_near_and_belong_to_one_job_at_a_time(node: Node) -> None:
     assert bound(node, "-n1", "--gpus=1", "--gres-flags=enforce-binding") == [str(CPUS[0])]
     with lasting(node, "--gpus=2", says="held"):
-        refused = node.run("--gpus=1", "true", user=NOBODY)
+        refused = node.run("--immediate", "--gpus=1", "true", user=NOBODY)
         assert refused.returncode == 1
-        assert "1 GPUs asked for: this node has 2, of which 0 are free" in refused.stderr
+        assert "Requested nodes are busy" in refused.stderr
     wait_until(lambda: node.run("--gpus=1", "true", user=NOBODY).returncode == 0, "the devices are free again")
 
 
