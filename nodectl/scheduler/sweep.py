@@ -103,7 +103,10 @@ class Sweeps:
             looked_at += 1
             before = backfill.tests
             block = yield from self._try(job, now)
-            if block is not None:
+            if block is None:  # the bound is for those that find nothing: what starts is bounded by the machine
+                most += backfill.tests - before
+                looked_at -= 1
+            else:
                 failures += block.kind == PLUGIN
                 self._tested.add(job.job_id)
                 yield from self._waits(job, block, now)

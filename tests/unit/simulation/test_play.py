@@ -194,3 +194,9 @@ def test_the_whole_life_of_a_job_in_its_order() -> None:
     times = {call["function"]: call["time"] for call in calls}
     assert times["select_p_job_begin"] == 0
     assert times["select_p_job_fini"] == 60
+
+
+def test_a_burst_that_has_room_starts_at_once_however_long_it_is() -> None:
+    policy = Policy(bf_max_job_test=5, bf_interval=30)
+    jobs: list[Job] = [{"run": 100, "limit": 100} for _ in range(16)]
+    assert {start for start, _, _ in spans(played(jobs, "16c", policy=policy)).values()} == {0}
