@@ -104,7 +104,7 @@ class Controller(Core, Watcher):
         job = self.table.jobs.get(job_id)
         if job is None or job.user_id != uid or caller not in (0, uid):
             raise Refused("NoSuchJob", f"no job {job_id} waits for a launch of yours")
-        if job.held_by == BATCH or job.job_state != RUNNING or self.parts.registry.first(job_id) is not None:
+        if job.job_state != RUNNING or job_id not in self.leases:  # or another call is launching it
             raise Refused("WrongState", f"job {job_id} is {job.job_state}: it does not wait for its first step")
         self.leases.end(job_id)
         return job
@@ -115,7 +115,12 @@ class Controller(Core, Watcher):
 
     def never_began(self, job: JobRecord, why: str) -> None:
         """The first step of a job did not begin, and nothing of it runs."""
-        if self.scheduler.jobs.get(job.job_id) is job and self.parts.registry.first(job.job_id) is None:
+        if self.scheduler.jobs.get(job.job_id) is not job or self.parts.registry.first(job.job_id) is not None:
+            return
+        if self.table.is_unwritten(job):
+            self.scheduler.ended(job, "FAILED", 1, time.time())
+            self.table.withdraw(job)
+        else:
             job.state_desc = why
             self.ends.over(job, "FAILED", 1)
 
@@ -275,7 +280,7 @@ class Controller(Core, Watcher):
             return
         self.rounds.end()
         self.leases.end_all()
-        await self.tasks.settle(_STOP_SECONDS)
+        await self.tasks.finish(_STOP_SECONDS)  # for prolog and epilog others wait
         self.table.store.put_usage(self.scheduler.usage(time.time()))
         self.table.commits.now()
         self.selection.save(self.config.state_dir)

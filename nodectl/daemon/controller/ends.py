@@ -72,7 +72,10 @@ class Ends:
         self._table.ended(job)
 
     def _doom(self, job: JobRecord, doom: Doom) -> None:
-        if job.job_id in self._dooms:
+        earlier = self._dooms.get(job.job_id)
+        if earlier is not None:
+            if earlier.state == REQUEUED:
+                self._dooms[job.job_id] = doom  # it does not run again
             return
         self._dooms[job.job_id] = doom
         self.begins(job)
@@ -129,6 +132,8 @@ class Ends:
         self._core.parts.spool.remove(job.job_id)
         if record.get("prolog") and job.held_by == BATCH and doom is None:
             doom = Doom(REQUEUED, str(record["prolog"]), ADMIN)
+        if record.get("interrupted") and job.held_by == BATCH and doom is None:
+            doom = Doom(REQUEUED, str(record.get("reason")))
         if doom is not None and doom.state == REQUEUED and job.held_by == BATCH:
             self._again(job, doom)
             return

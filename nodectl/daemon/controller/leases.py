@@ -33,6 +33,9 @@ class Leases:
             lease = self._leases[job] = _Lease(loop.time())
             lease.timer = loop.call_later(self._seconds, self._look, job)
 
+    def __contains__(self, job: int) -> bool:
+        return job in self._leases
+
     def end(self, job: int) -> None:
         """Nothing more is expected: its step has begun, or it has ended."""
         lease = self._leases.pop(job, None)

@@ -69,8 +69,13 @@ class JobTable:
         """A job whose step's file is its record while it runs."""
         self._unwritten.add(job.job_id)
 
+    def is_unwritten(self, job: JobRecord) -> bool:
+        """True for one that has no row while it runs."""
+        return job.job_id in self._unwritten
+
     def withdraw(self, job: JobRecord) -> None:
-        """It could not be written, so it never was."""
+        """It could not be written, or did not begin, so it never was."""
+        self._unwritten.discard(job.job_id)
         self._drop(job)
         self.store.forget(job.job_id)
         self._tell(job.job_id)

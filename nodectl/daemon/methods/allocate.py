@@ -11,7 +11,7 @@ from nodectl.daemon.jobs.registry import JOB
 from nodectl.daemon.methods.job_calls import JobCalls, no_job
 from nodectl.selection.modes import PENDING
 from nodectl.selection.records import ALLOC, RUN, JobRecord
-from nodectl.wire.dispatch import Call, invalid
+from nodectl.wire.dispatch import Call, Refused, invalid
 from nodectl.wire.shape import Optional, boolean, text
 
 if TYPE_CHECKING:
@@ -38,7 +38,11 @@ class Allocate:
         wanted = await self._calls.wanted(call, held_by)
         numbered = {"job": wanted.request["job"]} if "job" in wanted.request else {}
         wanted.job.job_id, _ = self._numbers.take(numbered, call.peer.uid, None)
-        await self._calls.controller.submit(wanted.job)
+        try:
+            await self._calls.controller.submit(wanted.job)
+        except Refused:
+            self._numbers.give_back(numbered, call.peer.uid, wanted.job.job_id)
+            raise
         return {"job": wanted.job.job_id}
 
     async def wait(self, call: Call) -> Mapping[str, object]:

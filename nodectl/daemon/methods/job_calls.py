@@ -62,17 +62,17 @@ class JobCalls:
         """The job in the queue that a name means, which its owner and admins may touch. Raises Refused."""
         for job, _ in self._mine(call, [text]):
             return job
-        raise self._none(call, text)
+        raise self.none(call, text)
 
     def several(self, call: Call, texts: Iterable[str]) -> list[tuple[JobRecord, str]]:
         """The jobs that names mean, and, of an array that waits, which tasks. Raises Refused where there are none."""
         names = list(texts)
         found = list(dict.fromkeys(self._mine(call, names)))
         if not found:
-            raise self._none(call, names[0]) if len(names) == 1 else no_job(", ".join(names[:4]))
+            raise self.none(call, names[0]) if len(names) == 1 else no_job(", ".join(names[:4]))
         return found
 
-    def _none(self, call: Call, text: str) -> Refused:
+    def none(self, call: Call, text: str) -> Refused:
         """The refusal of a name that means no job in the queue."""
         job = self.controller.table.anywhere(parse(text).job)
         if job is None or job.job_state not in ENDED or not self.permissions.may_see(call.peer, job.user_id):

@@ -114,7 +114,7 @@ class Launch:
         except BaseException as error:
             self._controller.never_began(job, str(error))
             raise
-        return self._after_prolog(job, begun) if isinstance(begun, Awaitable) else begun
+        return self._watched(job, begun) if isinstance(begun, Awaitable) else begun
 
     def _started(self, request: Mapping[str, object], step: Step, caller: int) -> JobRecord:
         """A new job that is RUNNING. Raises Refused: Busy where it would have to wait."""
@@ -135,9 +135,14 @@ class Launch:
             asyncio.get_running_loop().call_soon(self._store.draw_next_job)
         return job
 
-    async def _after_prolog(self, job: JobRecord, begun: Awaitable[Reply]) -> Reply:
-        try:
-            return await begun
-        except BaseException as error:
-            self._controller.never_began(job, str(error))
-            raise
+    def _watched(self, job: JobRecord, begun: Awaitable[Reply]) -> Awaitable[Reply]:
+        """A start that takes a while. Whatever becomes of the call, a job that does not begin gives back all."""
+        start = asyncio.ensure_future(begun)
+
+        def look(done: "asyncio.Future[Reply]") -> None:
+            error = None if done.cancelled() else done.exception()
+            if done.cancelled() or error is not None:
+                self._controller.never_began(job, str(error or "the call was cancelled"))
+
+        start.add_done_callback(look)
+        return start

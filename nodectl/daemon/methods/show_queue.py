@@ -108,7 +108,7 @@ class ShowQueue:
         name = str(call.parameters["job"])
         job = next((one for one, _ in controller.table.named(name)), None)
         if job is None or not self._may_list(call, job):
-            raise no_job(name)
+            raise self._calls.none(call, name)
         why = controller.scheduler.explain(job, now)
         told = {
             "state": job.job_state, "reason": why.reason, "words": why.words, "for": list(why.for_whom),

@@ -48,7 +48,11 @@ class Submit:
         job.job_id, _ = self._numbers.take(_without_step(wanted), call.peer.uid, None)
         if job.array_tasks:
             job.array_job_id = job.job_id
-        await self._calls.controller.submit(job, batch)
+        try:
+            await self._calls.controller.submit(job, batch)
+        except Refused:
+            self._numbers.give_back(_without_step(wanted), call.peer.uid, job.job_id)
+            raise
         return {"job": job.job_id}
 
     def _script(self, written: str) -> bytes:

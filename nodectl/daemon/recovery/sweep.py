@@ -94,6 +94,7 @@ def _take_over(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles)
     if not step.is_first:
         jobs.further_steps.add(step)
     if files.in_prolog():
+        live.interrupted = True
         live.fail("the service ended while the job's prolog ran")
         return
     live.suspended = bool(step.cgroup) and tree.Group(f"{mount}{step.cgroup}/user").is_frozen()

@@ -40,6 +40,7 @@ class LiveStep:
         self.progress_fd = -1
         self.in_prolog = False
         self.prolog_failed = ""  # how
+        self.interrupted = False  # in its prolog, by the end of the daemon
         self.suspended = False
         self.needs_epilog = False
         self.reserved = False  # task plugins may hold something for its job
@@ -233,6 +234,7 @@ class LiveStep:
             "ended": time.time(),
             "tasks": [],
             **({"prolog": self.prolog_failed} if self.prolog_failed else {}),
+            **({"interrupted": True} if self.interrupted else {}),
         }
 
     def close(self) -> None:

@@ -122,6 +122,22 @@ def test_client_that_waits_goes_on_waiting_over_a_restart(node: Node) -> None:
     assert (client.returncode, out) == (0, "ran\n" * cpus), err
 
 
+def test_job_whose_prolog_is_interrupted_runs_after_it(node: Node) -> None:
+    """The daemon dies while the prolog runs: the job had not begun, and is not lost."""
+    script = node.dir / "prolog"
+    script.write_text(f"#!/bin/sh\necho on >> {node.scratch}/prologs\n[ -e {node.scratch}/go ] || sleep 600\n")
+    script.chmod(0o755)
+    node.configure(prolog=str(script))
+    node.restart()
+    job = submit(node, "echo ran >> ran")
+    wait_for_file(node.scratch / "prologs")
+    (node.scratch / "go").touch()
+    node.restart(signal.SIGKILL)
+    assert wait_for(node, job, "COMPLETED")["restarts"] == 1
+    assert (node.scratch / "ran").read_text() == "ran\n"
+    assert (node.scratch / "prologs").read_text() == "on\non\n"
+
+
 def test_drained_node_stays_drained_over_a_restart(node: Node) -> None:
     assert node.nodectl("node", "drain", "new", "disks").returncode == 0
     node.restart(signal.SIGKILL)
