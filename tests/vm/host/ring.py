@@ -31,9 +31,10 @@ TREE = Path(__file__).resolve().parents[3]
 RESULTS_BYTES = 64 << 20
 MEMORY = 1536  # MiB
 SILENCE = 480  # seconds without a word on the console; each test's own limit (conftest.py) is less
-AFTER_RESET = 300  # seconds of the machine's life that are kept for it
+AFTER_RESET = 420  # seconds of the machine's life that are kept for it
 TESTING = 0.9  # of the rest; then the tests are interrupted, so that what they found is told
 NO_TEST = 5  # pytest's status
+ENDED = ("0", "1", str(NO_TEST))  # those of a run that was not interrupted
 # Which tests are run in which life of the machine, and the name of their results.
 FIRST, RESET, QUEUE = "not reset", "reset and not queue", "reset and queue"
 RESULTS = {FIRST: "first", RESET: "reset", QUEUE: "queue"}
@@ -133,6 +134,9 @@ def _ring(arguments: argparse.Namespace, pytest: list[str], scratch: Path) -> No
     for mark, name in RESULTS.items():
         if selected[mark] and not (scratch / f"results/{name}.xml").exists():
             raise Failed(f"the machine ended without results of its tests ({mark}); its last words are above")
+        status = scratch / f"results/{name}.status"
+        if selected[mark] and (not status.exists() or status.read_text().strip() not in ENDED):
+            raise Failed(f"not all tests were run ({mark}): there was no time for more")
 
 
 def _dependencies() -> list[str]:
