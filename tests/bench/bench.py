@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.jobs import jobs
 from bench.large_machine import large_machine
+from bench.queueing import queueing
 from bench.rows import Row, in_turns
 from bench.selecting import selecting
 from nodectl.client.command import GlobalOptions
@@ -255,6 +256,7 @@ def measure(rounds: int, seconds: float) -> list[Row]:
         srun(max(rounds // 10, 5), rows, taken["step"])
         rows += large_machine(max(rounds // 10, 5))
         rows += selecting(max(rounds // 20, 5))
+        rows += queueing()
     finally:
         traced.close()
         plain.close()
