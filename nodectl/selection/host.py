@@ -22,6 +22,8 @@ from nodectl.selection.judge import Judge
 from nodectl.selection.ledger import Ledger
 from nodectl.selection.modes import (
     COMPLETING,
+    SELECT_CR_PLUGIN,
+    SELECT_JOBDATA_NETWORK,
     SELECT_MODE_RUN_NOW,
     SUSPENDED,
 )  # fmt: skip
@@ -180,6 +182,7 @@ class Selection:
             return self._calls.fault("job_begin", "what others hold", taken)
         self.ledger.take(job)
         self._tell("select_nodeinfo_set", job)
+        self.info.pack_job(job)
         return ""
 
     def job_ready(self, job: JobRecord) -> bool:
@@ -330,6 +333,13 @@ class Selection:
         data = Output()
         answer = self._calls.code("get_info_from_plugin", dinfo, job, data)
         return None if self._calls.failed("get_info_from_plugin", answer) else data.value
+
+    def described(self, job: JobRecord) -> dict[str, object]:
+        """What the plugin tells of a job: its text, and where it has any, the network that it asked for."""
+        told: dict[str, object] = {"text": self.info.describe_job(job), "line": self.info.print_job(job)}
+        told["network"] = self.info.job_data(job, SELECT_JOBDATA_NETWORK)
+        told["cons_res"] = self.get_info(SELECT_CR_PLUGIN, job)
+        return {name: value for name, value in told.items() if isinstance(value, str | int) and value != ""}
 
     def update_node_config(self, index: int) -> str:
         """A node has another configuration than before: its record is up to date."""

@@ -77,11 +77,15 @@ class PluginObjects:
         """A job is new here: it gets its object, which is told of the network that the job asks for."""
         if job in self._with_jobinfo or job.select_jobinfo is not None:
             return
+        if job.select_packed:
+            self.unpack_job(job, job.select_packed)
+            return
         job.select_jobinfo = self.new_jobinfo()
         if job.select_jobinfo is not None:
             self._with_jobinfo.add(job)
             network = job.details.layout.get("network", "")
             self._done("select_jobinfo_set", job.select_jobinfo, SELECT_JOBDATA_NETWORK, network)
+            self.pack_job(job)
 
     def new_jobinfo(self) -> object:
         """An empty object of a job or a step."""
@@ -110,19 +114,28 @@ class PluginObjects:
             self._done("select_jobinfo_free", step.select_jobinfo)
             step.select_jobinfo = None
 
-    def pack_job(self, job: JobRecord) -> bytes:
-        """The job's object as bytes, to be kept with its record; nothing where there is none."""
-        return b"" if job.select_jobinfo is None else self._packed("select_jobinfo_pack", job.select_jobinfo)
+    def pack_job(self, job: JobRecord) -> str:
+        """The job's object as hexadecimal digits, kept in its record; none where there is no object."""
+        job.select_packed = ""
+        if job.select_jobinfo is not None:
+            job.select_packed = self._packed("select_jobinfo_pack", job.select_jobinfo).hex()
+        return job.select_packed
 
-    def unpack_job(self, job: JobRecord, data: bytes) -> None:
+    def unpack_job(self, job: JobRecord, packed: str) -> None:
         """The job's record was read again with what `pack_job` made; of what cannot be read a new one is made."""
         self.free(job)
+        job.select_packed = ""
+        try:
+            data = bytes.fromhex(packed)
+        except ValueError:
+            data = b""
         if data:
             job.select_jobinfo = self._unpacked("select_jobinfo_unpack", data)
         if job.select_jobinfo is None:
             self.admit(job)
         else:
             self._with_jobinfo.add(job)
+            job.select_packed = packed
 
     def job_data(self, job: JobRecord, data_type: int) -> object:
         """What the job's object has in this field; None where it says nothing."""

@@ -203,7 +203,7 @@ class JobRecord:
     administrator set, 0 for none. `array_task_id` is None for a job that is no task of an array; of an array that still
     waits one record stands for all its tasks (`array_tasks`, as "0-9:2", and `array_limit` of them at a time, 0 for no
     limit). `array_span` tells of the array as it was submitted, its tasks have it too: how many, the least and the
-    greatest index, the step between them.
+    greatest index, the step between them. `select_packed` is `select_jobinfo` as the plugin packed it, in hexadecimal.
     """
 
     job_id: int
@@ -242,6 +242,7 @@ class JobRecord:
     node_bitmap: bitarray | None = None
     job_resrcs: JobResources | None = None
     select_jobinfo: Any = None
+    select_packed: str = ""
 
     @property
     def num_procs(self) -> int:

@@ -21,6 +21,7 @@ from nodectl.daemon.controller.leases import Leases
 from nodectl.daemon.controller.parts import Parts
 from nodectl.daemon.controller.rounds import Rounds
 from nodectl.daemon.controller.starts import CannotBegin
+from nodectl.daemon.controller.steps_told import StepsTold
 from nodectl.daemon.controller.table import JobTable
 from nodectl.daemon.history.job_store import BatchText
 from nodectl.daemon.jobs.watcher import Watcher
@@ -40,7 +41,8 @@ class Controller(Core, Watcher):
     def __init__(self, config: Config, table: JobTable, parts: Parts) -> None:
         super().__init__(config, table, parts, Leases(config.interactive_lease, self._client_gone))
         self.drain = Drain(self)
-        self.ends = Ends(self, self.drain)
+        self._steps = StepsTold(self)
+        self.ends = Ends(self, self.drain, self._steps)
         parts.starts.is_over = self.ends.is_doomed
         self._early: dict[int, Mapping[str, Any]] = {}  # ends of jobs that were noticed before there was a queue
         self._begun = False
@@ -232,6 +234,16 @@ class Controller(Core, Watcher):
         found = self.table.jobs.get(job)
         if found is not None and self._begun:
             self.ends.begins(found)
+
+    def step_begins(self, job: int, step: int, ntasks: int) -> None:
+        """See Watcher."""
+        if self._begun:
+            self._steps.begins(job, step, ntasks)
+
+    def step_over(self, job: int, step: int) -> None:
+        """See Watcher."""
+        if self._begun:
+            self._steps.over(job, step)
 
     def job_over(self, job: int, record: Mapping[str, Any]) -> None:
         """See Watcher."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from nodectl.daemon.controller.core import Core
 from nodectl.daemon.controller.drain import Drain
 from nodectl.daemon.controller.job_request import ADMIN
+from nodectl.daemon.controller.steps_told import StepsTold
 from nodectl.daemon.history.job_store import REQUEUED
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.scheduler.decisions import NotAdmitted
@@ -31,10 +32,11 @@ class Doom(NamedTuple):
 class Ends:
     """The ends of one node's jobs. `starting`: jobs whose first step is being made."""
 
-    def __init__(self, core: Core, drain: Drain) -> None:
+    def __init__(self, core: Core, drain: Drain, steps: StepsTold) -> None:
         self._core = core
         self._table = core.table
         self._drain = drain
+        self._steps = steps
         self._dooms: dict[int, Doom] = {}
         self.starting: set[int] = set()
 
@@ -122,6 +124,7 @@ class Ends:
         """Its termination begins."""
         if job.job_state not in (PENDING, COMPLETING):
             self._core.scheduler.ending(job, time.time())
+            self._steps.killed(job.job_id)
             self._table.changed(job)
 
     def has_ended(self, job: JobRecord, record: Mapping[str, Any]) -> None:

@@ -1,13 +1,14 @@
 """This machine as the one node of the table, and the select plugin over it. In the daemon, once at its start."""
 
+import sys
+
 from nodectl.config import Config
 from nodectl.daemon.admission.binder import Binder
-from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.loader import Plugin
 from nodectl.selection.host import Selection
+from nodectl.selection.loading import caller_of
 from nodectl.selection.records import NodeRecord, NodeTable
 from nodectl.selection.slurmctld import parameters_of
-from nodectl.tracing.recorder import Recorder
 
 
 def selection_of(config: Config, plugin: Plugin, binder: Binder, memory: int) -> Selection:
@@ -20,5 +21,9 @@ def selection_of(config: Config, plugin: Plugin, binder: Binder, memory: int) ->
         reserved_cpus=machine.usable & ~binder.allocation,
         devices=tuple(binder.node_devices),
     )
-    caller = PluginCaller(Recorder(-1, "daemon"), None, 0, config.spank_hook_timeout, single_threaded=False)
+    late = (
+        f"plugin {plugin.type}: a function did not return within {config.spank_hook_timeout} s, nothing interrupted it"
+    )
+    # A daemon that hangs serves nobody: it ends, and the next one begins.
+    caller = caller_of(config.spank_hook_timeout, lambda: print(f"nodectl daemon: {late}", file=sys.stderr, flush=True))
     return Selection(plugin, NodeTable([node]), caller, parameters=parameters_of(config, binder.settings))

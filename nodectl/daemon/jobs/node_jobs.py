@@ -75,6 +75,7 @@ class NodeJobs:
         orderly = live.last_record is not None or live.files.has_record()
         live.close()
         self._registry.live.pop(live.key, None)
+        self.watcher.step_over(*live.key)
         if live.step.is_first:
             self._first_ended(live, record, orderly=orderly)
         else:

@@ -19,6 +19,12 @@ class Watcher:
         A job that is started again after this has a higher `restart` in its steps.
         """
 
+    def step_begins(self, job: int, step: int, ntasks: int) -> None:
+        """A step of the job is about to be started."""
+
+    def step_over(self, job: int, step: int) -> None:
+        """Nothing of the step runs, or it was not started."""
+
     def job_suspended(self, job: int) -> None:
         """All steps of the job stand still; task plugins have been told."""
 

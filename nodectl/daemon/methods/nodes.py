@@ -27,6 +27,7 @@ class Nodes:
     def nodes(self, call: Call) -> Mapping[str, object]:
         """The machine."""
         del call
+        self._calls.controller.selection.info.refresh()
         return {"nodes": [self._told(node) for node in self._calls.controller.selection.nodes]}
 
     def _told(self, node: NodeRecord) -> Mapping[str, object]:
@@ -52,6 +53,7 @@ class Nodes:
             "gres": [device.key for device in node.devices],
             "gres_used": sorted(ledger.devices_used(node.index)),
             "features": list(node.features),
+            "select": controller.selection.info.node_data(node),
             "jobs": len(jobs),
             "running": sum(job.job_state == RUNNING for job in jobs),
             "waiting": len(controller.table.jobs) - len(jobs),

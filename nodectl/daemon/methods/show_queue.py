@@ -77,6 +77,7 @@ class ShowQueue:
             raise no_job(str(call.parameters["job"]))
         why = controller.scheduler.explain(job, now) if job.job_state == PENDING else None
         told = rows.record(job, resources, now, why)
+        told["select"] = controller.selection.described(job)
         mine = self._calls.permissions.may_see(call.peer, job.user_id)
         return {"record": told if mine else rows.without_private(told)}
 

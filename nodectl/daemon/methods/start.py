@@ -57,6 +57,7 @@ class StepStart:
         if self._registry.batch.has(step.job_id, step.step_id):
             self._registry.batch.flush()
         live = LiveStep(step, self._registry.files(step.job_id, step.step_id), self._jobs.step_ended)
+        self._jobs.watcher.step_begins(step.job_id, step.step_id, step.ntasks)
         if self._jobs.prolog_epilog.any_for(step) and step.is_first:
             return self._start_after_prolog(live, call)
         with self._undone_on_failure(live), self._trace(live) as trace:
@@ -70,6 +71,7 @@ class StepStart:
             yield
         except (OSError, ForkserverDied, Refused) as error:
             self._registry.live.pop(live.key, None)
+            self._jobs.watcher.step_over(*live.key)
             if live.reserved:
                 self._jobs.resources.release(live)
             live.close()

@@ -206,18 +206,18 @@ def test_host_lives_with_a_plugin_that_answers_anything(
     mind: Any = theatre.plugin.module
     mind.chance.seed(seed)
     mind.level = 0.0
-    theatre.selection.start("/", now=1.0)
+    theatre.selection.start("/nowhere", now=1.0)
     mind.level = level
     chaos = Chaos(theatre, seed)
     for _ in range(300):
         chaos.chance.choice([chaos.start, chaos.change])()
         chaos.examine()
-    theatre.selection.save("/")
+    theatre.selection.save("/nowhere")
     jobs = list(chaos.held)
     for job in jobs:
         job.job_state = SUSPENDED if job in chaos.stopped else RUNNING
     with contextlib.suppress(SelectionFailed):
-        theatre.selection.start("/", jobs, now=2.0)
+        theatre.selection.start("/nowhere", jobs, now=2.0)
     for job in jobs:
         theatre.selection.forget(job)
     theatre.selection.end()

@@ -165,7 +165,7 @@ def select_p_job_fini(job):
 
 def test_job_that_the_plugin_does_not_let_go_at_job_fini_blocks_nobody(tmp_path: Path) -> None:
     theatre = stage(tmp_path, FORGETS)
-    theatre.selection.start("/")
+    theatre.selection.start("/nowhere")
     job, second = theatre.job(), theatre.job()
     assert theatre.runs(job)
     assert not theatre.runs(second)
@@ -224,7 +224,7 @@ def select_p_job_test(job, bitmap, least, most, wanted, mode, candidates, preemp
 def test_daemon_is_told_why_it_cannot_go_on(tmp_path: Path, name: str, body: str, why: str) -> None:
     theatre = stage(tmp_path, f"{FIRST}\n\ndef select_p_{name}(*given): {body}\n")
     with pytest.raises(SelectionFailed, match="plugin select/actor: ") as failed:
-        theatre.selection.start("/")
+        theatre.selection.start("/nowhere")
     assert str(failed.value) == f"plugin select/actor: select_p_{name}: {why}"
 
 
@@ -245,16 +245,16 @@ def test_job_is_ready_when_the_plugin_says_one(tmp_path: Path, answer: str) -> N
 def test_plugin_of_the_fewest_functions_serves(tmp_path: Path) -> None:
     theatre = stage(tmp_path, FIRST)
     selection = theatre.selection
-    selection.start("/")
+    selection.start("/nowhere")
     job = theatre.job()
     selection.info.admit(job)
     assert theatre.runs(job)
     assert selection.job_ready(job)
     assert selection.info.node_data(theatre.nodes[0]) == {}
-    assert selection.info.pack_job(job) == b""
+    assert not selection.info.pack_job(job)
     assert not selection.expand_allow()
     theatre.ends(job)
-    selection.save("/")
+    selection.save("/nowhere")
     selection.end()
     assert not theatre.told
 
@@ -312,7 +312,7 @@ def test_nodes_of_a_step_lie_inside_of_its_job(tmp_path: Path) -> None:
 )
 def test_nonsense_about_objects_is_told_and_harms_nothing(tmp_path: Path, text: str) -> None:
     theatre = stage(tmp_path, f"{FIRST}\n{text}\n")
-    theatre.selection.start("/")
+    theatre.selection.start("/nowhere")
     theatre.selection.info.admit(theatre.job())
     assert theatre.runs(theatre.job())
     assert len(theatre.told) == 1
@@ -327,7 +327,7 @@ def select_p_select_jobinfo_unpack(out, buffer, version): out.value = [buffer.un
 """
     theatre = stage(tmp_path, text)
     job = theatre.job()
-    theatre.selection.info.unpack_job(job, b"\0\0\0\x05old")
+    theatre.selection.info.unpack_job(job, b"\0\0\0\x05old".hex())
     assert job.select_jobinfo == ["new"]
     assert "a string of 5 bytes where 3 are left" in theatre.told[0]
     job.select_jobinfo = ["old"]
@@ -353,7 +353,7 @@ def test_plugin_that_failed_to_be_told_of_an_end_is_told_of_all_jobs_anew(tmp_pa
     )
     text = text.replace("    pass\n", "    raise RuntimeError('lost my head')\n")
     theatre = stage(tmp_path, text)
-    theatre.selection.start("/")
+    theatre.selection.start("/nowhere")
     jobs = [theatre.job() for _ in range(4)]
     assert all(theatre.runs(job) for job in jobs)
     assert not theatre.runs(theatre.job())

@@ -1,0 +1,40 @@
+"""What the select plugin is told of steps: it may pick their nodes, and hears of their kills and ends."""
+
+import time
+
+from nodectl.daemon.controller.core import Core
+from nodectl.selection.records import StepRecord
+
+
+class StepsTold:
+    """The steps of this node's jobs that run, as records of the select interface."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._steps: dict[int, dict[int, StepRecord]] = {}
+
+    def begins(self, job_id: int, number: int, ntasks: int) -> None:
+        """A step is about to be started."""
+        job = self._core.table.jobs.get(job_id)
+        if job is None:
+            return
+        step = StepRecord(job, number, num_tasks=ntasks, start_time=time.time())
+        self._core.selection.step_pick_nodes(job, step, 1)
+        self._steps.setdefault(job_id, {})[number] = step
+
+    def killed(self, job_id: int) -> None:
+        """The processes of all steps of the job are about to be killed."""
+        for step in self._steps.get(job_id, {}).values():
+            self._core.selection.step_finish(step, killing_step=True)
+
+    def over(self, job_id: int, number: int) -> None:
+        """A step has ended, with all its processes."""
+        job = self._core.table.jobs.get(job_id)
+        steps = self._steps.get(job_id, {})
+        step = steps.pop(number, None)
+        if not steps:
+            self._steps.pop(job_id, None)
+        if step is None and job is not None:  # an earlier daemon's
+            step = StepRecord(job, number)
+        if step is not None:
+            self._core.selection.step_finish(step, killing_step=False)
