@@ -12,6 +12,7 @@ from nodectl.model.step_number import FIRST
 from nodectl.wire.names import NODE
 
 MIXED = True
+_NO_STEP = (f"{NODE}.NoSuchStep", f"{NODE}.WrongState")
 _LIMITS = ("mem", "cpu_max", "cpu_weight", "io_max", "io_weight", "pids_max", "hugetlb_max")
 
 
@@ -83,10 +84,13 @@ def _change(session: Session, name: "str | tuple[int, int]", limits: dict[str, A
         try:
             session.call("Update", job=step[0], step=step[1], **limits)
         except Failed as failed:
-            waits = failed.name == f"{NODE}.NoSuchStep" and isinstance(name, str) and limits.keys() == {"mem"}
+            waits = failed.name in _NO_STEP and isinstance(name, str) and limits.keys() == {"mem"}
             if not waits:
                 raise
-            changes |= limits
+            try:
+                session.call("UpdateJob", (), job=name, **limits)
+            except Failed:
+                raise failed from None
     elif limits:
         raise Failed(f"{name}: {', '.join(map(option_of, limits))} of one running step at a time", 2)
     if changes:

@@ -135,7 +135,7 @@ def test_update_of_what_cannot_be_updated_is_refused_in_one_line(with_shares: No
         (("--mem=64M", job), NOBODY, 1, f"step {job}.0 has ended: COMPLETED"),
         (("--mem=64M", job), OTHER, 1, f"no step {job}.0 is running or in the history"),
         (("--mem=64M", "4000000000"), NOBODY, 1, "no step 4000000000.0 is running or in the history"),
-        ((job,), NOBODY, 2, "nothing to change: give one of --mem, "),
+        ((job,), NOBODY, 2, "nothing to change: give one of --time, "),
         (("--cpu-max=fast", job), NOBODY, 2, 'Invalid numeric value "fast"'),
     ):
         refused = with_shares.nodectl("update", *words, user=user)

@@ -230,5 +230,5 @@ def test_a_step_whose_client_knows_its_end_has_ended_also_while_its_runner_waits
             again = node.run("--gpus=1", "true", user=NOBODY)
             assert again.returncode == 0, again.stderr
             for command in ("explain", "signal", "suspend"):
-                refused = node.nodectl(command, job, user=NOBODY)
+                refused = node.nodectl(command, f"{job}.0", user=NOBODY)
                 assert "has ended: COMPLETED" in refused.stderr
