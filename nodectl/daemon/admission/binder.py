@@ -55,9 +55,13 @@ class Binder:
         does not have.
         """
         request = self._read(layout)
-        devices.wanted(_texts(layout), ntasks)
+        asked = devices.wanted(_texts(layout), ntasks)
         if own:
             check_node(self._machine, request, self._settings, self._name)
+            if asked.count:
+                devices.hold(self.node_devices, asked, (), self.allocation, self._machine)
+            if request.nodes and request.nodes[0] > 1:
+                self._layouts.get(request, self.allocation)  # says what is wrong with that
 
     @property
     def machine(self) -> Topology:
