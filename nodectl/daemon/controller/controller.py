@@ -112,8 +112,9 @@ class Controller(Core, Watcher):
         return job
 
     def is_queued(self, job_id: object) -> bool:
-        """True for a job in the queue."""
-        return job_id in self.table.jobs
+        """True for a job that came into the queue, and not for one that started at once."""
+        job = self.table.jobs.get(int(str(job_id))) if job_id is not None else None
+        return job is not None and not self.table.is_unwritten(job)
 
     def never_began(self, job: JobRecord, why: str) -> None:
         """The first step of a job did not begin, and nothing of it runs."""
