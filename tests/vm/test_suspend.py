@@ -64,11 +64,11 @@ def test_process_that_hangs_in_the_kernel_is_named_when_it_cannot_be_suspended(f
     client = service.start("touch", str(frozen / "file"), user="alice")
     job, task = service.only_running()
     wait_until(lambda: hangs(task), "it hangs")
-    done = service.run("nodectl", "suspend", str(job))
+    done = service.run("nodectl", "suspend", f"{job}.0")
     assert done.returncode == 1
     assert done.stderr.endswith(f"hanging in the kernel, not suspended: {task}\n")
     subprocess.run(["fsfreeze", "--unfreeze", frozen], check=True)
-    service.nodectl("resume", str(job))
+    service.nodectl("resume", f"{job}.0")
     assert service.finished(client)[0] == 0
 
 
