@@ -54,7 +54,8 @@ def _allocate(command: JobCommand) -> int:
         return 0
     _, _, events = session.launch(request)
     waiting.say(f"Granted job allocation {job}")
-    environment = of_allocation(job, session.call("ShowJob", job=str(job))["record"], request)  # type: ignore[arg-type]
+    record: Any = session.call("ShowJob", job=str(job))["record"]
+    environment = of_allocation(job, record, request, os.path.abspath(session.path))
     return Held(job, events, signal.SIGHUP if shell and kill is None else kill).run(argv, environment)
 
 

@@ -73,6 +73,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     """The whole command. Returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     settings = GlobalOptions()
+    given = set()
     while words and words[0].startswith("-"):
         word = words.pop(0)
         name, equals, value = word.partition("=")
@@ -91,6 +92,9 @@ def main(argv: "Sequence[str] | None" = None) -> int:
                 return wrong(f"{name} wants a value")
             value = words.pop(0)
         setattr(settings, name[2:], value)
+        given.add(name)
+    if given == {"--config"}:
+        settings.socket = None  # not that of the job in which this was typed
     if not words:
         print(usage(), file=sys.stderr)
         return 2

@@ -7,8 +7,8 @@ _ASKED = (("ntasks_per_node", "NTASKS_PER_NODE"), ("threads_per_core", "THREADS_
           ("distribution", "DISTRIBUTION"), ("mem_bind", "MEM_BIND"))  # fmt: skip
 
 
-def of_allocation(job: int, record: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, str]:
-    """The environment of the command: `record` is ShowJob's, `request` what was launched."""
+def of_allocation(job: int, record: Mapping[str, Any], request: Mapping[str, Any], socket: str) -> dict[str, str]:
+    """The environment of the command: `record` is ShowJob's, `request` what was launched, `socket` the service's."""
     environment = dict(request["environment"])
     nodes, cpus = str(record.get("nodes") or ""), str(record.get("cpus") or 0)
     variables = {
@@ -36,5 +36,5 @@ def of_allocation(job: int, record: Mapping[str, Any], request: Mapping[str, Any
         if record.get("time_limit"):
             variables["JOB_END_TIME"] = str(int(start) + int(record["time_limit"]))
     environment |= {f"SLURM_{name}": value for name, value in variables.items()}
-    environment["NODECTL_JOB_ID"] = str(job)
+    environment |= {"NODECTL_JOB_ID": str(job), "NODECTL_SOCKET": socket}
     return environment

@@ -88,7 +88,7 @@ class Session:
     command started one.
     """
 
-    __slots__ = ("_asked", "_events", "_inbox", "_path", "_sock", "_successors", "private", "socket_path")
+    __slots__ = ("_asked", "_events", "_inbox", "_sock", "_successors", "path", "private", "socket_path")
 
     def __init__(
         self, settings: "GlobalOptions", *, start_private: bool = True, private: "PrivateNode | None" = None
@@ -129,7 +129,7 @@ class Session:
         self._connect(self.private.path)
 
     def _connect(self, path: str) -> None:
-        self._path = path
+        self.path = path
         self._sock = framing.connect(path)
 
     def call(self, method: str, fds: "Sequence[int]" = (), **parameters: object) -> "Mapping[str, object]":
@@ -214,7 +214,7 @@ class Session:
     def reconnect(self) -> bool:
         """Leaves its connection, with what may have been asked on it, for a new one. False where nobody listens."""
         try:
-            following = framing.connect(self._path)
+            following = framing.connect(self.path)
         except OSError:
             return False
         self._sock.close()

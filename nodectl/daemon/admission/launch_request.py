@@ -146,7 +146,7 @@ def make_step(  # everything a step is made from
         user_name=user.name,
         name=request.get("name") or os.path.basename(argv[0])[:_LONGEST_NAME],
         argv=argv,
-        environment=request["environment"],
+        environment={**request["environment"], "NODECTL_SOCKET": config.socket},  # type: ignore[dict-item]  # its service
         cwd=request["cwd"],
         umask=request.get("umask", 0o022),
         hard_limits=hard_limits,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import shlex
 import signal
 import time
 from collections.abc import Iterator
@@ -58,6 +59,19 @@ def test_what_runs_in_there_is_a_step_of_it(node: Node) -> None:
     assert done.returncode == 0, done.stderr
     job, *steps = done.stdout.splitlines()
     assert steps == [f"{job}.0 {CPUS}"] * CPUS
+
+
+@pytest.mark.parametrize("command", ["alloc", "run"])
+def test_what_runs_in_a_job_finds_the_service_of_the_job(node: Node, command: str) -> None:
+    inner = node.command("run", "sh", "-c", "echo $SLURM_JOB_ID.$SLURM_STEP_ID")
+    at = inner.index("--config")
+    del inner[at : at + 2]  # as a script has it that knows of no other service than the usual one
+    elsewhere = {"NODECTL_SOCKET": "/nowhere"}  # the user's own words are about the service that made the job
+    words = ("-n1", "sh", "-c", f"echo $SLURM_JOB_ID; {shlex.join(inner)}")
+    done = node.nodectl(command, *words, user=NOBODY, env=elsewhere)
+    assert done.returncode == 0, done.stderr
+    job, step = done.stdout.splitlines()
+    assert step == f"{job}.{0 if command == 'alloc' else 1}"
 
 
 def test_a_slurm_beside_us_is_not_taken_for_our_job(node: Node) -> None:

@@ -72,6 +72,7 @@ def test_a_script_finds_its_jobs_variables(served: Node) -> None:
         "SLURM_TASKS_PER_NODE": str(CPUS), "SLURM_JOB_CPUS_PER_NODE": str(CPUS), "SLURM_STEP_ID": "-5",
         "SLURM_JOB_USER": NOBODY.pw_name, "SLURM_JOB_UID": str(NOBODY.pw_uid), "SLURM_SUBMIT_DIR": str(served.scratch),
         "SLURM_JOB_NUM_NODES": "1", "SLURM_PROCID": "0", "ENVIRONMENT": "BATCH",
+        "NODECTL_SOCKET": str(served.socket),
     }  # fmt: skip
     assert {name: found.get(name) for name in wanted} == wanted
     assert int(found["SLURM_JOB_END_TIME"]) - int(found["SLURM_JOB_START_TIME"]) == 300
