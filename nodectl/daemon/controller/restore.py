@@ -45,6 +45,7 @@ def restore(controller: Controller, selection: Selection, boot: str) -> None:
     """Gives the controller its scheduler, with all that there is. Raises selection.answers.SelectionFailed."""
     now = time.time()
     store = controller.table.store
+    store.drop_dead_nodes()
     controller.drain.restore(selection.nodes[0])
     found = _jobs(controller, selection.nodes, boot)
     active = [job for job in found.jobs if job.is_active]

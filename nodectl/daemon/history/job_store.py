@@ -6,6 +6,7 @@ everything stays here and is tried again. Used only from the event loop.
 """
 
 import json
+import os
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -146,6 +147,14 @@ class JobStore:
             job.job_id, job.restart_cnt, self._node, job.user_id, state, job.array_job_id, job.submit_time, over,
             json.dumps(record), json.dumps(held) if held else "",
         )  # fmt: skip
+
+    def drop_dead_nodes(self) -> None:
+        """Jobs that private nodes have left in their queues, which went with their runtime directories."""
+        nodes = self._store.query("SELECT DISTINCT node FROM job WHERE ended = 0 AND node != ?", (self._node,))
+        for (node,) in nodes:
+            if not os.path.isdir(node):
+                self._statements["dead", node] = ("DELETE FROM job WHERE node = ? AND ended = 0", (node,))
+                self._statements["dead texts", node] = ("DELETE FROM batch WHERE node = ?", (node,))
 
     # What was written.
 

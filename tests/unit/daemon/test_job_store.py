@@ -107,6 +107,21 @@ def test_nodes_that_share_a_file_have_queues_of_their_own(path: str) -> None:
     assert one.reservations() == [{"name": "r"}]
 
 
+def test_queue_of_a_node_that_is_gone_goes_with_it(path: str, tmp_path: Path) -> None:
+    store, one = opened(path, str(tmp_path))
+    _, gone = opened(path, str(tmp_path / "gone"))
+    one.put(a_job(1))
+    one.commit()
+    gone.put(a_job(2))
+    gone.put(a_job(4, job_state="COMPLETED", end_time=5.0))
+    gone.put_batch(2, BatchText(1001, REQUEST, b"#!"))
+    gone.commit()
+    one.drop_dead_nodes()
+    one.commit()
+    assert [number for (number,) in store.query("SELECT id FROM job ORDER BY id")] == [1, 4]
+    assert one.batch(2) is None
+
+
 def test_number_of_a_known_job_is_not_given_out_again(path: str) -> None:
     store, jobs = opened(path)
     jobs.put(a_job(1))
