@@ -57,8 +57,8 @@ def _limit(job: Job) -> str:
 
 
 def _where(job: Job) -> str:
-    """On which CPUs it runs, or why it does not."""
-    if job["state"] == "PENDING":
+    """On which CPUs it runs, or why it does not. Those of a job that stands still are others'."""
+    if job["state"] in ("PENDING", "SUSPENDED"):
         reason, words = str(job.get("reason") or ""), str(job.get("words") or "")
         return f"{reason}: {words}" if reason and words and not words.startswith(reason) else words or reason or "-"
     return f"CPUs {job['cpu_list']}" if job.get("cpu_list") else str(job.get("words") or "-")

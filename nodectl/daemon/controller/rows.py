@@ -28,7 +28,7 @@ def held(job: JobRecord, nodes: NodeTable) -> dict[str, object]:
 
 
 def row(job: JobRecord, resources: Mapping[str, object], now: float, why: Explanation | None) -> dict[str, object]:
-    """A job as the queue tells it. `why` it waits, None for one that does not."""
+    """A job as the queue tells it. `why` it waits or stands still, None for one that does neither."""
     details = job.details
     shares: list[Mapping[str, object]] = list(resources.values())  # type: ignore[arg-type]  # by node
     mask = int(str(shares[0]["mask"]), 16) if shares else 0
@@ -53,7 +53,7 @@ def row(job: JobRecord, resources: Mapping[str, object], now: float, why: Explan
         "partition": job.partition,
         "submit": job.submit_time,
         "eligible": job.eligible_time,
-        "start": (why.expected_start if why else job.start_time) or None,
+        "start": (why.expected_start if why and job.job_state == PENDING else job.start_time) or None,
         "end": job.end_time or None,
         "time_limit": job.time_limit,
         "used": used_seconds(job, now),

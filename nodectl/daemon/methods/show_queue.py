@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nodectl.daemon.controller import rows
 from nodectl.daemon.controller.job_names import BadName, parse
 from nodectl.daemon.methods.job_calls import JobCalls, no_job
-from nodectl.selection.modes import PENDING
+from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import JobRecord
 from nodectl.wire.dispatch import Call, invalid
 from nodectl.wire.shape import Optional, array, integer, text
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MOST_NAMED = 10_000  # jobs, users or states in one call
 _MOST_ROWS = 1000
 _HANDFUL = 20
+_WAITING = (PENDING, SUSPENDED)  # for something, which is told
 WORD = text(1024)
 WORDS = array(WORD, most=MOST_NAMED)
 QUEUE: "Shape" = {
@@ -65,7 +66,7 @@ class ShowQueue:
 
     def _row(self, call: Call, job: JobRecord, now: float) -> Mapping[str, object]:
         scheduler = self._calls.controller.scheduler
-        why = scheduler.brief(job, now) if job.job_state == PENDING else None
+        why = scheduler.brief(job, now) if job.job_state in _WAITING else None
         told = rows.row(job, rows.held(job, self._calls.controller.selection.nodes), now, why)
         return told if self._calls.permissions.may_see(call.peer, job.user_id) else rows.without_private(told)
 
@@ -75,7 +76,7 @@ class ShowQueue:
         job, resources = self._found(str(call.parameters["job"]))
         if job is None or not self._may_list(call, job):
             raise no_job(str(call.parameters["job"]))
-        why = controller.scheduler.explain(job, now) if job.job_state == PENDING else None
+        why = controller.scheduler.explain(job, now) if job.job_state in _WAITING else None
         told = rows.record(job, resources, now, why)
         told["select"] = controller.selection.described(job)
         mine = self._calls.permissions.may_see(call.peer, job.user_id)

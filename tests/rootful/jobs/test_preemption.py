@@ -1,0 +1,111 @@
+"""More urgent jobs through the real daemon: others are stopped and go on, are queued again, or end, and say why."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodectl.cgroup import tree
+from rootful.node import Node, wait_until
+from rootful.queued import ENDED, all_cpus, queue, queue_node, show, state, submit, wait_for, wait_for_file
+
+COUNTS = 'while :; do i=$((i + 1)); echo $i > "$COUNT"; done'
+
+
+@pytest.fixture(scope="module")
+def module_node() -> Iterator[Node]:
+    node = queue_node(
+        qos=[
+            "Name=normal PreemptMode=suspend",
+            "Name=again PreemptMode=requeue",
+            "Name=spare PreemptMode=cancel",
+            "Name=high Priority=10 Preempt=normal,again,spare",
+        ]
+    )
+    node.start()
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def node(module_node: Node) -> Iterator[Node]:
+    yield module_node
+    module_node.call("Cancel", states=["PENDING", "RUNNING", "SUSPENDED"])
+    wait_until(lambda: not queue(module_node), "the queue is empty")
+    module_node.assert_clean()
+    for path in module_node.scratch.iterdir():
+        path.unlink()
+    assert "Traceback" not in module_node.logged()
+
+
+def counting(node: Node, *options: str) -> tuple[int, Path]:
+    """A job that has all CPUs and counts into a file; both, when it does."""
+    file = node.scratch / "count"
+    job = submit(node, COUNTS, f"-n{all_cpus(node)}", f"--export=ALL,COUNT={file}", *options)
+    wait_for_file(file)
+    return job, file
+
+
+def urgent(node: Node) -> tuple[int, Path]:
+    """A more urgent job of all CPUs, which runs, and the file for which it waits."""
+    gate = node.scratch / "gate"
+    script = f'while [ ! -e "{gate}" ]; do sleep 0.1; done'
+    job = submit(node, script, f"-n{all_cpus(node)}", "--qos=high")
+    wait_for(node, job, "RUNNING")
+    return job, gate
+
+
+def test_a_job_stands_still_for_a_more_urgent_one_and_goes_on_after_it(node: Node) -> None:
+    job, file = counting(node)
+    other, gate = urgent(node)
+    record = wait_for(node, job, "SUSPENDED")
+    assert record["reason"] == "Preempted"
+    cgroup = json.loads((node.steps / f"{job}.batch.json").read_text())["cgroup"]
+    assert not cgroup or tree.Group(f"{tree.find_mount()}{cgroup}/user").is_frozen()
+    before = file.read_text()
+    explained = node.nodectl("explain", str(job)).stdout
+    assert f"job {other} of" in explained, explained
+    assert file.read_text() == before, "nothing of it runs"
+    gate.write_text("go\n")
+    wait_for(node, other, "COMPLETED")
+    wait_for(node, job, "RUNNING")
+    wait_until(lambda: file.read_text() not in ("", before), "it counts on")
+    assert show(node, job)["restarts"] == 0
+
+
+def test_a_job_is_queued_again_for_a_more_urgent_one_and_runs_after_it(node: Node) -> None:
+    job, file = counting(node, "--qos=again")
+    other, gate = urgent(node)
+    record = wait_for(node, job, "PENDING")
+    assert record["restarts"] == 1
+    file.unlink()
+    gate.write_text("go\n")
+    wait_for(node, other, "COMPLETED")
+    wait_for(node, job, "RUNNING")
+    wait_for_file(file)
+
+
+def test_a_job_ends_for_a_more_urgent_one_and_says_for_which(node: Node) -> None:
+    job, _ = counting(node, "--qos=spare")
+    other, gate = urgent(node)
+    record = wait_for(node, job, *ENDED)
+    assert (record["state"], record["words"]) == ("PREEMPTED", f"preempted by job {other}")
+    assert state(node, other) == "RUNNING"
+    gate.write_text("go\n")
+
+
+def test_a_job_that_stands_still_for_another_stays_so_over_a_kill_of_the_daemon(node: Node) -> None:
+    job, file = counting(node)
+    other, gate = urgent(node)
+    wait_for(node, job, "SUSPENDED")
+    node.restart(signal.SIGKILL)
+    assert (state(node, job), state(node, other)) == ("SUSPENDED", "RUNNING")
+    before = file.read_text()
+    gate.write_text("go\n")
+    wait_for(node, other, "COMPLETED")
+    wait_for(node, job, "RUNNING")
+    wait_until(lambda: file.read_text() not in ("", before), "it counts on")
