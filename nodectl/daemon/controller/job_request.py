@@ -16,8 +16,9 @@ from nodectl.binding.request import Request
 from nodectl.daemon.admission.accounts import User
 from nodectl.daemon.controller.options import JOB_OPTIONS
 from nodectl.model.step import Step
-from nodectl.selection.records import BATCH, JobDetails, JobRecord
-from nodectl.wire.dispatch import invalid
+from nodectl.selection.answers import NOT_AVAILABLE
+from nodectl.selection.records import BATCH, RUN, JobDetails, JobRecord
+from nodectl.wire.dispatch import Refused, invalid
 from nodectl.wire.shape import BadShape, check
 
 _MOST_TOLD = 1024  # characters of a command
@@ -41,7 +42,7 @@ def checked_options(options: object) -> Mapping[str, object]:
 
 
 def job_of(step: Step, asked: Request, machine: Machine, *, held_by: str, memory_per_cpu: int = 0) -> JobRecord:
-    """The job that a step of its own makes. `asked` is what its options of layout mean."""
+    """The job that a step of its own makes. `asked` is what its options of layout mean. Raises Refused."""
     return JobRecord(
         0,
         step.uid,
@@ -58,6 +59,9 @@ def job_of(step: Step, asked: Request, machine: Machine, *, held_by: str, memory
 
 def _details(step: Step, asked: Request, machine: Machine, held_by: str, memory_per_cpu: int) -> JobDetails:
     cpus = step.ntasks * step.cpus_per_task
+    if cpus > machine.cpus and held_by != RUN and not asked.overcommit:
+        reason = f"{NOT_AVAILABLE}: {cpus} CPUs are more than the {machine.cpus} of this machine"
+        raise Refused("LaunchRefused", f"{reason}; --overcommit has tasks share them", exit_status=1)
     crowded = cpus > machine.cpus and not asked.overcommit  # more tasks than CPUs: all of the machine, as ever
     nodes = asked.nodes or (1, 0)
     return JobDetails(

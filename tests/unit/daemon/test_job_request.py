@@ -5,21 +5,45 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from nodectl.binding.options import request_of
 from nodectl.daemon.controller.job_request import Machine, job_of
 from nodectl.model.step import Step
+from nodectl.wire.dispatch import Refused
 from unit.selection.tres import Bed, nodes
+
+
+def step_of(ntasks: int, layout: dict[str, str]) -> Step:
+    step = SimpleNamespace(
+        uid=1000, gid=1000, user_name="mia", name="a", time_limit=0, submitted=0.0, ntasks=ntasks, cpus_per_task=1,
+        memory=0, layout=layout, argv=["a"], cwd="/", stdin="", stdout="", stderr="",
+    )  # fmt: skip
+    return cast(Step, step)
 
 
 def test_cores_left_to_the_system_by_a_user_do_not_keep_others_from_the_machine() -> None:
     """As measured: Slurm ignores --core-spec where the configuration does not allow it (tests/oracle)."""
     layout = {"ntasks": "2", "core_spec": "1"}
-    step = SimpleNamespace(
-        uid=1000, gid=1000, user_name="mia", name="a", time_limit=0, submitted=0.0, ntasks=2, cpus_per_task=1, memory=0,
-        layout=layout, argv=["a"], cwd="/", stdin="", stdout="", stderr="",
-    )  # fmt: skip
-    job = job_of(cast(Step, step), request_of(layout, {}), Machine(16, "main"), held_by="run")
+    job = job_of(step_of(2, layout), request_of(layout, {}), Machine(16, "main"), held_by="run")
     bed = Bed(nodes(1, "2s:4c:2t:2n"))
     assert bed.start(job)
     assert bed.cpus(job) == "n1:0-1"
     assert bed.held("ntasks=14") == "n1:2-15"
+
+
+@pytest.mark.parametrize("held_by", ["batch", "alloc"])
+def test_a_job_of_more_cpus_than_there_are_is_refused_at_once(held_by: str) -> None:
+    """sbatch and salloc refuse it; with --overcommit its tasks share what there is."""
+    layout = {"ntasks": "17"}
+    with pytest.raises(Refused, match=r"^Requested node configuration is not available: 17 CPUs are more than the 16"):
+        job_of(step_of(17, layout), request_of(layout, {}), Machine(16, "main"), held_by=held_by)
+    layout["overcommit"] = "1"
+    job = job_of(step_of(17, layout), request_of(layout, {}), Machine(16, "main"), held_by=held_by)
+    assert (job.details.min_cpus, job.details.num_tasks, job.details.whole) == (1, 17, False)
+
+
+def test_a_run_of_more_tasks_than_cpus_has_the_whole_machine() -> None:
+    layout = {"ntasks": "17"}
+    job = job_of(step_of(17, layout), request_of(layout, {}), Machine(16, "main"), held_by="run")
+    assert (job.details.min_cpus, job.details.whole) == (16, True)
