@@ -94,6 +94,7 @@ REQUEST: "Shape" = {
 
 _SPANK = "SPANK_"  # variables that root's scripts would obey (PATH, LD_PRELOAD, BASH_ENV) do not begin so
 _LONGEST_VARIABLE = 128 * 1024  # MAX_ARG_STRLEN, with '=' and NUL
+_LONGEST_OPTION = _LONGEST_VARIABLE - 1024  # without what its name begins with
 _MOST_VARIABLES = 1 << 20  # bytes
 USER_EPILOG_SECONDS = 5.0
 _UNNUMBERED = dict.fromkeys(
@@ -289,6 +290,9 @@ def _check(request: Mapping[str, object], argv: list[str], config: Config) -> No
     for option in request.get("options", []):  # type: ignore[attr-defined]
         if len(option) not in (2, 3):
             raise invalid("options", "an option is plugin, name and, where it has one, its argument")
+        # Prologs and epilogs have it as a variable, and one that does not begin costs the machine.
+        if sum(len(word.encode("utf-8", "surrogateescape")) for word in option) > _LONGEST_OPTION:
+            raise invalid("options", f"{option[1][:64]!r}: too long for an environment")
     for key in ("task_prolog", "task_epilog"):
         if not str(request.get(key, "/")).startswith("/"):
             raise invalid(key, f"{request[key]!r} is not absolute")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from nodectl.cgroup import shares
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.jobs.registry import Registry
-from nodectl.daemon.jobs.reserved_numbers import ReservedNumbers
+from nodectl.daemon.jobs.reserved_numbers import NEW_JOB, ReservedNumbers
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
 from nodectl.model.step_number import step_name
@@ -47,9 +47,10 @@ class FurtherSteps:
             if wanted is not None:
                 fit(wanted, first, call.parameters["request"])
             step = self._next(first)
+            self._reserved.add(uid, job, step)
         else:
             job = self._reserved.oldest_job_if_full(uid) or self.new_job()
-        self._reserved.add(uid, job, step)
+            self._reserved.add(uid, job, NEW_JOB)
         return {"job": job, "step": step}
 
     def first_for(self, request: Mapping[str, object], caller: int, uid: int) -> Step | None:
@@ -65,15 +66,15 @@ class FurtherSteps:
             return first.job_id, self._next(first)
         if "job" not in request:
             return self.new_job(), 0
-        job, step = int(str(request["job"])), int(str(request.get("step", 0)))
-        if not self._reserved.take(caller, job, step):
+        job, step = int(str(request["job"])), 0 if first is None else int(str(request["step"]))
+        if not self._reserved.take(caller, job, NEW_JOB if first is None else step):
             raise invalid("job", f"{step_name(job, step) if 'step' in request else job} was not reserved by you")
         return job, step
 
     def give_back(self, request: Mapping[str, object], caller: int, job: int) -> None:
         """The number that `take` gave a job of its own is not used after all: it is its caller's again, or free."""
         if "job" in request:
-            self._reserved.add(caller, job, 0)
+            self._reserved.add(caller, job, NEW_JOB)
         else:
             self._store.give_back(job)
 

@@ -1,5 +1,6 @@
 """Numbers of jobs and steps that clients have reserved for a launch, and which user has which."""
 
+NEW_JOB = -1  # in place of a step's number, which may be 0 in a job that is there
 _MOST = 1024  # of one user, who is given the oldest again when they want more; other users lose none
 
 
@@ -18,10 +19,10 @@ class ReservedNumbers:
             return 0
         job, step = next(iter(own))
         del own[job, step]
-        return 0 if step else job
+        return job if step == NEW_JOB else 0
 
     def add(self, uid: int, job: int, step: int) -> None:
-        """Reserves the number for this user."""
+        """Reserves the number for this user. `step` is NEW_JOB where it is the job's."""
         own = self._steps.setdefault(uid, {})
         if len(own) >= _MOST:
             del own[next(iter(own))]
