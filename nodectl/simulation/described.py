@@ -2,13 +2,14 @@
 
 Groups stand between semicolons: `[COUNT*]MACHINE[,WORD]...`. MACHINE is as for `nodectl bind --machine`: 2s:16c:2t, or
 a file that holds lscpu's table. The words: `mem=SIZE` (64G; without it memory is unknown, and nobody counts it),
-`NAME=N` or `NAME=N:TYPE` for N devices (gpu=4, gpu=2:a100), `feature=NAME`, `weight=N`, `name=PREFIX` (node names are
-n1, n2, ... over all groups without it).
+`NAME=N` or `NAME=N:TYPE` for N devices (gpu=4, gpu=2:a100; one word for each type), `feature=NAME`, `weight=N`,
+`name=PREFIX` (node names are n1, n2, ... over all groups without it).
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from nodectl.binding.devices import MOST, Device
 from nodectl.machine import spec
@@ -17,6 +18,8 @@ from nodectl.model.number import whole
 from nodectl.selection.records import NodeRecord, NodeTable
 
 _MOST_NODES = 200_000
+_MOST_CORES = 1 << 23  # in all: each is a bit of each bitmap
+_SETTINGS = ("mem", "feature", "weight", "name")
 _LARGEST_MIB = 1 << 50
 _SIZE = re.compile(r"([0-9]{1,15})([KMGTP]?)", re.IGNORECASE)
 _UNITS = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
@@ -28,8 +31,8 @@ def nodes_of(text: str) -> NodeTable:
     nodes: list[NodeRecord] = []
     for group in filter(None, (word.strip() for word in text.split(";"))):
         nodes += _group(group, len(nodes))
-        if len(nodes) > _MOST_NODES:
-            raise ValueError(f"--nodes: more than {_MOST_NODES} nodes")
+        if len(nodes) > _MOST_NODES or sum(node.cores for node in nodes) > _MOST_CORES:
+            raise ValueError(f"--nodes: more than {_MOST_NODES} nodes, or {_MOST_CORES} cores in all")
     if not nodes:
         raise ValueError("--nodes: describes no node; one is described like 2s:16c:2t,mem=64G,gpu=4")
     if len({node.name for node in nodes}) < len(nodes):
@@ -60,10 +63,13 @@ def _group(text: str, before: int) -> list[NodeRecord]:
 
 
 def _words(text: str, words: list[str]) -> dict[str, str]:
+    """By name; a device's name has its type, as in gpu:a100, or "gpu:" for one without."""
     values: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
-        if not equals or not _NAME.fullmatch(name) or not value or name in values:
+        if name not in _SETTINGS:  # a device: once for each type
+            name = f"{name}:{value.partition(':')[2]}"
+        if not equals or not _NAME.fullmatch(name.partition(":")[0]) or not value or name in values:
             raise ValueError(f"--nodes {text[:60]!r}: {word[:30]!r} is no NAME=VALUE, or there twice")
         values[name] = value
     if "name" in values and not _NAME.fullmatch(values["name"]):
@@ -74,16 +80,18 @@ def _words(text: str, words: list[str]) -> dict[str, str]:
 def _devices(text: str, values: dict[str, str], topology: Topology) -> list[Device]:
     """The devices, dealt over the sockets as boards have them: the first of four at the first of two sockets."""
     found = []
-    for name, value in values.items():
-        if name in ("mem", "feature", "weight", "name"):
+    counted: Counter[str] = Counter()  # by name, over all types
+    for word, value in values.items():
+        if word in _SETTINGS:
             continue
-        count, _, kind = value.partition(":")
-        number = _number(text, name, count, MOST)
+        name, _, kind = word.partition(":")
+        number = _number(text, name, value.partition(":")[0], MOST)
         sockets = topology.sockets
         for place in range(number):
             near = sockets[place * len(sockets) // number]
             cores = tuple(core.number for core in near.cores) if len(sockets) > 1 else None
-            found.append(Device(name, place, kind, "", cores))
+            found.append(Device(name, counted[name], kind, "", cores))
+            counted[name] += 1
     return found
 
 

@@ -24,8 +24,8 @@ from nodectl.selection.modes import (
     SELECT_MODE_TEST_ONLY,
     SELECT_MODE_WILL_RUN,
 )  # fmt: skip
-from nodectl.selection.nodes import described
 from nodectl.selection.records import JobDetails, JobRecord, ReservationRequest, StepRecord
+from nodectl.simulation.described import nodes_of
 
 HERE = Path(__file__).parent
 P = "select_p_"
@@ -88,7 +88,7 @@ class Played:
         path.chmod(0o644)
         self.caller = caller_of(20)
         self.plugin = load_plugin(str(path), (), self.caller)
-        self.nodes = described("n[1-6]:1x2x2:1G")
+        self.nodes = nodes_of("6*1s:2c:2t,mem=1G")
         self.told: list[str] = []
         self.selection = Selection(self.plugin, self.nodes, self.caller, say=self.told.append)
         self.number = 0

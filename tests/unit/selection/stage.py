@@ -9,9 +9,9 @@ from nodectl.selection.calls import OnCall
 from nodectl.selection.host import Choice, Selection
 from nodectl.selection.loading import caller_of, load_plugin
 from nodectl.selection.modes import SELECT_MODE_RUN_NOW
-from nodectl.selection.nodes import described
 from nodectl.selection.records import JobDetails, JobRecord
 from nodectl.selection.slurmctld import Parameters
+from nodectl.simulation.described import nodes_of
 
 HEAD = 'plugin_type = "select/{name}"\nplugin_name = "a test\'s"\nplugin_version = (22, 5, 8)\n'
 FIRST = """
@@ -30,7 +30,7 @@ class Stage:
     ) -> None:
         self.told: list[str] = []
         self.plugin = plugin
-        self.nodes = described(spec)
+        self.nodes = nodes_of(spec)
         self.selection = Selection(
             plugin, self.nodes, caller_of(seconds), parameters=parameters, say=self.told.append, on_call=on_call
         )
@@ -53,7 +53,7 @@ class Stage:
 
 
 def stage(
-    tmp_path: Path, text: str, spec: str = "n[1-4]:1x2x2:1G:gpu=2", *, seconds: float = SECONDS,
+    tmp_path: Path, text: str, spec: str = "4*1s:2c:2t,mem=1G,gpu=2", *, seconds: float = SECONDS,
     parameters: Parameters | None = None, on_call: OnCall | None = None, name: str = "actor",
 ) -> Stage:  # fmt: skip
     """The plugin of this text, loaded."""

@@ -202,7 +202,7 @@ class Chaos:
 def test_host_lives_with_a_plugin_that_answers_anything(
     tmp_path: Path, parameters: Parameters, level: float, seed: int
 ) -> None:
-    theatre = stage(tmp_path, MIND + FUNCTIONS, "n[1-3]:1x2x1:1G:gpu=2", parameters=parameters)
+    theatre = stage(tmp_path, MIND + FUNCTIONS, "3*1s:2c:1t,mem=1G,gpu=2", parameters=parameters)
     mind: Any = theatre.plugin.module
     mind.chance.seed(seed)
     mind.level = 0.0

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from nodectl.selection.ledger import Ledger
-from nodectl.selection.nodes import described
 from nodectl.selection.records import JobDetails, JobRecord, JobResources
 from nodectl.selection.slurmctld import Parameters
+from nodectl.simulation.described import nodes_of
 
-SPEC = "a[1-3]:1x4x2:8G:gpu=2 b:2x2:4G"
-TABLE = described(SPEC)
+SPEC = "3*1s:4c:2t,mem=8G,gpu=2,name=a;2s:2c:1t,mem=4G,name=b"
+TABLE = nodes_of(SPEC)
 CORES = TABLE.core_count
 OFFSETS = {node.index: (node.core_offset, node.core_offset + node.cores) for node in TABLE}
 

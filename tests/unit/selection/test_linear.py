@@ -23,7 +23,7 @@ ALONE = Parameters()
 FORCED = Parameters(over_subscribe="force", share_count=10_000, tracks_memory=False)
 
 
-def linear(spec: str = "n[1-8]:2x4x2:8G:gpu=2", parameters: Parameters = ALONE) -> Stage:
+def linear(spec: str = "8*2s:4c:2t,mem=8G,gpu=2", parameters: Parameters = ALONE) -> Stage:
     theatre = Stage(load_plugin("select/linear", (), caller_of(20)), spec, parameters)
     theatre.selection.start("/nowhere", now=1.0)
     return theatre
@@ -49,7 +49,7 @@ def test_job_gets_whole_nodes() -> None:
 
 
 def test_machine_of_one_node_is_shared_by_all_who_come_where_that_is_forced() -> None:
-    theatre = linear("host:1x2x2:4G", FORCED)
+    theatre = linear("1s:2c:2t,mem=4G,name=host", FORCED)
     jobs = [theatre.job(min_cpus=count % 4 + 1, pn_min_memory=3000, share_res=False) for count in range(300)]
     for job in jobs:
         assert theatre.runs(job)
@@ -63,12 +63,12 @@ def test_machine_of_one_node_is_shared_by_all_who_come_where_that_is_forced() ->
 
 
 def test_no_more_share_than_are_allowed() -> None:
-    theatre = linear("host:2c", Parameters(over_subscribe="force", share_count=2))
+    theatre = linear("2c,name=host", Parameters(over_subscribe="force", share_count=2))
     assert [theatre.runs(theatre.job()) for _ in range(3)] == [True, True, False]
 
 
 def test_those_share_who_ask_for_it() -> None:
-    theatre = linear("host:2c", Parameters(over_subscribe="yes", share_count=3))
+    theatre = linear("2c,name=host", Parameters(over_subscribe="yes", share_count=3))
     first = theatre.job(share_res=True)
     assert theatre.runs(first)
     assert not theatre.runs(theatre.job())
@@ -78,7 +78,7 @@ def test_those_share_who_ask_for_it() -> None:
 
 
 def test_empty_nodes_come_before_shared_ones() -> None:
-    theatre = linear("n[1-3]:2c", Parameters(over_subscribe="force", share_count=4))
+    theatre = linear("3*2c", Parameters(over_subscribe="force", share_count=4))
     chosen = [now(theatre, job) for job in (theatre.job() for _ in range(1))]
     assert nodes_of(chosen[0]) == "100"
     for expected in ("100", "010", "001", "100"):
@@ -88,14 +88,14 @@ def test_empty_nodes_come_before_shared_ones() -> None:
 
 
 def test_job_joins_one_that_has_as_many_nodes() -> None:
-    theatre = linear("n[1-4]:2c", Parameters(over_subscribe="force", share_count=2))
+    theatre = linear("4*2c", Parameters(over_subscribe="force", share_count=2))
     for job in (theatre.job(min_nodes=1), theatre.job(min_nodes=3)):
         assert theatre.runs(job)
     assert nodes_of(now(theatre, theatre.job(min_nodes=3))) == "0111"
 
 
 def test_memory_is_given_once_where_it_is_counted() -> None:
-    theatre = linear("n[1-2]:2c:4G", Parameters(over_subscribe="force", share_count=9))
+    theatre = linear("2*2c,mem=4G", Parameters(over_subscribe="force", share_count=9))
     jobs = [theatre.job(pn_min_memory=3000) for _ in range(3)]
     assert [theatre.runs(job) for job in jobs] == [True, True, False]
     assert theatre.runs(theatre.job(pn_min_memory=1000))
@@ -106,7 +106,7 @@ def test_memory_is_given_once_where_it_is_counted() -> None:
 
 
 def test_memory_of_each_cpu_is_that_of_all_cpus() -> None:
-    theatre = linear("n1:1x4x2:8G", ALONE)
+    theatre = linear("1s:4c:2t,mem=8G", ALONE)
     job = theatre.job(mem_per_cpu=1000)
     assert theatre.runs(job)
     assert job.job_resrcs is not None
@@ -114,7 +114,7 @@ def test_memory_of_each_cpu_is_that_of_all_cpus() -> None:
 
 
 def test_devices_are_given_once_though_nodes_are_shared() -> None:
-    theatre = linear("n1:2c:gpu/a=1:gpu/b=2", FORCED)
+    theatre = linear("2c,gpu=1:a,gpu=2:b", FORCED)
     held = []
     for wish in ({"gpu": 1}, {"gpu:b": 1}, {"gpu": 1}, {"gpu": 1}):
         job = theatre.job(gres=wish)
@@ -125,7 +125,7 @@ def test_devices_are_given_once_though_nodes_are_shared() -> None:
 
 
 def test_nodes_that_are_drained_or_named_or_excluded() -> None:
-    theatre = linear("n[1-4]:2c:features=fast m1:2c:features=slow")
+    theatre = linear("4*2c,feature=fast;2c,feature=slow,name=m")
     theatre.nodes[0].node_state |= NODE_STATE_DRAIN
     theatre.selection.update_node_state(theatre.nodes[0])
     assert nodes_of(now(theatre, theatre.job())) == "01000"
@@ -138,13 +138,13 @@ def test_nodes_that_are_drained_or_named_or_excluded() -> None:
 
 
 def test_cores_held_for_a_reservation_keep_their_nodes_free() -> None:
-    theatre = linear("n[1-4]:4c")
+    theatre = linear("4*4c")
     held = theatre.nodes.core_bitmap({0: 8, 2: 1})
     assert nodes_of(now(theatre, theatre.job(min_nodes=2), excluded_cores=held)) == "0101"
 
 
 def test_what_is_asked_of_each_node() -> None:
-    theatre = linear("n[1-2]:1x4x2 n3:2x8x1")
+    theatre = linear("2*1s:4c:2t;2s:8c:1t")
     for layout, chosen in (
         ({"mincpus": "16"}, "001"),
         ({"threads_per_core": "2"}, "100"),
@@ -160,13 +160,13 @@ def test_what_is_asked_of_each_node() -> None:
 
 
 def test_lighter_nodes_come_first() -> None:
-    theatre = linear("big:4c:weight=5 n[1-2]:4c:weight=1")
+    theatre = linear("4c,weight=5,name=big;2*4c,weight=1")
     assert nodes_of(now(theatre, theatre.job())) == "010"
     assert nodes_of(now(theatre, theatre.job(min_nodes=3))) == "111"
 
 
 def test_fewest_jobs_are_preempted_and_only_those_in_the_way() -> None:
-    theatre = linear("n[1-4]:2c")
+    theatre = linear("4*2c")
     jobs = [theatre.job() for _ in range(4)]
     assert all(theatre.runs(job) for job in jobs)
     wide = theatre.job(min_nodes=2)
@@ -183,7 +183,7 @@ def test_fewest_jobs_are_preempted_and_only_those_in_the_way() -> None:
 
 
 def test_start_is_expected_when_enough_jobs_have_ended() -> None:
-    theatre = linear("n[1-4]:2c")
+    theatre = linear("4*2c")
     jobs = [theatre.job() for _ in range(4)]
     for job, end in zip(jobs, (50.0, 20.0, 0.0, 30.0), strict=True):
         assert theatre.runs(job)
@@ -205,7 +205,7 @@ def test_start_is_expected_when_enough_jobs_have_ended() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_expected_start_is_the_first_at_which_the_job_can_run(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - chance, no secret
-    theatre = linear("n[1-12]:2c")
+    theatre = linear("12*2c")
     jobs = [theatre.job(min_nodes=chance.randint(1, 3)) for _ in range(8)]
     running = [job for job in jobs if theatre.runs(job)]
     for job in running:
@@ -224,7 +224,7 @@ def test_expected_start_is_the_first_at_which_the_job_can_run(seed: int) -> None
 
 
 def test_suspended_job_lends_its_nodes_and_waits_until_they_are_free() -> None:
-    theatre = linear("n1:2c")
+    theatre = linear("2c")
     first, second = theatre.job(), theatre.job()
     assert theatre.runs(first)
     assert not theatre.runs(second)
@@ -238,7 +238,7 @@ def test_suspended_job_lends_its_nodes_and_waits_until_they_are_free() -> None:
 
 
 def test_one_job_gets_the_nodes_of_another_and_gives_one_up() -> None:
-    theatre = linear("n[1-4]:2c:4G")
+    theatre = linear("4*2c,mem=4G")
     one, other = theatre.job(min_nodes=2, pn_min_memory=100), theatre.job(pn_min_memory=100)
     assert theatre.runs(one)
     assert theatre.runs(other)
@@ -258,7 +258,7 @@ def test_one_job_gets_the_nodes_of_another_and_gives_one_up() -> None:
 
 
 def test_job_with_devices_is_not_expanded() -> None:
-    theatre = linear("n[1-2]:2c:gpu=1")
+    theatre = linear("2*2c,gpu=1")
     one, other = theatre.job(gres={"gpu": 1}), theatre.job()
     assert theatre.runs(one)
     assert theatre.runs(other)
@@ -268,7 +268,7 @@ def test_job_with_devices_is_not_expanded() -> None:
 
 
 def test_whole_nodes_are_reserved() -> None:
-    theatre = linear("n[1-6]:2c")
+    theatre = linear("6*2c")
     avail = theatre.nodes.bitmap([0, 1, 3, 4, 5])
     found = theatre.selection.resv_test(ReservationRequest("r", 1.0, 2.0, node_cnt=3), avail)
     assert not isinstance(found, Refusal)
@@ -287,7 +287,7 @@ def test_whole_nodes_are_reserved() -> None:
 def test_many_jobs_come_and_go_and_nothing_is_given_twice(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - chance, no secret
     way = chance.choice([ALONE, Parameters(over_subscribe="force", share_count=3)])
-    theatre = linear("n[1-6]:1x2x2:4G:gpu=2 m[1-3]:2x4x2:8G:gpu=4", way)
+    theatre = linear("6*1s:2c:2t,mem=4G,gpu=2;3*2s:4c:2t,mem=8G,gpu=4,name=m", way)
     running: list[JobRecord] = []
     stopped: list[JobRecord] = []
     for _ in range(400):

@@ -18,7 +18,7 @@ from unit.selection.test_linear import ALONE, linear, nodes_of, now
 
 
 def test_it_tells_of_nodes_and_jobs() -> None:
-    theatre = linear("n[1-2]:2c:4G")
+    theatre = linear("2*2c,mem=4G")
     selection = theatre.selection
     job = theatre.job(pn_min_memory=100, layout={"network": "ib0"})
     selection.info.admit(job)
@@ -43,7 +43,7 @@ def test_it_tells_of_nodes_and_jobs() -> None:
 
 
 def test_job_is_not_ready_while_its_node_is_down() -> None:
-    theatre = linear("n1:2c:4G")
+    theatre = linear("2c,mem=4G")
     job = theatre.job(pn_min_memory=4000)
     assert theatre.runs(job)
     assert theatre.selection.job_ready(job)
@@ -56,13 +56,13 @@ def test_job_is_not_ready_while_its_node_is_down() -> None:
 
 
 def test_jobs_that_hold_nodes_at_a_start_are_counted(tmp_path: Path) -> None:
-    first = linear("n[1-4]:2c")
+    first = linear("4*2c")
     running, stopped, ending = (first.job() for _ in range(3))
     assert all(first.runs(job) for job in (running, stopped, ending))
     first.selection.save(str(tmp_path))
     first.selection.end()
     running.job_state, stopped.job_state, ending.job_state = "RUNNING", "SUSPENDED", "COMPLETING"
-    second = Stage(load_plugin("select/linear", (), caller_of(20)), "n[1-4]:2c", ALONE)
+    second = Stage(load_plugin("select/linear", (), caller_of(20)), "4*2c", ALONE)
     second.selection.start(str(tmp_path), [running, stopped, ending], now=1.0)
     held = second.selection.completing_cores()
     assert nodes_of(now(second, second.job(), excluded_cores=held)) == "0001"
@@ -79,7 +79,7 @@ def test_jobs_that_hold_nodes_at_a_start_are_counted(tmp_path: Path) -> None:
 )
 def test_state_of_another_plugin_ends_the_daemon_with_the_reason(tmp_path: Path, data: bytes, why: str) -> None:
     (tmp_path / "select_linear").write_bytes(data)
-    theatre = Stage(load_plugin("select/linear", (), caller_of(20)), "n1:2c", ALONE)
+    theatre = Stage(load_plugin("select/linear", (), caller_of(20)), "2c", ALONE)
     with pytest.raises(SelectionFailed) as failed:
         theatre.selection.start(str(tmp_path))
     assert why in str(failed.value)

@@ -22,11 +22,22 @@ def test_groups_of_nodes_are_numbered_through() -> None:
     assert (machine.cpus, machine.node_cpus, machine.memory, machine.gres) == (52, 4, 0, ())
 
 
+def test_a_node_may_have_devices_of_several_types() -> None:
+    (node,) = nodes_of("8c,gpu=1:a,nic=1,gpu=2:b")
+    assert [(device.key, device.type) for device in node.devices] == [
+        ("gpu:0", "a"),
+        ("nic:0", ""),
+        ("gpu:1", "b"),
+        ("gpu:2", "b"),
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "", ";;", "8", "0*8c", "x*8c", "999999*8c", "8c,mem", "8c,mem=0", "8c,mem=9999999999P", "8c,gpu=x", "8c,gpu=",
         "8c,gpu=2,gpu=2", "8c,name=a;8c,name=a", "8c,name=1", "8c,weight=x", "8c,gpu=99999",
+        "8c,gpu=2:a,gpu=2:a", "200000*64s:64c:1t",
     ],
 )  # fmt: skip
 def test_a_bad_description_is_one_line(text: str) -> None:
