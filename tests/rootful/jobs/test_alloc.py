@@ -8,28 +8,19 @@ import select
 import shlex
 import signal
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from rootful.jobs.machine import CPUS, FOREVER, TURNS, Client, cancel_all, queue, runs, state, typed, wrap
-from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
+from rootful.jobs.machine import CPUS, FOREVER, Client, queue, runs, state, typed, wrap
+from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
 WAIT = "echo $SLURM_JOB_ID; read x; exit 3"
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Node]:
-    with running(**TURNS) as started:
-        yield started
-
-
 @pytest.fixture
-def node(shared: Node) -> Iterator[Node]:
-    yield shared
-    cancel_all(shared)
-    shared.assert_clean()
-    assert "Traceback" not in shared.logged()
+def node(queued: Node) -> Node:
+    """Whose jobs take turns."""
+    return queued
 
 
 def held(node: Node, *words: str, command: str = WAIT) -> tuple[Client, int]:

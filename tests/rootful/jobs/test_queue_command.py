@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import json
 import pwd
-from collections.abc import Iterator
 
 import pytest
 
-from rootful.jobs.machine import CPUS, FOREVER, TURNS, cancel_all, ended, queue, runs, state, submit, wrap
-from rootful.node import NOBODY, OTHER, Node, running, wait_until
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Node]:
-    with running(**TURNS) as started:
-        yield started
+from rootful.jobs.machine import CPUS, FOREVER, ended, queue, runs, state, submit, wrap
+from rootful.node import NOBODY, OTHER, Node, wait_until
 
 
 @pytest.fixture
-def node(shared: Node) -> Iterator[Node]:
-    yield shared
-    cancel_all(shared)
-    shared.assert_clean()
-    assert "Traceback" not in shared.logged()
+def node(queued: Node) -> Node:
+    """Whose jobs take turns."""
+    return queued
 
 
 def ok(node: Node, *words: str, user: pwd.struct_passwd | None = NOBODY) -> str:

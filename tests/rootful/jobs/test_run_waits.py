@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 
 import pytest
 
-from rootful.jobs.machine import CPUS, FOREVER, TURNS, Client, cancel_all, queue, runs, state, wrap
-from rootful.node import NOBODY, OTHER, Node, running, wait_until
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Node]:
-    with running(**TURNS) as started:
-        yield started
+from rootful.jobs.machine import CPUS, FOREVER, Client, queue, runs, state, wrap
+from rootful.node import NOBODY, OTHER, Node, wait_until
 
 
 @pytest.fixture
-def node(shared: Node) -> Iterator[Node]:
-    yield shared
-    cancel_all(shared)
-    shared.assert_clean()
-    assert "Traceback" not in shared.logged()
+def node(queued: Node) -> Node:
+    """Whose jobs take turns."""
+    return queued
 
 
 @pytest.fixture

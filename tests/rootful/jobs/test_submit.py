@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 
 import pytest
 
 from rootful.jobs.machine import (
     CPUS,
     FOREVER,
-    TURNS,
-    cancel_all,
     ended,
     queue,
     runs,
@@ -22,21 +19,13 @@ from rootful.jobs.machine import (
     typed,
     wrap,
 )
-from rootful.node import NOBODY, OTHER, Node, running, wait_until
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Node]:
-    with running(**TURNS) as started:
-        yield started
+from rootful.node import NOBODY, OTHER, Node, wait_until
 
 
 @pytest.fixture
-def node(shared: Node) -> Iterator[Node]:
-    yield shared
-    cancel_all(shared)
-    shared.assert_clean()
-    assert "Traceback" not in shared.logged()
+def node(queued: Node) -> Node:
+    """Whose jobs take turns."""
+    return queued
 
 
 def test_a_script_runs_with_its_arguments_where_it_was_submitted(node: Node) -> None:
