@@ -48,15 +48,12 @@ def immediate(text: str) -> int:
 
 def array(text: str) -> str:
     """The indices of an array, as typed: 0-15, 1,3,5, 0-100:10, with %N at most N of them at a time."""
-    tasks, percent, limit = text.partition("%")
-    for part in tasks.split(","):
-        span, colon, step = part.partition(":")
-        first, dash, last = span.partition("-")
-        numbers = [whole(first, _MOST), whole(last, _MOST) if dash else 0, whole(step, _MOST) if colon else 1]
-        if None in numbers or numbers[2] == 0 or (colon and not dash) or (dash and numbers[0] > numbers[1]):  # type: ignore[operator]
-            raise ValueError(f"Invalid job array specification {text[:40]!r}")
-    if percent and not whole(limit, _MOST):
-        raise ValueError(f"Invalid job array specification {text[:40]!r}")
+    from nodectl.scheduler import job_array  # the service reads them by the same rules
+
+    try:
+        job_array.parse(text)
+    except ValueError:
+        raise ValueError(f"Invalid job array specification {text[:40]!r}") from None
     return text
 
 

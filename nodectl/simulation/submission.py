@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bitarray import bitarray
 
+from nodectl.scheduler import job_array
 from nodectl.selection.records import BATCH, JobDetails, JobRecord, NodeTable
 from nodectl.simulation.generator import Machine
 from nodectl.simulation.story import Share
@@ -74,14 +75,10 @@ def machine_of(nodes: NodeTable) -> Machine:
 
 def number_of_tasks(text: str) -> int:
     """How many tasks "0-9:2,15" are; 1 for what the queue will refuse."""
-    total = 0
-    for part in text.split(","):
-        bounds, _, step = part.partition(":")
-        first, _, last = bounds.partition("-")
-        if not all(word.isdecimal() for word in (first, last or "0", step or "1")):
-            return 1
-        total += len(range(int(first), int(last or first) + 1, int(step or 1) or 1))
-    return max(1, total)
+    try:
+        return job_array.size(job_array.tasks_of(text))
+    except ValueError:
+        return 1
 
 
 def shares_of(job: JobRecord, nodes: NodeTable) -> dict[int, Share]:

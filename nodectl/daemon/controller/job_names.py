@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nodectl.model.number import whole
+from nodectl.scheduler import job_array
 from nodectl.selection.records import JobRecord
 
 _LARGEST = 2**32 - 1
@@ -15,10 +16,13 @@ class BadName(ValueError):
 
 
 class JobName(NamedTuple):
-    """What a name means: a job or an array, and, where only some tasks of it are meant, their indices as a text."""
+    """What a name means: a job or an array, and, where only some tasks of it are meant, their indices, as they were
+    written and as ranges.
+    """
 
     job: int
     tasks: str = ""
+    indices: job_array.Tasks = []  # noqa: RUF012  # nobody changes it
 
 
 def parse(text: str) -> JobName:
@@ -30,23 +34,10 @@ def parse(text: str) -> JobName:
     if tasks.startswith("[") != tasks.endswith("]"):
         raise BadName(f"{text[:64]!r}: a bracket is missing")
     tasks = tasks.removeprefix("[").removesuffix("]")
-    if underscore and not all(char.isdecimal() or char in "-,:" for char in tasks):
-        raise BadName(f"{text[:64]!r}: indices are numbers and ranges as 0-4,7")
-    return JobName(job, tasks)
-
-
-def has_task(tasks: str, index: int) -> bool:
-    """Whether indices as "0-4:2,7" hold this one. Raises BadName."""
-    for part in tasks.split(","):
-        span, _, step = part.partition(":")
-        low, dash, high = span.partition("-")
-        numbers = [whole(word, _LARGEST) for word in (low, high if dash else low, step or "1")]
-        first, last, every = numbers
-        if first is None or last is None or not every or last < first:
-            raise BadName(f"{part[:64]!r}: indices are numbers and ranges as 0-4,7")
-        if first <= index <= last and (index - first) % every == 0:
-            return True
-    return False
+    try:
+        return JobName(job, tasks, job_array.tasks_of(tasks) if tasks else [])
+    except ValueError as error:
+        raise BadName(f"{text[:64]!r}: {error}") from None
 
 
 def name_of(job: JobRecord) -> str:

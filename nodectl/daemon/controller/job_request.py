@@ -5,7 +5,6 @@ The daemon does this for each job, also for one that `nodectl run` makes; the re
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -13,7 +12,6 @@ from typing import NamedTuple
 from nodectl.binding.devices import GPU, wanted
 from nodectl.binding.refused import Refused as NoLayout
 from nodectl.binding.request import Request
-from nodectl.daemon.admission.accounts import User
 from nodectl.daemon.controller.options import JOB_OPTIONS
 from nodectl.model.step import Step
 from nodectl.selection.answers import NOT_AVAILABLE
@@ -144,8 +142,3 @@ def apply_options(job: JobRecord, options: Mapping[str, object], *, is_admin: bo
         details.share_res = True
     if details.deadline and details.deadline <= time.time():
         raise invalid("deadline", "it is in the past")
-
-
-def batch_name(argv: Sequence[str], given: object, user: User) -> str:
-    """What a batch job is called: as its user says, else as its script."""
-    return str(given or os.path.basename(argv[0]) or f"{user.name}'s job")

@@ -10,7 +10,7 @@ from nodectl.scheduler.explanation import Explanation
 from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import JobRecord, NodeTable, resources_as_json
 
-_PRIVATE = ("name", "command", "comment", "work_dir", "stdin", "stdout", "stderr", "dependency")
+_PRIVATE = ("name", "command", "comment", "work_dir", "stdin", "stdout", "stderr", "dependency", "layout")
 """What only a job's owner and admins are told."""
 
 
@@ -102,4 +102,4 @@ def record(job: JobRecord, resources: Mapping[str, object], now: float, why: Exp
 def without_private(row_: dict[str, object]) -> dict[str, object]:
     """For who is neither its owner nor an admin."""
     empty: dict[str, object] = {"command": [], "layout": {}}
-    return {name: empty.get(name, "") if name in (*_PRIVATE, "layout") else value for name, value in row_.items()}
+    return {name: empty.get(name, "") if name in _PRIVATE else value for name, value in row_.items()}

@@ -8,8 +8,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 
 from nodectl.daemon.controller.commits import Commits
-from nodectl.daemon.controller.job_names import BadName, JobName, has_task, parse
+from nodectl.daemon.controller.job_names import BadName, JobName, parse
 from nodectl.daemon.history.job_store import BatchText, JobStore
+from nodectl.scheduler import job_array
 from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
 from nodectl.wire.dispatch import Refused
@@ -174,7 +175,7 @@ class JobTable:
             if not name.tasks:
                 yield job, ""
             elif job.array_task_id is not None:
-                if job.array_job_id == name.job and has_task(name.tasks, job.array_task_id):
+                if job.array_job_id == name.job and job_array.has(name.indices, job.array_task_id):
                     yield job, ""
             elif job.array_tasks and name.job == text_of(job):
                 yield job, name.tasks

@@ -50,9 +50,8 @@ UPDATE_JOB: "Shape" = {
     "mem": Optional(MEMORY),
     "array_limit": Optional(integer(0, 2**31)),
 }
-
-
-_OURS = ("job", "requeue", "array_limit")  # that are nothing to the scheduler
+_OURS = ("job", "requeue", "array_limit")
+"""What the scheduler does not change."""
 
 
 class Control:

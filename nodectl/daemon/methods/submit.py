@@ -10,7 +10,6 @@ from nodectl.daemon.controller.options import an_object
 from nodectl.daemon.history.job_store import BatchText
 from nodectl.daemon.jobs.further_steps import FurtherSteps
 from nodectl.daemon.methods.job_calls import JobCalls, Wanted
-from nodectl.model.number import whole
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.answers import Refusal
 from nodectl.selection.modes import SELECT_MODE_WILL_RUN
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from nodectl.wire.shape import Shape
 
 _LONGEST_SCRIPT = 1 << 30  # characters; the key max_script_size bounds its bytes
-_MOST_AT_A_TIME = 1_000_000
 SUBMIT: "Shape" = {"request": an_object, "job": an_object, "script": text(_LONGEST_SCRIPT)}
 TEST_ONLY: "Shape" = {"request": an_object, "job": an_object}
 
@@ -41,7 +39,7 @@ class Submit:
         script = self._script(str(call.parameters["script"]))
         wanted = await self._calls.wanted(call, BATCH)
         job = wanted.job
-        _read_array(job, str(checked_options(call.parameters["job"]).get("array", "")))
+        job.array_tasks = str(checked_options(call.parameters["job"]).get("array", ""))
         kept = {name: value for name, value in wanted.request.items() if name not in ("job", "step", "jobid")}
         batch = BatchText(job.user_id, {"request": kept, "caller": call.peer.uid, "level": wanted.level}, script)
         self._check_room(job, len(lean_json.dumps(kept)) + len(script))
@@ -99,12 +97,3 @@ class Submit:
 def _without_step(wanted: Wanted) -> Mapping[str, object]:
     """Of a request what names a number that was reserved for the job."""
     return {"job": wanted.request["job"]} if "job" in wanted.request else {}
-
-
-def _read_array(job: JobRecord, written: str) -> None:
-    """Reads "0-9:2%3". Raises Refused."""
-    tasks, percent, most = written.partition("%")
-    limit = whole(most, _MOST_AT_A_TIME) if percent else 0
-    if limit is None or (percent and not tasks):
-        raise invalid("array", f"{written[:60]!r}: write indices as 0-9:2%3")
-    job.array_tasks, job.array_limit = tasks.strip(), limit

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nodectl.daemon.controller.commits import Commits, NotWritten
-from nodectl.daemon.controller.job_names import BadName, JobName, has_task, name_of, parse
+from nodectl.daemon.controller.job_names import BadName, JobName, name_of, parse
 from nodectl.daemon.controller.leases import Leases
 from nodectl.daemon.controller.rounds import Rounds
 from nodectl.daemon.controller.spool import Spool
@@ -25,26 +25,22 @@ from nodectl.selection.records import JobRecord
     [
         ("7", JobName(7)),
         (" 7 ", JobName(7)),
-        ("7_3", JobName(7, "3")),
-        ("7_[0-4,8]", JobName(7, "0-4,8")),
-        ("7_0-4:2", JobName(7, "0-4:2")),
+        ("7_3", JobName(7, "3", [range(3, 4)])),
+        ("7_[0-4,8]", JobName(7, "0-4,8", [range(5), range(8, 9)])),
+        ("7_0-4:2", JobName(7, "0-4:2", [range(0, 5, 2)])),
     ],
 )
 def test_names_are_read(text: str, name: JobName) -> None:
     assert parse(text) == name
 
 
-@pytest.mark.parametrize("text", ["", "0", "-7", "x", "7_", "7_[0-4", "7_0]", "7_x", "7.0", "99999999999", "7_[0-4] ;"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "-7", "x", "7_", "7_[0-4", "7_0]", "7_x", "7.0", "99999999999", "7_[0-4] ;", "7_5-1"]
+)
 def test_what_is_no_name_is_refused_with_one_line(text: str) -> None:
     with pytest.raises(BadName) as error:
         parse(text)
     assert "\n" not in str(error.value)
-
-
-def test_indices_of_an_array_are_found() -> None:
-    assert [index for index in range(12) if has_task("0-6:3,9", index)] == [0, 3, 6, 9]
-    with pytest.raises(BadName):
-        has_task("5-1", 3)
 
 
 def test_jobs_are_called_as_people_write_them() -> None:
