@@ -113,7 +113,7 @@ class Book:
         if deadline:
             self.agenda.note(deadline, job.job_id)
         if bar is None:
-            job.eligible_time = job.eligible_time or now
+            job.eligible_time = min(job.eligible_time or now, now)  # an earlier daemon's clock may have been ahead
             self.line.add(job, now)
             self.fresh.append(job)
             return
@@ -121,6 +121,19 @@ class Book:
             self.agenda.note(bar.until, job.job_id)
         if bar.reason != LAUNCH_FAILURE:
             job.eligible_time = 0.0
+
+    def clock_set_back(self, now: float, by: float) -> None:
+        """Times that were are times to come: they are taken back alike, so that who has waited goes on from there."""
+        self.line.clock_set_back(now)
+        for job in [one for one in self.jobs.values() if one.job_state == PENDING]:
+            if job.eligible_time > now:
+                job.eligible_time -= by
+            self.place(job, now)
+        for job in self.active.values():
+            job.start_time = min(job.start_time, now)
+            job.suspend_time = min(job.suspend_time, now)
+            job.end_time = self.expected_end(job, now)
+        self.freed = True
 
     def bar(self, job: JobRecord, now: float) -> Bar | None:
         """What keeps a job out of the line."""

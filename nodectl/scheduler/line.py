@@ -89,6 +89,11 @@ class Line:
             self._put(job, user, now)
         self._plan_turn(job.user_id, user)
 
+    def clock_set_back(self, now: float) -> None:
+        """No user's turn was later than now."""
+        for user in self._users.values():
+            user.last_turn = min(user.last_turn, now)
+
     def in_order(self, now: float) -> Iterator[JobRecord]:
         """All of them, as the order is now; what joins or leaves meanwhile is not seen."""
         self._catch_up(now)

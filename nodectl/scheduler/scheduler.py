@@ -26,6 +26,8 @@ from nodectl.selection.host import Selection
 from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import JobRecord, ReservationRequest
 
+_CLOCK_STEP = 1.0  # seconds that the clock may go back without harm
+
 
 class Scheduler:
     """`usage`: rows of user, CPU seconds used, and when that was so, as `usage` gave them. `new_id` makes the number of
@@ -53,6 +55,7 @@ class Scheduler:
         self._backfill = Backfill(self._book, self._room, self._reservations)
         self._sweeps = Sweeps(self._book, self._room, self._backfill, self._reservations)
         self._explainer = Explainer(self._book, self._room, self._backfill, self._reservations)
+        self._latest = 0.0  # when the queue was looked at last
 
     def restore(self, jobs: Iterable[JobRecord], now: float) -> None:
         """Take over what an earlier daemon left. Active jobs hold their `job_resrcs`, as the selection was told."""
@@ -60,6 +63,7 @@ class Scheduler:
 
     def submit(self, job: JobRecord, now: float) -> None:
         """A new job waits. Raises NotAdmitted."""
+        self._look_at_clock(now)
         changes.prepare(job, self.policy, now)
         if job.array_tasks:
             self._book.arrays.admit(job, self.policy.max_array_size)
@@ -100,6 +104,7 @@ class Scheduler:
 
     def schedule(self, now: float) -> Iterator[Decision | None]:
         """What can start now. May be left at any yield; None is a good moment for the caller's other work."""
+        self._look_at_clock(now)
         return self._sweeps.run(now)
 
     def begin_failed(self, job: JobRecord, reason: str, now: float) -> None:
@@ -244,6 +249,12 @@ class Scheduler:
         """Raises KeyError."""
         self._reservations.delete(name)
         self._book.freed = True
+
+    def _look_at_clock(self, now: float) -> None:
+        if now < self._latest - _CLOCK_STEP:
+            self._book.clock_set_back(now, self._latest - now)
+            self._sweeps.more_at = 0.0
+        self._latest = now
 
     def _end_active(self, job: JobRecord, now: float) -> None:
         self.ending(job, now)
