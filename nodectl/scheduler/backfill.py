@@ -96,7 +96,7 @@ class Backfill:
         if not details.overcommit and details.min_cpus > room.free_cpus():
             return Block(RESOURCES, _needs(job), kind=BUSY)
         excluded = room.excluded(job, now)
-        if self.refused and shape_of(job, excluded) in self.refused:
+        if self.refused and not self._book.freed and shape_of(job, excluded) in self.refused:
             return Block(RESOURCES, _needs(job), kind=BUSY)
         nodes: bitarray | None = None
         for _ in range(_RETRIES):

@@ -15,6 +15,7 @@ from typing import Any
 from nodectl.config import Config
 from nodectl.daemon.controller.commits import NotWritten
 from nodectl.daemon.controller.core import Core
+from nodectl.daemon.controller.departures import Departures
 from nodectl.daemon.controller.drain import Drain
 from nodectl.daemon.controller.ends import Ends
 from nodectl.daemon.controller.leases import Leases
@@ -40,6 +41,7 @@ class Controller(Core, Watcher):
 
     def __init__(self, config: Config, table: JobTable, parts: Parts) -> None:
         super().__init__(config, table, parts, Leases(config.interactive_lease, self._client_gone))
+        self.departures = Departures(parts.registry, parts.further_steps)
         self.drain = Drain(self)
         self._steps = StepsTold(self)
         self.ends = Ends(self, self.drain, self._steps)
@@ -254,6 +256,7 @@ class Controller(Core, Watcher):
         found = self.table.jobs.get(job)
         if found is not None:
             self.ends.has_ended(found, record)
+            self.departures.over()
 
     def job_suspended(self, job: int) -> None:
         """See Watcher."""

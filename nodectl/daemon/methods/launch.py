@@ -16,6 +16,7 @@ from nodectl.daemon.admission.share import make_first, share_of
 from nodectl.daemon.admission.step_maker import StepMaker
 from nodectl.daemon.admission.user_budget import UserBudget
 from nodectl.daemon.controller.controller import Controller
+from nodectl.daemon.controller.departures import BUSY
 from nodectl.daemon.controller.job_request import Machine, job_of
 from nodectl.daemon.controller.options import an_object
 from nodectl.daemon.history.store import Store
@@ -103,12 +104,28 @@ class Launch:
         """The step is the first one of a job: of one that was given resources already, or of one that starts now."""
         if self._controller.is_queued(request.get("job")):
             job = self._controller.take_granted(int(str(request["job"])), step.uid, call.peer.uid)
-        else:
+            return self._begin_first(call, step, job)
+        departures = self._controller.departures
+        if departures.others_first:
+            return self._begin_soon(call, request, step)
+        try:
             job = self._started(request, step, call.peer.uid)
+        except Refused as error:
+            if error.error != BUSY or not departures.any():
+                raise
+            return self._begin_soon(call, request, step)
+        return self._begin_first(call, step, job)
+
+    async def _begin_soon(self, call: Call, request: Mapping[str, object], step: Step) -> Reply:
+        """Likewise, where what it needs is about to be free."""
+        job = await self._controller.departures.attempt(lambda: self._started(request, step, call.peer.uid))
+        begun = self._begin_first(call, step, job)
+        return await begun if isinstance(begun, Awaitable) else begun
+
+    def _begin_first(self, call: Call, step: Step, job: JobRecord) -> Reply | Awaitable[Reply]:
         assert job.job_resrcs is not None  # noqa: S101  # for mypy: it is RUNNING
-        make_first(
-            step, job, share_of(job.job_resrcs, self._controller.selection.nodes), self._maker.binder, self._base
-        )
+        share = share_of(job.job_resrcs, self._controller.selection.nodes)
+        make_first(step, job, share, self._maker.binder, self._base)
         try:
             begun = self._start.begin(step, call)
         except BaseException as error:

@@ -80,6 +80,14 @@ def test_a_new_job_does_not_take_what_was_freed_for_others() -> None:
     assert bench.look() == [waiting]
 
 
+def test_a_new_job_that_found_no_room_finds_it_as_soon_as_it_is_free() -> None:
+    bench = Bench()
+    running = bench.run(8)
+    assert bench.scheduler.try_start(bench.job(8, overcommit=True), bench.at) == "Resources"
+    bench.end(running)
+    assert bench.scheduler.try_start(bench.job(8, overcommit=True), bench.at) == ""
+
+
 def test_a_more_urgent_job_becomes_the_first_in_line() -> None:
     bench = Bench(policy("Name=high Priority=10"))
     bench.run(6, limit=1000)
