@@ -16,8 +16,9 @@ from nodectl.wire.names import NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import FrameType, TracebackType
+    from typing import Any
 
     from nodectl.client.session import Events, Session
 
@@ -111,15 +112,37 @@ def _wait(session: "Session", number: int, *, tell: bool) -> None:
 
 
 def until_over(session: "Session", number: int) -> int:
-    """Until a job has ended: its exit status. Raises Failed."""
+    """Until a job, or all of an array, has ended: its exit status, the highest one of an array. Raises Failed."""
+    left = [number]
+    while left:
+        _until_ended(session, left[0])
+        jobs: list[Mapping[str, object]] = session.call("Queue", jobs=[str(number)])["jobs"]  # type: ignore[assignment]
+        left = [int(str(job["job"])) for job in jobs]
+    record: Mapping[str, object] = session.call("ShowJob", job=str(number))["record"]  # type: ignore[assignment]
+    if record.get("array_job"):
+        return max(_exit_codes(session, number), default=0)
+    return int(str(record["exit_code"]))
+
+
+def _until_ended(session: "Session", number: int) -> None:
     seen = ""
     while True:
         reply = asked(session, job=number, seen=seen)
         if reply["state"] not in _GOING:
-            break
+            return
         seen = str(reply["seen"])
-    record: Mapping[str, object] = session.call("ShowJob", job=str(number))["record"]  # type: ignore[assignment]
-    return int(str(record["exit_code"]))
+
+
+def _exit_codes(session: "Session", array: int) -> "Iterator[int]":
+    """Of the tasks that have ended; this needs as many calls as there are pages of them."""
+    wanted: dict[str, Any] = {"of": "jobs", "jobs": [array]}
+    while True:
+        page = session.call("Accounting", **wanted)
+        records: list[Mapping[str, object]] = page["records"]  # type: ignore[assignment]
+        yield from (int(str(record.get("exit_code", 0))) for record in records)
+        if not page["next"]:
+            return
+        wanted["next"] = page["next"]
 
 
 def asked(session: "Session", **parameters: object) -> "Mapping[str, object]":

@@ -202,8 +202,19 @@ def test_a_long_script_is_taken_whole_and_one_that_is_too_long_is_not(node: Node
 
 
 def test_who_waits_for_an_array_gets_its_highest_exit_status(node: Node) -> None:
-    done = node.nodectl("submit", "--wait", "-a", "1-3", "--wrap=exit $SLURM_ARRAY_TASK_ID", user=NOBODY)
-    assert done.returncode == 3, done.stderr
+    for exits in ("$SLURM_ARRAY_TASK_ID", "$((4 - SLURM_ARRAY_TASK_ID))"):  # the last task has the array's number
+        done = node.nodectl("submit", "--wait", "-a", "1-3", f"--wrap=exit {exits}", user=NOBODY)
+        assert done.returncode == 3, done.stderr
+
+
+@pytest.mark.skipif(CPUS < 2, reason="its two tasks run side by side")
+def test_who_waits_for_an_array_waits_for_all_of_it(node: Node) -> None:
+    # The last task, which has the array's number, can end before the first.
+    wait = "while ! [ -e last ]; do sleep 0.05; done; sleep 0.3; exit 5"
+    command = f"if [ $SLURM_ARRAY_TASK_ID = 2 ]; then touch last; else {wait}; fi"
+    done = node.nodectl("submit", "--wait", "-a", "1-2", f"--wrap={command}", user=NOBODY)
+    assert done.returncode == 5, done.stderr
+    assert not queue(node)
 
 
 def test_a_job_that_waits_is_shown(node: Node) -> None:

@@ -151,6 +151,25 @@ def test_a_job_that_others_cancel_ends_the_wait(at: Path) -> None:
 
 def test_the_end_of_a_job_is_waited_for(at: Path) -> None:
     ended = {"state": "FAILED", "reason": "", "words": "", "start": 1.0, "seen": "3"}
-    service = Service(at, [("Await", RUNS), ("Await", ended), ("ShowJob", {"record": {"exit_code": 3}})])
+    record = {"exit_code": 3, "array_job": 0}
+    service = Service(at, [("Await", RUNS), ("Await", ended), ("Queue", {"jobs": []}), ("ShowJob", {"record": record})])
     assert waiting.until_over(session(service), 7) == 3
     service.end()
+
+
+def test_all_tasks_of_an_array_are_waited_for(at: Path) -> None:
+    ended = {"state": "COMPLETED", "reason": "", "words": "", "start": 1.0, "seen": "3"}
+    service = Service(
+        at,
+        [
+            ("Await", ended),
+            ("Queue", {"jobs": [{"job": 9}]}),
+            ("Await", ended),
+            ("Queue", {"jobs": []}),
+            ("ShowJob", {"record": {"exit_code": 1, "array_job": 7}}),
+            ("Accounting", {"records": [{"exit_code": 1}, {"exit_code": 4}], "next": "there"}),
+            ("Accounting", {"records": [{}], "next": ""}),
+        ],
+    )
+    assert waiting.until_over(session(service), 7) == 4
+    assert [call[1].get("job") for call in service.end() if call[0] == "Await"] == [7, 9]
