@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("-X", "--allocations", action="store_true", help="only jobs, without their steps")
     which.add_argument("-D", "--duplicates", action="store_true", help="every run of a job that was requeued")
     how = parser.add_argument_group("how they are told")
-    how.add_argument("-o", "--format", metavar="FIELD[%%WIDTH],...", help="these fields; a width below 0 is flush left")
+    how.add_argument("-o", "--format", metavar="FIELD[%WIDTH],...", help="these fields; a width below 0 is flush left")
     how.add_argument("-e", "--helpformat", action="store_true", help="list the fields")
     how.add_argument("-b", "--brief", action="store_true", help=f"--format={','.join(fields.BRIEF)}")
     how.add_argument("-l", "--long", action="store_true", help="nearly all fields")

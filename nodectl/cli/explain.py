@@ -35,7 +35,7 @@ def main(arguments: argparse.Namespace) -> int:
         if isinstance(arguments.job, tuple):
             return _layout(session, *arguments.job, as_json=arguments.json)
         answer = _waiting(session, arguments.job)
-        if answer is None or (arguments.job.isdecimal() and not answer.get("reason")):
+        if answer is None or (arguments.job.isdecimal() and answer.get("state") == "RUNNING"):
             try:
                 return _layout(session, int(arguments.job), FIRST, as_json=arguments.json)
             except Failed as failed:
@@ -65,7 +65,8 @@ def explained(job: str, answer: dict[str, Any], width: int | None) -> list[str]:
     rows: list[tuple[str, object]] = [("job", job)]
     if answer.get("reason"):
         rows.append(("reason", answer["reason"]))
-    rows.append(("starts", moment_words(answer["start"]) if answer.get("start") else "not known"))
+    if answer.get("start") or answer.get("state", "PENDING") == "PENDING":
+        rows.append(("starts", moment_words(answer["start"]) if answer.get("start") else "not known"))
     if answer.get("for"):
         rows.append(("waits for", ", ".join(map(str, answer["for"]))))
     lines = pairs(rows)

@@ -39,7 +39,7 @@ class Explainer:
         self._backfill = backfill
         self._reservations = reservations
         self._told = (-1.0, 0)
-        self._starts: tuple[tuple[float, int], dict[int, float]] = ((-1.0, 0), {})
+        self._starts: tuple[tuple[float, int], dict[int, float | None]] = ((-1.0, 0), {})
 
     def line(self, now: float) -> list[JobRecord]:
         """Those in line in order, then those that wait for something else than room. `priority`, `state_reason` and
@@ -54,7 +54,9 @@ class Explainer:
             if block is not None:
                 job.state_reason, job.state_desc = block.reason, block.words
             elif firsts.setdefault(job.details.reservation, job) is job:
-                job.state_reason, job.state_desc = RESOURCES, f"it is the next to start: {self._lacks(job)}"
+                why = self._of_first(job, now)
+                job.state_reason = RESOURCES if why.reason == "None" else why.reason
+                job.state_desc = why.words
             else:
                 job.state_reason, job.state_desc = "Priority", f"{count(place, 'job')} before it in line"
         jobs = [*ordered, *sorted(others, key=lambda job: job.job_id)]
@@ -158,8 +160,13 @@ class Explainer:
         kept = self._reservations.overlapping(job, now, self._room.end_of(job, now))
         if kept and not holders:
             words = f"the cores that are free are kept by {', '.join(kept[:_MOST_NAMED])} when it would run"
-            return Explanation("Reservation", words, (), shadow.start, self._shorter(job, now))
-        return Explanation(RESOURCES, words, holders, shadow.start, self._smaller(job, now))
+            return Explanation("Reservation", words, (), self._known(shadow.start), self._shorter(job, now))
+        return Explanation(RESOURCES, words, holders, self._known(shadow.start), self._smaller(job, now))
+
+    def _known(self, start: float) -> float | None:
+        """None where it is a guess: what it waits for is held by a job without a time limit."""
+        active = self._book.active.values()
+        return None if any(not one.time_limit and one.end_time <= start for one in active) else start
 
     def _unforeseen(self, job: JobRecord) -> Explanation:
         away = [node for node in self._book.selection.nodes if not node.may_start_jobs]
@@ -248,14 +255,14 @@ class Explainer:
             ]
         )  # fmt: skip
 
-    def _forecast(self, now: float) -> dict[int, float]:
+    def _forecast(self, now: float) -> dict[int, float | None]:
         """Expected starts of the first in line, as many as are tested."""
         book, room = self._book, self._room
         active = [one for one in book.active.values() if one.job_resrcs is not None and one.job_state != SUSPENDED]
         memory = min(self._free_memory(), _NO_LIMIT)
         ends = [(max(one.end_time, now), one.total_cpus, _memory(one.job_resrcs)) for one in active]
         forecast = Forecast(now, self._free_cpus(), memory, ends)
-        found: dict[int, float] = {}
+        found: dict[int, float | None] = {}
         for number, job in enumerate(book.line.in_order(now)):
             if number >= book.policy.bf_max_job_test:
                 break
@@ -266,7 +273,7 @@ class Explainer:
             first = shadow.start if shadow is not None else now
             start = forecast.start(demand.cpus, demand.memory, seconds, not_before=first)
             if shadow is not None:
-                found[job.job_id] = shadow.start
+                found[job.job_id] = self._known(shadow.start)
             elif start is not None and start <= now + book.policy.bf_window:
                 found[job.job_id] = start
         return found

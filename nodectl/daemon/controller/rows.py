@@ -54,7 +54,7 @@ def row(job: JobRecord, resources: Mapping[str, object], now: float, why: Explan
         "submit": job.submit_time,
         "eligible": job.eligible_time,
         "start": (why.expected_start if why and job.job_state == PENDING else job.start_time) or None,
-        "end": job.end_time or None,
+        "end": (job.end_time or None) if job.time_limit or not job.is_active else None,  # else nobody knows
         "time_limit": job.time_limit,
         "used": used_seconds(job, now),
         "tasks": details.num_tasks,

@@ -152,6 +152,7 @@ def test_a_suspended_job_gives_its_cpus_to_others(node: Node) -> None:
     runs(node, job)
     ok(node, "suspend", str(job), user=None)
     assert state(node, job) == "SUSPENDED"
+    assert "it is suspended" in ok(node, "explain", str(job))
     other = wrap(node, "true", f"-n{CPUS}", user=OTHER)
     ended(node, other)
     ok(node, "resume", str(job), user=None)

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from nodectl.scheduler.explanation import Explanation
 from nodectl.scheduler.forecast import Forecast
+from nodectl.selection.modes import NODE_STATE_DRAIN
+from nodectl.selection.records import ReservationRequest
 from unit.scheduler.bench import PLAIN, Bench, policy
 
 
@@ -43,8 +45,34 @@ def test_jobs_without_limits_are_named_as_what_hides_the_future() -> None:
     bench = Bench()
     bench.run(8, limit=0)
     job = bench.submit(1)
-    helps = bench.scheduler.explain(job, bench.at).what_would_help
-    assert any("time limits" in one for one in helps)
+    said = bench.scheduler.explain(job, bench.at)
+    assert any("time limits" in one for one in said.what_would_help)
+    assert said.expected_start is None, "not a year from now"
+    assert bench.scheduler.brief(job, bench.at).expected_start is None
+
+
+def test_the_queue_says_that_the_machine_is_drained() -> None:
+    bench = Bench()
+    (node,) = bench.selection.nodes
+    node.node_state |= NODE_STATE_DRAIN
+    node.reason = "new disk"
+    bench.selection.update_node_state(node)
+    first, second = bench.submit(1), bench.submit(1)
+    bench.scheduler.changed(bench.at)
+    assert bench.look() == []
+    said = [bench.scheduler.brief(job, bench.at) for job in (first, second)]
+    assert [one.reason for one in said] == ["ReqNodeNotAvail", "Priority"]
+    assert said[0].words == "nodes that it needs start no jobs now: n1 (new disk)"
+
+
+def test_the_queue_says_that_a_reservation_keeps_what_is_free() -> None:
+    bench = Bench()
+    bench.scheduler.reserve(ReservationRequest("course", bench.at, bench.at + 3600, core_cnt=4, users=("ann",)), bench.at)
+    job = bench.submit(8, limit=600)
+    assert bench.look() == []
+    said = bench.scheduler.brief(job, bench.at)
+    assert (said.reason, said.expected_start) == ("Reservation", bench.at + 3600)
+    assert "kept by course" in said.words
 
 
 def test_what_is_told_of_one_array_task_names_the_task() -> None:
