@@ -67,7 +67,9 @@ def test_the_queue_says_that_the_machine_is_drained() -> None:
 
 def test_the_queue_says_that_a_reservation_keeps_what_is_free() -> None:
     bench = Bench()
-    bench.scheduler.reserve(ReservationRequest("course", bench.at, bench.at + 3600, core_cnt=4, users=("ann",)), bench.at)
+    bench.scheduler.reserve(
+        ReservationRequest("course", bench.at, bench.at + 3600, core_cnt=4, users=("ann",)), bench.at
+    )
     job = bench.submit(8, limit=600)
     assert bench.look() == []
     said = bench.scheduler.brief(job, bench.at)
