@@ -85,6 +85,13 @@ def _row(  # the columns of the table
     return long, short, arginfo, help, take, has_arg, dest or long.replace("-", "_")
 
 
+def signal(text: str) -> str:
+    """What the job gets before its time is up."""
+    from nodectl.model.warning import warning_of  # who does not ask for it does not pay for it
+
+    return str(warning_of(text))
+
+
 def yes(_text: str) -> bool:
     """A switch."""
     return True
@@ -118,6 +125,11 @@ _IMMEDIATE = _row(
 RUN = (*_WAITING, _IMMEDIATE)
 _EXCLUSIVE = _row("exclusive", "", "", "no other job beside it", exclusive, has_arg=MAYBE_ARGUMENT)
 
+_SIGNAL = _row(
+    "signal", "", "SIGNAL", "[B:]SIGNAL[@SECONDS]: for the steps, with B: for the script alone, so many seconds (60) "
+    "before the time limit", signal,
+)  # fmt: skip
+
 SUBMIT = (
     _row("array", "a", "LIST", "a job for each index: 0-15, 1,3,5, 0-100:10; %N behind it: N at a time", array),
     _row("error", "e", "FILE", "stderr; default: where stdout goes", str, dest="stderr"),
@@ -129,6 +141,7 @@ SUBMIT = (
            "slurm-%j.out, of arrays slurm-%A_%a.out", str, dest="stdout"),
     _row("parsable", "", "", "print the job's number alone", yes, has_arg=NO_ARGUMENT),
     _row("requeue", "", "", "may be started a second time", yes, has_arg=NO_ARGUMENT),
+    _SIGNAL,
     _row("test-only", "", "", "tell when it would start; submit nothing", yes, has_arg=NO_ARGUMENT),
     _row("wait", "W", "", "end with the job, with its exit status", yes, has_arg=NO_ARGUMENT),
     _row("wrap", "", "COMMAND", "submit this line of shell instead of a script", str),
@@ -140,5 +153,6 @@ ALLOC = (
     _row("kill-command", "K", "SIGNAL", "signal for the command when the job has ended (TERM)", str,
            has_arg=MAYBE_ARGUMENT),
     _row("no-shell", "", "", "end at once; the job stays until it is cancelled", yes, has_arg=NO_ARGUMENT),
+    _SIGNAL,
     *_WAITING,
 )  # fmt: skip

@@ -97,7 +97,7 @@ class JobParser(Parser):
 def job_options(parsed: Parsed) -> dict[str, object]:
     """Takes JobOptions of the service's Submit and Allocate out of what was parsed."""
     names = ("array", "begin", "comment", "constraint", "contiguous", "deadline", "dependency", "exclusive", "hold",
-             "nice", "open_mode", "oversubscribe", "priority", "qos", "requeue", "reservation")  # fmt: skip
+             "nice", "open_mode", "oversubscribe", "priority", "qos", "requeue", "reservation", "signal")  # fmt: skip
     return {name: parsed.values.pop(name) for name in names if name in parsed.values}
 
 

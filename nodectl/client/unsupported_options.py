@@ -21,7 +21,7 @@ SRUN = (
 _OF_LAYOUT = "accel-bind cpu_bind gpus-per-socket mem_bind ntasks-per-gpu ntasks-per-tres tasks-per-node"
 # Of sbatch only, whose options a job script holds.
 SBATCH = (
-    (ARGUMENT, "batch cluster container-id export-file extra gid gres-flags mem-bind signal stepmgr tres-bind"),
+    (ARGUMENT, "batch cluster container-id export-file extra gid gres-flags mem-bind stepmgr tres-bind"),
     (MAYBE_ARGUMENT, "get-user-env kill-on-invalid-dep"),
     (NO_ARGUMENT, "ignore-pbs"),
 )  # fmt: skip

@@ -129,6 +129,7 @@ class JobDetails:
     `layout` holds srun's options of layout and binding by their names, as texts; `request` is what they mean. `gres`:
     how many devices on each node, by name or name:type. `share_res`: None where the user said nothing, False for
     --exclusive, True for --oversubscribe. `whole`: all of the machine, for a job with more tasks than it has CPUs.
+    `signal`: what it wants before its time is up, as `model.warning` writes it.
     """
 
     num_tasks: int = 1
@@ -160,6 +161,7 @@ class JobDetails:
     std_out: str = ""
     std_err: str = ""
     open_append: bool = False
+    signal: str = ""
     req_node_bitmap: bitarray | None = None
     exc_node_bitmap: bitarray | None = None
     _request: Request | None = None
@@ -203,7 +205,8 @@ class JobRecord:
     administrator set, 0 for none. `array_task_id` is None for a job that is no task of an array; of an array that still
     waits one record stands for all its tasks (`array_tasks`, as "0-9:2", and `array_limit` of them at a time, 0 for no
     limit). `array_span` tells of the array as it was submitted, its tasks have it too: how many, the least and the
-    greatest index, the step between them. `select_packed` is `select_jobinfo` as the plugin packed it, in hexadecimal.
+    greatest index, the step between them. `warned`: the run that got the signal which it wanted.
+    `select_packed` is `select_jobinfo` as the plugin packed it, in hexadecimal.
     """
 
     job_id: int
@@ -236,6 +239,7 @@ class JobRecord:
     array_limit: int = 0
     array_span: tuple[int, ...] = ()
     preempted_by: int = 0
+    warned: int = -1
     comment: str = ""
     nodes: str = ""
     details: JobDetails = field(default_factory=JobDetails)

@@ -18,6 +18,7 @@ from nodectl.daemon.controller.core import Core
 from nodectl.daemon.controller.departures import Departures
 from nodectl.daemon.controller.drain import Drain
 from nodectl.daemon.controller.ends import Ends
+from nodectl.daemon.controller.job_signals import JobSignals
 from nodectl.daemon.controller.leases import Leases
 from nodectl.daemon.controller.parts import Parts
 from nodectl.daemon.controller.rounds import Rounds
@@ -45,6 +46,7 @@ class Controller(Core, Watcher):
         self.drain = Drain(self)
         self._steps = StepsTold(self)
         self.ends = Ends(self, self.drain, self._steps)
+        self.signals = JobSignals(self)
         parts.starts.is_over = self.ends.is_doomed
         self._early: dict[int, Mapping[str, Any]] = {}  # ends of jobs that were noticed before there was a queue
         self._begun = False
@@ -57,6 +59,8 @@ class Controller(Core, Watcher):
         early, self._early = self._early, {}
         for job_id, record in early.items():
             self.job_over(job_id, record)
+        for job in self.table.jobs.values():
+            self.signals.watch(job)
         self.table.commits.soon()
         self.rounds.kick()
 
@@ -150,6 +154,7 @@ class Controller(Core, Watcher):
                 self.tasks.begin(self.go_on(one.job))
         why = self.table.commits.now() if self.table.store.is_behind else ""
         for start in starts:
+            self.signals.watch(start.job)
             if why:
                 self._begin_failed(start.job, why)
                 self._changed(start)
@@ -281,6 +286,7 @@ class Controller(Core, Watcher):
 
     async def change_time_limit(self, job: JobRecord) -> None:
         """Tells the first step of a running job its new time limit."""
+        self.signals.watch(job)
         first = self.parts.registry.first(job.job_id)
         if first is not None and not first.in_prolog:
             first.step.time_limit = job.time_limit
@@ -296,6 +302,7 @@ class Controller(Core, Watcher):
             return
         self.rounds.end()
         self.leases.end_all()
+        self.signals.end()
         await self.tasks.finish(_STOP_SECONDS)  # for prolog and epilog others wait
         self.table.store.put_usage(self.scheduler.usage(time.time()))
         self.table.commits.now()

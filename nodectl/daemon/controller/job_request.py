@@ -14,6 +14,7 @@ from nodectl.binding.refused import Refused as NoLayout
 from nodectl.binding.request import Request
 from nodectl.daemon.controller.options import JOB_OPTIONS
 from nodectl.model.step import Step
+from nodectl.model.warning import warning_of
 from nodectl.selection.answers import NOT_AVAILABLE
 from nodectl.selection.records import BATCH, RUN, JobDetails, JobRecord
 from nodectl.wire.dispatch import Refused, invalid
@@ -136,9 +137,18 @@ def apply_options(job: JobRecord, options: Mapping[str, object], *, is_admin: bo
     details.contiguous = bool(given.get("contiguous"))
     details.min_cpus = max(details.min_cpus, int(str(given.get("min_cpus", 0))))
     details.features = tuple(filter(None, str(given.get("constraint", "")).split("&")))
+    details.signal = _warning(str(given.get("signal", "")))
     if given.get("exclusive"):
         details.share_res = False
     elif given.get("oversubscribe"):
         details.share_res = True
     if details.deadline and details.deadline <= time.time():
         raise invalid("deadline", "it is in the past")
+
+
+def _warning(text: str) -> str:
+    """Raises Refused."""
+    try:
+        return str(warning_of(text)) if text else ""
+    except ValueError as error:
+        raise invalid("signal", str(error)) from None

@@ -32,6 +32,7 @@ JOB_OPTIONS: "Shape" = {
     "contiguous": Optional(boolean),
     "min_cpus": Optional(integer(1, 2**31)),
     "constraint": Optional(_WORD),
+    "signal": Optional(text(64)),
 }
 
 

@@ -15,8 +15,6 @@ from nodectl.daemon.controller.job_request import ADMIN, USER
 from nodectl.daemon.controller.options import LONGEST_LIST, MOMENT, NICE, PRIORITY
 from nodectl.daemon.methods.job_calls import JobCalls, no_job
 from nodectl.daemon.methods.show_queue import ONE_JOB, WORD, WORDS, matches
-from nodectl.kernel.signals import KILL
-from nodectl.model.step_number import BATCH as BATCH_STEP
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
@@ -71,7 +69,7 @@ class Control:
         done = []
         for job, tasks in found:
             if signal is not None:
-                if not await self._signal(job, signal, by, batch=bool(given.get("batch"))):
+                if not await self._controller.signals.send(job, signal, by, batch=bool(given.get("batch"))):
                     continue
             elif job.job_state == COMPLETING:
                 continue
@@ -87,20 +85,6 @@ class Control:
             return self._calls.several(call, call.parameters["jobs"])
         may_see = self._calls.permissions.may_see
         return [(job, "") for job in self._controller.table.jobs.values() if may_see(call.peer, job.user_id)]
-
-    async def _signal(self, job: JobRecord, number: int, by: int, *, batch: bool) -> bool:
-        """Signals the steps of a job. Slurm's rule: all but the script, or the script alone. True for any."""
-        steps = [
-            live
-            for live in self._controller.parts.registry.steps_of(job.job_id)
-            if (live.step.step_id == BATCH_STEP) == batch or (number == KILL and not batch)
-        ]
-        self._controller.selection.job_signal(job, number)
-        for live in steps:
-            if not live.in_prolog:
-                with contextlib.suppress(Refused):  # it has just ended, or is suspended
-                    await live.order("Signal", {"signal": number, "by": by})
-        return bool(steps)
 
     async def hold(self, call: Call) -> Mapping[str, object]:
         """Keeps waiting jobs from starting."""
