@@ -182,7 +182,7 @@ class Step:
             "command": self._told_command(),
             "cwd": self.cwd,
             "ntasks": self.ntasks,
-            "cpus": f"{self.allocation:x}",
+            "cpus": f"{self.allocation if self.is_first else self.step_cpus or self.allocation:x}",
             "secure": self.secure,
             "memory": self.memory,
             "limits": self.limits,

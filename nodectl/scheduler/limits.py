@@ -146,7 +146,8 @@ class Accounts:
                 most = getattr(limits, name)
                 if most and getattr(use, name) + getattr(demand, name) > most:
                     has = count(getattr(use, name), *_NAMES[name])
-                    words = f"{job.user_name} has {has} in running jobs, {most} is the most for one user{whose}"
+                    where = "" if name == "jobs" else " in running jobs"
+                    words = f"{job.user_name} has {has}{where}, {most} is the most for one user{whose}"
                     return Block(reason, words, f"it can start when other jobs of {job.user_name} have ended")
         return None
 

@@ -177,7 +177,7 @@ class JobTable:
             elif job.array_task_id is not None:
                 if job.array_job_id == name.job and job_array.has(name.indices, job.array_task_id):
                     yield job, ""
-            elif job.array_tasks and name.job == text_of(job):
+            elif job.array_tasks and name.job == text_of(job) and any_waits(job, name.indices):
                 yield job, name.tasks
 
     def all_named(self, texts: Iterable[str]) -> Iterator[tuple[JobRecord, str, str]]:
@@ -185,6 +185,15 @@ class JobTable:
         for text in texts:
             for job, tasks in self.named(text):
                 yield job, tasks, text
+
+
+def any_waits(job: JobRecord, tasks: job_array.Tasks) -> bool:
+    """Whether one of these tasks waits in the record of an array."""
+    waiting = job_array.tasks_of(job.array_tasks)
+    try:
+        return job_array.size(job_array.without_all(waiting, tasks)) < job_array.size(waiting)
+    except ValueError:  # more pieces than are kept: some of it goes
+        return True
 
 
 def text_of(job: JobRecord) -> int:

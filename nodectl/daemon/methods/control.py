@@ -15,6 +15,7 @@ from nodectl.daemon.controller.job_request import ADMIN, USER
 from nodectl.daemon.controller.options import LONGEST_LIST, MOMENT, NICE, PRIORITY
 from nodectl.daemon.methods.job_calls import JobCalls, no_job
 from nodectl.daemon.methods.show_queue import ONE_JOB, WORD, WORDS, matches
+from nodectl.scheduler import job_array
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
@@ -110,9 +111,10 @@ class Control:
     def _pending(self, call: Call) -> list[tuple[JobRecord, str]]:
         """Raises Refused where one of the jobs does not wait."""
         found = self._calls.several(call, call.parameters["jobs"])
-        for job, _ in found:
+        for job, tasks in found:
             if job.job_state != PENDING:
                 raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not wait any more")
+            _must_be_whole(job, tasks)
         return found
 
     async def requeue(self, call: Call) -> Mapping[str, object]:
@@ -133,7 +135,8 @@ class Control:
         changes = {name: value for name, value in call.parameters.items() if name not in _OURS}
         is_admin, now = self._calls.is_admin(call), time.time()
         name = str(call.parameters["job"])
-        for job, _ in self._calls.several(call, [name]):
+        for job, tasks in self._calls.several(call, [name]):
+            _must_be_whole(job, tasks)
             try:
                 self._controller.scheduler.update(job, changes, now, is_admin=is_admin)
             except NotAdmitted as error:
@@ -176,6 +179,13 @@ class Control:
             await self._controller.table.commits.durable()
         except NotWritten as error:
             raise Refused("WrongState", f"it is done, and is not on the disk yet: {error}") from None
+
+
+def _must_be_whole(job: JobRecord, tasks: str) -> None:
+    """Raises Refused where only some of the tasks that wait in one record are meant."""
+    if tasks and job_array.without_all(job_array.tasks_of(job.array_tasks), job_array.tasks_of(tasks)):
+        words = f"tasks of an array that wait are held, released and changed together: {name_of(job)} is job"
+        raise Refused("WrongState", f"{words} {job.array_job_id or job.job_id}")
 
 
 __all__ = ["CANCEL", "JOBS", "REQUEUE", "UPDATE_JOB", "Control", "no_job"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -118,6 +119,8 @@ def test_exact_steps_run_side_by_side_on_cpus_of_their_own(node: Node) -> None:
     steps = [Client(node, *words, env=environment) for _ in range(2)]
     cpus = {step.line() for step in steps}
     assert len(cpus) == 2, [step.told() for step in steps]
+    listed = [row for row in json.loads(node.nodectl("ps", "--json").stdout)["steps"] if row["job"] == job]
+    assert sorted(int(row["cpus"], 16).bit_count() for row in listed) == [1, 1, 2], "what each took, and the job's"
     for step in steps:
         assert step.end("\n")[0] == 0
     client.end("\n")

@@ -67,6 +67,10 @@ def test_jobs_are_cancelled_by_number_task_user_name_and_state(node: Node) -> No
     array = wrap(node, FOREVER, "-H", "-a", "0-9", "-J", "many")
     others = wrap(node, FOREVER, "-H", "-J", "one", user=OTHER)
     ok(node, "cancel", f"{array}_[0-4,9]", f"{array}_6")
+    assert f"no job {array}_9 waits or runs" in refused(node, "cancel", f"{array}_9")
+    assert f"{array}_[5,7-8] is job {array}" in refused(node, "release", f"{array}_7"), "not all of them, silently"
+    assert "held, released and changed together" in refused(node, "update", f"{array}_[5,7]", "--nice=5")
+    ok(node, "update", f"{array}_[5,7-8]", "--nice=5")
     (left,) = queue(node, "-n", "many")
     assert left["array_tasks"] == "5,7-8"
     assert ok(node, "cancel", "-v", "-n", "one").split() == [str(one)]
