@@ -90,6 +90,20 @@ def test_job_does_not_start_while_that_cannot_be_written_and_starts_once(small: 
     assert (small.scratch / "ran").read_text() == "ran\n"
 
 
+def test_what_is_said_of_a_job_while_the_disk_is_full_is_told_and_kept(small: Node) -> None:
+    job = submit(small, "echo ran >> ran", "--hold")
+    filler = fill(small)
+    for words in (("update", str(job), "--comment=words"), ("hold", str(job)), ("node", "drain", "broken")):
+        done = small.nodectl(*words)
+        assert done.returncode == 0 or len(done.stderr.splitlines()) == 1, done.stderr
+    filler.unlink()
+    assert small.nodectl("release", str(job)).returncode == 0
+    assert small.nodectl("node", "resume").returncode == 0
+    wait_for(small, job, "COMPLETED")
+    small.restart()
+    assert (small.scratch / "ran").read_text() == "ran\n"
+
+
 def faulty(body: str, **config: object) -> Node:
     node = queue_node(select_type="select/faulty", over_subscribe="force:100", **config)
     node.plugin("faulty", LINEAR + body, kind="select")
