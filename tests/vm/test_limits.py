@@ -128,3 +128,24 @@ def test_steps_go_on_when_what_holds_their_cgroup_is_killed() -> None:
     after = Sleeper("alice", 0, "--mem=300M")
     assert read(after.group / "user", "memory.max") == str(300 * MIB)
     assert after.let_go()[0] == 0
+
+
+def test_an_epilog_is_not_held_to_what_its_user_asked_the_job_to_be_held_to() -> None:
+    seen = Path("/run/nodectl-epilog")
+    epilog = Path("/etc/nodectl/epilog")
+    epilog.parent.mkdir(parents=True, exist_ok=True)
+    limits = "memory.max memory.high pids.max cpu.max cpu.weight"
+    group = "/sys/fs/cgroup$(sed -n 's/^0::\\(.*\\)\\/epilog$/\\1/p' /proc/self/cgroup)"
+    epilog.write_text(f'#!/bin/sh\ncd "{group}" && cat {limits} > {seen}.new && mv {seen}.new {seen}\n')
+    epilog.chmod(0o755)
+    configure(epilog=str(epilog))
+    try:
+        # What lies in this memory stays charged to the job when its processes have gone.
+        left = "/dev/shm/left-by-a-job"
+        asked = ("--mem=64M", "--cpu-max=50", "--cpu-weight=1", "--pids-max=10")
+        service.nodectl("run", *asked, "sh", "-c", f"head -c 50M /dev/zero > {left}; echo $SLURM_JOB_ID", user="alice")
+        wait_until(seen.exists, "the epilog has run")
+        assert seen.read_text().splitlines() == ["max", "max", "max", "max 100000", "100"]
+    finally:
+        Path(left).unlink(missing_ok=True)
+        seen.unlink(missing_ok=True)

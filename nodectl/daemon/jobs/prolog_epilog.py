@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from nodectl.cgroup import delegation, tree
+from nodectl.cgroup import delegation, shares, tree
 from nodectl.cgroup.constraints import wanted_controllers
 from nodectl.config import Config
 from nodectl.daemon.jobs.background_tasks import BackgroundTasks
@@ -26,6 +26,7 @@ from nodectl.spank.mentioned_hooks import MentionedHooks
 from nodectl.tracing.recorder import Recorder, now
 
 _MODULE = "nodectl.daemon.jobs.script_process"
+_MEMORY = ("memory.high", "memory.max", "memory.swap.max")
 
 
 class Moment:
@@ -98,6 +99,8 @@ class PrologEpilog:
             try:
                 if group:
                     self._make_group(group)
+                if group and moment is EPILOG:
+                    _lift(tree.Group(os.path.dirname(group)), step)
                 failed = await part(moment, live, variables)
             except OSError as error:
                 failed = f"{moment.name}: {error.strerror}" + (f": {error.filename}" if error.filename else "")
@@ -175,3 +178,11 @@ class PrologEpilog:
         if process.results and process.status == NO_PROGRAM << 8:
             return process.results[-1]
         return f"{path}: {process.how_it_ended()}" if process.status else ""
+
+
+def _lift(job: tree.Group, step: Step) -> None:
+    """Takes the limits off a job whose steps have ended. Its epilog is the site's, and costs the machine if it fails:
+    neither what the user asked to be held to may make it fail, nor what they left in the job's memory. Raises OSError.
+    """
+    files = {**dict.fromkeys(_MEMORY, "max"), **shares.files(dict.fromkeys(step.shares, 0), {})}
+    job.write({name: text for name, text in files.items() if job.has(name)})
