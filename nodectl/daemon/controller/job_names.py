@@ -8,7 +8,7 @@ from nodectl.model.number import whole
 from nodectl.scheduler import job_array
 from nodectl.selection.records import JobRecord
 
-_LARGEST = 2**32 - 1
+LARGEST = 2**32 - 1
 
 
 class BadName(ValueError):
@@ -28,7 +28,7 @@ class JobName(NamedTuple):
 def parse(text: str) -> JobName:
     """Reads a name. Raises BadName."""
     number, underscore, tasks = text.strip().partition("_")
-    job = whole(number, _LARGEST)
+    job = whole(number, LARGEST)
     if not job or (underscore and not tasks):
         raise BadName(f"{text[:64]!r} is no job: write 7, 7_3 or 7_[0-4]")
     if tasks.startswith("[") != tasks.endswith("]"):

@@ -190,11 +190,10 @@ def _outcome(controller: Controller, job_id: int, task: int | None) -> Outcome |
     """How a job or a task of an array has ended that is not in the queue any more."""
     table = controller.table
     if task is not None:
-        for kept in table.store.of_array(job_id):
-            if kept.record.array_task_id == task and not kept.record.is_active:
-                return kept.record.job_state, kept.record.exit_code
-        return None
-    job = table.anywhere(job_id)
+        kept = table.store.task(job_id, task)
+        job = None if kept is None else kept.record
+    else:
+        job = table.anywhere(job_id)
     if job is None or job.is_active or job.job_state == PENDING:
         return None
     return job.job_state, job.exit_code

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from nodectl.daemon.history.schema import TASK
 from nodectl.daemon.history.store import Store
 from nodectl.selection.modes import PENDING
 from nodectl.selection.records import JobRecord
@@ -168,10 +169,10 @@ class JobStore:
         statement = "SELECT record, resources FROM job WHERE id = ? ORDER BY restart DESC LIMIT 1"
         return next(_kept(self._store.query(statement, (job,))), None)
 
-    def of_array(self, job: int) -> Iterator[Kept]:
-        """The tasks of an array that have begun, and what is left of it."""
-        statement = "SELECT record, resources FROM job WHERE array = ? ORDER BY id, restart"
-        return _kept(self._store.query(statement, (job,)))
+    def task(self, array: int, index: int) -> Kept | None:
+        """A task of an array that has been a job, its latest run; None where it is not known."""
+        statement = f"SELECT record, resources FROM job WHERE array = ? AND array > 0 AND {TASK} = ?"  # noqa: S608  # ours
+        return next(_kept(self._store.query(f"{statement} ORDER BY +restart DESC LIMIT 1", (array, index))), None)
 
     def batch(self, job: int) -> BatchText | None:
         """What a batch job is started with."""

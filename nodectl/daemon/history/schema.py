@@ -37,6 +37,9 @@ _COUNTS = (
     "CREATE INDEX step_by_end ON step (ended)",
     "CREATE INDEX step_by_user_and_end ON step (uid, ended)",
 )
+TASK = "CASE WHEN json_valid(record) THEN json_extract(record, '$.array_task_id') END"
+"""The index of a task of an array, of its row in `job`."""
+
 # Version 2: jobs. `node` is the runtime directory of the daemon whose queue they are in: nodes share a file. A run of
 # a job that has not ended has `ended` 0. `batch` holds what batch jobs are started with, under the number of the array.
 _JOBS = (
@@ -60,6 +63,7 @@ _JOBS = (
     "CREATE INDEX job_by_end ON job (ended)",
     "CREATE INDEX job_by_user_and_end ON job (uid, ended)",
     "CREATE INDEX job_by_array ON job (array, id, restart)",
+    f"CREATE INDEX job_by_task ON job (array, {TASK}) WHERE array > 0",
     """CREATE TABLE batch (
         job INTEGER PRIMARY KEY, node TEXT NOT NULL, uid INTEGER NOT NULL, size INTEGER NOT NULL, script BLOB NOT NULL,
         request BLOB NOT NULL

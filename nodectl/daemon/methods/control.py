@@ -5,7 +5,7 @@ Owners may end, hold and change their own jobs; admins everybody's. Each answer 
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from nodectl.daemon.admission.launch_request import MEMORY
@@ -14,7 +14,7 @@ from nodectl.daemon.controller.job_names import name_of
 from nodectl.daemon.controller.job_request import ADMIN, USER
 from nodectl.daemon.controller.options import LONGEST_LIST, MOMENT, NICE, PRIORITY
 from nodectl.daemon.methods.job_calls import JobCalls, no_job
-from nodectl.daemon.methods.show_queue import ONE_JOB, WORD, WORDS, matches
+from nodectl.daemon.methods.show_queue import ONE_JOB, WORD, WORDS, Matching
 from nodectl.scheduler import job_array
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
@@ -51,6 +51,7 @@ UPDATE_JOB: "Shape" = {
 }
 _OURS = ("job", "requeue", "array_limit")
 """What the scheduler does not change."""
+_HANDFUL = 100  # jobs
 
 
 class Control:
@@ -66,9 +67,8 @@ class Control:
         if not any(name in given for name in ("jobs", "users", "names", "states")):
             raise invalid("jobs", "say which jobs: by number, user, name or state")
         signal, by = given.get("signal"), call.peer.uid
-        found = [(job, tasks) for job, tasks in self._meant(call) if matches(job, given)]
         done = []
-        for job, tasks in found:
+        async for job, tasks in self._each_meant(call):
             if signal is not None:
                 if not await self._controller.signals.send(job, signal, by, batch=bool(given.get("batch"))):
                     continue
@@ -80,6 +80,20 @@ class Control:
         await self._written()
         return {"cancelled": done}
 
+    async def _each_meant(self, call: Call) -> AsyncIterator[tuple[JobRecord, str]]:
+        """Then tasks of arrays among them that have become jobs of their own meanwhile."""
+        matches = Matching(call.parameters)
+        found = [(job, tasks) for job, tasks in self._meant(call) if matches(job)]
+        arrays = {job.array_job_id for job, tasks in found if job.array_tasks and not tasks}
+        known = {job.job_id for job, _ in found}
+        async for one in self._in_handfuls(found):
+            yield one
+        if arrays and len(found) >= _HANDFUL:
+            late = [job for job in self._controller.table.jobs.values() if job.array_job_id in arrays]
+            for job in late:
+                if job.job_id not in known:
+                    yield job, ""
+
     def _meant(self, call: Call) -> Iterable[tuple[JobRecord, str]]:
         """The named ones, else all that the caller may touch."""
         if "jobs" in call.parameters:
@@ -90,7 +104,9 @@ class Control:
     async def hold(self, call: Call) -> Mapping[str, object]:
         """Keeps waiting jobs from starting."""
         scheduler, now = self._controller.scheduler, time.time()
-        for job, _ in self._pending(call):
+        async for job, _ in self._in_handfuls(self._pending(call)):
+            if job.job_state != PENDING:
+                continue  # it has been started meanwhile
             who = USER if job.user_id == call.peer.uid else ADMIN
             with contextlib.suppress(NotAdmitted):  # it was looked at
                 scheduler.hold(job, who, now)
@@ -100,13 +116,29 @@ class Control:
     async def release(self, call: Call) -> Mapping[str, object]:
         """Lets held jobs wait for their turn."""
         is_admin, now = self._calls.is_admin(call), time.time()
-        for job, _ in self._pending(call):
+        async for job, _ in self._in_handfuls(self._pending(call)):
+            if job.job_state != PENDING:
+                continue
             try:
                 self._controller.scheduler.release(job, now, is_admin=is_admin)
             except NotAdmitted as error:
                 raise Refused("NotPermitted", str(error)) from None
             self._controller.table.changed(job)
         return await self._done()
+
+    async def _in_handfuls(self, found: list[tuple[JobRecord, str]]) -> AsyncIterator[tuple[JobRecord, str]]:
+        """Those that are still in the queue. Others are served between two handfuls."""
+        jobs = self._controller.table.jobs
+        for place, (job, tasks) in enumerate(found, 1):
+            if jobs.get(job.job_id) is job:
+                yield job, tasks
+            if not place % _HANDFUL:
+                await self._rest()
+
+    async def _rest(self) -> None:
+        """What was done so far goes to the disk, and others are served."""
+        with contextlib.suppress(NotWritten):  # it is tried again
+            await self._controller.table.commits.durable()
 
     def _pending(self, call: Call) -> list[tuple[JobRecord, str]]:
         """Raises Refused where one of the jobs does not wait."""

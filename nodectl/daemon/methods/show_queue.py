@@ -3,12 +3,13 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
 from nodectl.daemon.controller import rows
-from nodectl.daemon.controller.job_names import BadName, parse
+from nodectl.daemon.controller.job_names import LARGEST, BadName, parse
 from nodectl.daemon.methods.job_calls import JobCalls, no_job
+from nodectl.model.number import whole
 from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import JobRecord
 from nodectl.wire.dispatch import Call, invalid
@@ -41,7 +42,8 @@ class ShowQueue:
         now = time.time()
         given = call.parameters
         skip = int(str(given.get("skip", 0)))
-        found = (job for job in self._in_order(given, now) if self._may_list(call, job) and matches(job, given))
+        matches = Matching(given)
+        found = (job for job in self._in_order(given, now) if self._may_list(call, job) and matches(job))
         page = list(itertools.islice(found, skip, skip + _MOST_ROWS + 1))
         told: list[Mapping[str, object]] = []
         for job in page[:_MOST_ROWS]:
@@ -99,10 +101,9 @@ class ShowQueue:
         if not meant.tasks:
             kept = table.store.find(meant.job)
             return (job, {}) if kept is None else (job or kept.record, kept.resources)
-        for kept in table.store.of_array(meant.job):
-            if str(kept.record.array_task_id) == meant.tasks:
-                return kept.record, kept.resources
-        return job, {}
+        index = whole(meant.tasks, LARGEST)
+        kept = None if index is None else table.store.task(meant.job, index)
+        return (job, {}) if kept is None else (kept.record, kept.resources)
 
     def explain_job(self, call: Call) -> Mapping[str, object]:
         """Why one job waits."""
@@ -119,13 +120,22 @@ class ShowQueue:
         return {"explanation": told}
 
 
-def matches(job: JobRecord, given: Mapping[str, object]) -> bool:
-    """Whether a job has all that the lists of a call ask for: users, states, names."""
-    users: Iterable[str] | None = given.get("users")  # type: ignore[assignment]  # its shape was checked
-    states: Iterable[str] | None = given.get("states")  # type: ignore[assignment]
-    names: Iterable[str] | None = given.get("names")  # type: ignore[assignment]
-    if users is not None and job.user_name not in users and str(job.user_id) not in users:
-        return False
-    if states is not None and job.job_state not in (state.upper() for state in states):
-        return False
-    return names is None or job.name in names
+class Matching:
+    """Whether jobs have all that the lists of a call ask for: users, states, names. Both may be many."""
+
+    def __init__(self, given: Mapping[str, object]) -> None:
+        self._users, states, self._names = (_as_set(given.get(name)) for name in ("users", "states", "names"))
+        self._states = None if states is None else {state.upper() for state in states}
+
+    def __call__(self, job: JobRecord) -> bool:
+        """True for one that has."""
+        users = self._users
+        if users is not None and job.user_name not in users and str(job.user_id) not in users:
+            return False
+        if self._states is not None and job.job_state not in self._states:
+            return False
+        return self._names is None or job.name in self._names
+
+
+def _as_set(words: object) -> Set[str] | None:
+    return None if words is None else frozenset(words)  # type: ignore[call-overload]  # its shape was checked

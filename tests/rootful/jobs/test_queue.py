@@ -169,7 +169,7 @@ def test_what_an_admin_holds_its_user_does_not_release(node: Node) -> None:
 def test_requeued_job_runs_again_and_both_runs_are_on_record(node: Node) -> None:
     script = f"echo $SLURM_RESTART_COUNT >> runs; [ $(wc -l < runs) = 2 ] || read line < {fifo(node, 'hold')}"
     job = submit(node, script)
-    wait_until((node.scratch / "runs").exists, "it runs")
+    wait_for_file(node.scratch / "runs")
     assert node.nodectl("requeue", str(job), user=NOBODY).returncode == 0
     record = wait_for(node, job, "COMPLETED")
     assert record["restarts"] == 1

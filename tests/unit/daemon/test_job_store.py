@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -207,3 +208,25 @@ def test_daemon_does_not_start_with_a_file_that_is_no_history(path: str) -> None
     Path(path).write_bytes(b"not a database" * 100)
     with pytest.raises(StoreError, match="not a database"):
         Store(path, 10)
+
+
+def test_task_of_a_long_array_is_found_without_a_look_at_the_others(path: str) -> None:
+    store, jobs = opened(path)
+    for index in range(500):
+        jobs.put(a_job(1000 + index, array_job_id=1000, array_task_id=index, job_state="COMPLETED", end_time=5.0))
+    jobs.put(a_job(7, array_task_id=3, job_state="COMPLETED", end_time=5.0))
+    jobs.commit()
+    plans: list[str] = []
+    query = store.query
+
+    def explained(statement: str, values: Any = ()) -> Any:
+        plans.extend(row[3] for row in query(f"EXPLAIN QUERY PLAN {statement}", values))
+        return query(statement, values)
+
+    store.query = explained  # type: ignore[method-assign]
+    found = jobs.task(1000, 499)
+    assert found is not None
+    assert (found.record.job_id, found.record.array_task_id) == (1499, 499)
+    assert any("job_by_task (array=? AND <expr>=?)" in plan for plan in plans), plans
+    assert jobs.task(1000, 500) is None
+    assert jobs.task(0, 3) is None

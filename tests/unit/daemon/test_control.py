@@ -1,0 +1,101 @@
+"""What is done to thousands of jobs in one call, in handfuls; which jobs the lists of a call mean."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nodectl.daemon.methods.control import Control
+from nodectl.daemon.methods.show_queue import Matching
+from nodectl.selection.records import JobRecord
+
+JOBS = 1000
+UID = 1000
+
+
+def job(number: int, state: str = "PENDING", **more: Any) -> JobRecord:
+    return JobRecord(number, UID, UID, "ann", f"job{number}", "all", job_state=state, **more)
+
+
+class Queue:
+    """As much of a controller as the calls need; `turn` counts how often others could be served."""
+
+    def __init__(self) -> None:
+        self.done: list[int] = []
+        self.turns = 0
+        self.at: dict[int, Callable[[], None]] = {}  # what happens meanwhile, by turn
+        self.jobs = {number: job(number) for number in range(1, JOBS + 1)}
+        nothing = SimpleNamespace(kick=lambda: None)
+        self.ends = SimpleNamespace(cancel=lambda one, *_: self.done.append(one.job_id))
+        self.scheduler = SimpleNamespace(
+            hold=lambda one, *_: self.done.append(one.job_id),
+            release=lambda one, *_, **__: self.done.append(one.job_id),
+        )
+        self.rounds = nothing
+        self.table = SimpleNamespace(jobs=self.jobs, commits=self, changed=lambda _: None)
+
+    async def durable(self) -> None:
+        self.turns += 1
+        self.at.pop(self.turns, lambda: None)()
+        await asyncio.sleep(0)
+
+
+def called(queue: Queue, method: str, **given: object) -> None:
+    calls: Any = SimpleNamespace(
+        controller=queue,
+        several=lambda *_: [(one, "") for one in queue.jobs.values()],
+        permissions=SimpleNamespace(may_see=lambda *_: True),
+        is_admin=lambda _: False,
+    )
+    call: Any = SimpleNamespace(parameters=given, peer=SimpleNamespace(uid=UID))
+    asyncio.run(getattr(Control(calls), method)(call))
+
+
+@pytest.mark.parametrize("method", ["cancel", "hold", "release"])
+def test_thousands_of_jobs_of_one_call_do_not_keep_others_waiting(method: str) -> None:
+    queue = Queue()
+    called(queue, method, jobs=["all"])
+    assert queue.done == list(range(1, JOBS + 1))
+    assert queue.turns > 5
+
+
+@pytest.mark.parametrize("method", ["hold", "release"])
+def test_job_that_starts_or_ends_meanwhile_is_left_out(method: str) -> None:
+    queue = Queue()
+
+    def meanwhile() -> None:
+        queue.jobs[JOBS].job_state = "RUNNING"
+        del queue.jobs[JOBS - 1]
+
+    queue.at[1] = meanwhile
+    called(queue, method, jobs=["all"])
+    assert queue.done == list(range(1, JOBS - 1))
+
+
+def test_task_that_starts_while_its_array_is_cancelled_is_cancelled_too() -> None:
+    queue = Queue()
+    queue.jobs[JOBS] = job(JOBS, array_job_id=JOBS, array_tasks="0-9")
+    queue.at[1] = lambda: queue.jobs.update({5000: job(5000, "RUNNING", array_job_id=JOBS, array_task_id=0)})
+    called(queue, "cancel", users=["ann"])
+    assert queue.done[-2:] == [JOBS, 5000]
+
+
+@pytest.mark.parametrize(
+    ("given", "means"),
+    [
+        ({}, True),
+        ({"users": ["ann"]}, True),
+        ({"users": [str(UID)]}, True),
+        ({"users": ["bob"]}, False),
+        ({"states": ["running", "pending"]}, True),
+        ({"states": ["running"]}, False),
+        ({"names": ["job7"], "users": ["ann"]}, True),
+        ({"names": ["job"]}, False),
+    ],
+)
+def test_lists_of_a_call_say_which_jobs_are_meant(given: dict[str, object], means: bool) -> None:
+    assert Matching(given)(job(7)) is means
