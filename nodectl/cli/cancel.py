@@ -60,8 +60,8 @@ def main(arguments: argparse.Namespace) -> int:
                 complain(f"cancel{shown}: {failed}")
                 status = 1
             else:
-                if arguments.verbose:
-                    print(*told, sep="\n") if told else None
+                if arguments.verbose and told:
+                    print(*told, sep="\n")
     finally:
         session.close()
     return status

@@ -215,15 +215,6 @@ class Selection:
         self.released(job)
         self.info.free(job)
 
-    def completing_cores(self) -> bitarray | None:
-        """Cores of jobs that end and are not gone, but for those that share theirs: for `excluded_cores`."""
-        cores = None
-        for job in self._judge.completing:
-            held = job.job_resrcs
-            if held is not None and self.parameters.sharers(job) <= 1:
-                cores = held.core_bitmap.copy() if cores is None else cores | held.core_bitmap
-        return cores
-
     def job_signal(self, job: JobRecord, signal: int) -> str:
         """A signal is about to be sent to the job's processes."""
         return self._tell("job_signal", job, signal)

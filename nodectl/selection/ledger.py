@@ -82,10 +82,6 @@ class Ledger:
         """The mask of the CPUs of a node of which a job holds the core."""
         return self.nodes.cpu_mask(self.nodes[node], self.busy)
 
-    def free_cores(self) -> bitarray:
-        """A core bitmap of what no job holds."""
-        return ~self.busy
-
     def take(self, job: JobRecord) -> None:
         """The job holds its `job_resrcs` from now on."""
         if job in self._held or job.job_resrcs is None:

@@ -37,8 +37,6 @@ NODE_STATE_ERROR = 4
 NODE_STATE_MIXED = 5
 NODE_STATE_DRAIN = 0x200  # a flag beside the base state
 
-NODE_STATE_NAMES = ("UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED")
-
 # States of a job, in words as `nodectl queue` and `nodectl acct` tell them.
 PENDING, RUNNING, SUSPENDED, COMPLETING = "PENDING", "RUNNING", "SUSPENDED", "COMPLETING"
 ENDED = (

@@ -64,7 +64,8 @@ def test_jobs_that_hold_nodes_at_a_start_are_counted(tmp_path: Path) -> None:
     running.job_state, stopped.job_state, ending.job_state = "RUNNING", "SUSPENDED", "COMPLETING"
     second = Stage(load_plugin("select/linear", (), caller_of(20)), "4*2c", ALONE)
     second.selection.start(str(tmp_path), [running, stopped, ending], now=1.0)
-    held = second.selection.completing_cores()
+    assert ending.job_resrcs is not None
+    held = ending.job_resrcs.core_bitmap
     assert nodes_of(now(second, second.job(), excluded_cores=held)) == "0001"
     assert nodes_of(now(second, second.job(min_nodes=2), excluded_cores=held)) == "0101"
     assert nodes_of(now(second, second.job(min_nodes=3))) == "Requested nodes are busy"
