@@ -3,19 +3,9 @@
 import argparse
 from collections.abc import Callable, Iterable
 
-from nodectl.client.job_options import nice, priority
+from nodectl.client.job_options import count, nice, priority
 from nodectl.client.job_times import moment
 from nodectl.client.run_options import mebibytes, seconds
-from nodectl.model.number import whole
-
-_MOST = 2**31
-
-
-def _count(text: str) -> int:
-    number = whole(text, _MOST)
-    if number is None:
-        raise ValueError(f'Invalid numeric value "{text[:20]}"')
-    return number
 
 
 def _when(text: str) -> int:
@@ -41,7 +31,7 @@ CHANGES: dict[str, tuple[str, Callable[[str], object], str, str]] = {
     "requeue": ("requeue", _yes, "0|1", "whether it may be started a second time"),
     "name": ("jobname", str, "NAME", "name"),
     "comment": ("comment", str, "TEXT", "words for `nodectl queue` and `acct`"),
-    "array_limit": ("arraytaskthrottle", _count, "N", "at most N tasks of the array at a time; 0 for no limit"),
+    "array_limit": ("arraytaskthrottle", count, "N", "at most N tasks of the array at a time; 0 for no limit"),
 }
 _KEYS = {key: name for name, (key, *_) in CHANGES.items()} | {"minmemorynode": "mem"}
 

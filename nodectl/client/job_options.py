@@ -40,7 +40,12 @@ def priority(text: str) -> int:
 
 def immediate(text: str) -> int:
     """For how many seconds to wait."""
-    number = whole(text or "0", _MOST)
+    return count(text or "0")
+
+
+def count(text: str) -> int:
+    """A number from 0 on."""
+    number = whole(text, _MOST)
     if number is None:
         raise ValueError(f'Invalid numeric value "{text[:20]}"')
     return number

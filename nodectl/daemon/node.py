@@ -20,6 +20,7 @@ from nodectl.daemon.admission.step_maker import StepMaker
 from nodectl.daemon.admission.user_budget import UserBudget
 from nodectl.daemon.controller import rows, this_machine
 from nodectl.daemon.controller.controller import Controller
+from nodectl.daemon.controller.options import ONE_JOB
 from nodectl.daemon.controller.parts import Parts
 from nodectl.daemon.controller.restore import restore
 from nodectl.daemon.controller.spool import Spool
@@ -146,15 +147,15 @@ class Node:
             "Allocate": (allocate.ALLOCATE, self._allocate.allocate),
             "Await": (allocate.AWAIT, self._allocate.wait),
             "Queue": (show_queue.QUEUE, self._queue.queue),
-            "ShowJob": (show_queue.ONE_JOB, self._queue.show_job),
-            "ExplainJob": (show_queue.ONE_JOB, self._queue.explain_job),
+            "ShowJob": (ONE_JOB, self._queue.show_job),
+            "ExplainJob": (ONE_JOB, self._queue.explain_job),
             "Cancel": (control.CANCEL, self._control.cancel),
             "Hold": (control.JOBS, self._control.hold),
             "ReleaseJobs": (control.JOBS, self._control.release),
             "Requeue": (control.REQUEUE, self._control.requeue),
             "UpdateJob": (control.UPDATE_JOB, self._control.update),
-            "SuspendJob": (show_queue.ONE_JOB, self._control.suspend),
-            "ResumeJob": (show_queue.ONE_JOB, self._control.resume),
+            "SuspendJob": (ONE_JOB, self._control.suspend),
+            "ResumeJob": (ONE_JOB, self._control.resume),
             "Nodes": ({}, self._nodes.nodes),
             "UpdateNode": (nodes.UPDATE_NODE, self._nodes.update),
             "CreateReservation": (reservations.CREATE, self._reservations.create),

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from nodectl.wire.shape import Optional, boolean, integer, text
+from nodectl.wire.shape import Optional, array, boolean, integer, text
 
 if TYPE_CHECKING:
     from nodectl.wire.shape import Shape
@@ -11,7 +11,9 @@ LATEST = 1 << 40  # seconds since the epoch
 PRIORITY = integer(0, 2**32 - 1)
 NICE = integer(-(2**31), 2**31 - 1)
 MOMENT = integer(0, LATEST)
-_WORD = text(1024)
+WORD = text(1024)
+WORDS = array(WORD, most=10_000)
+ONE_JOB: "Shape" = {"job": WORD}
 LONGEST_LIST = 65_536  # characters of a dependency, or of an array's indices
 
 JOB_OPTIONS: "Shape" = {
@@ -22,16 +24,16 @@ JOB_OPTIONS: "Shape" = {
     "array": Optional(text(LONGEST_LIST)),
     "begin": Optional(MOMENT),
     "deadline": Optional(MOMENT),
-    "qos": Optional(_WORD),
-    "reservation": Optional(_WORD),
+    "qos": Optional(WORD),
+    "reservation": Optional(WORD),
     "requeue": Optional(boolean),
-    "comment": Optional(_WORD),
+    "comment": Optional(WORD),
     "open_mode": Optional(text(16)),
     "exclusive": Optional(boolean),
     "oversubscribe": Optional(boolean),
     "contiguous": Optional(boolean),
     "min_cpus": Optional(integer(1, 2**31)),
-    "constraint": Optional(_WORD),
+    "constraint": Optional(WORD),
     "signal": Optional(text(64)),
 }
 

@@ -36,12 +36,11 @@ class Allocate:
         if held_by not in (RUN, ALLOC):
             raise invalid("held_by", "run or alloc")
         wanted = await self._calls.wanted(call, held_by)
-        numbered = {"job": wanted.request["job"]} if "job" in wanted.request else {}
-        wanted.job.job_id, _ = self._numbers.take(numbered, call.peer.uid, None)
+        wanted.job.job_id, _ = self._numbers.take(wanted.numbered, call.peer.uid, None)
         try:
             await self._calls.controller.submit(wanted.job)
         except Refused:
-            self._numbers.give_back(numbered, call.peer.uid, wanted.job.job_id)
+            self._numbers.give_back(wanted.numbered, call.peer.uid, wanted.job.job_id)
             raise
         return {"job": wanted.job.job_id}
 

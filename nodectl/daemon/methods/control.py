@@ -12,9 +12,9 @@ from nodectl.daemon.admission.launch_request import MEMORY
 from nodectl.daemon.controller.commits import NotWritten
 from nodectl.daemon.controller.job_names import name_of
 from nodectl.daemon.controller.job_request import ADMIN, USER
-from nodectl.daemon.controller.options import LONGEST_LIST, MOMENT, NICE, PRIORITY
+from nodectl.daemon.controller.options import LONGEST_LIST, MOMENT, NICE, ONE_JOB, PRIORITY, WORD, WORDS
 from nodectl.daemon.methods.job_calls import JobCalls, no_job
-from nodectl.daemon.methods.show_queue import ONE_JOB, WORD, WORDS, Matching
+from nodectl.daemon.methods.show_queue import Matching
 from nodectl.scheduler import job_array
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED

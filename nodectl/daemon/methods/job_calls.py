@@ -22,6 +22,11 @@ class Wanted(NamedTuple):
     request: Mapping[str, object]
     level: str
 
+    @property
+    def numbered(self) -> Mapping[str, object]:
+        """What of the request names a number that was reserved for the job, and none of a step."""
+        return {"job": self.request["job"]} if "job" in self.request else {}
+
 
 class JobCalls:
     """Of one node."""

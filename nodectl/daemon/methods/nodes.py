@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nodectl.daemon.controller.drain import DRAIN, RESUME
+from nodectl.daemon.controller.options import WORD
 from nodectl.daemon.methods.job_calls import JobCalls
-from nodectl.daemon.methods.show_queue import WORD
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.selection.modes import NODE_STATE_DRAIN, RUNNING
 from nodectl.selection.records import NodeRecord

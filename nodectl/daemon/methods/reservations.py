@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nodectl.daemon.controller.commits import NotWritten
-from nodectl.daemon.controller.options import MOMENT
+from nodectl.daemon.controller.options import MOMENT, WORD, WORDS
 from nodectl.daemon.methods.job_calls import JobCalls
-from nodectl.daemon.methods.show_queue import WORD, WORDS
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.records import ReservationRequest
 from nodectl.wire.dispatch import Call, Refused, invalid
@@ -51,7 +50,7 @@ class Reservations:
         except NotWritten as error:
             controller.table.store.forget_statement("reservation", made.name)
             controller.scheduler.delete_reservation(made.name, now)
-            raise Refused("WrongState", f"it was not made: {error}") from None
+            raise Refused("WrongState", f"reservation {made.name!r} was not made: {error}") from None
         return {"name": made.name}
 
     def _request(self, given: Mapping[str, object], now: float) -> ReservationRequest:
@@ -94,7 +93,7 @@ class Reservations:
         try:
             await controller.table.commits.durable()
         except NotWritten as error:
-            raise Refused("WrongState", f"it is removed, and not on the disk yet: {error}") from None
+            raise Refused("WrongState", f"reservation {name!r} is removed, but not on the disk yet: {error}") from None
         return {}
 
     def reservations(self, call: Call) -> Mapping[str, object]:

@@ -8,27 +8,24 @@ from typing import TYPE_CHECKING
 
 from nodectl.daemon.controller import rows
 from nodectl.daemon.controller.job_names import LARGEST, BadName, parse
+from nodectl.daemon.controller.options import WORDS
 from nodectl.daemon.methods.job_calls import JobCalls, no_job
 from nodectl.model.number import whole
 from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import JobRecord
 from nodectl.wire.dispatch import Call, invalid
-from nodectl.wire.shape import Optional, array, integer, text
+from nodectl.wire.shape import Optional, integer
 
 if TYPE_CHECKING:
     from nodectl.wire.shape import Shape
 
-MOST_NAMED = 10_000  # jobs, users or states in one call
 _MOST_ROWS = 1000
 _HANDFUL = 20
 _WAITING = (PENDING, SUSPENDED)  # for something, which is told
-WORD = text(1024)
-WORDS = array(WORD, most=MOST_NAMED)
 QUEUE: "Shape" = {
     **{name: Optional(WORDS) for name in ("jobs", "users", "states", "names")},
     "skip": Optional(integer(0, 2**31)),
 }
-ONE_JOB: "Shape" = {"job": WORD}
 
 
 class ShowQueue:

@@ -9,7 +9,7 @@ from nodectl.daemon.controller.job_request import checked_options
 from nodectl.daemon.controller.options import an_object
 from nodectl.daemon.history.job_store import BatchText
 from nodectl.daemon.jobs.further_steps import FurtherSteps
-from nodectl.daemon.methods.job_calls import JobCalls, Wanted
+from nodectl.daemon.methods.job_calls import JobCalls
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.answers import Refusal
 from nodectl.selection.modes import SELECT_MODE_WILL_RUN
@@ -43,13 +43,13 @@ class Submit:
         kept = {name: value for name, value in wanted.request.items() if name not in ("job", "step", "jobid")}
         batch = BatchText(job.user_id, {"request": kept, "caller": call.peer.uid, "level": wanted.level}, script)
         self._check_room(job, len(lean_json.dumps(kept)) + len(script))
-        job.job_id, _ = self._numbers.take(_without_step(wanted), call.peer.uid, None)
+        job.job_id, _ = self._numbers.take(wanted.numbered, call.peer.uid, None)
         if job.array_tasks:
             job.array_job_id = job.job_id
         try:
             await self._calls.controller.submit(job, batch)
         except Refused:
-            self._numbers.give_back(_without_step(wanted), call.peer.uid, job.job_id)
+            self._numbers.give_back(wanted.numbered, call.peer.uid, job.job_id)
             raise
         return {"job": job.job_id}
 
@@ -92,8 +92,3 @@ class Submit:
         names = [node.name for node, bit in zip(selection.nodes, choice.nodes, strict=True) if bit]
         start = max(expected or now, choice.start_time, job.details.begin_time)
         return {"start": float(start), "nodes": ",".join(names), "cpus": choice.resources.ncpus}
-
-
-def _without_step(wanted: Wanted) -> Mapping[str, object]:
-    """Of a request what names a number that was reserved for the job."""
-    return {"job": wanted.request["job"]} if "job" in wanted.request else {}
