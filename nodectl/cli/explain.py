@@ -39,8 +39,10 @@ def main(arguments: argparse.Namespace) -> int:
             try:
                 return _layout(session, int(arguments.job), FIRST, as_json=arguments.json)
             except Failed as failed:
-                if answer is None or failed.name != f"{NODE}.NoSuchStep":
+                if failed.name != f"{NODE}.NoSuchStep":
                     raise
+                if answer is None:
+                    raise Failed(f"no job {arguments.job} waits, runs or is in the history") from None
     finally:
         session.close()
     if arguments.json:

@@ -98,7 +98,7 @@ def _run(session: Session, words: list[str]) -> int:
         of_job = {name: parsed.values.pop(name) for name in parsed.job if name in parsed.values}
         patience: int | None = of_job.pop("immediate", None)  # type: ignore[assignment]  # what its row reads
         request = make_request(parsed)
-        surrounding = session.private is None and _surrounding_job(request)
+        surrounding = session.private is None and _surrounding_job(request, session.path)
         if of_job and "jobid" not in request:
             request["job"] = _turn(session, request, parsed, of_job, patience)
         if local:
@@ -116,12 +116,16 @@ def _run(session: Session, words: list[str]) -> int:
             local.close()
 
 
-def _surrounding_job(request: dict[str, object]) -> bool:
+def _surrounding_job(request: dict[str, object], socket: str) -> bool:
     """Makes it a step of the job in which this command was typed, and says so. nodectl's jobs name themselves twice:
-    the SLURM_JOB_ID of a Slurm on the same machine is no job of nodectl's.
+    the SLURM_JOB_ID of a Slurm on the same machine is no job of nodectl's. Nor is it one of another service, with
+    numbers of its own, to which --socket or --config led.
     """
     here = os.environ.get("NODECTL_JOB_ID", "")
     if not here or "jobid" in request or here != os.environ.get("SLURM_JOB_ID"):
+        return False
+    of_job = os.environ.get("NODECTL_SOCKET", socket)
+    if of_job != socket and not _is_same(of_job, socket):
         return False
     from nodectl.model.number import whole
 
@@ -134,6 +138,13 @@ def _surrounding_job(request: dict[str, object]) -> bool:
     if within is not None and within < _FIRST_SPECIAL_STEP and not layout.keys() & {"exact", "exclusive", "overlap"}:
         layout["overlap"] = "1"  # the step that waits for this one has the CPUs
     return True
+
+
+def _is_same(path: str, other: str) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return False
 
 
 def _turn(

@@ -253,7 +253,7 @@ def _memory(
 ) -> dict[str, object]:
     """MiB of --mem, or of --mem-per-cpu for the CPUs asked for, 0 for none. Limits are set when the step is bound."""
     if "mem" in request and "mem_per_cpu" in request:
-        raise invalid("mem", "--mem and --mem-per-cpu are mutually exclusive")
+        raise invalid("mem", "it and --mem-per-cpu are mutually exclusive")
     cpus = int(str(request["ntasks"])) * int(str(layout.get("cpus_per_task", 1)))
     memory = int(str(request.get("mem", 0))) or int(str(request.get("mem_per_cpu", 0))) * cpus
     check_memory(memory, constraints)

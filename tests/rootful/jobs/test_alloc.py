@@ -12,8 +12,8 @@ import time
 
 import pytest
 
-from rootful.jobs.machine import CPUS, FOREVER, Client, queue, runs, state, typed, wrap
-from rootful.node import NOBODY, PATIENCE, Node, wait_until
+from rootful.jobs.machine import CPUS, FOREVER, TURNS, Client, queue, runs, state, typed, wrap
+from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 
 WAIT = "echo $SLURM_JOB_ID; read x; exit 3"
 
@@ -73,6 +73,17 @@ def test_a_slurm_beside_us_is_not_taken_for_our_job(node: Node) -> None:
     foreign = {"SLURM_JOB_ID": "1", "NODECTL_JOB_ID": str(job)}
     assert node.run("sh", "-c", "echo $SLURM_JOB_ID", user=NOBODY, env=foreign).stdout.strip() != str(job)
     client.end("\n")
+
+
+def test_a_run_that_is_told_another_service_is_no_step_of_the_job_there_of_this_number(node: Node) -> None:
+    with running(**TURNS) as other:
+        client, job = held(other, "-n1")
+        environment = {name: str(job) for name in ("SLURM_JOB_ID", "NODECTL_JOB_ID")}
+        environment["NODECTL_SOCKET"] = str(other.socket)
+        done = node.run("sh", "-c", "echo $SLURM_JOB_ID.$SLURM_STEP_ID", user=NOBODY, env=environment)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.endswith(".0\n"), "a job of its own, whose step 0 it is"
+        client.end("\n")
 
 
 def test_a_run_in_an_allocation_that_is_over_says_so(node: Node) -> None:

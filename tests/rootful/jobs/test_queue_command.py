@@ -58,7 +58,7 @@ def test_an_explanation_names_who_has_what_a_job_waits_for(node: Node) -> None:
     assert json.loads(ok(node, "explain", "--json", str(second)))["reason"] == "Resources"
     held = wrap(node, "true", "-H")
     assert "release" in ok(node, "explain", str(held))
-    assert "4000000" in refused(node, "explain", "4000000")
+    assert "no job 4000000 waits, runs" in refused(node, "explain", "4000000")
     assert ok(node, "explain", str(first)).startswith("allocated CPUs: ")  # of one that runs, its layout
 
 
