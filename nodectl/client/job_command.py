@@ -62,7 +62,8 @@ class JobCommand:
             return False
         for warning in self.hello["warnings"]:  # type: ignore[attr-defined]
             complain(str(warning))
-        if names := ignored(self.parsed):
+        quiet = self.parsed.values.pop("quiet", False)
+        if (names := ignored(self.parsed)) and not quiet:
             options = ", ".join(f"--{name}" for name in names)
             print(f"nodectl: without effect on one machine: {options}", file=sys.stderr)
         if self._local:

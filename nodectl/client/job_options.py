@@ -90,6 +90,13 @@ def _row(  # the columns of the table
     return long, short, arginfo, help, take, has_arg, dest or long.replace("-", "_")
 
 
+def yes_or_no(text: str) -> bool:
+    """As said."""
+    if text.lower() not in ("yes", "no"):
+        raise ValueError(f"Invalid value {text[:20]!r}, yes or no is allowed")
+    return text.lower() == "yes"
+
+
 def signal(text: str) -> str:
     """What the job gets before its time is up."""
     from nodectl.model.warning import warning_of  # who does not ask for it does not pay for it
@@ -134,18 +141,22 @@ _SIGNAL = _row(
     "signal", "", "SIGNAL", "[B:]SIGNAL[@SECONDS]: for the steps, with B: for the script alone, so many seconds (60) "
     "before the time limit", signal,
 )  # fmt: skip
+_QUIET = _row("quiet", "Q", "", "do not tell which options have no effect here", yes, has_arg=NO_ARGUMENT)
 
 SUBMIT = (
     _row("array", "a", "LIST", "a job for each index: 0-15, 1,3,5, 0-100:10; %N behind it: N at a time", array),
     _row("error", "e", "FILE", "stderr; default: where stdout goes", str, dest="stderr"),
     _EXCLUSIVE,
     _row("input", "i", "FILE", "stdin; default: /dev/null", str, dest="stdin"),
+    _row("kill-on-invalid-dep", "", "yes|no", "ends when what it depends on cannot happen any more", yes_or_no),
     _row("no-requeue", "", "", "is not started a second time", no, dest="requeue", has_arg=NO_ARGUMENT),
     _row("open-mode", "", "append|truncate", "what is done with files of output that are there", open_mode),
     _row("output", "o", "FILE", "stdout: a pattern (%j job, %A array, %a index, %x name, %u user); default: "
            "slurm-%j.out, of arrays slurm-%A_%a.out", str, dest="stdout"),
     _row("parsable", "", "", "print the job's number alone", yes, has_arg=NO_ARGUMENT),
+    _QUIET,
     _row("requeue", "", "", "may be started a second time", yes, has_arg=NO_ARGUMENT),
+    _QUIET,
     _SIGNAL,
     _row("test-only", "", "", "tell when it would start; submit nothing", yes, has_arg=NO_ARGUMENT),
     _row("wait", "W", "", "end with the job, with its exit status", yes, has_arg=NO_ARGUMENT),

@@ -8,6 +8,8 @@ import os
 
 from nodectl.client.job_options import ALLOC, SUBMIT
 from nodectl.client.run_options import (
+    ARGUMENT,
+    MAYBE_ARGUMENT,
     NO_ARGUMENT,
     OPTIONS,
     Option,
@@ -28,8 +30,14 @@ _OF_STEPS = frozenset({"cpu-bind", "error", "input", "jobid", "kill-on-bad-exit"
                        "task-prolog", "trace", "unbuffered"})  # fmt: skip
 _STEP_LAYOUT = frozenset({"exact", "exclusive", "overlap", "relative", "whole"})
 _TABLE = tuple(option for option in OPTIONS if option.long not in _OF_STEPS)
-# Taken since many scripts have them, and without effect on one machine: option and letter.
-IGNORED = {"account": "A", "mail-type": "", "mail-user": "", "partition": "p", "wckey": ""}
+# Taken since many scripts have them, and without effect on one machine: option, letter, whether it has an argument.
+IGNORED: "dict[str, tuple[str, int]]" = {
+    "account": ("A", ARGUMENT), "acctg-freq": ("", ARGUMENT), "delay-boot": ("", ARGUMENT),
+    "ignore-pbs": ("", NO_ARGUMENT), "mail-type": ("", ARGUMENT), "mail-user": ("", ARGUMENT),
+    "no-kill": ("k", MAYBE_ARGUMENT), "partition": ("p", ARGUMENT), "power": ("", ARGUMENT), "profile": ("", ARGUMENT),
+    "spread-job": ("", NO_ARGUMENT), "switches": ("", ARGUMENT), "wait-all-nodes": ("", ARGUMENT),
+    "wckey": ("", ARGUMENT),
+}  # fmt: skip
 # Variables whose names are not those of their options.
 _VARIABLES = {"array": "ARRAY_INX", "time": "TIMELIMIT", "mem": "MEM_PER_NODE"}
 _NEVER = ("help", "verbose", "uid", "gid", "wrap", "parsable", "test-only", "no-shell")  # no variable gives them
@@ -46,8 +54,8 @@ class JobParser(Parser):
         self.own = options_of(SUBMIT if command == "submit" else ALLOC)
         super().__init__(extra, self.own)
         self._dry = dry
-        for name, letter in IGNORED.items():
-            self._long[name] = Option(name, letter, "", "", str)
+        for name, (letter, has_arg) in IGNORED.items():
+            self._long[name] = Option(name, letter, "", "", str, has_arg=has_arg)
             if letter:
                 self._short[letter] = self._long[name]
 
@@ -97,7 +105,8 @@ class JobParser(Parser):
 def job_options(parsed: Parsed) -> dict[str, object]:
     """Takes JobOptions of the service's Submit and Allocate out of what was parsed."""
     names = ("array", "begin", "comment", "constraint", "contiguous", "deadline", "dependency", "exclusive", "hold",
-             "nice", "open_mode", "oversubscribe", "priority", "qos", "requeue", "reservation", "signal")  # fmt: skip
+             "kill_on_invalid_dep", "nice", "open_mode", "oversubscribe", "priority", "qos", "requeue", "reservation",
+             "signal")  # fmt: skip
     return {name: parsed.values.pop(name) for name in names if name in parsed.values}
 
 

@@ -22,8 +22,7 @@ _OF_LAYOUT = "accel-bind cpu_bind gpus-per-socket mem_bind ntasks-per-gpu ntasks
 # Of sbatch only, whose options a job script holds.
 SBATCH = (
     (ARGUMENT, "batch cluster container-id export-file extra gid gres-flags mem-bind stepmgr tres-bind"),
-    (MAYBE_ARGUMENT, "get-user-env kill-on-invalid-dep"),
-    (NO_ARGUMENT, "ignore-pbs"),
+    (MAYBE_ARGUMENT, "get-user-env"),
 )  # fmt: skip
 # Of srun only: they say something of a step.
 _OF_STEPS = (

@@ -27,6 +27,7 @@ YEAR = 365 * 86_400.0
 HELD = {"user": "JobHeldUser", "admin": "JobHeldAdmin"}
 _AT_A_TIME = 16
 LAUNCH_FAILURE = "JobLaunchFailure"
+NEVER_SATISFIED = "DependencyNeverSatisfied"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class Book:
         self.freed = False
         self.version = 0  # another after each change
         self.fresh: list[JobRecord] = []
+        self.hopeless: dict[int, JobRecord] = {}  # those that want to end when what they wait for cannot happen
         self._rates: dict[int, int] = {}  # CPUs that a job's user is charged with now
 
     def restore(self, jobs: Iterable[JobRecord], now: float) -> None:
@@ -117,6 +119,8 @@ class Book:
             self.line.add(job, now)
             self.fresh.append(job)
             return
+        if bar.reason == NEVER_SATISFIED and job.details.kill_invalid_dep:
+            self.hopeless[job.job_id] = job
         if bar.until:
             self.agenda.note(bar.until, job.job_id)
         if bar.reason != LAUNCH_FAILURE:
@@ -142,7 +146,7 @@ class Book:
             return Bar(HELD.get(job.held, HELD["admin"]), f"{who} holds it")
         at = self.waits.state(job, now)
         if at == NEVER:
-            return Bar("DependencyNeverSatisfied", f"what it waits for will not happen: {job.details.dependency}")
+            return Bar(NEVER_SATISFIED, f"what it waits for will not happen: {job.details.dependency}")
         if at is None or at > now:
             return Bar("Dependency", f"it waits for other jobs: {job.details.dependency}", at or 0.0)
         begin = job.details.begin_time

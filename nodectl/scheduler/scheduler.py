@@ -205,7 +205,7 @@ class Scheduler:
     def next_time(self, now: float) -> float | None:
         """When time alone may change something: call `schedule` then. Now, where something has changed already."""
         book = self._book
-        if book.fresh or book.unlooked or (book.freed and (len(book.line) or book.stopped)):
+        if book.fresh or book.unlooked or book.hopeless or (book.freed and (len(book.line) or book.stopped)):
             return now
         times = [book.agenda.next_time(), self._sweeps.more_at or None]
         times.append(self._reservations.next_time(now) if self._reservations.by_name else None)

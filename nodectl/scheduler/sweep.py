@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Iterator
 
 from nodectl.scheduler import preemption
 from nodectl.scheduler.backfill import RESOURCES, Backfill
-from nodectl.scheduler.book import Book
+from nodectl.scheduler.book import NEVER_SATISFIED, Book
 from nodectl.scheduler.decisions import Decision, End, Preempt, Resume, Start
 from nodectl.scheduler.limits import Block
 from nodectl.scheduler.reservation import Reservations
@@ -43,13 +43,15 @@ class Sweeps:
         if self._reservations.has_changed(now):
             book.freed = True
         for job in book.look_again(now):
-            book.over(job, "DEADLINE", 0, now)
-            self._room.forget(job)
-            job.job_state, job.state_reason, job.end_time = "DEADLINE", "DeadLine", now
-            yield End(job, "DEADLINE", "DeadLine")
+            yield self._end(job, "DEADLINE", "DeadLine", now)
         yield from self._resume(now)
         while True:
             yield from book.catch_up(now)
+            hopeless, book.hopeless = book.hopeless, {}
+            for job in hopeless.values():
+                bar = book.bar(job, now) if job.job_state == PENDING and book.jobs.get(job.job_id) is job else None
+                if bar is not None and bar.reason == NEVER_SATISFIED:
+                    yield self._end(job, "CANCELLED", NEVER_SATISFIED, now)
             fresh, book.fresh = book.fresh, []
             self._tested.difference_update(job.job_id for job in fresh)
             whole = book.freed or (self.more_at and now >= self.more_at) or self._goes_first(fresh, now)
@@ -62,6 +64,13 @@ class Sweeps:
                 yield from self._over(self._sorted(fresh, now), now)
             if not (book.freed or book.unlooked):
                 return
+
+    def _end(self, job: JobRecord, state: str, reason: str, now: float) -> End:
+        """A job that waited never starts."""
+        self._book.over(job, state, 0, now)
+        self._room.forget(job)
+        job.job_state, job.state_reason, job.end_time = state, reason, now
+        return End(job, state, reason)
 
     def _forget(self) -> None:
         """Some room was freed: what was found out is old."""

@@ -129,7 +129,8 @@ class JobDetails:
     `layout` holds srun's options of layout and binding by their names, as texts; `request` is what they mean. `gres`:
     how many devices on each node, by name or name:type. `share_res`: None where the user said nothing, False for
     --exclusive, True for --oversubscribe. `whole`: all of the machine, for a job with more tasks than it has CPUs.
-    `signal`: what it wants before its time is up, as `model.warning` writes it.
+    `signal`: what it wants before its time is up, as `model.warning` writes it. `kill_invalid_dep`: it ends when what
+    it waits for cannot happen any more.
     """
 
     num_tasks: int = 1
@@ -162,6 +163,7 @@ class JobDetails:
     std_err: str = ""
     open_append: bool = False
     signal: str = ""
+    kill_invalid_dep: bool = False
     req_node_bitmap: bitarray | None = None
     exc_node_bitmap: bitarray | None = None
     _request: Request | None = None

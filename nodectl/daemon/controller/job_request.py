@@ -137,6 +137,7 @@ def apply_options(job: JobRecord, options: Mapping[str, object], *, is_admin: bo
     details.contiguous = bool(given.get("contiguous"))
     details.min_cpus = max(details.min_cpus, int(str(given.get("min_cpus", 0))))
     details.features = tuple(filter(None, str(given.get("constraint", "")).split("&")))
+    details.kill_invalid_dep = bool(given.get("kill_on_invalid_dep"))
     details.signal = _warning(str(given.get("signal", "")))
     if given.get("exclusive"):
         details.share_res = False

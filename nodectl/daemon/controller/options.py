@@ -35,6 +35,7 @@ JOB_OPTIONS: "Shape" = {
     "min_cpus": Optional(integer(1, 2**31)),
     "constraint": Optional(WORD),
     "signal": Optional(text(64)),
+    "kill_on_invalid_dep": Optional(boolean),
 }
 
 

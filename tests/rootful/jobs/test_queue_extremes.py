@@ -56,6 +56,16 @@ def test_jobs_do_not_come_to_wait_for_each_other(node: Node) -> None:
     wait_for(node, third, "COMPLETED")
 
 
+def test_a_job_may_end_with_the_hope_for_what_it_waits_for(node: Node) -> None:
+    first = submit(node, "exit 1", "--hold")
+    waiting = submit(node, "true", f"--dependency=afterok:{first}", "--kill-on-invalid-dep=yes")
+    assert node.nodectl("release", str(first), user=NOBODY).returncode == 0
+    record = wait_for(node, waiting, "CANCELLED")
+    assert record["words"] == "DependencyNeverSatisfied"
+    done = node.nodectl("submit", "-Q", "-k", "-p", "main", "--wrap=true", user=NOBODY)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_who_submits_too_much_is_told_and_others_are_served(node: Node) -> None:
     for _ in range(5):
         submit(node, "true", "--hold")

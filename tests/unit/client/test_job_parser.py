@@ -26,6 +26,7 @@ def values(words: list[str], command: str = "submit") -> dict[str, object]:
         (["--requeue", "--no-requeue"], {"requeue": False}),
         (["--open-mode=a"], {"open_mode": "append"}),
         (["--signal=B:USR1@300"], {"signal": "B:10@300"}),
+        (["--kill-on-invalid-dep=yes", "-Q"], {"kill_on_invalid_dep": True, "quiet": True}),
         (["--signal=sigterm"], {"signal": "15@60"}),
         (["--signal=R:10@0"], {"signal": "10@0"}),
         (["-oout", "-e", "err", "-i/dev/null"], {"stdout": "out", "stderr": "err", "stdin": "/dev/null"}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.scheduler.decisions import NotAdmitted
+from nodectl.scheduler.decisions import End, NotAdmitted
 from nodectl.scheduler.dependency import BadDependency, parse
 from unit.scheduler.bench import Bench, numbers
 
@@ -228,3 +228,21 @@ def test_a_web_of_dependencies_is_not_followed_without_end() -> None:
         bench.scheduler.update(first, {"dependency": f"afterany:{layer[0].job_id}"}, bench.at)
     with pytest.raises(BadDependency, match="more than"):
         parse("afterany:" + ":".join(["7"] * 1000))
+
+
+def test_who_wants_to_ends_when_what_it_waits_for_cannot_happen_any_more() -> None:
+    bench = Bench()
+    first = bench.run(1)
+    second = bench.submit(1, dependency=f"afterok:{first.job_id}", kill_invalid_dep=True)
+    third = bench.submit(1, dependency=f"afterok:{second.job_id}", kill_invalid_dep=True)
+    patient = bench.submit(1, dependency=f"afterok:{first.job_id}")
+    bench.look()
+    bench.end(first, "FAILED", 1)
+    assert bench.scheduler.next_time(bench.at) is not None
+    bench.look()
+    ended = [one for one in bench.decided if isinstance(one, End)]
+    assert [(one.job, one.state, one.reason) for one in ended] == [
+        (second, "CANCELLED", "DependencyNeverSatisfied"),
+        (third, "CANCELLED", "DependencyNeverSatisfied"),
+    ]
+    assert list(bench.scheduler.jobs.values()) == [patient]
