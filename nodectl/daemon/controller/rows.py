@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from nodectl.daemon.controller.job_names import name_of
 from nodectl.model.cpu_list import cpus_of, format_cpulist
@@ -100,6 +101,24 @@ def record(job: JobRecord, resources: Mapping[str, object], now: float, why: Exp
 
 
 def without_private(row_: dict[str, object]) -> dict[str, object]:
-    """For who is neither its owner nor an admin."""
+    """For who is neither its owner nor an admin. Why it waits anybody is told; how it ended may name its files."""
     empty: dict[str, object] = {"command": [], "layout": {}}
-    return {name: empty.get(name, "") if name in _PRIVATE else value for name, value in row_.items()}
+    private = _PRIVATE if row_["state"] in (PENDING, SUSPENDED) else {*_PRIVATE, "words"}
+    return {name: empty.get(name, "") if name in private else value for name, value in row_.items()}
+
+
+def without_others(why: Explanation, user: str) -> Explanation:
+    """For a user who is told nothing of others' jobs."""
+    others = [name for name in why.for_whom if not name.endswith(f" of {user}")]
+
+    def hidden(text: str) -> str:
+        for name in sorted(others, key=len, reverse=True):
+            text = text.replace(name, "another user's job")
+        return text
+
+    return replace(
+        why,
+        words=hidden(why.words),
+        for_whom=tuple(name for name in why.for_whom if name not in others),
+        what_would_help=tuple(map(hidden, why.what_would_help)),
+    )

@@ -1,5 +1,6 @@
 """What the methods of jobs have in common: from a call to the record of a job, and which jobs a caller may touch."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -7,8 +8,10 @@ from nodectl.daemon.admission.step_maker import StepMaker
 from nodectl.daemon.controller.controller import Controller
 from nodectl.daemon.controller.job_names import name_of, parse
 from nodectl.daemon.controller.job_request import Machine, apply_options, checked_options, job_of
+from nodectl.daemon.controller.rows import without_others
 from nodectl.daemon.reception.permissions import Permissions
 from nodectl.model.step import Step
+from nodectl.scheduler.explanation import Explanation
 from nodectl.selection.modes import ENDED
 from nodectl.selection.records import JobRecord
 from nodectl.wire.dispatch import Call, Refused
@@ -62,6 +65,11 @@ class JobCalls:
         """Raises Refused."""
         if not self.is_admin(call):
             raise Refused("NotPermitted", "only root and members of the admin group may do that")
+
+    def explained(self, call: Call, job: JobRecord) -> Explanation:
+        """Why a job waits, as far as the caller may know."""
+        why = self.controller.scheduler.explain(job, time.time())
+        return without_others(why, job.user_name) if self.hides_others and not self.is_admin(call) else why
 
     def one(self, call: Call, text: str) -> JobRecord:
         """The job in the queue that a name means, which its owner and admins may touch. Raises Refused."""

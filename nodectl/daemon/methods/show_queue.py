@@ -75,7 +75,7 @@ class ShowQueue:
         job, resources = self._found(str(call.parameters["job"]))
         if job is None or not self._may_list(call, job):
             raise no_job(str(call.parameters["job"]))
-        why = controller.scheduler.explain(job, now) if job.job_state in _WAITING else None
+        why = self._calls.explained(call, job) if job.job_state in _WAITING else None
         told = rows.record(job, resources, now, why)
         told["select"] = controller.selection.described(job)
         mine = self._calls.permissions.may_see(call.peer, job.user_id)
@@ -104,12 +104,11 @@ class ShowQueue:
 
     def explain_job(self, call: Call) -> Mapping[str, object]:
         """Why one job waits."""
-        controller, now = self._calls.controller, time.time()
         name = str(call.parameters["job"])
-        job = next((one for one, _ in controller.table.named(name)), None)
+        job = next((one for one, _ in self._calls.controller.table.named(name)), None)
         if job is None or not self._may_list(call, job):
             raise self._calls.none(call, name)
-        why = controller.scheduler.explain(job, now)
+        why = self._calls.explained(call, job)
         told = {
             "state": job.job_state, "reason": why.reason, "words": why.words, "for": list(why.for_whom),
             "start": why.expected_start, "help": list(why.what_would_help),

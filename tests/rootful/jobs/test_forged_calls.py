@@ -1,7 +1,10 @@
-"""What a user says to the service by hand about jobs: numbers that are others', words that are too long."""
+"""What a user says to the service by hand about jobs: numbers that are others', words that are too long; what of others
+jobs they are told.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -9,8 +12,8 @@ from typing import Any
 import pytest
 
 from nodectl.wire import framing
-from rootful.node import NOBODY, PATIENCE, Node, wait_until
-from rootful.queued import queue, queue_node, submit, wait_for
+from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_until
+from rootful.queued import all_cpus, queue, queue_node, state, submit, wait_for
 from rootful.raw import REQUEST
 
 Say = Callable[..., Mapping[str, Any]]
@@ -87,3 +90,40 @@ def test_option_that_is_too_long_for_a_prologs_environment_is_refused_and_drains
     )
     machine: Any = node.call("Nodes")
     assert machine["nodes"][0]["state"] == "IDLE", machine
+
+
+def test_file_that_a_job_could_not_open_is_told_to_nobody_else(node: Node) -> None:
+    job = submit(node, "true", "--output=/etc/secret-project/out")
+    wait_for(node, job, "FAILED")
+    os.seteuid(OTHER.pw_uid)
+    try:
+        told: Any = node.call("ShowJob", job=str(job))
+    finally:
+        os.seteuid(0)
+    assert told["record"]["state"] == "FAILED"
+    assert "secret-project" not in json.dumps(told)
+    assert "secret-project" in json.dumps(node.call("ShowJob", job=str(job)))
+
+
+def test_who_may_not_see_others_jobs_is_not_told_for_whom_a_job_waits() -> None:
+    node = queue_node(private_data=["jobs"])
+    try:
+        node.start()
+        blocker = submit(node, "exec sleep 1000", f"-n{all_cpus(node)}", user=OTHER)
+        wait_for(node, blocker, "RUNNING")
+        job = submit(node, "true", "--time=1")
+        wait_until(lambda: state(node, job) == "PENDING", "it waits")
+        everything: Any = node.call("ExplainJob", job=str(job))
+        assert f"job {blocker} of {OTHER.pw_name}" in everything["explanation"]["for"]
+        told = node.nodectl("explain", str(job), user=NOBODY)
+        assert told.returncode == 0, told.stderr
+        os.seteuid(NOBODY.pw_uid)
+        try:
+            answers = [node.call("ExplainJob", job=str(job)), node.call("ShowJob", job=str(job)),
+                       node.call("Await", job=job, seen="")]  # fmt: skip
+        finally:
+            os.seteuid(0)
+        assert all("error" not in answer for answer in answers)
+        assert f" of {OTHER.pw_name}" not in told.stdout + json.dumps(answers)
+    finally:
+        node.close()
