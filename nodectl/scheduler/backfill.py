@@ -41,7 +41,7 @@ class Backfill:
         """Start a job, or a task of a waiting array, where it has a place now: what started, or why not. A new one is
         among the jobs only when it has started.
         """
-        index = self._book.next_index(job, now)
+        index = self._book.next_index(job)
         if index is None and is_waiting_array(job):
             return Block("Dependency", f"it waits for other jobs: {job.details.dependency}")
         block = self.block(job, now)

@@ -221,7 +221,7 @@ class Book:
         self.selection.forget(job)
         self._look_at(self.waits.ended(job, state, exit_code))
 
-    def tasks_cancelled(self, job: JobRecord, now: float) -> None:
+    def tasks_cancelled(self, job: JobRecord) -> None:
         """Some of the waiting tasks of an array wait no more."""
         self._look_at(self.waits.tasks_cancelled(job))
 
@@ -284,6 +284,6 @@ class Book:
         self.waits.task_split(job, task)
         return task
 
-    def next_index(self, job: JobRecord, now: float) -> int | None:
+    def next_index(self, job: JobRecord) -> int | None:
         """Which task of a waiting array is next; None for a job that is none, or where none may start."""
-        return self.waits.next_task(job, now) if is_waiting_array(job) else None
+        return self.waits.next_task(job) if is_waiting_array(job) else None

@@ -143,7 +143,7 @@ class Scheduler:
             except ValueError as error:
                 raise NotAdmitted(f"Invalid job array specification: {error}") from None
             if not nothing_left:
-                self._book.tasks_cancelled(job, now)
+                self._book.tasks_cancelled(job)
                 return False
         self.ended(job, "CANCELLED", 0, now)
         return True

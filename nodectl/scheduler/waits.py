@@ -160,7 +160,7 @@ class Waits:
             found += list(self._others(job)) if term.kind == SINGLETON else self._targets(term)
         return list({one.job_id: one for one in found}.values())
 
-    def next_task(self, job: JobRecord, now: float) -> int | None:
+    def next_task(self, job: JobRecord) -> int | None:
         """The first task of a waiting array that may start as far as aftercorr goes; None where none may."""
         wanted = self._wanted.get(job.job_id)
         terms = [term for term in wanted.terms if term.kind == AFTER_CORR] if wanted is not None else []
@@ -236,7 +236,7 @@ class Waits:
         if term.kind == AFTER:
             return self._after(term)
         if self._is_by_task(job, term):
-            return DONE if self.next_task(job, 0.0) is not None else None if self._live(term.job_id) else NEVER
+            return DONE if self.next_task(job) is not None else None if self._live(term.job_id) else NEVER
         if term.kind == AFTER_CORR and job.array_task_id is not None:
             return self._corresponding(term, job.array_task_id)
         if self._targets(term):

@@ -8,7 +8,7 @@ from typing import Any
 from nodectl.daemon.controller.commits import NotWritten
 from nodectl.daemon.controller.core import Core
 from nodectl.selection.modes import NODE_STATE_DRAIN
-from nodectl.selection.records import JobRecord, NodeRecord
+from nodectl.selection.records import NodeRecord
 from nodectl.wire.dispatch import Refused
 
 DRAIN, RESUME = "drain", "resume"
@@ -40,8 +40,8 @@ class Drain:
             self._core.selection.update_node_state(node)
             raise Refused("WrongState", f"node {node.name} is as it was: {error}") from None
 
-    def failed(self, job: JobRecord, record: Mapping[str, Any]) -> None:
-        """The prolog or the epilog of a job failed."""
+    def failed(self, record: Mapping[str, Any]) -> None:
+        """The prolog or the epilog of a job failed; `record` is its first step's."""
         costly = (name for name in self._core.config.drain_on_failure if record.get(name))
         why = next((str(record[name]) for name in costly), "")
         node: NodeRecord = self._core.selection.nodes[0]

@@ -131,7 +131,7 @@ class Ends:
         """Nothing of it is left; `record` is its first step's."""
         doom = self._dooms.pop(job.job_id, None)
         if record.get("prolog") or record.get("epilog"):
-            self._drain.failed(job, record)
+            self._drain.failed(record)
         self._core.parts.spool.remove(job.job_id)
         if record.get("prolog") and job.held_by == BATCH and doom is None:
             doom = Doom(REQUEUED, str(record["prolog"]), ADMIN)

@@ -1,6 +1,6 @@
 """The jobs that this daemon knows: those of the queue, found by name, and the latest that have ended.
 
-What changes of a job is put into the store here, and whoever waits for it is told. Used only from the event loop.
+What changes of a job is put into the store here, and who waits for it is told. Used only from the event loop.
 """
 
 import asyncio

@@ -42,7 +42,7 @@ def a_small_job(bench: Bench) -> Iterator[Finding]:
 
 
 def an_impossible_job(bench: Bench) -> Iterator[Finding]:
-    """What nodes do not have is refused for ever, so that no user waits for it."""
+    """What nodes do not have is refused for good, so that no user waits for it."""
     for job, words in (
         (bench.job(1000), "1000 CPUs of 32"),
         (bench.job(1, pn_min_memory=100 * NODE_MIB), "a hundred times a node's memory"),
@@ -51,7 +51,7 @@ def an_impossible_job(bench: Bench) -> Iterator[Finding]:
     ):
         if isinstance(bench.test(job, SELECT_MODE_TEST_ONLY), Choice):
             level = ERROR if job.details.min_cpus > 1 else WARNING
-            yield level, f"job_test(TEST_ONLY) takes a job of {words}: it would wait for ever"
+            yield level, f"job_test(TEST_ONLY) takes a job of {words}: it would never start"
 
 
 def the_bits_offered(bench: Bench) -> Iterator[Finding]:
@@ -87,7 +87,7 @@ def a_full_table(bench: Bench) -> Iterator[Finding]:
         return
     job = bench.job()
     if isinstance(found := bench.test(job, SELECT_MODE_TEST_ONLY), Refusal):
-        yield ERROR, f"job_test(TEST_ONLY) refuses for ever what only has to wait: {found.reason}"
+        yield ERROR, f"job_test(TEST_ONLY) refuses for good what only has to wait: {found.reason}"
     found = bench.test(job, SELECT_MODE_WILL_RUN)
     if isinstance(found, Refusal):
         yield ERROR, f"job_test(WILL_RUN) does not say when a job can run on a full table: {found.reason}"

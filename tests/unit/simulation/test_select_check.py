@@ -37,7 +37,7 @@ def test_a_right_plugin_has_no_errors(tmp_path: Path) -> None:
         (("        free &= ~held[other].core_bitmap\n", ""), "is another job's"),
         (("mib <= memory[index]", "True"), "MiB"),
         (("return SLURM_ERROR", "return SLURM_SUCCESS"), "1000 are the fewest"),
-        (("[] if mode == SELECT_MODE_TEST_ONLY else ", ""), "refuses for ever what only has to wait"),
+        (("[] if mode == SELECT_MODE_TEST_ONLY else ", ""), "refuses for good what only has to wait"),
         ((TEST, "    return 'yes'\n    others = [] if"), "not a number"),
         ((TEST, "    raise ValueError('no\\nidea')\n    others = [] if"), "ValueError: no idea"),
         ((TEST, "    bitmap.append(1)\n    return 0\n    others = [] if"), "bits long"),
