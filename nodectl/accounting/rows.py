@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-BATCH, EXTERN = 0xFFFFFFFB, 0xFFFFFFFC
-_STEP_NAMES = {BATCH: "batch", EXTERN: "extern"}
+from nodectl.model.step_number import BATCH, EXTERN, step_word
+
 _ACTIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING")
 _SIGNALLED = 128
-_FIRST = (BATCH, EXTERN, 0)  # the step that holds its job
+_WORDED = (BATCH, EXTERN)
+_FIRST = (*_WORDED, 0)  # the step that holds its job
 
 
 @dataclass(slots=True)
@@ -92,12 +93,12 @@ class Row:
     @property
     def id(self) -> str:
         """As sacct names it: 7, 7.batch, 7.0."""
-        return self.job_name if self.step is None else f"{self.job_name}.{_STEP_NAMES.get(self.step, self.step)}"
+        return self.job_name if self.step is None else f"{self.job_name}.{step_word(self.step)}"
 
     @property
     def raw_id(self) -> str:
         """Likewise with the job's own number."""
-        return str(self.job) if self.step is None else f"{self.job}.{_STEP_NAMES.get(self.step, self.step)}"
+        return str(self.job) if self.step is None else f"{self.job}.{step_word(self.step)}"
 
     def elapsed(self, now: float) -> float:
         """Seconds from its start to its end, or to now, without those in which it was suspended."""
@@ -151,7 +152,7 @@ def _order(runs: Mapping[tuple[int, int], Row]) -> Any:
 
 def _place(row: Row) -> int:
     """batch and extern come first."""
-    return -1 if row.step in _STEP_NAMES else row.step or 0
+    return -1 if row.step in _WORDED else row.step or 0
 
 
 def step_row(step: Mapping[str, Any]) -> Row:
@@ -160,7 +161,7 @@ def step_row(step: Mapping[str, Any]) -> Row:
     return Row(
         job=step["job"],
         step=step["step"],
-        name=_STEP_NAMES.get(step["step"], step["name"]),
+        name=step_word(step["step"]) if step["step"] in _WORDED else step["name"],
         user=step["user"],
         uid=step["uid"],
         gid=step.get("gid", 0),

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nodectl.accounting.rows import BATCH, EXTERN, Row, rows_of
+from nodectl.accounting.rows import Row, rows_of
 from nodectl.client.command import Failed
 from nodectl.client.session import Session
+from nodectl.model.step_number import step_number
 
 _MOST_JOBS = 1000  # in one call
 _LAST_ID = 2**32 - 1
@@ -44,9 +45,7 @@ def _named(word: str) -> Named:
     found = _WORD.fullmatch(word)
     if found is None or not 0 < int(found["job"]) <= _LAST_ID:
         raise Failed(f"{word[:40]!r} is no job and no step: 7, 7.0, 7.batch, 7_3")
-    step = {"batch": BATCH, "extern": EXTERN}.get(found["step"] or "")
-    if step is None and found["step"]:
-        step = int(found["step"])
+    step = step_number(found["step"]) if found["step"] else None
     return Named(int(found["job"]), int(found["task"]) if found["task"] else None, step)
 
 
