@@ -83,6 +83,7 @@ class Book:
                 self.accounts.started(job)
                 self.arrays.started(job)
                 if job.job_state == SUSPENDED:
+                    job.suspend_time = job.suspend_time or now  # a step's file does not say since when
                     self.stopped[job.job_id] = job
                 else:
                     self._charge(job, self.fair_share.since(job.user_id, job.start_time, now))

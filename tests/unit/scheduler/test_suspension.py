@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nodectl.scheduler.decisions import Resume
 from nodectl.selection.modes import RUNNING, SUSPENDED
+from nodectl.selection.records import RUN
 from unit.scheduler.bench import Bench
 
 
@@ -80,3 +81,18 @@ def test_what_is_not_running_cannot_be_suspended_nor_resumed() -> None:
     waiting = bench.submit(8)
     assert "pending" in bench.scheduler.suspend(waiting, bench.at)
     assert "not suspended" in bench.scheduler.resume(waiting, bench.at)
+
+
+def test_who_was_found_standing_still_has_not_stood_for_ever() -> None:
+    """A run's file does not say since when, and a daemon that comes later counted from the beginning of time."""
+    bench = Bench()
+    job = bench.run(8, limit=600, held_by=RUN)
+    bench.scheduler.suspend(job, bench.at)
+    job.suspend_time = 0.0
+    after = Bench(selection=bench.selection)
+    after.at = bench.at + 100
+    after.scheduler.restore([job], after.at)
+    after.at += 50
+    assert after.scheduler.resume(job, after.at) == ""
+    assert job.suspended_seconds == 50
+    assert job.end_time <= after.at + 600
