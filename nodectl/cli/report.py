@@ -20,7 +20,7 @@ from nodectl.client.command import Failed
 from nodectl.client.session import Session
 from nodectl.render import stacked_bars
 from nodectl.render.table import table
-from nodectl.render.terminal import put
+from nodectl.render.terminal import put, write_document
 from nodectl.render.words import duration
 
 HEADER = ("PERIOD", "USER", "JOBS", "CPU-HOURS", "SHARE", "EFF", "WAIT", "WAIT95", "MEM ASKED", "MEM USED")
@@ -69,7 +69,10 @@ def main(arguments: argparse.Namespace) -> int:
         session.close()
     periods = report(jobs, arguments.by, since, until)
     if arguments.svg:
-        _write(arguments.svg, picture(periods, arguments.by))
+        try:
+            write_document(arguments.svg, picture(periods, arguments.by))
+        except OSError as error:
+            raise Failed(f"{arguments.svg}: {error.strerror}") from None
     if arguments.json:
         print(json.dumps(as_json(periods), indent=2))
     elif arguments.csv:
@@ -171,14 +174,3 @@ def picture(periods: Sequence[Period], by: str) -> str:
     ]
     per = "" if by == "total" else f" per {by}"
     return stacked_bars.draw(f"CPU time by user{per}", "CPU hours of allocated CPUs", bars)
-
-
-def _write(path: str, document: str) -> None:
-    if path == "-":
-        sys.stdout.write(document)
-        return
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(document)
-    except OSError as error:
-        raise Failed(f"{path}: {error.strerror}") from None

@@ -25,7 +25,7 @@ from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.render import machine_svg, machine_text
 from nodectl.render.machine_figures import figure_words
 from nodectl.render.occupants import Occupation, occupation
-from nodectl.render.terminal import put, terminal_width
+from nodectl.render.terminal import put, terminal_width, write_document
 
 WIDTH, NARROWEST, WIDEST = 100, 60, 120
 
@@ -55,7 +55,7 @@ def main(arguments: argparse.Namespace) -> int:
             found = as_json(topology, occupied, devices)
             print(json.dumps(found | {"figures": figures.read().as_json()} if own else found, indent=2))
         if arguments.svg:
-            _write(arguments.svg, machine_svg.draw(topology, occupied, devices))
+            write_document(arguments.svg, machine_svg.draw(topology, occupied, devices))
         elif not arguments.json:
             width = min(max(terminal_width() or WIDTH, NARROWEST), WIDEST)
             put([*machine_text.draw(topology, occupied, devices, width=width), *(_now(width) if own else ())])
@@ -147,14 +147,6 @@ def _now(width: int) -> list[str]:
     """Return what the machine as a whole is doing."""
     words = figure_words(figures.read().as_json(), time.time())
     return ["", *textwrap.wrap("now: " + "; ".join(f"{name} {text}" for name, text in words), width)]
-
-
-def _write(path: str, document: str) -> None:
-    if path == "-":
-        sys.stdout.write(document)
-        return
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(document)
 
 
 def _cpus(mask: int) -> str:

@@ -1,4 +1,4 @@
-"""Standard output: its width, its colours, and lines on it."""
+"""Standard output: its width, its colours, lines on it; and documents, which may go into a file instead."""
 
 import io
 import os
@@ -25,3 +25,12 @@ def put(lines: Iterable[str]) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     for line in lines:
         print(line)
+
+
+def write_document(path: str, document: str) -> None:
+    """Writes a picture into a file, or onto standard output for "-". Raises OSError."""
+    if path == "-":
+        sys.stdout.write(document)
+        return
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(document)

@@ -14,7 +14,7 @@ from nodectl.config import Config, ConfigError
 from nodectl.config_file.table import KEYS
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.render import gantt
-from nodectl.render.terminal import put
+from nodectl.render.terminal import put, write_document
 from nodectl.scheduler.policy import Policy
 from nodectl.selection.answers import SelectionFailed
 from nodectl.selection.slurmctld import parameters_of
@@ -53,7 +53,7 @@ def main(given: argparse.Namespace, options: argparse.ArgumentParser) -> int:
     found = [report.figures(one) for one in played]
     if arguments.svg:
         try:
-            _write(arguments.svg, gantt.draw([picture.chart(one) for one in played]))
+            write_document(arguments.svg, gantt.draw([picture.chart(one) for one in played]))
         except OSError as error:
             return _wrong(f"{arguments.svg}: {error.strerror}")
     if arguments.json:
@@ -144,14 +144,6 @@ def _distinct(played: list[Played], names: list[str]) -> None:
     if len({one.plugin for one in played}) < len(played):
         for place, (one, name) in enumerate(zip(played, names, strict=True), 1):
             one.plugin = name if len(set(names)) == len(names) else f"{name} ({place})"
-
-
-def _write(path: str, document: str) -> None:
-    if path == "-":
-        sys.stdout.write(document)
-        return
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(document)
 
 
 def _wrong(text: str) -> int:
