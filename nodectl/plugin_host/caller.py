@@ -179,7 +179,7 @@ class PluginCaller:
         if stopped is None:
             return None
         place, started, value = stopped
-        return place, self._over(hook, compiled.plugin_name(place), started, _judged(value), task)
+        return place, self._over(hook, compiled.plugin_name(place), started, judged(value), task)
 
     def _over(self, hook: "Hook", plugin: str, started: int, outcome: Outcome, task: "int | None") -> Outcome:
         """A call has come back."""
@@ -207,13 +207,25 @@ class PluginCaller:
                 value = function(*arguments)
         except BaseException as error:  # nothing that a plugin raises passes
             value = error
-        outcome = _judged(value)
+        outcome = judged(value)
         if self._heirs is None or not outcome:
             _end_child_of(pid)
         if self._heirs is not None and not _kernel.heir_is():
             _end_child_of(pid)
             _kernel.heir_await()
         return outcome
+
+    def value(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> "tuple[object, Outcome]":
+        """As `silent`, for a function whose value the caller judges: that, and whether it came back in order."""
+        pid = os.getpid()
+        take_errno()
+        try:
+            with self._clock:
+                return function(*arguments), OK
+        except BaseException as error:  # nothing that a plugin raises passes
+            return None, judged(error)
+        finally:
+            _end_child_of(pid)
 
     def within_time(self, function: "Callable[[], _T]") -> "_T":
         """Runs `function` under the clock that hooks run under. Raises Overrun, and what `function` raises."""
@@ -252,7 +264,7 @@ def _end_child_of(pid: int) -> None:
         os._exit(1)
 
 
-def _judged(value: object) -> Outcome:
+def judged(value: object) -> Outcome:
     """What a plugin returned, or raised, as what came of the call."""
     if value is None:
         return OK

@@ -95,7 +95,7 @@ class Scheduler:
             book.accounts.admit(job)
         if book.unlooked or (len(book.line) and (book.freed or book.fresh)):
             return "Priority"
-        self.selection.info.admit(job)
+        self.selection.info.admit(job, is_kept=False)
         found = self._backfill.start(job, now, is_new=True)
         if isinstance(found, Block):
             self.selection.info.free(job)

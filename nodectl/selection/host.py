@@ -73,6 +73,11 @@ class Selection:
         return self._calls.parameters
 
     @property
+    def together(self) -> PluginCaller:
+        """`with selection.together:` several functions of the plugin are called, which costs less than each alone."""
+        return self._calls.together
+
+    @property
     def faults(self) -> list[str]:
         """Each rule that the plugin broke."""
         return self._calls.faults
@@ -182,7 +187,8 @@ class Selection:
             return self._calls.fault("job_begin", "what others hold", taken)
         self.ledger.take(job)
         self._tell("select_nodeinfo_set", job)
-        self.info.pack_job(job)
+        if job.select_packed:  # what a job that has no row while it runs may have changed nobody reads
+            self.info.pack_job(job)
         return ""
 
     def job_ready(self, job: JobRecord) -> bool:

@@ -21,16 +21,17 @@ Kept = list[tuple[JobRecord, tuple[object, ...]]]
 
 
 class Keeper:
-    """Knows what each job holds, in a copy of its own."""
+    """Knows what each job holds, in a copy of its own; nothing, where it watches nobody."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, watches: bool = True) -> None:
+        self._watches = watches
         self._holds: dict[JobRecord, JobResources] = {}
 
     def holds(self, job: JobRecord) -> None:
         """From now on the job holds what its record says."""
         if job.job_resrcs is None:
             self._holds.pop(job, None)
-        else:
+        elif self._watches:
             self._holds[job] = copied(job.job_resrcs)
 
     def forget(self, job: JobRecord) -> None:
@@ -39,6 +40,8 @@ class Keeper:
 
     def before(self, arguments: tuple[object, ...]) -> Kept:
         """The records among the arguments of a call, as they are now."""
+        if not self._watches:
+            return []
         return [(one, _values(one)) for one in arguments if type(one) is JobRecord]
 
     def after(self, name: str, kept: Kept) -> str:

@@ -73,8 +73,10 @@ class PluginObjects:
         """What the plugin keeps about every node is up to date afterwards."""
         self._done("select_nodeinfo_set_all")
 
-    def admit(self, job: JobRecord) -> None:
-        """A job is new here: it gets its object, which is told of the network that the job asks for."""
+    def admit(self, job: JobRecord, *, is_kept: bool = True) -> None:
+        """A job is new here: it gets its object, which is told of the network that the job asks for. `is_kept`: what
+        the object says is kept in the job's record.
+        """
         if job in self._with_jobinfo or job.select_jobinfo is not None:
             return
         if job.select_packed:
@@ -85,7 +87,8 @@ class PluginObjects:
             self._with_jobinfo.add(job)
             network = job.details.layout.get("network", "")
             self._done("select_jobinfo_set", job.select_jobinfo, SELECT_JOBDATA_NETWORK, network)
-            self.pack_job(job)
+            if is_kept:
+                self.pack_job(job)
 
     def new_jobinfo(self) -> object:
         """An empty object of a job or a step."""

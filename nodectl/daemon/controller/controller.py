@@ -96,13 +96,14 @@ class Controller(Core, Watcher):
         """Starts a job that has no row in the store while it runs; its step's file will be there. Returns why it has to
         wait, "" when it is RUNNING. Raises Refused for one that never can.
         """
-        try:
-            why = self.scheduler.try_start(job, time.time())
-        except NotAdmitted as error:
-            raise Refused("LaunchRefused", str(error), exit_status=1) from None
-        if not why and not self.selection.job_ready(job):
-            self.scheduler.ended(job, "CANCELLED", 1, time.time())
-            return "its nodes are not ready"
+        with self.selection.together:
+            try:
+                why = self.scheduler.try_start(job, time.time())
+            except NotAdmitted as error:
+                raise Refused("LaunchRefused", str(error), exit_status=1) from None
+            if not why and not self.selection.job_ready(job):
+                self.scheduler.ended(job, "CANCELLED", 1, time.time())
+                return "its nodes are not ready"
         if not why:
             self.table.add_unwritten(job)
         return why
