@@ -13,7 +13,7 @@ from bitarray import bitarray
 
 from nodectl.binding.refused import Refused
 from nodectl.plugin_api import SLURM_ERROR, SLURM_SUCCESS, PluginError, set_errno
-from nodectl.selection import resources, saved, slurmctld
+from nodectl.selection import resources, slurmctld, state_file
 from nodectl.selection.buffer import Buf
 from nodectl.selection.modes import (
     SELECT_CONFIG_INFO,
@@ -53,13 +53,13 @@ class _Plugin:
 
 def select_p_state_save(dir_name: str) -> int:
     """Writes magic number and version."""
-    saved.save(dir_name, _FILE, _MAGIC, _VERSION)
+    state_file.save(dir_name, _FILE, _MAGIC, _VERSION)
     return SLURM_SUCCESS
 
 
 def select_p_state_restore(dir_name: str) -> int:
     """Checks what state_save wrote."""
-    saved.check(dir_name, _FILE, _MAGIC, _VERSION)
+    state_file.check(dir_name, _FILE, _MAGIC, _VERSION)
     return SLURM_SUCCESS
 
 

@@ -12,7 +12,7 @@ from bitarray import bitarray
 
 from nodectl.binding.refused import Refused
 from nodectl.plugin_api import SLURM_ERROR, SLURM_SUCCESS, PluginError, set_errno
-from nodectl.selection import saved
+from nodectl.selection import state_file
 from nodectl.selection.buffer import Buf
 from nodectl.selection.linear.choice import Chooser
 from nodectl.selection.linear.machines import Machines
@@ -65,13 +65,13 @@ def fini() -> None:
 
 def select_p_state_save(dir_name: str) -> int:
     """Writes a magic number and a version: who has which nodes is known of the jobs."""
-    saved.save(dir_name, _STATE, _MAGIC, _VERSION)
+    state_file.save(dir_name, _STATE, _MAGIC, _VERSION)
     return SLURM_SUCCESS
 
 
 def select_p_state_restore(dir_name: str) -> int:
     """Reads it, if it is there."""
-    saved.check(dir_name, _STATE, _MAGIC, _VERSION)
+    state_file.check(dir_name, _STATE, _MAGIC, _VERSION)
     return SLURM_SUCCESS
 
 

@@ -18,7 +18,7 @@ from nodectl.model.step import Step
 from nodectl.scheduler.policy import Policy
 from nodectl.scheduler.scheduler import Scheduler
 from nodectl.scheduler.waits import Outcome
-from nodectl.selection import registered
+from nodectl.selection import known_nodes
 from nodectl.selection.host import Selection
 from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import (
@@ -50,7 +50,7 @@ def restore(controller: Controller, selection: Selection, boot: str) -> None:
     found = _jobs(controller, selection.nodes, boot)
     active = [job for job in found.jobs if job.is_active]
     selection.start(controller.config.state_dir, active, now)
-    for index in registered.changed(controller.config.state_dir, selection.nodes):
+    for index in known_nodes.changed(controller.config.state_dir, selection.nodes):
         selection.update_node_config(index)
     for job in active:
         selection.job_mem_confirm(job)
