@@ -208,6 +208,7 @@ class JobRecord:
     waits one record stands for all its tasks (`array_tasks`, as "0-9:2", and `array_limit` of them at a time, 0 for no
     limit). `array_span` tells of the array as it was submitted, its tasks have it too: how many, the least and the
     greatest index, the step between them. `warned`: the run that got the signal which it wanted.
+    `to_requeue`: None, or who holds it, "" for nobody, when what runs of it has ended and it waits again.
     `select_packed` is `select_jobinfo` as the plugin packed it, in hexadecimal.
     """
 
@@ -242,6 +243,7 @@ class JobRecord:
     array_span: tuple[int, ...] = ()
     preempted_by: int = 0
     warned: int = -1
+    to_requeue: str | None = None
     comment: str = ""
     nodes: str = ""
     details: JobDetails = field(default_factory=JobDetails)

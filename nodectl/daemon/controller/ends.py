@@ -64,7 +64,11 @@ class Ends:
         self._core.rounds.kick()
 
     def requeue(self, job: JobRecord, reason: str, hold: str = "") -> None:
-        """Ends what runs of a batch job, which then waits again."""
+        """Ends what runs of a batch job, which then waits again. A later daemon knows too."""
+        if job.job_id not in self._dooms:
+            job.to_requeue = hold
+            self._table.changed(job)
+            self._table.commits.soon()
         self._doom(job, Doom(REQUEUED, reason, hold))
 
     def never(self, job: JobRecord, state: str, reason: str) -> None:
@@ -77,6 +81,8 @@ class Ends:
         earlier = self._dooms.get(job.job_id)
         if earlier is not None:
             if earlier.state == REQUEUED:
+                job.to_requeue = None
+                self._table.changed(job)
                 self._dooms[job.job_id] = doom  # it does not run again
             return
         self._dooms[job.job_id] = doom
@@ -130,6 +136,8 @@ class Ends:
     def has_ended(self, job: JobRecord, record: Mapping[str, Any]) -> None:
         """Nothing of it is left; `record` is its first step's."""
         doom = self._dooms.pop(job.job_id, None)
+        if doom is None and job.to_requeue is not None:
+            doom = Doom(REQUEUED, "put into the queue again", job.to_requeue)  # an earlier daemon was told
         if record.get("prolog") or record.get("epilog"):
             self._drain.failed(record)
         self._core.parts.spool.remove(job.job_id)
@@ -148,7 +156,7 @@ class Ends:
 
     def _again(self, job: JobRecord, doom: Doom) -> None:
         now, scheduler = time.time(), self._core.scheduler
-        job.end_time = now
+        job.end_time, job.to_requeue = now, None
         self._table.store.put_run(job)
         scheduler.requeue(job, now)
         job.state_desc = doom.reason

@@ -129,7 +129,14 @@ def _is_gone(controller: Controller, kept: Kept, nodes: NodeTable, boot: str, fo
     job = kept.record
     record = controller.parts.registry.batch.record(job.job_id, FIRST_STEP[job.held_by])
     lost = record is None or record.get("state") == "NODE_FAIL"
-    if record is not None and record.get("restart", 0) == job.restart_cnt and not lost:
+    if record is not None and job.to_requeue is not None:
+        job.held, job.to_requeue, job.end_time = job.to_requeue, None, time.time()
+        controller.table.store.put_run(job)
+        _wait_again(job)
+        job.restart_cnt += 1
+        controller.table.store.put(job)
+        found.jobs.append(job)
+    elif record is not None and record.get("restart", 0) == job.restart_cnt and not lost:
         found.ended.append((job, str(record["state"]), str(record.get("reason") or "")))
     elif kept.boot == boot and record is None and job.held_by != BATCH:
         job.job_state = RUNNING  # its client has not launched its step yet

@@ -172,3 +172,15 @@ def test_jobs_survive_kills_at_any_moment(node: Node) -> None:
     lines = Path(node.scratch / "lines").read_text().split()
     assert sorted(map(int, lines)) == list(range(40))
     wait_until(lambda: not os.listdir(f"{node.values['state_dir']}/spool"), "copies of scripts are gone")
+
+
+def test_job_that_is_to_run_again_does_so_though_the_daemon_dies_before_it_has_ended(node: Node) -> None:
+    script = "[ -e began ] && exit\ntrap '' TERM\ntouch began\nwhile [ ! -e over ]; do sleep 0.05; done"
+    job = submit(node, script)
+    wait_until((node.scratch / "began").exists, "it runs")
+    assert node.nodectl("requeue", str(job), user=NOBODY).returncode == 0
+    node.stop(signal.SIGKILL)
+    (node.scratch / "over").touch()
+    node.start()
+    record = wait_for(node, job, *ENDED)
+    assert (record["state"], record["restarts"]) == ("COMPLETED", 1)
