@@ -144,7 +144,9 @@ class Book:
         """What keeps a job out of the line."""
         if job.held:
             who = "its user" if job.held == "user" else "an administrator"
-            return Bar(HELD.get(job.held, HELD["admin"]), f"{who} holds it")
+            again = job.held != "user" and job.restart_cnt  # a prolog that failed holds it, too
+            words = "it did not start, or was queued again, and is held" if again else f"{who} holds it"
+            return Bar(HELD.get(job.held, HELD["admin"]), words)
         at = self.waits.state(job, now)
         if at == NEVER:
             return Bar(NEVER_SATISFIED, f"what it waits for will not happen: {job.details.dependency}")

@@ -108,8 +108,10 @@ QUEUE = section(
     Key(
         "qos", QOS, (),
         "Qualities of service: Name=high Priority=1000 Preempt=normal Users=ann,bob MaxCpusPerUser=16. Preempt= names "
-        "those whose running jobs make room for jobs of this one. Limits here go before the keys above. There is "
-        'always one of the name "normal", which jobs have that name none.',
+        "those whose running jobs make room for jobs of this one, in the way that their own PreemptMode=, or "
+        "preempt_mode, says: by suspend, requeue or cancel, and not at all where it is off. Limits here go before the "
+        'keys above. There is always one of the name "normal", which jobs have that name none: '
+        "Name=normal PreemptMode=suspend.",
     ),
     Key(
         "preempt_mode", one_of("off", "suspend", "requeue", "cancel"), "off",

@@ -51,6 +51,17 @@ def test_jobs_without_limits_are_named_as_what_hides_the_future() -> None:
     assert bench.scheduler.brief(job, bench.at).expected_start is None
 
 
+def test_who_has_a_failed_prolog_is_not_told_that_an_administrator_holds_his_job() -> None:
+    bench = Bench()
+    job = bench.run()
+    bench.scheduler.requeue(job, bench.at)
+    bench.scheduler.hold(job, "admin", bench.at)
+    assert bench.scheduler.brief(job, bench.at).words == "it did not start, or was queued again, and is held"
+    other = bench.submit()
+    bench.scheduler.hold(other, "admin", bench.at)
+    assert bench.scheduler.brief(other, bench.at).words == "an administrator holds it"
+
+
 def test_the_queue_says_that_the_machine_is_drained() -> None:
     bench = Bench()
     (node,) = bench.selection.nodes
