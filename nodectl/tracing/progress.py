@@ -78,6 +78,11 @@ def stepd_place(fd: int) -> "tuple[Hook | None, int]":
     return _read(os.pread(fd, 2, 0))
 
 
+def has_task(fd: int) -> bool:
+    """Whether the first task's process was ever there: it says so before it executes anything of its user's."""
+    return os.pread(fd, 2, 2) != bytes(2)
+
+
 def _read(entry: "memoryview | bytes") -> "tuple[Hook | None, int]":
     if len(entry) < 2 or entry[0] in (NOWHERE, DONE) or entry[0] > len(_CALLS):
         return None, 0

@@ -143,10 +143,11 @@ class Ends:
         self._core.parts.spool.remove(job.job_id)
         if record.get("prolog") and job.held_by == BATCH and doom is None:
             doom = Doom(REQUEUED, str(record["prolog"]), ADMIN)
-        if record.get("interrupted") and job.held_by == BATCH and doom is None:
+        died = bool(record.get("never_began"))
+        if (died or record.get("interrupted")) and job.held_by == BATCH and doom is None:
             doom = Doom(REQUEUED, str(record.get("reason")))
         if doom is not None and doom.state == REQUEUED and job.held_by == BATCH:
-            self._again(job, doom)
+            self._again(job, doom, died=died)
             return
         state = str(record.get("state", "FAILED")) if doom is None else doom.state
         job.state_desc = str(record.get("reason") or "") if doom is None else doom.reason
@@ -154,12 +155,16 @@ class Ends:
             state = "CANCELLED"
         self.over(job, state if state in ENDED else "FAILED", int(record.get("exit_status", 1)))
 
-    def _again(self, job: JobRecord, doom: Doom) -> None:
+    def _again(self, job: JobRecord, doom: Doom, *, died: bool) -> None:
+        """`died`: before its script began. What lets it die may do so each time: it waits longer and longer."""
         now, scheduler = time.time(), self._core.scheduler
         job.end_time, job.to_requeue = now, None
         self._table.store.put_run(job)
-        scheduler.requeue(job, now)
-        job.state_desc = doom.reason
+        if died:
+            scheduler.begin_failed(job, doom.reason, now)
+        else:
+            scheduler.requeue(job, now)
+            job.state_desc = doom.reason
         if doom.hold:
             scheduler.hold(job, doom.hold, now)
         self._settled(job)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from nodectl.daemon.steps.files import StepFiles
 from nodectl.model.step import Step
+from nodectl.model.step_number import BATCH
 from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.stepd import plugin_output
 from nodectl.tracing import progress
@@ -235,7 +236,12 @@ class LiveStep:
             "tasks": [],
             **({"prolog": self.prolog_failed} if self.prolog_failed else {}),
             **({"interrupted": True} if self.interrupted else {}),
+            **({"never_began": True} if self._never_began() else {}),
         }
+
+    def _never_began(self) -> bool:
+        """True for a script of which nothing has run."""
+        return self.step.step_id == BATCH and self.progress_fd >= 0 and not progress.has_task(self.progress_fd)
 
     def close(self) -> None:
         """Closes what the daemon has open for the step."""
