@@ -260,7 +260,8 @@ class Controller(Core, Watcher):
             self._early[job] = record
             return
         found = self.table.jobs.get(job)
-        if found is not None:
+        # An earlier daemon may have put it into the queue again, and not have removed that run's files.
+        if found is not None and not (found.job_state == PENDING and int(record.get("restart", 0)) < found.restart_cnt):
             self.ends.has_ended(found, record)
             self.departures.over()
 

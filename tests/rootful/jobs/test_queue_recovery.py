@@ -184,3 +184,15 @@ def test_job_that_is_to_run_again_does_so_though_the_daemon_dies_before_it_has_e
     node.start()
     record = wait_for(node, job, *ENDED)
     assert (record["state"], record["restarts"]) == ("COMPLETED", 1)
+
+
+@pytest.mark.parametrize("wait", ["PENDING", "COMPLETING"])
+def test_job_that_waits_again_is_not_ended_by_what_is_left_of_its_run(node: Node, wait: str) -> None:
+    job = submit(node, "touch began; exec sleep 1000")
+    wait_until((node.scratch / "began").exists, "it runs")
+    assert node.nodectl("requeue", "--hold", str(job), user=NOBODY).returncode == 0
+    wait_for(node, job, *{wait, "PENDING"})
+    node.restart(signal.SIGKILL)
+    record = wait_for(node, job, "PENDING", *ENDED)
+    assert (record["state"], record["held"], record["restarts"]) == ("PENDING", "user", 1)
+    node.call("Cancel", jobs=[str(job)])
