@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pwd
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from vm.service import Sleeper, wait_until
 from vm.test_limits import configure, read
 
 _KIBIBYTES = 8192
+_CACHED = 64  # MiB
 
 
 @pytest.fixture
@@ -57,6 +59,22 @@ def test_suspended_step_uses_no_cpu_and_is_freed_to_end_well() -> None:
     wait_until(lambda: stands_still(step.group / "user"), "nothing of it runs")
     service.nodectl("resume", str(step.job), user="alice")
     assert step.let_go()[:2] == (5, "ran\n")
+
+
+def test_memory_of_a_suspended_job_is_given_to_others() -> None:
+    ready = Path(pwd.getpwnam("alice").pw_dir) / "written"
+    ready.unlink(missing_ok=True)
+    script = f"dd if=/dev/zero of=cache bs=1M count={_CACHED} conv=fsync 2>/dev/null; touch written; exec sleep 600"
+    service.nodectl("submit", "--output=/dev/null", f"--chdir={ready.parent}", "--wrap", script, user="alice")
+    wait_until(ready.exists, "its file is in memory")
+    job, _ = service.only_running()
+    group = service.CGROUPS / service.STEPS_GROUP[1:] / f"job_{job}"
+    before = int(read(group, "memory.current"))
+    assert before > _CACHED << 20
+    service.nodectl("suspend", str(job))
+    wait_until(lambda: int(read(group, "memory.current")) < before - (_CACHED << 19), "half of it is free again")
+    service.nodectl("cancel", str(job))
+    wait_until(lambda: not group.exists(), "the job is over")
 
 
 def test_process_that_hangs_in_the_kernel_is_named_when_it_cannot_be_suspended(frozen: Path) -> None:
