@@ -42,7 +42,7 @@ def main(arguments: argparse.Namespace) -> int:
                 if failed.name != f"{NODE}.NoSuchStep":
                     raise
                 if answer is None:
-                    raise Failed(f"no job {arguments.job} waits, runs or is in the history") from None
+                    raise Failed(_gone(session, int(arguments.job))) from None
     finally:
         session.close()
     if arguments.json:
@@ -60,6 +60,17 @@ def _waiting(session: Session, job: str) -> dict[str, Any] | None:
         if failed.name != f"{NODE}.NoSuchJob" or not job.isdecimal():
             raise
         return None
+
+
+def _gone(session: Session, job: int) -> str:
+    """What is known of a job that neither waits nor runs. Raises Failed."""
+    try:
+        record = cast("dict[str, Any]", session.call("Show", job=job, step=FIRST)["record"])
+    except Failed as failed:
+        if failed.name != f"{NODE}.NoSuchStep":
+            raise
+        return f"no job {job} waits, runs or is in the history"
+    return f"job {job} has ended: {record['state']}"
 
 
 def explained(job: str, answer: dict[str, Any], width: int | None) -> list[str]:
