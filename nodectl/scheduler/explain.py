@@ -5,6 +5,8 @@ In the daemon's event loop and in commands that plan. Worked out when somebody a
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from bitarray import bitarray
 
 from nodectl.scheduler.backfill import RESOURCES, Backfill, unplace
@@ -38,7 +40,6 @@ class Explainer:
         self._room = room
         self._backfill = backfill
         self._reservations = reservations
-        self._told = (-1.0, 0)
         self._starts: tuple[tuple[float, int], dict[int, float | None]] = ((-1.0, 0), {})
 
     def line(self, now: float) -> list[JobRecord]:
@@ -64,18 +65,19 @@ class Explainer:
             job.priority = max(0, round(points))
         return jobs
 
-    def brief(self, job: JobRecord, now: float) -> Explanation:
-        """The reason, some words and the expected start, which cost little for all jobs at one time."""
+    def briefs(self, jobs: Iterable[JobRecord], now: float) -> list[Explanation]:
+        """The reason of each, some words and the expected start. The line is gone through once for all of them."""
+        self.line(now)
+        starts = self._forecast(now)
+        return [self._brief(job, now, starts) for job in jobs]
+
+    def _brief(self, job: JobRecord, now: float, starts: Mapping[int, float | None]) -> Explanation:
         if job.job_state != PENDING:
             return self._active(job)
         bar = self._book.bar(job, now)
         if bar is not None:
             return Explanation(bar.reason, bar.words, (), bar.until or None)
-        version = (now, self._book.version)
-        if self._book.freed or self._told != version:
-            self.line(now)
-            self._told = version
-        return Explanation(job.state_reason, job.state_desc, (), self.expected_start(job, now))
+        return Explanation(job.state_reason, job.state_desc, (), starts.get(job.job_id))
 
     def explain(self, job: JobRecord, now: float) -> Explanation:
         """All of it."""

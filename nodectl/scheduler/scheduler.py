@@ -227,9 +227,9 @@ class Scheduler:
         """Why a job waits, at this moment."""
         return self._explainer.explain(job, now)
 
-    def brief(self, job: JobRecord, now: float) -> Explanation:
-        """As `explain`, without for whom and what would help: it costs little for all jobs at one `now`."""
-        return self._explainer.brief(job, now)
+    def briefs(self, jobs: Iterable[JobRecord], now: float) -> list[Explanation]:
+        """As `explain` for each, without for whom and what would help: it costs little for many jobs together."""
+        return self._explainer.briefs(jobs, now)
 
     def expected_start(self, job: JobRecord, now: float) -> float | None:
         """When it starts by what is known now, if nobody comes before it; None where nobody knows."""

@@ -11,6 +11,7 @@ from nodectl.daemon.controller.job_names import LARGEST, BadName, parse
 from nodectl.daemon.controller.options import WORDS
 from nodectl.daemon.methods.job_calls import JobCalls, no_job
 from nodectl.model.number import whole
+from nodectl.scheduler.explanation import Explanation
 from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import JobRecord
 from nodectl.wire.dispatch import Call, invalid
@@ -43,8 +44,9 @@ class ShowQueue:
         found = (job for job in self._in_order(given, now) if self._may_list(call, job) and matches(job))
         page = list(itertools.islice(found, skip, skip + _MOST_ROWS + 1))
         told: list[Mapping[str, object]] = []
-        for job in page[:_MOST_ROWS]:
-            told.append(self._row(call, job, now))
+        listed = page[:_MOST_ROWS]
+        for job, why in zip(listed, self._calls.controller.scheduler.briefs(listed, now), strict=True):
+            told.append(self._row(call, job, now, why))
             if not len(told) % _HANDFUL:
                 await asyncio.sleep(0)
         return {"jobs": told, "more": len(page) > _MOST_ROWS}
@@ -63,10 +65,9 @@ class ShowQueue:
     def _may_list(self, call: Call, job: JobRecord) -> bool:
         return not self._calls.hides_others or self._calls.permissions.may_see(call.peer, job.user_id)
 
-    def _row(self, call: Call, job: JobRecord, now: float) -> Mapping[str, object]:
-        scheduler = self._calls.controller.scheduler
-        why = scheduler.brief(job, now) if job.job_state in _WAITING else None
-        told = rows.row(job, rows.held(job, self._calls.controller.selection.nodes), now, why)
+    def _row(self, call: Call, job: JobRecord, now: float, why: Explanation) -> Mapping[str, object]:
+        held = rows.held(job, self._calls.controller.selection.nodes)
+        told = rows.row(job, held, now, why if job.job_state in _WAITING else None)
         return told if self._calls.permissions.may_see(call.peer, job.user_id) else rows.without_private(told)
 
     def show_job(self, call: Call) -> Mapping[str, object]:

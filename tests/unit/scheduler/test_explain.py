@@ -48,7 +48,7 @@ def test_jobs_without_limits_are_named_as_what_hides_the_future() -> None:
     said = bench.scheduler.explain(job, bench.at)
     assert any("time limits" in one for one in said.what_would_help)
     assert said.expected_start is None, "not a year from now"
-    assert bench.scheduler.brief(job, bench.at).expected_start is None
+    assert bench.scheduler.briefs([job], bench.at)[0].expected_start is None
 
 
 def test_who_has_a_failed_prolog_is_not_told_that_an_administrator_holds_his_job() -> None:
@@ -56,10 +56,10 @@ def test_who_has_a_failed_prolog_is_not_told_that_an_administrator_holds_his_job
     job = bench.run()
     bench.scheduler.requeue(job, bench.at)
     bench.scheduler.hold(job, "admin", bench.at)
-    assert bench.scheduler.brief(job, bench.at).words == "it did not start, or was queued again, and is held"
+    assert bench.scheduler.briefs([job], bench.at)[0].words == "it did not start, or was queued again, and is held"
     other = bench.submit()
     bench.scheduler.hold(other, "admin", bench.at)
-    assert bench.scheduler.brief(other, bench.at).words == "an administrator holds it"
+    assert bench.scheduler.briefs([other], bench.at)[0].words == "an administrator holds it"
 
 
 def test_the_queue_says_that_the_machine_is_drained() -> None:
@@ -71,7 +71,7 @@ def test_the_queue_says_that_the_machine_is_drained() -> None:
     first, second = bench.submit(1), bench.submit(1)
     bench.scheduler.changed(bench.at)
     assert bench.look() == []
-    said = [bench.scheduler.brief(job, bench.at) for job in (first, second)]
+    said = [bench.scheduler.briefs([job], bench.at)[0] for job in (first, second)]
     assert [one.reason for one in said] == ["ReqNodeNotAvail", "Priority"]
     assert said[0].words == "nodes that it needs start no jobs now: n1 (new disk)"
 
@@ -83,7 +83,7 @@ def test_the_queue_says_that_a_reservation_keeps_what_is_free() -> None:
     )
     job = bench.submit(8, limit=600)
     assert bench.look() == []
-    said = bench.scheduler.brief(job, bench.at)
+    said = bench.scheduler.briefs([job], bench.at)[0]
     assert (said.reason, said.expected_start) == ("Reservation", bench.at + 3600)
     assert "kept by course" in said.words
 
@@ -115,7 +115,7 @@ def test_the_brief_word_the_long_one_and_what_happens_agree(asked: list[tuple[in
     ]
     bench.look()
     for job in jobs:
-        brief, long = bench.scheduler.brief(job, bench.at), bench.scheduler.explain(job, bench.at)
+        brief, long = bench.scheduler.briefs([job], bench.at)[0], bench.scheduler.explain(job, bench.at)
         assert brief.reason == long.reason
         if job.is_active:
             assert brief.reason == ""
@@ -143,3 +143,17 @@ def test_a_forecast_puts_each_where_it_fits_first() -> None:
     assert forecast.start(1, 0, 5) == 20.0
     assert forecast.start(9, 0, 5) is None
     assert forecast.start(1, 120, 5) == 20.0
+
+
+def test_a_long_list_costs_the_plugin_no_more_questions_than_a_short_one() -> None:
+    bench = Bench()
+    running = bench.run(8, limit=100)
+    jobs = [bench.submit(8, limit=100) for _ in range(50)]
+    bench.look()
+    bench.end(running)  # something is free, and nobody has looked
+    asked = []
+    for listed in (jobs[:1], jobs):
+        before = bench.scheduler._backfill.tests
+        bench.scheduler.briefs(listed, bench.at)
+        asked.append(bench.scheduler._backfill.tests - before)
+    assert asked[1] <= asked[0] + 1
