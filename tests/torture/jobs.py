@@ -33,6 +33,7 @@ from torture.service import Service
 _DEVICES = 4
 _PATIENCE = 240.0  # seconds without any job's end, of a machine that may be busy
 _SUBMITTERS = 4
+_BETWEEN_LOOKS = 1.0  # seconds
 _LARGEST = 1 << 20
 
 
@@ -169,7 +170,7 @@ class Campaign:
     def _drive(self, submitters: set[int]) -> None:
         """Until every job has ended, or none has for long."""
         due = time.monotonic() + self._pause()
-        moved, seen = time.monotonic(), -1
+        moved, seen, asked = time.monotonic(), -1, 0.0
         while True:
             self.service.tick()
             for pid in list(submitters):
@@ -184,15 +185,17 @@ class Campaign:
                 self.service.end(signal.SIGKILL)
                 self.kills += 1
                 due = now + self._pause()
-            if self.service.up and not submitters and not self._waiting():
-                return
+            if self.service.up and not submitters and now - asked > _BETWEEN_LOOKS:
+                asked = now
+                if not self._waiting():
+                    return
             size = self.diary.stat().st_size
             if size != seen:
                 moved, seen = now, size
             if now - moved > _PATIENCE:
                 self.refused.append(f"no job began or ended for {_PATIENCE:.0f} s")
                 return
-            progress(f"{size // 40} lines in the diary, {self.kills} kills")
+            progress(f"{size // 60} jobs in the diary, {self.kills} kills")
             time.sleep(0.05 if submitters else 0.3)
 
     def _pause(self) -> float:
