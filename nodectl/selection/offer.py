@@ -78,6 +78,9 @@ class Offers:
         return self._nodes.bitmap(known[name].index for name in names if name in known)
 
     def _with_feature(self, feature: str) -> bitarray:
-        if feature not in self._features:
-            self._features[feature] = bitarray(feature in node.features for node in self._nodes)
-        return self._features[feature]
+        found = self._features.get(feature)
+        if found is None:
+            found = bitarray(feature in node.features for node in self._nodes)
+            if found.any():  # users may ask for anything: what no node has is not kept
+                self._features[feature] = found
+        return found

@@ -125,11 +125,17 @@ class Question:
         if self._excluded is None:
             return place(self._goal, self._candidates, uses.__getitem__, self._state.order, row)
 
+        # Nobody else keeps these, and `place` knows what it has refused by the offers that they keep.
+        known: dict[int, Use] = {}
+
         def use_of(node: int) -> Use:
-            mask = self._masks.get(node)
-            if mask is None:
-                mask = self._masks[node] = self._state.cores_of(self._excluded, node)  # type: ignore[arg-type]
-            return self._state.pool.without_cores(uses[node], mask) if mask else uses[node]
+            use = known.get(node)
+            if use is None:
+                mask = self._masks.get(node)
+                if mask is None:
+                    mask = self._masks[node] = self._state.cores_of(self._excluded, node)  # type: ignore[arg-type]
+                use = known[node] = self._state.pool.without_cores(uses[node], mask) if mask else uses[node]
+            return use
 
         return place(self._goal, self._candidates, use_of, self._state.order, row)
 

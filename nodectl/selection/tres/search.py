@@ -43,8 +43,8 @@ class Placement:
 def place(
     goal: Goal, candidates: bitarray, use_of: Callable[[int], Use], order: Sequence[int] | None, row: int
 ) -> Placement | None:
-    """Find the job's nodes among `candidates`, whose use is told by `use_of`. `order`: all nodes in the order in which
-    they are preferred, None for that of the table.
+    """Find the job's nodes among `candidates`, whose use is told by `use_of`, the same object each time. `order`: all
+    nodes in the order in which they are preferred, None for that of the table.
     """
     refused: set[Offer] = set()
     while True:

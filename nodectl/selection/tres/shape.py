@@ -129,7 +129,8 @@ class Shape:
             for number, device in enumerate(self.devices):
                 if device.name == name and kind in ("", device.type):
                     found |= 1 << number
-            self._fitting[name, kind] = found
+            if found:  # users may ask for anything: what is not there is not kept
+                self._fitting[name, kind] = found
         return found
 
     def near(self, number: int) -> int:

@@ -210,6 +210,22 @@ def test_far_cores_serve_unless_binding_is_enforced() -> None:
     assert far.held("ntasks=4", "distribution=*:block", gres={"gpu": 1}) == "n1:8-11"
 
 
+def test_a_job_whose_socket_needs_too_much_memory_waits_beside_excluded_cores() -> None:
+    bed = Bed(nodes(2, "2s:4c:1t", 1000), parameters("CR_Socket_Memory"))
+    found = bed.test(bed.job("ntasks=1", mem_per_cpu=400), excluded_cores=bed.cores({0: 1, 1: 1}))
+    assert isinstance(found, Refusal), "and the question has an end"
+    assert found.kind == "busy"
+
+
+def test_what_users_ask_for_and_nobody_has_is_not_kept() -> None:
+    bed = Bed(nodes(1, "1s:2c:1t", gpus="0"))
+    for number in range(3):
+        assert isinstance(bed.test(bed.job("ntasks=1", features=(f"feature{number}",))), Refusal)
+        assert isinstance(bed.test(bed.job("ntasks=1", gres={f"gpu:type{number}": 1})), Refusal)
+    assert not bed.selection._offers._features
+    assert not bed.state.uses[0].shape._fitting
+
+
 def test_excluded_cores_are_given_to_nobody() -> None:
     bed = Bed(nodes(1, TWO))
     cores = bed.cores({0: 0b1111})
