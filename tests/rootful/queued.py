@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pwd
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,26 @@ ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"
 def queue_node(**config: object) -> Node:
     """A node whose jobs wait for their turn."""
     return Node(**{**QUEUE, **config})
+
+
+@contextlib.contextmanager
+def queue_running(**config: object) -> Iterator[Node]:
+    """The same, started; it ends with the block."""
+    node = queue_node(**config)
+    try:
+        yield node.start()
+    finally:
+        node.close()
+
+
+def emptied(node: Node) -> None:
+    """All jobs end, and nothing may be left of them: for the end of a test whose node goes on."""
+    node.call("Cancel", states=["PENDING", "RUNNING", "SUSPENDED"])
+    wait_until(lambda: not queue(node), "the queue is empty")
+    node.assert_clean()
+    for path in node.scratch.iterdir():
+        path.unlink()
+    assert "Traceback" not in node.logged()
 
 
 def submit(node: Node, script: str, *options: str, user: pwd.struct_passwd | None = NOBODY) -> int:

@@ -11,35 +11,28 @@ import pytest
 
 from nodectl.cgroup import tree
 from rootful.node import Node, wait_until
-from rootful.queued import ENDED, all_cpus, queue, queue_node, show, state, submit, wait_for, wait_for_file
+from rootful.queued import ENDED, all_cpus, emptied, queue_running, show, state, submit, wait_for, wait_for_file
 
 COUNTS = 'while :; do i=$((i + 1)); echo $i > "$COUNT"; done'
 
 
 @pytest.fixture(scope="module")
 def module_node() -> Iterator[Node]:
-    node = queue_node(
+    with queue_running(
         qos=[
             "Name=normal PreemptMode=suspend",
             "Name=again PreemptMode=requeue",
             "Name=spare PreemptMode=cancel",
             "Name=high Priority=10 Preempt=normal,again,spare",
         ]
-    )
-    node.start()
-    yield node
-    node.close()
+    ) as node:
+        yield node
 
 
 @pytest.fixture
 def node(module_node: Node) -> Iterator[Node]:
     yield module_node
-    module_node.call("Cancel", states=["PENDING", "RUNNING", "SUSPENDED"])
-    wait_until(lambda: not queue(module_node), "the queue is empty")
-    module_node.assert_clean()
-    for path in module_node.scratch.iterdir():
-        path.unlink()
-    assert "Traceback" not in module_node.logged()
+    emptied(module_node)
 
 
 def counting(node: Node, *options: str) -> tuple[int, Path]:

@@ -10,26 +10,31 @@ from typing import Any
 import pytest
 
 from rootful.node import NOBODY, OTHER, Node, wait_until
-from rootful.queued import ENDED, all_cpus, queue, queue_node, refused, show, state, submit, wait_for, wait_for_file
+from rootful.queued import (
+    ENDED,
+    all_cpus,
+    emptied,
+    queue,
+    queue_running,
+    refused,
+    show,
+    state,
+    submit,
+    wait_for,
+    wait_for_file,
+)
 
 
 @pytest.fixture(scope="module")
 def module_node() -> Iterator[Node]:
-    node = queue_node(max_script_size=100_000, max_submit_jobs_per_user=50)
-    node.start()
-    yield node
-    node.close()
+    with queue_running(max_script_size=100_000, max_submit_jobs_per_user=50) as node:
+        yield node
 
 
 @pytest.fixture
 def node(module_node: Node) -> Iterator[Node]:
     yield module_node
-    module_node.call("Cancel", states=["PENDING", "RUNNING", "SUSPENDED"])
-    module_node.assert_clean()
-    wait_until(lambda: not queue(module_node), "the queue is empty")
-    for path in module_node.scratch.iterdir():
-        path.unlink()
-    assert "Traceback" not in module_node.logged()
+    emptied(module_node)
 
 
 def test_batch_job_runs_as_its_user_with_its_own_copy_of_the_script(node: Node) -> None:
@@ -203,12 +208,12 @@ def test_script_that_is_none_is_refused_with_one_line(node: Node) -> None:
     assert "max_script_size" in refused(node, "#!/bin/sh\n" + "#" * 200_000)
     request = {"argv": ["x"], "environment": {}, "cwd": "/", "ntasks": 1}
     reply: Any = node.call("Submit", request=request, job={}, script="#!/bin/sh\necho \0")
-    assert "NUL" in reply["parameters"]["parameter"] + str(reply)
+    assert "NUL" in reply["parameters"]["reason"]
     assert not queue(node)
 
 
 def test_job_that_can_never_start_is_refused(node: Node) -> None:
-    assert "not available" in refused(node, "#!/bin/sh\n", "--mem=900T") + " not available"
+    assert "--mem: 943718400 MiB are more than the " in refused(node, "#!/bin/sh\n", "--mem=900T")
     assert not queue(node)
 
 

@@ -83,9 +83,8 @@ def test_jobs_are_cancelled_by_number_task_user_name_and_state(node: Node) -> No
 
 
 def test_a_signal_reaches_steps_or_the_script_alone(node: Node) -> None:
-    job = wrap(node, "trap 'echo script; exit 0' USR1; while :; do sleep 0.1; done")
-    runs(node, job)
-    wait_until((node.scratch / f"slurm-{job}.out").exists, "it has begun")
+    job = wrap(node, "trap 'echo script; exit 0' USR1; touch trapped; while :; do sleep 0.1; done")
+    wait_until((node.scratch / "trapped").exists, "it has set its trap")
     ok(node, "cancel", "-s", "USR1", "--batch", str(job))
     ended(node, job)
     assert (node.scratch / f"slurm-{job}.out").read_text(encoding="utf-8") == "script\n"

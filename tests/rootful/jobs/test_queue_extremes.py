@@ -6,27 +6,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from rootful.node import NOBODY, OTHER, Node, wait_until
-from rootful.queued import all_cpus, queue, queue_node, refused, show, submit, wait_for
+from rootful.node import NOBODY, OTHER, Node
+from rootful.queued import all_cpus, emptied, queue, queue_running, refused, show, submit, wait_for
 
 
 @pytest.fixture(scope="module")
 def module_node() -> Iterator[Node]:
-    node = queue_node(max_submit_jobs_per_user=5)
-    node.start()
-    yield node
-    node.close()
+    with queue_running(max_submit_jobs_per_user=5) as node:
+        yield node
 
 
 @pytest.fixture
 def node(module_node: Node) -> Iterator[Node]:
     yield module_node
-    module_node.call("Cancel", states=["PENDING", "RUNNING", "SUSPENDED"])
-    wait_until(lambda: not queue(module_node), "the queue is empty")
-    module_node.assert_clean()
-    for path in module_node.scratch.iterdir():
-        path.unlink()
-    assert "Traceback" not in module_node.logged()
+    emptied(module_node)
 
 
 def test_a_million_tasks_are_one_row_and_go_at_once(node: Node) -> None:

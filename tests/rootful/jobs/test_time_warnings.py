@@ -9,36 +9,29 @@ import pytest
 
 from rootful.jobs.machine import Client, typed
 from rootful.node import NOBODY, Node, wait_until
-from rootful.queued import queue, queue_node, submit, wait_for, wait_for_file
+from rootful.queued import emptied, queue_running, submit, wait_for, wait_for_file
 
 TRAPS = 'trap "echo script told" USR1\ntouch ready\nwhile [ ! -e over ]; do sleep 0.1; done'
 
 
 @pytest.fixture(scope="module")
 def module_node() -> Iterator[Node]:
-    node = queue_node(over_subscribe="force:100")
-    node.start()
-    yield node
-    node.close()
+    with queue_running(over_subscribe="force:100") as node:
+        yield node
 
 
 @pytest.fixture
 def node(module_node: Node) -> Iterator[Node]:
     yield module_node
-    module_node.call("Cancel", states=["PENDING", "RUNNING", "SUSPENDED"])
-    wait_until(lambda: not queue(module_node), "the queue is empty")
-    module_node.assert_clean()
-    for path in module_node.scratch.iterdir():
-        path.unlink()
-    assert "Traceback" not in module_node.logged()
+    emptied(module_node)
 
 
 def test_a_script_is_told_before_its_time_is_up_and_once(node: Node) -> None:
-    job = submit(node, TRAPS, "--time=10", "--signal=B:USR1@60")
+    job = submit(node, TRAPS, "--time=60", "--signal=B:USR1@600")
     wait_until((node.scratch / "ready").exists, "it has set its trap")
-    assert node.nodectl("update", str(job), "--time=1").returncode == 0
+    assert node.nodectl("update", str(job), "--time=5").returncode == 0
     assert wait_for_file(node.scratch / f"slurm-{job}.out") == "script told\n"
-    assert node.nodectl("update", str(job), "--time=2").returncode == 0
+    assert node.nodectl("update", str(job), "--time=9").returncode == 0  # its time is still about to be up
     node.restart(signal.SIGKILL)
     (node.scratch / "over").touch()
     wait_for(node, job, "COMPLETED")
