@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("jobs", nargs="?", type=int, default=10_000, help="how many (10000)")
     parser.add_argument("--users", type=int, default=50, help="whose they are (50)")
-    parser.add_argument("--kills", type=float, default=4.0, help="seconds between two kills of the daemon, 0 for none")
+    parser.add_argument("--kills", type=float, default=4.0, help="seconds from a start of the daemon to its kill, 0 for none")
     parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="of an earlier campaign")
     parser.add_argument("--json", action="store_true", help="the report as JSON")
     return parser.parse_args()
@@ -169,7 +169,7 @@ class Campaign:
 
     def _drive(self, submitters: set[int]) -> None:
         """Until every job has ended, or none has for long."""
-        due = time.monotonic() + self._pause()
+        due = 0.0  # of a daemon that is up, however long its start has taken
         moved, seen, asked = time.monotonic(), -1, 0.0
         while True:
             self.service.tick()
@@ -180,11 +180,13 @@ class Campaign:
                     if status:
                         self.refused += [file.read_text(encoding="utf-8") for file in self.told.glob("*.error")]
             now = time.monotonic()
-            if self.chosen.kills and now > due and self.service.up:
-                self.service.struck = True
-                self.service.end(signal.SIGKILL)
-                self.kills += 1
-                due = now + self._pause()
+            if self.chosen.kills and self.service.up:
+                due = due or now + self._pause()
+                if now > due:
+                    self.service.struck = True
+                    self.service.end(signal.SIGKILL)
+                    self.kills += 1
+                    due = 0.0
             if self.service.up and not submitters and now - asked > _BETWEEN_LOOKS:
                 asked = now
                 if not self._waiting():

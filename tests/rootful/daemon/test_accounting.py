@@ -181,7 +181,7 @@ def test_a_step_that_runs_is_told_with_what_its_cgroup_has_counted(node: Node) -
 
 def test_hundreds_of_running_steps_come_in_several_replies_and_once_each(node: Node) -> None:
     node.start()
-    request = {"argv": ["sleep", "60"], "environment": {"PATH": "/usr/bin:/bin"}, "cwd": "/", "ntasks": 1}
+    request = {"argv": ["sleep", "1000"], "environment": {"PATH": "/usr/bin:/bin"}, "cwd": "/", "ntasks": 1}
     jobs = [int(str(node.call("Launch", request=request)["job"])) for _ in range(110)]
     first = node.call("Accounting", of="steps")
     assert len(first["records"]) == 100  # type: ignore[arg-type]
