@@ -205,7 +205,7 @@ def columns(text: str) -> list[tuple[Field, int]]:
         field = FIELDS.get(name.lower())
         if field is None:
             raise UnknownField(f"no field {name[:40]!r}; --helpformat lists them")
-        if percent and not width.lstrip("-").isdecimal():
+        if percent and not width.removeprefix("-").isdecimal():
             raise UnknownField(f"{word[:40]!r}: a width is a number, as in {name}%20")
         found.append((field, int(width[:6]) if percent else field.width))
     if not found:

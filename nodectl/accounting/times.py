@@ -17,11 +17,11 @@ _CLOCK = re.compile(r"(\d\d?):(\d\d)(?::(\d\d))?\s*(am|pm)?")
 
 def moment(text: str, now: float) -> float:
     """Seconds since the epoch: YYYY-MM[-DD][THH:MM[:SS]], MM/DD[/YY][-HH:MM], HH:MM[:SS][am|pm] of today, a word
-    such as today, yesterday, noon; now-2days. Raises ValueError.
+    such as today, yesterday, noon; now-2days. Nothing was before 1970. Raises ValueError.
     """
     word = text.strip().lower()
     if found := _NOW.fullmatch(word):
-        return now + _offset(found, text)
+        return max(0.0, now + _offset(found, text))
     here = datetime.datetime.fromtimestamp(now)
     day, clock = here.date(), (0, 0, 0)
     rest = word
@@ -36,7 +36,7 @@ def moment(text: str, now: float) -> float:
     if not word:
         raise _wrong(text)
     try:
-        return datetime.datetime.combine(day, datetime.time(*clock)).timestamp()
+        return max(0.0, datetime.datetime.combine(day, datetime.time(*clock)).timestamp())
     except (ValueError, OverflowError, OSError):
         raise _wrong(text) from None
 

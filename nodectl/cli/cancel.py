@@ -1,7 +1,7 @@
 """`nodectl cancel`: ends jobs and steps, waiting or running; or signals them."""
 
 import argparse
-import getpass
+import os
 import signal
 import time
 from typing import Any
@@ -41,7 +41,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Cancel; 0, or 1 with a line on stderr for each that could not be."""
     chosen: dict[str, Any] = {"users": arguments.user, "names": arguments.name, "states": arguments.state}
     if arguments.me:
-        chosen["users"] = [*(arguments.user or ()), getpass.getuser()]
+        chosen["users"] = [*(arguments.user or ()), str(os.getuid())]
     chosen = {name: value for name, value in chosen.items() if value}
     if not arguments.jobs and not chosen:
         raise Failed("nothing to cancel: give jobs, or --me, --user, --name or --state", 2)

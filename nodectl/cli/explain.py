@@ -15,6 +15,7 @@ from nodectl.render.job_columns import moment_words
 from nodectl.render.layout import lines_of
 from nodectl.render.table import pairs
 from nodectl.render.terminal import put, terminal_width
+from nodectl.render.words import printable
 from nodectl.wire.names import NODE
 
 
@@ -85,7 +86,8 @@ def explained(job: str, answer: dict[str, Any], width: int | None) -> list[str]:
     lines = pairs(rows)
     for text in (answer.get("words"), *(answer.get("help") or ())):
         if text:
-            lines += ["", *textwrap.wrap(str(text), min(width or 80, 100), break_long_words=False)]
+            wrapped = textwrap.wrap(str(text), min(width or 80, 100), break_long_words=False)
+            lines += ["", *map(printable, wrapped)]
     return lines
 
 

@@ -5,8 +5,8 @@ run from this directory.
 """
 
 import argparse
-import getpass
 import json
+import os
 from typing import Any
 
 from nodectl.client.command import Failed
@@ -47,7 +47,7 @@ def main(arguments: argparse.Namespace) -> int:
         "jobs": arguments.jobs, "users": arguments.user, "states": arguments.states, "names": arguments.name,
     }  # fmt: skip
     if arguments.me:
-        wanted["users"] = [*(arguments.user or ()), getpass.getuser()]
+        wanted["users"] = [*(arguments.user or ()), str(os.getuid())]
     if arguments.start and not arguments.states:
         wanted["states"] = ["PENDING"]
     session = Session(arguments.settings, start_private=False)

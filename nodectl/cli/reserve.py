@@ -77,7 +77,8 @@ def _list(session: Session, *, as_json: bool) -> None:
 
 
 def _row(one: dict[str, Any], now: float) -> tuple[object, ...]:
-    keeps = f"{one['core_cnt']} cores" if one.get("core_cnt") else "everything"
+    cores = one.get("core_cnt")
+    keeps = f"{cores} core{'s' if cores > 1 else ''}" if cores else "everything"
     start, end = one["start_time"], one["end_time"]
     state = "ACTIVE" if start <= now < end else "INACTIVE"
     return one["name"], state, moment_words(start), moment_words(end), keeps, ",".join(one.get("users") or ()) or "-"

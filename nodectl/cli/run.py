@@ -13,7 +13,6 @@ import time
 
 from nodectl.client.command import BadOption, BadUsage, Failed, complain
 from nodectl.client.session import REEXECUTED, Events, Session
-from nodectl.model.step_number import step_name
 from nodectl.wire import framing, lean_json
 from nodectl.wire.names import NODE
 
@@ -105,7 +104,7 @@ def _run(session: Session, words: list[str]) -> int:
             _through_local_hooks(session, local, request, parsed, patience)
         request["environment"] = job_environment(parsed)
         job, step, events = _launched(session, request, patience, surrounding)
-        watch = Watch(events, step_name(job, step), str(hello["node"]), verbose=parsed.verbose)
+        watch = Watch(events, f"{job}.{step}", str(hello["node"]), verbose=parsed.verbose)
         watch.warned = local.warned if local else set()
         record = watch.until_end() or _ask_for_end(session, job, step)
         if isinstance(trace, str):
@@ -249,9 +248,9 @@ def _ask_for_end(session: Session, job: int, step: int) -> "Mapping[str, object]
     try:
         record: Mapping[str, object] = session.call("Wait", job=job, step=step)["record"]  # type: ignore[assignment]
     except Failed:
-        complain(f"step {step_name(job, step)}: {_UNRECORDED}")
+        complain(f"step {job}.{step}: {_UNRECORDED}")
         return None
-    complain(f"step {step_name(job, step)}: {record['reason']}")
+    complain(f"step {job}.{step}: {record['reason']}")
     return record
 
 

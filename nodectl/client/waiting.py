@@ -5,6 +5,7 @@ Imported only then. A job that waits is its client's: who stops waiting for it, 
 outlives the service, whose successor is asked again.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -27,6 +28,7 @@ NOT_NOW = "Unable to allocate resources: Requested nodes are busy"  # srun's wor
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _WITHOUT_SERVICE = 300.0  # seconds; a job that nobody awaits lives as long once a service runs again
 _ASKED_AGAIN = 0.2
+_GIVEN_UP = 5  # seconds in which the service takes a job back; later it does so by the job's lease
 _BEGUN = ("RUNNING", "SUSPENDED")
 _GOING = ("PENDING", *_BEGUN, "COMPLETING")
 
@@ -57,8 +59,8 @@ class Signals:
             signal.signal(number, handler)  # type: ignore[arg-type]  # as signal() returned it
 
     def _caught(self, number: int, _frame: "FrameType | None") -> None:
-        self.number = number
-        if self._armed:
+        first, self.number = not self.number, self.number or number
+        if self._armed and (first or number == signal.SIGALRM):  # whoever is giving up is not hurried
             raise _Interrupted
 
     def arm(self, seconds: int) -> None:
@@ -86,7 +88,9 @@ def job(session: "Session", request: "Mapping[str, object]", options: "Mapping[s
             _wait(session, number, tell=patience is None)
             signals.disarm()
         except _Interrupted:
-            _give_up(session, number)
+            signal.alarm(_GIVEN_UP)
+            with contextlib.suppress(_Interrupted):
+                _give_up(session, number)
             if signals.number == signal.SIGALRM:
                 raise Failed(NOT_NOW) from None
             raise Failed(f"job {number} was cancelled while it waited", 128 + signals.number) from None

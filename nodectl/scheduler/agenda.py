@@ -15,12 +15,14 @@ class Agenda:
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int]] = []
+        self._most = _NOTES  # when notes that are there twice are looked for
 
     def note(self, at: float, job_id: int) -> None:
         """Look at this job then."""
         heapq.heappush(self._heap, (at, job_id))
-        if len(self._heap) > _NOTES and len(self._heap) > 4 * len({one for _, one in self._heap[:_NOTES]}):
+        if len(self._heap) > self._most:
             self._heap = sorted(set(self._heap))
+            self._most = max(_NOTES, 2 * len(self._heap))
 
     def due(self, now: float) -> list[int]:
         """Whom to look at; each once."""

@@ -20,6 +20,7 @@ MOST_NICE = 2_147_480_000
 _RESOURCES = frozenset({"ntasks", "cpus_per_task", "mem"})
 _PLAIN = ("time_limit", "nice", "name", "comment", "qos")
 _DETAILS = {"begin": "begin_time", "deadline": "deadline", "reservation": "reservation"}
+_LIMITED = frozenset({"time_limit", "begin", "deadline", "qos"})  # what `prepare` looks at
 _ONLY_WAITING = _RESOURCES | {"begin", "deadline", "dependency", "reservation", "qos", "nice", "priority"}
 
 
@@ -81,8 +82,8 @@ class Update:
         if "priority" in changed:
             after.direct_priority = changed["priority"]
         self._resources(after)
-        if not self._is_admin or "qos" in changed:
-            prepare(after, self._book.policy, now)
+        if "qos" in changed or (_LIMITED & changed.keys() and not self._is_admin):
+            prepare(after, self._book.policy, job.start_time if job.is_active else now)
         if job.job_state == PENDING:
             self._reservations.admit(after)
             if _RESOURCES & changed.keys():

@@ -163,11 +163,26 @@ class Line:
         """Notes about jobs that are gone are removed when they are the most."""
         places = self._places
         if len(self._changes) > _NOTES + 4 * len(places):
-            self._changes = list({change for change in self._changes if not change[2] or change[2] in places})
+            turns: dict[int, float] = {}  # the earliest of each user: who is too early is noted again
+            for at, number, job_id in self._changes:
+                if not job_id:
+                    turns[number] = min(at, turns.get(number, at))
+            ages = {change for change in self._changes if change[2] and self._is_to_come(*change)}
+            self._changes = [*ages, *((at, number, 0) for number, at in turns.items() if number in self._users)]
             heapq.heapify(self._changes)
         if len(user.waiting) > _NOTES + 4 * (len(user.growing) + len(user.grown)):
-            user.waiting = list({one for one in user.waiting if one[1] in places})
+            user.waiting = list({one for one in user.waiting if self._is_waiting(*one)})
             heapq.heapify(user.waiting)
+
+    def _is_to_come(self, at: float, number: int, job_id: int) -> bool:
+        place, user = self._places.get(job_id), self._users.get(number)
+        if place is None or user is None or place[0] is not user.growing:
+            return False
+        return place[1][3].eligible_time + self._policy.priority_max_age == at
+
+    def _is_waiting(self, eligible: float, job_id: int) -> bool:
+        place = self._places.get(job_id)
+        return place is not None and place[1][3].eligible_time == eligible
 
     @staticmethod
     def _drop(place: tuple[list[_Entry], _Entry]) -> None:
@@ -192,9 +207,8 @@ class Line:
     def _oldest(self, user: _User) -> JobRecord | None:
         while user.waiting:
             eligible, job_id = user.waiting[0]
-            place = self._places.get(job_id)
-            if place is not None and place[1][3].eligible_time == eligible:
-                return place[1][3]
+            if self._is_waiting(eligible, job_id):
+                return self._places[job_id][1][3]
             heapq.heappop(user.waiting)
         return None
 

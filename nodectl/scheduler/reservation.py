@@ -49,7 +49,7 @@ class Reservations:
         offered = nodes.bitmap(wanted or range(len(nodes)))
         found = self._selection.resv_test(request, offered, busy, now)
         if isinstance(found, Refusal):
-            raise NotAdmitted(f"Requested nodes are busy: {found.reason}")
+            raise NotAdmitted(f"nothing can be reserved for this: {found.reason}")
         cores = cores_of(nodes, found.nodes.search(1)) if found.cores is None else found.cores
         if (cores & busy).any():
             raise NotAdmitted("Requested nodes are busy: running jobs or other reservations have them in this time")

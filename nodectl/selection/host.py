@@ -257,6 +257,8 @@ class Selection:
             return f"plugin {self.type} cannot expand jobs"
         if source is target:
             return "a job cannot be expanded by itself"
+        if self.ledger.is_stopped(source) or self.ledger.is_stopped(target):
+            return "a suspended job cannot be expanded, nor expand another"
         mine, theirs = source.job_resrcs, target.job_resrcs
         if mine is None or theirs is None:
             return "a job that holds nothing cannot be expanded, nor expand another"
@@ -280,10 +282,13 @@ class Selection:
             job.nodes = "" if held is None else resources.names(held.node_bitmap, self.nodes)
             self._calls.keeper.holds(job)
         if not why:
+            stopped = [job for job in after if self.ledger.is_stopped(job)]
             for job in after:
                 self.ledger.give(job)
             for job in after:
                 self.ledger.take(job)
+            for job in stopped:
+                self.ledger.stop(job)
         return why
 
     def step_pick_nodes(self, job: JobRecord, step: StepRecord, node_count: int) -> bitarray:

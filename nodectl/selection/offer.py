@@ -54,6 +54,8 @@ class Offers:
             offered &= ~details.exc_node_bitmap
         for feature in details.features:
             offered &= self._with_feature(feature)
+            if not offered.any():
+                break  # users may name very many
         required = details.req_node_bitmap
         least = max(details.min_nodes, 1, required.count() if required is not None else 0)
         most = details.max_nodes or max(len(self._nodes), least)

@@ -155,8 +155,6 @@ class Player:
     def _carry_out(self, decision: Decision) -> None:
         job = decision.job
         if isinstance(decision, Start):
-            if decision.array is not None:
-                self._selection.info.copy(decision.array, job)
             self._start(job)
         elif isinstance(decision, Resume):
             self._go_on(job)

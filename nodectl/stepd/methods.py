@@ -1,7 +1,8 @@
 """The methods of org.nodectl.step: what the step's user and the daemon may ask of a stepd. Runs in the stepd, as root.
 
 `Confine`, `Limit` and `Victim` are the daemon's alone: other limits of the step, another time limit, and which of its
-processes the kernel killed. So are the state and the reason of `End`.
+processes the kernel killed. So are the state and the reason of `End`; and `Suspend` and `Resume`, because the queue may
+have given the CPUs of a job that stands still to others.
 """
 
 from nodectl.kernel.signals import KILL, TERM
@@ -67,13 +68,13 @@ class Methods:
         return {"step": {**status, "state": "SUSPENDED"} if self._termination.suspension.suspended else status}
 
     def _suspend(self, call: "Call") -> "Mapping[str, object]":
-        self._allow(call)
+        _allow_root(call)
         self._termination.suspension.begin()
         self._termination.signal(TSTP)
         return {}
 
     def _resume(self, call: "Call") -> "Mapping[str, object]":
-        self._allow(call)
+        _allow_root(call)
         self._termination.suspension.end()
         return {}
 

@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("jobs", nargs="?", type=int, default=10_000, help="how many (10000)")
     parser.add_argument("--users", type=int, default=50, help="whose they are (50)")
-    parser.add_argument("--kills", type=float, default=4.0, help="seconds from a start of the daemon to its kill, 0 for none")
+    parser.add_argument("--kills", type=float, default=4.0, help="seconds from start to kill of a daemon, 0: none")
     parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="of an earlier campaign")
     parser.add_argument("--json", action="store_true", help="the report as JSON")
     return parser.parse_args()

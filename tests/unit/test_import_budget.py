@@ -48,12 +48,12 @@ class Entry(NamedTuple):
 ENTRIES = {
     # A step on a machine whose service is missing: everything the client imports before it connects.
     "client": Entry(
-        "from nodectl.cli.main import main; main(['--socket', '/nonexistent', 'run', 'true'])", COMMAND, 16, ENUM
+        "from nodectl.cli.main import main; main(['--socket', '/nonexistent', 'run', 'true'])", COMMAND, 15, ENUM
     ),
     "client's options": Entry(
         "from nodectl.client.run_options import Parser; Parser().parse(['-n2', 'true']); import nodectl.cli.run",
         COMMAND,
-        15,
+        14,
         ENUM,
     ),
     # A command that has to read the configuration: of the subjects no more than their keys.

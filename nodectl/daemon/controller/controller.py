@@ -188,10 +188,9 @@ class Controller(Core, Watcher):
         self.ends.catch_up(job)
 
     def _not_begun(self, job: JobRecord, why: str, *, for_good: bool) -> None:
-        doom = self.ends.take_doom(job.job_id)
-        if doom is not None:
-            self.ends.over(job, doom.state, 1)
-        elif for_good:
+        if self.ends.has_not_begun(job):
+            return
+        if for_good:
             print(f"nodectl daemon: job {job.job_id} cannot begin: {why}", file=sys.stderr)
             job.state_desc = why
             self.ends.over(job, "FAILED", 1)

@@ -98,9 +98,19 @@ class Ends:
         if doom is not None:
             self._end_steps(job, doom)
 
-    def take_doom(self, job_id: int) -> Doom | None:
-        """What was to become of it, which is forgotten."""
-        return self._dooms.pop(job_id, None)
+    def has_not_begun(self, job: JobRecord) -> bool:
+        """Its first step was not started. Where its end was wanted meanwhile, that comes now: True."""
+        doom = self._dooms.pop(job.job_id, None)
+        if doom is None:
+            return False
+        if doom.state == REQUEUED:
+            self._wait_again(job, doom)
+            job.restart_cnt -= 1  # the run that never was does not count
+            self._settled(job)
+        else:
+            job.state_desc = doom.reason
+            self.over(job, doom.state, 1)
+        return True
 
     def is_doomed(self, job_id: int) -> bool:
         """True for a job that is to end before it has begun."""
@@ -157,9 +167,14 @@ class Ends:
 
     def _again(self, job: JobRecord, doom: Doom, *, died: bool) -> None:
         """`died`: before its script began. What lets it die may do so each time: it waits longer and longer."""
-        now, scheduler = time.time(), self._core.scheduler
-        job.end_time, job.to_requeue = now, None
+        job.end_time, job.to_requeue = time.time(), None
         self._table.store.put_run(job)
+        self._wait_again(job, doom, died=died)
+        self._settled(job)
+
+    def _wait_again(self, job: JobRecord, doom: Doom, *, died: bool = False) -> None:
+        now, scheduler = time.time(), self._core.scheduler
+        job.to_requeue = None
         if died:
             scheduler.begin_failed(job, doom.reason, now)
         else:
@@ -167,7 +182,6 @@ class Ends:
             job.state_desc = doom.reason
         if doom.hold:
             scheduler.hold(job, doom.hold, now)
-        self._settled(job)
 
     def over(self, job: JobRecord, state: str, exit_code: int) -> None:
         """It has ended for good."""

@@ -128,15 +128,17 @@ def _is_gone(controller: Controller, kept: Kept, nodes: NodeTable, boot: str, fo
     """A job that was active, and of which there are no files."""
     job = kept.record
     record = controller.parts.registry.batch.record(job.job_id, FIRST_STEP[job.held_by])
+    if record is not None and record.get("restart", 0) != job.restart_cnt:
+        record = None  # of an earlier run
     lost = record is None or record.get("state") == "NODE_FAIL"
     if record is not None and job.to_requeue is not None:
-        job.held, job.to_requeue, job.end_time = job.to_requeue, None, time.time()
+        job.end_time = time.time()
         controller.table.store.put_run(job)
         _wait_again(job)
         job.restart_cnt += 1
         controller.table.store.put(job)
         found.jobs.append(job)
-    elif record is not None and record.get("restart", 0) == job.restart_cnt and not lost:
+    elif record is not None and not lost:
         found.ended.append((job, str(record["state"]), str(record.get("reason") or "")))
     elif kept.boot == boot and record is None and job.held_by != BATCH:
         job.job_state = RUNNING  # its client has not launched its step yet
@@ -159,6 +161,8 @@ def _is_gone(controller: Controller, kept: Kept, nodes: NodeTable, boot: str, fo
 
 
 def _wait_again(job: JobRecord) -> None:
+    if job.to_requeue is not None:
+        job.held, job.to_requeue = job.to_requeue, None
     job.job_state = PENDING
     job.start_time = job.end_time = job.suspend_time = job.suspended_seconds = 0.0
     job.job_resrcs = job.node_bitmap = None

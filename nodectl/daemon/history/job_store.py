@@ -38,7 +38,7 @@ class Kept(NamedTuple):
 
 
 class BatchText(NamedTuple):
-    """What a batch job is started with. `request`: see `daemon/controller/batch_request.py`."""
+    """What a batch job is started with. `request`: that of its Submit, who called, and the level of confinement."""
 
     uid: int
     request: Mapping[str, Any]
@@ -90,18 +90,18 @@ class JobStore:
 
     def put_node(self, state: str, reason: str, uid: int, at: float) -> None:
         """Whether jobs may start, why not, and who said so when."""
-        values = (self._node, state, reason, uid, at)
+        values = (self._node, state, _column(reason), uid, at)
         self._statements["node", ""] = ("INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?)", values)
 
     def put_reservation(self, name: str, record: Mapping[str, object]) -> None:
         """One that was made."""
-        values = (self._node, name, json.dumps(record))
+        values = (self._node, _column(name), json.dumps(record))
         self._statements["reservation", name] = ("INSERT OR REPLACE INTO reservation VALUES (?, ?, ?)", values)
 
     def drop_reservation(self, name: str) -> None:
         """One that is over."""
         statement = "DELETE FROM reservation WHERE node = ? AND name = ?"
-        self._statements["reservation", name] = (statement, (self._node, name))
+        self._statements["reservation", name] = (statement, (self._node, _column(name)))
 
     def forget(self, job: int) -> None:
         """A job that could not be written, and now is refused: it was never put."""
@@ -201,6 +201,11 @@ class JobStore:
 
 
 _OPEN = frozenset({PENDING, "RUNNING", "SUSPENDED", "COMPLETING"})
+
+
+def _column(text: str) -> str:
+    """Text that a column can hold: one odd byte would let every transaction fail."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _kept(rows: Iterable[tuple[str, str]]) -> Iterator[Kept]:

@@ -43,7 +43,7 @@ class FurtherSteps:
         uid = call.peer.uid
         job, step = int(str(call.parameters.get("jobid", 0))), 0
         if job:
-            first = self._first(job, None if uid == 0 else uid, uid)
+            first = self._joined(job, None if uid == 0 else uid, uid)
             if wanted is not None:
                 fit(wanted, first, call.parameters["request"])
             step = self._next(first)
@@ -58,7 +58,7 @@ class FurtherSteps:
         job of its own. Raises Refused.
         """
         job = request.get("jobid", request.get("job") if "step" in request else None)
-        return None if job is None else self._first(int(str(job)), uid, caller)
+        return None if job is None else self._joined(int(str(job)), uid, caller)
 
     def take(self, request: Mapping[str, object], caller: int, first: Step | None) -> tuple[int, int]:
         """Job and number of a step, further to `first` where there is one. Raises Refused."""
@@ -85,6 +85,15 @@ class FurtherSteps:
         except sqlite3.Error as error:
             why = f"no job id can be drawn from the history: {error}"
             raise Refused("LaunchRefused", why, exit_status=1) from None
+
+    def _joined(self, job: int, uid: int | None, caller: int) -> Step:
+        """The first step of a job that takes further ones. Raises Refused. One whose script or allocation has ended
+        takes none: its steps are being ended, and it must not go on for ever.
+        """
+        first = self._first(job, uid, caller)
+        if first.step_id and (job, first.step_id) not in self._registry.live:
+            raise Refused("NoSuchStep", f"no job {job} is running", exit_status=1)
+        return first
 
     def _first(self, job: int, uid: int | None, caller: int = 0) -> Step:
         """The first step of a running job of this user (None: of any). Raises Refused. Only root learns that the job of

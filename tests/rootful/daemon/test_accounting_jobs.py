@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rootful.node import NOBODY, OTHER, Node, wait_until
-from rootful.queued import queue_node, submit, wait_for, wait_for_file
+from rootful.queued import queue_running, submit, wait_for, wait_for_file
 
 MIB = 1 << 20
 WORK = f"""
@@ -25,11 +25,9 @@ open("written", "wb").write(data[:{10 * MIB}])
 
 @pytest.fixture
 def node() -> Iterator[Node]:
-    node = queue_node(max_cpus_per_user=1)
-    node.start()
-    yield node
-    assert "Traceback" not in node.logged()
-    node.close()
+    with queue_running(max_cpus_per_user=1) as node:
+        yield node
+        assert "Traceback" not in node.logged()
 
 
 def acct(node: Node, *words: str) -> list[list[str]]:

@@ -12,16 +12,14 @@ from typing import Any
 import pytest
 
 from rootful.node import NOBODY, Node, wait_until
-from rootful.queued import ENDED, all_cpus, queue, queue_node, show, state, submit, wait_for, wait_for_file
+from rootful.queued import ENDED, all_cpus, queue, queue_running, show, state, submit, wait_for, wait_for_file
 
 
 @pytest.fixture
 def node() -> Iterator[Node]:
-    node = queue_node()
-    node.start()
-    yield node
-    assert "Traceback" not in node.logged()
-    node.close()
+    with queue_running() as node:
+        yield node
+        assert "Traceback" not in node.logged()
 
 
 def rows(node: Node, statement: str) -> list[Any]:

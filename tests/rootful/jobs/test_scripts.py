@@ -109,6 +109,27 @@ def test_a_scripts_steps_count_from_0_and_end_with_it(served: Node) -> None:
         (served.scratch / name).unlink()
 
 
+def test_a_job_whose_script_has_ended_takes_no_more_steps_however_long_one_takes_to_end() -> None:
+    with running(kill_wait=1000) as node:
+        job = submit(node, ": >begun; until [ -e go ]; do sleep 0.01; done")
+        wait_until((node.scratch / "begun").exists, "the script runs")
+        stays = "trap 'touch told' TERM; touch there; while :; do sleep 0.01; done"
+        request = {
+            "argv": ["sh", "-c", stays], "environment": {"PATH": "/usr/bin:/bin"}, "cwd": str(node.scratch),
+            "ntasks": 1, "jobid": job, "stdout": "none", "layout": {"overlap": "1"}, "uid": NOBODY.pw_name,
+        }  # fmt: skip
+        assert node.call("Launch", request=request) == {"job": job, "step": 0}
+        wait_until((node.scratch / "there").exists, "the step runs")
+        (node.scratch / "go").touch()
+        wait_until((node.scratch / "told").exists, "the step is told to end")
+        for method in ("Launch", "Reserve"):
+            parameters = {"request": request} if method == "Launch" else {"jobid": job}
+            refused: dict[str, object] = node.call(method, **parameters)["parameters"]  # type: ignore[assignment]
+            assert refused["reason"] == f"no job {job} is running"
+        assert node.nodectl("signal", "-s", "KILL", f"{job}.0", user=NOBODY).returncode == 0
+        assert ended(node, job) == "COMPLETED"
+
+
 def test_a_cancelled_script_is_told_in_its_own_file(served: Node) -> None:
     job = submit(served, "echo begun; sleep 1000", "--output=said", "--error=complained")
     path = served.scratch / "said"

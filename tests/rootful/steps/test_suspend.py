@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import select
+import socket
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from nodectl.wire import framing
+from nodectl.wire.dispatch import STEP
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
+from rootful.raw import launch
 
 # A child in a session of its own too; both count while they run.
 COUNT = "(setsid sh -c 'while :; do echo >> child; sleep 0.05; done' &) ; while :; do echo >> task; sleep 0.05; done"
@@ -144,3 +153,43 @@ def test_suspension_without_cgroups_stops_what_the_tracker_finds() -> None:
         assert node.nodectl("resume", str(step.job)).returncode == 0
         step.goes_on()
         step.kill()
+
+
+def replies(fd: int) -> Iterator[dict[str, Any]]:
+    """The messages of a step that are no events."""
+    text = b""
+    while True:
+        assert select.select([fd], [], [], PATIENCE)[0], text
+        text += os.read(fd, 1 << 16)
+        *messages, text = text.split(b"\0")
+        yield from (message for message in map(json.loads, messages) if "event" not in message)
+
+
+def test_step_does_not_go_on_by_its_users_word_to_its_runner_while_others_may_have_its_cpus(node: Node) -> None:
+    with contextlib.ExitStack() as stack:
+        os.seteuid(NOBODY.pw_uid)
+        try:
+            sock = socket.socket(fileno=framing.connect(str(node.socket)).detach())
+        finally:
+            os.seteuid(0)
+        stack.enter_context(sock)
+        null = os.open(os.devnull, os.O_RDWR)
+        stack.callback(os.close, null)
+        program = ["sh", "-c", ">there; exec sleep 1000"]
+        socket.send_fds(sock, [launch(argv=program, cwd=str(node.scratch))], [null] * 3)
+        reply, (news, orders), *_ = socket.recv_fds(sock, 1 << 16, 2)
+        stack.callback(os.close, news)
+        stack.callback(os.close, orders)
+        job = json.loads(reply.rstrip(b"\0"))["parameters"]["job"]
+        wait_until((node.scratch / "there").exists, "it runs")
+        said = replies(news)
+        assert "parameters" in next(said)  # it is attached
+        # Nor does it stand still so that the daemon, which does not know, fails to stop it for others.
+        for method, before in (("Suspend", "RUNNING"), ("Resume", "SUSPENDED")):
+            if before == "SUSPENDED":
+                assert node.nodectl("suspend", str(job), user=NOBODY).returncode == 0
+            os.write(orders, framing.encode({"method": f"{STEP}.{method}", "parameters": {}}))
+            assert next(said).get("error") == f"{STEP}.NotPermitted"
+            assert node.call("Show", job=job, step=0)["record"]["state"] == before  # type: ignore[index]
+        assert node.nodectl("signal", "-s", "KILL", str(job), user=NOBODY).returncode == 0
+        wait_until(lambda: "pid" not in node.call("Show", job=job, step=0)["record"], "it has ended")  # type: ignore[operator]

@@ -88,3 +88,9 @@ def test_states_are_named_in_full_or_by_their_letters() -> None:
     assert [state_named(word) for word in ("cd", "Failed", " OOM ")] == ["COMPLETED", "FAILED", "OUT_OF_MEMORY"]
     with pytest.raises(ValueError, match="no state"):
         state_named("done")
+
+
+@pytest.mark.parametrize("width", ["--5", "-", "5-", "", "wide"])
+def test_a_width_that_is_no_number_is_refused_in_words(width: str) -> None:
+    with pytest.raises(UnknownField, match="a width is a number"):
+        columns(f"JobID%{width}")

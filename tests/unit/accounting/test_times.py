@@ -77,3 +77,9 @@ def test_a_pattern_of_the_users_is_followed() -> None:
     assert shown(NOW, "%d.%m.%Y") == "22.11.2026"
     assert shown(0) == "Unknown"
     assert midnight(NOW) == moment("today", NOW)
+
+
+@pytest.mark.parametrize("text", ["now-999999999weeks", "1900-01-01", "0001-01-01"])
+def test_nothing_was_before_the_epoch(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        assert moment(text, NOW) == 0.0

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
+from typing import Any
 
 import pytest
 
-from nodectl.cli import explain, list_jobs, main
+from nodectl.cli import cancel, explain, list_jobs, main
+from nodectl.client.session import Session
 from nodectl.render.job_columns import STARTS, USUAL, WIDE, listing, name_of
 
 PENDING = {
@@ -116,3 +119,30 @@ def test_a_command_without_a_wish_is_refused(words: list[str], why: str, capsys:
 
 def test_jobs_between_commas_may_have_tasks_between_commas() -> None:
     assert list_jobs.jobs("7,8_[0-3,9],10_2") == ["7", "8_[0-3,9]", "10_2"]
+
+
+def test_what_an_explanation_holds_moves_nobodys_cursor() -> None:
+    assert "\x1b" not in "".join(explain.explained("7", {"words": "waits for \x1b[2J", "help": ["\x1b[2J"]}, 80))
+
+
+@pytest.mark.parametrize(("module", "command"), [(list_jobs, "queue"), (cancel, "cancel")])
+def test_me_is_who_asks_and_not_whom_the_environment_names(
+    module: Any, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Silent(Session):
+        def __init__(self, *_: object, **_options: object) -> None:
+            pass
+
+        def call(self, method: str, fds: Any = (), **parameters: Any) -> dict[str, Any]:
+            asked.append(parameters)
+            return {"jobs": [], "more": False, "cancelled": []}
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(module, "Session", Silent)
+    monkeypatch.setenv("LOGNAME", "somebody")  # as su leaves it
+    assert main.main([command, "--me"]) == 0
+    assert asked[0]["users"] == [str(os.getuid())]

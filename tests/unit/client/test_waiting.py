@@ -131,6 +131,15 @@ def test_who_is_interrupted_gives_the_job_up(at: Path) -> None:
     assert signal.getsignal(signal.SIGINT) == before
 
 
+def test_who_is_interrupted_once_more_gives_the_job_up_all_the_same(at: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(at, [("Allocate", {"job": 7}), ("Await", INTERRUPT), ("Cancel", INTERRUPT)])
+    monkeypatch.setattr(waiting, "_GIVEN_UP", 1)  # the service never answers
+    with pytest.raises(Failed, match="job 7 was cancelled while it waited") as caught:
+        waiting.job(session(service), {}, {}, None)
+    assert caught.value.status == 130
+    assert service.end()[-1] == ("Cancel", {"jobs": ["7"]})
+
+
 def test_who_has_no_time_does_not_wait(at: Path, capfd: pytest.CaptureFixture[str]) -> None:
     service = Service(
         at, [("Allocate", {"job": 7}), ("Await", {**WAITS, "seen": "1"}), ("Await", SILENT), ("Cancel", {})]

@@ -230,3 +230,18 @@ def test_task_of_a_long_array_is_found_without_a_look_at_the_others(path: str) -
     assert any("job_by_task (array=? AND <expr>=?)" in plan for plan in plans), plans
     assert jobs.task(1000, 500) is None
     assert jobs.task(0, 3) is None
+
+
+def test_odd_bytes_of_an_admin_keep_nothing_from_the_disk(path: str) -> None:
+    _, jobs = opened(path)
+    jobs.put(a_job(7))
+    jobs.put_node("drain", f"caf{ODD}", 0, 1.0)
+    jobs.put_reservation(f"r{ODD}", {"name": f"r{ODD}"})
+    jobs.commit()
+    _, again = opened(path)
+    assert [kept.record.job_id for kept in again.waiting()] == [7]
+    assert again.node() == ("drain", "caf\\udcff", 0, 1.0)
+    assert again.reservations() == [{"name": f"r{ODD}"}]
+    again.drop_reservation(f"r{ODD}")
+    again.commit()
+    assert not again.reservations()

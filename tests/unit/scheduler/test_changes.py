@@ -156,3 +156,20 @@ def test_a_queued_again_job_waits_and_keeps_its_age() -> None:
     bench.end(job)
     with pytest.raises(NotAdmitted, match="not running"):
         bench.scheduler.requeue(job, bench.at)
+
+
+def test_a_job_that_runs_towards_its_deadline_can_still_be_renamed_and_shortened() -> None:
+    bench = Bench()
+    job = bench.run(1, limit=100, deadline=bench.at + 120)
+    bench.at += 60
+    bench.scheduler.update(job, {"name": "n", "comment": "c"}, bench.at)
+    bench.scheduler.update(job, {"time_limit": 90}, bench.at)
+    assert (job.name, job.comment, job.time_limit) == ("n", "c", 90)
+
+
+def test_a_job_that_was_given_more_time_than_users_may_have_can_still_be_renamed() -> None:
+    bench = Bench(policy(max_time=3600))
+    job = bench.run(1, limit=3600)
+    bench.scheduler.update(job, {"time_limit": 7200}, bench.at, is_admin=True)
+    bench.scheduler.update(job, {"name": "n"}, bench.at)
+    assert (job.name, job.time_limit) == ("n", 7200)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodectl.scheduler.agenda import Agenda
 from nodectl.scheduler.fair_share import FairShare
 from nodectl.scheduler.line import Line
 from nodectl.scheduler.policy import Policy
@@ -124,3 +125,40 @@ def test_fair_share_changes_the_order_between_users() -> None:
     line.add(job(1, 1), NOW)
     line.add(job(2, 2, since=NOW + 1), NOW + 1)
     assert order(line, NOW + 2) == [2, 1]
+
+
+def test_a_job_that_joins_again_and_again_leaves_few_notes() -> None:
+    """A user who holds and releases a job for hours must not make each later call slower."""
+    policy = Policy(max_wait=3600)
+    line = line_of(policy)
+    again, other = job(1), job(2, user=2)
+    line.add(other, NOW)
+    for turn in range(5000):
+        again.eligible_time = NOW + turn * 0.1
+        line.add(again, again.eligible_time)
+        line.remove(again, again.eligible_time)
+    line.add(again, again.eligible_time)
+    assert len(line._changes) < 1100
+    assert len(line._users[1].waiting) < 1100
+    late = again.eligible_time + policy.max_wait
+    assert order(line, late) == [2, 1]
+    assert line.is_its_turn(other)
+    assert line.is_its_turn(again)
+
+
+def test_the_notes_of_a_long_agenda_are_gone_through_seldom() -> None:
+    class Time(float):
+        hashed = 0
+
+        def __hash__(self) -> int:
+            Time.hashed += 1
+            return super().__hash__()
+
+    agenda = Agenda()
+    for number in range(10_000):
+        agenda.note(Time(NOW + number * 7919 % 10_007), number)
+    assert Time.hashed < 40_000
+    for _ in range(50_000):
+        agenda.note(NOW, 1)
+    assert len(agenda._heap) < 40_000
+    assert sorted(agenda.due(NOW + 20_000)) == list(range(10_000))

@@ -158,6 +158,20 @@ def test_a_job_that_is_suspended_for_a_moment_keeps_its_cores() -> None:
     assert bed.snapshot() == before
 
 
+def test_a_suspended_job_that_gives_up_a_node_takes_no_cores_back() -> None:
+    bed = Bed(nodes(2, "1s:4c:1t"))
+    stopped, running = bed.job("ntasks=8"), bed.job("ntasks=8")
+    assert bed.start(stopped)
+    bed.suspend(stopped)
+    assert bed.start(running)
+    assert bed.selection.expand(running, stopped), "the cores would belong to a job that stands still"
+    assert not bed.selection.resized(stopped, bed.table[1])
+    bed.end(running)
+    assert not bed.selection.ledger.busy.any()
+    assert bed.start(bed.job("ntasks=8"))
+    assert not bed.resume(stopped)
+
+
 def test_uses_that_no_node_has_any_more_are_forgotten_at_once() -> None:
     bed = Bed(nodes(1, "1s:4c:1t", 1000))
     gc.disable()

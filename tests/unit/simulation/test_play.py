@@ -200,3 +200,15 @@ def test_a_burst_that_has_room_starts_at_once_however_long_it_is() -> None:
     policy = Policy(bf_max_job_test=5, bf_interval=30)
     jobs: list[Job] = [{"run": 100, "limit": 100} for _ in range(16)]
     assert {start for start, _, _ in spans(played(jobs, "16c", policy=policy)).values()} == {0}
+
+
+def test_the_object_of_an_arrays_task_is_copied_once(tmp_path: Path) -> None:
+    """A second copy would lose what the plugin has written into the first one when the task began."""
+    path = written(tmp_path)
+    with open(path, "a", encoding="utf-8") as file:
+        file.write("def select_p_select_jobinfo_alloc(): return ['new']\n")
+        file.write("def select_p_select_jobinfo_copy(jobinfo): return [*jobinfo]\n")
+    calls: list[dict[str, Any]] = []
+    found = spans(played([{"run": [10, 10, 10], "array": "0-2"}], plugin=path, calls=calls))
+    assert len(found) == 3
+    assert sum(call["function"] == "select_p_select_jobinfo_copy" for call in calls) == 2

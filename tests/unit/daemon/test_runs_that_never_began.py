@@ -1,0 +1,98 @@
+"""Batch jobs of which no run began: they wait again, also where somebody wanted that meanwhile, or a daemon died."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nodectl.daemon.controller import restore
+from nodectl.daemon.controller.ends import Ends
+from nodectl.daemon.controller.table import JobTable
+from nodectl.daemon.history.job_store import JobStore, Kept
+from nodectl.daemon.history.store import Store
+from nodectl.scheduler.scheduler import Scheduler
+from nodectl.selection.modes import PENDING, RUNNING
+from nodectl.selection.records import BATCH, JobDetails, JobRecord
+from unit.scheduler.bench import NOW, PLAIN, selection_of
+
+
+def store_of(tmp_path: Path) -> JobStore:
+    return JobStore(Store(str(tmp_path / "state/history.db"), 100), "/run/one", "boot", lambda _: {})
+
+
+class Queue:
+    """The ends of jobs, with a scheduler and a store, and without anything that runs."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.table = JobTable(store_of(tmp_path))
+        self.scheduler = Scheduler(selection_of(), PLAIN, new_id=lambda: 99, outcome=lambda *_: None)
+        self.table.jobs = self.scheduler.jobs
+        self.leases = self.rounds = self
+        self.ends = Ends(self, self, self)  # type: ignore[arg-type]  # as much of them as ends need
+
+    def kick(self) -> None:
+        """A round of the scheduler."""
+
+    def usage_changed(self) -> None:
+        """It would be written."""
+
+    def killed(self, job: int) -> None:
+        """A select plugin would be told of its steps."""
+
+    def end(self, job: int) -> None:
+        """Of a lease."""
+
+
+@pytest.mark.parametrize("hold", ["", "user"])
+def test_job_that_is_requeued_while_it_is_being_started_waits_again(tmp_path: Path, hold: str) -> None:
+    async def play() -> JobRecord:
+        queue = Queue(tmp_path)
+        job = JobRecord(7, 1000, 1000, user_name="u", held_by=BATCH, details=JobDetails(num_tasks=1, min_cpus=1))
+        queue.scheduler.submit(job, NOW)
+        assert [one for one in queue.scheduler.schedule(NOW) if one is not None]
+        assert job.job_state == RUNNING
+        queue.ends.starting.add(7)
+        queue.ends.requeue(job, "preempted by job 8", hold)
+        queue.ends.starting.discard(7)
+        assert queue.ends.is_doomed(7)
+        assert queue.ends.has_not_begun(job)
+        assert queue.scheduler.jobs[7] is job
+        queue.table.commits.now()
+        return job
+
+    job = asyncio.run(play())
+    assert (job.job_state, job.restart_cnt, job.to_requeue, job.held) == (PENDING, 0, None, hold)
+    (kept,) = store_of(tmp_path).waiting()
+    assert (kept.record.job_id, kept.record.job_state) == (7, PENDING)
+
+
+def what_became(job: JobRecord, record: dict[str, Any] | None, store: JobStore) -> restore._Found:
+    batch = SimpleNamespace(record=lambda *_: record)
+    controller: Any = SimpleNamespace(
+        parts=SimpleNamespace(registry=SimpleNamespace(batch=batch)), table=SimpleNamespace(store=store)
+    )
+    found = restore._Found([], [])
+    restore._is_gone(controller, Kept(job, {}, "boot"), selection_of().nodes, "boot", found)
+    return found
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "NODE_FAIL"])
+@pytest.mark.parametrize("requeue", [True, False])
+def test_record_of_an_earlier_run_is_not_the_end_of_one_that_never_began(
+    tmp_path: Path, state: str, requeue: bool
+) -> None:
+    job = JobRecord(7, 1000, held_by=BATCH, job_state=RUNNING, restart_cnt=1, details=JobDetails(requeue=requeue))
+    found = what_became(job, {"state": state}, store_of(tmp_path))
+    assert found.jobs == [job]
+    assert not found.ended
+    assert (job.job_state, job.restart_cnt, job.state_desc) == (PENDING, 1, "")
+
+
+def test_wish_to_requeue_a_run_that_never_began_is_fulfilled_by_waiting(tmp_path: Path) -> None:
+    job = JobRecord(7, 1000, held_by=BATCH, job_state=RUNNING, to_requeue="user")
+    assert what_became(job, None, store_of(tmp_path)).jobs == [job]
+    assert (job.job_state, job.held, job.to_requeue) == (PENDING, "user", None)
