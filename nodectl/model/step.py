@@ -40,7 +40,7 @@ class Step:
     """
 
     FIELDS = (
-        "allocation", "argv", "array_job", "array_task", "base", "cgroup", "cluster_name", "container", "cores",
+        "allocation", "argv", "array_job", "array_task", "base", "bulk", "cgroup", "cluster_name", "container", "cores",
         "cpu_masks", "cpus_per_task", "cwd", "device_rules", "devices", "environment", "first_step", "gid", "gids",
         "hard_limits", "hook_timeout", "job_began", "job_control", "job_ends", "job_id", "kill_on_bad_exit",
         "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems", "name", "node_name", "ntasks",
@@ -94,6 +94,7 @@ class Step:
     unbuffered: bool
     verbose: int
     kill_on_bad_exit: bool
+    bulk: bool  # its tasks are slots, in which commands run that its client sends (stepd/bulk); `argv` is only told
     time_limit: int  # 0: none
     kill_wait: int
     unkillable_timeout: int

@@ -192,6 +192,8 @@ class Spank:
             raise SpankError(spank_h.ESPANK_NOT_TASK, _item_name(item))
         if item == spank_h.S_TASK_EXIT_STATUS:
             return task.status
+        if item == spank_h.S_TASK_GLOBAL_ID:
+            return task.global_id
         return task.pid if item == spank_h.S_TASK_PID else task.local_id
 
     def _translate(self, step: "Step", item: int, argument: "int | None") -> int:
@@ -206,7 +208,7 @@ class Spank:
             raise SpankError(spank_h.ESPANK_NOT_EXECD, f"pid {argument}")
         for task in self.tasks:
             if task.pid == argument:
-                return task.local_id
+                return task.global_id if item == spank_h.S_JOB_PID_TO_GLOBAL_ID else task.local_id
         raise SpankError(spank_h.ESPANK_NOEXIST, f"pid {argument}")
 
     def _step_item(self, step: "Step", item: int) -> object:

@@ -17,4 +17,5 @@ The way of a step:
     end_reasons.py      out of memory, out of processes
     exit_status.py      the step's exit status and state
     record.py           its record
+    bulk/               a step whose tasks are slots for any number of commands
 """

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_MAX_MESSAGE = 65536
+MAX_MESSAGE = 65536
 _MAX_BACKLOG = 4 << 20
 _BACKLOG = 16
 _CHUNK = 65536
@@ -31,13 +31,15 @@ class Link:
 
     __slots__ = ("attached", "inbox", "launcher", "out", "peer", "reader", "waits", "writer")
 
-    def __init__(self, reader: int, writer: int, peer: framing.Peer, *, launcher: bool = False) -> None:
+    def __init__(
+        self, reader: int, writer: int, peer: framing.Peer, *, launcher: bool = False, longest: int = MAX_MESSAGE
+    ) -> None:
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)
         self.reader = reader
         self.writer = writer
         self.peer = peer
-        self.inbox = framing.Inbox(_MAX_MESSAGE)
+        self.inbox = framing.Inbox(longest)
         self.out = bytearray()
         self.waits = False  # for room to write
         self.attached = launcher
@@ -82,9 +84,9 @@ class Links:
         self._add(link)
         return link
 
-    def adopt_launcher(self, orders: int, news: int, uid: int) -> None:
-        """Serves the pipes to the client that launched the step."""
-        self._add(Link(orders, news, framing.Peer(0, uid, 0), launcher=True))
+    def adopt_launcher(self, orders: int, news: int, uid: int, longest: int = MAX_MESSAGE) -> None:
+        """Serves the pipes to the client that launched the step; `longest` is what a message of its may have."""
+        self._add(Link(orders, news, framing.Peer(0, uid, 0), launcher=True, longest=longest))
 
     def _add(self, link: Link) -> None:
         self._by_fd[link.reader] = self._by_fd[link.writer] = link
@@ -155,6 +157,16 @@ class Links:
         for link in set(self._by_fd.values()):
             if link.attached:
                 self._send(link, reply)
+
+    def tell_launcher(self, event: "Mapping[str, object]") -> None:
+        """Sends an event to the client that launched the step alone."""
+        for link in set(self._by_fd.values()):
+            if link.launcher:
+                self._send(link, {"parameters": {"event": event}, "continues": True})
+
+    def launcher_backlog(self) -> int:
+        """Bytes that this client has not read, and for which its pipe has no room."""
+        return sum(len(link.out) for link in set(self._by_fd.values()) if link.launcher)
 
     def broadcast_line(self, line: str) -> None:
         """Sends a line to the step's user."""

@@ -77,6 +77,8 @@ class EndReasons:
             self._say(self.refused)
             events.forks_refused = self.forks_refused
         self.used = accounting.figures(self._user, events, self._step.limits)
+        if self._step.bulk:
+            return  # those of its tasks were read at the end of each command
         for task in self._tasks:
             task.used = self.used if len(self._tasks) == 1 else self._figures(task)
 

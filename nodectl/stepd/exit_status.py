@@ -47,6 +47,8 @@ def of_step(run: "Run") -> int:
 def _reason(run: "Run", status: int) -> str:
     if status == 0:
         return run.end_reasons.refused
+    if run.bulk is not None:
+        return run.bulk.reason()
     if run.failures:
         rank, why = min(run.failures.items())
         return f"task {rank}: {why}"

@@ -18,7 +18,9 @@ from nodectl.kernel.identity import effective_user, sign_in
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH
 from nodectl.stepd import record
-from nodectl.stepd.connections import Links
+from nodectl.stepd.bulk.commands import LONGEST_MESSAGE
+from nodectl.stepd.bulk.work import run_commands
+from nodectl.stepd.connections import MAX_MESSAGE, Links
 from nodectl.stepd.methods import Methods
 from nodectl.stepd.plugin_output import PluginOutput
 from nodectl.stepd.reaper import Reaper
@@ -92,7 +94,8 @@ def _serve(run: Run, stem: str, store: "PluginStore") -> None:
     name = os.path.basename(stem)
     run.links.on_gone = reaper.termination.launcher_gone
     if run.fds.client is not None:
-        run.links.adopt_launcher(run.fds.orders, run.fds.news, run.fds.client)
+        longest = LONGEST_MESSAGE if run.step.bulk else MAX_MESSAGE
+        run.links.adopt_launcher(run.fds.orders, run.fds.news, run.fds.client, longest)
         client_streams.greet(run.client_streams)
     daemon = run.links.adopt(run.fds.link)
     script = _listen(run, reaper)
@@ -170,6 +173,9 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     if run.state != "RUNNING":
         return
     wait_for_streams(run, reaper)
+    if step.bulk:
+        run_commands(run, reaper)
+        return
     gate = fork_tasks(run, reaper)
     try:
         for task in run.tasks:

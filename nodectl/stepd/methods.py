@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nodectl.stepd.run import Run
+    from nodectl.stepd.run import Commands, Run
     from nodectl.stepd.termination import Termination
     from nodectl.wire.dispatch import Call
 
@@ -52,6 +52,9 @@ class Methods:
             f"{STEP}.Confine": (_CONFINE, self._confine),
             f"{STEP}.Limit": (_LIMIT, self._limit),
             f"{STEP}.Victim": (_VICTIM, self._victim),
+            f"{STEP}.Run": ({"commands": _a_list}, self._run_commands),
+            f"{STEP}.NoMore": ({}, self._no_more),
+            f"{STEP}.Withdraw": ({}, self._withdraw),
         }
 
     def _allow(self, call: "Call") -> None:
@@ -133,6 +136,35 @@ class Methods:
             task = self._run.tasks[call.parameters["task"]]
             self._run.end_reasons.add_victim(task, call.parameters["pid"], call.parameters["name"])
         return {}
+
+    def _commands(self, call: "Call") -> "Commands":
+        self._allow(call)
+        if self._run.bulk is None:
+            raise Refused(f"{STEP}.WrongState", f"step {self._run.step} takes no commands")
+        return self._run.bulk
+
+    def _run_commands(self, call: "Call") -> "Mapping[str, object]":
+        """A client that breaks the rules has lost count of its commands: its step ends."""
+        bulk = self._commands(call)
+        try:
+            bulk.take(call.parameters["commands"])
+        except ValueError as error:
+            self._termination.end(CANCELLED, str(error))
+            raise Refused(f"{STEP}.WrongState", str(error)) from None
+        return {}
+
+    def _no_more(self, call: "Call") -> "Mapping[str, object]":
+        self._commands(call).closed = True
+        return {}
+
+    def _withdraw(self, call: "Call") -> "Mapping[str, object]":
+        self._commands(call).withdraw()
+        return {}
+
+
+def _a_list(value: object) -> str:
+    """Commands are looked at where they are taken, once."""
+    return "" if isinstance(value, list) else "not a list"
 
 
 def _allow_root(call: "Call") -> None:

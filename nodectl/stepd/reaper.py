@@ -112,9 +112,10 @@ class Reaper:
             transfer = accounting.transferred(pid)
             _, status, usage = os.wait4(pid, 0)
             if task is None:
-                self.gone.add(pid)
-                if pid not in self._run.step.helpers:
-                    self._run.orphans.add(usage, transfer)
+                if pid in self._run.step.helpers:
+                    self.gone.add(pid)
+                else:
+                    self._run.orphans.add(usage, transfer)  # of which there may be any number
                 self._run.step.helpers.discard(pid)  # another process may get its pid
                 if why := self._run.pumps.ended(pid, status):
                     self._run.spoil(why)
@@ -131,7 +132,8 @@ class Reaper:
             self._read_reports()  # what they reported before they ended
         for task in ended:
             self._end_of(task)
-        self._tell_exits(ended)
+        if self._run.bulk is None:
+            self._tell_exits(ended)
 
     def _lost(self) -> "list[Task]":
         """Tasks whose exit status is lost: a plugin has collected it, or has had children's statuses thrown away."""
@@ -151,12 +153,15 @@ class Reaper:
         kept_waiting = hook is ROWS["gate"] and task.status == _NOT_LET_IN
         if hook is not None and not kept_waiting and task.local_id not in run.failures and not task.killed_by_command:
             self._explain(task, f"it ended inside {run.call_name(hook, place)}")
-        run.end_reasons.task_ended(task)
+        (run.bulk or run.end_reasons).task_ended(task)
         run.step.environment.update(environment.of_rank(task))  # for the step's last hook: the task that ended last
         task_epilogs.run_all(run, task)
         self._judge(task, run.spank.call("slurm_spank_task_exit", task))
         outcome = self._post_term(task)
         self._judge(task, outcome, outcome.errno & 0xFF or 1)
+        if run.bulk is not None:
+            run.bulk.ended(task)
+            return
         if not run.step.kill_on_bad_exit or run.state != "RUNNING":
             return
         if task.out_of_memory:
@@ -178,17 +183,26 @@ class Reaper:
         """A plugin's failure at the end of a task becomes the task's, if the task ended well."""
         if outcome:
             return
-        self._run.say(f"task {task.local_id}: {outcome.why}")
-        if task.status == 0:
-            self._run.failures.setdefault(task.local_id, outcome.why)
+        if task.status:
+            self._say(task.local_id, outcome.why)
+        else:
+            self._fail(task.local_id, outcome.why)
             task.status = code << 8
 
     def _explain(self, task: "Task", why: str) -> None:
         """Tells the user why a task never became its program; that is a failure, whatever its status."""
-        self._run.say(f"task {task.local_id}: {why}")
-        self._run.failures.setdefault(task.local_id, why)
+        self._fail(task.local_id, why)
         if task.status == 0:
             task.status = 1 << 8
+
+    def _fail(self, number: int, why: str) -> None:
+        self._say(number, why)
+        self._run.failures.setdefault(number, why)
+
+    def _say(self, number: int, why: str) -> None:
+        """The client of a bulk step learns it with the command's end."""
+        if self._run.bulk is None:
+            self._run.say(f"task {number}: {why}")
 
     def _tell_exits(self, ended: "list[Task]") -> None:
         alike: dict[tuple[int, bool], list[int]] = {}
@@ -204,14 +218,15 @@ class Reaper:
             elif "log" in report:
                 messages.to_log(str(report["log"]))
             elif "failed" in report:
-                self._run.say(f"task {report['task']}: {report['failed']}")
-                self._run.failures.setdefault(int(str(report["task"])), str(report["failed"]))
+                self._fail(int(str(report["task"])), str(report["failed"]))
 
     def _give_up(self) -> None:
         """Stops waiting for processes that SIGKILL does not end: they hang in the kernel."""
         for task in self._children.values():
             self._explain(task, f"process {task.pid} does not die")
         self._children.clear()
+        if self._run.bulk is not None:
+            self._run.bulk.give_up()
 
 
 def _wake_up(*_: object) -> None:

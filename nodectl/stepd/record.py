@@ -7,6 +7,7 @@ import os
 import time
 
 from nodectl.stepd import exit_status
+from nodectl.stepd.bulk import tally
 from nodectl.wire.lean_json import dumps
 
 TYPE_CHECKING = False
@@ -24,7 +25,7 @@ _ROOM_OF_TASK = 800  # for its figures
 def room(step: "Step") -> int:
     """How many bytes the step's record may have at most; they are reserved before any of its programs runs."""
     of_task = _ROOM_OF_TASK + step.allocation.bit_length() // 4
-    return _ROOM + len(dumps(step.facts())) + of_task * step.ntasks
+    return _ROOM + len(dumps(step.facts())) + of_task * step.ntasks + (tally.ROOM if step.bulk else 0)
 
 
 def compose(run: "Run") -> "dict[str, object]":
@@ -42,6 +43,7 @@ def compose(run: "Run") -> "dict[str, object]":
         "victims": run.end_reasons.victims[:_MOST_VICTIMS],
         **run.end_reasons.used,
         **run.orphans.figures(),
+        **({"bulk": run.bulk.figures()} if run.bulk is not None else {}),
         "tasks": [
             {
                 "task": task.local_id,

@@ -24,12 +24,43 @@ from nodectl.tracing.recorder import Recorder, now
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Protocol
 
     from nodectl.model.launch_order import Hook
     from nodectl.plugin_host.caller import Outcome
     from nodectl.plugin_host.node_plugins import NodePlugins
     from nodectl.stepd.connections import Links
     from nodectl.stepd.plugin_output import PluginOutput
+
+    class Commands(Protocol):
+        """The commands of a bulk step: `stepd/bulk/work.py`."""
+
+        closed: bool
+
+        def take(self, value: Sequence[object]) -> None:
+            """More of them, from the client. Raises ValueError."""
+
+        def withdraw(self) -> None:
+            """Those that have not begun will not."""
+
+        def goes_on(self) -> bool:
+            """True while some run, wait or may come."""
+
+        def task_ended(self, task: Task) -> None:
+            """The process of one has ended."""
+
+        def ended(self, task: Task) -> None:
+            """Its last hook has been called."""
+
+        def give_up(self) -> None:
+            """Those that run do not die."""
+
+        def figures(self) -> dict[str, object]:
+            """How they stand."""
+
+        def reason(self) -> str:
+            """Why the step has failed, "" where none did."""
+
 
 STEPD_SLOT = 0
 
@@ -61,6 +92,7 @@ class Run(StepContext):
     """
 
     __slots__ = (
+        "bulk",
         "caller",
         "end_reasons",
         "failures",
@@ -108,6 +140,7 @@ class Run(StepContext):
         self.state = "RUNNING"
         self.reason = ""
         self.plugin_output: PluginOutput | None = None  # only where there are SPANK plugins
+        self.bulk: Commands | None = None  # of a bulk step, when commands can come
         self.spoiled = ""  # why a step has failed although its tasks ended well
 
     def plugin_being_called(self) -> str:
@@ -216,6 +249,7 @@ class Run(StepContext):
             "state": self.state,
             "pid": os.getpid(),
             "container_id": str(self.step.container_id),
+            **({"bulk": self.bulk.figures()} if self.bulk is not None else {}),
             "tasks": [
                 {
                     "task": task.local_id,

@@ -66,6 +66,10 @@ class Termination:
         if self._run.state != "RUNNING":
             return
         self._run.end_as(state, reason)
+        self.stop()
+
+    def stop(self) -> None:
+        """Likewise for a step that has another state already."""
         if self.suspension.suspended:
             self.suspension.end()
         self.signal(CONT)
@@ -112,9 +116,13 @@ class Termination:
             self._run.kill()
             self._deadlines.setdefault(_UNKILLABLE, time.monotonic() + self._run.step.unkillable_timeout)
 
+    def holds_signals(self) -> bool:
+        """True while signals wait for tasks to begin."""
+        return bool(self._held)
+
     def _takes(self, task: "Task", number: int) -> bool:
         if task.pid <= 0 or task.status is not None:
-            return task.pid > 0
+            return task.pid > 0 or self._run.bulk is not None  # of a bulk step a slot may have none
         hook, _ = self._run.progress.place(task.local_id + 1)
         return number == CONT or (number == TERM and hook is not None) or self.has_begun(task)
 
@@ -131,6 +139,8 @@ class Termination:
     def runs(self) -> bool:
         """True while a task runs or is still to come. Collects tasks that have ended first: no signal reaches them."""
         self._collect()
+        if self._run.bulk is not None:
+            return self._run.bulk.goes_on()
         return any(task.status is None for task in self._run.tasks)
 
     def cut_short(self, reason: str, patience: float, state: str = CANCELLED) -> None:

@@ -50,6 +50,10 @@ class Progress:
         self._memory[2 * slot] = _INDEX[hook.call]
         self._memory[2 * slot + 1] = min(plugin, MOST_PLUGINS)
 
+    def clear(self, slot: int) -> None:
+        """The process of `slot` is yet to come: one that had the slot before has gone."""
+        self._memory[2 * slot] = self._memory[2 * slot + 1] = NOWHERE
+
     def where(self, slot: int, hook: "Hook") -> tuple[memoryview, int, int]:
         """What `enter` writes: the memory, the place of the first byte, its value; the plugin's place follows."""
         return self._memory, 2 * slot, _INDEX[hook.call]

@@ -63,8 +63,8 @@ ENTRIES = {
         35,
         ENUM,
     ),
-    "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 87),
-    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 76),
+    "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 93),
+    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 82),
 }
 
 

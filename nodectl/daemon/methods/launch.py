@@ -90,6 +90,8 @@ class Launch:
 
     def _admit(self, call: Call, request: Mapping[str, object], user: User, level: str) -> Reply | Awaitable[Reply]:
         step = self._made(call, request, user, level)
+        if step.bulk and not call.fds:
+            raise invalid("bulk", "the commands of such a step come from a client, which has three descriptors")
         first = self._numbers.first_for(request, call.peer.uid, user.uid)
         if first is None:
             return self._begin_job(call, request, step)

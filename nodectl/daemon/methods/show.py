@@ -54,7 +54,7 @@ class Show:
             return {"record": await asyncio.shield(live.ended)}
         record = live.summary()
         status = await status_query.status(live, _STATUS_SECONDS)
-        return {"record": record | {name: status[name] for name in ("state", "tasks", "pid") if name in status}}
+        return {"record": record | {name: status[name] for name in ("state", "tasks", "pid", "bulk") if name in status}}
 
     def explain(self, call: Call) -> Mapping[str, object]:
         """A running step's layout, with the reasons for it."""

@@ -38,6 +38,8 @@ class Submit:
         """Takes a batch job."""
         script = self._script(str(call.parameters["script"]))
         wanted = await self._calls.wanted(call, BATCH)
+        if wanted.step.bulk:
+            raise invalid("bulk", "a script waits for no client that could send commands")
         job = wanted.job
         job.array_tasks = str(checked_options(call.parameters["job"]).get("array", ""))
         kept = {name: value for name, value in wanted.request.items() if name not in ("job", "step", "jobid")}

@@ -1,0 +1,170 @@
+"""The task that a command becomes: what it is made of, and its start in a slot. As with any task, but that it has the
+slot to itself, a process group and a gate of its own, and nobody to wait for.
+"""
+
+import os
+
+from nodectl.cgroup import tree
+from nodectl.kernel import _kernel
+from nodectl.model.step import Task
+from nodectl.stepd.bulk.commands import CLIENT, NOTHING
+from nodectl.task import environment, rlimits
+from nodectl.task.child import Child
+from nodectl.task.main import run_task
+from nodectl.task.stdio import CLIENT as CLIENTS
+from nodectl.task.stdio import ERR, IN, OUT, Stream
+from nodectl.task.step_context import StepContext
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.stepd.bulk.commands import Command
+    from nodectl.stepd.reaper import Reaper
+    from nodectl.stepd.run import Run
+
+TRACED = 32  # commands of a step whose rows are in its trace
+_NULL = "/dev/null"
+# How an old kernel, or a container's seccomp filter, refuses clone3 with CLONE_INTO_CGROUP.
+_NO_CLONE_INTO_CGROUP = (1, 7, 22, 38, 95)  # EPERM, E2BIG, EINVAL, ENOSYS, EOPNOTSUPP
+
+
+class BulkTask(Task):
+    """One command in its slot, which is its local id. `deadline` is a time of the step's own clock, None for none."""
+
+    __slots__ = ("command", "deadline", "failure", "group", "kills", "peak", "started")
+
+    def __init__(self, slot: int, mask: int, command: "Command", group: "tree.Group | None") -> None:
+        super().__init__(slot, mask)
+        self.command = command
+        self.group = group
+        self.started = 0.0
+        self.deadline: float | None = None
+        self.kills = 0  # signals that it got because its time was over
+        self.peak: int | None = None  # bytes, where its cgroup knows
+        self.failure = ""
+
+    @property
+    def global_id(self) -> int:
+        """The number that its client gave it."""
+        return self.command.seq
+
+
+class _Streams:
+    """The streams of the task that starts, as `task.main` looks them up. There may be another taker each time."""
+
+    takers = 2
+
+    def __init__(self) -> None:
+        self.tasks: dict[int, list[Stream]] = {}
+
+
+class Starter:
+    """What all tasks of a bulk step have in common, made once. Raises OSError."""
+
+    __slots__ = ("_changes", "_context", "_reaper", "_run", "_streams", "_user", "_variables")
+
+    def __init__(self, run: "Run", reaper: "Reaper") -> None:
+        self._run = run
+        self._reaper = reaper
+        self._changes = rlimits.changes(run.step.hard_limits)
+        self._variables = environment.for_tasks(run.step)
+        self._user = None if run.group is None else run.group.child("user")
+        self._streams = _Streams()
+        self._context = context = StepContext()
+        for name in StepContext.__slots__:
+            if name not in ("streams", "tasks"):
+                setattr(context, name, getattr(run, name))
+        context.streams = self._streams  # type: ignore[assignment]  # what tasks need of it
+
+    def make(self, slot: int, command: "Command", mask: int) -> BulkTask:
+        """The task, with its words and variables."""
+        group = None if self._user is None else self._user.child(f"task_{slot}")
+        task = BulkTask(slot, mask, command, group)
+        task.argv = command.words(slot)
+        task.environment = environment.for_task(self._run.step, task, self._variables)
+        seq = str(command.seq)
+        task.environment.update(NODECTL_BULK_SEQ=seq, PARALLEL_SEQ=seq, PARALLEL_JOBSLOT=str(slot + 1))
+        return task
+
+    def start(self, task: BulkTask) -> None:
+        """Its process, in its cgroup, through the gate. Raises OSError where there is none; StepFailed."""
+        run = self._run
+        self._context.tasks = [task]
+        self._context.trace = run.recorder.fd
+        self._streams.tasks = {task.local_id: _streams_of(task)}
+        run.progress.clear(task.local_id + 1)
+        gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            child = Child(self._context, task, gate, self._reaper.report, run.descriptors(), self._changes)
+            try:
+                self._fork(child)
+                self._reaper.expect(task)
+                run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.local_id))
+                if child.placement is not None:
+                    child.placement.done()
+            finally:
+                if child.placement is not None:
+                    child.placement.close()
+            run.require(run.spank.call("slurm_spank_task_post_fork", task))
+            os.write(run.gate_writer, b"\1")
+        finally:
+            os.close(run.gate_writer)
+            os.close(gate)
+            run.gate_writer = -1
+
+    def _fork(self, child: Child) -> None:
+        run, task = self._run, child.task
+        started = run.enter("fork")
+        fd = task.group.make().open() if isinstance(task, BulkTask) and task.group is not None else -1
+        cgroup = None if fd < 0 else f"{self._user.full_path}/task_{task.local_id}"  # type: ignore[union-attr]  # it has one
+        try:
+            if child.placement is not None:
+                child.placement.prepare()
+            try:
+                # A plugin's thread may hold malloc's lock: only libc's fork handles that.
+                born = fd >= 0 and not run.caller.threaded
+                task.pid = _kernel.fork_into(fd) if born else run.spawn()
+                run.step.forked_into_cgroup = born
+            except OSError as error:
+                if fd < 0 or error.errno not in _NO_CLONE_INTO_CGROUP:
+                    raise
+                run.step.forked_into_cgroup = False
+                task.pid = run.spawn()
+            if task.pid == 0:
+                if fd >= 0:
+                    os.close(fd)
+                run_task(child, None if run.step.forked_into_cgroup else cgroup)
+            if cgroup is not None and not run.step.forked_into_cgroup:
+                _move(task.pid, cgroup)  # before anything depends on where it is
+        finally:
+            if fd >= 0:
+                os.close(fd)
+        if child.placement is not None:
+            child.placement.forked()
+        try:
+            os.setpgid(task.pid, run.step.process_group or task.pid)
+        except (PermissionError, ProcessLookupError):
+            pass  # it has ended already
+        run.leave("fork", started, task=task.local_id)
+
+
+def _move(pid: int, cgroup: str) -> None:
+    try:
+        tree.Group(cgroup).add(pid)
+    except ProcessLookupError:
+        pass  # it has ended already
+
+
+def _streams_of(task: BulkTask) -> list[Stream]:
+    command, slot = task.command, task.local_id
+    found = [_stream(IN, command.in_slot(command.stdin, slot)), _stream(OUT, command.in_slot(command.stdout, slot))]
+    if command.stderr == command.stdout and command.stderr not in (CLIENT, NOTHING):
+        found.append(Stream(ERR, fd=OUT))  # one open file for both, so that neither truncates the other
+    else:
+        found.append(_stream(ERR, command.in_slot(command.stderr, slot)))
+    return found
+
+
+def _stream(number: int, path: str) -> Stream:
+    if path == CLIENT:
+        return Stream(number, fd=CLIENTS[number])
+    return Stream(number, path=_NULL if path == NOTHING else path)

@@ -1,0 +1,335 @@
+"""`run_commands`: the commands of a bulk step into its slots, their ends, their timeouts, and what its client is told.
+
+Nothing is begun while the client does not read what it is told. What a command leaves behind in its cgroup is killed at
+its end, and its slot is free when that has gone. Runs in the stepd, as root; the reaper's loop calls it.
+"""
+
+import gc
+import os
+import time
+
+from nodectl.kernel import pseudo_file, signals
+from nodectl.stepd.bulk.commands import commands_in
+from nodectl.stepd.bulk.tally import Tally
+from nodectl.stepd.bulk.task import TRACED, BulkTask, Starter
+from nodectl.stepd.bulk.window import Window, WindowBroken
+from nodectl.stepd.run import StepFailed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nodectl.cgroup.tree import Group
+    from nodectl.model.step import Task
+    from nodectl.stepd.reaper import Reaper
+    from nodectl.stepd.run import Run
+
+_NOT_READ = 1 << 16  # bytes of events that the client has not read: then nothing more is begun
+_AT_ONCE = 8  # tasks that are started before ends are looked for
+_BETWEEN_COLLECTIONS = 512  # commands; a stepd collects no cycles by itself
+_FIRST_LOOK, _LAST_LOOK = 0.001, 0.05  # seconds between two looks at a cgroup that is not empty
+_FAILED = 1 << 8
+_NO_ROOM = (11, 12)  # EAGAIN, ENOMEM: another command's end may help
+
+
+class Bulk:
+    """The commands of one step. `sums` are its tasks as its record has them: one a slot, with what ran there in all."""
+
+    __slots__ = (
+        "_began", "_begun", "_ended", "_freed", "_left", "_look", "_reaper", "_run", "_withdrew", "closed", "free",
+        "running", "sums", "tally", "window",
+    )  # fmt: skip
+
+    def __init__(self, run: "Run", reaper: "Reaper") -> None:
+        self._run = run
+        self._reaper = reaper
+        self.sums: list[Task] = list(run.tasks)
+        self.free = [task.local_id for task in reversed(run.tasks)]
+        self.window = Window(len(run.tasks))
+        self.tally = Tally()
+        self.running: dict[int, BulkTask] = {}
+        self.closed = False  # no more commands come
+        # Slots that are not empty yet: what is to be, since when, which command's it was.
+        self._left: dict[int, tuple[Group | None, float, int]] = {}
+        self._look = _FIRST_LOOK
+        # What the client is to be told.
+        self._begun: list[list[int]] = []
+        self._ended: list[dict[str, object]] = []
+        self._withdrew: list[int] | None = None
+
+    # What the client asks for.
+
+    def take(self, value: "Sequence[object]") -> None:
+        """More commands. Raises BadCommand, WindowBroken: then the step is to end."""
+        if self._run.state != "RUNNING":
+            return
+        if self.closed:
+            raise WindowBroken("its client sent commands after it had said that no more would come")
+        self.window.take(commands_in(value))
+
+    def withdraw(self) -> None:
+        """Those that have not begun will not. The client is told which."""
+        numbers = self.window.withdraw()
+        self.tally.withdrawn(len(numbers))
+        self._withdrew = (self._withdrew or []) + numbers
+
+    # The life of the step.
+
+    def goes_on(self) -> bool:
+        """True while commands run, wait or may come."""
+        if self.running:
+            return True
+        return self._run.state == "RUNNING" and bool(self.window.waiting or not self.closed)
+
+    def may_begin(self) -> bool:
+        """True when the next command can be given a slot."""
+        run, termination = self._run, self._reaper.termination
+        return (
+            bool(self.free and self.window.waiting)
+            and run.state == "RUNNING"
+            and not termination.suspension.suspended
+            and not termination.holds_signals()
+            and run.links.launcher_backlog() <= _NOT_READ
+        )
+
+    def begin(self, starter: Starter) -> None:
+        """Starts the next command in a free slot. Raises StepFailed."""
+        run, slot, command = self._run, self.free.pop(), self.window.next()
+        task = starter.make(slot, command, self.sums[slot].mask)
+        if self.tally.begun == TRACED:
+            run.recorder.fd = -1  # the trace of a million commands is no larger
+        if self.tally.begun % _BETWEEN_COLLECTIONS == _BETWEEN_COLLECTIONS - 1:
+            gc.collect()
+        task.started = time.time()
+        if command.timeout is not None:
+            task.deadline = self._now() + command.timeout
+        run.tasks[slot] = task
+        self.running[slot] = task
+        try:
+            starter.start(task)
+        except OSError as error:
+            self._never_began(task, error)
+            return
+        self.tally.begun += 1
+        self._begun.append([command.seq, slot, task.pid])
+
+    def _never_began(self, task: BulkTask, error: OSError) -> None:
+        """There was no room for its process: it waits for another's end, or fails where there is none."""
+        slot = task.local_id
+        if error.errno in _NO_ROOM and (len(self.running) > 1 or self._left):
+            del self.running[slot]
+            self._run.tasks[slot] = self.sums[slot]
+            self.window.put_back(task.command)
+            self._left[slot] = (task.group, time.monotonic(), task.command.seq)
+            return
+        self.tally.begun += 1
+        task.failure = f"fork: {error.strerror}"
+        task.status, task.ended = _FAILED, time.time()
+        self.ended(task)
+
+    def task_ended(self, task: "Task") -> None:
+        """At the end of its process: what its cgroup knows of it."""
+        assert isinstance(task, BulkTask)  # noqa: S101  # a bulk step has no others
+        if task.group is None:
+            return
+        task.peak = _number(f"{task.group.full_path}/memory.peak")
+        task.out_of_memory |= _killed(f"{task.group.full_path}/memory.events")
+
+    def ended(self, task: "Task") -> None:
+        """When its last hook has been called: it is counted and told, and its slot emptied."""
+        slot, run = task.local_id, self._run
+        if not isinstance(task, BulkTask) or self.running.get(slot) is not task:
+            return  # given up before
+        del self.running[slot]
+        task.failure = run.failures.pop(slot, task.failure)
+        told = self._told(task)
+        self._ended.append(told)
+        self.tally.ended(told, task.argv)
+        self.window.ended(task.command.seq)
+        run.tasks[slot] = _add(self.sums[slot], task)
+        if task.out_of_memory and run.step.oom_kill_step:
+            self._reaper.termination.end("OUT_OF_MEMORY", f"out of memory: command {task.command.seq}")
+        if task.group is None or task.group.remove():
+            self.free.append(slot)
+            return
+        task.group.kill_all()
+        self._left[slot] = (task.group, time.monotonic(), task.command.seq)
+        self._look = _FIRST_LOOK
+
+    def _told(self, task: BulkTask) -> dict[str, object]:
+        user, system, resident = task.usage
+        told: dict[str, object] = {
+            "seq": task.command.seq, "slot": task.local_id, "status": task.status, "started": round(task.started, 6),
+            "seconds": round(max(0.0, task.ended - task.started), 6), "user": round(user, 6),
+            "system": round(system, 6), "memory": resident if task.peak is None else task.peak >> 10,
+            "read": task.transferred[0], "written": task.transferred[1],
+        }  # fmt: skip
+        if task.pid > 0:
+            told["pid"] = task.pid
+        if task.failure:
+            told["failed"] = task.failure
+        if task.kills:
+            told["timed_out"] = True
+        if task.out_of_memory:
+            told["out_of_memory"] = True
+        return told
+
+    def tell(self) -> None:
+        """Tells the client what has happened since the last time."""
+        event: dict[str, object] = {"event": "tasks"}
+        if self._begun:
+            event["begun"], self._begun = self._begun, []
+        if self._ended:
+            event["ended"], self._ended = self._ended, []
+        if self._withdrew is not None:
+            event["withdrawn"], self._withdrew = self._withdrew, None
+        if len(event) > 1:
+            self._run.links.tell_launcher(event)
+
+    # What is due in time.
+
+    def _now(self) -> float:
+        """The step's own clock, which stands still while the step is suspended."""
+        return time.monotonic() - self._run.suspended_seconds
+
+    def patience(self) -> float | None:
+        """The seconds until something is due; None for never."""
+        if self._left:
+            self._look = min(2 * self._look, _LAST_LOOK)
+            return self._look
+        if self._reaper.termination.suspension.suspended:
+            return None
+        due = min((task.deadline for task in self.running.values() if task.deadline is not None), default=None)
+        return None if due is None else max(0.0, due - self._now())
+
+    def act(self) -> None:
+        """Does what is due: empties slots, ends tasks whose time is over."""
+        if self._left:
+            self._empty_slots()
+        if self._reaper.termination.suspension.suspended:
+            return
+        now = self._now()
+        for task in list(self.running.values()):
+            if task.deadline is not None and task.deadline <= now:
+                self._end_late(task, now)
+
+    def _empty_slots(self) -> None:
+        limit = self._run.step.unkillable_timeout
+        for slot, (group, since, seq) in list(self._left.items()):
+            if group is None or group.remove():
+                del self._left[slot]
+                self.free.append(slot)
+            elif time.monotonic() - since > limit:
+                del self._left[slot]
+                self._reaper.termination.end("FAILED", f"what command {seq} left behind does not die")
+            else:
+                group.kill_all()
+
+    def _end_late(self, task: BulkTask, now: float) -> None:
+        """TERM, KILL after kill_wait, and if that does not help either the step ends."""
+        step = self._run.step
+        if task.kills > 1:
+            self._reaper.termination.end("FAILED", f"process {task.pid} of command {task.command.seq} does not die")
+            task.deadline = None
+            return
+        number, patience = (signals.KILL, step.unkillable_timeout) if task.kills else (signals.TERM, step.kill_wait)
+        task.kills += 1
+        task.killed_by_command = True
+        task.deadline = now + patience
+        if task.group is None:
+            if not signals.send_group_of_child(task.pid, number):
+                signals.send_child(task.pid, number)
+        elif number == signals.KILL:
+            task.group.kill_all()
+        else:
+            signals.send_each(task.group.pids, number, task.group.holds)
+
+    def give_up(self) -> None:
+        """Processes that SIGKILL does not end are waited for no longer; the client is not told that they ended."""
+        for slot, task in self.running.items():
+            self._run.tasks[slot] = self.sums[slot]
+            self._run.failures.pop(slot, None)
+            self.sums[slot].pid = task.pid
+        self.running.clear()
+
+    def reason(self) -> str:
+        """Why the step has failed, "" where all went well."""
+        return self.tally.reason()
+
+    def figures(self) -> "dict[str, object]":
+        """How the commands stand, for the record and for who asks."""
+        return {**self.tally.figures(), "running": len(self.running), "waiting": len(self.window.waiting)}
+
+
+def _add(total: "Task", task: BulkTask) -> "Task":
+    """The slot's sum with what the task used; its status is the worst: a signal, else the highest code."""
+    total.pid, total.ended = max(task.pid, total.pid), task.ended
+    user, system, peak = total.usage
+    total.usage = (user + task.usage[0], system + task.usage[1], max(peak, task.usage[2]))
+    total.transferred = (total.transferred[0] + task.transferred[0], total.transferred[1] + task.transferred[1])
+    if task.peak is not None:
+        total.used["peak_memory"] = max(task.peak, int(str(total.used.get("peak_memory", 0))))
+    total.status = max(total.status or 0, task.status or 0, key=_badness)
+    total.out_of_memory |= task.out_of_memory
+    return total
+
+
+def _badness(status: int) -> tuple[bool, int]:
+    return os.WIFSIGNALED(status), status
+
+
+def _number(path: str) -> int | None:
+    """What stands in a cgroup's file, None where there is no such controller."""
+    try:
+        return int(pseudo_file.read(path))
+    except (OSError, ValueError):
+        return None
+
+
+def _killed(path: str) -> bool:
+    """Whether the kernel has killed there because memory ran out: memory.events."""
+    try:
+        data = pseudo_file.read(path)
+    except OSError:
+        return False
+    return b"oom_kill 0\n" not in data and b"oom_kill " in data
+
+
+def run_commands(run: "Run", reaper: "Reaper") -> None:
+    """From the first command to the end of the last one. Raises StepFailed."""
+    run.bulk = bulk = Bulk(run, reaper)
+    try:
+        starter = Starter(run, reaper)
+    except OSError as error:
+        raise run.failed(f"begin: {error.strerror}") from error
+    run.links.tell_launcher({"event": "start", "pids": [], "slots": len(bulk.sums), **bulk.window.facts()})
+    failure: StepFailed | None = None
+    while bulk.goes_on():
+        try:
+            _fill(bulk, starter)
+        except StepFailed as error:
+            failure = error
+            reaper.termination.stop()
+        bulk.tell()
+        run.enter("exec")  # the progress shows that the stepd waits for tasks
+        reaper.turn(0 if bulk.may_begin() else _sooner(reaper.termination.patience(), bulk.patience()))
+        bulk.act()
+    bulk.withdraw()
+    bulk.tell()
+    run.tasks[:] = bulk.sums
+    run.recorder.fd = run.trace
+    if failure is not None:
+        raise failure
+
+
+def _fill(bulk: Bulk, starter: Starter) -> None:
+    for _ in range(_AT_ONCE):
+        if not bulk.may_begin():
+            return
+        bulk.begin(starter)
+
+
+def _sooner(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return min(one, other)
