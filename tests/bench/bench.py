@@ -1,14 +1,15 @@
 """How fast nodectl is, beside what it stands on: every figure and its peer are measured in the same run, in turns.
 
-    sudo ./dev bench [--rounds N] [--json FILE]
+    sudo ./dev bench [--rounds N] [--json FILE] [--slurm]
 
-Prints a table and writes it as JSON. Ratios are what counts: absolute times are this machine's. Where Slurm is
-installed and answers, srun is measured in the same run.
+Prints a table and writes it as JSON. Ratios are what counts: absolute times are this machine's. With --slurm a Slurm
+of one node is started for the time being, and srun is measured in the same run (slurm.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -17,84 +18,24 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench import slurm
+from bench.clients import CLIENTS, Client, children_of, throughput
 from bench.jobs import jobs
 from bench.large_machine import large_machine
+from bench.launching import private_node, tasks
+from bench.programs import TRUE, lean_fork_exec, spawn
 from bench.queueing import queueing
 from bench.rows import Row, in_turns
 from bench.selecting import selecting
-from nodectl.client.command import GlobalOptions
-from nodectl.client.session import Session
 from rootful.native import native
 from rootful.node import Node
 
-TRUE = "/bin/true"
-CLIENTS = 8
 MANY = 32
 STACKED = 50
-
-
-def spawn(*words: str) -> Callable[[], None]:
-    """posix_spawn and wait; fails unless the program ends with 0."""
-
-    def do() -> None:
-        pid = os.posix_spawn(words[0], words, os.environ)
-        if os.waitpid(pid, 0)[1] != 0:
-            raise RuntimeError(f"failed: {words}")
-
-    return do
-
-
-# What "a lean Python" can do: fork and exec, from a process that has imported nothing to speak of.
-LEAN = """
-import os, sys, time
-def once():
-    pid = os.fork()
-    if pid == 0:
-        os.execv(sys.argv[1], [sys.argv[1]])
-    os.waitpid(pid, 0)
-once()
-taken = []
-for _ in range(int(sys.argv[2])):
-    start = time.perf_counter(); once(); taken.append(time.perf_counter() - start)
-print(sorted(taken)[len(taken) // 2])
-"""
-
-
-def lean_fork_exec(rounds: int) -> float:
-    """Seconds of a fork and exec from a lean Python."""
-    words = [sys.executable, "-I", "-S", "-c", LEAN, TRUE, str(rounds)]
-    return float(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
-
-
-class Client:
-    """A client that stays connected and asks for one step after the other."""
-
-    def __init__(self, socket_path: str) -> None:
-        settings = GlobalOptions()
-        settings.socket, settings.config = socket_path, None
-        self._session = Session(settings)
-
-    def step(self, ntasks: int = 1) -> None:
-        """One step of so many tasks, from the request to the event that ends it."""
-        request = {"argv": [TRUE], "environment": {"PATH": "/usr/bin:/bin"}, "cwd": "/", "ntasks": ntasks}
-        if ntasks != 1:
-            request["stdin"] = "none"  # as `nodectl run` says where nothing would come
-        _, _, events = self._session.launch(request)
-        record = None
-        while record is None:
-            messages, alive = events.read()
-            told = [message["parameters"]["event"] for message in messages]  # type: ignore[index]
-            record = next((event["record"] for event in told if event["event"] == "end"), None)
-            if record is None and not alive:
-                raise RuntimeError("the step runner went away")
-        events.close()
-        if record["exit_status"] != 0:
-            raise RuntimeError(record["reason"])
 
 
 def in_memory() -> str:
@@ -103,27 +44,6 @@ def in_memory() -> str:
     """
     tmpfs = {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if line.split()[2] == "tmpfs"}
     return "/run" if "/run" in tmpfs or "/dev/shm" not in tmpfs else "/dev/shm"
-
-
-def throughput(socket_path: str, seconds: float) -> float:
-    """Steps a second from several clients, each in a process of its own."""
-    end = time.monotonic() + seconds
-    counts = []
-    for _ in range(CLIENTS):
-        reader, writer = os.pipe()
-        if os.fork() == 0:
-            one, count = Client(socket_path), 0
-            while time.monotonic() < end:
-                one.step()
-                count += 1
-            os.write(writer, str(count).encode())
-            os._exit(0)
-        os.close(writer)
-        counts.append(reader)
-    total = sum(int(os.read(reader, 64)) for reader in counts)
-    for _ in range(CLIENTS):
-        os.wait()
-    return total / seconds
 
 
 def pipe_speed(words: list[str], size: int) -> float:
@@ -147,27 +67,22 @@ def pss(pid: int) -> float:
     return 0.0
 
 
-def children_of(pid: int) -> list[int]:
-    """Child processes."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
-
-
 def memory(node: Node, rows: list[Row]) -> None:
     """PSS of the idle service and of one stepd that waits for its task."""
     assert node.daemon is not None
     service = [node.daemon.pid, *children_of(node.daemon.pid)]
-    rows.append(Row("idle service, PSS", sum(map(pss, service)), 0, "MiB", 45))
+    rows.append(Row("idle service, PSS", sum(map(pss, service)), 0, "MiB", 28))
     waiting = node.popen("sleep", "5")
     time.sleep(1)
     stepds = [pid for pid, name in node.processes() if name.startswith("stepd")]
-    rows.append(Row("one stepd, PSS", max(map(pss, stepds)), 0, "MiB", 6))
+    rows.append(Row("one stepd, PSS", max(map(pss, stepds)), 0, "MiB", 4.5))
     waiting.terminate()
     waiting.wait()
 
 
 def stacked(rounds: int, runtime_dir: Path, plain: Client, rows: list[Row]) -> None:
     """What compiled SPANK plugins that do nothing cost a step: a stack of them in turns with the node of `plain`, which
-    has none. Hooks in the stepd and in the task, from its start to its end.
+    has none, and one of them. Hooks in the stepd and in the task, from its start to its end.
     """
     node = Node()
     node.configure(runtime_dir=str(runtime_dir))
@@ -177,8 +92,11 @@ def stacked(rounds: int, runtime_dir: Path, plain: Client, rows: list[Row]) -> N
         node.plugstack("".join(f"required idle{number}.so\n" for number in range(STACKED)))
         full = Client(str(node.start().socket))
         taken = in_turns(rounds, full=full.step, none=plain.step)
+        node.plugstack("required idle0.so\n")
+        single = in_turns(rounds, step=full.step, spawn=spawn(TRUE))
     finally:
         node.close()
+    rows.append(Row("a step with one compiled SPANK plugin / posix_spawn", single["step"], single["spawn"], "s", 8))
     more = (taken["full"] - taken["none"]) * 1000
     rows.append(Row(f"{STACKED} compiled SPANK plugins, a step more than none", more, 0, "ms", 1))
 
@@ -195,65 +113,65 @@ def contained(rounds: int, runtime_dir: Path, plain: Client, rows: list[Row]) ->
         node.close()
 
 
-def srun(rounds: int, rows: list[Row], step: float) -> None:
-    """Slurm beside us, where it is installed and has a node that answers."""
-    if (
-        shutil.which("srun") is None
-        or subprocess.run(["srun", "-n1", "true"], capture_output=True, check=False).returncode
-    ):
-        print("srun: not installed here, or no node answers: not measured")
-        return
-    taken = in_turns(rounds, srun=spawn(shutil.which("srun") or "", "-n1", TRUE))
-    rows.append(Row("one step, against srun -n1", step, taken["srun"], "s", 0.5))
+def steps(rounds: int, seconds: float, nodes: tuple[Node, Node], run: list[str]) -> list[Row]:
+    """One step after the other, and many at a time. `nodes`: one that traces, one that does not; `run` are the words of
+    the command for the first.
+    """
+    traced, plain = nodes
+    one, other = Client(str(traced.socket)), Client(str(plain.socket))
+    python = str(Path(sys.executable).resolve())
+    taken = in_turns(
+        rounds,
+        spawn=spawn(TRUE),
+        python=spawn(python, "-I", "-S", "-c", "pass"),
+        step=one.step,
+        untraced=other.step,
+        run=spawn(*run, TRUE),
+    )
+    many = in_turns(max(rounds // 10, 5), step=one.step, many=lambda: one.step(1 + MANY))
+    fork = lean_fork_exec(rounds)
+    together = throughput(traced, seconds)
+    return [
+        Row("one step over the socket / posix_spawn + wait", taken["step"], taken["spawn"], "s", 4),
+        Row("nodectl run /bin/true / python3 -I -S -c pass", taken["run"], taken["python"], "s", 1.8),
+        Row("one task more / fork + exec of a lean Python", (many["many"] - many["step"]) / MANY, fork, "s", 3),
+        *tasks(rounds, one),
+        Row("one step traced / not traced", taken["step"], taken["untraced"], "s", 1.05),
+        Row(f"steps a second, {CLIENTS} clients", together.a_second, 0, "1/s", 500, more=True),
+        Row(f"CPU of one step, {CLIENTS} clients, all processes", 1000 * together.cpu, 0, "ms", 4),
+    ]
 
 
-def measure(rounds: int, seconds: float) -> list[Row]:
+def streams(run: list[str]) -> Row:
+    """What a task writes, beside a pipe."""
+    size = 512 << 20
+    copy = ["dd", "if=/dev/zero", "bs=1M", f"count={size >> 20}", "status=none"]
+    speed = in_turns(3, ours=lambda: pipe_speed([*run, *copy], size), peer=lambda: pipe_speed(copy, size))
+    return Row("512 MiB of a task's stdout / a pipe", speed["ours"], speed["peer"], "s", 1.25)
+
+
+def measure(rounds: int, seconds: float, slurms: slurm.Slurm | None) -> list[Row]:
     """The whole table."""
-    rows: list[Row] = []
     traced, plain = Node(), Node(trace=False)
     memory_dir = Path(tempfile.mkdtemp(prefix="nodectl-bench-", dir=in_memory()))
     memory_dir.chmod(0o755)
     traced.configure(runtime_dir=str(memory_dir / "traced"))
     plain.configure(runtime_dir=str(memory_dir / "plain"))
+    command = str(Path(sys.executable).parent / "nodectl")
     try:
         traced.start()
         plain.start()
-        one, other = Client(str(traced.socket)), Client(str(plain.socket))
-        command = shutil.which("nodectl", path=str(Path(sys.executable).parent)) or ""
-        words = (
-            [command, "--socket", str(traced.socket), "run", TRUE]
-            if command
-            else [*traced.command()[:-2], "--socket", str(traced.socket), "run", TRUE]
-        )
-        python = str(Path(sys.executable).resolve())
-        taken = in_turns(
-            rounds,
-            spawn=spawn(TRUE),
-            python=spawn(python, "-I", "-S", "-c", "pass"),
-            step=one.step,
-            untraced=other.step,
-            run=spawn(*words),
-        )
-        many = in_turns(max(rounds // 10, 5), step=one.step, many=lambda: one.step(1 + MANY))
-        fork = lean_fork_exec(rounds)
-        rows += [
-            Row("one step over the socket / posix_spawn + wait", taken["step"], taken["spawn"], "s", 8),
-            Row("nodectl run /bin/true / python3 -I -S -c pass", taken["run"], taken["python"], "s", 2.5),
-            Row("one task more / fork + exec of a lean Python", (many["many"] - many["step"]) / MANY, fork, "s", 3),
-            Row("one step traced / not traced", taken["step"], taken["untraced"], "s", 1.05),
-            Row(
-                f"steps a second, {CLIENTS} clients", throughput(str(traced.socket), seconds), 0, "1/s", 200, more=True
-            ),
-        ]
-        size = 512 << 20
-        copy = ["dd", "if=/dev/zero", "bs=1M", f"count={size >> 20}", "status=none"]
-        speed = in_turns(3, ours=lambda: pipe_speed([*words[:-1], *copy], size), peer=lambda: pipe_speed(copy, size))
-        rows.append(Row("512 MiB of a task's stdout / a pipe", speed["ours"], speed["peer"], "s", 1.25))
+        run = [command, "--socket", str(traced.socket), "run"]
+        rows = steps(rounds, seconds, (traced, plain), run)
+        one = Client(str(traced.socket))
+        rows.append(private_node(max(rounds // 20, 5), memory_dir / "private", command))
+        rows.append(streams(run))
         stacked(rounds, memory_dir / "stacked", one, rows)
         contained(rounds, memory_dir / "contained", one, rows)
         memory(traced, rows)
         rows += jobs(max(rounds // 4, 5), memory_dir / "jobs", command)
-        srun(max(rounds // 10, 5), rows, taken["step"])
+        if slurms is not None:
+            rows += slurm.beside_srun(max(rounds // 10, 5), seconds, run, slurms)
         rows += large_machine(max(rounds // 10, 5))
         rows += selecting(max(rounds // 20, 5))
         rows += queueing()
@@ -283,12 +201,18 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--json", default="bench.json")
+    parser.add_argument("--slurm", action="store_true", help="srun, too: Debian's packages are fetched for it")
     arguments = parser.parse_args()
     if os.geteuid() != 0:
         print("bench: needs root", file=sys.stderr)
         return 1
     assert threading.active_count() == 1
-    rows = measure(arguments.rounds, arguments.seconds)
+    try:
+        with slurm.running() if arguments.slurm else contextlib.nullcontext() as slurms:
+            rows = measure(arguments.rounds, arguments.seconds, slurms)
+    except slurm.CannotMeasure as error:
+        print(f"bench: --slurm: {error}", file=sys.stderr)
+        return 1
     show(rows)
     Path(arguments.json).write_text(
         json.dumps(

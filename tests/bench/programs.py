@@ -1,0 +1,56 @@
+"""What is measured beside nodectl: programs that are started without it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+
+TRUE = "/bin/true"
+
+
+def spawn(*words: str, environment: Mapping[str, str] = os.environ) -> Callable[[], None]:
+    """posix_spawn and wait; fails unless the program ends with 0."""
+
+    def do() -> None:
+        pid = os.posix_spawn(words[0], words, environment)
+        if os.waitpid(pid, 0)[1] != 0:
+            raise RuntimeError(f"failed: {words}")
+
+    return do
+
+
+def spawn_at_once(count: int, *words: str) -> Callable[[], None]:
+    """posix_spawn of so many, and then wait for all of them; fails unless each ends with 0."""
+
+    def do() -> None:
+        for _ in range(count):
+            os.posix_spawn(words[0], words, os.environ)
+        statuses = [os.wait()[1] for _ in range(count)]
+        if any(statuses):
+            raise RuntimeError(f"failed: {words}")
+
+    return do
+
+
+# What "a lean Python" can do: fork and exec, from a process that has imported nothing to speak of.
+LEAN = """
+import os, sys, time
+def once():
+    pid = os.fork()
+    if pid == 0:
+        os.execv(sys.argv[1], [sys.argv[1]])
+    os.waitpid(pid, 0)
+once()
+taken = []
+for _ in range(int(sys.argv[2])):
+    start = time.perf_counter(); once(); taken.append(time.perf_counter() - start)
+print(sorted(taken)[len(taken) // 2])
+"""
+
+
+def lean_fork_exec(rounds: int) -> float:
+    """Seconds of a fork and exec from a lean Python."""
+    words = [sys.executable, "-I", "-S", "-c", LEAN, TRUE, str(rounds)]
+    return float(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
