@@ -69,6 +69,10 @@ class Wanted:
     name: str = GPU
 
 
+_NOTHING = Wanted()
+_OPTIONS = frozenset({"gpus", "gpus_per_node", "gpus_per_task", "gres", "gpu_bind", "gres_flags"})
+
+
 def declared(lines: Iterable[str]) -> tuple[tuple[Device, ...], bool]:
     """Read gres.conf's lines: the devices, and whether sysfs is to be asked too. ValueError with what is wrong."""
     devices: list[Device] = []
@@ -134,6 +138,8 @@ def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
     """What the options say, by their names without dashes: gpus, gpus_per_node, gpus_per_task, gres, gpu_bind,
     gres_flags. Raises Refused.
     """
+    if _OPTIONS.isdisjoint(options):
+        return _NOTHING
     kind, per_task = _count("gpus-per-task", options.get("gpus_per_task", ""))
     count = per_task * ntasks
     for name, text in (("gpus", options.get("gpus", "")), ("gpus-per-node", options.get("gpus_per_node", ""))):

@@ -5,6 +5,8 @@ it in task_p_slurmd_launch_request) and their stepd_step_rec_t afterwards. It tr
 JSON in a root-owned file. `Task` is one task of it, in the stepd and in that task's own process.
 """
 
+from _operator import attrgetter
+
 from nodectl.kernel.identity import Identity
 from nodectl.model.confinement_level import NONE
 from nodectl.model.plugstack_entry import Entry, entry_as_list, entry_from_list
@@ -201,7 +203,7 @@ class Step:
 
     def as_json(self) -> "dict[str, object]":
         """Every field under its own name. CPU masks are hex: JSON numbers lose their top bits elsewhere."""
-        fields: dict[str, object] = {name: getattr(self, name) for name in self.FIELDS}
+        fields: dict[str, object] = dict(zip(self.FIELDS, _values(self), strict=True))
         fields["allocation"] = f"{self.allocation:x}"
         fields["base"] = f"{self.base:x}"
         fields["step_cpus"] = f"{self.step_cpus:x}"
@@ -224,6 +226,7 @@ class Step:
 
 
 _NAMES = frozenset(Step.FIELDS)
+_values = attrgetter(*Step.FIELDS)
 _LATER = {
     "secure": NONE,
     "allocation": "0",

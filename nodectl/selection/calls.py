@@ -6,6 +6,7 @@ In the daemon's event loop, and in commands that plan.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from nodectl.selection.slurmctld import Parameters
 OnCall = Callable[[str, Sequence[object], object], object]
 """Is told each call: the function's name, its arguments, and what it returned or the text of what went wrong."""
 _MOST_FAULTS = 1000
+_NO_CLOCK = contextlib.nullcontext()
 PREFIX = "select_p_"
 
 
@@ -46,6 +48,7 @@ class Answer:
 
 ABSENT = Answer(there=False)
 NOTHING = Answer()
+_SUCCESS = Answer(0)
 
 
 class Calls:
@@ -61,8 +64,8 @@ class Calls:
         self.on_call = on_call
         self.faults: list[str] = []  # the first thousand, each as often as it came
         # What comes with the service is trusted as the scheduler is: no clock runs, and it changes what it may.
-        self._is_ours = os.path.dirname(plugin.path) == os.path.join(BUILTIN_DIR, "select")
-        self.keeper = Keeper(watches=not self._is_ours)
+        self.is_ours = os.path.dirname(plugin.path) == os.path.join(BUILTIN_DIR, "select")
+        self.keeper = Keeper(watches=not self.is_ours)
         self._hooks = plugin.hooks
         self._caller = caller
         self._say = say or _to_the_log
@@ -73,9 +76,9 @@ class Calls:
         return PREFIX + name in self._hooks
 
     @property
-    def together(self) -> PluginCaller:
+    def together(self) -> contextlib.AbstractContextManager[object]:
         """`with calls.together:` calls several functions under one clock, which costs less."""
-        return self._caller
+        return _NO_CLOCK if self.is_ours else self._caller
 
     def value(self, name: str, *arguments: object) -> Answer:
         """Calls a function that returns a value."""
@@ -84,16 +87,15 @@ class Calls:
             return ABSENT
         slurmctld.enter(self.parameters, self.now)
         messages.speaker(self.type)
-        kept = self.keeper.before(arguments)
-        value, outcome = (_ours if self._is_ours else self._caller.value)(function, arguments)
-        if not outcome:
-            answer = Answer(None, outcome.why or "failed", fault=not outcome.errno, own=bool(outcome.errno))
+        if self.is_ours:
+            answer = _ours(function, arguments)
         else:
-            answer = NOTHING if value is None else Answer(value)
+            kept = self.keeper.before(arguments)
+            answer = _answer(*self._caller.value(function, arguments))
+            if kept and (changed := self.keeper.after(name, kept)):
+                self.fault(name, "a job's record", changed)
         if self.on_call is not None:
             self.on_call(PREFIX + name, arguments, answer.why or answer.value)
-        if kept and (changed := self.keeper.after(name, kept)):
-            self.fault(name, "a job's record", changed)
         if answer.fault:
             self.fault(name, "raised", answer.why)
         return answer
@@ -101,6 +103,8 @@ class Calls:
     def code(self, name: str, *arguments: object) -> Answer:
         """Calls a function that returns SLURM_SUCCESS or another number."""
         answer = self.value(name, *arguments)
+        if answer is _SUCCESS:
+            return answer
         value = answer.value
         if not answer.ok or not answer.there or value is None:
             return answer
@@ -134,13 +138,20 @@ class Calls:
         return text
 
 
-def _ours(function: Callable[..., Any], arguments: Sequence[object]) -> tuple[object, Outcome]:
+def _ours(function: Callable[..., Any], arguments: Sequence[object]) -> Answer:
     """Calls a function of the service's own."""
     take_errno()
     try:
-        return function(*arguments), OK
+        value = function(*arguments)
     except Exception as error:
-        return None, judged(error)
+        return _answer(None, judged(error))
+    return _SUCCESS if type(value) is int and not value else _answer(value, OK)
+
+
+def _answer(value: object, outcome: Outcome) -> Answer:
+    if not outcome:
+        return Answer(None, outcome.why or "failed", fault=not outcome.errno, own=bool(outcome.errno))
+    return NOTHING if value is None else Answer(value)
 
 
 def _to_the_log(text: str) -> None:

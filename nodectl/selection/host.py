@@ -10,6 +10,7 @@ In the daemon's event loop, as root, and in commands that plan (`nodectl select`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from bitarray import bitarray
 
@@ -48,12 +49,13 @@ __all__ = ["Choice", "Refusal", "Reserved", "Selection", "SelectionFailed"]
 
 class Selection:
     """`info`: the plugin's own objects about nodes and jobs. `ledger`: who holds what. `faults`: each rule that the
-    plugin broke, as often as it did.
+    plugin broke, as often as it did. `believes_own`: of a choice of the service's own plugin no more is looked at than
+    whether somebody else holds it; tests look at all of it.
     """
 
     def __init__(  # the plugin, its surroundings, and who listens
         self, plugin: Plugin, nodes: NodeTable, caller: PluginCaller, *, parameters: Parameters | None = None,
-        say: Callable[[str], object] | None = None, on_call: OnCall | None = None,
+        say: Callable[[str], object] | None = None, on_call: OnCall | None = None, believes_own: bool = False,
     ) -> None:  # fmt: skip
         given = parameters or Parameters()
         self.type = plugin.type
@@ -62,7 +64,7 @@ class Selection:
         self._calls = Calls(plugin, caller, given, say, on_call)
         self.info = PluginObjects(self._calls, nodes)
         self._offers = Offers(nodes)
-        self._judge = Judge(self._calls, nodes, self.ledger)
+        self._judge = Judge(self._calls, nodes, self.ledger, believes=believes_own)
         # Since the plugin was last told of all jobs: a job has ended; the plugin failed to be told of a change.
         self._ended = self._failed = False
         self._sure = 0.0
@@ -73,7 +75,7 @@ class Selection:
         return self._calls.parameters
 
     @property
-    def together(self) -> PluginCaller:
+    def together(self) -> AbstractContextManager[object]:
         """`with selection.together:` several functions of the plugin are called, which costs less than each alone."""
         return self._calls.together
 
@@ -122,6 +124,7 @@ class Selection:
     def reconfigure(self, parameters: Parameters) -> str:
         """The configuration was read again; why the plugin does not take it, "" where it does."""
         self._calls.parameters = self.ledger.parameters = parameters
+        self.ledger.changes += 1
         return self._tell("reconfigure")
 
     def job_test(  # as the documented function, and what time it is
@@ -180,7 +183,7 @@ class Selection:
             self._failed = True
             self._calls.keeper.forget(job)
             return answer.why
-        taken = self.ledger.conflicts(job)
+        taken = "" if self._judge.is_free(job.job_resrcs) else self.ledger.conflicts(job)
         if taken:
             self._tell("job_fini", job)
             self._calls.keeper.forget(job)

@@ -16,18 +16,27 @@ from nodectl.selection.cores import kept_cores
 from nodectl.selection.ledger import Ledger
 from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_TEST_ONLY, SELECT_MODE_WILL_RUN
 from nodectl.selection.offer import Offer
-from nodectl.selection.records import JobRecord, NodeTable, Output
+from nodectl.selection.records import JobRecord, JobResources, NodeTable, Output
 
 
 class Judge:
-    """`completing`: jobs of whose end the plugin was told, and that hold what they held."""
+    """`completing`: jobs of whose end the plugin was told, and that hold what they held. `believes`: what the service's
+    own plugin answers is compared only with what others hold.
+    """
 
-    def __init__(self, calls: Calls, nodes: NodeTable, ledger: Ledger) -> None:
+    def __init__(self, calls: Calls, nodes: NodeTable, ledger: Ledger, *, believes: bool = False) -> None:
         self._calls = calls
         self._nodes = nodes
         self._ledger = ledger
         self._kept = kept_cores(nodes)
         self.completing: set[JobRecord] = set()
+        self._believes = believes and calls.is_ours
+        self._free: JobResources | None = None  # what was found to be nobody's, when the ledger was at
+        self._free_at = 0
+
+    def is_free(self, resources: JobResources | None) -> bool:
+        """True for what has just been chosen, and is nobody's since."""
+        return resources is not None and resources is self._free and self._free_at == self._ledger.changes
 
     def look_again(self) -> None:
         """A node's configuration has changed."""
@@ -72,21 +81,25 @@ class Judge:
             kind, words = (NEVER, NOT_AVAILABLE) if mode == SELECT_MODE_TEST_ONLY else (BUSY, NODES_BUSY)
             return Refusal(kind, answer.why if answer.own else words)
         gone, broken = checks.preempted(preempted.value, candidates)
-        broken = broken or checks.nodes(chosen, offer, self._nodes)
+        if not self._believes:
+            broken = broken or checks.nodes(chosen, offer, self._nodes)
         if broken:
             return Refusal(PLUGIN, self._calls.fault("job_test", *broken))
         given = job.job_resrcs
         if given is None:
             given = resources.whole_nodes(job, chosen, self._nodes, self._kept, self._calls.parameters)
-        room = checks.Room(self._nodes, self._kept, self._calls.parameters.tracks_memory)
-        broken = checks.resources(given, job, chosen, excluded, room) or checks.start_time(job.start_time)
+        if not self._believes:
+            room = checks.Room(self._nodes, self._kept, self._calls.parameters.tracks_memory)
+            broken = checks.resources(given, job, chosen, excluded, room) or checks.start_time(job.start_time)
         if not broken and mode == SELECT_MODE_RUN_NOW and (taken := self._ledger.conflicts(job, given, gone)):
             if not self._ledger.conflicts(job, given, {*gone, *self.completing}):
                 return Refusal(BUSY, NODES_BUSY)  # the plugin has been told that these jobs end
             broken = ("what others hold", taken)
         if broken:
             return Refusal(PLUGIN, self._calls.fault("job_test", *broken))
-        now, kept = self._calls.now, resources.copied(given)  # a plugin may use its own for the next job
+        # A plugin may use its own for the next job.
+        now, kept = self._calls.now, given if self._believes else resources.copied(given)
+        self._free, self._free_at = (kept if mode == SELECT_MODE_RUN_NOW and not gone else None), self._ledger.changes
         return Choice(
             kept.node_bitmap.copy(), kept, max(job.start_time, now) if mode == SELECT_MODE_WILL_RUN else now, gone
         )

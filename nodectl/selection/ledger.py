@@ -38,7 +38,7 @@ class _Held:
 
 class Ledger:
     """`busy`: cores that a job holds; `alone`: those whose job shares with none. Cores of a suspended job are not in
-    them, its memory and devices are held still.
+    them, its memory and devices are held still. `changes` counts: while it is the same, so is all of this.
     """
 
     def __init__(self, nodes: NodeTable, parameters: Parameters) -> None:
@@ -46,6 +46,7 @@ class Ledger:
         self.parameters = parameters
         self.busy = zeros(nodes.core_count)
         self.alone = zeros(nodes.core_count)
+        self.changes = 0
         self._held: dict[JobRecord, _Held] = {}
         self._more: dict[int, int] = {}  # by core: jobs beyond the first
         self._memory: dict[int, int] = {}  # MiB by node
@@ -95,6 +96,7 @@ class Ledger:
         self._lift(job)
 
     def _put(self, job: JobRecord, held: _Held) -> None:
+        self.changes += 1
         self._held[job] = held
         if not held.stopped:
             self._take_cores(held)
@@ -107,6 +109,7 @@ class Ledger:
         held = self._held.pop(job, None)
         if held is None:
             return None
+        self.changes += 1
         if not held.stopped:
             self._give_cores(held)
         for node, memory in held.memory.items():
@@ -134,6 +137,7 @@ class Ledger:
         held = self._held.get(job)
         if held is not None and held.stopped:
             held.stopped = False
+            self.changes += 1
             self._take_cores(held)
 
     def is_stopped(self, job: JobRecord) -> bool:

@@ -10,8 +10,9 @@ Used only from the daemon's event loop, and by commands that plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 from bitarray import bitarray
@@ -276,8 +277,8 @@ class JobRecord:
         """All but what the table of nodes gives a meaning to; what it holds by names of nodes and machine masks is
         `resources_as_json`.
         """
-        record = {name: getattr(self, name) for name in _RECORD}
-        record["details"] = {name: getattr(self.details, name) for name in _DETAILS}
+        record = dict(zip(_RECORD, _record_values(self), strict=True))
+        record["details"] = dict(zip(_DETAILS, _details_values(self.details), strict=True))
         return record
 
     @classmethod
@@ -299,6 +300,8 @@ _RECORD = tuple(
 _DETAILS = tuple(
     one.name for one in fields(JobDetails) if one.name not in ("req_node_bitmap", "exc_node_bitmap", "_request")
 )
+_record_values: Callable[[JobRecord], tuple[object, ...]] = attrgetter(*_RECORD)
+_details_values: Callable[[JobDetails], tuple[object, ...]] = attrgetter(*_DETAILS)
 _TUPLES = frozenset({"req_nodes", "exc_nodes", "features", "argv"})
 
 

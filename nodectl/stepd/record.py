@@ -18,14 +18,18 @@ if TYPE_CHECKING:
 # What a record's parts never exceed, as JSON: `room` counts on it.
 _MOST_VICTIMS = 32
 _LONGEST_TEXT = 600  # characters of a reason, each up to twelve bytes
+_SMALL = 16 << 10  # bytes of a step: not worth looking for what its record will tell of it
 _ROOM = 24 << 10  # for all but the facts and the tasks
 _ROOM_OF_TASK = 800  # for its figures
 
 
-def room(step: "Step") -> int:
-    """How many bytes the step's record may have at most; they are reserved before any of its programs runs."""
+def room(step: "Step", size: int) -> int:
+    """How many bytes the step's record may have at most; they are reserved before any of its programs runs. `size` is
+    the step's own as JSON, in which its facts are.
+    """
     of_task = _ROOM_OF_TASK + step.allocation.bit_length() // 4
-    return _ROOM + len(dumps(step.facts())) + of_task * step.ntasks + (tally.ROOM if step.bulk else 0)
+    facts = size if size < _SMALL else len(dumps(step.facts()))
+    return _ROOM + facts + of_task * step.ntasks + (tally.ROOM if step.bulk else 0)
 
 
 def compose(run: "Run") -> "dict[str, object]":

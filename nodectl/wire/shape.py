@@ -78,7 +78,7 @@ def text(limit: int) -> "Check":
             return "not a string"
         if "\0" in value:
             return "holds a NUL byte"
-        if not _is_bytes(value):
+        if not value.isascii() and not _is_bytes(value):
             return "holds a character that is no byte and no Unicode"
         return "" if len(value) <= limit else f"longer than {limit} characters"
 
@@ -120,7 +120,7 @@ def mapping(element: "Check", *, most: int) -> "Check":
         if len(value) > most:
             return f"more than {most} entries"
         for name, item in value.items():
-            if not name or "=" in name or "\0" in name or not _is_bytes(name):
+            if not name or "=" in name or "\0" in name or not (name.isascii() or _is_bytes(name)):
                 return f"{name[:64]!r} is no name"
             wrong = element(item)
             if wrong:

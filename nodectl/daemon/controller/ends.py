@@ -150,7 +150,8 @@ class Ends:
             doom = Doom(REQUEUED, "put into the queue again", job.to_requeue)  # an earlier daemon was told
         if record.get("prolog") or record.get("epilog"):
             self._drain.failed(record)
-        self._core.parts.spool.remove(job.job_id)
+        if job.held_by == BATCH:
+            self._core.parts.spool.remove(job.job_id)
         if record.get("prolog") and job.held_by == BATCH and doom is None:
             doom = Doom(REQUEUED, str(record["prolog"]), ADMIN)
         died = bool(record.get("never_began"))

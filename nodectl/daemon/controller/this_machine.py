@@ -26,4 +26,5 @@ def selection_of(config: Config, plugin: Plugin, binder: Binder, memory: int) ->
     )
     # A daemon that hangs serves nobody: it ends, and the next one begins.
     caller = caller_of(config.spank_hook_timeout, lambda: print(f"nodectl daemon: {late}", file=sys.stderr, flush=True))
-    return Selection(plugin, NodeTable([node]), caller, parameters=parameters_of(config, binder.settings))
+    parameters = parameters_of(config, binder.settings)
+    return Selection(plugin, NodeTable([node]), caller, parameters=parameters, believes_own=True)

@@ -46,7 +46,7 @@ class Batch:
             return
         self._steps.clear()
         for _, live in batch:
-            live.files.remove()
+            live.files.remove(is_orderly=live.last_record is not None and not live.step.stack)
 
     def has(self, job: int, step: int) -> bool:
         """Whether the step waits here."""

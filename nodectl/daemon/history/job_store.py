@@ -16,6 +16,7 @@ from nodectl.daemon.history.schema import TASK
 from nodectl.daemon.history.store import Store
 from nodectl.selection.modes import PENDING
 from nodectl.selection.records import JobRecord
+from nodectl.wire.lean_json import dumps
 
 _PUT = "INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # A run that did not begin after all was counted, and is none.
@@ -72,7 +73,7 @@ class JobStore:
 
     def put_batch(self, job: int, batch: BatchText) -> int:
         """What a batch job, or all tasks of an array, are started with. Returns its bytes."""
-        request = zlib.compress(json.dumps(batch.request).encode("ascii"), 1)
+        request = zlib.compress(dumps(batch.request).encode("ascii"), 1)
         script = zlib.compress(batch.script, 1)
         size = len(request) + len(script)
         self._statements["batch", job] = (_PUT_BATCH, (job, self._node, batch.uid, size, script, request))
@@ -95,7 +96,7 @@ class JobStore:
 
     def put_reservation(self, name: str, record: Mapping[str, object]) -> None:
         """One that was made."""
-        values = (self._node, _column(name), json.dumps(record))
+        values = (self._node, _column(name), dumps(record))
         self._statements["reservation", name] = ("INSERT OR REPLACE INTO reservation VALUES (?, ?, ?)", values)
 
     def drop_reservation(self, name: str) -> None:
@@ -146,7 +147,7 @@ class JobStore:
         held = {} if job.job_resrcs is None else self._resources(job)
         return (
             job.job_id, job.restart_cnt, self._node, job.user_id, state, job.array_job_id, job.submit_time, over,
-            json.dumps(record), json.dumps(held) if held else "",
+            dumps(record), dumps(held) if held else "",
         )  # fmt: skip
 
     def drop_dead_nodes(self) -> None:

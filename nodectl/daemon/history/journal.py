@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 
 from nodectl.model.step_number import step_name
-from nodectl.wire.lean_json import dumps
+from nodectl.wire.lean_json import dumps, quoted
 
 _TOLD = ("uid", "user", "name", "state", "exit_status", "ntasks", "submitted", "started", "ended")
 _LONGEST = 64
@@ -17,13 +17,15 @@ def tell(record: Mapping[str, object]) -> None:
     """Writes the line. Where the log cannot be written, nothing else fails."""
     facts = {name: record.get(name) for name in _TOLD}
     facts["name"] = str(facts["name"])[:_LONGEST]
-    words = (f"{name}={dumps(value)}" for name, value in facts.items())
+    words = " ".join(f"{name}={_word(value)}" for name, value in facts.items())
     try:
-        print(
-            f"nodectl daemon: ended step={step_name(record['job'], record['step'])}",
-            *words,
-            file=sys.stderr,
-            flush=True,
-        )
+        sys.stderr.write(f"nodectl daemon: ended step={step_name(record['job'], record['step'])} {words}\n")
+        sys.stderr.flush()
     except OSError:
         return
+
+
+def _word(value: object) -> str:
+    if type(value) is str:
+        return quoted(value)
+    return str(value) if type(value) in (int, float) else dumps(value)

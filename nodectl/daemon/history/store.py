@@ -8,6 +8,7 @@ directory, which survives the daemon.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import sqlite3
@@ -18,8 +19,13 @@ from typing import Any, NamedTuple, Protocol
 
 from nodectl.daemon.history import pruning, schema
 from nodectl.model.step_number import BATCH
+from nodectl.wire.lean_json import dumps
 
-_DRAW = "INSERT INTO counter VALUES ('job', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value"
+_DRAW = (
+    "INSERT INTO counter VALUES ('job', :count) ON CONFLICT (name) DO UPDATE SET value = value + :count RETURNING value"
+)
+_AT_A_TIME = 16  # job ids, where jobs come one after the other: so many are lost should the daemon be killed
+_SOON = 1.0  # seconds
 _OF_STEP = "SELECT {} FROM step WHERE job = ? AND step = ? ORDER BY restart DESC LIMIT 1"
 _ROOM = 1 << 20  # characters of records in one reply: the event loop stands still while they are read and written
 _LAST_JOB = 0xFFFFFF00
@@ -63,7 +69,8 @@ class Store:
         self._limits = pruning.Limits(limit, most_bytes, days)
         self._tell = tell
         self.beside: list[Beside] = []
-        self._drawn = 0  # a job id that was drawn and not given out yet, 0 for none
+        self._drawn: list[int] = []  # job ids that were drawn and not given out yet, the next one last
+        self._drawn_at = -_SOON
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
@@ -77,25 +84,36 @@ class Store:
 
     def next_job(self) -> int:
         """A job id that no other job of this history has or will have. Raises sqlite3.Error."""
-        job, self._drawn = self._drawn or self._draw(), 0
-        return job
+        if not self._drawn:
+            self._draw()
+        return self._drawn.pop()
+
+    @property
+    def has_next_job(self) -> bool:
+        """True where the next job id needs no transaction."""
+        return bool(self._drawn)
 
     def give_back(self, job: int) -> None:
         """A job id that was drawn and is not used; it is given out next."""
-        self._drawn = self._drawn or job
+        self._drawn.append(job)
 
     def draw_next_job(self) -> None:
         """Draws the next job id in advance, so that a launch does not wait for a transaction."""
         with contextlib.suppress(sqlite3.Error):  # the launch that needs it reports why there is none
-            self._drawn = self._drawn or self._draw()
+            if not self._drawn:
+                self._draw()
 
-    def _draw(self) -> int:
+    def _draw(self) -> None:
         """After the last number they begin again, leaving out those of jobs that are known."""
-        while True:
-            drawn = int(self._db.execute(_DRAW).fetchone()[0])
-            job = (drawn - 1) % _LAST_JOB + 1
-            if drawn <= _LAST_JOB or not self._knows(job):
-                return job
+        now = time.monotonic()
+        count = _AT_A_TIME if now - self._drawn_at < _SOON else 1
+        self._drawn_at = now
+        while not self._drawn:
+            latest = int(self._db.execute(_DRAW, {"count": count}).fetchone()[0])
+            for drawn in range(latest, latest - count, -1):
+                job = (drawn - 1) % _LAST_JOB + 1
+                if drawn <= _LAST_JOB or not self._knows(job):
+                    self._drawn.append(job)
 
     def _knows(self, job: int) -> bool:
         """Whether the job is known, or a step of it has ended or runs."""
@@ -106,7 +124,7 @@ class Store:
     def add(self, steps: Sequence[Ended]) -> None:
         """Writes steps that have ended, in one transaction; one that is there already stays."""
         rows = [
-            (s.record["job"], s.record["step"], s.record["uid"], s.record["ended"], json.dumps(s.record),
+            (s.record["job"], s.record["step"], s.record["uid"], s.record["ended"], dumps(s.record),
              zlib.compress(s.trace, 1), s.record.get("restart", 0))
             for s in steps
         ]  # fmt: skip
@@ -119,7 +137,7 @@ class Store:
 
     def note(self, boot: str, records: Iterable[Mapping[str, object]]) -> None:
         """Writes to the disk which records running steps have should the machine be reset. Raises sqlite3.Error."""
-        rows = [(record["job"], record["step"], boot, json.dumps(record)) for record in records]
+        rows = [(record["job"], record["step"], boot, dumps(record)) for record in records]
         self._write_through("INSERT OR REPLACE INTO running VALUES (?, ?, ?, ?)", rows)
 
     def _write_through(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
@@ -218,7 +236,10 @@ class Store:
         return found, False
 
     def close(self) -> None:
-        """Gives back a drawn job id that was not used, unless another node has drawn since. Checkpoints and closes."""
-        if self._drawn:
-            self._db.execute("UPDATE counter SET value = value - 1 WHERE name = 'job' AND value = ?", (self._drawn,))
+        """Gives back drawn job ids that were not used, unless another node has drawn since. Checkpoints and closes."""
+        latest = max(self._drawn, default=0)
+        unused = next(count for count in itertools.count() if latest - count not in self._drawn)
+        if unused:
+            statement = "UPDATE counter SET value = value - ? WHERE name = 'job' AND value = ?"
+            self._db.execute(statement, (unused, latest))
         self._db.close()

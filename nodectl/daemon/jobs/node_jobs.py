@@ -65,7 +65,7 @@ class NodeJobs:
 
     def step_ended(self, live: LiveStep) -> None:
         """A stepd has gone. The step's record counts; where it left none, its death does."""
-        record = live.files.record() or live.last_record
+        record = live.last_record or live.files.record()  # which say the same
         if record is None and not live.failure and live.files.alive():
             # It may only have dropped the connection, because the daemon was too slow.
             live.reach(lambda: live.fail(self._death(live), "NODE_FAIL"))

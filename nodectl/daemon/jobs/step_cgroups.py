@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
 
 from nodectl.cgroup import tree
 from nodectl.cgroup.constraints import Confinement
@@ -10,24 +11,24 @@ from nodectl.cgroup.device_access import Rules
 from nodectl.daemon.jobs.background_tasks import BackgroundTasks
 from nodectl.kernel import _kernel
 
+_STEPD = "stepd"
 _TRIES = 60
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.5
 _SETTLE_SECONDS = 10
 
 
-def make_step_cgroup(mount: str, path: str, confinement: Confinement) -> None:
-    """Makes job_J with its limits, step_S, and stepd, in which the stepd starts. The base's controllers are enabled all
-    the way down. Raises OSError.
+def make_step_cgroup(mount: str, path: str, confinement: Confinement, controllers: Sequence[str]) -> None:
+    """Makes job_J with its limits, step_S, and stepd, in which the stepd starts. `controllers`, which the base has
+    enabled, are enabled all the way down. Raises OSError.
     """
     job, step = tree.Group(mount + os.path.dirname(path)).make(), tree.Group(mount + path)
-    controllers = job.core.controllers
     job.enable(controllers)
     job.write(confinement.files)
     if confinement.device_rules:
         _constrain_devices(job, confinement.device_rules)
     step.make().enable(controllers)
-    step.child("stepd").make()
+    step.child(_STEPD).make()
 
 
 def _constrain_devices(job: tree.Group, rules: Rules) -> None:
@@ -63,11 +64,13 @@ async def remove_step_cgroup(mount: str, path: str) -> bool:
 
 def try_to_remove(group: tree.Group) -> bool:
     """Tries once. True when the step's cgroup is gone, or was never made."""
-    for directory, _, _ in os.walk(group.full_path, topdown=False):
-        if not tree.Group(directory).remove():
-            return False
-    if group.exists():
-        return False  # it could not be read: there are no descriptors left
+    # What an orderly step runner leaves: nobody has to look what there is.
+    if not (group.child(_STEPD).remove() and group.remove()):
+        for directory, _, _ in os.walk(group.full_path, topdown=False):
+            if not tree.Group(directory).remove():
+                return False
+        if group.exists():
+            return False  # it could not be read: there are no descriptors left
     tree.Group(os.path.dirname(group.full_path)).remove()  # the job's, if this was its last step
     return True
 

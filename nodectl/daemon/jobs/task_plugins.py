@@ -3,7 +3,10 @@
 Runs in the daemon, as root.
 """
 
+import functools
+
 from nodectl import messages
+from nodectl.kernel import _kernel
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH
 from nodectl.plugin_host.caller import PluginCaller
@@ -11,6 +14,7 @@ from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.tracing.recorder import Recorder
 from nodectl.wire.dispatch import Refused
 
+_own_cgroup = functools.cache(_kernel.own_cgroup)  # which it does not leave while steps begin
 LAUNCH_REQUEST, BATCH_REQUEST = "task_p_slurmd_launch_request", "task_p_slurmd_batch_request"
 
 
@@ -28,7 +32,8 @@ def call_task_plugins(  # what a call needs
     step: Step, node: NodePlugins, trace: int, timeout: float, call: str, arguments: tuple[object, ...]
 ) -> None:
     """Calls a function that may refuse a launch, in every task plugin. As `call_request`."""
-    plugin_caller = PluginCaller(Recorder(trace, "daemon"), None, 0, timeout, single_threaded=False)
+    recorder = Recorder(trace, "daemon", cgroup=_own_cgroup())
+    plugin_caller = PluginCaller(recorder, None, 0, timeout, single_threaded=False)
     messages.concerns(step.job_id)
     with messages.heard(step.verbose + messages.ERROR) as lines:
         outcome = node.call(plugin_caller, call, arguments)

@@ -150,7 +150,7 @@ class Launch:
                 self._numbers.give_back(request, caller, job.job_id)
         if why:
             raise Refused("Busy", why)
-        if "job" not in request:
+        if "job" not in request and not self._store.has_next_job:
             asyncio.get_running_loop().call_soon(self._store.draw_next_job)
         return job
 

@@ -135,7 +135,8 @@ class StepStart:
         """Writes the step's file and reserves room for its record, within its user's budget. Raises OSError,
         Refused.
         """
-        spec, most = encoded(live.step.as_json()), record.room(live.step)
+        spec = encoded(live.step.as_json())
+        most = record.room(live.step, len(spec))
         self._budget.take(live, len(spec) + most)
         live.files.write_spec(spec, most)
 
@@ -160,6 +161,8 @@ class StepStart:
             self._registry.add(live)
             if not step.is_first:
                 self._jobs.further_steps.add(step)
+            handed = [*copied_descriptors.copies((trace,)), *fds]
+            fds.clear()  # they are closed in any case
             self._forkserver.submit(
                 {
                     "step": str(step),
@@ -169,18 +172,19 @@ class StepStart:
                     "client": call.peer.uid if call is not None and streams else None,
                 },
                 self._jobs.prolog_epilog.plugins_of(step),
-                copied_descriptors.copies((trace, *fds)),
+                handed,
             )
         finally:
             closing.close_in_time(fds)
 
     def _make_cgroups(self, step: Step) -> None:
         confinement = self._constraints.of_job(self._jobs.further_steps.job_of(step))
+        controllers = self._constraints.controllers
         try:
-            make_step_cgroup(self._mount, step.cgroup, confinement)
+            make_step_cgroup(self._mount, step.cgroup, confinement, controllers)
         except FileNotFoundError:  # systemd has started the unit of steps anew
             delegation.make(self._config.cgroup_name, self._constraints.controllers)
-            make_step_cgroup(self._mount, step.cgroup, confinement)
+            make_step_cgroup(self._mount, step.cgroup, confinement, controllers)
 
 
 def _hand_over_streams(call: Call, name: Name) -> list[int]:

@@ -57,6 +57,7 @@ class ForkserverChannel:
         self._earlier = earlier
         self._sock: socket.socket | None = None
         self._waiting: list[tuple[bytes, list[int]]] = []
+        self._is_full = False  # the channel: what waits, waits for room
         self._told_plugins: tuple[list[str], int] | None = None
         self.pid = 0
         seconds = config.spank_hook_timeout  # that an init() may take; 0: without limit
@@ -145,27 +146,29 @@ class ForkserverChannel:
     def _send(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
         data = lean_json.dumps(request).encode("ascii")
         if len(data) > framing.LONGEST_ORDER:
-            framing.close(fds)
+            close_in_time(fds)
             raise OSError(errno.E2BIG, f"{len(data)} bytes are more than the forkserver takes, {framing.LONGEST_ORDER}")
         self._waiting.append((data, list(fds)))
         self._write()
 
     def _write(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._waiting and self._sock is not None:
             data, fds = self._waiting[0]
             try:
                 socket.send_fds(self._sock, [data], fds)
             except BlockingIOError:
-                loop.add_writer(self._sock.fileno(), self._write)
+                if not self._is_full:
+                    self._is_full = True
+                    asyncio.get_running_loop().add_writer(self._sock.fileno(), self._write)
                 return
             except OSError:
                 self._lost()
                 return
             del self._waiting[0]
             close_in_time(fds)
-        if self._sock is not None:
-            loop.remove_writer(self._sock.fileno())
+        if self._is_full and self._sock is not None:
+            self._is_full = False
+            asyncio.get_running_loop().remove_writer(self._sock.fileno())
 
     def _read(self) -> None:
         assert self._sock is not None  # noqa: S101  # the reader is removed with it
@@ -195,7 +198,7 @@ class ForkserverChannel:
             loop.remove_reader(self._sock.fileno())
             loop.remove_writer(self._sock.fileno())
             self._sock.close()
-            self._sock = None
+            self._sock, self._is_full = None, False
             for _, fds in self._waiting:
                 close_in_time(fds)
             self._waiting.clear()

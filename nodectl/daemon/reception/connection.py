@@ -130,6 +130,7 @@ class Desk:
         self._on_end = on_end
         self._inbox = framing.Inbox(longest + frames.LONGEST_HEAD)
         self._out: list[tuple[bytearray, list[int]]] = []
+        self._is_full = False  # the socket: what is in `_out` waits for room
         self._size = 0
         self._connections: dict[int, Connection] = {}
         self._closed = False
@@ -234,12 +235,16 @@ class Desk:
                 if not data:
                     del self._out[0]
         except BlockingIOError:
-            self._loop.add_writer(self._down.fileno(), self._flush)
+            if not self._is_full:
+                self._is_full = True
+                self._loop.add_writer(self._down.fileno(), self._flush)
             return
         except OSError:
             self.close()
             return
-        self._loop.remove_writer(self._down.fileno())
+        if self._is_full:
+            self._is_full = False
+            self._loop.remove_writer(self._down.fileno())
 
     def forget(self, number: int) -> None:
         """That connection is over."""

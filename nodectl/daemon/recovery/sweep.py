@@ -88,7 +88,8 @@ def _take_over(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles)
         files.remove()  # the daemon was killed while it wrote: no client knows of this step
         return
     live = LiveStep(step, files, jobs.step_ended)
-    live.size = len(data or b"") + room(step)
+    size = len(data or b"")
+    live.size = size + room(step, size)
     live.needs_epilog = files.needs_epilog()
     registry.live[live.key] = live
     if not step.is_first:

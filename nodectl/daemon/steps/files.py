@@ -16,6 +16,7 @@ from nodectl.model.step_number import step_name
 from nodectl.wire import framing, lean_json
 
 SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog", ".stderr")
+_ORDERLY = (".sock", ".json", ".trace", ".record")  # what there is of a plain step that ended in an orderly way
 _MOST_TRACED = 17 << 20  # bytes: a trace ends at 16 MiB (kernel/c/trace.c), and a line
 _BACKLOG = 16
 
@@ -28,10 +29,11 @@ def encoded(value: Mapping[str, object]) -> bytes:
 class StepFiles:
     """The paths of one step's files, and what is done with them."""
 
-    __slots__ = ("stem",)
+    __slots__ = ("_is_plain", "stem")
 
     def __init__(self, directory: str, job: int, step: int) -> None:
         self.stem = f"{directory}/{step_name(job, step)}"
+        self._is_plain = False  # it is known that nothing rare was made
 
     @property
     def spec(self) -> str:
@@ -48,9 +50,11 @@ class StepFiles:
         finally:
             os.close(fd)
         _write(self.spec, spec, os.O_EXCL)
+        self._is_plain = True
 
     def rewrite_spec(self, step: Step) -> None:
         """Replaces the spec file as a whole, for later readers. Raises OSError."""
+        self._is_plain = False
         _write(f"{self.spec}.part", encoded(step.as_json()))
         os.rename(f"{self.spec}.part", self.spec)
 
@@ -67,8 +71,8 @@ class StepFiles:
     def listen(self) -> int:
         """Makes the step's socket, which listens from now on; the stepd will answer on it."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        os.fchmod(sock.fileno(), 0o600)  # of what bind makes: the daemon's, users reach their step through it
         sock.bind(f"{self.stem}.sock")
-        os.chmod(f"{self.stem}.sock", 0o600)  # the daemon's: users reach their step through it
         sock.listen(_BACKLOG)
         return sock.detach()
 
@@ -132,11 +136,13 @@ class StepFiles:
 
     def write_record(self, record: Mapping[str, object]) -> None:
         """Writes a record in the stepd's place, or with more than it knew, for the next daemon should this one die."""
+        self._is_plain = False
         _write(f"{self.stem}.record.part", encoded(record))
         os.rename(f"{self.stem}.record.part", f"{self.stem}.record")
 
     def begin_prolog(self) -> None:
         """From now on the job must get an epilog."""
+        self._is_plain = False
         os.close(os.open(f"{self.stem}.prolog", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def in_prolog(self) -> bool:
@@ -155,16 +161,22 @@ class StepFiles:
         """The epilog is over."""
         self._remove((".prolog", ".epilog"))
 
-    def remove(self) -> None:
-        """Removes all files of a step that is in the history."""
-        self._remove(SUFFIXES)
+    def remove(self, *, is_orderly: bool = False) -> None:
+        """Removes all files of a step that is in the history. `is_orderly`: its stepd said that it had ended, and no
+        plugin was stacked.
+        """
+        if not (is_orderly and self._is_plain and self._remove(_ORDERLY)):
+            self._remove(SUFFIXES)
 
-    def _remove(self, suffixes: tuple[str, ...]) -> None:
+    def _remove(self, suffixes: tuple[str, ...]) -> bool:
+        """True when all were there."""
+        all_there = True
         for suffix in suffixes:
             try:
                 os.unlink(f"{self.stem}{suffix}")
             except FileNotFoundError:
-                continue
+                all_there = False
+        return all_there
 
 
 def _runs(pid: int) -> bool:

@@ -37,6 +37,7 @@ class LiveStep:
         self._link: socket.socket | None = None
         self._inbox = framing.Inbox(8 << 20)
         self._out = bytearray()
+        self._is_full = False  # the link: what is in `_out` waits for room
         self._replies: list[asyncio.Future[Mapping[str, object]]] = []
         self.progress_fd = -1
         self.in_prolog = False
@@ -151,7 +152,7 @@ class LiveStep:
     def _unlink(self) -> None:
         if self._link is not None:
             asyncio.get_running_loop().remove_reader(self._link.fileno())
-            asyncio.get_running_loop().remove_writer(self._link.fileno())
+            self._wait_for_room(on=False)
             self._link.close()
             self._link = None
         self._out.clear()
@@ -166,11 +167,21 @@ class LiveStep:
             while self._out:
                 del self._out[: self._link.send(self._out, socket.MSG_NOSIGNAL)]
         except BlockingIOError:
-            asyncio.get_running_loop().add_writer(self._link.fileno(), self._flush)
+            self._wait_for_room(on=True)
             return
         except OSError:
             self._out.clear()  # it has gone; the reader will notice
-        asyncio.get_running_loop().remove_writer(self._link.fileno())
+        self._wait_for_room(on=False)
+
+    def _wait_for_room(self, *, on: bool) -> None:
+        if on == self._is_full or self._link is None:
+            return
+        self._is_full = on
+        loop, fd = asyncio.get_running_loop(), self._link.fileno()
+        if on:
+            loop.add_writer(fd, self._flush)
+        else:
+            loop.remove_writer(fd)
 
     async def ask(
         self, method: str, parameters: Mapping[str, object], patience: float | None = None

@@ -141,6 +141,18 @@ def test_numbers_that_come_again_are_no_known_jobs(path: str) -> None:
     assert [store.next_job() for _ in range(3)] == [last, 4, 5]
 
 
+def test_numbers_drawn_together_are_not_lost_at_an_orderly_end_and_never_given_twice(path: str) -> None:
+    store = Store(path, 10)
+    given = [store.next_job() for _ in range(5)]
+    store.give_back(given.pop())
+    store.close()
+    killed = Store(path, 10)
+    given += [killed.next_job() for _ in range(40)]
+    assert given == list(range(1, 45))
+    later = Store(path, 10)  # as nothing closed the one before
+    assert later.next_job() > given[-1]
+
+
 def test_what_is_older_than_its_days_is_forgotten_whoevers_it_is(path: str) -> None:
     now = time.time()
     store = Store(path, 10_000, days=2)
