@@ -31,6 +31,13 @@ CHANGES: dict[str, tuple[str, Callable[[str], object], str, str]] = {
     "requeue": ("requeue", _yes, "0|1", "whether it may be started a second time"),
     "name": ("jobname", str, "NAME", "name"),
     "comment": ("comment", str, "TEXT", "words for `nodectl queue` and `acct`"),
+    "num_nodes": (
+        "numnodes",
+        str.upper,
+        "0|ALL",
+        "of a job that expands another one: 0 gives that one all that it "
+        "holds, and ends it; then ALL of the other one returns when that can use it",
+    ),
     "array_limit": ("arraytaskthrottle", count, "N", "at most N tasks of the array at a time; 0 for no limit"),
 }
 _KEYS = {key: name for name, (key, *_) in CHANGES.items()} | {"minmemorynode": "mem"}

@@ -121,7 +121,7 @@ _WAITING = (
     _row("contiguous", "", "", "nodes side by side", yes, has_arg=NO_ARGUMENT),
     _row("deadline", "", "TIME", "given up if it cannot end by then", moment),
     _row("dependency", "d", "LIST", "after other jobs: afterok:7:8, afterany:, afternotok:, after:, aftercorr:, "
-           "singleton; ',' means all of them, '?' any", str),
+           "singleton, or expand:7 to give job 7 more; ',' means all of them, '?' any", str),
     _row("hold", "H", "", "does not start before `nodectl release`", yes, has_arg=NO_ARGUMENT),
     _row("nice", "", "N", f"priority lower by N ({_NICE})", nice, has_arg=MAYBE_ARGUMENT),
     _row("oversubscribe", "s", "", "CPUs may be shared with other jobs, where the node permits it", yes,

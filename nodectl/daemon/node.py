@@ -15,6 +15,7 @@ from nodectl.daemon.admission.accounts import UnknownUser, Users, group_id
 from nodectl.daemon.admission.binder import Binder
 from nodectl.daemon.admission.confinement import ConfinementLevels
 from nodectl.daemon.admission.current_plugstack import CurrentPlugstack
+from nodectl.daemon.admission.growth import Growth
 from nodectl.daemon.admission.job_cpus import JobCpus
 from nodectl.daemon.admission.step_maker import StepMaker
 from nodectl.daemon.admission.user_budget import UserBudget
@@ -95,7 +96,7 @@ class Node:
         self._update = update.Update(base.mount, registry, constraints)
         self._enter = enter.Enter(registry, levels, jobs.containers)
         self._selection = this_machine.selection_of(config, plugins.stacks["select"][0], binder, constraints.total)
-        self.controller = self._make_controller(store, start, base.path)
+        self.controller = self._make_controller(store, start, base.path, Growth(base.mount, binder, constraints))
         jobs.watcher = self.controller
         self._launch = launch.Launch(
             config, base.path, store, maker=maker, budget=budget, numbers=jobs.further_steps,
@@ -110,13 +111,13 @@ class Node:
         self._nodes = nodes.Nodes(calls)
         self._reservations = reservations.Reservations(calls)
 
-    def _make_controller(self, store: Store, start: StepStart, base: str) -> Controller:
+    def _make_controller(self, store: Store, start: StepStart, base: str, growth: Growth) -> Controller:
         config, jobs, registry = self.config, self.jobs, self.registry
         nodes_of = self._selection.nodes
         job_store = JobStore(store, config.runtime_dir, reset_notes.boot_id(), lambda job: rows.held(job, nodes_of))
         spool = Spool(config.state_dir)
         starts = Starts(self._maker, start.begin, registry, job_store, spool, base)
-        parts = Parts(registry, jobs.further_steps, jobs.suspension, self._maker, starts, spool)
+        parts = Parts(registry, jobs.further_steps, jobs.suspension, self._maker, starts, spool, growth)
         return Controller(config, JobTable(job_store), parts)
 
     def restore_queue(self) -> None:

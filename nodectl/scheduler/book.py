@@ -6,6 +6,7 @@ In the daemon's event loop and in commands that plan.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from nodectl.scheduler.waits import NEVER, Outcome, Waits
 from nodectl.scheduler.words import duration
 from nodectl.selection.host import Selection
 from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
-from nodectl.selection.records import JobRecord
+from nodectl.selection.records import JobRecord, JobResources
 
 YEAR = 365 * 86_400.0
 """After how long a job without a time limit is expected to end."""
@@ -76,6 +77,7 @@ class Book:
         for job in known:
             self._know(job)
         for job in known:
+            self.waits.restore(job)
             if job.is_active:
                 self.active[job.job_id] = job
                 if job.job_state == COMPLETING:
@@ -88,8 +90,6 @@ class Book:
                 else:
                     self._charge(job, self.fair_share.since(job.user_id, job.start_time, now))
                 job.end_time = self.expected_end(job, now)
-            else:
-                self.waits.restore(job)
         for job in known:
             if job.job_state == PENDING:
                 self.place(job, now)
@@ -116,6 +116,7 @@ class Book:
         if deadline:
             self.agenda.note(deadline, job.job_id)
         if bar is None:
+            self._last_as_long(job, now)
             job.eligible_time = min(job.eligible_time or now, now)  # an earlier daemon's clock may have been ahead
             self.line.add(job, now)
             self.fresh.append(job)
@@ -126,6 +127,12 @@ class Book:
             self.agenda.note(bar.until, job.job_id)
         if bar.reason != LAUNCH_FAILURE:
             job.eligible_time = 0.0
+
+    def _last_as_long(self, job: JobRecord, now: float) -> None:
+        """What it gets it is to give to another job: as long as that one will have it, it asks for it."""
+        target = self.waits.expands(job)
+        if target is not None and target.is_active:
+            job.time_limit = max(60, math.ceil(target.end_time - now)) if target.time_limit else 0
 
     def clock_set_back(self, now: float, by: float) -> None:
         """Times that were are times to come: they are taken back alike, so that who has waited goes on from there."""
@@ -208,9 +215,27 @@ class Book:
         for index in (self.active, self.completing, self.resuming, self.stopped):
             index.pop(job.job_id, None)
         self.selection.released(job)
+        for giver in self.givers(job):
+            held, giver.given_resrcs = giver.given_resrcs, None
+            if held is not None:
+                self.selection.take_back(giver, held)
         self.accounts.stopped(job)
         self.arrays.stopped(job)
         self.freed = True
+
+    def merged(self, source: JobRecord, target: JobRecord, held: JobResources, now: float) -> None:
+        """`target` has all that `source` held, whose termination begins at once."""
+        self.version += 1
+        source.given_to, source.given_resrcs = target.job_id, held
+        for job in (source, target):
+            self._discharge(job, now)
+            self.accounts.stopped(job)
+            self.accounts.started(job)
+        self._charge(target, now)
+
+    def givers(self, job: JobRecord) -> list[JobRecord]:
+        """Whose processes may still use what they gave to this job."""
+        return [one for one in self.completing.values() if one.given_to == job.job_id and one.given_resrcs is not None]
 
     def over(self, job: JobRecord, state: str, exit_code: int, now: float) -> None:
         """It is no job of the queue any more."""

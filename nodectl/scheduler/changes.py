@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
+from nodectl.scheduler import expansion
 from nodectl.scheduler.book import Book
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.limits import given
@@ -89,6 +90,7 @@ class Update:
             if _RESOURCES & changed.keys():
                 possible(after, self._book, now)
         if "dependency" in changed:
+            expansion.admit(self._book, job, changed["dependency"])
             self._book.waits.want(job, changed["dependency"])
         self._take_over(after, now)
 

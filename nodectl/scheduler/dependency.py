@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-AFTER, AFTER_OK, AFTER_NOT_OK, AFTER_ANY, AFTER_CORR, SINGLETON = (
-    "after", "afterok", "afternotok", "afterany", "aftercorr", "singleton",
+AFTER, AFTER_OK, AFTER_NOT_OK, AFTER_ANY, AFTER_CORR, EXPAND, SINGLETON = (
+    "after", "afterok", "afternotok", "afterany", "aftercorr", "expand", "singleton",
 )  # fmt: skip
-_KINDS = (AFTER, AFTER_OK, AFTER_NOT_OK, AFTER_ANY, AFTER_CORR)
+_KINDS = (AFTER, AFTER_OK, AFTER_NOT_OK, AFTER_ANY, AFTER_CORR, EXPAND)
 _TARGET = re.compile(r"([0-9]{1,10})(?:_(?:([0-9]{1,9})|\*))?(?:\+([0-9]{1,7}))?\Z", re.ASCII)
 _MOST_TERMS = 256
 
@@ -46,6 +46,11 @@ class Dependency:
     def __str__(self) -> str:
         return ("?" if self.any else ",").join(map(str, self.terms))
 
+    @property
+    def expands(self) -> int:
+        """The job to which its own is to give all that it gets; 0 for none."""
+        return next((term.job_id for term in self.terms if term.kind == EXPAND), 0)
+
     def without(self, done: set[Term]) -> Dependency:
         """What is still to happen."""
         return Dependency(tuple(term for term in self.terms if term not in done), self.any)
@@ -70,7 +75,10 @@ def parse(text: str) -> Dependency:
         terms += [_term(kind, target) for target in targets]
         if len(terms) > _MOST_TERMS:
             raise BadDependency(f"more than {_MOST_TERMS} jobs")
-    return Dependency(tuple(dict.fromkeys(terms)), separator == "?")
+    found = Dependency(tuple(dict.fromkeys(terms)), separator == "?")
+    if found.expands and (found.any or sum(term.kind == EXPAND for term in found.terms) > 1):
+        raise BadDependency(f"a job expands one other job: {EXPAND} stands once, and not with '?'")
+    return found
 
 
 def _term(kind: str, target: str) -> Term:
@@ -82,4 +90,6 @@ def _term(kind: str, target: str) -> Term:
         raise BadDependency(f"{target!r}: minutes go with {AFTER} alone")
     if kind == AFTER_CORR and task:
         raise BadDependency(f"{target!r}: {AFTER_CORR} names a whole array")
+    if kind == EXPAND and not target.isdecimal():
+        raise BadDependency(f"{target!r}: {EXPAND} names one job")
     return Term(kind, int(job_id), int(task) if task else None, int(minutes or 0))

@@ -100,9 +100,9 @@ class Accounts:
             self._tidy(job.user_id, qos)
 
     def started(self, job: JobRecord) -> None:
-        """The job holds its resources."""
-        if job.job_id not in self._charged and job.job_resrcs is not None:
-            demand = given(job.job_resrcs)
+        """The job holds its resources, or has given them away and ends."""
+        if job.job_id not in self._charged:
+            demand = Demand() if job.job_resrcs is None else given(job.job_resrcs)
             self._charged[job.job_id] = (job.qos, demand)
             for use in self._uses(job.user_id, job.qos):
                 use.add(demand, 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
-from nodectl.scheduler import changes, job_array
+from nodectl.scheduler import changes, expansion, job_array
 from nodectl.scheduler.arrays import is_waiting_array
 from nodectl.scheduler.backfill import Backfill, unplace
 from nodectl.scheduler.book import Book
@@ -72,6 +72,7 @@ class Scheduler:
         self.selection.info.admit(job)
         try:
             changes.possible(job, self._book, now)
+            expansion.admit(self._book, job, job.details.dependency)
             self._book.waits.want(job, job.details.dependency)
         except NotAdmitted:
             self.selection.info.free(job)
@@ -174,6 +175,16 @@ class Scheduler:
         else:
             self._book.freed = True
 
+    def target_of(self, source: JobRecord) -> JobRecord:
+        """The job that this one is to expand. Raises NotAdmitted."""
+        return expansion.target_of(self._book, source)
+
+    def expand(self, source: JobRecord, now: float) -> None:
+        """A running job gives all that it holds to the one that it is to expand. Its own termination is to begin at
+        once: call `ending`. Raises NotAdmitted.
+        """
+        expansion.merge(self._book, source, now)
+
     def suspend(self, job: JobRecord, now: float) -> str:
         """A running job gives its CPUs to others, and keeps memory and devices. "" or why not."""
         if job.job_state == SUSPENDED:
@@ -181,6 +192,8 @@ class Scheduler:
             return ""
         if job.job_state != RUNNING:
             return f"job {job.job_id} is {job.job_state.lower()}"
+        for giver in self._book.givers(job):
+            return f"job {giver.job_id}, which gave it CPUs, still uses them"
         why = self.selection.job_suspend(job, True)
         if not why:
             self._book.suspended(job, now)
@@ -266,6 +279,7 @@ class Scheduler:
         job.restart_cnt += 1
         job.start_time = job.end_time = job.suspend_time = 0.0
         job.preempted_by = job.exit_code = 0
+        job.joining = ()
         self._book.place(job, now)
 
     def _must_wait(self, job: JobRecord) -> None:

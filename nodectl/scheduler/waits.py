@@ -17,13 +17,14 @@ from nodectl.scheduler.dependency import (
     AFTER_ANY,
     AFTER_CORR,
     AFTER_NOT_OK,
+    EXPAND,
     SINGLETON,
     BadDependency,
     Dependency,
     Term,
     parse,
 )  # fmt: skip
-from nodectl.selection.modes import PENDING
+from nodectl.selection.modes import PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import JobRecord
 
 Outcome = tuple[str, int]
@@ -33,6 +34,7 @@ DONE, NEVER = 0.0, float("inf")
 _KEPT = 10_000
 _MOST_LOOKED_AT = 10_000
 OK = "COMPLETED"
+_FOR_NOW = (EXPAND, SINGLETON)  # what is so now, and may not be later
 _Key = TypeVar("_Key", int, tuple[int, str])
 
 
@@ -119,7 +121,7 @@ class Waits:
         met = {term for term, at in times.items() if at is not None and at <= now}
         if wanted.any:
             return self._any_state(job, met, times)
-        lasting = {term for term in met if term.kind != SINGLETON and not self._is_by_task(job, term)}
+        lasting = {term for term in met if term.kind not in _FOR_NOW and not self._is_by_task(job, term)}
         if lasting:
             self._set(job, wanted.without(lasting))
         open_times = [at for term, at in times.items() if term not in met]
@@ -159,6 +161,16 @@ class Waits:
         for term in wanted.terms if wanted is not None else ():
             found += list(self._others(job)) if term.kind == SINGLETON else self._targets(term)
         return list({one.job_id: one for one in found}.values())
+
+    def expands(self, job: JobRecord) -> JobRecord | None:
+        """The job that has not ended and is to get all that this one gets; None where there is none."""
+        wanted = self._wanted.get(job.job_id)
+        return self._jobs.get(wanted.expands) if wanted is not None and wanted.expands else None
+
+    def is_expanded(self, job: JobRecord) -> bool:
+        """Whether another job is to give it what that one gets."""
+        others = (self._wanted.get(number) for number in self._by_target.get(job.job_id, ()))
+        return any(wanted is not None and wanted.expands == job.job_id for wanted in others)
 
     def next_task(self, job: JobRecord) -> int | None:
         """The first task of a waiting array that may start as far as aftercorr goes; None where none may."""
@@ -235,6 +247,8 @@ class Waits:
             return DONE if next(self._others(job), None) is None else None
         if term.kind == AFTER:
             return self._after(term)
+        if term.kind == EXPAND:
+            return self._expandable(term)
         if self._is_by_task(job, term):
             return DONE if self.next_task(job) is not None else None if self._live(term.job_id) else NEVER
         if term.kind == AFTER_CORR and job.array_task_id is not None:
@@ -254,6 +268,12 @@ class Waits:
             return None
         began = [one.start_time for one in live] or [self._began.get((term.job_id, term.task), 0.0)]
         return max(began) + term.minutes * 60
+
+    def _expandable(self, term: Term) -> float | None:
+        target = self._jobs.get(term.job_id)
+        if target is not None and target.job_state == PENDING:
+            return None
+        return DONE if target is not None and target.job_state in (RUNNING, SUSPENDED) else NEVER
 
     def _corresponding(self, term: Term, index: int) -> float | None:
         if self._arrays.live_task(term.job_id, index) is not None:

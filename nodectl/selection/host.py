@@ -94,10 +94,11 @@ class Selection:
             self._calls.keeper.holds(job)
             self.info.admit(job)
             self.ledger.take(job)
-        self._must("job_init", list(jobs))
+        holders = [job for job in jobs if job.job_resrcs is not None]  # one that was given away holds nothing
+        self._must("job_init", list(holders))
         self._rank()
-        self.info.start(jobs)
-        for job in jobs:
+        self.info.start(holders)
+        for job in holders:
             if job.job_state == SUSPENDED:
                 self.job_suspend(job, indf_susp=True)
             elif job.job_state == COMPLETING:
@@ -265,7 +266,21 @@ class Selection:
         mine, theirs = source.job_resrcs, target.job_resrcs
         if mine is None or theirs is None:
             return "a job that holds nothing cannot be expanded, nor expand another"
+        if self.parameters.sharers(source) != self.parameters.sharers(target):
+            return "one of the jobs shares its CPUs with others, and the other one does not"
+        if (mine.core_bitmap & theirs.core_bitmap).any():
+            return "the jobs share CPUs: there is nothing to give"
         return self._changed("job_expand", (source, target), {source: None, target: resources.merged(theirs, mine)})
+
+    def take_back(self, job: JobRecord, held: JobResources) -> None:
+        """A job whose termination has begun holds again what it gave away: its processes are not gone yet, and who had
+        it has ended.
+        """
+        job.job_resrcs, job.node_bitmap = held, held.node_bitmap
+        job.nodes = resources.names(held.node_bitmap, self.nodes)
+        self._calls.keeper.holds(job)
+        self.ledger.take(job)
+        self._judge.completing.add(job)
 
     def resized(self, job: JobRecord, node: NodeRecord) -> str:
         """The job gives up this node."""

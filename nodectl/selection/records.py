@@ -210,7 +210,10 @@ class JobRecord:
     limit). `array_span` tells of the array as it was submitted, its tasks have it too: how many, the least and the
     greatest index, the step between them. `warned`: the run that got the signal which it wanted.
     `to_requeue`: None, or who holds it, "" for nobody, when what runs of it has ended and it waits again.
-    `select_packed` is `select_jobinfo` as the plugin packed it, in hexadecimal.
+    `select_packed` is `select_jobinfo` as the plugin packed it, in hexadecimal. `given_to`: the job that holds all that
+    this one held, whose processes end; `given_resrcs`: that, which it gets back where that job ends before.
+    `joining`: of a job that was given such resources, the numbers of the jobs that gave them and have not ended, each
+    with the MiB to which its own limit is raised then.
     """
 
     job_id: int
@@ -245,11 +248,14 @@ class JobRecord:
     preempted_by: int = 0
     warned: int = -1
     to_requeue: str | None = None
+    given_to: int = 0
+    joining: tuple[tuple[int, int], ...] = ()
     comment: str = ""
     nodes: str = ""
     details: JobDetails = field(default_factory=JobDetails)
     node_bitmap: bitarray | None = None
     job_resrcs: JobResources | None = None
+    given_resrcs: JobResources | None = None
     select_jobinfo: Any = None
     select_packed: str = ""
 
@@ -291,12 +297,12 @@ class JobRecord:
             details[name] = tuple(details[name])
         record = {name: values[name] for name in _RECORD if name in values}
         record["array_span"] = tuple(record.get("array_span", ()))
+        record["joining"] = tuple((int(job), int(memory)) for job, memory in record.get("joining", ()))
         return cls(**record, details=JobDetails(**details))
 
 
-_RECORD = tuple(
-    one.name for one in fields(JobRecord) if one.name not in ("details", "node_bitmap", "job_resrcs", "select_jobinfo")
-)
+_NO_JSON = ("details", "node_bitmap", "job_resrcs", "given_resrcs", "select_jobinfo")
+_RECORD = tuple(one.name for one in fields(JobRecord) if one.name not in _NO_JSON)
 _DETAILS = tuple(
     one.name for one in fields(JobDetails) if one.name not in ("req_node_bitmap", "exc_node_bitmap", "_request")
 )

@@ -102,7 +102,8 @@ class Methods:
         self._allow(call)
         if call.parameters:
             _allow_root(call)
-            if self._termination.runs() and self._run.state == "RUNNING":
+            wanted = call.parameters.get("state") == COMPLETED  # by its user
+            if self._termination.runs() and self._run.state == "RUNNING" and not wanted:
                 self._run.announce_cancel(_DUE_TO.get(call.parameters.get("state", ""), ""))
         reason = call.parameters.get("reason", f"interrupted by uid {call.peer.uid}")
         state = call.parameters.get("state", self._ended_by_client())

@@ -18,6 +18,7 @@ from nodectl.daemon.controller.core import Core
 from nodectl.daemon.controller.departures import Departures
 from nodectl.daemon.controller.drain import Drain
 from nodectl.daemon.controller.ends import Ends
+from nodectl.daemon.controller.expansions import Expansions
 from nodectl.daemon.controller.job_signals import JobSignals
 from nodectl.daemon.controller.leases import Leases
 from nodectl.daemon.controller.parts import Parts
@@ -46,6 +47,7 @@ class Controller(Core, Watcher):
         self.drain = Drain(self)
         self._steps = StepsTold(self)
         self.ends = Ends(self, self.drain, self._steps)
+        self.expansions = Expansions(self, self.ends)
         self.signals = JobSignals(self)
         parts.starts.is_over = self.ends.is_doomed
         self._early: dict[int, Mapping[str, Any]] = {}  # ends of jobs that were noticed before there was a queue
@@ -61,6 +63,7 @@ class Controller(Core, Watcher):
             self.job_over(job_id, record)
         for job in self.table.jobs.values():
             self.signals.watch(job)
+        self.expansions.go_on()
         self.table.commits.soon()
         self.rounds.kick()
 

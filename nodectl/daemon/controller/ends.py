@@ -6,7 +6,7 @@ is signalled; when nothing of it is left, what it held is free. What it will the
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from nodectl.daemon.controller.core import Core
@@ -20,6 +20,13 @@ from nodectl.selection.modes import COMPLETING, ENDED, PENDING
 from nodectl.selection.records import BATCH, JobRecord
 from nodectl.wire.dispatch import Refused
 
+COMPLETED = "COMPLETED"
+
+
+def given_to(job: JobRecord) -> str:
+    """Why a job ends that has given away what it held."""
+    return f"job {job.given_to} was given what it held"
+
 
 class Doom(NamedTuple):
     """What a job becomes when it is over; `hold`: who holds it where it is queued again."""
@@ -30,7 +37,11 @@ class Doom(NamedTuple):
 
 
 class Ends:
-    """The ends of one node's jobs. `starting`: jobs whose first step is being made."""
+    """The ends of one node's jobs. `starting`: jobs whose first step is being made. `given_is_free` is called when a
+    job is over that has given what it held to another one.
+    """
+
+    given_is_free: Callable[[JobRecord], None]
 
     def __init__(self, core: Core, drain: Drain, steps: StepsTold) -> None:
         self._core = core
@@ -148,6 +159,9 @@ class Ends:
         doom = self._dooms.pop(job.job_id, None)
         if doom is None and job.to_requeue is not None:
             doom = Doom(REQUEUED, "put into the queue again", job.to_requeue)  # an earlier daemon was told
+        if job.given_to:
+            doom = Doom(COMPLETED, given_to(job))
+            record = {**record, "exit_status": 0}  # its user wanted that end
         if record.get("prolog") or record.get("epilog"):
             self._drain.failed(record)
         if job.held_by == BATCH:
@@ -191,6 +205,8 @@ class Ends:
         self._core.scheduler.ended(job, state, exit_code, time.time())
         job.state_reason, job.state_desc = "", words
         self._table.ended(job)
+        if job.given_to:
+            self.given_is_free(job)
         self._after_end()
 
     def _settled(self, job: JobRecord) -> None:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from nodectl.daemon.admission.growth import Growth
 from nodectl.daemon.admission.step_maker import StepMaker
 from nodectl.daemon.controller.spool import Spool
 from nodectl.daemon.controller.starts import Starts
@@ -19,3 +20,4 @@ class Parts(NamedTuple):
     maker: StepMaker
     starts: Starts
     spool: Spool
+    growth: Growth

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from nodectl.daemon.admission.share import FIRST_STEP
 from nodectl.daemon.controller.controller import Controller
+from nodectl.daemon.controller.ends import COMPLETED, given_to
 from nodectl.daemon.controller.job_request import told
 from nodectl.daemon.history.job_store import Kept
 from nodectl.daemon.steps.live import LiveStep
@@ -107,7 +108,20 @@ def _jobs(controller: Controller, nodes: NodeTable, boot: str) -> _Found:
         if live.step.job_id not in known:
             found.jobs.append(_of_step(live, nodes, ends=live.key in registry.ending))
             controller.table.add_unwritten(found.jobs[-1])
+    _keep_given(found.jobs)
     return found
+
+
+def _keep_given(jobs: list[JobRecord]) -> None:
+    """A job that has given to another one what it held holds nothing, while that one is there, and ends."""
+    holders = {job.job_id: job for job in jobs if job.is_active}
+    for job in (one for one in jobs if one.given_to and one.is_active):
+        job.job_state = COMPLETING
+        if job.job_resrcs is not None and not job.job_resrcs.nhosts:
+            job.job_resrcs = job.node_bitmap = None  # of one whose end was noticed already nothing runs
+        target = holders.get(job.given_to)
+        if target is not None and any(number == job.job_id for number, _ in target.joining):
+            job.given_resrcs, job.job_resrcs, job.node_bitmap, job.nodes = job.job_resrcs, None, None, ""
 
 
 def _first_steps(controller: Controller) -> Iterator[LiveStep]:
@@ -130,6 +144,9 @@ def _is_gone(controller: Controller, kept: Kept, nodes: NodeTable, boot: str, fo
     record = controller.parts.registry.batch.record(job.job_id, FIRST_STEP[job.held_by])
     if record is not None and record.get("restart", 0) != job.restart_cnt:
         record = None  # of an earlier run
+    if job.given_to:
+        found.ended.append((job, COMPLETED, given_to(job)))
+        return
     lost = record is None or record.get("state") == "NODE_FAIL"
     if record is not None and job.to_requeue is not None:
         job.end_time = time.time()
@@ -166,6 +183,7 @@ def _wait_again(job: JobRecord) -> None:
     job.job_state = PENDING
     job.start_time = job.end_time = job.suspend_time = job.suspended_seconds = 0.0
     job.job_resrcs = job.node_bitmap = None
+    job.joining = ()
     job.nodes = ""
 
 

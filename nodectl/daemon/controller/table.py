@@ -88,6 +88,11 @@ class JobTable:
         self._index(job)
         self._tell(job.job_id)
 
+    def written_from_now_on(self, job: JobRecord) -> None:
+        """It has changed, and its step's file does not tell all of it any more: it has a row from now on."""
+        self._unwritten.discard(job.job_id)
+        self.changed(job)
+
     def ended(self, job: JobRecord) -> None:
         """It has left the queue for good. One that has a row is written soon, others with their step."""
         if job.job_id in self._unwritten:

@@ -48,8 +48,9 @@ UPDATE_JOB: "Shape" = {
     "comment": Optional(WORD),
     "mem": Optional(MEMORY),
     "array_limit": Optional(integer(0, 2**31)),
+    "num_nodes": Optional(text(8)),
 }
-_OURS = ("job", "requeue", "array_limit")
+_OURS = ("job", "requeue", "array_limit", "num_nodes")
 """What the scheduler does not change."""
 _HANDFUL = 100  # jobs
 
@@ -164,6 +165,8 @@ class Control:
 
     async def update(self, call: Call) -> Mapping[str, object]:
         """Changes a job."""
+        if "num_nodes" in call.parameters:
+            return await self._resize(call)
         changes = {name: value for name, value in call.parameters.items() if name not in _OURS}
         is_admin, now = self._calls.is_admin(call), time.time()
         name = str(call.parameters["job"])
@@ -178,6 +181,24 @@ class Control:
             self._controller.table.changed(job)
             if "time_limit" in changes and job.job_state in (RUNNING, SUSPENDED):
                 await self._controller.change_time_limit(job)
+        return await self._done()
+
+    async def _resize(self, call: Call) -> Mapping[str, object]:
+        """scontrol's way of expanding a job: the one that was submitted for that has no nodes any more, then the other
+        one has all.
+        """
+        wanted = str(call.parameters["num_nodes"]).upper()
+        if call.parameters.keys() != {"job", "num_nodes"}:
+            raise invalid("num_nodes", "is changed alone")
+        if wanted not in ("0", "ALL"):
+            raise invalid("num_nodes", "0 gives all that the job holds to the one that it expands, ALL takes it")
+        job = self._calls.one(call, str(call.parameters["job"]))
+        if job.job_state not in (RUNNING, SUSPENDED):
+            raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not run")
+        if wanted == "ALL":
+            await self._controller.expansions.settle(job)
+            return {}
+        self._controller.expansions.expand(job)
         return await self._done()
 
     async def suspend(self, call: Call) -> Mapping[str, object]:

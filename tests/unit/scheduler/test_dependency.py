@@ -11,7 +11,8 @@ from unit.scheduler.bench import Bench, numbers
 
 @pytest.mark.parametrize(
     "text",
-    ["", "after", "afterok:", "afterok:x", "before:1", "afterok:1,afterok:2?afterok:3", "expand:1", "singleton:1",
+    ["", "after", "afterok:", "afterok:x", "before:1", "afterok:1,afterok:2?afterok:3", "expand:1_2", "singleton:1",
+     "expand:1:2", "expand:1?afterok:2", "expand:1,expand:2", "expand:1+5",
      "afterok:1+5", "aftercorr:1_2", "after:-1", "afterok:1:", "after:1+", "afterok:99999999999"],
 )  # fmt: skip
 def test_what_says_nothing_is_refused(text: str) -> None:

@@ -1,0 +1,53 @@
+"""A job that runs and is given more of the machine: its cgroup, and the file of its first step, where its share is kept
+for later steps and a later daemon.
+
+Steps that run keep their CPUs; their job's memory is theirs too, so the first one's limit is raised with it. The daemon
+writes as root; what it does twice comes to the same.
+"""
+
+import asyncio
+import copy
+import os
+
+from nodectl.cgroup import tree
+from nodectl.cgroup.constraints import Constraints
+from nodectl.daemon.admission.binder import Binder
+from nodectl.daemon.steps.live import LiveStep
+from nodectl.model.step import Step
+
+_USER = "/user"
+_MEMORY = ("memory.max", "memory.high", "memory.swap.max")
+_PATIENCE = 1.0  # seconds for a stepd, which does not answer while it is in a plugin's hook
+
+
+class Growth:
+    """Of the jobs of one node. `mount` is the cgroup2 mount."""
+
+    def __init__(self, mount: str, binder: Binder, constraints: Constraints) -> None:
+        self._mount = mount
+        self._binder = binder
+        self._constraints = constraints
+
+    async def grow(self, first: LiveStep, mask: int, memory: int) -> None:
+        """From now on the job of this first step has all CPUs of the mask, and so many MiB (0: no limit). Raises
+        OSError.
+        """
+        async with first.updating:
+            old, new = first.step, copy.copy(first.step)
+            new.allocation, new.memory, new.cores = mask, memory, self._binder.cores_of(mask)
+            of_job, of_step = self._constraints.of_job(new).files, self._constraints.of_step(new).files
+            of_tasks = {name: of_step[name] for name in _MEMORY if name in of_step}
+            new.limits = {**old.limits, **of_tasks}
+            if old.cgroup:
+                await asyncio.to_thread(self._write, old, of_job, of_tasks)
+            first.files.rewrite_spec(new)
+            for name in ("allocation", "cores", "memory", "limits"):
+                setattr(old, name, getattr(new, name))
+            await first.ask("Confine", {"memory": memory, "limits": of_tasks}, _PATIENCE)
+
+    def _write(self, step: Step, of_job: dict[str, str], of_tasks: dict[str, str]) -> None:
+        path = f"{self._mount}{step.cgroup}"
+        tree.Group(os.path.dirname(path)).write(of_job)
+        tasks = tree.Group(f"{path}{_USER}")
+        if tasks.exists():
+            tasks.write(of_tasks)

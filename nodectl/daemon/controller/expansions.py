@@ -1,0 +1,136 @@
+"""Jobs that give what they hold to another job of their user (`scheduler/expansion.py`), as the service carries it out.
+
+The moment is one transaction: from then on the one job holds all, and the other nothing; that one is ended. Its
+processes may run for a while still, with its own limits in its own cgroup. The other's cgroup and its first step's file
+grow when they are gone, so that what the processes of both can use is never more than what is held for them. Used only
+from the event loop.
+"""
+
+import asyncio
+import sys
+import time
+
+from nodectl.daemon.admission.share import share_of
+from nodectl.daemon.controller.commits import NotWritten
+from nodectl.daemon.controller.core import Core
+from nodectl.daemon.controller.ends import COMPLETED, Ends, given_to
+from nodectl.daemon.steps.live import LiveStep
+from nodectl.scheduler.decisions import NotAdmitted
+from nodectl.selection.modes import RUNNING, SUSPENDED
+from nodectl.selection.records import JobRecord
+from nodectl.wire.dispatch import Refused
+
+_AGAIN = 5.0  # seconds
+_PATIENCE = 60.0  # beyond the time that processes get to end
+
+
+class Expansions:
+    """The expansions of one node's jobs."""
+
+    def __init__(self, core: Core, ends: Ends) -> None:
+        self._core = core
+        self._ends = ends
+        self._growing: set[int] = set()
+        ends.given_is_free = self._is_free
+
+    def expand(self, source: JobRecord) -> None:
+        """Gives all that a job holds to the one that it was submitted to expand, and ends it. Raises Refused."""
+        try:
+            target = self._core.scheduler.target_of(source)
+            memory = self._memory(source, target)
+            self._core.scheduler.expand(source, time.time())
+        except NotAdmitted as error:
+            raise _refused(source, str(error)) from None
+        target.joining = (*target.joining, (source.job_id, memory))
+        table = self._core.table
+        table.changed(source)
+        table.written_from_now_on(target)
+        table.commits.now()  # before anything is ended; where that fails it is tried again, and the caller is told
+        self._end(source)
+
+    def _memory(self, source: JobRecord, target: JobRecord) -> int:
+        """The MiB that are the limit of `target` when it has those of `source` too."""
+        theirs, mine = self._first(target, source), self._first(source, source)
+        for live in self._core.parts.registry.steps_of(source.job_id):
+            if live is not mine:
+                raise _refused(source, f"its step {live.step} runs")
+        memory = target.joining[-1][1] if target.joining else theirs.step.memory
+        return memory + mine.step.memory if memory and mine.step.memory else memory
+
+    def _first(self, job: JobRecord, source: JobRecord) -> LiveStep:
+        first = self._core.parts.registry.first(job.job_id)
+        runs = first is not None and first.key in self._core.parts.registry.live
+        if first is None or not runs or first.in_prolog or first.files.has_record():
+            raise _refused(source, f"job {job.job_id} has no step that has begun")
+        return first
+
+    def _end(self, job: JobRecord) -> None:
+        self._ends.cancel(job, "", COMPLETED, given_to(job))
+
+    def go_on(self) -> None:
+        """The daemon begins: what an earlier one began is brought to its end."""
+        for job in list(self._core.table.jobs.values()):
+            if job.given_to and job.is_active:
+                self._end(job)
+            elif job.joining and job.is_active:
+                self._begin_growth(job)
+
+    def _is_free(self, source: JobRecord) -> None:
+        """The processes of a job are gone that has given to another one what it held."""
+        target = self._core.table.jobs.get(source.given_to)
+        if target is not None:
+            self._begin_growth(target)
+
+    def _begin_growth(self, job: JobRecord) -> None:
+        if job.job_id not in self._growing:
+            self._growing.add(job.job_id)
+            self._core.tasks.begin(self._grow(job))
+
+    async def _grow(self, job: JobRecord) -> None:
+        try:
+            while self._may_grow(job):
+                if not await self._try_to_grow(job):
+                    await asyncio.sleep(_AGAIN)
+        finally:
+            self._growing.discard(job.job_id)
+
+    def _may_grow(self, job: JobRecord) -> bool:
+        """Whether all that the job was given is there to be used."""
+        jobs = self._core.table.jobs
+        runs = jobs.get(job.job_id) is job and job.job_state in (RUNNING, SUSPENDED)
+        return runs and bool(job.joining) and not any(number in jobs for number, _ in job.joining)
+
+    async def _try_to_grow(self, job: JobRecord) -> bool:
+        """False where that has to be tried again."""
+        try:
+            await self._core.table.commits.durable()  # a later daemon must not see it smaller than its step's file
+        except NotWritten:
+            return False
+        first = self._core.parts.registry.first(job.job_id)
+        if not self._may_grow(job) or first is None or job.job_resrcs is None:
+            return True
+        done = job.joining
+        mask = share_of(job.job_resrcs, self._core.selection.nodes).mask
+        try:
+            await self._core.parts.growth.grow(first, mask, done[-1][1])
+        except OSError as error:
+            print(f"nodectl daemon: job {job.job_id} does not grow yet: {error}", file=sys.stderr)
+            return False
+        job.joining = job.joining[len(done) :]
+        self._core.table.changed(job)
+        self._core.table.commits.soon()
+        self._core.parts.further_steps.wake(job.job_id)
+        return True
+
+    async def settle(self, job: JobRecord) -> None:
+        """Returns when the job can use all that it was given, or has ended. Raises Refused where that takes long."""
+        table = self._core.table
+        end = time.monotonic() + self._core.config.kill_wait + _PATIENCE
+        while job.joining and table.jobs.get(job.job_id) is job and job.is_active:
+            if time.monotonic() > end:
+                raise Refused("WrongState", f"what job {job.job_id} was given is still in use: job {job.joining[0][0]}")
+            await table.change(job.job_id, _AGAIN)
+
+
+def _refused(job: JobRecord, why: str) -> Refused:
+    return Refused("WrongState", f"job {job.job_id} keeps what it holds: {why}")
