@@ -109,10 +109,11 @@ class Expansions:
         first = self._core.parts.registry.first(job.job_id)
         if not self._may_grow(job) or first is None or job.job_resrcs is None:
             return True
-        done = job.joining
+        done, now = job.joining, first.step.memory
+        memory = max(done[-1][1], now) if done[-1][1] and now else now  # it may have been changed meanwhile
         mask = share_of(job.job_resrcs, self._core.selection.nodes).mask
         try:
-            await self._core.parts.growth.grow(first, mask, done[-1][1])
+            await self._core.parts.growth.grow(first, mask, memory)
         except OSError as error:
             print(f"nodectl daemon: job {job.job_id} does not grow yet: {error}", file=sys.stderr)
             return False

@@ -214,6 +214,9 @@ def test_a_giver_holds_what_it_uses_when_the_other_has_ended_and_the_daemon_died
         node.start()
         target, source = pair(node, second=DEAF)
         assert update(node, source, "NumNodes=0") == ""
+        node.restart(signal.SIGKILL)
+        assert (show(node, source)["state"], show(node, source)["resources"]) == ("COMPLETING", {})
+        assert holds(node, target) == (CPUS, 300)
         node.nodectl("cancel", str(target), user=NOBODY)
         wait_for(node, target, "CANCELLED")
         for _ in range(2):
