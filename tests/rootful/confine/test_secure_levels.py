@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from nodectl.model.confinement_level import LEVELS, is_below
 from rootful.confined import read_status, status
 from rootful.node import NOBODY, PATIENCE, Node, running
-from rootful.raw import exchange, launch
+from rootful.raw import call, exchange, launch
+
+CLONE3 = 435
+HELLO = call("org.nodectl.Hello")
 
 
 @pytest.fixture(scope="module")
@@ -152,13 +155,14 @@ def test_who_asks_and_is_gone_counts_as_the_strictest(free: Node) -> None:
 @pytest.mark.parametrize("before", [False, True])
 def test_who_has_got_the_number_of_who_asked_does_not_speak_for_them(free: Node, *, before: bool) -> None:
     """As before, but meanwhile a process outside of every step has the number; also before anybody has accepted."""
+    accepted = "" if before else f"sock.sendall({HELLO!r}); sock.recv(4096); "
     script = (
-        "import os, socket, sys, time\n"
-        "sock = socket.socket(socket.AF_UNIX); sock.settimeout(20)\n"
+        "import os, socket, sys\n"
+        "sock = socket.socket(socket.AF_UNIX)\n"
         "print(flush=True); sys.stdin.readline()\n"
         "asker = os.fork()\n"
-        f"if asker == 0: sock.connect({str(free.socket)!r}); os._exit(0)\n"
-        "time.sleep(0.2); os.wait(); print(asker, flush=True); sys.stdin.read()\n"
+        f"if asker == 0: sock.connect({str(free.socket)!r}); {accepted}os._exit(0)\n"
+        "os.wait(); print(asker, flush=True); sys.stdin.read()\n"
         f"sock.sendall({launch(secure='none', cwd='/tmp')!r}); print(sock.recv(4096))\n"
     )
     words = ["--secure=strict", "/usr/bin/python3", "-c", script]
@@ -166,31 +170,38 @@ def test_who_has_got_the_number_of_who_asked_does_not_speak_for_them(free: Node,
         assert step.stdin is not None
         assert step.stdout is not None
         assert step.stdout.readline() == "\n"
+        reception = free.reception()
         if before:
-            os.kill(free.reception(), signal.SIGSTOP)
+            os.kill(reception, signal.SIGSTOP)
         step.stdin.write("go\n")
         step.stdin.flush()
-        number = int(step.stdout.readline())
-        with born_as(number):
+        with born_as(int(step.stdout.readline())):
             if before:
-                os.kill(free.reception(), signal.SIGCONT)
+                with contextlib.suppress(ProcessLookupError):  # it was silent for too long, and another has its place
+                    os.kill(reception, signal.SIGCONT)
             step.stdin.close()
             assert "NotPermitted" in step.stdout.read()
 
 
 @contextlib.contextmanager
 def born_as(pid: int) -> Iterator[None]:
-    """A process of ours that has this number, which is free."""
-    for _ in range(100):
-        Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1), encoding="ascii")
-        with subprocess.Popen(["sleep", "60"]) as process:
-            try:
-                if process.pid == pid:
-                    yield
-                    return
-            finally:
-                process.kill()
-    raise AssertionError(f"somebody else has got {pid}")
+    """A process of ours that has this number, which nobody has."""
+    wanted = ctypes.c_int(pid)
+    # struct clone_args of clone3(2): without flags, SIGCHLD at its end, and one number that it is to have.
+    arguments = (ctypes.c_uint64 * 10)(0, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, ctypes.addressof(wanted), 1)
+    libc = ctypes.CDLL(None, use_errno=True)
+    born = libc.syscall(CLONE3, arguments, ctypes.sizeof(arguments))
+    if born == 0:
+        try:
+            os.execv("/bin/sleep", ["sleep", "60"])  # which closes what this process has open
+        finally:
+            os._exit(1)
+    assert born == pid, os.strerror(ctypes.get_errno())
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 class Sleeping:
