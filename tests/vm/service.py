@@ -167,11 +167,11 @@ class Sleeper:
     def task(self) -> int:
         """Its shell, the first one's: what that starts comes and goes."""
         runner = self.runner()
-        return min(pid for pid in _pids(self.group / "user") if _is_child(pid, runner))
+        return min(pid for pid in processes(self.group / "user") if _is_child(pid, runner))
 
     def runner(self) -> int:
         """The stepd."""
-        (pid,) = _pids(self.group / "stepd")
+        (pid,) = processes(self.group / "stepd")
         return pid
 
 
@@ -271,7 +271,7 @@ def _is_child(pid: int, parent: int) -> bool:
         return False  # it has just ended
 
 
-def _pids(group: Path) -> list[int]:
+def processes(group: Path) -> list[int]:
     return [int(pid) for path in group.rglob("cgroup.procs") for pid in path.read_text().split()]
 
 

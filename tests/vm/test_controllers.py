@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 from vm import service
-from vm.service import CGROUPS, STEPS_GROUP, STEPS_UNIT, UNIT, Sleeper
+from vm.memory_eater import BECOMES_THE_EATER, Eater, state
+from vm.service import CGROUPS, STEPS_GROUP, STEPS_UNIT, UNIT, Sleeper, wait_until
 
 BOMB = "x = bytearray(b'x') * (1 << 29)"
 # Forks until it may not, and tells how often it could.
@@ -52,12 +54,17 @@ def test_step_beyond_its_memory_is_killed_and_neither_service_nor_other_steps() 
 
 def test_limits_of_the_unit_of_steps_are_limits_of_all_steps_together() -> None:
     other = Sleeper("bob")
+    shell = other.task()
+    service.kill(shell, number=signal.SIGSTOP)  # see memory_eater.py
+    wait_until(lambda: all(state(pid) in "TZ" for pid in service.processes(other.group / "user")), "bob's step rests")
     service.limit_steps("MemoryMax=256M")
     try:
-        bombed = service.run("nodectl", "run", "python3", "-c", BOMB, user="alice")
+        eater = Eater("sh", "-c", BECOMES_THE_EATER)
+        eater.eat()
+        assert service.finished(eater.client)[0] != 0
     finally:
         service.limit_steps("MemoryMax=infinity")
-    assert bombed.returncode != 0
+    service.kill(shell, number=signal.SIGCONT)
     assert other.let_go() == (0, "ran\n", "")
 
 

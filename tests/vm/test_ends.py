@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from vm import service
+from vm.memory_eater import BECOMES_THE_EATER, EATS, RESTS, Eater
 from vm.service import wait_until
 from vm.test_limits import BOMB, configure
 
-EAT = "x = bytearray(10**9)"
 MIB = 1 << 20
-# Of a step's first task: until the kernel has killed in its second.
-UNTIL_KILLED = (
-    "second=/sys/fs/cgroup$(sed 's/^0:://; s/task_0/task_1/' /proc/self/cgroup); "
-    "until grep -q 'oom_kill [1-9]' $second/memory.events; do sleep 0.1; done"
-)
 
 
 def open_to_all(directory: Path) -> None:
@@ -28,20 +22,10 @@ def open_to_all(directory: Path) -> None:
     directory.chmod(0o777)
 
 
-def out_of_memory(*words: str) -> tuple[str, list[str], dict[str, Any]]:
-    """A step that runs out of memory: its output, the lines said of it, its record."""
-    done = service.run("nodectl", "run", *words, user="alice")
-    lines = [line for line in done.stderr.splitlines() if line.startswith("nodectl: ")]
-    assert done.returncode == 1, done
-    job = re.search(r"step (\d+)\.0: out of memory", done.stderr)
-    assert job is not None, done.stderr
-    record = service.record(int(job[1]))
-    assert (record["state"], record["exit_status"]) == ("OUT_OF_MEMORY", 1)
-    return done.stdout, lines, record
-
-
 def test_step_that_runs_out_of_memory_says_so_with_task_and_process() -> None:
-    _, lines, record = out_of_memory("--mem=64M", "python3", "-c", EAT)
+    eater = Eater("--mem=64M", "sh", "-c", BECOMES_THE_EATER)
+    eater.eat()
+    _, lines, record = eater.ended()
     (task,) = record["tasks"]
     said = f"out of memory: task 0: killed process {task['pid']} (python3) at the limit of 64 MiB"
     assert lines == [
@@ -58,7 +42,9 @@ def test_step_that_runs_out_of_memory_says_so_with_task_and_process() -> None:
 
 
 def test_shell_that_hides_it_does_not_hide_it() -> None:
-    out, lines, record = out_of_memory("--mem=64M", "sh", "-c", f"python3 -c '{EAT}'; echo hidden; exit 0")
+    eater = Eater("--mem=64M", "sh", "-c", f"{EATS}; echo hidden; exit 0")
+    eater.eat()
+    out, lines, record = eater.ended()
     assert out == "hidden\n"
     (task,), (victim,) = record["tasks"], record["victims"]
     assert task["status"] == 0
@@ -68,28 +54,37 @@ def test_shell_that_hides_it_does_not_hide_it() -> None:
 
 
 def test_other_tasks_go_on_unless_all_are_to_end() -> None:
-    script = f"if [ $SLURM_PROCID = 1 ]; then exec python3 -c '{EAT}'; fi; "
-    waits = script + f"{UNTIL_KILLED}; sleep 2; echo survived"
-    out, _, record = out_of_memory("-n2", "--mem=80M", "sh", "-c", waits)
+    script = f"if [ $SLURM_PROCID = 1 ]; then {BECOMES_THE_EATER}; fi; {RESTS}; echo survived"
+    eater = Eater("-n2", "--mem=80M", "sh", "-c", script, resting=(0,))
+    eater.eat()
+    eater.wait_until_killed(1)
+    eater.wake()
+    out, _, record = eater.ended()
     assert out == "survived\n"
     assert [task["oom_kills"] for task in record["tasks"]] == [0, 1]
-    sleeps = script + "sleep 100; echo survived"
-    out, _, record = out_of_memory("-n2", "--mem=80M", "--oom-kill-step", "sh", "-c", sleeps)
+    eater = Eater("-n2", "--mem=80M", "--oom-kill-step", "sh", "-c", script, resting=(0,))
+    eater.eat()
+    out, _, record = eater.ended()
     assert out == ""
     assert record["tasks"][0]["status"] == 9
 
 
 def test_kill_on_bad_exit_ends_the_others_and_the_state_is_the_first_ones() -> None:
-    script = f"if [ $SLURM_PROCID = 1 ]; then python3 -c '{EAT}'; exit 0; fi; sleep 100; echo survived"
-    out, _, record = out_of_memory("-K", "-n2", "--mem=80M", "sh", "-c", script)
+    script = f"if [ $SLURM_PROCID = 1 ]; then {EATS}; exit 0; fi; {RESTS}; sleep 100; echo survived"
+    eater = Eater("-K", "-n2", "--mem=80M", "sh", "-c", script, resting=(0,))
+    eater.eat()
+    out, _, record = eater.ended()
     assert out == ""
     assert record["tasks"][0]["status"] == 15
 
 
 def test_kill_after_its_task_has_ended_is_known() -> None:
-    late = f"(while kill -0 $$; do sleep 0.1; done; python3 -c '{EAT}') >/dev/null 2>&1 & exit 0"
-    script = f"if [ $SLURM_PROCID = 1 ]; then {late}; fi; {UNTIL_KILLED}; echo done"
-    out, _, record = out_of_memory("-n2", "--mem=80M", "sh", "-c", script)
+    script = f"if [ $SLURM_PROCID = 1 ]; then ({EATS}) >/dev/null 2>&1 & exit 0; fi; {RESTS}; echo done"
+    eater = Eater("-n2", "--mem=80M", "sh", "-c", script, resting=(0,), ending=(1,))
+    eater.eat()
+    eater.wait_until_killed(1)
+    eater.wake()
+    out, _, record = eater.ended()
     assert out == "done\n"
     assert record["victims"][0]["task"] == 1
     assert [task["status"] for task in record["tasks"]] == [0, 0]
