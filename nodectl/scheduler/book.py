@@ -312,6 +312,17 @@ class Book:
         self.waits.task_split(job, task)
         return task
 
+    def set_apart(self, job: JobRecord, index: int) -> JobRecord:
+        """A task of a waiting array as a job of its own, which waits still, and for the same."""
+        task = self.arrays.split(job, index)
+        if task is not job:
+            self.selection.info.copy(job, task)
+            self.jobs[task.job_id] = task
+            self.accounts.submitted(task)
+            self.waits.known(task)
+            self.waits.restore(task)
+        return task
+
     def next_index(self, job: JobRecord) -> int | None:
         """Which task of a waiting array is next; None for a job that is none, or where none may start."""
         return self.waits.next_task(job) if is_waiting_array(job) else None

@@ -149,6 +149,16 @@ class Scheduler:
         self.ended(job, "CANCELLED", 0, now)
         return True
 
+    def set_apart(self, job: JobRecord, index: int, now: float) -> JobRecord:
+        """Task `index` of an array that waits, as a job of its own, so that it can be held or changed alone. Raises
+        NotAdmitted where its user has too many jobs for that.
+        """
+        self._book.accounts.admit(job)
+        task = self._book.set_apart(job, index)
+        for one in (task, job):
+            self._replace(one, now)
+        return task
+
     def hold(self, job: JobRecord, who: str, now: float) -> None:
         """`who`: "user" or "admin". The job waits until it is released. Raises NotAdmitted where it does not wait."""
         self._must_wait(job)

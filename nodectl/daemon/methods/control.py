@@ -53,6 +53,7 @@ UPDATE_JOB: "Shape" = {
 _OURS = ("job", "requeue", "array_limit", "num_nodes")
 """What the scheduler does not change."""
 _HANDFUL = 100  # jobs
+_MOST_APART = 1000
 
 
 class Control:
@@ -105,7 +106,7 @@ class Control:
     async def hold(self, call: Call) -> Mapping[str, object]:
         """Keeps waiting jobs from starting."""
         scheduler, now = self._controller.scheduler, time.time()
-        async for job, _ in self._in_handfuls(self._pending(call)):
+        async for job, _ in self._in_handfuls(await self._apart(self._pending(call))):
             if job.job_state != PENDING:
                 continue  # it has been started meanwhile
             who = USER if job.user_id == call.peer.uid else ADMIN
@@ -117,7 +118,7 @@ class Control:
     async def release(self, call: Call) -> Mapping[str, object]:
         """Lets held jobs wait for their turn."""
         is_admin, now = self._calls.is_admin(call), time.time()
-        async for job, _ in self._in_handfuls(self._pending(call)):
+        async for job, _ in self._in_handfuls(await self._apart(self._pending(call))):
             if job.job_state != PENDING:
                 continue
             try:
@@ -142,13 +143,36 @@ class Control:
             await self._controller.table.commits.durable()
 
     def _pending(self, call: Call) -> list[tuple[JobRecord, str]]:
-        """Raises Refused where one of the jobs does not wait."""
+        """Raises Refused where one of the jobs does not wait; of an array some tasks may run."""
         found = self._calls.several(call, call.parameters["jobs"])
-        for job, tasks in found:
-            if job.job_state != PENDING:
+        waiting = {job.array_job_id for job, _ in found if job.job_state == PENDING and job.array_job_id}
+        for job, _ in found:
+            if job.job_state != PENDING and job.array_job_id not in waiting:
                 raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not wait any more")
-            _must_be_whole(job, tasks)
-        return found
+        return [(job, tasks) for job, tasks in found if job.job_state == PENDING]
+
+    async def _apart(self, found: Iterable[tuple[JobRecord, str]]) -> list[tuple[JobRecord, str]]:
+        """The jobs; where only some tasks of an array are meant that wait in one record, these as jobs of their own.
+        Raises Refused.
+        """
+        table, apart = self._controller.table, []
+        for job, tasks in found:
+            meant = list(job_array.indices(_part(job, tasks)))
+            if not meant:
+                apart.append((job, ""))
+            for place, index in enumerate(meant, 1):
+                if table.jobs.get(job.job_id) is not job or not job_array.has(_waiting(job), index):
+                    continue  # it has been started meanwhile
+                try:
+                    task = self._controller.scheduler.set_apart(job, index, time.time())
+                except NotAdmitted as error:
+                    raise Refused("WrongState", f"task {index} of job {job.array_job_id}: {error}") from None
+                table.changed(task)
+                table.changed(job)
+                apart.append((task, ""))
+                if not place % _HANDFUL:
+                    await self._rest()
+        return apart
 
     async def requeue(self, call: Call) -> Mapping[str, object]:
         """Puts running batch jobs into the queue again."""
@@ -170,8 +194,10 @@ class Control:
         changes = {name: value for name, value in call.parameters.items() if name not in _OURS}
         is_admin, now = self._calls.is_admin(call), time.time()
         name = str(call.parameters["job"])
-        for job, tasks in self._calls.several(call, [name]):
-            _must_be_whole(job, tasks)
+        found = self._calls.several(call, [name])
+        if "array_limit" in call.parameters:
+            _must_be_whole(found)
+        for job, _ in await self._apart(found):
             try:
                 self._controller.scheduler.update(job, changes, now, is_admin=is_admin)
             except NotAdmitted as error:
@@ -234,11 +260,31 @@ class Control:
             raise Refused("WrongState", f"it is done, and is not on the disk yet: {error}") from None
 
 
-def _must_be_whole(job: JobRecord, tasks: str) -> None:
+def _waiting(job: JobRecord) -> job_array.Tasks:
+    return job_array.tasks_of(job.array_tasks) if job.array_tasks else []
+
+
+def _part(job: JobRecord, tasks: str) -> job_array.Tasks:
+    """The tasks that are meant of those that wait in one record; none where all are. Raises Refused."""
+    waiting = _waiting(job) if tasks else []
+    if not waiting:
+        return []
+    try:
+        left = job_array.without_all(waiting, job_array.tasks_of(tasks))
+        if not left:
+            return []
+        if job_array.size(waiting) - job_array.size(left) > _MOST_APART:
+            raise ValueError(f"{_MOST_APART} tasks are the most that become jobs of their own at a time")
+        return job_array.without_all(waiting, left)
+    except ValueError as error:
+        raise Refused("WrongState", f"{name_of(job)}: {error}") from None
+
+
+def _must_be_whole(found: Iterable[tuple[JobRecord, str]]) -> None:
     """Raises Refused where only some of the tasks that wait in one record are meant."""
-    if tasks and job_array.without_all(job_array.tasks_of(job.array_tasks), job_array.tasks_of(tasks)):
-        words = f"tasks of an array that wait are held, released and changed together: {name_of(job)} is job"
-        raise Refused("WrongState", f"{words} {job.array_job_id or job.job_id}")
+    for job, tasks in found:
+        if _part(job, tasks):
+            raise Refused("WrongState", f"array_limit is the whole array's: {name_of(job)} is job {job.array_job_id}")
 
 
 __all__ = ["CANCEL", "JOBS", "REQUEUE", "UPDATE_JOB", "Control", "no_job"]

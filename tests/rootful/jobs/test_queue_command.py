@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pwd
+import signal
 
 import pytest
 
@@ -68,8 +69,7 @@ def test_jobs_are_cancelled_by_number_task_user_name_and_state(node: Node) -> No
     others = wrap(node, FOREVER, "-H", "-J", "one", user=OTHER)
     ok(node, "cancel", f"{array}_[0-4,9]", f"{array}_6")
     assert f"no job {array}_9 waits or runs" in refused(node, "cancel", f"{array}_9")
-    assert f"{array}_[5,7-8] is job {array}" in refused(node, "release", f"{array}_7"), "not all of them, silently"
-    assert "held, released and changed together" in refused(node, "update", f"{array}_[5,7]", "--nice=5")
+    assert f"{array}_[5,7-8] is job {array}" in refused(node, "update", f"{array}_7", "ArrayTaskThrottle=1")
     ok(node, "update", f"{array}_[5,7-8]", "--nice=5")
     (left,) = queue(node, "-n", "many")
     assert left["array_tasks"] == "5,7-8"
@@ -165,3 +165,36 @@ def test_a_suspended_job_gives_its_cpus_to_others(node: Node) -> None:
 @pytest.mark.parametrize("command", ["hold", "release", "requeue", "cancel", "explain", "suspend", "resume"])
 def test_a_job_that_is_not_there_is_named_in_one_line(node: Node, command: str) -> None:
     assert "4000000" in refused(node, command, "4000000")
+
+
+def test_tasks_of_an_array_are_held_released_and_changed_alone(node: Node) -> None:
+    running = wrap(node, FOREVER, f"-n{CPUS}")
+    array = wrap(node, "exit 3", "-a", "0-9", "-J", "many")
+    ok(node, "hold", f"{array}_3", f"{array}_[5-6]")
+    ok(node, "update", f"{array}_8", "--nice=7")
+    found = {job["id"]: (job["reason"], job["nice"]) for job in queue(node, "-n", "many")}
+    for task in (3, 5, 6):
+        assert found.pop(f"{array}_{task}") == ("JobHeldUser", 0)
+    assert found.pop(f"{array}_8")[1] == 7
+    assert [name.partition("_")[2] for name in found] == ["[0-2,4,7,9]"]
+    node.restart(signal.SIGKILL)
+    refused(node, "release", f"{array}_3", user=OTHER)
+    ok(node, "release", f"{array}_3")
+    ok(node, "cancel", str(running))
+    wait_until(lambda: {job["id"] for job in queue(node)} == {f"{array}_5", f"{array}_6"}, "the others have ended")
+    records = json.loads(ok(node, "acct", "--json", "-X", "-j", str(array)))
+    assert sorted(str(one["id"]) for one in records["jobs"] if one["state"] == "FAILED") == [
+        f"{array}_{task}" for task in (0, 1, 2, 3, 4, 7, 8, 9)
+    ]
+    ok(node, "release", str(array))
+    wait_until(lambda: not queue(node), "all have ended")
+    assert "1000 tasks are the most" in refused(node, "hold", f"{wrap(node, 'true', '-H', '-a', '0-5000')}_[0-4000]")
+
+
+def test_an_array_of_which_tasks_run_is_held_and_released(node: Node) -> None:
+    array = wrap(node, FOREVER, "-a", f"0-{CPUS}", "-n1")
+    wait_until(lambda: sum(job["state"] == "RUNNING" for job in queue(node)) == CPUS, "some run")
+    ok(node, "hold", str(array))
+    assert [job["reason"] for job in queue(node) if job["state"] == "PENDING"] == ["JobHeldUser"]
+    assert "is RUNNING" in refused(node, "hold", f"{array}_0")
+    ok(node, "release", str(array))

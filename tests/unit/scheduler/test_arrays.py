@@ -109,3 +109,55 @@ def test_tasks_run_on_after_a_restart() -> None:
     after.numbers = bench.numbers
     after.end(tasks[0])
     assert [task.array_task_id for task in after.look()] == [3]
+
+
+def test_a_task_that_is_held_alone_waits_and_the_others_start() -> None:
+    bench = Bench()
+    array = bench.submit(array_tasks="0-3")
+    task = bench.scheduler.set_apart(array, 1, bench.at)
+    bench.scheduler.hold(task, "user", bench.at)
+    assert [one.array_task_id for one in bench.look()] == [0, 2, 3]
+    assert (array.array_tasks, task.array_job_id, bench.reason(task)) == ("", array.job_id, "JobHeldUser")
+    bench.scheduler.release(task, bench.at)
+    assert bench.look() == [task]
+
+
+def test_a_task_that_is_set_apart_waits_for_what_its_array_waits_for() -> None:
+    bench = Bench()
+    other = bench.run(1)
+    array = bench.submit(array_tasks="0-3", dependency=f"afterok:{other.job_id}")
+    later = bench.submit(dependency=f"afterany:{array.job_id}")
+    task = bench.scheduler.set_apart(array, 1, bench.at)
+    assert bench.look() == []
+    assert bench.reason(task) == "Dependency"
+    bench.end(other)
+    started = bench.look()
+    assert sorted(one.array_task_id or 0 for one in started) == [0, 1, 2, 3]
+    for one in started:
+        assert bench.reason(later) == "Dependency"
+        bench.end(one)
+    assert bench.look() == [later]
+
+
+def test_a_corresponding_task_is_waited_for_by_the_task_that_was_set_apart() -> None:
+    bench = Bench()
+    first = bench.submit(array_tasks="0-1", held="user")
+    second = bench.submit(array_tasks="0-1", dependency=f"aftercorr:{first.job_id}")
+    task = bench.scheduler.set_apart(second, 1, bench.at)
+    bench.scheduler.release(first, bench.at)
+    zero, one = bench.look()
+    bench.end(zero)
+    assert bench.look() == [second]
+    assert second.array_task_id == 0
+    assert bench.reason(task) == "Dependency"
+    bench.end(one)
+    assert bench.look() == [task]
+
+
+def test_tasks_are_not_set_apart_beyond_the_limit_of_jobs() -> None:
+    bench = Bench(policy(submitted=2))
+    array = bench.submit(array_tasks="0-9", held="user")
+    bench.scheduler.set_apart(array, 1, bench.at)
+    with pytest.raises(NotAdmitted, match="QOSMaxSubmitJob"):
+        bench.scheduler.set_apart(array, 2, bench.at)
+    assert array.array_tasks == "0,2-9"
