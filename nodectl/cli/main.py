@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     ("run", "run a step: tasks of a program, bound, contained, with the plugins' hooks"),
+    ("bulk", "run thousands of short commands as tasks of one step; as GNU parallel"),
     ("submit", "queue a batch script"),
     ("alloc", "wait for an allocation; a command or a shell in it"),
     ("queue", "list jobs: waiting ones with the reason, running ones"),
@@ -49,7 +50,7 @@ COMMANDS = (
 )
 # A module may not be called like one of the standard library.
 _MODULES = {"queue": "list_jobs", "select": "select_plugins", "signal": "send_signal", "trace": "print_trace"}
-RUNS_MANNERS = ("run", "bind", "submit", "alloc")  # whose options argparse could not read
+RUNS_MANNERS = ("run", "bulk", "bind", "submit", "alloc")  # whose options argparse could not read
 
 
 def command() -> "NoReturn":

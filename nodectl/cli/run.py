@@ -36,10 +36,10 @@ _UNRECORDED = "its step runner and the service have gone; what became of it will
 
 def main(settings: "GlobalOptions", words: list[str]) -> int:
     """The whole command. Returns the exit status."""
-    _standard_descriptors()
+    standard_descriptors()
     session = None
     try:
-        session = Session(settings, private=_from_first_execution())
+        session = Session(settings, private=from_first_execution())
         status = _run(session, words)
     except Failed as error:
         complain(str(error))
@@ -55,7 +55,7 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
     return status
 
 
-def _from_first_execution() -> "PrivateNode | None":
+def from_first_execution() -> "PrivateNode | None":
     """What a first run left, where this is the second one."""
     words = os.environ.pop(REEXECUTED, None)
     if words is None:
@@ -65,7 +65,7 @@ def _from_first_execution() -> "PrivateNode | None":
     return reexec.resume(words)
 
 
-def _standard_descriptors() -> None:
+def standard_descriptors() -> None:
     """0, 1 and 2 must be something: they become the tasks' streams, and sockets opened later must not take their
     places.
     """
@@ -76,43 +76,83 @@ def _standard_descriptors() -> None:
 
 def _run(session: Session, words: list[str]) -> int:
     session.ask("Hello")
-    from nodectl.client.launch_request import job_environment, make_request  # while the service answers
+    from nodectl.client import launch_request  # noqa: F401  # while the service answers
     from nodectl.client.run_options import Parser
 
     hello = session.call("Hello")
-    local = _local_stack(session, hello, words)
+    local = local_stack(session, hello, words)
     try:
         if local:
             local.presets()
         parser = Parser(local.options() if local else ())
         parsed = parser.parse(words)
         if parsed.values.pop("help", False):
-            print(parser.help(_columns()))
+            print(parser.help(columns()))
             return 0
         if not parsed.argv:
             raise BadOption("No command given to execute.")
         for warning in hello["warnings"]:  # type: ignore[attr-defined]
             complain(str(warning))
-        trace = parsed.values.pop("trace", None)
-        of_job = {name: parsed.values.pop(name) for name in parsed.job if name in parsed.values}
-        patience: int | None = of_job.pop("immediate", None)  # type: ignore[assignment]  # what its row reads
-        request = make_request(parsed)
-        surrounding = session.private is None and _surrounding_job(request, session.path)
-        if of_job and "jobid" not in request:
-            request["job"] = _turn(session, request, parsed, of_job, patience)
-        if local:
-            _through_local_hooks(session, local, request, parsed, patience)
-        request["environment"] = job_environment(parsed)
-        job, step, events = _launched(session, request, patience, surrounding)
-        watch = Watch(events, f"{job}.{step}", str(hello["node"]), verbose=parsed.verbose)
+        step = start(session, local, parsed)
+        watch = Watch(step.events, step.name, str(hello["node"]), verbose=parsed.verbose)
         watch.warned = local.warned if local else set()
-        record = watch.until_end() or _ask_for_end(session, job, step)
-        if isinstance(trace, str):
-            _write_trace(session, trace, job, step)
+        record = watch.until_end() or step.ask_for_end()
+        step.write_trace()
         return int(record["exit_status"]) if record else 1  # type: ignore[call-overload]
     finally:
         if local:
             local.close()
+
+
+class Started:
+    """A step that was launched: its events, its name, and what is asked of the service when it has ended."""
+
+    __slots__ = ("_numbers", "_session", "_trace", "events", "name")
+
+    def __init__(self, session: Session, numbers: tuple[int, int], events: "Events", trace: object) -> None:
+        self._session = session
+        self._numbers = numbers
+        self._trace = trace
+        self.events = events
+        self.name = f"{numbers[0]}.{numbers[1]}"
+
+    def ask_for_end(self) -> "Mapping[str, object] | None":
+        """Its record, where its runner has gone without a word; None where nobody has one yet."""
+        job, step = self._numbers
+        try:
+            record: Mapping[str, object] = self._session.call("Wait", job=job, step=step)["record"]  # type: ignore[assignment]
+        except Failed:
+            complain(f"step {self.name}: {_UNRECORDED}")
+            return None
+        complain(f"step {self.name}: {record['reason']}")
+        return record
+
+    def write_trace(self) -> None:
+        """--trace, when it has ended."""
+        if isinstance(self._trace, str):
+            from nodectl.client import trace_lines  # paid where it is asked for
+
+            trace_lines.write(self._session, self._trace, *self._numbers)
+
+
+def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyond: object) -> Started:
+    """Launches what was parsed, and what of the request is `beyond` that, with the plugins' local hooks, when its turn
+    has come. Raises Failed.
+    """
+    from nodectl.client.launch_request import job_environment, make_request
+
+    trace = parsed.values.pop("trace", None)
+    of_job = {name: parsed.values.pop(name) for name in parsed.job if name in parsed.values}
+    patience: int | None = of_job.pop("immediate", None)  # type: ignore[assignment]  # what its row reads
+    request = make_request(parsed) | beyond
+    surrounding = session.private is None and _surrounding_job(request, session.path)
+    if of_job and "jobid" not in request:
+        request["job"] = _turn(session, request, parsed, of_job, patience)
+    if local:
+        _through_local_hooks(session, local, request, parsed, patience)
+    request["environment"] = job_environment(parsed)
+    job, step, events = _launched(session, request, patience, surrounding)
+    return Started(session, (job, step), events, trace)
 
 
 def _surrounding_job(request: dict[str, object], socket: str) -> bool:
@@ -176,7 +216,7 @@ def _launched(
         raise
 
 
-def _local_stack(session: Session, hello: "Mapping[str, object]", words: list[str]) -> "LocalStack | None":
+def local_stack(session: Session, hello: "Mapping[str, object]", words: list[str]) -> "LocalStack | None":
     """The SPANK plugins in this process; nothing of it is imported when there are none."""
     if not hello["stack"]:
         return None
@@ -195,7 +235,7 @@ def _loudness(word: str) -> int:
     return word.count("v") if word.strip("v") == "-" else int(word == "--verbose")
 
 
-def _columns() -> int:
+def columns() -> int:
     """The width of help texts, as other commands take it."""
     from nodectl.model.number import whole
 
@@ -241,31 +281,6 @@ def _reserved(
             raise
         return {"job": _turn(session, request, parsed, {}, patience, failed.job), "step": 0}
     return reserved
-
-
-def _ask_for_end(session: Session, job: int, step: int) -> "Mapping[str, object] | None":
-    """The step runner has gone without a word: the service knows, or will."""
-    try:
-        record: Mapping[str, object] = session.call("Wait", job=job, step=step)["record"]  # type: ignore[assignment]
-    except Failed:
-        complain(f"step {job}.{step}: {_UNRECORDED}")
-        return None
-    complain(f"step {job}.{step}: {record['reason']}")
-    return record
-
-
-def _write_trace(session: Session, path: str, job: int, step: int) -> None:
-    """--trace: one JSON object a line, as the flight recorder wrote them."""
-    session.call("Wait", job=job, step=step, epilog=True)
-    from nodectl.client import trace_lines  # paid where it is asked for
-
-    lines = list(trace_lines.of_step(session, job, step))
-    try:
-        with open(path, "w", encoding="ascii") as file:
-            for line in lines:
-                file.write(lean_json.dumps(line) + "\n")
-    except OSError as error:
-        complain(f"write the trace to {path!r}: {error.strerror}")
 
 
 class Watch:

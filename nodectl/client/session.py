@@ -60,8 +60,17 @@ class Events:
 
     def call(self, method: str, **parameters: object) -> None:
         """Calls a method of org.nodectl.step and wants no answer. Raises OSError: it has ended."""
-        message = {"method": f"{STEP}.{method}", "parameters": parameters, "oneway": True}
-        os.write(self._commands, framing.encode(message))
+        self.send(self.message(method, **parameters))
+
+    @staticmethod
+    def message(method: str, **parameters: object) -> bytes:
+        """Such a call, to be sent."""
+        return framing.encode({"method": f"{STEP}.{method}", "parameters": parameters, "oneway": True})
+
+    def send(self, data: bytes) -> None:
+        """All of a message: more than the pipe has room for waits, and a signal may come between. Raises OSError."""
+        while (written := os.write(self._commands, data)) < len(data):
+            data = data[written:]
 
     def close(self) -> None:
         """The step ends, if it runs."""

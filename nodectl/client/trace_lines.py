@@ -1,5 +1,8 @@
 """A step's trace from the service, in as many replies as it takes."""
 
+from nodectl.client.command import complain
+from nodectl.wire import lean_json
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,3 +20,15 @@ def of_step(session: "Session", job: int, step: int) -> "Iterator[Mapping[str, A
         if not reply.get("next"):
             return
         more = {"begin": reply["next"]}
+
+
+def write(session: "Session", path: str, job: int, step: int) -> None:
+    """--trace, when the step has ended: one JSON object a line, as the flight recorder wrote them. Raises Failed."""
+    session.call("Wait", job=job, step=step, epilog=True)
+    lines = list(of_step(session, job, step))
+    try:
+        with open(path, "w", encoding="ascii") as file:
+            for line in lines:
+                file.write(lean_json.dumps(line) + "\n")
+    except OSError as error:
+        complain(f"write the trace to {path!r}: {error.strerror}")

@@ -1,0 +1,263 @@
+"""`nodectl bulk`: many short commands as tasks of one step, with the names and habits of GNU parallel.
+
+The command's process reads where commands come from, has the step run them, prints what they wrote, and remembers what
+has ended (nodectl/client/bulk). Exit status: the number of commands that failed, 101 for more than a hundred, 255 where
+it could not be done; --halt has its own. 128 and its number where a signal ended it.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from typing import Any
+
+from nodectl.cli import run
+from nodectl.client.bulk import joblog, outputs, sources
+from nodectl.client.bulk.commands import Again, Commands, line_maker
+from nodectl.client.bulk.conductor import Conductor
+from nodectl.client.bulk.options import NAMES, BulkParser
+from nodectl.client.bulk.progress import Progress
+from nodectl.client.bulk.rules import Rules
+from nodectl.client.bulk.shell import Programs, users_shell
+from nodectl.client.bulk.template import Template
+from nodectl.client.command import BadOption, BadUsage, Failed, GlobalOptions, complain
+from nodectl.client.launch_request import job_environment
+from nodectl.client.local_spank import LocalStack
+from nodectl.client.run_options import Parsed
+from nodectl.client.session import Session
+
+_WENT_WRONG = 255
+_NOBODY_READS = 141
+_LONGEST_NAME = 64
+_PLACES = ("/tmp", "/var/tmp", ".")
+
+
+def main(settings: GlobalOptions, words: list[str]) -> int:
+    """The whole command. Returns the exit status."""
+    run.standard_descriptors()
+    session = None
+    try:
+        session = Session(settings, private=run.from_first_execution())
+        return _bulk(session, words)
+    except Failed as error:
+        complain(str(error))
+    except BadOption as error:
+        complain(str(error))
+        if isinstance(error, BadUsage):
+            print("Try 'nodectl bulk --help' for more information.", file=sys.stderr)
+    except BrokenPipeError:
+        return _NOBODY_READS
+    finally:
+        if session is not None:
+            session.close()
+    return _WENT_WRONG
+
+
+def _bulk(session: Session, words: list[str]) -> int:
+    hello: Any = session.call("Hello")
+    local = run.local_stack(session, hello, words)
+    try:
+        if local:
+            local.presets()
+        parser = BulkParser(local.options() if local else ())
+        parsed = parser.parse(words)
+        if parsed.values.pop("help", False):
+            print(parser.help(run.columns()))
+            return 0
+        for warning in hello["warnings"]:
+            complain(str(warning))
+        return Bulk(session, local, parsed).status()
+    finally:
+        if local:
+            local.close()
+
+
+class Bulk:
+    """One run of the command, from what was parsed. Raises Failed, BadOption, BrokenPipeError."""
+
+    def __init__(self, session: Session, local: LocalStack | None, parsed: Parsed) -> None:
+        self._session = session
+        self._local = local
+        self._parsed = parsed
+        self._wants: dict[str, Any] = {name: parsed.values.pop(name) for name in NAMES if name in parsed.values}
+        self._mark = f"_slot{os.urandom(6).hex()}_"
+        words, given = sources.split(parsed.argv, self._wants.get("arg_file", ()))
+        parsed.argv = words or ["bulk"]
+        parsed.values.setdefault("name", os.path.basename(parsed.argv[0].split(" ")[0])[:_LONGEST_NAME] or "bulk")
+        self._log_path = str(self._wants.get("joblog", ""))
+        self._known = self._read_log()
+        self._total: int | None = None
+        self._has_slot = False
+        self._names: list[str] = []
+        self.commands = self._again() if self._wants.get("retry_failed") else self._made(words, given)
+
+    # What is to be run.
+
+    def _read_log(self) -> joblog.Known | None:
+        wants = self._wants
+        if not wants.keys() & {"resume", "resume_failed", "retry_failed"}:
+            return None
+        if not self._log_path:
+            raise BadOption("--resume, --resume-failed and --retry-failed need --joblog")
+        return joblog.read(self._log_path.removeprefix("+"), lines="retry_failed" in wants)
+
+    def _again(self) -> Again:
+        lines = self._known.lines if self._known else {}
+        self._total = len(lines)
+        return Again(lines)
+
+    def _made(self, words: list[str], given: list[sources.Given]) -> Commands:
+        wants = self._wants
+        found = sources.Sources(
+            given, self._reading(), per_command=wants.get("per_command", 1), linked="link" in wants
+        )  # fmt: skip
+        if wants.keys() & {"bar", "eta", "progress", "halt"}:
+            self._total = found.count()
+        self._names = list(found.names)
+        line, self._has_slot = line_maker(words, self._compiled, quoted="quote" in wants)
+        known, passed_over = self._known, None
+        if known is not None:
+            well = "resume_failed" in wants
+
+            def passed_over(number: int) -> bool:
+                return known.has_ended(number, well=well)
+
+        return Commands(found, line, passed_over)
+
+    def _reading(self) -> sources.Reading:
+        columns = self._wants.get("columns")
+        header = self._wants.get("header")
+        if header not in (None, ":"):
+            raise BadOption("--header takes ':' only")
+        if header and columns is None:
+            columns = "\t"
+        pattern = None
+        if columns is not None:
+            import re  # only who has columns pays for it
+
+            try:
+                pattern = re.compile(columns)
+            except re.error as error:
+                raise BadOption(f"--colsep {columns!r}: {error}") from None
+        return sources.Reading(
+            self._wants.get("delimiter", b"\n"), pattern, header=bool(header), nonempty="nonempty" in self._wants
+        )
+
+    def _compiled(self, text: str, quoting: bool) -> Template:
+        names = {name: index for index, name in enumerate(self._names)}
+        return Template(text, mark=self._wants.get("mark", "{}"), slot=self._mark, names=names, quoting=quoting)
+
+    # What is done with it.
+
+    def status(self) -> int:
+        """Runs all of it; the exit status."""
+        if "dry_run" in self._wants:
+            return self._print_all()
+        log = None
+        if self._log_path:
+            path = self._log_path.removeprefix("+")
+            log = joblog.JobLog(path, keep=self._known is not None or path != self._log_path)
+        progress = self._progress()
+        shown = self._outputs(progress)
+        try:
+            return self._run(log, progress, shown)
+        finally:
+            shown.close()
+            if log:
+                log.close()
+
+    def _print_all(self) -> int:
+        while not self.commands.over:
+            command = self.commands.next()
+            if command is None:
+                self.commands.read()
+                continue
+            line = command.line.replace(self._mark, "1")
+            outputs.write(1, line.encode("utf-8", "surrogateescape") + b"\n")
+        return 0
+
+    def _run(self, log: joblog.JobLog | None, progress: Progress, shown: outputs.Outputs) -> int:
+        parsed, rules = self._parsed, self._rules()
+        parsed.values.setdefault("ntasks", self._slots())
+        parsed.verbose = max(parsed.verbose - 1, 0)
+        programs = Programs(users_shell(os.environ), job_environment(parsed), str(parsed.values.get("cwd", ".")))
+        step = run.start(self._session, self._local, parsed, bulk=True)
+        conductor = Conductor(step.events, self.commands, programs.argv, rules, shown, log, progress, self._total or 0)
+        if self._local:
+            conductor.warned = self._local.warned
+        conductor.run()
+        if conductor.record is None:
+            step.ask_for_end()
+        step.write_trace()
+        if conductor.signal:
+            return 128 + conductor.signal
+        tally = conductor.tally
+        if not conductor.halted and (conductor.unfinished or conductor.record is None):
+            if conductor.record is not None:
+                complain(f"step {step.name}: {conductor.record['reason']}")
+            return _WENT_WRONG
+        total = self._total or tally.done
+        return rules.halt.exit_status(tally.failed, total, conductor.last, reached=conductor.halted)
+
+    def _slots(self) -> int:
+        """As many as there are CPUs for them; in a job as many as it has tasks."""
+        from nodectl.model.number import whole
+
+        for name in ("SLURM_NTASKS", "SLURM_NPROCS"):
+            if number := whole(os.environ.get(name, ""), 10**6):
+                return number
+        each = int(str(self._parsed.values.get("cpus_per_task", 1)))
+        return max(1, len(os.sched_getaffinity(0)) // each)
+
+    def _rules(self) -> Rules:
+        wants = self._wants
+        halt = wants.get("halt")
+        if halt is not None and halt.percent and self._total is None:
+            raise BadOption("--halt with percent needs sources whose end is known: files or words")
+        return Rules(
+            retries=wants.get("retries", 1), timeout=wants.get("timeout", (0.0, False)), delay=wants.get("delay", 0.0),
+            halt=halt, in_order="keep_order" in wants, slot_mark=self._mark if self._marks_slots() else "",
+        )  # fmt: skip
+
+    def _marks_slots(self) -> bool:
+        return self._has_slot or "{%}" in str(self._wants.get("results", ""))
+
+    def _progress(self) -> Progress:
+        shown = bool(self._wants.keys() & {"bar", "eta", "progress"}) and os.isatty(2)
+        return Progress(2 if shown else None, self._total, bar="bar" in self._wants)
+
+    def _outputs(self, progress: Progress) -> outputs.Outputs:
+        wants = self._wants
+        text = wants.get("tagstring", "{}" if "tag" in wants else None)
+        style = outputs.Style(
+            say=self._parsed.verbose > 0,
+            files="files" in wants,
+            tag=None if text is None else self._compiled(text, False).line,
+            hide=progress.hide,
+        )
+        if "results" in wants:
+            return outputs.Results(style, self._compiled(wants["results"], False), self._names)
+        if "ungroup" in wants:
+            return outputs.Outputs(style)
+        return outputs.Private(style, self._places(), self._owner())
+
+    def _places(self) -> list[str]:
+        """Directories in which outputs may be kept: not what the step's container has for itself."""
+        if "tmpdir" in self._wants:
+            return [self._wants["tmpdir"]]
+        config: Any = self._session.call("Config")["config"]
+        private = config["container_dirs"] if config["job_container_type"] != "job_container/none" else ()
+        wanted = [place for place in (os.environ.get("TMPDIR", ""), *_PLACES) if place]
+        within = [f"{directory.rstrip('/')}/" for directory in private]
+        return [place for place in wanted if not f"{os.path.realpath(place)}/".startswith(tuple(within))] or ["."]
+
+    def _owner(self) -> tuple[int, int] | None:
+        """Whose the outputs are, where root runs the commands as somebody else."""
+        user: Any = self._parsed.values.get("uid")
+        if user is None or os.geteuid():
+            return None
+        import pwd  # only root pays for it
+
+        with suppress(KeyError, ValueError, OverflowError):
+            entry = pwd.getpwuid(int(user)) if user.isdecimal() else pwd.getpwnam(user)
+            return entry.pw_uid, entry.pw_gid
+        return None

@@ -1,0 +1,100 @@
+"""The commands, one after the other: from values, or from a log of failed ones."""
+
+from nodectl.client.bulk.shell import quote
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from nodectl.client.bulk.sources import Sources
+    from nodectl.client.bulk.template import Template, Values
+
+
+class Command:
+    """One command: its number from 1, its line, what it was made of. The rest is what became of it: `tries`, where its
+    output is and how long that is, whether it is `over`; `weight` is what it weighs while the step has it.
+    """
+
+    __slots__ = ("line", "number", "over", "sizes", "stderr", "stdout", "tries", "values", "weight")
+
+    def __init__(self, number: int, line: str, values: "Values") -> None:
+        self.number = number
+        self.line = line
+        self.values = values
+        self.tries = 0
+        self.over = False
+        self.weight = 0
+        self.stdout = self.stderr = ""
+        self.sizes: tuple[int, int] | None = None  # of a command that has ended
+
+
+class Commands:
+    """What `next` gives. `passed_over`: the numbers that are not run again."""
+
+    def __init__(
+        self, sources: "Sources", line: "Callable[[Values, int], str]", passed_over: "Callable[[int], bool] | None"
+    ) -> None:
+        self._sources = sources
+        self._line = line
+        self._passed_over = passed_over
+        self._number = 0
+        self.fd = sources.fd
+        self.over = False
+
+    def next(self) -> Command | None:
+        """The next one; None when `read` has to come first, or when they are `over`. Raises Failed."""
+        while (values := self._sources.next()) is not None:
+            self._number += 1
+            if self._passed_over is None or not self._passed_over(self._number):
+                return Command(self._number, self._line(values, self._number), values)
+        self.fd = self._sources.fd
+        self.over = self.fd < 0
+        return None
+
+    def read(self) -> None:
+        """Reads once. Raises Failed."""
+        self._sources.read()
+
+
+class Again:
+    """Commands of a log: their lines by number."""
+
+    fd = -1
+
+    def __init__(self, lines: "Mapping[int, str]") -> None:
+        self._rest: Iterator[tuple[int, str]] = iter(sorted(lines.items()))
+        self.over = False
+
+    def next(self) -> Command | None:
+        """The next one; None when they are over."""
+        for number, line in self._rest:
+            return Command(number, line, (line,))
+        self.over = True
+        return None
+
+    def read(self) -> None:
+        """There is nothing to read."""
+
+
+def line_maker(
+    words: "Sequence[str]", compiled: "Callable[[str, bool], Template]", *, quoted: bool
+) -> "tuple[Callable[[Values, int], str], bool]":
+    """What makes the lines of a template of these words, and whether the slot's number is in them. `compiled` reads a
+    template, with its values quoted or not; `quoted`: --quote.
+    """
+    if not words:
+        template = compiled("{}", False)
+        return template.line, False
+    if quoted:
+        templates = [compiled(word, False) for word in words]
+        if not any(one.replaces or one.has_number or one.has_slot for one in templates):
+            templates.append(compiled("{}", False))
+        return (
+            lambda values, number: " ".join([quote(one.line(values, number)) for one in templates]),
+            any(one.has_slot for one in templates),
+        )
+    text = " ".join(words)
+    template = compiled(text, True)
+    if not (template.replaces or template.has_number or template.has_slot):
+        template = compiled(f"{text} {{}}", True)
+    return template.line, template.has_slot

@@ -1,0 +1,339 @@
+"""The commands' way through the step: sent as there is room, heard of as they end, printed, logged, tried again.
+
+One poll(2) serves the step's events, signals, and the source of the commands, which is read only when the step has
+room for more. So memory does not grow with the number of commands, and who writes them is held back.
+"""
+
+import collections
+import os
+import select
+import time
+
+from nodectl.client.bulk import wire
+from nodectl.client.bulk.signals import ENDING, Signals
+from nodectl.client.bulk.tally import Ending, Tally
+from nodectl.messages import is_news
+from nodectl.wire import framing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    from nodectl.client.bulk.commands import Again, Command, Commands
+    from nodectl.client.bulk.joblog import JobLog
+    from nodectl.client.bulk.outputs import Outputs
+    from nodectl.client.bulk.progress import Progress
+    from nodectl.client.bulk.rules import Rules
+    from nodectl.client.session import Events
+
+_MOST_HELD = 16_384  # commands that have ended, and whose output waits for that of one before them
+_SETTLED = 1.0  # seconds between two looks at disks
+_PLENTY = 32  # commands in the step that have not begun: it does not wait for this process
+_NAP = 0.01
+_FEW = 16  # as much room is waited for while enough are on their way
+
+
+class Conductor:
+    """From the step's start to its end. `tally` is what became of the commands, `record` the step's own word."""
+
+    def __init__(
+        self, events: "Events", commands: "Commands | Again", argv_of: "Callable[[str], list[str]]", rules: "Rules",
+        outputs: "Outputs", log: "JobLog | None", progress: "Progress", total: int,
+    ) -> None:  # fmt: skip
+        self._events = events
+        self._commands = commands
+        self._argv_of = argv_of
+        self._rules = rules
+        self._outputs = outputs
+        self._log = log
+        self._progress = progress
+        self._total = total
+        self.tally = Tally()
+        self.record: Mapping[str, Any] | None = None
+        self.stopped = ""  # why no more are begun, where that is not because all have been
+        self.halted = False
+        self.last = 0  # exit status of the command that was the last to fail before that
+        self.signal = 0  # the first that ended it
+        self.warned: set[str] = set()
+        self._signals = Signals(self._act)
+        self._flying: dict[int, Command] = {}
+        self._again: collections.deque[Command] = collections.deque()
+        self._in_order: collections.deque[Command] = collections.deque()
+        self._next: Command | None = None  # taken, and not sent for want of room
+        self._slots = self._window = self._most_bytes = self._bytes = 0
+        self._hungry = False  # for what only a read brings
+        self._told_all = False  # the step, that no more come
+        self._may_begin = 0.0  # --delay
+        self._settled = time.monotonic()
+
+    # What is sent.
+
+    def _has_room(self) -> bool:
+        rules, flying = self._rules, len(self._flying)
+        if self.stopped or not self._window or len(self._in_order) >= _MOST_HELD:
+            return False
+        if rules.delay:
+            return flying < self._slots and time.monotonic() >= self._may_begin
+        return flying < (self._slots if rules.too_few else self._ahead())
+
+    def _ahead(self) -> int:
+        """How many the step may have: what waits there begins without being asked about once more."""
+        left = self._left()
+        return self._window if left is None else min(self._window, self._slots + max(0, left - 1))
+
+    def _left(self) -> int | None:
+        return self._rules.halt.left(self.tally.failed, self.tally.succeeded, self._total)
+
+    def _fill(self) -> None:
+        """Sends as many as there is room for."""
+        self._hungry = False
+        if len(self._flying) > max(self._slots, self._window - _FEW):
+            return  # several at a time cost less
+        for message in wire.messages(self._encoded()):
+            self._send(message)
+        over = self._commands.over and not self._again and self._next is None
+        if self._window and not self._told_all and (self.stopped or over) and not (self._flying and self._may_retry()):
+            self._told_all = True
+            self._call("NoMore")
+
+    def _may_retry(self) -> bool:
+        return self._rules.retries > 1 and not self.stopped
+
+    def _encoded(self) -> "Iterator[bytes]":
+        rules = self._rules
+        while self._has_room():
+            command = self._next or self._take()
+            if command is None:
+                return
+            self._next = None
+            argv = self._argv_of(command.line)
+            if not command.stdout:
+                self._outputs.place(command)
+            command.weight = wire.weight(command, argv)
+            if self._flying and self._bytes + command.weight > self._most_bytes:
+                self._next = command
+                return
+            self._bytes += command.weight
+            command.tries += 1
+            self._flying[command.number] = command
+            if rules.delay:
+                self._may_begin = time.monotonic() + rules.delay
+            yield wire.encoded(command, argv, rules.seconds(), rules.slot_mark)
+
+    def _take(self) -> "Command | None":
+        if self._again:
+            return self._again.popleft()
+        command = self._commands.next()
+        if command is None:
+            self._hungry = not self._commands.over
+        elif self._rules.in_order:
+            self._in_order.append(command)
+        return command
+
+    def _send(self, data: bytes) -> None:
+        self._signals.hold()
+        try:
+            self._events.send(data)
+        except OSError:
+            pass  # it has ended: its last event is on the way
+        finally:
+            self._signals.release()
+
+    def _call(self, method: str, **parameters: object) -> None:
+        self._send(self._events.message(method, **parameters))
+
+    # What is heard.
+
+    def run(self) -> None:
+        """Until the step has ended. Raises Failed, BrokenPipeError; then it goes on until it is left."""
+        poll = select.poll()
+        poll.register(self._events.fd, select.POLLIN)
+        poll.register(self._signals.fd, select.POLLIN)
+        source = self._commands.fd
+        while self.record is None:
+            self._fill()
+            if self._hungry:
+                poll.register(source, select.POLLIN)
+            ready = {fd for fd, _ in poll.poll(self._patience())}
+            if self._hungry:
+                poll.unregister(source)
+            if self._signals.fd in ready:
+                self._signals.drain()
+            if self._events.fd in ready and not self._read():
+                break
+            if source in ready and self._hungry:
+                self._commands.read()
+            self._look()
+            if len(self._flying) > self._slots + _PLENTY:
+                time.sleep(_NAP)  # ends that are heard of together cost less
+        self._let_go()
+
+    def _patience(self) -> float | None:
+        """Milliseconds until something has to be done without being asked."""
+        waits = [] if self._progress.seconds is None else [self._progress.seconds]
+        if self._rules.delay and not self.stopped:
+            waits.append(max(0.0, self._may_begin - time.monotonic()) or 0.05)
+        if self._log or self._flying:
+            waits.append(_SETTLED)
+        return min(waits) * 1000 + 1 if waits else None
+
+    def _read(self) -> bool:
+        try:
+            messages, alive = self._events.read()
+        except (OSError, framing.BrokenWire):
+            return False
+        for message in messages:
+            self._tell(message.get("parameters", {}).get("event", {}))  # type: ignore[attr-defined]
+        return alive
+
+    def _tell(self, event: "Mapping[str, Any]") -> None:
+        kind = event.get("event")
+        if kind == "tasks":
+            for one in event.get("ended", ()):
+                self._ended(one)
+            for number in event.get("withdrawn", ()):
+                self._withdrawn(number)
+        elif kind == "start":
+            self._slots, self._window, self._most_bytes = event["slots"], event["window"], event["window_bytes"]
+        elif kind == "message":
+            if is_news(str(event["text"]), self.warned):
+                self._say(str(event["text"]))
+        elif kind == "end":
+            self.record = event["record"]
+
+    def _withdrawn(self, number: int) -> None:
+        command = self._flying.pop(number, None)
+        if command is not None:
+            self._bytes -= command.weight
+            self._over(command)
+
+    def _ended(self, event: "Mapping[str, Any]") -> None:
+        command = self._flying.pop(event["seq"], None)
+        if command is None:
+            return
+        self._bytes -= command.weight
+        ending = Ending(event)
+        if ending.failed:
+            self._outputs.check()
+        if ending.failed and (event.get("cut_short") or self.signal or (self.halted and self._rules.halt.at_once)):
+            self._outputs.drop(command)  # nobody knows how it would have ended
+            self._over(command)
+            return
+        if ending.failed and command.tries < self._rules.retries and not self.stopped:
+            self._outputs.drop(command)
+            self._again.append(command)
+            return
+        if self._rules.slot_mark:
+            self._name_slot(command, str(event["slot"] + 1))
+        self._explain(command, event)
+        received = self._outputs.ended(command)
+        command.over = True
+        if not self._rules.in_order:
+            self._outputs.show(command)
+        if self._log:
+            self._log.ended(
+                command.number, event["started"], event["seconds"], received, ending.exit_value, ending.signal,
+                command.line,
+            )  # fmt: skip
+        if not ending.failed:
+            self._rules.took(event["seconds"])
+        self.tally.note(ending)
+        self._over(command)
+        self._halt(command)
+
+    def _name_slot(self, command: "Command", slot: str) -> None:
+        mark = self._rules.slot_mark
+        command.line = command.line.replace(mark, slot)
+        command.stdout = command.stdout.replace(mark, slot)
+        command.stderr = command.stderr.replace(mark, slot)
+
+    def _explain(self, command: "Command", event: "Mapping[str, Any]") -> None:
+        """What the command's own output does not say."""
+        if "failed" in event:
+            self._say(f"nodectl: error: {event['failed']}: {command.line}")
+        elif event.get("timed_out"):
+            self._say(f"nodectl: error: timed out: {command.line}")
+        elif event.get("out_of_memory"):
+            self._say(f"nodectl: error: Out Of Memory: {command.line}")
+
+    def _over(self, command: "Command") -> None:
+        """Outputs are printed in their order as far as they are there."""
+        command.over = True
+        while self._in_order and self._in_order[0].over:
+            first = self._in_order.popleft()
+            if first.sizes is not None:
+                self._outputs.show(first)
+
+    def _halt(self, command: "Command") -> None:
+        if self.halted or self._left() != 0:
+            return
+        halt, tally = self._rules.halt, self.tally
+        self.halted, self.last = True, tally.last
+        self._say(f"nodectl: halt: {halt.words(tally.failed, tally.succeeded)}, the last: {command.line}")
+        self.stop("halt", at_once=halt.at_once)
+
+    # Its end.
+
+    def stop(self, why: str, *, at_once: bool = False) -> None:
+        """Begins no more."""
+        self.stopped = self.stopped or why
+        self._call("End" if at_once else "Withdraw")
+
+    def _act(self, number: int) -> None:
+        """A signal: the first one that ends is passed on to the commands that run, and no more are begun; a second one
+        ends the step, a third this command.
+        """
+        if number not in ENDING:
+            self._pass_on(number)
+        elif not self.signal:
+            self.signal, self.stopped = number, "signal"
+            self._say("nodectl: no more commands are begun; those that run are interrupted (once more to end them)")
+            self._pass_on(number, "Withdraw")
+        elif self.stopped != "ending":
+            self.stopped = "ending"
+            self._say("nodectl: ending the commands that run (once more to leave)")
+            self._pass_on(0, "End")
+        else:
+            raise KeyboardInterrupt
+
+    def _pass_on(self, number: int, before: str = "") -> None:
+        """Called by a signal's handler: the step may be told at once, as no message is half written."""
+        try:
+            if before:
+                self._events.call(before)
+            if number:
+                self._events.call("Signal", signal=number, forwarded=True)
+        except OSError:
+            return
+
+    def _look(self) -> None:
+        """What is done now and then."""
+        self._progress.tell(self.tally.done, self.tally.failed, min(len(self._flying), self._slots))
+        now = time.monotonic()
+        if now - self._settled >= _SETTLED:
+            self._settled = now
+            if self._log:
+                self._log.settle()
+            self._outputs.check()
+
+    def _let_go(self) -> None:
+        """The step has ended: what has not been told as ended is not known to have."""
+        self._progress.hide()
+        for command in self._flying.values():
+            self._outputs.drop(command)
+            self._over(command)
+        for command in list(self._in_order):
+            self._over(command)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether commands are left that have not been run to their end."""
+        return bool(self._flying or self._again or self._next or not self._commands.over)
+
+    def _say(self, line: str) -> None:
+        self._progress.hide()
+        try:
+            os.write(2, line.encode("utf-8", "surrogateescape") + b"\n")
+        except OSError:
+            return  # nobody reads our errors; the commands are not to suffer from it

@@ -1,0 +1,75 @@
+"""Records of a file, a pipe or a terminal, read when they are wanted and no further: memory for one chunk of them."""
+
+import os
+
+from nodectl.client.command import Failed
+
+_CHUNK = 1 << 16
+LONGEST = 1 << 20  # bytes of one record; the kernel takes 128 KiB as one argument
+
+
+class Lines:
+    """The records of an open descriptor. `name` is said where one is too long."""
+
+    __slots__ = ("_delimiter", "_fd", "_name", "_records", "_tail", "_text", "over")
+
+    def __init__(self, fd: int, name: str, delimiter: bytes = b"\n") -> None:
+        self._fd = fd
+        self._name = name
+        self._delimiter = delimiter
+        self._text = delimiter.decode("latin-1")
+        self._records: list[str] = []  # the next one last
+        self._tail = b""
+        self.over = False  # nothing more can be read; some may still be there
+
+    @property
+    def fd(self) -> int:
+        """What becomes readable before `read` does not wait; -1 when all has been read."""
+        return -1 if self.over else self._fd
+
+    def take(self) -> str | None:
+        """The next record; None when `read` has to come first, or none follow."""
+        return self._records.pop() if self._records else None
+
+    def read(self) -> None:
+        """Reads once, and waits where nothing is there yet. Raises Failed."""
+        if self.over or self._records:
+            return
+        try:
+            chunk = os.read(self._fd, _CHUNK)
+        except OSError as error:
+            raise Failed(f"read {self._name}: {error.strerror}", 255) from None
+        if not chunk:
+            self.over = True
+            whole, self._tail = self._tail, b""
+            self._records = [whole.decode("utf-8", "surrogateescape")] if whole else []
+            return
+        whole, delimiter, rest = chunk.rpartition(self._delimiter)
+        if not delimiter:
+            self._tail += chunk
+        else:
+            whole, self._tail = self._tail + whole, rest
+            self._records = whole.decode("utf-8", "surrogateescape").split(self._text)
+            self._records.reverse()
+        if len(self._tail) > LONGEST:
+            raise Failed(f"{self._name}: a line longer than {LONGEST} bytes", 255)
+
+    def next(self) -> str | None:
+        """The next record, waited for; None at the end. Raises Failed."""
+        while not self._records and not self.over:
+            self.read()
+        return self.take()
+
+
+def count(fd: int, delimiter: bytes = b"\n") -> int | None:
+    """How many records a regular file has from here on; None for anything else. The place in it is kept."""
+    try:
+        at = os.lseek(fd, 0, os.SEEK_CUR)
+        number, last = 0, delimiter
+        while chunk := os.pread(fd, 16 * _CHUNK, at):
+            number += chunk.count(delimiter)
+            last = chunk[-1:]
+            at += len(chunk)
+    except OSError:
+        return None  # a pipe, a terminal
+    return number + (last != delimiter)

@@ -1,0 +1,284 @@
+"""What commands write: into files of their own, which are printed as they end, whole.
+
+A file may be larger than memory. Root's command may run tasks as another user, whose the files are then: they are
+opened as what they should be, or not at all.
+"""
+
+import os
+import stat
+from binascii import hexlify
+
+from nodectl.client.command import Failed, complain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from nodectl.client.bulk.commands import Command
+    from nodectl.client.bulk.template import Template
+
+_CHUNK = 1 << 18
+_LONGEST_NAME = 255
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_PROBE = bytes(8192)
+_ESCAPES = str.maketrans({"/": "\\_", "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\0": "\\0"})
+
+
+class Style:
+    """How outputs are shown: `say`: the command before them; `tag`: what makes the beginning of each line; `files`: the
+    file's name in place of what is in it. `hide` is called before something is printed.
+    """
+
+    __slots__ = ("files", "hide", "say", "tag")
+
+    def __init__(
+        self, *, say: bool = False, files: bool = False, tag: "Callable[[Sequence[str], int], str] | None" = None,
+        hide: "Callable[[], None]" = lambda: None,
+    ) -> None:  # fmt: skip
+        self.say = say
+        self.files = files
+        self.tag = tag
+        self.hide = hide
+
+
+class Outputs:
+    """Commands write where this command does; nothing has to be printed."""
+
+    def __init__(self, style: Style) -> None:
+        self._style = style
+
+    def place(self, command: "Command") -> None:
+        """Says where the command writes. Raises Failed."""
+        command.stdout = command.stderr = "-"
+
+    def ended(self, command: "Command") -> int:
+        """The command has ended: how much it has written to stdout, as far as that can be known."""
+        command.sizes = (0, 0)
+        return 0
+
+    def show(self, command: "Command") -> None:
+        """Prints what it has written. Raises Failed, BrokenPipeError."""
+        self.announce(command)
+
+    def drop(self, command: "Command") -> None:
+        """What it has written is not wanted."""
+
+    def check(self) -> None:
+        """Raises Failed where no output can be kept any more."""
+
+    def close(self) -> None:
+        """Removes what is left."""
+
+    def announce(self, command: "Command") -> None:
+        """-v."""
+        if self._style.say:
+            self._style.hide()
+            write(1, command.line.encode("utf-8", "surrogateescape") + b"\n")
+
+    def print_files(self, command: "Command", *, directory: int | None) -> None:
+        """Both, one after the other."""
+        style = self._style
+        self.announce(command)
+        if style.files:
+            style.hide()
+            write(1, os.fsencode(command.stdout) + b"\n")
+        tag = style.tag(command.values, command.number).encode("utf-8", "surrogateescape") + b"\t" if style.tag else b""
+        names = ("" if style.files else command.stdout, command.stderr)
+        for fd, name, size in zip((1, 2), names, command.sizes or (0, 0), strict=True):
+            if size and name:
+                style.hide()
+                _print(fd, name, directory, tag)
+
+
+class Private(Outputs):
+    """Files in a directory of this command's own, which are unlinked when they have been printed."""
+
+    def __init__(self, style: Style, candidates: "Iterable[str]", owner: tuple[int, int] | None) -> None:
+        super().__init__(style)
+        self._path = _private_directory(candidates, owner)
+        self._fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._probe = os.open(f"{self._path}/probe", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.unlink(f"{self._path}/probe")
+        self._kept = style.files
+
+    def place(self, command: "Command") -> None:
+        """Says where the command writes."""
+        command.stdout = f"{self._path}/{command.number}.out"
+        command.stderr = f"{self._path}/{command.number}.err"
+
+    def ended(self, command: "Command") -> int:
+        """The command has ended: how much it has written to stdout."""
+        number = command.number
+        command.sizes = (_size(f"{number}.out", self._fd), _size(f"{number}.err", self._fd))
+        return command.sizes[0]
+
+    def show(self, command: "Command") -> None:
+        """Prints what it has written, and removes it."""
+        number = command.number
+        if command.sizes != (0, 0) or self._style.say or self._kept:
+            path = command.stdout
+            command.stdout = path if self._kept else f"{number}.out"
+            command.stderr = f"{number}.err"
+            self.print_files(command, directory=self._fd)
+        self.drop(command)
+
+    def drop(self, command: "Command") -> None:
+        """What it has written is not wanted."""
+        names = [f"{command.number}.err"] if self._kept else [f"{command.number}.out", f"{command.number}.err"]
+        for name in names:
+            try:
+                os.unlink(name, dir_fd=self._fd)
+            except OSError:
+                continue  # it never began
+
+    def check(self) -> None:
+        """A full disk would be silent: programs that print do not look."""
+        try:
+            os.pwrite(self._probe, _PROBE, 0)
+            os.ftruncate(self._probe, 0)
+        except OSError as error:
+            raise Failed(f"outputs in {self._path} may be incomplete: {error.strerror}", 255) from None
+
+    def close(self) -> None:
+        """Removes what is left."""
+        try:
+            if not self._kept:
+                for name in os.listdir(self._fd):
+                    os.unlink(name, dir_fd=self._fd)
+                os.rmdir(self._path)
+        except OSError as error:
+            complain(f"remove {self._path}: {error.strerror}")
+        os.close(self._fd)
+        os.close(self._probe)
+
+
+class Results(Outputs):
+    """--results: files that stay. `names` are those of the columns, by --header."""
+
+    def __init__(self, style: Style, directory: "Template", names: "Sequence[str]" = ()) -> None:
+        super().__init__(style)
+        self._template = directory
+        self._named = directory.replaces or directory.has_number or directory.has_slot
+        self._names = names
+        self._base = os.getcwd()
+
+    def place(self, command: "Command") -> None:
+        """Says where the command writes, and makes the directories."""
+        if self._named:
+            path = os.path.join(self._base, self._template.line(command.values, command.number))
+            parent = os.path.dirname(path)
+            command.stdout, command.stderr = path, f"{path}.err"
+        else:
+            parent = os.path.join(self._base, self._template.text, *self._steps(command))
+            command.stdout, command.stderr = f"{parent}/stdout", f"{parent}/stderr"
+        try:
+            os.makedirs(parent, exist_ok=True)
+        except OSError as error:
+            raise Failed(f"make {parent}: {error.strerror}", 255) from None
+
+    def _steps(self, command: "Command") -> "Iterable[str]":
+        for index, value in enumerate(command.values):
+            yield self._names[index] if index < len(self._names) else str(index + 1)
+            if value:
+                yield file_name(value, command.number)
+
+    def ended(self, command: "Command") -> int:
+        """The command has ended: how much it has written to stdout."""
+        command.sizes = (_size(command.stdout, None), _size(command.stderr, None))
+        beside = f"{command.stdout}.seq" if self._named else f"{os.path.dirname(command.stdout)}/seq"
+        try:
+            fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+            try:
+                os.write(fd, b"%d" % command.number)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise Failed(f"write {beside}: {error.strerror}", 255) from None
+        return command.sizes[0]
+
+    def show(self, command: "Command") -> None:
+        """Prints what it has written."""
+        self.print_files(command, directory=None)
+
+
+def file_name(value: str, number: int) -> str:
+    """A value as the name of a directory. One that is too long is cut, and told apart by the command's number."""
+    name = value.translate(_ESCAPES)
+    if name in (".", ".."):
+        return name.replace(".", "\\.")
+    raw = os.fsencode(name)
+    if len(raw) > _LONGEST_NAME:
+        ending = b"~%d" % number
+        return os.fsdecode(raw[: _LONGEST_NAME - len(ending)] + ending)
+    return name
+
+
+def _private_directory(candidates: "Iterable[str]", owner: tuple[int, int] | None) -> str:
+    reason = "no directory for outputs"
+    for place in candidates:
+        path = f"{os.path.abspath(place)}/nodectl-bulk-{hexlify(os.urandom(8)).decode()}"
+        try:
+            os.mkdir(path, 0o700)
+            if owner is not None:
+                os.chown(path, *owner, follow_symlinks=False)
+        except OSError as error:
+            reason = f"make {path}: {error.strerror}"
+            continue
+        return path
+    raise Failed(reason, 255)
+
+
+def _size(name: str, directory: int | None) -> int:
+    """How much is in a regular file; 0 where there is none."""
+    try:
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except OSError:
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+def _print(to: int, name: str, directory: int | None, tag: bytes) -> None:
+    try:
+        fd = os.open(name, _OPEN, dir_fd=directory)
+    except OSError as error:
+        complain(f"read {name}: {error.strerror}")
+        return
+    begins = True  # a line
+    try:
+        while data := os.read(fd, _CHUNK):
+            if not tag:
+                write(to, data)
+                continue
+            ends = data.endswith(b"\n")
+            text = (data[:-1] if ends else data).replace(b"\n", b"\n" + tag) + b"\n" * ends
+            write(to, tag + text if begins else text)
+            begins = ends
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Failed(f"print the output of a command: {error.strerror}", 255) from None
+    finally:
+        os.close(fd)
+
+
+def write(fd: int, data: bytes) -> None:
+    """All of it. Raises Failed where it cannot be written, BrokenPipeError where nobody reads."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(fd, view) :]
+        except BlockingIOError:  # somebody else has made it so
+            wait_for_room(fd)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise Failed(f"write to {'stdout' if fd == 1 else 'stderr'}: {error.strerror}", 255) from None
+
+
+def wait_for_room(fd: int) -> None:
+    """Until something can be written."""
+    import select  # there already
+
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    poll.poll()

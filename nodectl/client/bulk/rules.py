@@ -1,0 +1,42 @@
+"""What is asked for beside the commands: how often, how long, how fast, in which order, and until when."""
+
+from nodectl.client.bulk.halt import Halt
+from nodectl.client.bulk.median import Median
+
+
+class Rules:
+    """`retries`: how often a command is run at most. `timeout`: seconds, or percent of the median where `of_median`; 0
+    for none. `delay`: seconds between beginnings. `slot_mark`: what stands for the slot's number in lines.
+    """
+
+    __slots__ = ("_median", "delay", "halt", "in_order", "of_median", "retries", "slot_mark", "timeout")
+
+    FEW = 3  # whose run times say nothing yet
+
+    def __init__(
+        self, *, retries: int = 1, timeout: tuple[float, bool] = (0.0, False), delay: float = 0.0,
+        halt: Halt | None = None, in_order: bool = False, slot_mark: str = "",
+    ) -> None:  # fmt: skip
+        self.retries = retries
+        self.timeout, self.of_median = timeout
+        self.delay = delay
+        self.halt = halt or Halt()
+        self.in_order = in_order
+        self.slot_mark = slot_mark
+        self._median = Median()
+
+    def took(self, seconds: float) -> None:
+        """A command's run time."""
+        if self.of_median:
+            self._median.add(seconds)
+
+    @property
+    def too_few(self) -> bool:
+        """Whether more run times are wanted before a time limit can be told."""
+        return self.of_median and self._median.count < self.FEW
+
+    def seconds(self) -> float:
+        """The time limit of the next command, 0 for none."""
+        if not self.of_median:
+            return self.timeout
+        return 0.0 if self.too_few else self._median.value() * self.timeout / 100

@@ -1,0 +1,251 @@
+"""Where values come from: words behind :::, files behind :::: or -a, standard input.
+
+The first source is read as it is needed, however long it is, or never ends; every other one is held in memory, as it
+is gone through again and again.
+"""
+
+import itertools
+import math
+import os
+import string
+import sys
+
+from nodectl.client.bulk import lines
+from nodectl.client.command import BadOption, Failed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterator, Sequence
+
+    Values = tuple[str, ...]
+
+_MARKS = (":::", ":::+", "::::", "::::+")
+_STDIN = "-"
+
+
+class Given:
+    """One source as it was typed: words, or a file. `linked` to the one before."""
+
+    __slots__ = ("file", "linked", "words")
+
+    def __init__(self, *, words: "Sequence[str]" = (), file: str | None = None, linked: bool = False) -> None:
+        self.words = words
+        self.file = file
+        self.linked = linked
+
+
+def split(argv: "Sequence[str]", files: "Sequence[str]") -> tuple[list[str], list[Given]]:
+    """The words of the template, and the sources: those of -a before the others; else standard input."""
+    template = list(itertools.takewhile(lambda word: word not in _MARKS, argv))
+    rest = argv[len(template) :]
+    given = [Given(file=file) for file in files]
+    while rest:
+        mark, *rest = rest
+        words = list(itertools.takewhile(lambda word: word not in _MARKS, rest))
+        rest = rest[len(words) :]
+        linked = mark.endswith("+")
+        if linked and not given:
+            raise BadOption(f"{mark} links to a source before it, and there is none")
+        if mark.startswith("::::"):
+            given += [Given(file=word, linked=linked) for word in words]
+        else:
+            given.append(Given(words=words, linked=linked))
+    return template, given or [Given(file=_STDIN)]
+
+
+class Reading:
+    """How records are read: `delimiter` between them, `columns` between the values of one, `header`: the first one
+    has names, `nonempty`: empty ones are passed over.
+    """
+
+    __slots__ = ("columns", "delimiter", "header", "nonempty")
+
+    def __init__(
+        self, delimiter: bytes = b"\n", columns: "re.Pattern[str] | None" = None, *, header: bool = False,
+        nonempty: bool = False,
+    ) -> None:  # fmt: skip
+        self.delimiter = delimiter
+        self.columns = columns
+        self.header = header
+        self.nonempty = nonempty
+
+    def values(self, record: str) -> "Values":
+        """The values of a record."""
+        return (record,) if self.columns is None else tuple(self.columns.split(record))
+
+
+class _Source:
+    """One source, opened. `fd`: see `Lines`."""
+
+    def __init__(self, given: Given, reading: Reading) -> None:
+        self._reading = reading
+        self.names: Values = ()
+        self._lines: lines.Lines | None = None
+        self._words: list[str] = []
+        self._file = -1
+        if given.file is None:
+            text = reading.delimiter.decode("latin-1")
+            self._words = [record for word in given.words for record in word.removesuffix(text).split(text)]
+            self._words.reverse()
+        else:
+            self._file = 0 if given.file == _STDIN else _opened(given.file)
+            name = "standard input" if given.file == _STDIN else given.file
+            self._lines = lines.Lines(self._file, name, reading.delimiter)
+        if reading.header and (first := self._record(wait=True)) is not None:
+            self.names = reading.values(first)
+
+    @property
+    def fd(self) -> int:
+        return self._lines.fd if self._lines else -1
+
+    def read(self) -> None:
+        if self._lines:
+            self._lines.read()
+
+    def take(self, *, wait: bool = False) -> "Values | None":
+        """The values of the next record; None where there is none, or without `wait` none yet."""
+        while (record := self._record(wait=wait)) is not None:
+            if not (self._reading.nonempty and not record.strip()):
+                return self._reading.values(record)
+        return None
+
+    def all(self) -> "list[Values]":
+        """All that are left."""
+        found = []
+        while (values := self.take(wait=True)) is not None:
+            found.append(values)
+        return found
+
+    def count(self) -> int | None:
+        """How many records it has, where that can be known; asked before the first one is taken."""
+        if self._lines is None:
+            return len(self._words)
+        return lines.count(self._file, self._reading.delimiter) if not self._reading.header else None
+
+    def _record(self, *, wait: bool) -> str | None:
+        if self._lines is None:
+            return self._words.pop() if self._words else None
+        return self._lines.next() if wait else self._lines.take()
+
+
+def _opened(path: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Failed(f"open {path}: {error.strerror}", 255) from None
+
+
+class Sources:
+    """The values for one command after the other: every combination of the sources, the last one changing fastest.
+
+    `per_command`: how many records one command takes. `linked`: all sources are gone through side by side, the shorter
+    ones again from their beginning.
+    """
+
+    def __init__(
+        self, given: "Sequence[Given]", reading: Reading, *, per_command: int = 1, linked: bool = False
+    ) -> None:
+        opened = [_Source(one, reading) for one in given]
+        self._per_command = per_command
+        self.names: dict[str, int] = {}
+        for index, name in enumerate(name for source in opened for name in source.names):
+            self.names.setdefault(name, index)
+        self._first = opened[0]
+        self._each = 0  # commands of one record of the first source; 0 where nobody can say
+        self._beside: list[_Source] = []
+        if linked and len(opened) > 1:
+            self._rows: Iterator[Values | None] = iter(_side_by_side(opened))
+            self._first = _Source(Given(), Reading())
+            return
+        last = 1  # behind the first and what is linked to it
+        while last < len(opened) and given[last].linked:
+            last += 1
+        self._beside = opened[1:last]
+        groups: list[list[Values]] = []
+        for one, source in zip(given[last:], opened[last:], strict=True):
+            rows = source.all()
+            groups = [*groups[:-1], _zipped(groups[-1], rows)] if one.linked else [*groups, rows]
+        self._each = 0 if self._beside else math.prod(len(group) for group in groups)
+        self._rows = self._combined(groups)
+
+    def count(self) -> int | None:
+        """How many commands there will be, where that can be known; asked before the first one."""
+        first = self._first.count() if self._each else None
+        return None if first is None else -(-first * self._each // max(self._per_command, 1))
+
+    @property
+    def fd(self) -> int:
+        """What has to become readable before `next` has more after a None; -1 when no more will come."""
+        return self._first.fd
+
+    def read(self) -> None:
+        """Reads once. Raises Failed."""
+        self._first.read()
+
+    def next(self) -> "Values | None":
+        """The values of the next command; None when `read` has to come first, or at the end, when `fd` is -1."""
+        return next(self._rows, None)
+
+    def _combined(self, groups: "list[list[Values]]") -> "Iterator[Values | None]":
+        """A None says that nothing is there yet; the end is the end."""
+        gathered: list[str] = []
+        records = 0
+        while True:
+            head = self._first.take()
+            if head is None:
+                if self._first.fd < 0:
+                    break
+                yield None
+                continue
+            for source in self._beside:
+                other = source.take(wait=True)
+                if other is None:
+                    return
+                head += other
+            if self._per_command == 1 and not groups:
+                yield head
+                continue
+            for rest in itertools.product(*groups):
+                values = head + tuple(itertools.chain.from_iterable(rest))
+                if self._per_command == 0:
+                    yield ()
+                    continue
+                gathered += values
+                records += 1
+                if records == self._per_command:
+                    yield tuple(gathered)
+                    gathered, records = [], 0
+        if records:
+            yield tuple(gathered)
+
+
+def _zipped(rows: "Sequence[Values]", others: "Sequence[Values]") -> "list[Values]":
+    return [one + other for one, other in zip(rows, others, strict=False)]
+
+
+def _side_by_side(opened: "Sequence[_Source]") -> "list[Values]":
+    """--link: the longest says how many."""
+    columns = [source.all() for source in opened]
+    if not all(columns):
+        return []
+    longest = max(len(column) for column in columns)
+    return [
+        tuple(itertools.chain.from_iterable(column[row % len(column)] for column in columns)) for row in range(longest)
+    ]
+
+
+def delimiter(text: str) -> bytes:
+    """--delimiter: a character, or as C writes one: \\n, \\t, \\0, \\x1e."""
+    named = {"\\n": b"\n", "\\t": b"\t", "\\0": b"\0", "\\r": b"\r", "\\\\": b"\\"}
+    if text in named:
+        return named[text]
+    if text.startswith("\\x"):
+        digits = text[2:]
+        if len(digits) not in (1, 2) or not set(digits) <= set(string.hexdigits):
+            raise ValueError(f"Invalid delimiter {text[:20]!r}")
+        return bytes([int(digits, 16)])
+    raw = text.encode(sys.getfilesystemencoding(), "surrogateescape")
+    if len(raw) != 1:
+        raise ValueError(f"Invalid delimiter {text[:20]!r}, one byte is wanted")
+    return raw
