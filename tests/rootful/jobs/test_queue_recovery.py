@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -27,10 +28,11 @@ def rows(node: Node, statement: str) -> list[Any]:
         return db.execute(statement).fetchall()
 
 
-def as_running(text: str, boot: str = "-") -> str:
-    """The record of a held job as that of one that is RUNNING, in another boot where one is named."""
-    text = text.replace('"job_state": "PENDING"', '"job_state": "RUNNING"').replace('"held": "user"', '"held": ""')
-    return text.replace(boot, "other") if boot != "-" else text
+def as_running(text: str, **changed: str) -> str:
+    """The record of a held job as that of one that is RUNNING."""
+    record = json.loads(text)
+    assert (record["job_state"], record["held"]) == ("PENDING", "user")
+    return json.dumps({**record, "job_state": "RUNNING", "held": "", **changed})
 
 
 def test_waiting_and_running_jobs_are_there_after_a_kill(node: Node) -> None:
@@ -91,8 +93,8 @@ def test_job_of_an_earlier_boot_is_put_into_the_queue_again(node: Node) -> None:
     node.stop(signal.SIGKILL)
     with sqlite3.connect(f"{node.values['state_dir']}/history.db") as db:
         for job, text in db.execute("SELECT id, record FROM job").fetchall():
-            boot = text.partition('"boot": "')[2].partition('"')[0]
-            db.execute("UPDATE job SET state = 'RUNNING', record = ? WHERE id = ?", (as_running(text, boot), job))
+            changed = as_running(text, boot="other")
+            db.execute("UPDATE job SET state = 'RUNNING', record = ? WHERE id = ?", (changed, job))
     node.start()
     assert wait_for(node, again, "COMPLETED")["restarts"] == 1
     assert wait_for(node, never, *ENDED)["state"] == "NODE_FAIL"
