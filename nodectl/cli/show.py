@@ -22,6 +22,8 @@ from nodectl.wire.names import NODE
 TASK_HEADER = ("TASK", "PID", "STATUS", "CPUS", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
 _RIGHT = ("TASK", "PID", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
 _SIGNAL_BASE = 128
+_BULK_COUNTS = ("running", "waiting", "succeeded", "failed", "not_executed", "timed_out", "out_of_memory", "signalled",
+                "withdrawn")  # fmt: skip
 _SAID = {"memory.max": "memory", "memory.swap.max": "swap space", "pids.max": "processes", "cpu.max": "CPU time",
          "cpu.weight": "weight of CPU time", "io.max": "disks", "io.weight": "weight of disks"}  # fmt: skip
 
@@ -74,12 +76,32 @@ def _waiting(session: Session, job: int, failed: Failed) -> Mapping[str, Any]:
     return record
 
 
+def _bulk_lines(bulk: Mapping[str, Any]) -> list[str]:
+    """Of a step that ran any number of commands: counts, and what is kept of a few."""
+    counts = [f"{bulk[name]} {name.replace('_', ' ')}" for name in _BULK_COUNTS if bulk.get(name)]
+    lines = ["", f"{bulk['commands']} commands begun: {', '.join(counts) or 'none has ended'}"]
+    for title, key, words in (("FAILED", "failures", _failure_words), ("SLOWEST", "slowest", _slow_words)):
+        rows = [(row["seq"], words(row), row["command"]) for row in bulk.get(key) or ()]
+        lines += ["", *table((title, "HOW", "COMMAND"), rows, right=(title,))] if rows else []
+    return lines
+
+
+def _failure_words(row: Mapping[str, Any]) -> str:
+    return str(row.get("why") or status_words(row["status"]))
+
+
+def _slow_words(row: Mapping[str, Any]) -> str:
+    return f"{row['seconds']:.3f} s"
+
+
 def text_of(record: Mapping[str, Any], now: float) -> list[str]:
     """The record as lines; `now` is seconds since the epoch."""
     lines = pairs(_facts(record, now))
     tasks = record.get("tasks") or []
     if tasks:
         lines += ["", *table(TASK_HEADER, [_task_row(task) for task in tasks], right=_RIGHT)]
+    if record.get("bulk"):
+        lines += _bulk_lines(record["bulk"])
     return lines
 
 

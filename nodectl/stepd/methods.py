@@ -135,7 +135,10 @@ class Methods:
         _allow_root(call)
         if call.parameters["task"] < len(self._run.tasks):
             task = self._run.tasks[call.parameters["task"]]
-            self._run.end_reasons.add_victim(task, call.parameters["pid"], call.parameters["name"])
+            if self._run.bulk is not None:
+                task.out_of_memory = True  # of a command; there may be any number of them
+            else:
+                self._run.end_reasons.add_victim(task, call.parameters["pid"], call.parameters["name"])
         return {}
 
     def _commands(self, call: "Call") -> "Commands":

@@ -111,7 +111,9 @@ class Termination:
                 task.killed_by_command |= number in (TERM, KILL)
                 if number == KILL and children.dumps_core(task.pid):
                     continue  # the tracker waits for that
-                signals.send_child(task.pid, number)
+                # A command of a bulk step leads a group of its own, and its user's Ctrl-C is meant for all of it.
+                if self._run.bulk is None or not signals.send_group_of_child(task.pid, number):
+                    signals.send_child(task.pid, number)
         if number == KILL:
             self._run.kill()
             self._deadlines.setdefault(_UNKILLABLE, time.monotonic() + self._run.step.unkillable_timeout)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import select
 import socket
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
 
 from nodectl.wire import framing
 from rootful.node import NOBODY, PATIENCE, Node
@@ -18,7 +19,11 @@ STEP = "org.nodectl.step"
 
 
 class BulkClient:
-    """One bulk step. `ended` are the ends by number, `numbers` those numbers as they came, `record` is the step's."""
+    """One bulk step; `conftest.py` closes what a test leaves. `ended` are the ends by number, `numbers` these as they
+    came, `record` is the step's.
+    """
+
+    made: ClassVar[list[BulkClient]] = []
 
     def __init__(
         self, node: Node, slots: int, *, user: pwd.struct_passwd = NOBODY, output: int | None = None, **request: object
@@ -30,6 +35,7 @@ class BulkClient:
         self.withdrawn: list[int] = []
         self.withdrawals = 0
         self.sent = 0
+        self.refused: list[Mapping[str, object]] = []
         self.messages: list[str] = []
         self.record: dict[str, Any] | None = None
         self.start: dict[str, Any] = {}
@@ -44,7 +50,9 @@ class BulkClient:
                 os.setegid(0)
             with sock:
                 fds = [null, null if output is None else output, null if output is None else output]
-                socket.send_fds(sock, [launch(ntasks=slots, bulk=True, argv=["bulk", "{}"], **request)], fds)
+                socket.send_fds(
+                    sock, [launch(**{"ntasks": slots, "bulk": True, "argv": ["bulk", "{}"], **request})], fds
+                )
                 inbox = framing.Inbox(1 << 20)
                 self.answer = framing.receive(sock, inbox) or {}
                 ends = inbox.take_descriptors()
@@ -54,6 +62,7 @@ class BulkClient:
         self.events, self.orders = ends
         self.job = int(str(self.answer["parameters"]["job"]))  # type: ignore[index]  # a launch's answer
         self._inbox = framing.Inbox(8 << 20)
+        self.made.append(self)
 
     def call(self, method: str, **parameters: object) -> None:
         data = framing.encode({"method": f"{STEP}.{method}", "parameters": parameters, "oneway": True})
@@ -62,7 +71,8 @@ class BulkClient:
 
     def run(self, *commands: dict[str, object]) -> None:
         self.sent += len(commands)
-        self.call("Run", commands=list(commands))
+        with contextlib.suppress(BrokenPipeError):  # the step has ended: its record says why
+            self.call("Run", commands=list(commands))
 
     def read(self, patience: float = PATIENCE) -> bool:
         """Reads once; False at the end of the events."""
@@ -70,7 +80,10 @@ class BulkClient:
         data = os.read(self.events, 65536)
         self._inbox.feed(data)
         while (message := self._inbox.next()) is not None:
-            self._take(message["parameters"]["event"])  # type: ignore[index]  # an event
+            if "error" in message:
+                self.refused.append(message)
+            else:
+                self._take(message["parameters"]["event"])  # type: ignore[index]  # an event
         return bool(data)
 
     def _take(self, event: dict[str, Any]) -> None:
@@ -99,14 +112,25 @@ class BulkClient:
         self.until(lambda: self.start, "the step takes commands")
         return self
 
-    def all(self, commands: Iterable[dict[str, object]]) -> dict[str, Any]:
-        """Runs them, however many, and ends the step; its record."""
+    def all(self, commands: Iterable[dict[str, object]], *, ahead: int = 0) -> dict[str, Any]:
+        """Runs them, however many, and ends the step; its record. `ahead`: not the whole window, but so many."""
         self.ready()
         for command in commands:
-            self.until(lambda: self.sent - len(self.numbers) < self.start["window"], "there is room in the window")
+            self.until(
+                lambda: self.sent - len(self.numbers) < (ahead or self.start["window"]), "there is room in the window"
+            )
             self.run(command)
         self.call("NoMore")
         return self.end()
+
+    def shown(self) -> dict[str, Any]:
+        """What `nodectl show` has of the running step."""
+        found: dict[str, Any] = self.node.call("Show", job=self.job, step=0)["record"]  # type: ignore[assignment]
+        return found
+
+    def stepd(self) -> int:
+        """The pid of its stepd."""
+        return int(self.shown()["pid"])
 
     def end(self) -> dict[str, Any]:
         """The step's record, when it has ended."""

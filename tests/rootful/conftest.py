@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from packages import Packages, unpacked
+from rootful.bulk_client import BulkClient
 from rootful.node import NOBODY, Node, running
 from rootful.stage import Stage, staged
 
@@ -25,6 +26,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def packages() -> Packages:
     """Debian's packages of Slurm; tests that ask for them carry the mark "packages"."""
     return unpacked()
+
+
+@pytest.fixture(autouse=True)
+def _bulk_clients() -> Iterator[None]:
+    """None is left of a test that failed: its step would run on."""
+    yield
+    while BulkClient.made:
+        BulkClient.made.pop().close()
 
 
 @pytest.fixture

@@ -170,6 +170,8 @@ class Bulk:
             told["failed"] = task.failure
         if task.kills:
             told["timed_out"] = True
+        elif task.killed_by_command or self._run.state != "RUNNING":
+            told["cut_short"] = True
         if task.out_of_memory:
             told["out_of_memory"] = True
         return told

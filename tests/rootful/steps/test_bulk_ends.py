@@ -1,0 +1,195 @@
+"""How commands of a bulk step end, and how the step does: time limits, leftovers, cancellation, suspension."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from nodectl.cgroup import tree
+from nodectl.tracing.recorder import cgroup_of
+from rootful.bulk_client import BulkClient, shell
+from rootful.node import NOBODY, OTHER, Node, wait_until
+
+_CONTROLLERS = tree.Group(tree.find_mount() + cgroup_of()).core.controllers
+FOR_EVER = "sleep 1000 & sleep 1000"
+
+
+def alive(node: Node, name: str) -> list[int]:
+    return [pid for pid, called in node.processes() if called == name]
+
+
+def test_a_command_whose_time_is_over_ends_with_all_that_it_started(served: Node) -> None:
+    told = served.scratch / "told"
+    client = BulkClient(served, 2).ready()
+    script = f"trap 'echo term >> {told}' TERM; (trap '' TERM; sleep 1000) & wait; wait"
+    timeout = 0.25
+    while not told.exists():  # it may have been slower to set its trap
+        timeout *= 2
+        client.run(shell(1, script, timeout=timeout))
+        client.until(lambda: 1 in client.ended, "it has ended")
+        end = client.ended.pop(1)
+        assert end["timed_out"] is True
+    assert end["status"] == signal.SIGKILL
+    client.run(shell(2, "sleep 1000", timeout=timeout), shell(3, "exit 3", timeout=1000))
+    client.until(lambda: len(client.ended) == 2, "both have ended")
+    assert not alive(served, "sleep")
+    assert (client.ended[2]["status"], client.ended[2]["timed_out"]) == (signal.SIGTERM, True)
+    assert (client.ended[3]["status"], "timed_out" in client.ended[3]) == (3 << 8, False)
+    client.call("NoMore")
+    record = client.end()
+    assert (record["bulk"]["failed"] - record["bulk"]["timed_out"], record["state"]) == (1, "FAILED")
+
+
+def test_what_a_command_leaves_behind_is_gone_before_its_slot_has_the_next_one(served: Node) -> None:
+    client = BulkClient(served, 1)
+    left = served.scratch / "left"
+    leaves = (
+        f"(trap '' TERM HUP; exec setsid sh -c 'echo $$ > {left}; exec sleep 1000') & until [ -s {left} ]; do :; done"
+    )
+    record = client.all([shell(1, leaves), shell(2, f"kill -0 $(cat {left})")])
+    assert [client.ended[seq]["status"] for seq in (1, 2)] == [0, 1 << 8]
+    assert record["orphans"]["max_rss_kib"] > 0
+
+
+def test_a_command_has_a_cgroup_of_its_own_which_goes_with_it(served: Node) -> None:
+    client = BulkClient(served, 2).ready()
+    where = served.scratch / "where"
+    client.run(shell(1, "cat /proc/self/cgroup", stdout=str(where)))
+    client.until(lambda: client.ended, "it has ended")
+    group = where.read_text().rpartition("::")[2].strip()
+    assert group.endswith("/step_0/user/task_0")
+    wait_until(lambda: not os.path.exists(f"{served.mount}{group}"), "its cgroup has gone")
+    client.call("NoMore")
+    client.end()
+
+
+def test_commands_that_have_not_begun_are_withdrawn(served: Node) -> None:
+    client = BulkClient(served, 1).ready()
+    client.run(shell(1, "sleep 1000"), *(shell(seq, "true") for seq in range(2, 40)))
+    client.until(lambda: 1 in client.begun, "the first one has begun")
+    client.call("Withdraw")
+    client.until(lambda: client.withdrawals, "they are withdrawn")
+    assert client.withdrawn == list(range(2, 40))
+    client.call("Withdraw")
+    client.until(lambda: client.withdrawals == 2, "an empty list is told, too")
+    client.run(shell(2, "true"))
+    client.call("Signal", signal=int(signal.SIGUSR1), forwarded=True)
+    client.call("NoMore")
+    record = client.end()
+    assert {seq: end["status"] for seq, end in client.ended.items()} == {1: signal.SIGUSR1, 2: 0}
+    assert "cut_short" not in client.ended[1]
+    assert (record["bulk"]["commands"], record["bulk"]["withdrawn"]) == (2, 38)
+
+
+def test_a_step_that_is_ended_ends_its_commands_and_begins_no_other(served: Node) -> None:
+    client = BulkClient(served, 2).ready()
+    client.run(*(shell(seq, FOR_EVER) for seq in range(1, 20)))
+    wait_until(lambda: len(alive(served, "sleep")) == 4, "two have begun")
+    client.call("End")
+    record = client.end()
+    assert record["state"] == "CANCELLED"
+    assert sorted(client.ended) == [1, 2]
+    assert {(end["status"], end["cut_short"]) for end in client.ended.values()} == {(signal.SIGTERM, True)}
+    assert client.withdrawn == list(range(3, 20))
+
+
+def test_a_signal_of_its_user_reaches_all_of_a_commands_process_group(served: Node) -> None:
+    """As a Ctrl-C at a terminal: a shell that alone gets it goes on when its program has ended."""
+    client = BulkClient(served, 1).ready()
+    client.run(shell(1, "sleep 1000; exit 5"))
+    wait_until(lambda: alive(served, "sleep"), "it sleeps")
+    client.call("Signal", signal=int(signal.SIGINT), forwarded=True)
+    client.call("NoMore")
+    assert client.end()["bulk"]["signalled"] == 1
+    assert client.ended[1]["status"] == signal.SIGINT
+
+
+def test_a_client_that_goes_ends_its_step_and_leaves_nothing(served: Node) -> None:
+    client = BulkClient(served, 2).ready()
+    client.run(*(shell(seq, FOR_EVER) for seq in range(1, 20)))
+    client.until(lambda: len(client.begun) == 2, "two have begun")
+    client.close()
+    served.assert_clean()
+    record = served.record(client.job)
+    assert (record["state"], record["reason"]) == ("CANCELLED", "the client that ran it went away")
+
+
+def test_an_idle_step_ends_when_its_client_goes_or_its_time_is_over(served: Node) -> None:
+    BulkClient(served, 2).ready().close()
+    served.assert_clean()
+    record = BulkClient(served, 2, time_limit=1).ready().end()
+    assert record["state"] == "TIMEOUT"
+    assert BulkClient(served, 2).all([])["state"] == "COMPLETED"
+
+
+def test_another_user_can_neither_signal_nor_see_the_commands(served: Node) -> None:
+    client = BulkClient(served, 1).ready()
+    client.run(shell(1, "sleep 1000"))
+    client.until(lambda: client.begun, "it has begun")
+    assert served.nodectl("signal", "--signal=KILL", f"{client.job}.0", user=OTHER).returncode != 0
+    assert served.nodectl("show", f"{client.job}.0", user=OTHER).returncode != 0
+    shown = served.nodectl("show", str(client.job), user=NOBODY)
+    assert "1 commands begun: 1 running" in shown.stdout
+    assert served.nodectl("signal", "--signal=KILL", f"{client.job}.0", user=NOBODY).returncode == 0
+    assert client.end()["state"] == "CANCELLED"
+
+
+def test_a_suspended_step_begins_nothing_and_no_time_runs(served: Node) -> None:
+    client = BulkClient(served, 1).ready()
+    go = served.scratch / "go"
+    client.run(shell(1, f"until [ -e {go} ]; do sleep 0.05; done", timeout=60), shell(2, "true"))
+    client.until(lambda: client.begun, "it has begun")
+    assert served.nodectl("suspend", str(client.job)).returncode == 0
+    (pid,) = [pid for _, pid in client.begun.values()]
+    go.touch()
+    assert (client.shown()["bulk"]["running"], Path(f"/proc/{pid}").exists()) == (1, True)
+    assert served.nodectl("resume", str(client.job)).returncode == 0
+    client.call("NoMore")
+    record = client.end()
+    assert sorted(client.ended) == [1, 2]
+    assert (record["state"], record["suspended_seconds"] > 0) == ("COMPLETED", True)
+
+
+def test_a_bulk_step_outlives_the_service(node: Node) -> None:
+    client = BulkClient(node, 2).ready()
+    client.run(shell(1, f"until [ -e {node.scratch}/go ]; do sleep 0.05; done"))
+    client.until(lambda: client.begun, "it has begun")
+    node.restart(signal.SIGKILL)
+    (node.scratch / "go").touch()
+    client.run(*(shell(seq, "true") for seq in range(2, 30)))
+    client.call("NoMore")
+    assert client.end()["bulk"]["succeeded"] == 29
+    wait_until(lambda: not node.leftovers(), "the new service has cleaned up")
+    assert node.record(client.job)["bulk"]["succeeded"] == 29  # type: ignore[index]
+
+
+def test_a_stepd_that_is_killed_takes_its_commands_along(served: Node) -> None:
+    client = BulkClient(served, 2).ready()
+    client.run(shell(1, FOR_EVER), shell(2, FOR_EVER), shell(3, "true"))
+    client.until(lambda: len(client.begun) == 2, "they have begun")
+    os.kill(client.stepd(), signal.SIGKILL)
+    while client.read():
+        pass
+    client.close()
+    served.assert_clean()
+    assert (client.ended, client.record) == ({}, None)
+
+
+@pytest.mark.skipif("memory" not in _CONTROLLERS, reason="cgroup2 has no memory controller here")
+def test_a_command_that_runs_out_of_memory_fails_alone(served: Node) -> None:
+    client = BulkClient(served, 1, mem=64)
+    hog = "import sys; print(len(bytearray(200 << 20)))"
+    record = client.all(
+        [
+            shell(1, "true"),
+            {"seq": 2, "argv": ["/usr/bin/python3", "-Sc", hog], "stdout": "none", "stderr": "none"},
+            shell(3, "true"),
+        ]
+    )
+    assert [client.ended[seq].get("out_of_memory") for seq in (1, 2, 3)] == [None, True, None]
+    assert (client.ended[2]["status"], client.ended[3]["status"]) == (signal.SIGKILL, 0)
+    assert client.ended[2]["memory"] > client.ended[1]["memory"]
+    assert (record["state"], record["bulk"]["out_of_memory"]) == ("OUT_OF_MEMORY", 1)

@@ -1,0 +1,71 @@
+"""The commands of a bulk step as values: what is one, how many may wait, what is kept of those that have ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodectl.stepd.bulk.commands import Command, commands_in
+from nodectl.stepd.bulk.tally import ROOM, Tally
+from nodectl.stepd.bulk.window import MOST_BYTES, Window, WindowBroken
+from nodectl.wire import lean_json
+
+
+def command(seq: int, *words: str) -> Command:
+    return Command({"seq": seq, "argv": ["true", *words]})
+
+
+def test_streams_and_the_slots_number() -> None:
+    made = Command({"seq": 3, "argv": ["a%b", "%%"], "stdout": "/out/%", "slot_mark": "%"})
+    assert (made.stdin, made.stdout, made.stderr) == ("none", "/out/%", "-")
+    assert made.words(4) == ["a5b", "55"]
+    assert made.in_slot(made.stdout, 0) == "/out/1"
+    assert command(1, "%").words(9) == ["true", "%"]
+
+
+def test_a_window_is_in_the_order_of_coming_and_has_room_again_after_ends() -> None:
+    window = Window(2)
+    window.take(command(seq) for seq in range(window.most))
+    with pytest.raises(WindowBroken, match="66 commands ahead"):
+        window.take([command(1000)])
+    first, second = window.next(), window.next()
+    assert (first.seq, second.seq) == (0, 1)
+    window.put_back(second)
+    assert window.next().seq == 1
+    with pytest.raises(WindowBroken, match="command 1 twice"):
+        window.take([command(1)])
+    window.ended(1)
+    window.take([command(1)])
+    assert [window.next().seq, *window.withdraw()] == [2, *range(3, window.most), 1]
+    window.ended(0)
+    window.ended(2)
+    window.take(command(seq) for seq in range(window.most))
+
+
+def test_a_window_counts_bytes_and_takes_one_that_is_longer_alone() -> None:
+    window = Window(1)
+    window.take([command(1, "x" * 2 * MOST_BYTES)])
+    with pytest.raises(WindowBroken, match="bytes of commands ahead"):
+        window.take([command(2)])
+    window.next()
+    window.ended(1)
+    window.take([command(2)])
+
+
+def test_a_tally_has_the_slowest_and_the_first_failures_and_no_more() -> None:
+    tally = Tally()
+    longest = ["\U0001f600" * 1000] * 3
+    for seq in range(1000):
+        tally.begun += 1
+        told = {"seq": seq, "status": (seq % 2) << 8, "seconds": float(seq * 7 % 1000)}
+        tally.ended({**told, "failed": longest[0]} if seq % 2 else told, longest)
+    found = tally.figures()
+    assert len(lean_json.dumps(found)) < ROOM
+    assert (found["commands"], found["succeeded"], found["failed"], found["not_executed"]) == (1000, 500, 500, 500)
+    failures, slowest = found["failures"], found["slowest"]
+    assert [row["seq"] for row in failures] == list(range(1, 20, 2))  # type: ignore[attr-defined]  # a list of objects
+    assert [row["seconds"] for row in slowest] == [999.0, 998.0, 997.0, 996.0, 995.0]  # type: ignore[attr-defined]
+    assert tally.reason() == "500 of 1000 commands failed"
+
+
+def test_several_commands_in_one_message() -> None:
+    assert [one.seq for one in commands_in([{"seq": 1, "argv": ["a"]}, {"seq": 2, "argv": ["b"]}])] == [1, 2]
