@@ -148,6 +148,8 @@ def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyo
     surrounding = session.private is None and _surrounding_job(request, session.path)
     if of_job and "jobid" not in request:
         request["job"] = _turn(session, request, parsed, of_job, patience)
+    elif "signal" in of_job:
+        raise BadOption("--signal is of a job, and this is a step of one: give it to that job")
     if local:
         _through_local_hooks(session, local, request, parsed, patience)
     request["environment"] = job_environment(parsed)
@@ -195,8 +197,7 @@ def _turn(
     from nodectl.client.launch_request import job_environment
 
     wanted = {**request, "environment": waiting.told({"environment": job_environment(parsed)})}
-    if number:
-        wanted["job"] = number
+    wanted |= {"job": number} if number else {}
     return waiting.job(session, wanted, of_job, patience)
 
 
@@ -239,8 +240,7 @@ def columns() -> int:
     """The width of help texts, as other commands take it."""
     from nodectl.model.number import whole
 
-    columns = whole(os.environ.get("COLUMNS", ""), _MOST_COLUMNS)
-    return 80 if columns is None else columns
+    return whole(os.environ.get("COLUMNS", ""), _MOST_COLUMNS) or 80
 
 
 def _through_local_hooks(

@@ -104,6 +104,14 @@ def signal(text: str) -> str:
     return str(warning_of(text))
 
 
+def signal_of_run(text: str) -> str:
+    """What the tasks of a run get before its time is up; it has no script."""
+    found = signal(text)
+    if found.startswith("B:"):
+        raise ValueError(f"Invalid signal {text[:40]!r}, B: is for the scripts of jobs")
+    return found
+
+
 def yes(_text: str) -> bool:
     """A switch."""
     return True
@@ -134,7 +142,12 @@ _IMMEDIATE = _row(
     "immediate", "I", "SECONDS", "ends if nothing is free at once, or within so many seconds", immediate,
     has_arg=MAYBE_ARGUMENT,
 )  # fmt: skip
-RUN = (*_WAITING, _IMMEDIATE)
+RUN = (
+    *_WAITING,
+    _IMMEDIATE,
+    _row("signal", "", "SIGNAL", "SIGNAL[@SECONDS]: for its tasks, so many seconds (60) before the time limit",
+           signal_of_run),
+)  # fmt: skip
 _EXCLUSIVE = _row("exclusive", "", "", "no other job beside it", exclusive, has_arg=MAYBE_ARGUMENT)
 
 _SIGNAL = _row(

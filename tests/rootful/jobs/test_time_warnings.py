@@ -9,7 +9,7 @@ import pytest
 
 from rootful.jobs.machine import Client, typed
 from rootful.node import NOBODY, Node, wait_until
-from rootful.queued import emptied, queue_running, submit, wait_for, wait_for_file
+from rootful.queued import emptied, queue, queue_running, submit, wait_for, wait_for_file
 
 TRAPS = 'trap "echo script told" USR1\ntouch ready\nwhile [ ! -e over ]; do sleep 0.1; done'
 
@@ -46,6 +46,23 @@ def test_steps_are_told_and_the_script_is_not(node: Node) -> None:
     assert node.nodectl("update", str(job), "--time=1").returncode == 0
     wait_for(node, job, "COMPLETED")
     assert (node.scratch / f"slurm-{job}.out").read_text() == "step told\n"
+
+
+def test_tasks_of_a_run_are_told(node: Node) -> None:
+    told = "trap 'echo task told; exit 0' USR1; touch ready.$SLURM_PROCID; while :; do sleep 0.1; done"
+    run = node.popen("-n2", "--time=10", "--signal=USR1@60", "sh", "-c", told, user=NOBODY)
+    wait_until(lambda: len(list(node.scratch.glob("ready.*"))) == 2, "both tasks have set their traps")
+    (job,) = (one["job"] for one in queue(node))
+    assert node.nodectl("update", str(job), "--time=1").returncode == 0
+    assert (run.communicate()[0], run.returncode) == ("task told\n" * 2, 0)
+
+
+def test_a_step_in_a_job_has_no_time_limit_to_be_told_of(node: Node) -> None:
+    step = typed(node, "run", "--signal=USR1", "true")
+    done = node.nodectl("alloc", "sh", "-c", step, user=NOBODY)
+    assert done.returncode == 1
+    assert "--signal is of a job, and this is a step of one" in done.stderr
+    assert "B: is for the scripts" in node.run("--signal=B:USR1", "true", user=NOBODY).stderr
 
 
 def test_what_holds_an_allocation_is_no_program_of_its_user(node: Node) -> None:
