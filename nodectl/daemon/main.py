@@ -7,6 +7,7 @@ of accounts. SIGTERM ends the daemon; steps go on.
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -26,6 +27,7 @@ from nodectl.daemon.history import journal, retention
 from nodectl.daemon.history.store import Store, StoreError
 from nodectl.daemon.jobs.slurmd_context import SlurmdContext, SlurmdRefused
 from nodectl.daemon.node import Node
+from nodectl.daemon.processes import event_loop
 from nodectl.daemon.processes.forkserver_channel import ForkserverDied
 from nodectl.daemon.reception.supervisor import ReceptionFailed, ReceptionSupervisor
 from nodectl.daemon.recovery.lock import Lock
@@ -41,6 +43,7 @@ _FIRST_PASSED_FD = 3  # sd_listen_fds(3)
 _LOCK_SECONDS = 15
 _BACKLOG = 512
 _ANSWER_SECONDS = 1.0
+_GARBAGE = 5000  # objects: the steps of a quarter of a second are looked through at once
 _LONGEST_ANSWER = 1 << 16
 
 
@@ -58,8 +61,8 @@ def run(config: Config, read: Callable[[], Config], *, private: bool = False) ->
         return 1
     messages.log("daemon")
     try:
-        with contextlib.ExitStack() as ending:
-            asyncio.run(_serve(config, read, ending, private=private))
+        with contextlib.ExitStack() as ending, asyncio.Runner(loop_factory=event_loop.make) as runner:
+            runner.run(_serve(config, read, ending, private=private))
     except (
         CannotStart,
         StoreError,
@@ -97,6 +100,7 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     await reception.ready()
     listener, inherited = _listen(config, private=private)  # a client that finds the socket may send signals
     reception.listen(listener, node.service())
+    _collect_less()
     _notify("READY=1")
     _tell_client_ready()
     heart = asyncio.create_task(_heartbeat(store))
@@ -114,6 +118,13 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     store.close()
     if base.path:
         tree.Group(base.mount + base.path).remove()
+
+
+def _collect_less() -> None:
+    """What is there now stays: the garbage collector has no need to look through it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE)
 
 
 def _restore_queue(node: Node, base: Base) -> None:

@@ -281,7 +281,8 @@ class Book:
 
     def _look_at(self, jobs: list[JobRecord]) -> None:
         """What these waited for may have happened. They may be many: `catch_up` looks."""
-        self.unlooked.update((job.job_id, job) for job in jobs)
+        if jobs:
+            self.unlooked.update((job.job_id, job) for job in jobs)
 
     def catch_up(self, now: float) -> Iterator[None]:
         """Looks at those for whom something has happened, in pieces."""

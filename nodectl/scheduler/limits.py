@@ -156,7 +156,13 @@ class Accounts:
         return len({user for user, _ in self._use})
 
     def _uses(self, user: int, qos: str) -> tuple[_Use, _Use]:
-        return self._use.setdefault((user, ""), _Use()), self._use.setdefault((user, qos), _Use())
+        return self._of((user, "")), self._of((user, qos))
+
+    def _of(self, key: tuple[int, str]) -> _Use:
+        found = self._use.get(key)
+        if found is None:
+            found = self._use[key] = _Use()
+        return found
 
     def _tidy(self, user: int, qos: str) -> None:
         for key in ((user, ""), (user, qos)):

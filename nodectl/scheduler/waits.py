@@ -317,6 +317,8 @@ class Waits:
             del self._ended[oldest], self._began[oldest]
 
     def _waiting_for(self, job: JobRecord) -> list[JobRecord]:
+        if not self._by_target and not self._singletons:
+            return []
         waiting = {*self._by_target.get(base(job), ()), *self._by_target.get(job.job_id, ())}
         found = [self._jobs[number] for number in sorted(waiting) if number in self._jobs]
         alone = [self._jobs[one] for one in self._singletons.get((job.user_id, job.name), ()) if one in self._jobs]

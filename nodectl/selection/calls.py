@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from nodectl import messages
 from nodectl.plugin_api import take_errno
@@ -21,11 +21,13 @@ from nodectl.selection import slurmctld
 from nodectl.selection.keeper import Keeper
 from nodectl.selection.slurmctld import Parameters
 
+_F = TypeVar("_F", bound=Callable[..., object])
 OnCall = Callable[[str, Sequence[object], object], object]
 """Is told each call: the function's name, its arguments, and what it returned or the text of what went wrong."""
 _MOST_FAULTS = 1000
 _NO_CLOCK = contextlib.nullcontext()
 PREFIX = "select_p_"
+_IDLE = "idle"
 
 
 class Answer:
@@ -66,7 +68,9 @@ class Calls:
         # What comes with the service is trusted as the scheduler is: no clock runs, and it changes what it may.
         self.is_ours = os.path.dirname(plugin.path) == os.path.join(BUILTIN_DIR, "select")
         self.keeper = Keeper(watches=not self.is_ours)
-        self._hooks = plugin.hooks
+        # Of its own, what does nothing is not called, unless somebody looks on.
+        idle = _IDLE if self.is_ours and on_call is None else ""
+        self._hooks = {name: function for name, function in plugin.hooks.items() if idle not in vars(function)}
         self._caller = caller
         self._say = say or _to_the_log
         self._told: set[tuple[str, str]] = set()
@@ -136,6 +140,12 @@ class Calls:
             self._told.add((name, rule))
             self._say(text)
         return text
+
+
+def idle(function: _F) -> _F:
+    """Marks a function of the service's own that does nothing: it is there for whoever reads it, or looks on."""
+    vars(function)[_IDLE] = True
+    return function
 
 
 def _ours(function: Callable[..., Any], arguments: Sequence[object]) -> Answer:

@@ -125,7 +125,7 @@ class Selection:
     def reconfigure(self, parameters: Parameters) -> str:
         """The configuration was read again; why the plugin does not take it, "" where it does."""
         self._calls.parameters = self.ledger.parameters = parameters
-        self.ledger.changes += 1
+        self._judge.look_again()
         return self._tell("reconfigure")
 
     def job_test(  # as the documented function, and what time it is
@@ -312,7 +312,8 @@ class Selection:
     def step_pick_nodes(self, job: JobRecord, step: StepRecord, node_count: int) -> bitarray:
         """The nodes of a step: the plugin's choice; without one as many of its job's as are wanted, the first ones."""
         allowed = self.nodes.bitmap() if job.node_bitmap is None else job.node_bitmap
-        step.select_jobinfo = self.info.new_jobinfo()
+        if self._calls.has("step_pick_nodes") or self._calls.has("step_finish"):
+            step.select_jobinfo = self.info.new_jobinfo()
         answer = self._calls.value("step_pick_nodes", job, step.select_jobinfo, node_count)
         if answer.ok and answer.value is not None:
             wrong = checks.picked(answer.value, allowed, node_count, self.nodes)

@@ -6,6 +6,7 @@ Used by the host of a select plugin (`host.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from bitarray import bitarray
 
@@ -17,6 +18,13 @@ from nodectl.selection.ledger import Ledger
 from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_TEST_ONLY, SELECT_MODE_WILL_RUN
 from nodectl.selection.offer import Offer
 from nodectl.selection.records import JobRecord, JobResources, NodeTable, Output
+
+_NOTHING = (None, None, None, "")
+_of_job = attrgetter("user_id", "group_id", "qos", "time_limit")
+_of_details = attrgetter(
+    "num_tasks", "cpus_per_task", "min_cpus", "min_nodes", "max_nodes", "pn_min_cpus", "pn_min_memory", "mem_per_cpu",
+    "contiguous", "overcommit", "share_res", "whole", "core_spec", "req_nodes", "exc_nodes", "features",
+)  # fmt: skip
 
 
 class Judge:
@@ -33,13 +41,16 @@ class Judge:
         self._believes = believes and calls.is_ours
         self._free: JobResources | None = None  # what was found to be nobody's, when the ledger was at
         self._free_at = 0
+        # The latest question while nobody held anything, and what was chosen.
+        self._alike: tuple[tuple[object, ...], JobResources, object, str] | tuple[None, None, None, str] = _NOTHING
 
     def is_free(self, resources: JobResources | None) -> bool:
         """True for what has just been chosen, and is nobody's since."""
         return resources is not None and resources is self._free and self._free_at == self._ledger.changes
 
     def look_again(self) -> None:
-        """A node's configuration has changed."""
+        """A node's configuration has changed, or the plugin's."""
+        self._alike, self._free = _NOTHING, None
         self._kept = kept_cores(self._nodes)
 
     def test(
@@ -48,6 +59,11 @@ class Judge:
     ) -> Choice | Refusal:  # fmt: skip
         """Calls select_p_job_test and looks at what comes back; the job is written to as `Selection.job_test` says."""
         before = (job.job_resrcs, job.node_bitmap, job.nodes, job.start_time)
+        shape = None
+        if mode == SELECT_MODE_RUN_NOW and candidates is None and excluded is None and self._ledger.is_empty():
+            shape = self._shape(job, offer)
+        if shape is not None and shape == self._alike[0]:
+            return self._chosen_again(job)
         job.job_resrcs, job.start_time = None, 0.0
         chosen, preempted = offer.nodes.copy(), Output()
         given = None if candidates is None else list(candidates)
@@ -69,7 +85,27 @@ class Judge:
         if isinstance(found, Choice) and mode == SELECT_MODE_RUN_NOW:
             job.job_resrcs, job.node_bitmap = found.resources, found.nodes
             job.nodes = resources.names(found.nodes, self._nodes)
+            if shape is not None:
+                self._alike = (shape, resources.copied(found.resources), job.details.request, job.nodes)
         return found
+
+    def _shape(self, job: JobRecord, offer: Offer) -> tuple[object, ...] | None:
+        """What a question of the service's own plugin goes by while nobody holds anything; None where its answer is to
+        be looked at all the same. One that has just been asked is not asked again.
+        """
+        details = job.details
+        request = details.known_request
+        if not self._believes or request is None:
+            return None
+        gres = tuple(details.gres.items())
+        return (*_of_job(job), *_of_details(details), gres, id(request), offer.nodes.tobytes())  # which `_alike` keeps
+
+    def _chosen_again(self, job: JobRecord) -> Choice:
+        _, chosen, _, job.nodes = self._alike
+        kept = resources.copied(chosen)  # type: ignore[arg-type]  # it was asked for
+        job.job_resrcs, job.node_bitmap = kept, kept.node_bitmap.copy()
+        self._free, self._free_at = kept, self._ledger.changes
+        return Choice(job.node_bitmap, kept, self._calls.now, [])
 
     def _judged(  # what went in and what came out
         self, job: JobRecord, mode: int, offer: Offer, answer: Answer, chosen: bitarray, preempted: Output,

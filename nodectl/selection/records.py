@@ -62,7 +62,7 @@ class NodeRecord:
     @property
     def cores(self) -> int:
         """How many cores it has."""
-        return sum(len(socket.cores) for socket in self.config.sockets)
+        return sum([len(socket.cores) for socket in self.config.sockets])
 
     @property
     def cpus(self) -> int:
@@ -115,11 +115,14 @@ class NodeTable(Sequence[NodeRecord]):
 
     def cpu_mask(self, node: NodeRecord, cores: bitarray) -> int:
         """The machine mask of the usable CPUs of a node's cores that a core bitmap has."""
+        usable, low, count = node.config.usable & ~node.reserved_cpus, node.core_offset, node.cores
+        if cores.count(1, low, low + count) == count:
+            return usable
         mask = 0
-        for core, bit in zip(node.config.cores, cores[node.core_offset : node.core_offset + node.cores], strict=True):
+        for core, bit in zip(node.config.cores, cores[low : low + count], strict=True):
             if bit:
                 mask |= core.mask
-        return mask & node.config.usable & ~node.reserved_cpus
+        return mask & usable
 
 
 @dataclass(slots=True)
@@ -168,6 +171,11 @@ class JobDetails:
     req_node_bitmap: bitarray | None = None
     exc_node_bitmap: bitarray | None = None
     _request: Request | None = None
+
+    @property
+    def known_request(self) -> Request | None:
+        """Likewise, where somebody has read it already."""
+        return self._request
 
     @property
     def request(self) -> Request:

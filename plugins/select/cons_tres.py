@@ -15,6 +15,7 @@ from nodectl.binding.refused import Refused
 from nodectl.plugin_api import SLURM_ERROR, SLURM_SUCCESS, PluginError, set_errno
 from nodectl.selection import resources, slurmctld, state_file
 from nodectl.selection.buffer import Buf
+from nodectl.selection.calls import idle
 from nodectl.selection.modes import (
     SELECT_CONFIG_INFO,
     SELECT_CR_PLUGIN,
@@ -141,6 +142,7 @@ def select_p_node_ranking(node_ptr: Sequence[NodeRecord], node_cnt: int) -> bool
     return False
 
 
+@idle
 def select_p_update_node_state(node_ptr: NodeRecord) -> int:
     """Which nodes may start jobs the host says with each question."""
     del node_ptr
@@ -265,6 +267,7 @@ def select_p_job_begin(job_ptr: JobRecord) -> int:
     return SLURM_SUCCESS
 
 
+@idle
 def select_p_job_ready(job_ptr: JobRecord) -> int:
     """1: nodes need no preparation."""
     del job_ptr
@@ -277,6 +280,7 @@ def select_p_job_fini(job_ptr: JobRecord) -> int:
     return SLURM_SUCCESS
 
 
+@idle
 def select_p_job_signal(job_ptr: JobRecord, signal: int) -> int:
     """Nothing to do: the steps are the daemon's own."""
     del job_ptr, signal
@@ -345,12 +349,14 @@ def select_p_job_resized(job_ptr: JobRecord, node_ptr: NodeRecord) -> int:
     return SLURM_SUCCESS
 
 
+@idle
 def select_p_step_pick_nodes(job_ptr: JobRecord, step_jobinfo: JobInfo, node_count: int) -> bitarray | None:
     """Leaves the choice to the host."""
     del job_ptr, step_jobinfo, node_count
     return None
 
 
+@idle
 def select_p_step_finish(step_ptr: StepRecord, killing_step: bool) -> int:
     """Nothing to do: steps hold nothing but of their job."""
     del step_ptr, killing_step

@@ -14,6 +14,7 @@ from nodectl.binding.refused import Refused
 from nodectl.plugin_api import SLURM_ERROR, SLURM_SUCCESS, PluginError, set_errno
 from nodectl.selection import state_file
 from nodectl.selection.buffer import Buf
+from nodectl.selection.calls import idle
 from nodectl.selection.linear.choice import Chooser
 from nodectl.selection.linear.machines import Machines
 from nodectl.selection.linear.objects import JobInfo, NodeInfo, freed, known
@@ -156,6 +157,7 @@ def select_p_node_ranking(node_ptr: NodeTable, node_cnt: int) -> bool:
     return False
 
 
+@idle
 def select_p_update_node_state(node_ptr: NodeRecord) -> int:
     """Nodes that are not to be used are not offered."""
     del node_ptr
@@ -263,6 +265,7 @@ def select_p_job_fini(job_ptr: JobRecord) -> int:
     return SLURM_SUCCESS
 
 
+@idle
 def select_p_job_signal(job_ptr: JobRecord, signal: int) -> int:
     """Signals are sent by others."""
     del job_ptr, signal
@@ -321,11 +324,13 @@ def select_p_job_resized(job_ptr: JobRecord, node_ptr: NodeRecord) -> int:
     return SLURM_SUCCESS if _State.occupancy.remove_node(job_ptr, node_ptr.index) else SLURM_ERROR
 
 
+@idle
 def select_p_step_pick_nodes(job_ptr: JobRecord, step_jobinfo: JobInfo, node_count: int) -> None:
     """Leaves the nodes of steps to others."""
     del job_ptr, step_jobinfo, node_count
 
 
+@idle
 def select_p_step_finish(step_ptr: StepRecord, killing_step: bool) -> int:
     """Keeps nothing of steps."""
     del step_ptr, killing_step

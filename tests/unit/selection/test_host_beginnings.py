@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nodectl.selection.host import Choice
-from nodectl.selection.modes import SELECT_MODE_RUN_NOW
+from nodectl.binding.options import request_of
+from nodectl.selection.answers import Choice, Refusal
+from nodectl.selection.host import Selection
+from nodectl.selection.loading import caller_of, load_plugin
+from nodectl.selection.modes import NODE_STATE_DRAIN, SELECT_MODE_RUN_NOW
+from nodectl.selection.records import JobDetails, JobRecord
+from nodectl.selection.slurmctld import Parameters
+from nodectl.simulation.described import nodes_of
 from unit.selection.stage import FIRST, stage
+
+ONE = request_of({}, {}, "")
 
 
 def test_choice_that_another_job_has_begun_with_meanwhile_is_no_longer_free(tmp_path: Path) -> None:
@@ -16,3 +24,62 @@ def test_choice_that_another_job_has_begun_with_meanwhile_is_no_longer_free(tmp_
         assert isinstance(theatre.selection.job_test(job, SELECT_MODE_RUN_NOW), Choice)
     assert not theatre.selection.job_begin(second)
     assert "is another job's" in theatre.selection.job_begin(first)
+
+
+def believed(spec: str = "2c,mem=100") -> Selection:
+    """Our own plugin as the daemon has it."""
+    plugin = load_plugin("select/cons_tres")
+    selection = Selection(plugin, nodes_of(spec), caller_of(0), parameters=Parameters(), believes_own=True)
+    selection.start("/nowhere")
+    return selection
+
+
+def asked(number: int, cpus: int = 1, **more: object) -> JobRecord:
+    return JobRecord(number, details=JobDetails(min_cpus=cpus, num_tasks=cpus, _request=ONE, **more))  # type: ignore[arg-type]
+
+
+def test_question_that_is_like_the_last_one_has_an_answer_of_its_own() -> None:
+    selection = believed()
+    cores = []
+    for number in (1, 2, 3):
+        job = asked(number)
+        assert isinstance(selection.job_test(job, SELECT_MODE_RUN_NOW), Choice)
+        assert not selection.job_begin(job)
+        assert job.job_resrcs is not None
+        assert job.nodes == "n1"
+        cores.append(job.job_resrcs.core_bitmap)
+        selection.job_fini(job)
+        selection.released(job)
+    assert cores[0] == cores[1] == cores[2]
+    assert len({id(one) for one in cores}) == 3
+
+
+def test_question_beside_another_job_or_of_another_shape_is_asked_anew() -> None:
+    selection = believed()
+    first, beside, more = asked(1), asked(2), asked(3, cpus=2)
+    for job in (first, beside):
+        assert isinstance(selection.job_test(job, SELECT_MODE_RUN_NOW), Choice)
+        assert not selection.job_begin(job)
+    assert first.job_resrcs is not None
+    assert beside.job_resrcs is not None
+    assert not (first.job_resrcs.core_bitmap & beside.job_resrcs.core_bitmap).any()
+    for job in (first, beside):
+        selection.job_fini(job)
+        selection.released(job)
+    found = selection.job_test(more, SELECT_MODE_RUN_NOW)
+    assert isinstance(found, Choice)
+    assert found.resources.ncpus == 2
+
+
+def test_question_that_is_like_the_last_one_is_asked_anew_of_other_nodes_and_another_configuration() -> None:
+    selection = believed()
+    job = asked(1)
+    assert isinstance(selection.job_test(job, SELECT_MODE_RUN_NOW), Choice)
+    node = selection.nodes[0]
+    node.node_state |= NODE_STATE_DRAIN
+    selection.update_node_state(node)
+    assert isinstance(selection.job_test(job, SELECT_MODE_RUN_NOW), Refusal)
+    node.node_state &= ~NODE_STATE_DRAIN
+    selection.update_node_state(node)
+    selection.reconfigure(Parameters(def_mem_per_cpu=1000))
+    assert isinstance(selection.job_test(asked(2), SELECT_MODE_RUN_NOW), Refusal)
