@@ -96,8 +96,10 @@ class Node:
     def start(self) -> Node:
         """Starts the daemon and waits until it listens."""
         self.log = (self.dir / "daemon.log").open("ab")
+        python, *words = self.command("daemon")
+        words[:0] = ("-X", "faulthandler")  # for `_where_it_hangs`
         self.daemon = subprocess.Popen(
-            self.command("daemon"), stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=self.environment()
+            [python, *words], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=self.environment()
         )
         wait_until(self.answers, "the daemon listens")
         return self
@@ -115,8 +117,19 @@ class Node:
         """Ends the daemon with a signal and waits for its end."""
         if self.daemon is not None:
             self.daemon.send_signal(number)
+            try:
+                self.daemon.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"signal {number} does not end the daemon: {self._where_it_hangs()}") from None
+            self.daemon = None
+
+    def _where_it_hangs(self) -> str:
+        """The end of the daemon's log, after a signal at which Python writes every thread's stack. It ends by it."""
+        if self.daemon is not None:
+            self.daemon.send_signal(signal.SIGABRT)
             self.daemon.wait(PATIENCE)
             self.daemon = None
+        return self.logged()[-8000:]
 
     def restart(self, number: int = signal.SIGTERM) -> None:
         """Ends the daemon and starts another."""
@@ -182,6 +195,8 @@ class Node:
             reply = framing.receive(sock, framing.Inbox(64 << 20))
             if reply is None:
                 raise ConnectionResetError("no answer")
+        except TimeoutError:
+            raise AssertionError(f"{method} is not answered: {self._where_it_hangs()}") from None
         finally:
             sock.close()
         return reply if "error" in reply else reply["parameters"]  # type: ignore[return-value]
