@@ -10,7 +10,7 @@ from nodectl.model.number import whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _RLIMITS = ("CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS")
 # Options that tasks find in their environment, where they are given.
@@ -41,7 +41,7 @@ def make_request(parsed: Parsed, environ: "Mapping[str, str]" = os.environ) -> d
         "cwd": os.path.join(here, wanted) if wanted else here,
         "ntasks": values.pop("ntasks", 0) or _ntasks(layout, environ),
         "umask": mask,
-        "rlimits": _rlimits(),
+        "rlimits": _rlimits(_propagated(str(values.pop("propagate", "")))),
         "verbose": min(parsed.verbose, 10),
     }
     if not values.get("time_limit"):
@@ -146,12 +146,22 @@ def _here() -> str:
     return actual
 
 
-def _rlimits() -> dict[str, int]:
-    """The soft limits, -1 for none."""
+def _propagated(text: str) -> "Sequence[str]":
+    """The resource limits that --propagate names. Raises BadOption."""
+    if text.upper() in ("", "ALL"):
+        return _RLIMITS
+    names = () if text.upper() == "NONE" else [word.upper().removeprefix("RLIMIT_") for word in text.split(",")]
+    if unknown := [name for name in names if name not in _RLIMITS]:
+        raise BadOption(f"--propagate: no limit {unknown[0][:20]!r}, there are ALL, NONE, {', '.join(_RLIMITS)}")
+    return names
+
+
+def _rlimits(names: "Sequence[str]") -> dict[str, int]:
+    """These soft limits, -1 for none."""
     import resource  # next to where it is used; a C module, cheap
 
     limits = {}
-    for name in _RLIMITS:
+    for name in names:
         soft = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0]
         limits[name] = -1 if soft == resource.RLIM_INFINITY else soft
     return limits

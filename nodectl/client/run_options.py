@@ -160,6 +160,8 @@ OPTIONS = (
     Option("cpu-bind", "", "BIND", "[quiet|verbose,][one_thread,]none|threads|cores|sockets|ldoms|map_cpu:LIST|"
            "mask_cpu:LIST|map_ldom:LIST|mask_ldom:LIST|rank_ldom", str),
     Option("export", "", "VARS", "environment of the tasks: ALL (default), NONE, or NAME,NAME=VALUE,...", str),
+    Option("propagate", "", "LIMITS", "soft limits that tasks have as here: ALL (default), NONE, or CORE,NOFILE", str,
+           has_arg=MAYBE_ARGUMENT),
     Option("task-prolog", "", "FILE", "script run as you before each task", str),
     Option("task-epilog", "", "FILE", "script run as you after each task", str),
     Option(

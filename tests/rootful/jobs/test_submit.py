@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 
 import pytest
 
@@ -64,6 +65,14 @@ def test_who_waits_ends_with_the_jobs_exit_status(node: Node, command: str, stat
     done = node.nodectl("submit", "--wait", f"--wrap={command}", user=NOBODY)
     assert done.returncode == status, done.stderr
     assert not queue(node)
+
+
+def test_a_script_has_the_soft_limits_that_it_was_submitted_with_as_far_as_is_said(node: Node) -> None:
+    line = typed(node, "submit", "--wait", "-o", "%x", "--wrap", "ulimit -Sn", "-J")
+    shell = f"ulimit -Sn 77; {line} kept; {line} left --propagate=NONE"
+    subprocess.run(["bash", "-c", shell], cwd=node.scratch, user=NOBODY.pw_uid, extra_groups=[], check=True)
+    assert (node.scratch / "kept").read_text() == "77\n"
+    assert (node.scratch / "left").read_text() != "77\n"
 
 
 def test_streams_go_to_files_by_their_patterns(node: Node) -> None:

@@ -269,6 +269,27 @@ def test_soft_limits_are_the_clients_and_hard_ones_the_nodes(shared_node: Node) 
     assert (soft, core, found_hard) == ("77", "0", str(hard))
 
 
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [(["--propagate"], {"files", "core"}), (["--propagate=NONE"], set()), (["--propagate=rlimit_core"], {"core"}),
+     (["--propagate=NOFILE,CORE"], {"files", "core"})],
+)  # fmt: skip
+def test_soft_limits_are_the_clients_as_far_as_it_says(shared_node: Node, words: list[str], kept: set[str]) -> None:
+    def limit_itself() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (77, 99))
+        resource.setrlimit(resource.RLIMIT_CORE, (12 << 10, 12 << 10))
+
+    client = shared_node.popen(*words, "bash", "-c", "ulimit -Sn; ulimit -Sc", user=NOBODY, preexec_fn=limit_itself)
+    found = client.communicate(timeout=PATIENCE)[0].split()
+    assert {name for name, text, own in zip(("files", "core"), found, ("77", "12"), strict=True) if text == own} == kept
+
+
+def test_a_limit_that_there_is_not_is_told(shared_node: Node) -> None:
+    done = shared_node.run("--propagate=NOPE", "true", user=NOBODY)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("nodectl: error: --propagate: no limit 'NOPE', there are ALL, NONE, CPU")
+
+
 def test_the_directory_is_the_clients_by_the_users_name_for_it(shared_node: Node) -> None:
     real = shared_node.scratch / "real"
     real.mkdir()
