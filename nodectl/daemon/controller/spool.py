@@ -5,7 +5,6 @@ directories belong to root, so nobody can put another file in its place. Runs in
 """
 
 import os
-import shutil
 from collections.abc import Container
 
 _SCRIPT = "slurm_script"
@@ -53,7 +52,7 @@ class Spool:
 
     def remove(self, job: int) -> None:
         """The job has ended."""
-        shutil.rmtree(f"{self._directory}/{_JOB}{job}", ignore_errors=True)
+        _remove(f"{self._directory}/{_JOB}{job}")
 
     def sweep(self, known: Container[int]) -> None:
         """At the daemon's start: removes copies of jobs that are over."""
@@ -64,4 +63,10 @@ class Spool:
         for name in names:
             number = name.removeprefix(_JOB)
             if not number.isdecimal() or int(number) not in known:
-                shutil.rmtree(f"{self._directory}/{name}", ignore_errors=True)
+                _remove(f"{self._directory}/{name}")
+
+
+def _remove(directory: str) -> None:
+    import shutil  # with what it brings along: only where there are scripts
+
+    shutil.rmtree(directory, ignore_errors=True)

@@ -7,7 +7,6 @@ history: files and cgroups without one belong to no step.
 """
 
 import os
-import shutil
 import time
 from collections.abc import Iterator
 
@@ -136,6 +135,8 @@ def remove_dead_private_nodes(runtime_dir: str) -> None:
         steps = list(_specs(f"{directory}/steps")) if os.path.isdir(f"{directory}/steps") else []
         if not any(files.alive() for files in steps):
             _remove_cgroups(steps)
+            import shutil  # with what it brings along: only where it is needed
+
             shutil.rmtree(directory, ignore_errors=True)
         lock.release()
 
