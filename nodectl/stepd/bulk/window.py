@@ -38,6 +38,10 @@ class Window:
             self._sizes[command.seq] = command.size
             self._total += command.size
 
+    def is_full_enough(self) -> bool:
+        """True while the client need not be asked for more."""
+        return 4 * len(self.waiting) > self.most
+
     def next(self) -> "Command":
         """The one that waits longest; it runs now."""
         return self.waiting.pop(next(iter(self.waiting)))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _NOT_READ = 1 << 16  # bytes of events that the client has not read: then nothing more is begun
 _AT_ONCE = 8  # tasks that are started before ends are looked for
 _BETWEEN_COLLECTIONS = 512  # commands; a stepd collects no cycles by itself
+_PAUSE = 0.01  # seconds between two events
 _FIRST_LOOK, _LAST_LOOK = 0.001, 0.05  # seconds between two looks at a cgroup that is not empty
 _FAILED = 1 << 8
 _NO_ROOM = (11, 12)  # EAGAIN, ENOMEM: another command's end may help
@@ -36,8 +37,8 @@ class Bulk:
     """The commands of one step. `sums` are its tasks as its record has them: one a slot, with what ran there in all."""
 
     __slots__ = (
-        "_began", "_begun", "_ended", "_freed", "_left", "_look", "_reaper", "_run", "_withdrew", "closed", "free",
-        "running", "sums", "tally", "window",
+        "_begun", "_ended", "_left", "_look", "_reaper", "_run", "_told_at", "_withdrew", "closed", "free", "running",
+        "sums", "tally", "window",
     )  # fmt: skip
 
     def __init__(self, run: "Run", reaper: "Reaper") -> None:
@@ -56,6 +57,7 @@ class Bulk:
         self._begun: list[list[int]] = []
         self._ended: list[dict[str, object]] = []
         self._withdrew: list[int] | None = None
+        self._told_at = 0.0
 
     # What the client asks for.
 
@@ -177,7 +179,12 @@ class Bulk:
         return told
 
     def tell(self) -> None:
-        """Tells the client what has happened since the last time."""
+        """Tells the client what has happened since the last time; later, where that was just now and the client has
+        sent enough ahead: to wake it for each command costs a tenth of the command.
+        """
+        now = time.monotonic()
+        if self._withdrew is None and now < self._told_at + _PAUSE and self.window.is_full_enough():
+            return
         event: dict[str, object] = {"event": "tasks"}
         if self._begun:
             event["begun"], self._begun = self._begun, []
@@ -186,6 +193,7 @@ class Bulk:
         if self._withdrew is not None:
             event["withdrawn"], self._withdrew = self._withdrew, None
         if len(event) > 1:
+            self._told_at = now
             self._run.links.tell_launcher(event)
 
     # What is due in time.
@@ -196,13 +204,15 @@ class Bulk:
 
     def patience(self) -> float | None:
         """The seconds until something is due; None for never."""
+        due = []
+        if self._ended or self._begun:
+            due.append(self._told_at + _PAUSE - time.monotonic())
         if self._left:
             self._look = min(2 * self._look, _LAST_LOOK)
-            return self._look
-        if self._reaper.termination.suspension.suspended:
-            return None
-        due = min((task.deadline for task in self.running.values() if task.deadline is not None), default=None)
-        return None if due is None else max(0.0, due - self._now())
+            due.append(self._look)
+        if not self._reaper.termination.suspension.suspended:
+            due += [task.deadline - self._now() for task in self.running.values() if task.deadline is not None]
+        return max(0.0, min(due)) if due else None
 
     def act(self) -> None:
         """Does what is due: empties slots, ends tasks whose time is over."""
