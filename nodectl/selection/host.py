@@ -171,10 +171,10 @@ class Selection:
         self._tell("node_init", self.nodes, len(self.nodes))
         self._tell("job_init", jobs)
         for job in jobs:
-            if self.ledger.is_stopped(job):
-                self._tell("job_suspend", job, True)
             if job in self._judge.completing:
                 self._tell("job_fini", job)
+            elif self.ledger.is_stopped(job):
+                self._tell("job_suspend", job, True)
 
     def job_begin(self, job: JobRecord) -> str:
         """The job begins with what job_test gave it. Why it has to wait after all, "" when it holds that now."""

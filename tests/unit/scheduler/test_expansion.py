@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from bitarray import bitarray
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.modes import COMPLETING, PENDING
@@ -225,3 +229,76 @@ def test_a_later_daemon_knows_who_expands_whom() -> None:
     assert later.scheduler.target_of(job) is target
     merged(later, job)
     assert target.total_cpus == 4
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["run", "expander", "expand", "ending", "end", "requeue", "suspend", "resume", "limit"]),
+              st.integers(0, 9), st.integers(1, 5)),
+    max_size=40,
+)  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS)
+def test_no_core_is_two_jobs_whatever_is_given_to_whom(steps: list[tuple[str, int, int]]) -> None:
+    bench = Bench()
+    used: dict[int, bitarray] = {}  # by job that has given its cores away: on which its processes run
+    for what, which, cpus in steps:
+        jobs = list(bench.scheduler.jobs.values())
+        job = jobs[which % len(jobs)] if jobs else bench.submit(1)
+        with contextlib.suppress(NotAdmitted):
+            mine = job.job_resrcs
+            happens(bench, what, job, cpus)
+            if what == "expand" and mine is not None:
+                used[job.job_id] = mine.core_bitmap
+        bench.look(1.0)
+        held_once(bench, [cores for number, cores in used.items() if number in bench.scheduler.jobs])
+    for job in list(bench.scheduler.jobs.values()):
+        bench.end(job)
+    assert bench.selection.ledger.is_empty()
+    assert not bench.selection.faults
+
+
+def happens(bench: Bench, what: str, job: JobRecord, cpus: int) -> None:
+    if what == "run":
+        bench.submit(cpus, pn_min_memory=cpus * 100)
+    elif what == "expander":
+        expander(bench, job, cpus, pn_min_memory=cpus * 100)
+    elif what == "expand":
+        target = bench.scheduler.target_of(job)
+        merged(bench, job)
+        target.joining = (*target.joining, (job.job_id, 0))
+    elif what == "ending":
+        bench.scheduler.ending(job, bench.at)
+    elif what == "end":
+        bench.end(job)
+    elif what == "requeue" and not job.given_to:
+        bench.scheduler.requeue(job, bench.at)
+    elif what == "suspend":
+        bench.scheduler.suspend(job, bench.at)
+    elif what == "resume":
+        bench.scheduler.resume(job, bench.at)
+    else:
+        bench.scheduler.update(job, {"time_limit": cpus * 1000}, bench.at, is_admin=True)
+
+
+def held_once(bench: Bench, used: list[bitarray]) -> None:
+    """What jobs hold, and what processes use of those that gave it away, is in the ledger, and no core twice."""
+    taken = bench.selection.nodes.core_bitmap()
+    memory = 0
+    for job in bench.scheduler.jobs.values():
+        held = job.job_resrcs
+        if held is None or not job.is_active:
+            continue
+        memory += held.memory.get(0, 0)
+        if not bench.selection.ledger.is_stopped(job):
+            assert not (taken & held.core_bitmap).any()
+            taken |= held.core_bitmap
+    for job in bench.scheduler.jobs.values():
+        if job.given_resrcs is not None:
+            target = bench.scheduler.jobs[job.given_to].job_resrcs
+            assert target is not None
+            assert (job.given_resrcs.core_bitmap & target.core_bitmap) == job.given_resrcs.core_bitmap
+    assert all((cores & taken) == cores for cores in used)
+    assert bench.selection.ledger.busy == taken
+    assert bench.selection.ledger.memory_used(0) == memory

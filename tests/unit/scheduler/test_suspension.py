@@ -96,3 +96,17 @@ def test_who_was_found_standing_still_has_not_stood_for_ever() -> None:
     assert after.scheduler.resume(job, after.at) == ""
     assert job.suspended_seconds == 50
     assert job.end_time <= after.at + 600
+
+
+def test_a_suspended_job_that_ends_is_told_of_anew_as_one_that_ends() -> None:
+    bench = Bench()
+    job, other, ended = bench.run(1), bench.run(4), bench.run(1)
+    bench.scheduler.suspend(job, bench.at)
+    bench.scheduler.ending(job, bench.at)
+    bench.end(ended)
+    waits = bench.submit(8)
+    assert bench.look(1000.0) == []  # the plugin is told of all jobs once in a while
+    assert not bench.selection.faults
+    bench.end(job)
+    bench.end(other)
+    assert bench.look() == [waits]
