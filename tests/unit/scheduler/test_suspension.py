@@ -100,11 +100,11 @@ def test_who_was_found_standing_still_has_not_stood_for_ever() -> None:
 
 def test_a_suspended_job_that_ends_is_told_of_anew_as_one_that_ends() -> None:
     bench = Bench()
-    job, other, ended = bench.run(1), bench.run(4), bench.run(1)
+    job, other, ended = bench.run(1), bench.run(5), bench.run(1)
     bench.scheduler.suspend(job, bench.at)
     bench.scheduler.ending(job, bench.at)
     bench.end(ended)
-    waits = bench.submit(8)
+    waits = bench.submit(3)  # with the core of the one that ends
     assert bench.look(1000.0) == []  # the plugin is told of all jobs once in a while
     assert not bench.selection.faults
     bench.end(job)
