@@ -6,7 +6,7 @@ task hands them to its stepd. The daemon and container requests have no such per
 into a descriptor of the user's on root's behalf. Levels and names are Slurm's.
 """
 
-import os
+import posix as os  # the half in C: the other one is a millisecond of each step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ of the tasks, 128 + signal for a signal, 1 when the step could not be run.
 """
 
 import _signal
-import os
+import posix as os  # the half in C: the other one is a millisecond of each step
 import select
 import sys
 import time
 
-from nodectl.client.command import BadOption, BadUsage, Failed, complain
+from nodectl.client.command import BadOption, BadUsage, Failed, complain, environ, is_same_file
 from nodectl.client.session import REEXECUTED, Events, Session
 from nodectl.wire import framing, lean_json
 from nodectl.wire.names import NODE
@@ -57,12 +57,11 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
 
 def from_first_execution() -> "PrivateNode | None":
     """What a first run left, where this is the second one."""
-    words = os.environ.pop(REEXECUTED, None)
-    if words is None:
+    if REEXECUTED not in environ():
         return None
     from nodectl.client import reexec  # only where native plugins are stacked
 
-    return reexec.resume(words)
+    return reexec.resume(environ().pop(REEXECUTED))  # now of os, which that needs
 
 
 def standard_descriptors() -> None:
@@ -162,10 +161,10 @@ def _surrounding_job(request: dict[str, object], socket: str) -> bool:
     the SLURM_JOB_ID of a Slurm on the same machine is no job of nodectl's. Nor is it one of another service, with
     numbers of its own, to which --socket or --config led.
     """
-    here = os.environ.get("NODECTL_JOB_ID", "")
-    if not here or "jobid" in request or here != os.environ.get("SLURM_JOB_ID"):
+    here = environ().get("NODECTL_JOB_ID", "")
+    if not here or "jobid" in request or here != environ().get("SLURM_JOB_ID"):
         return False
-    of_job = os.environ.get("NODECTL_SOCKET", socket)
+    of_job = environ().get("NODECTL_SOCKET", socket)
     if of_job != socket and not _is_same(of_job, socket):
         return False
     from nodectl.model.number import whole
@@ -175,7 +174,7 @@ def _surrounding_job(request: dict[str, object], socket: str) -> bool:
         return False
     request["jobid"] = job
     layout: dict[str, str] = request.setdefault("layout", {})  # type: ignore[assignment]  # make_request's
-    within = whole(os.environ.get("SLURM_STEP_ID", ""), _LAST_JOB)
+    within = whole(environ().get("SLURM_STEP_ID", ""), _LAST_JOB)
     if within is not None and within < _FIRST_SPECIAL_STEP and not layout.keys() & {"exact", "exclusive", "overlap"}:
         layout["overlap"] = "1"  # the step that waits for this one has the CPUs
     return True
@@ -183,7 +182,7 @@ def _surrounding_job(request: dict[str, object], socket: str) -> bool:
 
 def _is_same(path: str, other: str) -> bool:
     try:
-        return os.path.samefile(path, other)
+        return is_same_file(path, other)
     except OSError:
         return False
 
@@ -240,7 +239,7 @@ def columns() -> int:
     """The width of help texts, as other commands take it."""
     from nodectl.model.number import whole
 
-    return whole(os.environ.get("COLUMNS", ""), _MOST_COLUMNS) or 80
+    return whole(environ().get("COLUMNS", ""), _MOST_COLUMNS) or 80
 
 
 def _through_local_hooks(

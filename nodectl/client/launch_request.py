@@ -1,10 +1,10 @@
 """What `nodectl run` asks the service for: its options, and what it has from the shell it was typed in. Lean."""
 
-import os
-import stat
+import _stat as stat
+import posix as os  # the half in C: the other one is a millisecond of each step
 import sys
 
-from nodectl.client.command import BadOption
+from nodectl.client.command import BadOption, environ, is_same_file
 from nodectl.client.run_options import Parsed
 from nodectl.model.number import whole
 
@@ -23,10 +23,11 @@ _MOST_TASKS = 999_999
 _LONGEST_FILE = 1 << 17  # more than the service takes
 
 
-def make_request(parsed: Parsed, environ: "Mapping[str, str]" = os.environ) -> dict[str, object]:
+def make_request(parsed: Parsed, surroundings: "Mapping[str, str] | None" = None) -> dict[str, object]:
     """What is sent to the service, but for the environment: options, umask and limits; the directory as the user sees
-    it. `environ`: where the variables of options are looked up.
+    it. `surroundings`: where the variables of options are looked up.
     """
+    variables = environ() if surroundings is None else surroundings
     values = dict(parsed.values)
     values.pop("trace", None)
     values.pop("export", None)
@@ -34,12 +35,12 @@ def make_request(parsed: Parsed, environ: "Mapping[str, str]" = os.environ) -> d
     os.umask(mask)
     here, wanted = _here(), str(values.pop("cwd", ""))
     layout = {name: str(values.pop(name)) for name in parsed.layout if name in values}
-    if layout.get("distribution", "").startswith("arbitrary") and "SLURM_HOSTFILE" in environ:
-        layout["hostfile"] = _host_file(environ["SLURM_HOSTFILE"])
+    if layout.get("distribution", "").startswith("arbitrary") and "SLURM_HOSTFILE" in variables:
+        layout["hostfile"] = _host_file(variables["SLURM_HOSTFILE"])
     request: dict[str, object] = {
         "argv": parsed.argv,
-        "cwd": os.path.join(here, wanted) if wanted else here,
-        "ntasks": values.pop("ntasks", 0) or _ntasks(layout, environ),
+        "cwd": _within(here, wanted) if wanted else here,
+        "ntasks": values.pop("ntasks", 0) or _ntasks(layout, variables),
         "umask": mask,
         "rlimits": _rlimits(_propagated(str(values.pop("propagate", "")))),
         "verbose": min(parsed.verbose, 10),
@@ -48,13 +49,19 @@ def make_request(parsed: Parsed, environ: "Mapping[str, str]" = os.environ) -> d
         values.pop("time_limit", None)
     for script in ("task_prolog", "task_epilog"):
         if script in values:
-            values[script] = os.path.join(here, str(values[script]))
+            values[script] = _within(here, str(values[script]))
     request.update(values)
     if "stdin" not in request and request["ntasks"] != 1 and _reads_nothing():
         request["stdin"] = "none"  # else somebody would have to copy the nothing to all tasks
     if layout:
         request["layout"] = layout
     return request
+
+
+def _within(here: str, path: str) -> str:
+    from os.path import join  # only where a path was given
+
+    return join(here, path)
 
 
 def _reads_nothing() -> bool:
@@ -131,18 +138,18 @@ def _words(choice: str) -> list[str]:
 def own_environment() -> dict[str, str]:
     """This process's environment, as native plugins have it, where there are any: setenv(3) is not seen by Python."""
     host = sys.modules.get("nodectl.spank._spank_host")
-    return dict(os.environ) if host is None else host.environ()
+    return dict(environ()) if host is None else host.environ()
 
 
 def _here() -> str:
     """The directory by the name the user knows it by, where PWD still names it."""
     try:
         actual = os.getcwd()
-        named = os.environ.get("PWD", "")
-        if named.startswith("/") and os.path.samefile(named, actual):
+        named = environ().get("PWD", "")
+        if named.startswith("/") and is_same_file(named, actual):
             return named
     except OSError:
-        return os.environ.get("PWD") or "/"  # gone, or not readable: the task will say so
+        return environ().get("PWD") or "/"  # gone, or not readable: the task will say so
     return actual
 
 

@@ -4,7 +4,7 @@ Lean: `nodectl run` imports it at every step. The configuration is read only whe
 not where it usually is.
 """
 
-import os
+import posix as os  # the half in C: the other one is a millisecond of each step
 
 from nodectl.client.command import Failed
 from nodectl.wire import framing
@@ -28,7 +28,9 @@ _ONCE = ("Signal", "Submit")  # what may have been done already is not asked for
 
 def start_command() -> str:
     """What root types to start the service here."""
-    return "systemctl start nodectld" if os.path.exists(_SYSTEMD) else "nodectl daemon"
+    from os import path  # where nothing is in a hurry any more
+
+    return "systemctl start nodectld" if path.exists(_SYSTEMD) else "nodectl daemon"
 
 
 class Gone(Failed):

@@ -6,7 +6,7 @@ The length limit is checked before anything is decoded. Identity is what the ker
 
 import _socket
 import errno
-import os
+import posix as os  # the half in C: the other one is a millisecond of each step
 import select
 
 from nodectl.wire import lean_json
