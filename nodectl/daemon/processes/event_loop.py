@@ -27,7 +27,11 @@ class Numbers(BaseSelector):
         self._keys: dict[int, SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
-        """Raises KeyError for one that is there, OSError for one that epoll does not take."""
+        """Raises KeyError for one that is there, OSError for one that epoll does not take, TypeError for an object that
+        has one: what happens there would be nobody's.
+        """
+        if fileobj.__class__ is not int:
+            raise TypeError(f"not the number of a descriptor: {fileobj!r}")
         if fileobj in self._keys:
             raise KeyError(fileobj)
         self._epoll.register(fileobj, _mask(events))

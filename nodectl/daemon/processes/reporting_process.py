@@ -59,7 +59,7 @@ class ReportingProcess:
             os.waitpid(self.pid, 0)
             self._link.close()
             raise
-        self._loop.add_reader(self._link, self._read)
+        self._loop.add_reader(self._link.fileno(), self._read)
         self._loop.add_reader(self._pidfd, self._finish)
         self._timer: asyncio.TimerHandle | None = None
         self._restart_timer()
@@ -129,7 +129,7 @@ class ReportingProcess:
         except ConnectionError:
             data = b""
         if not data or len(self._partial) > _MOST:
-            self._loop.remove_reader(self._link)
+            self._loop.remove_reader(self._link.fileno())
             return
         *lines, self._partial = (self._partial + data).split(b"\n")
         for line in lines:
@@ -157,7 +157,7 @@ class ReportingProcess:
         _, self.status = os.waitpid(self.pid, 0)
         if self._timer is not None:
             self._timer.cancel()
-        self._loop.remove_reader(self._link)
+        self._loop.remove_reader(self._link.fileno())
         self._loop.remove_reader(self._pidfd)
         self._link.close()
         os.close(self._pidfd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, EpollSelector
 
@@ -44,6 +45,13 @@ def test_what_is_ready_is_told_with_its_data(selector: BaseSelector, pipe: Pipe)
     assert found(selector) == [(reader, EVENT_READ, "again")]
     assert selector.get_key(reader).data == "again"
     assert list(selector.get_map()) == [reader]
+
+
+def test_who_names_a_descriptor_by_its_object_is_told() -> None:
+    selector, (one, other) = Numbers(), socket.socketpair()
+    with one, other, pytest.raises(TypeError, match="not the number of a descriptor"):
+        selector.register(one, EVENT_READ)
+    selector.close()
 
 
 def test_end_of_the_other_side_wakes_who_reads(selector: BaseSelector) -> None:
