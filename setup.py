@@ -13,7 +13,10 @@ STABLE_ABI_OF_3_11 = "0x030B0000"
 WARNINGS = ["-std=gnu11", "-Wall", "-Wextra", "-Wshadow"]
 KERNEL_C = "nodectl/kernel/c"
 SPANK_C = "nodectl/spank/c"
-KERNEL = ["kernel", "system", "trace", "clock", "memory", "socket", "confine", "devices"]
+KERNEL = [
+    "kernel", "launch", "operation", "operation_open", "operation_confine", "system", "trace", "clock", "memory",
+    "socket", "confine", "devices",
+]  # fmt: skip
 SPANK_HOST = [
     "host", "load", "walk", "link", "libslurm", "job", "message", "option", "environment", "item",
     "python", "hook", "guard", "handle", "kernel", "memory",
@@ -50,9 +53,11 @@ setup(
         Extension(
             "nodectl.kernel._kernel",
             sources=[f"{KERNEL_C}/{name}.c" for name in KERNEL],
-            depends=[f"{KERNEL_C}/{name}.h" for name in ("kernel", "kernel_calls", "system")],
+            depends=[f"{KERNEL_C}/{name}.h" for name in ("kernel", "kernel_calls", "system", "operation", "raw")],
             define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
             extra_compile_args=WARNINGS,
+            # A task that shares its parent's memory must not run the linker in it.
+            extra_link_args=["-Wl,-z,now"],
             py_limited_api=True,
         ),
         Extension(

@@ -136,6 +136,7 @@ class Config:
     prolog: str | None
     epilog: str | None
     prolog_epilog_timeout: int
+    always_fork: bool
     # records
     history_limit: int
     history_bytes: int

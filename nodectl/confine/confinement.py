@@ -5,11 +5,8 @@ The filters are loaded before the fork (`load`). After it there are only system 
 
 import errno
 import os
-import stat
 
-import prctl
-
-from nodectl.kernel import _kernel
+from nodectl.kernel import _kernel, operations
 from nodectl.kernel.identity import enter
 from nodectl.model.confinement_level import DEFAULT, NONE, STRICT
 from nodectl.wire import lean_json
@@ -18,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from nodectl.kernel.operations import Operation
     from nodectl.model.step import Step
 
 PROGRAMS = 5  # the forkserver's descriptor of the compiled filters
@@ -66,9 +64,9 @@ def load(fd: int, level: str) -> None:
 
 
 class Confinement:
-    """Confines one process of a step; each part is done once. At level none each method returns at once.
+    """Confines one process of a step; each part is done once, and nothing is done at level none.
 
-    `lock_files` may come later than `deny_calls`. TMPDIR counts as it is then.
+    A task takes the parts as operations, of which `locks` may come later than `denials`. TMPDIR counts as it is then.
     """
 
     __slots__ = ("_calls_denied", "_environment", "_files_locked", "_level", "_step")
@@ -89,57 +87,51 @@ class Confinement:
         if self._level == NONE:
             return
         enter()  # what was bounded before would not be there
-        try:
-            _kernel.bound_capabilities(_KEPT[self._level])  # prctl's own takes 5 us for each of two dozen
-        except OSError as error:
-            raise self._failed("limit the capabilities", error) from None
+        self._perform(self.bounds())
+
+    def bounds(self) -> "list[Operation]":
+        """`limit_capabilities` as operations."""
+        if self._level == NONE:
+            return []
+        return [operations.bound_capabilities(_KEPT[self._level], self._what("limit the capabilities"))]
 
     def confine(self) -> None:
         """As the user, in the working directory. Raises CannotConfine."""
-        self.deny_calls()
-        self.lock_files()
+        self._perform([*self.denials(), *self.locks()])
+        self.note(calls_denied=True, files_locked=True)
 
-    def deny_calls(self) -> None:
-        """No new privileges, no system call that the level denies. As `confine`."""
+    def note(self, *, calls_denied: bool = False, files_locked: bool = False) -> None:
+        """This process carries these operations out, and its children need not."""
+        self._calls_denied |= calls_denied
+        self._files_locked |= files_locked
+
+    def denials(self) -> "list[Operation]":
+        """No new privileges, no system call that the level denies."""
         if self._calls_denied:
-            return
-        if not self._files_locked and _is_root("."):
-            raise CannotConfine("secure=strict: the working directory is /, and all files are in it: choose another")
-        try:
-            prctl.set_no_new_privs(1)
-            _kernel.seccomp(_held.programs[self._level])
-        except OSError as error:
-            raise self._failed(error.filename, error) from None
-        self._calls_denied = True
+            return []
+        why = self._what("the working directory is /, and all files are in it: choose another")
+        here = [] if self._files_locked else [operations.no_root_here(why)]
+        return [*here, operations.confine(_held.programs[self._level], self._what("confine"))]
 
-    def lock_files(self) -> None:
-        """Nothing is written but where a step may write, if its level says so. As `confine`, and not before calls are
-        denied.
+    def locks(self) -> "list[Operation]":
+        """Nothing is written but where a step may write, if its level says so; behind `denials`. Landlock: allows writing
+        only here, in temporary directories, to devices and to files open as output.
         """
         if self._files_locked:
-            return
-        try:
-            self._lock_files()
-        except OSError as error:
-            raise self._failed(error.filename, error) from None
-        self._files_locked = True
-
-    def _failed(self, what: object, error: OSError) -> CannotConfine:
-        return CannotConfine(f"secure={self._level}: {f'{what}: ' if what else ''}{error.strerror}")
-
-    def _lock_files(self) -> None:
-        """Landlock: allows writing only here, in temporary directories, to devices and to files open as output."""
+            return []
         into_files = _WRITE_FILE | (_TRUNCATE if _held.landlock >= TRUNCATION_SINCE else 0)
         everything = into_files | _IN_DIRECTORIES | _REFER
-        ruleset = _kernel.landlock_ruleset(everything)
-        for path in (".", *_temporary(self._step, self._environment)):
-            _allow(ruleset, path, everything)
-        _allow(ruleset, "/dev", into_files)
-        for output in (1, 2):
-            if stat.S_ISREG(os.fstat(output).st_mode):  # /dev/stdout is opened anew
-                _kernel.landlock_allow(ruleset, output, into_files)
-        _kernel.landlock_restrict(ruleset)
-        os.close(ruleset)
+        dirs = (".", *_temporary(self._step, self._environment))
+        return [operations.lock_files(dirs, "/dev", everything, into_files, self._what("lock files"))]
+
+    def _what(self, what: str) -> str:
+        return f"secure={self._level}: {what}{'' if what.startswith('the ') else ': '}"
+
+    def _perform(self, wanted: "list[Operation]") -> None:
+        try:
+            _kernel.perform(wanted, None)
+        except OSError as error:
+            raise CannotConfine(error.strerror) from None
 
 
 def _temporary(step: "Step", environment: "Mapping[str, str]") -> "Iterator[str]":
@@ -150,19 +142,3 @@ def _temporary(step: "Step", environment: "Mapping[str, str]") -> "Iterator[str]
     own = environment.get("TMPDIR", "")
     if own.startswith("/"):
         yield own
-
-
-def _allow(ruleset: int, path: str, rights: int) -> None:
-    try:
-        fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return  # it is missing or closed to the user: nothing can be written there
-    try:
-        if not _is_root(fd):
-            _kernel.landlock_allow(ruleset, fd, rights)
-    finally:
-        os.close(fd)
-
-
-def _is_root(directory: "str | int") -> bool:
-    return os.path.samestat(os.stat(directory), os.stat("/"))

@@ -21,7 +21,7 @@ from nodectl.kernel.identity import become_user, sign_in
 from nodectl.plugin_api import PluginError
 from nodectl.plugin_host import BUILTIN_DIR
 from nodectl.task import environment, rlimits
-from nodectl.task.main import exec_along_path
+from nodectl.task.main import program
 from nodectl.wire import framing
 from nodectl.wire.names import STEP
 
@@ -54,8 +54,7 @@ def execute(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> 
     argv: list[str] = request["argv"] or [variables.get("SHELL", "/bin/sh")]  # type: ignore[assignment]
     _kernel.cloexec_from(3)
     rlimits.set_soft(step.rlimits)
-    error = exec_along_path(argv, variables)
-    raise OSError(error.errno, f"execute: {error.strerror}", argv[0])
+    _kernel.perform(program(argv, variables, "", ""), None)
 
 
 def enter(

@@ -1,6 +1,38 @@
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
+OP_BIND: int
+OP_BOUND_CAPABILITIES: int
+OP_CLOSE: int
+OP_CLOSE_OTHERS: int
+OP_CONFINE: int
+OP_DEFAULT_SIGNALS: int
+OP_DIE_WITH: int
+OP_END_ROW: int
+OP_ENTER_DIRECTORY: int
+OP_ENVIRONMENT: int
+OP_EXECUTE: int
+OP_FAIL: int
+OP_HARD_LIMIT: int
+OP_JOIN_GROUP: int
+OP_LOCK_FILES: int
+OP_MAKE_TMPDIR: int
+OP_MEMORY_POLICY: int
+OP_NO_ROOT_HERE: int
+OP_ROW: int
+OP_SAY: int
+OP_SOFT_LIMIT: int
+OP_STREAM: int
+OP_TAKE_STREAMS: int
+OP_UMASK: int
+OP_USER: int
+OP_WAIT: int
+
+_Operation = tuple[int, int, int, bytes, bytes]
+_Context = tuple[int, int, int, memoryview, int, int]
+
+def start(operations: list[_Operation], context: _Context, cgroup_fd: int, /) -> tuple[int, object]: ...
+def perform(operations: list[_Operation], context: _Context | None, /) -> bool: ...
 def fork_into(cgroup_fd: int, /) -> int: ...
 def capabilities() -> tuple[int, int, int]: ...
 def identity() -> str: ...

@@ -34,6 +34,11 @@ def let_go() -> None:
         _Held.fd, _Held.prefix = None, _NOTHING
 
 
+def held() -> "tuple[int, ...]":
+    """That descriptor, where there is one."""
+    return () if _Held.fd is None else (_Held.fd,)
+
+
 def at(path: str) -> tuple[str, int | None]:
     """How to name `path` to a system call: (path, dir_fd)."""
     if path.startswith(_Held.prefix):

@@ -42,9 +42,10 @@ class Step:
     """
 
     FIELDS = (
-        "allocation", "argv", "array_job", "array_task", "base", "bulk", "cgroup", "cluster_name", "container", "cores",
-        "cpu_masks", "cpus_per_task", "cwd", "device_rules", "devices", "environment", "first_step", "gid", "gids",
-        "hard_limits", "hook_timeout", "job_began", "job_control", "job_ends", "job_id", "kill_on_bad_exit",
+        "allocation", "always_fork", "argv", "array_job", "array_task", "base", "bulk", "cgroup", "cluster_name",
+        "container", "cores", "cpu_masks", "cpus_per_task", "cwd", "device_rules", "devices", "environment",
+        "first_step", "gid", "gids", "hard_limits", "hook_timeout", "job_began", "job_control", "job_ends", "job_id",
+        "kill_on_bad_exit",
         "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems", "name", "node_name", "ntasks",
         "oom_kill_step", "open_append", "options", "partition", "restart", "rlimits", "secure", "shares", "stack",
         "stderr", "stdin", "stdout", "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs",
@@ -102,6 +103,7 @@ class Step:
     unkillable_timeout: int
     suspend_grace_time: int
     hook_timeout: int
+    always_fork: bool  # tasks are forks, also where nothing is called in them
     task_prologs: list[str]  # the site's before the user's
     task_epilogs: list[tuple[str, float]]  # path, seconds it may take (0: no limit); the user's before the site's
     stack: list[Entry]

@@ -67,7 +67,7 @@ KINDS = {
     for kind in (
         Kind(
             "task", "task_p_", "task plugins, in calling order", "task_plugin", versioned=False,
-            uncalled={"add_pid": 1, "update_mem_limit": 2},
+            uncalled={"add_pid": 1, "update_mem_limit": 2, "pre_launch_priv_plan": 2, "pre_launch_plan": 2},
         ),
         Kind(
             "proctrack", "proctrack_p_", "process tracking", "proctrack_type",

@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from nodectl.model.launch_order import Hook
     from nodectl.model.step import Step
 
 _END_SECONDS = 2.0  # of a fini(): the next daemon waits for the end of this process
@@ -81,11 +82,9 @@ class NodePlugins:
         """Calls the function in each plugin of its kind that has it, up to the first failure, which is returned."""
         row = ROWS[call]
         for place, plugin in enumerate(self.stacks[row.kind]):
-            function = plugin.hooks.get(call)
-            if function is None:
+            if call not in plugin.hooks:
                 continue
-            messages.speaker(plugin.type)
-            outcome = caller.call(row, plugin.type, function, arguments, task=task, place=place)
+            outcome = call_one(caller, row, place, plugin, arguments, task)
             if not outcome:
                 return outcome
         return OK
@@ -94,6 +93,15 @@ class NodePlugins:
         """Which plugin of a kind stands at `place` of its stack, for messages about a process that left inside it."""
         stack = self.stacks.get(kind, ())
         return stack[place].type if place < len(stack) else ""
+
+
+def call_one(
+    caller: "PluginCaller", row: "Hook", place: int, plugin: Plugin, arguments: "Sequence[object]",
+    task: "int | None" = None,
+) -> Outcome:  # fmt: skip
+    """Calls the function of the plugin at this place of its stack, which has it."""
+    messages.speaker(plugin.type)
+    return caller.call(row, plugin.type, plugin.hooks[row.call], arguments, task=task, place=place)
 
 
 class Host:

@@ -26,11 +26,9 @@ from nodectl.stepd.plugin_output import PluginOutput
 from nodectl.stepd.reaper import Reaper
 from nodectl.stepd.run import STEPD_SLOT, Descriptors, Run, StepFailed
 from nodectl.stepd.script_messages import ScriptMessages
+from nodectl.stepd.start import start_tasks
 from nodectl.stepd.termination import OUTPUT_LIMIT
 from nodectl.task import client_streams, environment, pump, rlimits
-from nodectl.task.child import Child
-from nodectl.task.main import run_task
-from nodectl.task.stdio import Streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,10 +39,7 @@ if TYPE_CHECKING:
     from nodectl.spank.plugin_store import PluginStore
 
 _PRIVATE = "/private."  # is in the paths of a private node
-_OOM_ADJUSTMENT = b"-999"
 _SPARED = 1 << 20  # bytes of the step's file; the stepd needs many times as much memory
-# How an old kernel, or a container's seccomp filter, refuses clone3 with CLONE_INTO_CGROUP.
-NO_CLONE_INTO_CGROUP = (1, 7, 22, 38, 95)  # EPERM, E2BIG, EINVAL, ENOSYS, EOPNOTSUPP
 
 
 def main(
@@ -58,11 +53,13 @@ def main(
     """The whole life of a stepd. `stem` is the path of the step's files without their suffixes; never returns."""
     status = 1
     try:
-        _settle(f"{stem}.json")
+        _settle()
         sign_in(step.uid)
         prctl.set_name(f"stepd {step}")
         container.introduce(step, f"{stem}.json")
-        _serve(Run(step, fds, node, cgroup_mount), stem, store)
+        run = Run(step, fds, node, cgroup_mount)
+        run.may_be_spared = _may_be_spared(f"{stem}.json")
+        _serve(run, stem, store)
         status = 0
     except BaseException:  # the top of a process; the daemon records its death
         sys.excepthook(*sys.exc_info())
@@ -70,9 +67,9 @@ def main(
         os._exit(status)
 
 
-def _settle(spec: str) -> None:
-    """Gets a session and a keyring of its own, adopts orphans, and is spared when memory runs out; not where the step's
-    file is large, because its user chooses that size. Directory, umask and ignored signals are the forkserver's.
+def _settle() -> None:
+    """Gets a session and a keyring of its own, and adopts orphans. Directory, umask and ignored signals are the
+    forkserver's.
     """
     os.setsid()
     try:
@@ -80,9 +77,17 @@ def _settle(spec: str) -> None:
     except OSError:
         pass  # the kernel has no keys, or a container denies them
     prctl.set_child_subreaper(1)
-    may_spare = _kernel.capabilities()[0] & rlimits.CAP_SYS_RESOURCE  # which a container's root may lack
-    if may_spare and os.stat(spec).st_size <= _SPARED:
-        pseudo_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)
+
+
+def _may_be_spared(spec: str) -> bool:
+    """Whether the stepd is spared when memory runs out: not where the step's file is large, because its user chooses
+    that size; nor where a container's root may not. Until then it is no harder to kill than any process, whatever the
+    service is: so its tasks begin.
+    """
+    if not _kernel.capabilities()[0] & rlimits.CAP_SYS_RESOURCE:
+        return False
+    pseudo_file.write("/proc/self/oom_score_adj", b"0")
+    return os.stat(spec).st_size <= _SPARED
 
 
 def _serve(run: Run, stem: str, store: "PluginStore") -> None:
@@ -176,7 +181,7 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     if step.bulk:
         run_commands(run, reaper)
         return
-    gate = fork_tasks(run, reaper)
+    start_tasks(run, reaper)
     try:
         for task in run.tasks:
             run.require(run.spank.call("slurm_spank_task_post_fork", task))
@@ -184,9 +189,10 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
         reaper.turn(0)
         if run.state == "RUNNING":
             open_gate(run)
+            reaper.watch_gate()
     finally:
-        os.close(run.gate_writer)  # a task that still waits there reads the end of the pipe and exits 1
-        os.close(gate)
+        if not run.gate_is_open:
+            run.close_gate()
         run.streams.close()
         reaper.wait()
 
@@ -208,97 +214,6 @@ def _streams_are_there(run: Run) -> bool:
         raise run.failed(f"the streams of its client never came: {error.strerror}") from None
 
 
-def fork_tasks(run: Run, reaper: Reaper) -> int:
-    """Forks every task into its cgroup, up to the gate. Returns the gate's reading end, which the caller closes.
-
-    What tasks need is made before the first fork, and trackers get the tasks after the last one: after each fork every
-    page that the stepd writes to is copied once more.
-    """
-    try:
-        gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
-        run.streams = Streams(run.step, run.as_user, has_client=run.fds.client is not None)
-    except OSError as error:
-        raise run.failed(f"open the streams of {run.step.ntasks} tasks: {error.strerror}") from error
-    children: list[Child] = []
-    try:
-        changes = rlimits.changes(run.step.hard_limits)  # may write a message, which may end a connection
-        common_arguments = (gate, reaper.report, run.descriptors(), changes)
-        common = environment.for_tasks(run.step)
-        for task in run.tasks:
-            task.environment = environment.for_task(run.step, task, common)
-            task.argv = list(run.step.argv)
-            children.append(Child(run, task, *common_arguments))
-        for child in children:
-            _fork_task(run, child)
-            reaper.expect(child.task)
-        for child in children:
-            task = child.task
-            run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.local_id))
-            if child.placement is not None:
-                child.placement.done()
-    except (OSError, StepFailed) as error:
-        os.close(run.gate_writer)
-        os.close(gate)
-        _close_placements(children)
-        reaper.wait()
-        if isinstance(error, StepFailed):
-            raise
-        raise run.failed(f"fork task {len([t for t in run.tasks if t.pid > 0])}: {error.strerror}") from error
-    _close_placements(children)
-    return gate
-
-
-def _close_placements(children: "list[Child]") -> None:
-    for child in children:
-        if child.placement is not None:
-            child.placement.close()
-
-
-def _fork_task(run: Run, child: Child) -> None:
-    task = child.task
-    started = run.enter("fork")
-    fd, cgroup = -1, None
-    if run.group is not None:
-        group = run.group.child("user").child(f"task_{task.local_id}").make()
-        fd, cgroup = group.open(), group.full_path
-    try:
-        if child.placement is not None:
-            child.placement.prepare()
-        try:
-            # A plugin's thread may hold malloc's lock: only libc's fork handles that.
-            born = fd >= 0 and not run.caller.threaded
-            task.pid = _kernel.fork_into(fd) if born else run.spawn()
-            run.step.forked_into_cgroup = born
-        except OSError as error:
-            if fd < 0 or error.errno not in NO_CLONE_INTO_CGROUP:
-                raise
-            run.step.forked_into_cgroup = False
-            task.pid = run.spawn()
-        if task.pid == 0:
-            if fd >= 0:
-                os.close(fd)
-            run_task(child, None if run.step.forked_into_cgroup else cgroup)
-        if cgroup is not None and not run.step.forked_into_cgroup:
-            _move(task.pid, cgroup)  # before anything depends on where it is
-    finally:
-        if fd >= 0:
-            os.close(fd)
-    if child.placement is not None:
-        child.placement.forked()
-    try:
-        os.setpgid(task.pid, run.step.process_group or run.tasks[0].pid)
-    except (PermissionError, ProcessLookupError):
-        pass  # it has ended already
-    run.leave("fork", started, task=task.local_id)
-
-
-def _move(pid: int, cgroup: str) -> None:
-    try:
-        tree.Group(cgroup).add(pid)
-    except ProcessLookupError:
-        pass  # it has ended already
-
-
 def _start_pumps(run: Run) -> None:
     """Forks the processes that copy streams, where there are streams to copy. Raises StepFailed."""
     for copies in (run.streams.inputs, run.streams.outputs):
@@ -314,9 +229,15 @@ def _start_pumps(run: Run) -> None:
 
 
 def open_gate(run: Run) -> None:
-    """One byte for each task: from here on the user's code runs."""
+    """One byte for each task: from here on the user's code runs. When the last task has become its program, nobody has
+    the gate any more (`Reaper`).
+    """
     started = run.enter("open_gate")
-    os.write(run.gate_writer, b"\1" * run.step.ntasks)
+    try:
+        os.write(run.gate_writer, b"\1" * run.step.ntasks)
+    except BrokenPipeError:
+        pass  # every task has ended before it
+    run.gate_is_open = True
     run.leave("open_gate", started)
     run.links.broadcast({"event": "start", "pids": [task.pid for task in run.tasks]})
 

@@ -10,6 +10,7 @@ import select
 import time
 
 from nodectl import messages
+from nodectl.binding import report as binding_report
 from nodectl.kernel import children
 from nodectl.kernel.identity import effective_user
 from nodectl.model.launch_order import ROWS
@@ -85,6 +86,10 @@ class Reaper:
         finally:
             self._poll.unregister(fd)
 
+    def watch_gate(self) -> None:
+        """The gate is open: when nobody has its other end any more, all tasks have begun."""
+        self._poll.register(self._run.gate_writer, 0)  # errors are told all the same
+
     def turn(self, patience: float | None) -> None:
         """One round: sleeps at most `patience` seconds, then serves whatever has happened."""
         self._listen()
@@ -97,6 +102,9 @@ class Reaper:
                 os.read(self._wakeup, 4096)
             elif fd == self._inbox.fd:
                 self._read_reports()
+            elif fd == self._run.gate_writer:
+                self._poll.unregister(fd)
+                self._run.all_have_begun()
             else:
                 self._run.links.handle(fd, mask)
         self.collect()
@@ -219,6 +227,15 @@ class Reaper:
                 messages.to_log(str(report["log"]))
             elif "failed" in report:
                 self._fail(int(str(report["task"])), str(report["failed"]))
+            elif "bound" in report:
+                self._tell_binding(self._run.tasks[int(str(report["task"]))], int(str(report["bound"]), 16))
+
+    def _tell_binding(self, task: "Task", got: int) -> None:
+        """--cpu-bind=verbose."""
+        step = self._run.step
+        who = binding_report.subject(step.node_name, task.global_id, task.local_id, task.pid)
+        kind = step.environment.get("SLURM_CPU_BIND_TYPE", "")
+        messages.say(messages.PLAIN, binding_report.cpu_line(kind, who, mask=task.mask, got=got))
 
     def _give_up(self) -> None:
         """Stops waiting for processes that SIGKILL does not end: they hang in the kernel."""

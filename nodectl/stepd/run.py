@@ -6,6 +6,7 @@ import time
 
 from nodectl import messages
 from nodectl.cgroup import tree
+from nodectl.kernel import pseudo_file
 from nodectl.kernel.identity import become_user, effective_user
 from nodectl.model.launch_order import ROWS
 from nodectl.model.step import Step, Task
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from nodectl.plugin_host.node_plugins import NodePlugins
     from nodectl.stepd.connections import Links
     from nodectl.stepd.plugin_output import PluginOutput
+    from nodectl.task.child import Child
 
     class Commands(Protocol):
         """The commands of a bulk step: `stepd/bulk/work.py`."""
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
 
 
 STEPD_SLOT = 0
+_OOM_ADJUSTMENT = b"-999"
 
 
 class StepFailed(Exception):
@@ -94,11 +97,14 @@ class Run(StepContext):
     __slots__ = (
         "bulk",
         "caller",
+        "children",
         "end_reasons",
         "failures",
         "fds",
+        "gate_is_open",
         "gate_writer",
         "links",
+        "may_be_spared",
         "orphans",
         "plugin_output",
         "private",
@@ -128,7 +134,10 @@ class Run(StepContext):
         self.group = tree.Group(cgroup_mount + step.cgroup) if step.cgroup else None
         self.tasks = [Task(rank, mask) for rank, mask in enumerate(step.cpu_masks)]
         self.spank.handle.tasks = self.tasks
+        self.children: list[Child] = []  # what its tasks are made of
         self.gate_writer = -1
+        self.gate_is_open = False
+        self.may_be_spared = False
         self.private: list[int] = []  # descriptors of the stepd that no task needs
         self.pumps = Pumps()
         self.orphans = accounting.Orphans()
@@ -222,7 +231,21 @@ class Run(StepContext):
         """The stepd's descriptors that no task may keep. With a copy of the gate's writing end in a task, the others
         would not notice the stepd's death.
         """
-        return [*self.private, *self.caller.descriptors(), *self.links.descriptors(), self.gate_writer]
+        fds = [*self.private, *self.caller.descriptors(), *self.links.descriptors(), self.gate_writer]
+        return [fd for fd in fds if fd >= 0]
+
+    def close_gate(self) -> None:
+        """A task that still waits there reads the end of the pipe and exits 1."""
+        os.close(self.gate_writer)
+        self.gate_writer = -1
+
+    def all_have_begun(self) -> None:
+        """Every task is its program, or has ended, and has memory of its own: from now on the stepd is spared when
+        memory runs out. Not earlier, because the kernel spares all who share memory alike, and programs inherit that.
+        """
+        self.close_gate()
+        if self.may_be_spared:
+            pseudo_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)
 
     def as_user(self, act: "Callable[[], None]") -> None:
         """Runs `act` as the step's user where its tasks will run: with a container, in a child that joins it."""

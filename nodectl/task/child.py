@@ -6,19 +6,24 @@ The stepd makes it before the first fork; the task's own process uses it.
 import os
 
 from nodectl.confine.confinement import Confinement
+from nodectl.kernel import operations
 from nodectl.model.launch_order import ROWS
 from nodectl.plugin_host.caller import PluginCaller
+from nodectl.plugin_host.node_plugins import call_one
 from nodectl.task.placement import Placement, must_wait
+from nodectl.tracing.progress import number_of
 from nodectl.tracing.recorder import Recorder, now
 from nodectl.wire import framing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from nodectl.kernel.operations import Operation
+    from nodectl.model.launch_order import Hook
     from nodectl.model.step import Task
     from nodectl.plugin_host.caller import Outcome
-    from nodectl.task import rlimits
+    from nodectl.plugin_host.loader import Plugin
     from nodectl.task.step_context import StepContext
 
 _LONGEST_REPORT = 3000  # below PIPE_BUF: reports of several tasks never mix
@@ -36,13 +41,13 @@ class Child:
     """One task, as its stages know it."""
 
     __slots__ = (
-        "caller", "cgroup", "confinement", "context", "gate", "hard_limits", "placement", "recorder", "report", "slot",
-        "step", "stepd", "stepd_fds", "task",
+        "as_user", "caller", "confinement", "context", "gate", "groups", "hard_limits", "is_fork", "memory", "placement",
+        "recorder", "report", "slot", "step", "stepd", "stepd_fds", "task",
     )  # fmt: skip
 
     def __init__(  # everything that the stepd has made for it
         self, context: "StepContext", task: "Task", gate: int, report: int, stepd_fds: "Sequence[int]",
-        hard_limits: "rlimits.Changes",
+        hard_limits: "list[Operation]",
     ) -> None:  # fmt: skip
         """In the stepd, before the first fork: what is made here costs no pages in the tasks."""
         self.context = context
@@ -53,15 +58,61 @@ class Child:
         self.report = report
         self.stepd_fds = stepd_fds  # what the task closes first
         self.hard_limits = hard_limits
-        self.stepd = 0
-        self.cgroup: str | None = None  # which the task enters by itself, where it was not born in it
+        self.stepd = os.getpid()  # 0 in the job's pid namespace
+        self.is_fork = False
+        self.memory: object = None  # of a task that shares the stepd's: kept until it runs its program, or has ended
+        self.groups = max(len(self.step.identity.gids), len(os.getgroups()))
+        self.as_user = f" (as {context.step.user_name})"
         self.confinement = Confinement(context.step, task.environment)
         self.slot = task.local_id + 1
-        self.recorder = Recorder(context.trace, "task", task=task.local_id)
+        cgroup = None if context.group is None else f"{context.step.cgroup}/user/task_{task.local_id}"
+        self.recorder = Recorder(context.trace, "task", cgroup=cgroup, task=task.local_id)
         # Threads that a hook leaves do no harm: exec ends them.
         progress, limit = context.progress, context.step.hook_timeout
         heirs = progress.inheritance(self.slot)
         self.caller = PluginCaller(self.recorder, progress, self.slot, limit, single_threaded=False, heirs=heirs)
+
+    def for_operations(self) -> "tuple[int, int, int, memoryview, int, int]":
+        """Where operations report: see `_kernel.start`."""
+        progress = self.context.progress.memory
+        return self.report, self.recorder.fd, self.task.local_id, progress, self.slot, self.groups
+
+    def row(self, call: str) -> "Operation":
+        """A row of the launch order that is nodectl's own begins."""
+        hook = ROWS[call]
+        return operations.row(number_of(hook), 0, self.recorder.facts(hook, ""))
+
+    def task_plugins(self, call: str) -> "Iterator[Operation | Callable[[], None]]":
+        """What the task plugins have to do here: as data, where they say so, or to be called."""
+        hook = ROWS[call]
+        for place, plugin in enumerate(self.context.node.stacks["task"]):
+            plan = plugin.hooks.get(f"{call}_plan")
+            if plan is None:
+                if call in plugin.hooks:
+                    yield self._calling(hook, place, plugin)
+                continue
+            wanted, outcome = self.caller.value(plan, (self.step, self.task))
+            who = f"plugin {plugin.type}: {call}: "
+            yield operations.row(number_of(hook), place, self.recorder.facts(hook, plugin.type), who)
+            if not outcome or not isinstance(wanted, list):
+                yield operations.fail(outcome.why or f"returned {wanted!r}, not a list of operations", 1)
+                return
+            yield from wanted
+            yield operations.end_row()
+
+    def _calling(self, hook: "Hook", place: int, plugin: "Plugin") -> "Callable[[], None]":
+        return lambda: self.require(call_one(self.caller, hook, place, plugin, (self.step,)))
+
+    def join_container(self) -> None:
+        """In a fork: joins the job's container, once the tracker has the task."""
+        if self.placement is not None:
+            self.placement.wait(self.context.progress, self.slot)
+        step = self.step
+        self.require(self.context.node.call(self.caller, "container_p_add_pid", (step.job_id, os.getpid(), step.uid)))
+
+    def spank(self, call: str) -> None:
+        """In a fork: calls the SPANK plugins."""
+        self.require(self.context.spank.call(call, self.task))
 
     def begin_row(self, call: str) -> int:
         """The task begins a row of the launch order that is nodectl's own. Returns the time, for `end_row`."""

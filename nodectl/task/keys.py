@@ -5,7 +5,7 @@ them, and what their hard limits are written as.
 from __future__ import annotations
 
 from nodectl.config.key import Key, section
-from nodectl.config.values import SCRIPT, SECONDS, Parser, split_words
+from nodectl.config.values import SCRIPT, SECONDS, SWITCH, Parser, split_words
 
 RLIMITS = frozenset({"CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS"})
 _SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
@@ -73,5 +73,9 @@ STEPS = section(
     Key(
         "prolog_epilog_timeout", SECONDS, 0,
         "Seconds after which such a program is killed and counts as failed; 0 for never.",
+    ),
+    Key(
+        "always_fork", SWITCH, False,
+        "Fork every task, as is done where a plugin is called in it; for tests: tasks cost three times as much.",
     ),
 )  # fmt: skip

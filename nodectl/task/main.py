@@ -1,8 +1,14 @@
-"""A task, from the fork to its program: the stages of SEQUENCE, one after the other.
+"""A task, from its birth to its program: the stages of SEQUENCE, one after the other.
 
-Runs in the task's own process; root until `become_user`, the user from there on. Nothing is looked up or imported
-here: the step's user, environment, masks and streams were decided before the fork. A stage that fails ends the task:
-the reason goes to the stepd through the report pipe, and the stage chooses the exit status.
+A stage is data: the operations that it takes (`nodectl/kernel/operations.py`), composed by the stepd, which C carries out
+in the task's own process; root until `drop_privileges`, the user from there on. Nothing is looked up or imported there:
+the step's user, environment, masks and streams were decided before. What fails ends the task: the reason goes to the
+stepd through the report pipe, and the operation chooses the exit status.
+
+Where something has to be called in the task, a stage has an escape, a function, in the place of operations. Without
+one the task is a child that shares the stepd's memory until its program begins (`launch`), and costs what its system
+calls cost. With one it is a fork of the stepd (`run_task`), which calls it and has the same C carry out what is between
+two of them.
 """
 
 import _signal
@@ -13,39 +19,59 @@ import prctl
 from nodectl import messages
 from nodectl.confine import scripts
 from nodectl.confine.confinement import CannotConfine
-from nodectl.kernel import _kernel, pseudo_file, user_path
-from nodectl.kernel.closing import close_all_but
-from nodectl.kernel.identity import become_user
-from nodectl.model.confinement_level import NONE
-from nodectl.model.launch_order import ROWS
-from nodectl.task import client_streams, rlimits, tmpdir
+from nodectl.kernel import _kernel, identity, operations, pseudo_file
+from nodectl.task import rlimits
 from nodectl.task.child import Child, TaskEnds
 from nodectl.task.stdio import CLIENT
-from nodectl.wire import framing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator
     from typing import NoReturn
 
-    from nodectl.task.stdio import Stream
+    from nodectl.kernel.operations import Operation
+
+    Piece = Operation | Callable[[], None]
 
 # Signals that a stepd ignores: those of a terminal, and those meant for tasks.
 IGNORED = (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGTSTP)
+# Python ignores SIGPIPE and SIGXFSZ; the stepd has handlers for SIGTERM and SIGCHLD.
+_CHANGED = (*IGNORED, _signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGTERM, _signal.SIGCHLD)
 _MISSING_ARGUMENTS = 2
+_BAD_ARGUMENTS = 22  # EINVAL
 _LAST_HOOK = "slurm_spank_task_init"
+_USUAL_TMPDIR = "/tmp"  # as with Slurm
+
+
+def launch(child: Child, cgroup_fd: int) -> int:
+    """In the stepd: starts a task without escapes, born in this cgroup (-1: in the stepd's). Returns its pid.
+
+    Raises OSError where the kernel cannot; the task may be forked then.
+    """
+    wanted: list[Operation] = list(pieces(child))  # type: ignore[arg-type]  # there is no escape among them
+    pid, child.memory = _kernel.start(wanted, child.for_operations(), cgroup_fd)
+    return pid
+
+
+def has_escapes(child: Child) -> bool:
+    """In the stepd: True where something has to be called in the task."""
+    return not all(isinstance(piece, tuple) for piece in pieces(child))
 
 
 def run_task(child: Child, cgroup: "str | None") -> "NoReturn":
-    """Everything a task does; `cgroup` is the one to enter, None where it was forked into it. Never returns."""
+    """In a fork of the stepd: everything a task does; `cgroup` is the one to enter, None where it was born in it."""
     status = 1
-    child.stepd = os.getppid()
-    child.cgroup = cgroup
+    child.stepd, child.is_fork = os.getppid(), True
+    child.task.pid = os.getpid()
+    child.step.task = child.task
+    child.context.spank.through(child.caller)
     try:
+        _signal.set_wakeup_fd(-1)
         messages.listen(child.say, level=child.step.verbose + messages.ERROR)
         messages.keep_through(child.log)
-        for stage in SEQUENCE:
-            stage(child)
+        if cgroup is not None:
+            pseudo_file.write(f"{cgroup}/cgroup.procs", b"0")
+        _carry_out(child)
     except TaskEnds as end:
         status = end.status
         if str(end):
@@ -53,223 +79,226 @@ def run_task(child: Child, cgroup: "str | None") -> "NoReturn":
     except CannotConfine as error:
         child.tell("failed", f"{error} (as {child.step.user_name})")
     except OSError as error:
-        child.tell("failed", _words(child, error))
+        where = f" {error.filename!r}" if error.filename else ""
+        child.tell("failed", f"{error.strerror}{where} (as {child.step.user_name})")
     except BaseException as error:  # the top of a process
         child.tell("failed", f"{type(error).__name__}: {error}")
     finally:
         os._exit(status)
 
 
-def _words(child: Child, error: OSError) -> str:
-    where = f" {error.filename!r}" if error.filename else ""
-    return f"{error.strerror}{where} (as {child.step.user_name})"
+def _carry_out(child: Child) -> None:
+    """Operations in stretches, as long as the escapes let them be."""
+    stretch: list[Operation] = []
+    for piece in pieces(child):
+        if isinstance(piece, tuple):
+            stretch.append(piece)
+            continue
+        _perform(child, stretch)
+        piece()
+    _perform(child, stretch)
 
 
-def enter_cgroup(child: Child) -> None:
-    """The task's first act, where the kernel could not fork it into its cgroup."""
-    if child.cgroup is not None:
-        pseudo_file.write(f"{child.cgroup}/cgroup.procs", b"0")
-
-
-def join_process_group(child: Child) -> None:
-    """From here on `step.task` is this task, and signals to its process group do not reach the stepd."""
-    child.task.pid = os.getpid()
-    child.step.task = child.task
-    if child.stepd == 0:
-        return  # in the job's pid namespace: only the stepd, outside, knows the leader's pid
-    leader = child.step.process_group or child.context.tasks[0].pid
+def pieces(child: Child) -> "Iterator[Piece]":
+    """The stages one after the other. What comes behind an escape is composed when that has been called."""
     try:
-        os.setpgid(0, leader)
-    except OSError:
-        os.setpgid(0, 0)  # task 0 has ended, and its group too
+        for stage in SEQUENCE:
+            yield from stage(child)
+    except ValueError as error:  # a path that the kernel could not be given
+        yield operations.fail(f"{error}{child.as_user}", 1)
 
 
-def leave_stepd(child: Child) -> None:
-    """Closes the stepd's own descriptors, and is no harder to kill than any process when memory runs out."""
-    _signal.set_wakeup_fd(-1)
-    for fd in child.stepd_fds:
-        os.close(fd)
-    if _kernel.capabilities()[0] & rlimits.CAP_SYS_RESOURCE:  # without it the stepd has not changed its own
-        pseudo_file.write("/proc/self/oom_score_adj", b"0")
+def _perform(child: Child, stretch: "list[Operation]") -> None:
+    if stretch and _kernel.perform(stretch, child.for_operations()):
+        child.task.environment["TMPDIR"] = _USUAL_TMPDIR  # what it was could not be made
+    stretch.clear()
 
 
-def set_hard_limits(child: Child) -> None:
+def join_process_group(child: Child) -> "Iterator[Piece]":
+    """From here on signals to its process group do not reach the stepd."""
+    if child.stepd != 0:  # else in the job's pid namespace: only the stepd, outside, knows the leader's pid
+        first = child.context.tasks[0]
+        yield operations.join_group(child.step.process_group or (0 if child.task is first else first.pid))
+
+
+def leave_stepd(child: Child) -> "Iterator[Piece]":
+    """Closes the stepd's own descriptors."""
+    yield operations.close(child.stepd_fds)
+
+
+def set_hard_limits(child: Child) -> "Iterator[Piece]":
     """The node's hard limits. After this only plugins that run as root may change them."""
-    rlimits.change(child.hard_limits)
+    yield from child.hard_limits
 
 
-def pre_launch_priv(child: Child) -> None:
+def pre_launch_priv(child: Child) -> "Iterator[Piece]":
     """Calls the task plugins, as root: binding."""
-    child.require(child.context.node.call(child.caller, "task_p_pre_launch_priv", (child.step,)))
+    yield from child.task_plugins("task_p_pre_launch_priv")
 
 
-def join_container(child: Child) -> None:
+def join_container(child: Child) -> "Iterator[Piece]":
     """Joins the job's container: paths lead into it from here on."""
-    if child.placement is not None:
-        child.placement.wait(child.context.progress, child.slot)
-    step = child.step
-    child.require(child.context.node.call(child.caller, "container_p_add_pid", (step.job_id, os.getpid(), step.uid)))
+    if "container_p_add_pid" in child.context.node.container.hooks:
+        yield child.join_container
 
 
-def task_init_privileged(child: Child) -> None:
+def task_init_privileged(child: Child) -> "Iterator[Piece]":
     """Calls the SPANK plugins, as root."""
-    child.context.spank.through(child.caller)
-    child.require(child.context.spank.call("slurm_spank_task_init_privileged", child.task))
+    if child.context.spank.has("slurm_spank_task_init_privileged"):
+        yield lambda: child.spank("slurm_spank_task_init_privileged")
 
 
-def drop_privileges(child: Child) -> None:
+def drop_privileges(child: Child) -> "Iterator[Piece]":
     """Becomes the job's user, for good."""
-    started = child.begin_row("become_user")
-    child.confinement.limit_capabilities()
-    become_user(child.step.identity)
-    pseudo_file.let_go()  # only root's hooks may need it, and they are over
-    child.end_row("become_user", started)
+    who = child.step.identity
+    if child.is_fork:
+        yield identity.enter  # the job's user namespace: root there is not root here, and root's hooks are over
+    yield child.row("become_user")
+    yield from child.confinement.bounds()
+    yield operations.become_user(who.uid, who.gid, who.gids, child.as_user)
+    if child.is_fork:
+        yield pseudo_file.let_go  # only root's hooks may need it
+    else:
+        yield operations.close(pseudo_file.held())
+    yield operations.end_row()
 
 
-def die_with_stepd(child: Child) -> None:
+def die_with_stepd(child: Child) -> "Iterator[Piece]":
     """Without a cgroup nothing else shows which processes are the step's: so a task must not outlive its stepd.
 
     Not earlier: a change of the user ID clears PR_SET_PDEATHSIG.
     """
     if child.context.group is None:
-        prctl.set_pdeathsig(_signal.SIGKILL)
-        if os.getppid() != child.stepd:
-            os._exit(1)
+        yield operations.die_with(child.stepd)
 
 
-def connect_streams(child: Child) -> None:
+def connect_streams(child: Child) -> "Iterator[Piece]":
     """Opens descriptors 0, 1 and 2, files as the user."""
-    streams = child.context.streams.tasks[child.task.local_id]
-    clients = _clients_streams(child, streams)
-    for stream in streams:
-        try:
-            stream.connect(child.step.umask, clients)
-        except OSError as error:
-            name = ("input", "output", "error")[stream.number]
-            raise TaskEnds(f"open {name} file {stream.path!r}: {error.strerror} (as {child.step.user_name})") from None
-    framing.close(clients)
+    streams, socket = child.context.streams, child.context.client_streams
+    own = streams.tasks[child.task.local_id]
+    yield operations.umask(child.step.umask)
+    if socket >= 0:
+        if any(stream.fd in CLIENT for stream in own):
+            yield operations.take_streams(socket, stay=streams.takers > 1)
+        yield operations.close((socket,))
+    for stream in own:
+        yield stream.connection(child.as_user)
 
 
-def _clients_streams(child: Child, streams: "list[Stream]") -> "Sequence[int]":
-    """Copies of the client's streams, if needed. Any use of them may hang, so that the stepd never has them."""
-    waiting = child.context.client_streams
-    if waiting < 0:
-        return ()
-    try:
-        wanted = any(stream.fd in CLIENT for stream in streams)
-        return client_streams.take(waiting, stay=child.context.streams.takers > 1) if wanted else ()
-    except OSError as error:
-        raise TaskEnds(f"take the streams of the client: {error.strerror}") from None
-    finally:
-        os.close(waiting)
-
-
-def enter_directory(child: Child) -> None:
+def enter_directory(child: Child) -> "Iterator[Piece]":
     """Enters the step's directory; where the user cannot, /tmp, with a message, as with Slurm."""
-    os.umask(child.step.umask)
-    try:
-        user_path.go_to(child.step.cwd)
-    except OSError as error:
-        messages.error(
-            f"step {child.step} task {child.task.local_id}: enter working directory {child.step.cwd!r}: "
-            f"{error.strerror} (as {child.step.user_name}): going to /tmp instead"
-        )
-        os.chdir("/tmp")  # as with Slurm
+    step = child.step
+    what = f"nodectl: error: step {step} task {child.task.local_id}: enter working directory {step.cwd!r}: "
+    yield operations.enter_directory(step.cwd, what, f"{child.as_user}: going to {_USUAL_TMPDIR} instead")
 
 
-def wait_at_gate(child: Child) -> None:
-    """Waits until all tasks of the step are forked and tracked. The end of the pipe means that there is no launch."""
-    started = child.begin_row("gate")
-    if not os.read(child.gate, 1):
-        os._exit(1)
-    os.close(child.gate)
-    child.end_row("gate", started)
+def wait_at_gate(child: Child) -> "Iterator[Piece]":
+    """Waits until all tasks of the step are there and tracked. The end of the pipe means that there is no launch. The
+    exec closes it: so the stepd sees that the last task has become a program.
+    """
+    yield child.row("gate")
+    yield operations.wait(child.gate)
+    yield operations.end_row()
 
 
-def default_signals(_: Child) -> None:
+def default_signals(_: Child) -> "Iterator[Piece]":
     """Ignores and blocks no signal: a program starts as from a login shell.
 
     Before the user's hooks, because a plugin may execute a program in one.
     """
-    # Python ignores SIGPIPE and SIGXFSZ; the stepd has handlers for SIGTERM and SIGCHLD.
-    for number in (*IGNORED, _signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGTERM, _signal.SIGCHLD):
-        _signal.signal(number, _signal.SIG_DFL)
-    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+    yield operations.default_signals(_CHANGED)
 
 
-def make_tmpdir(child: Child) -> None:
-    """Makes TMPDIR, before `lock_files`."""
-    tmpdir.directory(child.task.environment, child.step.user_name)
+def make_tmpdir(child: Child) -> "Iterator[Piece]":
+    """Makes TMPDIR, before files are locked. It is /tmp where it is not set or cannot be made, with a warning."""
+    path = child.task.environment.setdefault("TMPDIR", _USUAL_TMPDIR)
+    if path != _USUAL_TMPDIR:  # which exists everywhere
+        what = f"{messages.WARNING}make TMPDIR {path!r}: "
+        yield operations.make_tmpdir(path, what, f"{child.as_user}: it is {_USUAL_TMPDIR} instead")
 
 
-def confine(child: Child) -> None:
+def confine(child: Child) -> "Iterator[Piece]":
     """Denies what the step's level denies. Before the user's hooks, each of which may execute a program: whatever the
     task becomes, it is confined.
     """
-    if child.step.secure == NONE:
+    denials = child.confinement.denials()
+    if not denials:
         return
-    started = child.begin_row("confine")
-    child.confinement.deny_calls()
-    if child.context.spank.has(_LAST_HOOK):
-        child.confinement.lock_files()
-    child.end_row("confine", started)
+    yield child.row("confine")
+    yield from denials
+    early = child.context.spank.has(_LAST_HOOK)
+    if early:
+        yield from child.confinement.locks()
+    yield operations.end_row()
+    if child.is_fork:
+        child.confinement.note(calls_denied=True, files_locked=early)
 
 
-def pre_launch(child: Child) -> None:
+def pre_launch(child: Child) -> "Iterator[Piece]":
     """Calls the task plugins, as the user."""
-    child.task.environment["SLURM_TASK_PID"] = str(os.getpid())
-    child.require(child.context.node.call(child.caller, "task_p_pre_launch", (child.step,)))
+    child.task.environment["SLURM_TASK_PID"] = str(os.getpid()) if child.is_fork else ""  # which C fills in
+    yield from child.task_plugins("task_p_pre_launch")
 
 
-def task_init(child: Child) -> None:
+def task_init(child: Child) -> "Iterator[Piece]":
     """Calls the SPANK plugins, as the user."""
+    if child.context.spank.has(_LAST_HOOK):
+        yield lambda: _task_init(child)
+
+
+def _task_init(child: Child) -> None:
     pid = os.getpid()
-    child.require(child.context.spank.call(_LAST_HOOK, child.task))
+    child.spank(_LAST_HOOK)
     if os.getpid() != pid and child.context.group is None:
         prctl.set_pdeathsig(_signal.SIGKILL)  # the plugin has forked: its child is the task now
 
 
-def task_prologs(child: Child) -> None:
+def task_prologs(child: Child) -> "Iterator[Piece]":
     """Runs the site's script, then the user's. Both may change the task's environment."""
     for path in child.step.task_prologs:
-        started = child.begin_row("task_prolog")
-        environment = {**child.task.environment, "SLURM_SCRIPT_CONTEXT": "prolog_task"}
-        status, output = scripts.run(path, environment, confinement=child.confinement)
-        child.end_row("task_prolog", started, status, path)
-        os.write(1, scripts.apply_prolog(output, child.task.environment))
-        if status != 0:
-            raise TaskEnds(f"task prolog {path!r} ended with status {status}", status)
+        yield lambda path=path: _task_prolog(child, path)  # type: ignore[misc]  # mypy knows no default of a lambda
 
 
-def set_soft_limits(child: Child) -> None:
-    """The user's soft limits, late, so that nothing of nodectl runs under them."""
-    rlimits.set_soft(child.step.rlimits)
+def _task_prolog(child: Child, path: str) -> None:
+    started = child.begin_row("task_prolog")
+    environment = {**child.task.environment, "SLURM_SCRIPT_CONTEXT": "prolog_task"}
+    status, output = scripts.run(path, environment, confinement=child.confinement)
+    child.end_row("task_prolog", started, status, path)
+    os.write(1, scripts.apply_prolog(output, child.task.environment))
+    if status != 0:
+        raise TaskEnds(f"task prolog {path!r} ended with status {status}", status)
 
 
-def lock_files(child: Child) -> None:
+def lock_files(child: Child) -> "Iterator[Piece]":
     """The rest of `confine`, if it is still to be done: not earlier, because a prolog may set TMPDIR."""
-    child.confinement.lock_files()
+    if not child.context.spank.has(_LAST_HOOK):
+        yield from child.confinement.locks()
 
 
-def execute(child: Child) -> None:
-    """Executes the program. Only the descriptors that report a failure are still open."""
+def set_soft_limits(child: Child) -> "Iterator[Piece]":
+    """The user's soft limits, late, so that nothing of nodectl runs under them."""
+    yield from rlimits.soft_limits(child.step.rlimits)
+
+
+def execute(child: Child) -> "Iterator[Piece]":
+    """Executes the program. Only the descriptors that report a failure are still open, and the gate."""
     argv, environment = child.task.argv, child.task.environment
     if not argv:
-        raise TaskEnds("no program to execute", _MISSING_ARGUMENTS)
-    close_all_but((child.report, child.recorder.fd))
-    started = child.begin_row("exec")
-    child.end_row("exec", started)
-    child.context.progress.done(child.slot)
-    # As srun: at last in the working directory that was asked for, even if it could not be entered.
-    error = exec_along_path(argv, environment, child.step.cwd)
-    child.context.progress.enter(child.slot, ROWS["exec"])
-    child.end_row("exec", started, error.errno or 1, str(error.strerror))
-    raise TaskEnds(f"execute {argv[0]!r}: {_why(argv[0], error)} (as {child.step.user_name})", error.errno or 1)
+        yield operations.fail("no program to execute", _MISSING_ARGUMENTS)
+        return
+    yield operations.close_others((child.report, child.recorder.fd, child.gate))
+    try:
+        yield from program(argv, environment, child.step.cwd, child.as_user, child.row("exec"))
+    except ValueError:
+        yield operations.fail(f"execute {argv[0]!r}: Invalid argument{child.as_user}", _BAD_ARGUMENTS)
 
 
-def exec_along_path(argv: list[str], environment: dict[str, str], own: str = "") -> OSError:
-    """As execvpe(3), but returns the most useful error. A name with a slash is a path. A name that is in no directory
-    of PATH is looked for in `own`.
+def program(
+    argv: list[str], environment: dict[str, str], own: str, behind: str, row: "Operation | None" = None
+) -> "list[Operation]":
+    """Executes as execvpe(3). A name with a slash is a path. A name that is in no directory of PATH is looked for in
+    `own`: as srun, at last in the working directory that was asked for, even if it could not be entered. Raises
+    ValueError.
     """
     name = argv[0]
     if "/" in name:
@@ -277,32 +306,12 @@ def exec_along_path(argv: list[str], environment: dict[str, str], own: str = "")
     else:
         candidates = [f"{d or '.'}/{name}" for d in environment.get("PATH", "/usr/bin:/bin").split(":")]
         candidates += [f"{own}/{name}"] if own else []
-    best = FileNotFoundError(2, "No such file or directory")
-    for candidate in candidates:
-        try:
-            os.execve(candidate, argv, environment)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            if "/" in name or os.path.exists(candidate):
-                return error
-        except PermissionError as error:
-            best = error  # type: ignore[assignment]  # a later directory may have it
-        except OSError as error:
-            return error
-        except ValueError as error:
-            return OSError(22, str(error))
-    return best
-
-
-def _why(name: str, error: OSError) -> str:
-    if isinstance(error, FileNotFoundError) and "/" in name and os.path.exists(name):
-        return f"{error.strerror}: its interpreter is missing"
-    if isinstance(error, PermissionError) and os.path.isdir(name):
-        return f"{error.strerror}: it is a directory"
-    return str(error.strerror)
+    execution = operations.execute(candidates, is_path="/" in name, what=f"execute {name!r}: ", behind=behind)
+    rows = [] if row is None else [row]
+    return [operations.environment(environment), operations.argv(argv), *rows, execution]
 
 
 SEQUENCE = (
-    enter_cgroup,
     join_process_group,
     leave_stepd,
     set_hard_limits,

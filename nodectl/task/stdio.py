@@ -8,13 +8,14 @@ the pump: nothing else is copied.
 import os
 import termios
 
-from nodectl.kernel import user_path
+from nodectl.kernel import operations, user_path
 from nodectl.task import filename
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from nodectl.kernel.operations import Operation
     from nodectl.model.step import Step
 
 IN, OUT, ERR = 0, 1, 2
@@ -22,8 +23,6 @@ IN, OUT, ERR = 0, 1, 2
 CLIENT = (-2, -3, -4)
 NONE = -1
 NAMES = ("stdin", "stdout", "stderr")
-_READ = os.O_RDONLY
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class Stream:
@@ -40,21 +39,11 @@ class Stream:
         self.path = path
         self.shared = shared
 
-    def connect(self, umask: int, clients: "Sequence[int]") -> None:
-        """In the task, as the user: makes this descriptor 0, 1 or 2. `clients` are copies of the client's. Raises
-        OSError with the path.
-        """
-        fd = of_client(self.fd, clients)
-        if self.path:
-            flags = _READ if self.number == IN else _WRITE | (0 if self.shared else os.O_TRUNC)
-            previous = os.umask(umask)
-            opened = user_path.open_file(self.path, flags | os.O_NOCTTY, wired=self.number)
-            os.umask(previous)
-            if fd < 0:
-                fd = opened
-            else:
-                os.close(opened)
-        os.dup2(fd, self.number, inheritable=True)
+    def connection(self, behind: str) -> "Operation":
+        """What makes this descriptor 0, 1 or 2 of the task, as the user; `behind` is told behind a failure."""
+        name = ("input", "output", "error")[self.number]
+        what = f"open {name} file {self.path!r}: "
+        return operations.stream(self.number, self.fd, self.path, shared=self.shared, what=what, behind=behind)
 
 
 def of_client(fd: int, clients: "Sequence[int]") -> int:

@@ -35,6 +35,11 @@ _INDEX = {hook.call: index + 1 for index, hook in enumerate(_CALLS)}
 MOST_PLUGINS = 255
 
 
+def number_of(hook: "Hook") -> int:
+    """What stands for the call in that memory."""
+    return _INDEX[hook.call]
+
+
 class Progress:
     """Slot 0 is the stepd's, slot n + 1 that of task n."""
 
@@ -53,6 +58,11 @@ class Progress:
     def clear(self, slot: int) -> None:
         """The process of `slot` is yet to come: one that had the slot before has gone."""
         self._memory[2 * slot] = self._memory[2 * slot + 1] = NOWHERE
+
+    @property
+    def memory(self) -> memoryview:
+        """All of it: two bytes a slot, the call's number and the plugin's place."""
+        return self._memory
 
     def where(self, slot: int, hook: "Hook") -> tuple[memoryview, int, int]:
         """What `enter` writes: the memory, the place of the first byte, its value; the plugin's place follows."""

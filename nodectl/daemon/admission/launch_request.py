@@ -196,12 +196,13 @@ def _container(request: Mapping[str, object], config: Config) -> Mapping[str, ob
 
 
 def _patience(config: Config) -> dict[str, object]:
-    """Seconds that the configuration grants."""
+    """Seconds that the configuration grants, and how tasks are started."""
     return {
         "kill_wait": config.kill_wait,
         "unkillable_timeout": config.unkillable_step_timeout,
         "suspend_grace_time": config.suspend_grace_time,
         "hook_timeout": config.spank_hook_timeout,
+        "always_fork": config.always_fork,
     }
 
 

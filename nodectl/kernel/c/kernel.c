@@ -259,10 +259,12 @@ static const struct kernel_calls calls = {
 PyMODINIT_FUNC PyInit__kernel(void)
 {
     PyObject *made = PyModule_Create(&module);
-    PyMethodDef *parts[] = {trace_methods, clock_methods, memory_methods, socket_methods, confine_methods, devices_methods};
+    PyMethodDef *parts[] = {launch_methods, trace_methods, clock_methods, memory_methods, socket_methods, confine_methods, devices_methods};
     for (size_t i = 0; made != NULL && i < sizeof parts / sizeof parts[0]; i++)
         if (PyModule_AddFunctions(made, parts[i]) != 0)
             Py_CLEAR(made);
+    if (made != NULL && !name_operations(made))
+        Py_CLEAR(made);
     if (made == NULL)
         return NULL;
     PyObject *capsule = PyCapsule_New((void *)&calls, KERNEL_CALLS, NULL);

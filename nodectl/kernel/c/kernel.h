@@ -3,6 +3,10 @@
  * Each file calls only what stands below it (tests/lint/test_c_sources.py):
  *
  *   kernel.c     the module, and single calls: forks, descriptors, files
+ *   launch.c     a task that is started from its operations
+ *   operation.c  what a task does between its birth and its program
+ *   operation_open.c     of these: what opens files
+ *   operation_confine.c  of these: what cannot be undone
  *   clock.c      the hooks' clock, and which process comes out of a hook
  *   devices.c    programs that decide about devices
  *   memory.c     memory policy
@@ -33,6 +37,18 @@ HIDDEN bool heir_elsewhere(void);
 HIDDEN void heir_await(void) __attribute__((noreturn));
 HIDDEN bool trace_line(int fd, long long started, const char *const facts[], const char *rc, const char *note);
 
+/* As trace_line, in the caller's room, with no memory but that: 1, 0 where it was not written, -1 for too little room. */
+HIDDEN int trace_line_in(char *room, size_t size, int fd, long long started, const char *const facts[], const char *rc,
+                         const char *note);
+HIDDEN long long monotonic(void); /* nanoseconds */
+/* Each returns where the text goes on. */
+HIDDEN char *put_number(char *out, unsigned long long number);
+HIDDEN char *put_hex(char *out, uint64_t number, int least);
+
+/* The codes of operations, as members of the module. */
+HIDDEN bool name_operations(PyObject *module);
+
+HIDDEN extern PyMethodDef launch_methods[];
 HIDDEN extern PyMethodDef trace_methods[];
 HIDDEN extern PyMethodDef clock_methods[];
 HIDDEN extern PyMethodDef memory_methods[];

@@ -21,12 +21,6 @@
 #define CLONE_INTO_CGROUP 0x200000000ULL
 #endif
 
-/* clone_args as of Linux 5.7 (clone3(2)); declared here because older uapi headers stop at set_tid_size. */
-struct clone3_args {
-    uint64_t flags, pidfd, child_tid, parent_tid, exit_signal;
-    uint64_t stack, stack_size, tls, set_tid, set_tid_size, cgroup;
-};
-
 PyObject *failed(const char *call)
 {
     int number = errno;

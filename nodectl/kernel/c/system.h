@@ -26,6 +26,12 @@ HIDDEN void shut(int fd);
 /* openat2(2), Linux 5.6, closed at an exec. Releases `path`, which is bytes. A descriptor; else as failed(). */
 HIDDEN PyObject *opened(int directory, PyObject *path, uint64_t flags, uint64_t mode, uint64_t resolve);
 
+/* clone_args as of Linux 5.7 (clone3(2)); declared here because older uapi headers stop at set_tid_size. */
+struct clone3_args {
+    uint64_t flags, pidfd, child_tid, parent_tid, exit_signal;
+    uint64_t stack, stack_size, tls, set_tid, set_tid_size, cgroup;
+};
+
 /* fork(2) with further flags of clone3(2), in Python's own order of things; the child is born in the cgroup that the
  * descriptor stands for, -1 for the caller's. Returns its pid, 0 in the child, -1 with errno. */
 HIDDEN long fork_with(uint64_t flags, int cgroup_fd);

@@ -1,12 +1,14 @@
 /* The lines of a step's trace: who a process is at one moment, as the kernel says, written with one write(2).
  *
- * Owned here: nothing beyond a call. Many groups and wide masks lie in memory that forget() frees.
+ * Owned here: nothing beyond a call. What trace_line_in calls touches no memory but the room that it is given.
  */
 #define _GNU_SOURCE
 #include "kernel.h"
 
+#include "raw.h"
+
 #include <errno.h>
-#include <grp.h>
+#include <linux/capability.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,7 @@
 
 /* What a line of a trace is put together with: each returns where the text goes on. A step writes dozens of lines,
  * and printf(3) would be half of their price. */
-static char *put_number(char *out, unsigned long long number)
+char *put_number(char *out, unsigned long long number)
 {
     char digits[20];
     int count = 0;
@@ -35,7 +37,7 @@ static char *put_signed(char *out, long long number)
     return put_number(out, number < 0 ? 0ULL - (unsigned long long)number : (unsigned long long)number);
 }
 
-static char *put_hex(char *out, uint64_t number, int least)
+char *put_hex(char *out, uint64_t number, int least)
 {
     int digits = 1;
     while (digits < 16 && (digits < least || number >> (4 * digits) != 0))
@@ -45,82 +47,56 @@ static char *put_hex(char *out, uint64_t number, int least)
     return out;
 }
 
-enum { FEW_GROUPS = 64, FEW_BYTES = 128, MOST_BYTES = 65536 };
-
 /* Who a process is at one moment, in the kernel's words. */
 struct who {
     uid_t ruid, euid;
     gid_t rgid, egid;
     uint64_t capabilities;
-    int group_count;
-    long mask_words;
+    long group_count, mask_words;
     gid_t *groups;
     unsigned long *mask;
-    gid_t few_groups[FEW_GROUPS];
-    unsigned long narrow_mask[FEW_BYTES / sizeof(unsigned long)];
 };
 
-static void forget(struct who *who)
-{
-    if (who->groups != who->few_groups)
-        free(who->groups);
-    if (who->mask != who->narrow_mask)
-        free(who->mask);
-}
+/* What groups, mask and line take at most, and what they take nearly always. */
+enum { MOST_ROOM = 2 << 20, FEW_ROOM = 6144, LEAST_MASK = 128, MOST_MASK = 65536, PLAIN_MEMBERS = 256 };
 
-static int ask_groups(struct who *who)
+/* Asks the kernel, and leaves the rest of the room to the caller: its beginning, NULL for a room that is too small or
+ * a kernel that does not say. */
+static char *ask(struct who *who, char *room, const char *end)
 {
-    who->groups = who->few_groups;
-    who->group_count = getgroups(FEW_GROUPS, who->few_groups);
-    if (who->group_count >= 0 || errno != EINVAL)
-        return who->group_count < 0 ? -1 : 0;
-    int count = getgroups(0, NULL);
-    if (count < 0 || (who->groups = calloc((size_t)count + 1, sizeof *who->groups)) == NULL)
-        return -1;
-    who->group_count = getgroups(count, who->groups);
-    return who->group_count < 0 ? -1 : 0;
-}
-
-/* The kernel's mask may be wider than what is offered: ask with growing room, as sched_getaffinity(2) advises. */
-static int ask_mask(struct who *who)
-{
-    who->mask = who->narrow_mask;
-    for (size_t bytes = FEW_BYTES; bytes <= MOST_BYTES; bytes *= 2) {
-        if (bytes > FEW_BYTES) {
-            unsigned long *wider = realloc(who->mask == who->narrow_mask ? NULL : who->mask, bytes);
-            if (wider == NULL)
-                return -1;
-            who->mask = wider;
-        }
-        long used = syscall(SYS_sched_getaffinity, 0, bytes, who->mask);
-        if (used >= 0) {
-            who->mask_words = used / (long)sizeof(long);
-            return 0;
-        }
-        if (errno != EINVAL)
-            return -1;
-    }
-    return -1;
-}
-
-/* Asks the kernel. 0, or -1 with errno; `forget` afterwards in both cases. */
-static int ask(struct who *who)
-{
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2];
     uid_t suid;
     gid_t sgid;
-    uint64_t permitted, inheritable;
-    who->groups = who->few_groups;
-    who->mask = who->narrow_mask;
-    if (getresuid(&who->ruid, &who->euid, &suid) != 0 || getresgid(&who->rgid, &who->egid, &sgid) != 0 ||
-        capabilities_of(&who->capabilities, &permitted, &inheritable) != 0)
-        return -1;
-    return ask_groups(who) != 0 ? -1 : ask_mask(who);
+    if (raw(SYS_getresuid, &who->ruid, &who->euid, &suid) != 0 || raw(SYS_getresgid, &who->rgid, &who->egid, &sgid) != 0 ||
+        raw(SYS_capget, &header, data) != 0)
+        return NULL;
+    who->capabilities = (uint64_t)data[1].effective << 32 | data[0].effective;
+    room += -(uintptr_t)room % sizeof(long);
+    who->groups = (gid_t *)(void *)room;
+    who->group_count = raw(SYS_getgroups, (end - room) / (long)sizeof(gid_t), who->groups);
+    if (who->group_count < 0)
+        return NULL;
+    room += (size_t)who->group_count * sizeof(gid_t);
+    room += -(uintptr_t)room % sizeof(long);
+    who->mask = (unsigned long *)(void *)room;
+    /* The kernel's mask may be wider than what is offered: ask with growing room, as sched_getaffinity(2) advises. */
+    for (long bytes = LEAST_MASK; bytes <= MOST_MASK && bytes <= end - room; bytes *= 2) {
+        long used = raw(SYS_sched_getaffinity, 0, bytes, who->mask);
+        if (used >= 0) {
+            who->mask_words = used / (long)sizeof(long);
+            return room + used;
+        }
+        if (used != -EINVAL)
+            return NULL;
+    }
+    return NULL;
 }
 
 /* How much room the members of `who` take at most. */
 static size_t room_for(const struct who *who)
 {
-    return 256 + (size_t)who->group_count * 11 + (size_t)who->mask_words * 2 * sizeof(long);
+    return PLAIN_MEMBERS + (size_t)who->group_count * 11 + (size_t)who->mask_words * 2 * sizeof(long);
 }
 
 static char *put_who(char *out, const struct who *who)
@@ -130,7 +106,7 @@ static char *put_who(char *out, const struct who *who)
     out = put_number(stpcpy(out, ",\"rgid\":"), who->rgid);
     out = put_number(stpcpy(out, ",\"egid\":"), who->egid);
     out = stpcpy(out, ",\"groups\":[");
-    for (int i = 0; i < who->group_count; i++) {
+    for (long i = 0; i < who->group_count; i++) {
         if (i > 0)
             *out++ = ',';
         out = put_number(out, who->groups[i]);
@@ -156,15 +132,17 @@ static PyObject *identity(PyObject *self, PyObject *none)
     (void)none;
     struct who who;
     PyObject *result = NULL;
-    char *text = NULL;
-    if (ask(&who) != 0)
+    char *room = malloc(MOST_ROOM);
+    if (room == NULL)
+        return PyErr_NoMemory();
+    char *text = ask(&who, room, room + MOST_ROOM);
+    if (text == NULL || room_for(&who) > (size_t)(room + MOST_ROOM - text)) {
+        errno = EINVAL;
         failed("identity");
-    else if ((text = malloc(room_for(&who))) == NULL)
-        PyErr_NoMemory();
-    else
+    } else {
         result = PyUnicode_FromStringAndSize(text, put_who(text, &who) - text);
-    free(text);
-    forget(&who);
+    }
+    free(room);
     return result;
 }
 
@@ -180,40 +158,56 @@ PyDoc_STRVAR(write_row_doc,
  * write through one open file, whose offset is behind the line that any of them wrote last. */
 enum { LONGEST_TRACE = 16 << 20 };
 
-bool trace_line(int fd, long long started, const char *const facts[], const char *rc, const char *note)
+long long monotonic(void)
 {
-    if (lseek(fd, 0, SEEK_CUR) >= LONGEST_TRACE)
-        return false;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
+    return (long long)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* As trace_line, without memory of its own: safe where memory is shared with somebody else. 1; 0 where it could not be
+ * written whole, -1 where it has no room. */
+int trace_line_in(char *room, size_t size, int fd, long long started, const char *const facts[], const char *rc,
+                  const char *note)
+{
+    if (raw(SYS_lseek, fd, 0, SEEK_CUR) >= LONGEST_TRACE)
+        return 0;
     /* Unsigned: `started` may be anything. */
-    uint64_t since = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec - (uint64_t)started;
-    long long us = (long long)since / 1000;
+    long long us = (long long)((uint64_t)monotonic() - (uint64_t)started) / 1000;
     struct who who;
-    char *line = NULL;
-    bool whole = false;
-    size_t room = strlen(rc) + strlen(note) + 128;
+    const char *end = room + size;
+    char *line = ask(&who, room, end);
+    if (line == NULL)
+        return -1;
+    size_t text = strlen(rc) + strlen(note) + 128;
     for (size_t i = 0; facts[i] != NULL; i++)
-        room += strlen(facts[i]);
-    if (ask(&who) == 0)
-        line = malloc(room_for(&who) + room);
-    if (line != NULL) {
-        char *out = put_signed(stpcpy(line, "{\"t\":"), started);
-        *out++ = ',';
-        for (size_t i = 0; facts[i] != NULL; i++)
-            out = stpcpy(out, facts[i]);
-        *out++ = ',';
-        out = put_who(out, &who);
-        out = stpcpy(stpcpy(out, ",\"rc\":"), rc);
-        out = put_signed(stpcpy(out, ",\"us\":"), us);
-        if (note[0] != '\0')
-            out = stpcpy(stpcpy(out, ","), note);
-        out = stpcpy(out, "}\n");
-        whole = write(fd, line, (size_t)(out - line)) == out - line;
-    }
-    free(line);
-    forget(&who);
-    return whole;
+        text += strlen(facts[i]);
+    if (room_for(&who) + text > (size_t)(end - line))
+        return -1;
+    char *out = put_signed(stpcpy(line, "{\"t\":"), started);
+    *out++ = ',';
+    for (size_t i = 0; facts[i] != NULL; i++)
+        out = stpcpy(out, facts[i]);
+    *out++ = ',';
+    out = put_who(out, &who);
+    out = stpcpy(stpcpy(out, ",\"rc\":"), rc);
+    out = put_signed(stpcpy(out, ",\"us\":"), us);
+    if (note[0] != '\0')
+        out = stpcpy(stpcpy(out, ","), note);
+    out = stpcpy(out, "}\n");
+    return raw(SYS_write, fd, line, out - line) == out - line;
+}
+
+bool trace_line(int fd, long long started, const char *const facts[], const char *rc, const char *note)
+{
+    char few[FEW_ROOM];
+    int written = trace_line_in(few, sizeof few, fd, started, facts, rc, note);
+    if (written >= 0)
+        return written;
+    char *room = malloc(MOST_ROOM);
+    written = room == NULL ? 0 : trace_line_in(room, MOST_ROOM, fd, started, facts, rc, note);
+    free(room);
+    return written > 0;
 }
 
 static PyObject *write_row(PyObject *self, PyObject *args)

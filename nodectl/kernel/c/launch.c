@@ -1,0 +1,256 @@
+/* Starts a task from its operations: in a child that shares the caller's memory until its program begins, or, where
+ * something has to be called in between, in the caller itself, which is then a fork of its own.
+ *
+ * The child has a stack and a room of its own behind a guard page, and every signal blocked: nothing of libc's or of
+ * Python's runs in it, so that neither its parent's locks nor its errno matter. Who it is, what it has open and what
+ * may be done to it are its own; that its memory is root's nobody can make use of: become_user() makes it undumpable.
+ *
+ * Owned here: a started task's memory, until the object that start() returns is dropped: not before the task has begun
+ * its program, or ended.
+ */
+#define _GNU_SOURCE
+#include "operation.h"
+
+#include "raw.h"
+
+#include <errno.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef CLONE_INTO_CGROUP
+#define CLONE_INTO_CGROUP 0x200000000ULL
+#endif
+#ifndef CLONE_CLEAR_SIGHAND
+#define CLONE_CLEAR_SIGHAND 0x100000000ULL
+#endif
+
+enum { PAGE = 65536 /* the largest of any machine */, STACK = 2 * PAGE, LEAST_ROOM = 32768, EACH_GROUP = 16 };
+
+struct started {
+    struct launch launch;
+    PyObject *operations; /* what the launch points to */
+    struct operation *list;
+    char *mapped;
+    size_t mapped_size;
+};
+
+static void drop(struct started *started)
+{
+    if (started->mapped != NULL)
+        munmap(started->mapped, started->mapped_size);
+    free(started->launch.argv);
+    free(started->launch.environment);
+    free(started->list);
+    Py_XDECREF(started->operations);
+    free(started);
+}
+
+static void drop_capsule(PyObject *capsule)
+{
+    drop(PyCapsule_GetPointer(capsule, NULL));
+}
+
+/* Strings that follow each other in `operation`, as exec wants them. */
+static char **pointers(const struct operation *operation)
+{
+    size_t count = 0;
+    for (size_t at = 0; at < operation->size; at++)
+        count += operation->data[at] == '\0';
+    char **list = calloc(count + 1, sizeof *list);
+    if (list == NULL)
+        return NULL;
+    const char *text = operation->data;
+    for (size_t i = 0; i < count; i++, text += strlen(text) + 1)
+        list[i] = (char *)(uintptr_t)text;
+    return list;
+}
+
+static bool read_words(struct launch *launch, const struct operation *operation)
+{
+    if (operation->code != OP_ENVIRONMENT)
+        return true;
+    char **list = pointers(operation), ***place = operation->a ? &launch->argv : &launch->environment;
+    free(*place);
+    *place = list;
+    for (char **variable = operation->a ? NULL : list; variable != NULL && *variable != NULL; variable++) {
+        if (strcmp(*variable, "SLURM_TASK_PID=") == 0)
+            launch->task_pid = variable;
+        if (strncmp(*variable, "TMPDIR=", 7) == 0)
+            launch->tmpdir = variable;
+    }
+    return list != NULL;
+}
+
+/* Reads (code, a, b, data, what). */
+static bool read_operation(struct operation *operation, PyObject *tuple)
+{
+    int code;
+    Py_ssize_t size, what_size;
+    if (!PyArg_ParseTuple(tuple, "illy#y#", &code, &operation->a, &operation->b, &operation->data, &size, &operation->what,
+                          &what_size))
+        return false;
+    operation->size = (size_t)size;
+    operation->code = (enum code)code;
+    if (code < 0 || code >= OPERATIONS || what_size > LONGEST_WHAT || memchr(operation->what, '\0', (size_t)what_size) == NULL) {
+        PyErr_SetString(PyExc_ValueError, "no operation");
+        return false;
+    }
+    return true;
+}
+
+/* `context`: (report, trace, task, progress or None, slot, groups). */
+static struct started *read_launch(PyObject *operations, PyObject *context)
+{
+    PyObject *progress;
+    Py_ssize_t slot, groups, count = PyList_Size(operations);
+    struct started *started = calloc(1, sizeof *started);
+    if (count < 0 || started == NULL)
+        goto broken;
+    struct launch *launch = &started->launch;
+    if (!PyArg_ParseTuple(context, "iilOnn", &launch->report, &launch->trace, &launch->task, &progress, &slot, &groups))
+        goto broken;
+    started->operations = Py_NewRef(operations);
+    if ((started->list = calloc((size_t)count + 1, sizeof *started->list)) == NULL)
+        goto broken;
+    launch->operations = started->list;
+    for (int i = 0; i < STREAMS; i++)
+        launch->taken[i] = -1;
+    launch->count = (size_t)count;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!read_operation(&started->list[i], PyList_GetItem(operations, i)))
+            goto broken;
+    for (size_t i = 0; i < launch->count; i++)
+        if (!read_words(launch, &started->list[i]))
+            goto broken;
+    if (progress != Py_None) {
+        Py_buffer buffer;
+        if (PyObject_GetBuffer(progress, &buffer, PyBUF_WRITABLE) != 0)
+            goto broken;
+        launch->progress = slot >= 0 && 2 * slot + 1 < buffer.len ? (unsigned char *)buffer.buf + 2 * slot : NULL;
+        PyBuffer_Release(&buffer); /* it stays mapped */
+    }
+    launch->room_size = (size_t)(LEAST_ROOM + EACH_GROUP * groups);
+    started->mapped_size = PAGE + STACK + (launch->room_size + PAGE - 1) / PAGE * PAGE;
+    started->mapped = mmap(NULL, started->mapped_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (started->mapped == MAP_FAILED) {
+        started->mapped = NULL;
+        goto broken;
+    }
+    mprotect(started->mapped, PAGE, PROT_NONE); /* the guard, below the stack */
+    launch->room = started->mapped + PAGE + STACK;
+    return started;
+broken:
+    if (!PyErr_Occurred())
+        PyErr_NoMemory();
+    if (started != NULL)
+        drop(started);
+    return NULL;
+}
+
+static void begin(void *argument)
+{
+    carry_out(argument);
+    raw(SYS_exit_group, 1); /* the last operation executes the program */
+}
+
+PyDoc_STRVAR(start_doc,
+"start(operations: list[tuple], context: tuple, cgroup_fd: int) -> tuple[int, object]\n\n"
+"A child that carries out the operations in the caller's memory, and executes a program at their end; it is born in the\n"
+"cgroup that cgroup_fd stands for, -1 for the caller's: clone3(2), CLONE_VM. Returns its pid, and what must be kept until\n"
+"it has begun its program or has ended. Operations: nodectl/kernel/operations.py; context: (descriptor for reports,\n"
+"descriptor of the trace, number of the task, memory of the progress or None, slot there, most groups it will be in).\n"
+"The caller has one thread. Raises OSError: as fork_into().");
+
+static PyObject *start(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *operations, *context;
+    int cgroup;
+    if (!PyArg_ParseTuple(args, "O!O!i", &PyList_Type, &operations, &PyTuple_Type, &context, &cgroup))
+        return NULL;
+    struct started *started = read_launch(operations, context);
+    if (started == NULL)
+        return NULL;
+    struct clone3_args clone = {
+        .flags = CLONE_VM | CLONE_CLEAR_SIGHAND | (cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
+        .exit_signal = SIGCHLD,
+        .stack = (uint64_t)(uintptr_t)(started->mapped + PAGE),
+        .stack_size = STACK,
+        .cgroup = cgroup >= 0 ? (uint64_t)cgroup : 0,
+    };
+    const uint64_t all = ~0ULL;
+    uint64_t before = 0;
+    raw(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
+    long pid = raw_clone3(&clone, sizeof clone, begin, &started->launch);
+    raw(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+    if (pid < 0) {
+        drop(started);
+        errno = (int)-pid;
+        return failed("clone3");
+    }
+    return Py_BuildValue("lN", pid, PyCapsule_New(started, NULL, drop_capsule));
+}
+
+PyDoc_STRVAR(perform_doc,
+"perform(operations: list[tuple], context: tuple | None) -> bool\n\n"
+"The caller carries out the operations itself. With a context, as for start(), a failure is reported and ends the\n"
+"process; without, OSError is raised, whose words say all. True where TMPDIR could not be made.");
+
+static PyObject *perform(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *operations, *context;
+    if (!PyArg_ParseTuple(args, "O!O", &PyList_Type, &operations, &context))
+        return NULL;
+    bool in_place = context == Py_None;
+    PyObject *none = in_place ? Py_BuildValue("iilOnn", -1, -1, 0L, Py_None, (Py_ssize_t)0, (Py_ssize_t)0) : NULL;
+    if (in_place && none == NULL)
+        return NULL;
+    struct started *started = read_launch(operations, in_place ? none : context);
+    Py_XDECREF(none);
+    if (started == NULL)
+        return NULL;
+    char why[3 * LONGEST_WHAT];
+    started->launch.in_place = in_place;
+    started->launch.why = why;
+    int error = carry_out(&started->launch);
+    bool no_tmpdir = started->launch.no_tmpdir;
+    drop(started);
+    if (error == 0)
+        return PyBool_FromLong(no_tmpdir);
+    PyObject *said = Py_BuildValue("is", error, why);
+    if (said != NULL)
+        PyErr_SetObject(PyExc_OSError, said);
+    Py_XDECREF(said);
+    return NULL;
+}
+
+PyMethodDef launch_methods[] = {
+    {"start", start, METH_VARARGS, start_doc},
+    {"perform", perform, METH_VARARGS, perform_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+bool name_operations(PyObject *module)
+{
+    static const struct {
+        const char *name;
+        enum code code;
+    } names[] = {
+#define NAME(code) {#code, code}
+        NAME(OP_BIND), NAME(OP_BOUND_CAPABILITIES), NAME(OP_CLOSE), NAME(OP_CLOSE_OTHERS), NAME(OP_CONFINE),
+        NAME(OP_DEFAULT_SIGNALS), NAME(OP_DIE_WITH), NAME(OP_END_ROW), NAME(OP_ENTER_DIRECTORY), NAME(OP_ENVIRONMENT),
+        NAME(OP_EXECUTE), NAME(OP_FAIL), NAME(OP_HARD_LIMIT), NAME(OP_JOIN_GROUP), NAME(OP_LOCK_FILES),
+        NAME(OP_MAKE_TMPDIR), NAME(OP_MEMORY_POLICY), NAME(OP_NO_ROOT_HERE), NAME(OP_ROW), NAME(OP_SAY),
+        NAME(OP_SOFT_LIMIT), NAME(OP_STREAM), NAME(OP_TAKE_STREAMS), NAME(OP_UMASK), NAME(OP_USER), NAME(OP_WAIT),
+#undef NAME
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (PyModule_AddIntConstant(module, names[i].name, names[i].code) != 0)
+            return false;
+    return true;
+}

@@ -1,0 +1,408 @@
+/* Carries out what a task does between its birth and its program, one operation after the other.
+ *
+ * The caller may share its memory with the step runner (launch.c), so that nothing is called here but the kernel, and
+ * nothing is written to but the launch's own room: no errno, no lock, no allocation.
+ *
+ * Owned here: nothing. Descriptors that are opened end with the exec.
+ */
+#define _GNU_SOURCE
+#include "operation.h"
+
+#include "raw.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *words(long error)
+{
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 32)
+    const char *found = strerrordesc_np((int)error);
+    return found == NULL ? "Unknown error" : found;
+#else
+    return strerror((int)error);
+#endif
+}
+
+static const char *behind(const char *text)
+{
+    return text + strlen(text) + 1;
+}
+
+/* {"task":N,"key":"text"} and a NUL, in one write. */
+static void tell(const struct launch *launch, const char *key, const char *const parts[])
+{
+    if (launch->report < 0)
+        return;
+    char *out = put_number(stpcpy(launch->room, "{\"task\":"), (unsigned long long)launch->task);
+    out = stpcpy(stpcpy(stpcpy(out, ",\""), key), "\":\"");
+    for (size_t i = 0; parts[i] != NULL; i++)
+        out = stpcpy(out, parts[i]);
+    out = stpcpy(out, "\"}") + 1;
+    raw(SYS_write, launch->report, launch->room, out - launch->room);
+}
+
+static void write_row(const struct launch *launch, const struct operation *row, long rc, const char *const note[])
+{
+    if (launch->trace < 0 || row->size == 0)
+        return;
+    char pid[24], status[24], said[3 * LONGEST_WHAT] = "";
+    *put_number(pid, (unsigned long long)launch->pid) = '\0';
+    *put_number(stpcpy(status, rc < 0 ? "-" : ""), (unsigned long long)(rc < 0 ? -rc : rc)) = '\0';
+    if (note != NULL) {
+        char *out = stpcpy(said, "\"note\":\"");
+        for (size_t i = 0; note[i] != NULL; i++)
+            out = stpcpy(out, note[i]);
+        stpcpy(out, "\"");
+    }
+    const char *const facts[] = {row->data, pid, behind(row->data), NULL};
+    trace_line_in(launch->room, launch->room_size, launch->trace, launch->started, facts, status, said);
+}
+
+static void begin_row(struct launch *launch, const struct operation *row)
+{
+    launch->row = row;
+    if (launch->progress != NULL) {
+        launch->progress[1] = (unsigned char)row->b;
+        launch->progress[0] = (unsigned char)row->a;
+    }
+    launch->started = monotonic();
+}
+
+/* Why it failed goes to the row of the trace, where it is a plugin's, and to the step runner; then the process ends. */
+static int fail(struct launch *launch, const struct operation *operation, long error, const char *why, long status)
+{
+    const struct operation *row = launch->row;
+    const char *before = operation->what, *suffix = behind(operation->what);
+    const char *of_row = row == NULL ? "" : row->what;
+    if (launch->in_place) {
+        stpcpy(stpcpy(stpcpy(launch->why, before), why), suffix);
+        return error == 0 ? EPERM : (int)error;
+    }
+    const char *const note[] = {before, why, suffix, NULL};
+    if (of_row[0] != '\0')
+        write_row(launch, row, -1, note);
+    const char *const parts[] = {of_row, before, why, suffix, NULL};
+    tell(launch, "failed", parts);
+    raw(SYS_exit_group, status);
+    __builtin_unreachable();
+}
+
+static void say(const struct launch *launch, const struct operation *operation, long error)
+{
+    const char *const parts[] = {operation->what, words(error), behind(operation->what), NULL};
+    if (operation->what[0] != '\0')
+        tell(launch, "say", parts);
+}
+
+/* "0-3,8", as in cpuset(7). */
+static void put_list(char *out, const char *end, const unsigned long *mask, long bits)
+{
+    const int width = 8 * (int)sizeof(long);
+    bool first = true;
+    for (long from = 0; from < bits; from++) {
+        if ((mask[from / width] >> from % width & 1) == 0)
+            continue;
+        long to = from;
+        while (to + 1 < bits && (mask[(to + 1) / width] >> (to + 1) % width & 1) != 0)
+            to++;
+        if (!first)
+            *out++ = ',';
+        first = false;
+        if (end - out < PID_ROOM) {
+            out = stpcpy(out, "...");
+            break;
+        }
+        out = put_number(out, (unsigned long long)from);
+        if (to > from)
+            out = put_number(stpcpy(out, "-"), (unsigned long long)to);
+        from = to;
+    }
+    *out = '\0';
+}
+
+/* Binds, and looks whether it took: 0, or an errno; what the kernel made of it, in its hexadecimal and as a list. */
+static long bind_cpus(struct launch *launch, const struct operation *operation, bool *differs, char *list)
+{
+    enum { MOST = 1024 }; /* bytes: 8192 CPUs, the most that a kernel can have */
+    unsigned long got[MOST / sizeof(long)] = {0};
+    bool wanted = operation->size > 0;
+    if (wanted) {
+        long result = raw(SYS_sched_setaffinity, 0, operation->size, operation->data);
+        if (result < 0)
+            return -result;
+    }
+    long used = raw(SYS_sched_getaffinity, 0, MOST, got);
+    if (used < 0)
+        return -used;
+    size_t whole = operation->size > (size_t)used ? operation->size : (size_t)used;
+    *differs = false;
+    for (size_t at = 0; wanted && at < whole && at < MOST; at++)
+        *differs = *differs || ((const char *)got)[at] != (at < operation->size ? operation->data[at] : 0);
+    if (*differs)
+        put_list(list, list + LONGEST_WHAT, got, used * 8);
+    if (operation->a) { /* its user wants to hear of it */
+        char hex[2 * MOST + 1], *out = hex;
+        long word = used / (long)sizeof(long) - 1;
+        while (word > 0 && got[word] == 0)
+            word--;
+        for (int least = 1; word >= 0; word--, least = 2 * (int)sizeof(long))
+            out = put_hex(out, got[word], least);
+        *out = '\0';
+        const char *const parts[] = {hex, NULL};
+        if (out - hex < LONGEST_WHAT)
+            tell(launch, "bound", parts);
+    }
+    return 0;
+}
+
+static long set_policy(const struct operation *operation, bool *differs)
+{
+    unsigned long got[128] = {0}; /* MAX_NUMNODES is 1024 where it is largest */
+    int mode = -1;
+    long result = raw(SYS_set_mempolicy, operation->a, operation->size ? operation->data : NULL,
+                      operation->size ? operation->size * 8 + 1 : 0);
+    if (result == 0)
+        result = raw(SYS_get_mempolicy, &mode, got, sizeof got * 8, NULL, 0);
+    if (result < 0)
+        return -result;
+    *differs = mode != operation->a || memcmp(got, operation->data, operation->size) != 0;
+    return 0;
+}
+
+static void limit(const struct operation *operation, bool soft_only)
+{
+    struct rlimit64 now, next;
+    if (soft_only) { /* as far as the hard one allows */
+        if (raw(SYS_prlimit64, 0, operation->a, NULL, &now) != 0)
+            return;
+        uint64_t wanted = (uint64_t)operation->b; /* -1 is RLIM64_INFINITY */
+        next.rlim_max = now.rlim_max;
+        next.rlim_cur = wanted < now.rlim_max ? wanted : now.rlim_max;
+    } else {
+        memcpy(&next, operation->data, sizeof next);
+    }
+    raw(SYS_prlimit64, 0, operation->a, &next, NULL);
+}
+
+static void close_others(const struct operation *operation)
+{
+    const int *keep = (const int *)(const void *)operation->data;
+    unsigned low = STREAMS;
+    for (size_t i = 0; i < operation->size / sizeof *keep; i++) {
+        if (keep[i] < (int)low)
+            continue;
+        if (keep[i] > (int)low)
+            raw(SYS_close_range, low, keep[i] - 1, 0);
+        low = (unsigned)keep[i] + 1;
+    }
+    raw(SYS_close_range, low, ~0U, 0);
+    raw(SYS_close_range, STREAMS, ~0U, CLOSE_RANGE_CLOEXEC);
+}
+
+static void default_signals(const struct operation *operation)
+{
+    /* The kernel's sigaction: handler, flags, restorer, mask, in an order of each machine's own. All is 0, as SIG_DFL is. */
+    const uint64_t as_by_default[8] = {0}, none = 0;
+    for (size_t i = 0; i < operation->size; i++)
+        raw(SYS_rt_sigaction, operation->data[i], as_by_default, NULL, sizeof none);
+    raw(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
+}
+
+/* Tries one path after the other; the errno that says most. */
+static long execute(const struct launch *launch, const struct operation *operation)
+{
+    bool one_path = operation->a;
+    long best = ENOENT;
+    for (const char *path = operation->data; path < operation->data + operation->size; path = behind(path)) {
+        long error = -raw(SYS_execve, path, launch->argv, launch->environment);
+        bool missing = error == ENOENT || error == ENOTDIR;
+        if (missing && (one_path || raw(SYS_faccessat, AT_FDCWD, path, F_OK) == 0))
+            return error;
+        if (error == EACCES)
+            best = error; /* a later directory may have it */
+        else if (!missing)
+            return error;
+    }
+    return best;
+}
+
+static const char *why_not(const struct operation *operation, long error)
+{
+    struct stat status;
+    const char *path = operation->data;
+    if (error == ENOENT && operation->a && raw(SYS_faccessat, AT_FDCWD, path, F_OK) == 0)
+        return ": its interpreter is missing";
+    if (error == EACCES && operation->a && raw(SYS_newfstatat, AT_FDCWD, path, &status, 0) == 0 && S_ISDIR(status.st_mode))
+        return ": it is a directory";
+    return "";
+}
+
+static int become_program(struct launch *launch, const struct operation *operation)
+{
+    if (launch->task_pid != NULL) {
+        *put_number(stpcpy(launch->pid_variable, "SLURM_TASK_PID="), (unsigned long long)launch->pid) = '\0';
+        *launch->task_pid = launch->pid_variable;
+    }
+    if (launch->no_tmpdir && launch->tmpdir != NULL)
+        *launch->tmpdir = (char *)(uintptr_t)"TMPDIR=/tmp";
+    const struct operation *row = launch->row; /* none for who enters a job */
+    if (row != NULL)
+        write_row(launch, row, 0, NULL);
+    if (launch->progress != NULL)
+        launch->progress[0] = 255; /* tracing/progress.py: DONE */
+    long error = execute(launch, operation);
+    if (row != NULL) {
+        const char *const note[] = {words(error), NULL};
+        begin_row(launch, row);
+        write_row(launch, row, error, note);
+    }
+    char why[256];
+    stpcpy(stpcpy(why, words(error)), why_not(operation, error));
+    return fail(launch, operation, error, why, error);
+}
+
+static int carry_out_one(struct launch *launch, const struct operation *operation)
+{
+    long error = 0;
+    bool differs = false;
+    const char *left = NULL;
+    char byte, list[LONGEST_WHAT];
+    switch (operation->code) {
+    case OP_BIND:
+        error = bind_cpus(launch, operation, &differs, list);
+        if (!error && differs) { /* "bind to CPUs 0-3: " -> "bound to CPUs 1 instead of 0-3" */
+            char why[2 * LONGEST_WHAT];
+            size_t head = (size_t)operation->b, wanted = strlen(operation->what + head) - 2;
+            char *out = stpcpy(stpcpy(stpcpy(why, "bound to CPUs "), list), " instead of ");
+            *(char *)mempcpy(out, operation->what + head, wanted) = '\0';
+            const struct operation plain = {.what = "\0"};
+            return fail(launch, &plain, EINVAL, why, 1);
+        }
+        break;
+    case OP_BOUND_CAPABILITIES:
+        error = bound_capabilities_to((uint64_t)operation->a);
+        break;
+    case OP_CLOSE:
+        for (size_t i = 0; i < operation->size / sizeof(int); i++)
+            raw(SYS_close, ((const int *)(const void *)operation->data)[i]);
+        break;
+    case OP_CLOSE_OTHERS:
+        close_others(operation);
+        break;
+    case OP_CONFINE:
+        error = confine_to(operation->data, operation->size);
+        break;
+    case OP_DEFAULT_SIGNALS:
+        default_signals(operation);
+        break;
+    case OP_DIE_WITH:
+        raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
+        if (raw(SYS_getppid) != operation->a)
+            raw(SYS_exit_group, 1);
+        break;
+    case OP_END_ROW:
+        write_row(launch, launch->row, 0, NULL);
+        launch->row = NULL;
+        break;
+    case OP_ENTER_DIRECTORY:
+        error = open_path(operation->data, O_PATH | O_DIRECTORY, 0, true);
+        if (error >= 0) {
+            long fd = error;
+            error = -raw(SYS_fchdir, fd);
+            raw(SYS_close, fd);
+        } else {
+            error = -error;
+        }
+        if (error) {
+            say(launch, operation, error);
+            error = -raw(SYS_chdir, "/tmp"); /* as with Slurm */
+        }
+        break;
+    case OP_FAIL:
+        return fail(launch, operation, 0, "", operation->a);
+    case OP_HARD_LIMIT:
+        limit(operation, false);
+        break;
+    case OP_JOIN_GROUP:
+        if (operation->a == 0 || raw(SYS_setpgid, 0, operation->a) != 0)
+            raw(SYS_setpgid, 0, 0); /* the first task has ended, and its group too */
+        break;
+    case OP_LOCK_FILES:
+        error = lock_files(operation);
+        break;
+    case OP_MAKE_TMPDIR:
+        error = make_directory(launch->room, operation->data);
+        if (error) {
+            launch->no_tmpdir = true;
+            say(launch, operation, error);
+            error = 0;
+        }
+        break;
+    case OP_MEMORY_POLICY:
+        error = set_policy(operation, &differs);
+        if (!error && differs)
+            return fail(launch, operation, EINVAL, "the kernel made something else of it", 1);
+        break;
+    case OP_NO_ROOT_HERE:
+        if (is_root(AT_FDCWD, "."))
+            return fail(launch, operation, EPERM, "", 1);
+        break;
+    case OP_ROW:
+        begin_row(launch, operation);
+        break;
+    case OP_SAY: {
+        char *out = put_number(stpcpy(launch->room, operation->data), (unsigned long long)launch->pid);
+        out = stpcpy(out, behind(operation->data));
+        raw(SYS_write, 2, launch->room, out - launch->room);
+        break;
+    }
+    case OP_SOFT_LIMIT:
+        limit(operation, true);
+        break;
+    case OP_STREAM:
+        error = connect_stream(launch, operation);
+        break;
+    case OP_TAKE_STREAMS:
+        error = take_streams(launch, operation);
+        break;
+    case OP_UMASK:
+        raw(SYS_umask, operation->a);
+        break;
+    case OP_USER:
+        error = become_user(operation, &left);
+        if (left != NULL)
+            return fail(launch, operation, EPERM, left, 1);
+        break;
+    case OP_WAIT:
+        while ((error = raw(SYS_read, operation->a, &byte, 1)) == -EINTR)
+            ;
+        if (error <= 0)
+            raw(SYS_exit_group, 1); /* there is no launch */
+        error = 0;
+        break;
+    case OP_EXECUTE:
+        return become_program(launch, operation);
+    case OP_ENVIRONMENT: /* launch.c has read it */
+    case OPERATIONS:
+        break;
+    }
+    return error ? fail(launch, operation, error, words(error), 1) : 0;
+}
+
+int carry_out(struct launch *launch)
+{
+    launch->pid = raw(SYS_getpid);
+    for (size_t i = 0; i < launch->count; i++) {
+        int error = carry_out_one(launch, &launch->operations[i]);
+        if (error)
+            return error;
+    }
+    return 0;
+}

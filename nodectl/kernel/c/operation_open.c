@@ -1,0 +1,106 @@
+/* Operations that open what a user has named, as that user. As operation.c: the kernel is called, and nothing else.
+ *
+ * Owned here: nothing. Descriptors that are opened end with the exec.
+ */
+#define _GNU_SOURCE
+#include "operation.h"
+
+#include "raw.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+enum { MOST_DESCRIPTORS = 253 /* SCM_MAX_FD */, IN = 0, OUT = 1, FIRST_OF_CLIENT = -2 };
+
+/* `named`: by a user, so that nothing leads by way of what a process has open. A descriptor, or -errno. */
+long open_path(const char *path, uint64_t flags, uint64_t mode, bool named)
+{
+    struct open_how how = {.flags = flags | O_CLOEXEC, .mode = mode, .resolve = named ? RESOLVE_NO_MAGICLINKS : 0};
+    return raw(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+}
+
+/* An errno. The descriptors of the client go into the launch. */
+long take_streams(struct launch *launch, const struct operation *operation)
+{
+    char byte;
+    _Alignas(struct cmsghdr) char room[CMSG_SPACE(MOST_DESCRIPTORS * sizeof(int))];
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    long size;
+    while ((size = raw(SYS_recvmsg, operation->a, &message, MSG_CMSG_CLOEXEC | (operation->b ? MSG_PEEK : 0))) == -EINTR)
+        ;
+    if (size < 0)
+        return -size;
+    int came = 0;
+    for (struct cmsghdr *head = CMSG_FIRSTHDR(&message); head != NULL; head = CMSG_NXTHDR(&message, head)) {
+        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t at = CMSG_LEN(0); at + sizeof(int) <= head->cmsg_len; at += sizeof(int)) {
+            int fd;
+            memcpy(&fd, (char *)head + at, sizeof fd);
+            if (came < STREAMS)
+                launch->taken[came] = fd;
+            else
+                raw(SYS_close, fd);
+            came++;
+        }
+    }
+    return came == STREAMS ? 0 : EBADF; /* the daemon counted them */
+}
+
+/* An errno. `a`: the number of the stream, and what to do with a path; `b`: an open descriptor, or one of the client's. */
+long connect_stream(struct launch *launch, const struct operation *operation)
+{
+    long number = operation->a & 3, source = operation->b;
+    bool shared = operation->a & 4, named = !(operation->a & 8);
+    if (source <= FIRST_OF_CLIENT)
+        source = launch->taken[FIRST_OF_CLIENT - source];
+    if (operation->size > 0) {
+        uint64_t flags = number == IN ? O_RDONLY : O_WRONLY | O_CREAT | O_APPEND | (shared ? 0 : O_TRUNC);
+        long opened = open_path(operation->data, flags | O_NOCTTY, number == IN ? 0 : 0666, named);
+        if (opened < 0)
+            return -opened;
+        if (source < 0)
+            source = opened;
+        else /* a pump writes the file: this was only to see that the user may */
+            raw(SYS_close, opened);
+    }
+    long result = source == number ? raw(SYS_fcntl, source, F_SETFD, 0) : raw(SYS_dup3, source, number, 0);
+    for (int i = 0; number == STREAMS - 1 && i < STREAMS; i++) { /* the last stream */
+        if (launch->taken[i] >= STREAMS)
+            raw(SYS_close, launch->taken[i]);
+        launch->taken[i] = -1;
+    }
+    return result < 0 ? -result : 0;
+}
+
+/* An errno. A directory is there, made for nobody else where there is none. */
+long make_directory(char *room, const char *path)
+{
+    size_t size = strlen(path);
+    if (size == 0 || size > PATH_MAX)
+        return size == 0 ? ENOENT : ENAMETOOLONG;
+    memcpy(room, path, size + 1);
+    while (size > 1 && room[size - 1] == '/')
+        room[--size] = '\0';
+    char *slash = strrchr(room, '/');
+    const char *name = slash == NULL ? room : slash + 1, *parent = slash == NULL ? "." : slash == room ? "/" : room;
+    if (slash != NULL && slash != room)
+        *slash = '\0';
+    long where = open_path(parent, O_PATH | O_DIRECTORY, 0, true);
+    if (where < 0)
+        return -where;
+    long result = raw(SYS_mkdirat, where, name, 0700);
+    raw(SYS_close, where);
+    if (result != -EEXIST)
+        return -result;
+    long there = open_path(path, O_PATH | O_DIRECTORY, 0, true);
+    if (there < 0)
+        return -there;
+    raw(SYS_close, there);
+    return 0;
+}

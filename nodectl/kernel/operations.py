@@ -1,0 +1,205 @@
+"""What a task does between its birth and its program, as data, which C carries out (`c/operation.c`).
+
+An operation is (code, a, b, data, what); `what` is told of a failure: text before and behind the system's words for it.
+Each function here makes one, in the stepd before the task exists or in a fork of it: nothing happens before
+`_kernel.start` or `_kernel.perform`. One that fails ends the task with status 1, unless its function says otherwise.
+"""
+
+import os
+import sys
+from _json import encode_basestring_ascii
+
+from nodectl.kernel import _kernel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    Operation = tuple[int, int, int, bytes, bytes]
+
+_LONGEST = 700  # characters: of what is told
+_SILENT = b"\0"
+_NO_MAGIC, _SHARED = 8, 4  # of OP_STREAM
+_STREAMS = {f"/dev/{name}": number for number, name in enumerate(("stdin", "stdout", "stderr"))}
+
+
+def _told(before: str, behind: str = "") -> bytes:
+    texts = (encode_basestring_ascii(text[:_LONGEST])[1:-1][:_LONGEST] for text in (before, behind))
+    return "\0".join(texts).encode("ascii")
+
+
+def _numbers(numbers: "Iterable[int]") -> bytes:
+    return b"".join([number.to_bytes(4, sys.byteorder) for number in numbers])
+
+
+def _mask(numbers: "Iterable[int]") -> bytes:
+    """A set of CPUs or NUMA nodes as the kernel takes it: whole longs."""
+    mask = 0
+    for number in numbers:
+        mask |= 1 << number
+    return mask.to_bytes((mask.bit_length() + 63) // 64 * 8, sys.byteorder) if mask else b""
+
+
+def _words(words: "Iterable[str]") -> bytes:
+    """Strings as they follow each other in memory. Raises ValueError for one that the kernel would cut short."""
+    found = [os.fsencode(word) for word in words]
+    data = b"\0".join([*found, b""])
+    if data.count(b"\0") != len(found):
+        raise ValueError("embedded null byte")
+    return data
+
+
+def _path(path: str) -> bytes:
+    return _words((path,))[:-1]
+
+
+def row(place: int, plugin: int, facts: "tuple[str, str]", hook: str = "") -> "Operation":
+    """A row of the launch order begins: its place in `tracing/progress.py` and that of its plugin; `facts` of the
+    trace's line before and behind the pid, ("", "") without a trace. `hook`: what is told of a failure in it begins so.
+    """
+    data = b"\0".join([part.encode("ascii") for part in facts]) + b"\0" if facts[0] else b""
+    return _kernel.OP_ROW, place, plugin, data, _told(hook)
+
+
+def end_row() -> "Operation":
+    """The row is over: its line is written to the trace."""
+    return _kernel.OP_END_ROW, 0, 0, b"", _SILENT
+
+
+def join_group(leader: int) -> "Operation":
+    """Joins this process group; one of its own for 0, and where that has gone."""
+    return _kernel.OP_JOIN_GROUP, leader, 0, b"", _SILENT
+
+
+def close(fds: "Iterable[int]") -> "Operation":
+    """Closes these."""
+    return _kernel.OP_CLOSE, 0, 0, _numbers(fds), _SILENT
+
+
+def close_others(keep: "Iterable[int]") -> "Operation":
+    """Closes all but 0, 1, 2 and these, which the exec closes."""
+    return _kernel.OP_CLOSE_OTHERS, 0, 0, _numbers(sorted(fd for fd in keep if fd >= 0)), _SILENT
+
+
+def hard_limit(resource: int, soft: int, hard: int) -> "Operation":
+    """Sets both limits of RLIMIT_*, -1 for infinity. What cannot be set stays."""
+    data = b"".join([(limit % (1 << 64)).to_bytes(8, sys.byteorder) for limit in (soft, hard)])
+    return _kernel.OP_HARD_LIMIT, resource, 0, data, _SILENT
+
+
+def soft_limit(resource: int, wanted: int) -> "Operation":
+    """Sets the soft limit, as far as the hard one allows. What cannot be set stays."""
+    return _kernel.OP_SOFT_LIMIT, resource, wanted, b"", _SILENT
+
+
+def bind(cpus: "Iterable[int]", listed: str, *, tell: bool) -> "Operation":
+    """Binds to these CPUs and looks whether it took; for none of them it only looks. `listed`: the same in words. With
+    `tell` the stepd is told what it is bound to: {"task", "bound": hex}.
+    """
+    before = "bind to CPUs "
+    return _kernel.OP_BIND, int(tell), len(before), _mask(cpus), _told(f"{before}{listed}: ")
+
+
+def memory_policy(mode: int, nodes: "Sequence[int]", listed: str) -> "Operation":
+    """Sets the memory policy, MPOL_* and NUMA nodes, and looks whether it took. `listed`: the nodes in words."""
+    return _kernel.OP_MEMORY_POLICY, mode, 0, _mask(nodes), _told(f"bind memory to NUMA nodes {listed}: ")
+
+
+def say(before: str, behind: str) -> "Operation":
+    """Writes these with the task's pid between them to its stderr."""
+    return _kernel.OP_SAY, 0, 0, b"\0".join([*map(os.fsencode, (before, behind)), b""]), _SILENT
+
+
+def bound_capabilities(kept: int, what: str) -> "Operation":
+    """As root: what no program that is executed from now on can have any more; `kept`: a mask of what it may."""
+    signed = kept - (1 << 64) if kept >> 63 else kept
+    return _kernel.OP_BOUND_CAPABILITIES, signed, 0, b"", _told(what)
+
+
+def become_user(uid: int, gid: int, gids: "Iterable[int]", behind: str = "") -> "Operation":
+    """Becomes the user for good, and proves it: groups, gids, uids, capabilities, securebits, undumpable memory."""
+    return _kernel.OP_USER, uid, gid, _numbers(gids), _told("become the user: ", behind)
+
+
+def die_with(parent: int) -> "Operation":
+    """Is killed when its parent ends, and ends now where that has ended. After `become_user`, which undoes it."""
+    return _kernel.OP_DIE_WITH, parent, 0, b"", _SILENT
+
+
+def umask(mask: int) -> "Operation":
+    """Sets the umask."""
+    return _kernel.OP_UMASK, mask, 0, b"", _SILENT
+
+
+def take_streams(socket: int, *, stay: bool) -> "Operation":
+    """Takes copies of the client's three descriptors out of the socket; with `stay` they stay there for others."""
+    return _kernel.OP_TAKE_STREAMS, socket, int(stay), b"", _told("take the streams of the client: ")
+
+
+def stream(number: int, fd: int, path: str, *, shared: bool, what: str, behind: str) -> "Operation":
+    """Makes 0, 1 or 2 of a descriptor (-2, -3 and -4: of the client's, -1: none), or of a file that is opened now. A
+    file is emptied unless it is `shared`. Nothing leads by way of /proc to what the task has open, but for those of 0,
+    1 and 2 that are the user's already.
+    """
+    how = number | (_SHARED if shared else 0) | (_NO_MAGIC if path and _STREAMS.get(path, number) < number else 0)
+    return _kernel.OP_STREAM, how, fd, _path(path), _told(what, behind)
+
+
+def enter_directory(path: str, what: str, behind: str) -> "Operation":
+    """Enters it; where it cannot, /tmp, and says so."""
+    return _kernel.OP_ENTER_DIRECTORY, 0, 0, _path(path), _told(what, behind)
+
+
+def wait(pipe: int) -> "Operation":
+    """Reads one byte. At the end of the pipe the task ends with status 1 and without a word."""
+    return _kernel.OP_WAIT, pipe, 0, b"", _SILENT
+
+
+def default_signals(numbers: "Iterable[int]") -> "Operation":
+    """These have their default actions, and none is blocked."""
+    return _kernel.OP_DEFAULT_SIGNALS, 0, 0, bytes(numbers), _SILENT
+
+
+def make_tmpdir(path: str, what: str, behind: str) -> "Operation":
+    """Makes the directory where it is missing; where it cannot, TMPDIR is /tmp, and it says so."""
+    return _kernel.OP_MAKE_TMPDIR, 0, 0, _path(path), _told(what, behind)
+
+
+def no_root_here(why: str) -> "Operation":
+    """Fails where the working directory is /."""
+    return _kernel.OP_NO_ROOT_HERE, 0, 0, b"", _told(why)
+
+
+def confine(program: bytes, what: str) -> "Operation":
+    """No new privileges; every system call is put to the filter, seccomp(2)."""
+    return _kernel.OP_CONFINE, 0, 0, program, _told(what)
+
+
+def lock_files(dirs: "Iterable[str]", last: str, everything: int, into_files: int, what: str) -> "Operation":
+    """Nothing is written but beneath `dirs`, and into what lies beneath `last`: rights of landlock(7)."""
+    return _kernel.OP_LOCK_FILES, everything, into_files, _words((*dirs, last)), _told(what)
+
+
+def fail(why: str, status: int) -> "Operation":
+    """Ends the task with this status."""
+    return _kernel.OP_FAIL, status, 0, b"", _told(why)
+
+
+def environment(variables: "Mapping[str, str]") -> "Operation":
+    """What the program gets. SLURM_TASK_PID is filled in where it is empty. Raises ValueError."""
+    text = "\0".join([f"{name}={value}" for name, value in variables.items()] + [""])
+    if text.count("\0") != len(variables):
+        raise ValueError("embedded null byte")
+    return _kernel.OP_ENVIRONMENT, 0, 0, os.fsencode(text), _SILENT
+
+
+def argv(words: "Iterable[str]") -> "Operation":
+    """What the program is called with. Raises ValueError."""
+    return _kernel.OP_ENVIRONMENT, 1, 0, _words(words), _SILENT
+
+
+def execute(candidates: "Sequence[str]", *, is_path: bool, what: str, behind: str) -> "Operation":
+    """Writes the row that has begun, and executes the first of these that is there: the user's word was a path, or a
+    name that is looked for. A failure ends the task with the errno as its status.
+    """
+    return _kernel.OP_EXECUTE, int(is_path), 0, _words(candidates), _told(what, behind)

@@ -1,0 +1,142 @@
+"""Starts the tasks of a step, each up to the gate. Runs in the stepd, as root.
+
+A task shares the stepd's memory until its program begins (`nodectl.task.main.launch`), and costs what its system calls
+cost; where something has to be called in it, it is a fork.
+"""
+
+import os
+
+from nodectl.cgroup import tree
+from nodectl.kernel import _kernel, pseudo_file
+from nodectl.stepd.run import StepFailed
+from nodectl.task import environment, rlimits
+from nodectl.task.child import Child
+from nodectl.task.main import has_escapes, launch, run_task
+from nodectl.task.stdio import Streams
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.stepd.reaper import Reaper
+    from nodectl.stepd.run import Run
+
+# How an old kernel, or a container's seccomp filter, refuses clone3 with CLONE_INTO_CGROUP.
+NO_CLONE_INTO_CGROUP = (1, 7, 22, 38, 95)  # EPERM, E2BIG, EINVAL, ENOSYS, EOPNOTSUPP
+_DUMPABLE = b"1\n"  # /proc/sys/fs/suid_dumpable: a debugger's machine, where users may look at who changed its ids
+
+
+def start_tasks(run: "Run", reaper: "Reaper") -> None:
+    """Starts every task in its cgroup, up to the gate. Raises StepFailed.
+
+    What tasks need is made before the first one, and trackers get the tasks after the last one: after each fork every
+    page that the stepd writes to is copied once more.
+    """
+    try:
+        gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
+        run.streams = Streams(run.step, run.as_user, has_client=run.fds.client is not None)
+    except OSError as error:
+        raise run.failed(f"open the streams of {run.step.ntasks} tasks: {error.strerror}") from error
+    try:
+        _start_all(run, reaper, gate)
+    except (OSError, StepFailed) as error:
+        run.close_gate()
+        reaper.wait()
+        if isinstance(error, StepFailed):
+            raise
+        raise run.failed(f"fork task {len([t for t in run.tasks if t.pid > 0])}: {error.strerror}") from error
+    finally:
+        _close_placements(run.children)
+        os.close(gate)
+
+
+def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
+    # May write a message, which may end a connection.
+    common_arguments = (gate, reaper.report, run.descriptors(), rlimits.hard_limits(run.step.hard_limits))
+    common = environment.for_tasks(run.step)
+    for task in run.tasks:
+        task.environment = environment.for_task(run.step, task, common)
+        task.argv = list(run.step.argv)
+        run.children.append(Child(run, task, *common_arguments))
+    forked = run.step.always_fork or must_fork(run.children[0])
+    for child in run.children:
+        start(run, child, forked=forked)
+        reaper.expect(child.task)
+    for child in run.children:
+        task = child.task
+        run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.local_id))
+        if child.placement is not None:
+            child.placement.done()
+
+
+def must_fork(child: Child) -> bool:
+    """True where a task like this one cannot share the stepd's memory."""
+    return has_escapes(child) or pseudo_file.read("/proc/sys/fs/suid_dumpable") == _DUMPABLE
+
+
+def _close_placements(children: "list[Child]") -> None:
+    for child in children:
+        if child.placement is not None:
+            child.placement.close()
+
+
+def start(run: "Run", child: Child, *, forked: bool) -> None:
+    """Starts one task. Raises OSError."""
+    task = child.task
+    started = run.enter("fork")
+    fd, cgroup = -1, None
+    if run.group is not None:
+        group = run.group.child("user").child(f"task_{task.local_id}").make()
+        fd, cgroup = group.open(), group.full_path
+    try:
+        if child.placement is not None:
+            child.placement.prepare()
+        if forked or not _launched(run, child, fd):
+            _fork(run, child, fd, cgroup)
+    finally:
+        if fd >= 0:
+            os.close(fd)
+    if child.placement is not None:
+        child.placement.forked()
+    try:
+        os.setpgid(task.pid, run.step.process_group or run.tasks[0].pid)
+    except (PermissionError, ProcessLookupError):
+        pass  # it has ended already, or executes its program
+    run.leave("fork", started, task=task.local_id)
+
+
+def _launched(run: "Run", child: Child, fd: int) -> bool:
+    """False where the kernel, or the container that it runs in, does not let a child share memory."""
+    try:
+        child.task.pid = launch(child, fd)
+    except OSError as error:
+        if error.errno not in NO_CLONE_INTO_CGROUP:
+            raise
+        return False
+    run.step.forked_into_cgroup = fd >= 0
+    return True
+
+
+def _fork(run: "Run", child: Child, fd: int, cgroup: "str | None") -> None:
+    task = child.task
+    try:
+        # A plugin's thread may hold malloc's lock: only libc's fork handles that.
+        born = fd >= 0 and not run.caller.threaded
+        task.pid = _kernel.fork_into(fd) if born else run.spawn()
+        run.step.forked_into_cgroup = born
+    except OSError as error:
+        if fd < 0 or error.errno not in NO_CLONE_INTO_CGROUP:
+            raise
+        run.step.forked_into_cgroup = False
+        task.pid = run.spawn()
+    if task.pid == 0:
+        if fd >= 0:
+            os.close(fd)
+        run_task(child, None if run.step.forked_into_cgroup else cgroup)
+    if cgroup is not None and not run.step.forked_into_cgroup:
+        _move(task.pid, cgroup)  # before anything depends on where it is
+
+
+def _move(pid: int, cgroup: str) -> None:
+    try:
+        tree.Group(cgroup).add(pid)
+    except ProcessLookupError:
+        pass  # it has ended already
