@@ -14,8 +14,8 @@ WARNINGS = ["-std=gnu11", "-Wall", "-Wextra", "-Wshadow"]
 KERNEL_C = "nodectl/kernel/c"
 SPANK_C = "nodectl/spank/c"
 KERNEL = [
-    "kernel", "launch", "operation", "operation_open", "operation_confine", "system", "trace", "clock", "memory",
-    "socket", "confine", "devices",
+    "kernel", "launch", "operation", "operation_bind", "operation_open", "operation_confine", "operation_report",
+    "system", "trace", "clock", "memory", "socket", "confine", "devices",
 ]  # fmt: skip
 SPANK_HOST = [
     "host", "load", "walk", "link", "libslurm", "job", "message", "option", "environment", "item",

@@ -114,8 +114,8 @@ class Confinement:
         return [*here, operations.confine(_held.programs[self._level], self._what("confine"))]
 
     def locks(self) -> "list[Operation]":
-        """Nothing is written but where a step may write, if its level says so; behind `denials`. Landlock: allows writing
-        only here, in temporary directories, to devices and to files open as output.
+        """Nothing is written but where a step may write, if its level says so; behind `denials`. Landlock: allows
+        writing only here, in temporary directories, to devices and to files open as output.
         """
         if self._files_locked:
             return []

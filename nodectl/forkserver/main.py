@@ -35,6 +35,7 @@ from nodectl.spank.plugin_store import PluginStore
 from nodectl.spank.stack import Stack
 from nodectl.stepd import main as stepd
 from nodectl.stepd.run import Descriptors
+from nodectl.stepd.start import NO_CLONE_INTO_CGROUP
 from nodectl.task.main import IGNORED
 from nodectl.wire import lean_json
 from nodectl.wire.framing import LONGEST_ORDER, descriptors_in
@@ -203,7 +204,7 @@ def _fork(  # everything a stepd starts from
         try:
             pid = _kernel.fork_into(cgroup) if cgroup >= 0 else os.fork()
         except OSError as error:
-            if cgroup < 0 or error.errno not in stepd.NO_CLONE_INTO_CGROUP:
+            if cgroup < 0 or error.errno not in NO_CLONE_INTO_CGROUP:
                 raise
             pid = os.fork()
             if pid == 0:

@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+
 class Identity:
     """The user a step runs as, resolved before any fork. `gids` are all groups, the primary one among them."""
 

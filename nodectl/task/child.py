@@ -41,8 +41,8 @@ class Child:
     """One task, as its stages know it."""
 
     __slots__ = (
-        "as_user", "caller", "confinement", "context", "gate", "groups", "hard_limits", "is_fork", "memory", "placement",
-        "recorder", "report", "slot", "step", "stepd", "stepd_fds", "task",
+        "as_user", "caller", "confinement", "context", "gate", "groups", "hard_limits", "is_fork", "memory",
+        "placement", "recorder", "report", "slot", "step", "stepd", "stepd_fds", "task",
     )  # fmt: skip
 
     def __init__(  # everything that the stepd has made for it

@@ -1,9 +1,9 @@
 """A task, from its birth to its program: the stages of SEQUENCE, one after the other.
 
-A stage is data: the operations that it takes (`nodectl/kernel/operations.py`), composed by the stepd, which C carries out
-in the task's own process; root until `drop_privileges`, the user from there on. Nothing is looked up or imported there:
-the step's user, environment, masks and streams were decided before. What fails ends the task: the reason goes to the
-stepd through the report pipe, and the operation chooses the exit status.
+A stage is data: the operations that it takes (`nodectl/kernel/operations.py`), composed by the stepd, which C carries
+out in the task's own process; root until `drop_privileges`, the user from there on. Nothing is looked up or imported
+there: the step's user, environment, masks and streams were decided before. What fails ends the task: the reason goes
+to the stepd through the report pipe, and the operation chooses the exit status.
 
 Where something has to be called in the task, a stage has an escape, a function, in the place of operations. Without
 one the task is a child that shares the stepd's memory until its program begins (`launch`), and costs what its system
@@ -156,11 +156,11 @@ def drop_privileges(child: Child) -> "Iterator[Piece]":
     yield child.row("become_user")
     yield from child.confinement.bounds()
     yield operations.become_user(who.uid, who.gid, who.gids, child.as_user)
+    yield operations.end_row()
     if child.is_fork:
         yield pseudo_file.let_go  # only root's hooks may need it
     else:
         yield operations.close(pseudo_file.held())
-    yield operations.end_row()
 
 
 def die_with_stepd(child: Child) -> "Iterator[Piece]":

@@ -2,8 +2,9 @@
 
 Where: the layout is computed in the daemon, before any process exists (`task_p_slurmd_launch_request`), so that a bad
 map or mask is refused with the allowed mask in the message. CPUs are bound in the task, as root, once it is in its
-cgroup (in the place of `task_p_pre_launch_priv`), because moving a process resets its affinity; memory as the user, right
-before the program (`task_p_pre_launch`). Both are said as operations, which need no call in the task, and read back.
+cgroup (in the place of `task_p_pre_launch_priv`), because moving a process resets its affinity; memory as the user,
+right before the program (`task_p_pre_launch`). Both are said as operations, which need no call in the task, and read
+back.
 Options: srun's of layout and binding, --mem-bind and --gpu-bind among them.
 """
 
@@ -61,7 +62,8 @@ def task_p_pre_launch_plan(step: Step, task: Task) -> "list[Operation]":
     mode, nodes = policy
     wanted = [operations.memory_policy(mode, nodes, format_cpulist(nodes))]
     if _verbose(step.environment, "SLURM_MEM_BIND"):
-        kind, who = step.environment.get("SLURM_MEM_BIND_TYPE", ""), report.subject(step.node_name, task.global_id, task.local_id, _PID)
+        kind = step.environment.get("SLURM_MEM_BIND_TYPE", "")
+        who = report.subject(step.node_name, task.global_id, task.local_id, _PID)
         line = report.memory_line(kind, who, prefer=mode == _PREFERRED, mask=mask_of(nodes))
         before, _, behind = line.partition(f"[{_PID}]")
         wanted.append(operations.say(f"{before}[", f"]{behind}\n"))

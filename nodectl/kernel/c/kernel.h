@@ -5,8 +5,10 @@
  *   kernel.c     the module, and single calls: forks, descriptors, files
  *   launch.c     a task that is started from its operations
  *   operation.c  what a task does between its birth and its program
- *   operation_open.c     of these: what opens files
+ *   operation_bind.c     of these: what a task may use
  *   operation_confine.c  of these: what cannot be undone
+ *   operation_open.c     of these: what opens files
+ *   operation_report.c   what is told of it
  *   clock.c      the hooks' clock, and which process comes out of a hook
  *   devices.c    programs that decide about devices
  *   memory.c     memory policy

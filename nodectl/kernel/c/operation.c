@@ -20,51 +20,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *words(long error)
-{
-#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 32)
-    const char *found = strerrordesc_np((int)error);
-    return found == NULL ? "Unknown error" : found;
-#else
-    return strerror((int)error);
-#endif
-}
-
-static const char *behind(const char *text)
-{
-    return text + strlen(text) + 1;
-}
-
-/* {"task":N,"key":"text"} and a NUL, in one write. */
-static void tell(const struct launch *launch, const char *key, const char *const parts[])
-{
-    if (launch->report < 0)
-        return;
-    char *out = put_number(stpcpy(launch->room, "{\"task\":"), (unsigned long long)launch->task);
-    out = stpcpy(stpcpy(stpcpy(out, ",\""), key), "\":\"");
-    for (size_t i = 0; parts[i] != NULL; i++)
-        out = stpcpy(out, parts[i]);
-    out = stpcpy(out, "\"}") + 1;
-    raw(SYS_write, launch->report, launch->room, out - launch->room);
-}
-
-static void write_row(const struct launch *launch, const struct operation *row, long rc, const char *const note[])
-{
-    if (launch->trace < 0 || row->size == 0)
-        return;
-    char pid[24], status[24], said[3 * LONGEST_WHAT] = "";
-    *put_number(pid, (unsigned long long)launch->pid) = '\0';
-    *put_number(stpcpy(status, rc < 0 ? "-" : ""), (unsigned long long)(rc < 0 ? -rc : rc)) = '\0';
-    if (note != NULL) {
-        char *out = stpcpy(said, "\"note\":\"");
-        for (size_t i = 0; note[i] != NULL; i++)
-            out = stpcpy(out, note[i]);
-        stpcpy(out, "\"");
-    }
-    const char *const facts[] = {row->data, pid, behind(row->data), NULL};
-    trace_line_in(launch->room, launch->room_size, launch->trace, launch->started, facts, status, said);
-}
-
 static void begin_row(struct launch *launch, const struct operation *row)
 {
     launch->row = row;
@@ -92,103 +47,6 @@ static int fail(struct launch *launch, const struct operation *operation, long e
     tell(launch, "failed", parts);
     raw(SYS_exit_group, status);
     __builtin_unreachable();
-}
-
-static void say(const struct launch *launch, const struct operation *operation, long error)
-{
-    const char *const parts[] = {operation->what, words(error), behind(operation->what), NULL};
-    if (operation->what[0] != '\0')
-        tell(launch, "say", parts);
-}
-
-/* "0-3,8", as in cpuset(7). */
-static void put_list(char *out, const char *end, const unsigned long *mask, long bits)
-{
-    const int width = 8 * (int)sizeof(long);
-    bool first = true;
-    for (long from = 0; from < bits; from++) {
-        if ((mask[from / width] >> from % width & 1) == 0)
-            continue;
-        long to = from;
-        while (to + 1 < bits && (mask[(to + 1) / width] >> (to + 1) % width & 1) != 0)
-            to++;
-        if (!first)
-            *out++ = ',';
-        first = false;
-        if (end - out < PID_ROOM) {
-            out = stpcpy(out, "...");
-            break;
-        }
-        out = put_number(out, (unsigned long long)from);
-        if (to > from)
-            out = put_number(stpcpy(out, "-"), (unsigned long long)to);
-        from = to;
-    }
-    *out = '\0';
-}
-
-/* Binds, and looks whether it took: 0, or an errno; what the kernel made of it, in its hexadecimal and as a list. */
-static long bind_cpus(struct launch *launch, const struct operation *operation, bool *differs, char *list)
-{
-    enum { MOST = 1024 }; /* bytes: 8192 CPUs, the most that a kernel can have */
-    unsigned long got[MOST / sizeof(long)] = {0};
-    bool wanted = operation->size > 0;
-    if (wanted) {
-        long result = raw(SYS_sched_setaffinity, 0, operation->size, operation->data);
-        if (result < 0)
-            return -result;
-    }
-    long used = raw(SYS_sched_getaffinity, 0, MOST, got);
-    if (used < 0)
-        return -used;
-    size_t whole = operation->size > (size_t)used ? operation->size : (size_t)used;
-    *differs = false;
-    for (size_t at = 0; wanted && at < whole && at < MOST; at++)
-        *differs = *differs || ((const char *)got)[at] != (at < operation->size ? operation->data[at] : 0);
-    if (*differs)
-        put_list(list, list + LONGEST_WHAT, got, used * 8);
-    if (operation->a) { /* its user wants to hear of it */
-        char hex[2 * MOST + 1], *out = hex;
-        long word = used / (long)sizeof(long) - 1;
-        while (word > 0 && got[word] == 0)
-            word--;
-        for (int least = 1; word >= 0; word--, least = 2 * (int)sizeof(long))
-            out = put_hex(out, got[word], least);
-        *out = '\0';
-        const char *const parts[] = {hex, NULL};
-        if (out - hex < LONGEST_WHAT)
-            tell(launch, "bound", parts);
-    }
-    return 0;
-}
-
-static long set_policy(const struct operation *operation, bool *differs)
-{
-    unsigned long got[128] = {0}; /* MAX_NUMNODES is 1024 where it is largest */
-    int mode = -1;
-    long result = raw(SYS_set_mempolicy, operation->a, operation->size ? operation->data : NULL,
-                      operation->size ? operation->size * 8 + 1 : 0);
-    if (result == 0)
-        result = raw(SYS_get_mempolicy, &mode, got, sizeof got * 8, NULL, 0);
-    if (result < 0)
-        return -result;
-    *differs = mode != operation->a || memcmp(got, operation->data, operation->size) != 0;
-    return 0;
-}
-
-static void limit(const struct operation *operation, bool soft_only)
-{
-    struct rlimit64 now, next;
-    if (soft_only) { /* as far as the hard one allows */
-        if (raw(SYS_prlimit64, 0, operation->a, NULL, &now) != 0)
-            return;
-        uint64_t wanted = (uint64_t)operation->b; /* -1 is RLIM64_INFINITY */
-        next.rlim_max = now.rlim_max;
-        next.rlim_cur = wanted < now.rlim_max ? wanted : now.rlim_max;
-    } else {
-        memcpy(&next, operation->data, sizeof next);
-    }
-    raw(SYS_prlimit64, 0, operation->a, &next, NULL);
 }
 
 static void close_others(const struct operation *operation)
@@ -308,7 +166,8 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
             raw(SYS_exit_group, 1);
         break;
     case OP_END_ROW:
-        write_row(launch, launch->row, 0, NULL);
+        if (launch->row != NULL)
+            write_row(launch, launch->row, 0, NULL);
         launch->row = NULL;
         break;
     case OP_ENTER_DIRECTORY:

@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <stddef.h>
+#include <string.h>
 
 /* Meanings of `a`, `b` and `data` are in nodectl/kernel/operations.py, where each has a function that makes it. */
 enum code {
@@ -72,6 +73,21 @@ struct launch {
 
 /* All of it, in order. 0, or the errno of what failed, which ended the process unless it is done in place. */
 HIDDEN int carry_out(struct launch *launch);
+
+/* operation_report.c */
+static inline const char *behind(const char *text)
+{
+    return text + strlen(text) + 1;
+}
+HIDDEN const char *words(long error);
+HIDDEN void tell(const struct launch *launch, const char *key, const char *const parts[]);
+HIDDEN void say(const struct launch *launch, const struct operation *operation, long error);
+HIDDEN void write_row(const struct launch *launch, const struct operation *row, long rc, const char *const note[]);
+
+/* operation_bind.c */
+HIDDEN long bind_cpus(struct launch *launch, const struct operation *operation, bool *differs, char *list);
+HIDDEN long set_policy(const struct operation *operation, bool *differs);
+HIDDEN void limit(const struct operation *operation, bool soft_only);
 
 /* operation_confine.c */
 HIDDEN long become_user(const struct operation *operation, const char **left);

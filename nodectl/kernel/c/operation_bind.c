@@ -1,0 +1,102 @@
+/* Operations that say what a task may use: CPUs, memory, resource limits. As operation.c: the kernel is called, and
+ * nothing else.
+ *
+ * Owned here: nothing.
+ */
+#define _GNU_SOURCE
+#include "operation.h"
+
+#include "raw.h"
+
+#include <string.h>
+#include <sys/resource.h>
+
+/* "0-3,8", as in cpuset(7). */
+static void put_list(char *out, const char *end, const unsigned long *mask, long bits)
+{
+    const int width = 8 * (int)sizeof(long);
+    bool first = true;
+    for (long from = 0; from < bits; from++) {
+        if ((mask[from / width] >> from % width & 1) == 0)
+            continue;
+        long to = from;
+        while (to + 1 < bits && (mask[(to + 1) / width] >> (to + 1) % width & 1) != 0)
+            to++;
+        if (!first)
+            *out++ = ',';
+        first = false;
+        if (end - out < PID_ROOM) {
+            out = stpcpy(out, "...");
+            break;
+        }
+        out = put_number(out, (unsigned long long)from);
+        if (to > from)
+            out = put_number(stpcpy(out, "-"), (unsigned long long)to);
+        from = to;
+    }
+    *out = '\0';
+}
+
+/* Binds, and looks whether it took: 0, or an errno; what the kernel made of it, in its hexadecimal and as a list. */
+long bind_cpus(struct launch *launch, const struct operation *operation, bool *differs, char *list)
+{
+    enum { MOST = 1024 }; /* bytes: 8192 CPUs, the most that a kernel can have */
+    unsigned long got[MOST / sizeof(long)] = {0};
+    bool wanted = operation->size > 0;
+    if (wanted) {
+        long result = raw(SYS_sched_setaffinity, 0, operation->size, operation->data);
+        if (result < 0)
+            return -result;
+    }
+    long used = raw(SYS_sched_getaffinity, 0, MOST, got);
+    if (used < 0)
+        return -used;
+    size_t whole = operation->size > (size_t)used ? operation->size : (size_t)used;
+    *differs = false;
+    for (size_t at = 0; wanted && at < whole && at < MOST; at++)
+        *differs = *differs || ((const char *)got)[at] != (at < operation->size ? operation->data[at] : 0);
+    if (*differs)
+        put_list(list, list + LONGEST_WHAT, got, used * 8);
+    if (operation->a) { /* its user wants to hear of it */
+        char hex[2 * MOST + 1], *out = hex;
+        long word = used / (long)sizeof(long) - 1;
+        while (word > 0 && got[word] == 0)
+            word--;
+        for (int least = 1; word >= 0; word--, least = 2 * (int)sizeof(long))
+            out = put_hex(out, got[word], least);
+        *out = '\0';
+        const char *const parts[] = {hex, NULL};
+        if (out - hex < LONGEST_WHAT)
+            tell(launch, "bound", parts);
+    }
+    return 0;
+}
+
+long set_policy(const struct operation *operation, bool *differs)
+{
+    unsigned long got[128] = {0}; /* MAX_NUMNODES is 1024 where it is largest */
+    int mode = -1;
+    long result = raw(SYS_set_mempolicy, operation->a, operation->size ? operation->data : NULL,
+                      operation->size ? operation->size * 8 + 1 : 0);
+    if (result == 0)
+        result = raw(SYS_get_mempolicy, &mode, got, sizeof got * 8, NULL, 0);
+    if (result < 0)
+        return -result;
+    *differs = mode != operation->a || memcmp(got, operation->data, operation->size) != 0;
+    return 0;
+}
+
+void limit(const struct operation *operation, bool soft_only)
+{
+    struct rlimit64 now, next;
+    if (soft_only) { /* as far as the hard one allows */
+        if (raw(SYS_prlimit64, 0, operation->a, NULL, &now) != 0)
+            return;
+        uint64_t wanted = (uint64_t)operation->b; /* -1 is RLIM64_INFINITY */
+        next.rlim_max = now.rlim_max;
+        next.rlim_cur = wanted < now.rlim_max ? wanted : now.rlim_max;
+    } else {
+        memcpy(&next, operation->data, sizeof next);
+    }
+    raw(SYS_prlimit64, 0, operation->a, &next, NULL);
+}

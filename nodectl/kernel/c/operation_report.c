@@ -1,0 +1,58 @@
+/* What an operation tells: the step runner through the report pipe, and a step's trace. As operation.c: the kernel is
+ * called, and nothing else.
+ *
+ * Owned here: nothing.
+ */
+#define _GNU_SOURCE
+#include "operation.h"
+
+#include "raw.h"
+
+#include <string.h>
+
+const char *words(long error)
+{
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 32)
+    const char *found = strerrordesc_np((int)error);
+    return found == NULL ? "Unknown error" : found;
+#else
+    return strerror((int)error);
+#endif
+}
+
+/* {"task":N,"key":"text"} and a NUL, in one write. */
+void tell(const struct launch *launch, const char *key, const char *const parts[])
+{
+    if (launch->report < 0)
+        return;
+    char *out = put_number(stpcpy(launch->room, "{\"task\":"), (unsigned long long)launch->task);
+    out = stpcpy(stpcpy(stpcpy(out, ",\""), key), "\":\"");
+    for (size_t i = 0; parts[i] != NULL; i++)
+        out = stpcpy(out, parts[i]);
+    out = stpcpy(out, "\"}") + 1;
+    raw(SYS_write, launch->report, launch->room, out - launch->room);
+}
+
+void write_row(const struct launch *launch, const struct operation *row, long rc, const char *const note[])
+{
+    if (launch->trace < 0 || row->size == 0)
+        return;
+    char pid[24], status[24], said[3 * LONGEST_WHAT] = "";
+    *put_number(pid, (unsigned long long)launch->pid) = '\0';
+    *put_number(stpcpy(status, rc < 0 ? "-" : ""), (unsigned long long)(rc < 0 ? -rc : rc)) = '\0';
+    if (note != NULL) {
+        char *out = stpcpy(said, "\"note\":\"");
+        for (size_t i = 0; note[i] != NULL; i++)
+            out = stpcpy(out, note[i]);
+        stpcpy(out, "\"");
+    }
+    const char *const facts[] = {row->data, pid, behind(row->data), NULL};
+    trace_line_in(launch->room, launch->room_size, launch->trace, launch->started, facts, status, said);
+}
+
+void say(const struct launch *launch, const struct operation *operation, long error)
+{
+    const char *const parts[] = {operation->what, words(error), behind(operation->what), NULL};
+    if (operation->what[0] != '\0')
+        tell(launch, "say", parts);
+}
