@@ -39,13 +39,14 @@ def start_tasks(run: "Run", reaper: "Reaper") -> None:
         _start_all(run, reaper, gate)
     except (OSError, StepFailed) as error:
         run.close_gate()
+        _close_placements(run.children)
+        os.close(gate)
         reaper.wait()
         if isinstance(error, StepFailed):
             raise
         raise run.failed(f"fork task {len([t for t in run.tasks if t.pid > 0])}: {error.strerror}") from error
-    finally:
-        _close_placements(run.children)
-        os.close(gate)
+    _close_placements(run.children)
+    os.close(gate)
 
 
 def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:

@@ -32,7 +32,9 @@ BOOT = "import sys; sys.path[:0] = {path!r}; from nodectl.cli.main import main; 
 PATH = [sysconfig.get_paths()["purelib"]]
 # Every job holds the whole machine and all share it: tests that say nothing of shares run beside each other so. A
 # prolog that fails in one test stops no other.
-SHARED = {"select_type": "select/linear", "over_subscribe": "force:10000", "drain_on_failure": ""}
+SHARED: dict[str, object] = {"select_type": "select/linear", "over_subscribe": "force:10000", "drain_on_failure": ""}
+if os.environ.get("NODECTL_TEST_FORKS"):  # no task shares its stepd's memory
+    SHARED["always_fork"] = True
 PATIENCE = 45  # seconds, of which a busy machine may need many; less than what a test lets sleep for ever
 
 
