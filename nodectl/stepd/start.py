@@ -58,8 +58,10 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
         task.argv = list(run.step.argv)
         run.children.append(Child(run, task, *common_arguments))
     forked = run.step.always_fork or must_fork(run.children[0])
+    user = None if run.group is None else run.group.child("user")
     for child in run.children:
-        start(run, child, forked=forked)
+        group = None if user is None else user.child(f"task_{child.task.local_id}")
+        start(run, child, group, forked=forked)
         reaper.expect(child.task)
     for child in run.children:
         task = child.task
@@ -79,26 +81,23 @@ def _close_placements(children: "list[Child]") -> None:
             child.placement.close()
 
 
-def start(run: "Run", child: Child, *, forked: bool) -> None:
-    """Starts one task. Raises OSError."""
+def start(run: "Run", child: Child, group: "tree.Group | None", *, forked: bool) -> None:
+    """Starts one task, in this cgroup, which is made. Raises OSError."""
     task = child.task
     started = run.enter("fork")
-    fd, cgroup = -1, None
-    if run.group is not None:
-        group = run.group.child("user").child(f"task_{task.local_id}").make()
-        fd, cgroup = group.open(), group.full_path
+    fd = -1 if group is None else group.make().open()
     try:
         if child.placement is not None:
             child.placement.prepare()
         if forked or not _launched(run, child, fd):
-            _fork(run, child, fd, cgroup)
+            _fork(run, child, fd, None if group is None else group.full_path)
     finally:
         if fd >= 0:
             os.close(fd)
     if child.placement is not None:
         child.placement.forked()
     try:
-        os.setpgid(task.pid, run.step.process_group or run.tasks[0].pid)
+        os.setpgid(task.pid, run.step.process_group or child.context.tasks[0].pid)
     except (PermissionError, ProcessLookupError):
         pass  # it has ended already, or executes its program
     run.leave("fork", started, task=task.local_id)

@@ -4,38 +4,36 @@ slot to itself, a process group and a gate of its own, and nobody to wait for.
 
 import os
 
-from nodectl.cgroup import tree
-from nodectl.kernel import _kernel
 from nodectl.model.step import Task
 from nodectl.stepd.bulk.commands import CLIENT, NOTHING
+from nodectl.stepd.start import must_fork, start
 from nodectl.task import environment, rlimits
 from nodectl.task.child import Child
-from nodectl.task.main import run_task
 from nodectl.task.stdio import CLIENT as CLIENTS
 from nodectl.task.stdio import ERR, IN, OUT, Stream
 from nodectl.task.step_context import StepContext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from nodectl.cgroup import tree
     from nodectl.stepd.bulk.commands import Command
     from nodectl.stepd.reaper import Reaper
     from nodectl.stepd.run import Run
 
 TRACED = 32  # commands of a step whose rows are in its trace
 _NULL = "/dev/null"
-# How an old kernel, or a container's seccomp filter, refuses clone3 with CLONE_INTO_CGROUP.
-_NO_CLONE_INTO_CGROUP = (1, 7, 22, 38, 95)  # EPERM, E2BIG, EINVAL, ENOSYS, EOPNOTSUPP
 
 
 class BulkTask(Task):
     """One command in its slot, which is its local id. `deadline` is a time of the step's own clock, None for none."""
 
-    __slots__ = ("command", "deadline", "failure", "group", "kills", "peak", "started")
+    __slots__ = ("child", "command", "deadline", "failure", "group", "kills", "peak", "started")
 
     def __init__(self, slot: int, mask: int, command: "Command", group: "tree.Group | None") -> None:
         super().__init__(slot, mask)
         self.command = command
         self.group = group
+        self.child: Child | None = None  # kept until it has ended: it may share the stepd's memory
         self.started = 0.0
         self.deadline: float | None = None
         self.kills = 0  # signals that it got because its time was over
@@ -60,12 +58,13 @@ class _Streams:
 class Starter:
     """What all tasks of a bulk step have in common, made once. Raises OSError."""
 
-    __slots__ = ("_changes", "_context", "_reaper", "_run", "_streams", "_user", "_variables")
+    __slots__ = ("_context", "_forked", "_limits", "_reaper", "_run", "_streams", "_user", "_variables")
 
     def __init__(self, run: "Run", reaper: "Reaper") -> None:
         self._run = run
         self._reaper = reaper
-        self._changes = rlimits.changes(run.step.hard_limits)
+        self._limits = rlimits.hard_limits(run.step.hard_limits)
+        self._forked: bool | None = None  # known with the first task
         self._variables = environment.for_tasks(run.step)
         self._user = None if run.group is None else run.group.child("user")
         self._streams = _Streams()
@@ -94,9 +93,11 @@ class Starter:
         run.progress.clear(task.local_id + 1)
         gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
         try:
-            child = Child(self._context, task, gate, self._reaper.report, run.descriptors(), self._changes)
+            task.child = child = Child(self._context, task, gate, self._reaper.report, run.descriptors(), self._limits)
+            if self._forked is None:
+                self._forked = run.step.always_fork or must_fork(child)
             try:
-                self._fork(child)
+                start(run, child, task.group, forked=self._forked)
                 self._reaper.expect(task)
                 run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.local_id))
                 if child.placement is not None:
@@ -110,48 +111,6 @@ class Starter:
             os.close(run.gate_writer)
             os.close(gate)
             run.gate_writer = -1
-
-    def _fork(self, child: Child) -> None:
-        run, task = self._run, child.task
-        started = run.enter("fork")
-        fd = task.group.make().open() if isinstance(task, BulkTask) and task.group is not None else -1
-        cgroup = None if fd < 0 else f"{self._user.full_path}/task_{task.local_id}"  # type: ignore[union-attr]  # it has one
-        try:
-            if child.placement is not None:
-                child.placement.prepare()
-            try:
-                # A plugin's thread may hold malloc's lock: only libc's fork handles that.
-                born = fd >= 0 and not run.caller.threaded
-                task.pid = _kernel.fork_into(fd) if born else run.spawn()
-                run.step.forked_into_cgroup = born
-            except OSError as error:
-                if fd < 0 or error.errno not in _NO_CLONE_INTO_CGROUP:
-                    raise
-                run.step.forked_into_cgroup = False
-                task.pid = run.spawn()
-            if task.pid == 0:
-                if fd >= 0:
-                    os.close(fd)
-                run_task(child, None if run.step.forked_into_cgroup else cgroup)
-            if cgroup is not None and not run.step.forked_into_cgroup:
-                _move(task.pid, cgroup)  # before anything depends on where it is
-        finally:
-            if fd >= 0:
-                os.close(fd)
-        if child.placement is not None:
-            child.placement.forked()
-        try:
-            os.setpgid(task.pid, run.step.process_group or task.pid)
-        except (PermissionError, ProcessLookupError):
-            pass  # it has ended already
-        run.leave("fork", started, task=task.local_id)
-
-
-def _move(pid: int, cgroup: str) -> None:
-    try:
-        tree.Group(cgroup).add(pid)
-    except ProcessLookupError:
-        pass  # it has ended already
 
 
 def _streams_of(task: BulkTask) -> list[Stream]:

@@ -107,9 +107,9 @@ def test_a_signal_that_its_user_sends_ends_the_task_alone_and_without_a_core(nod
     as_nobody("/bin/sh", "-c", f"kill -{int(number)} {held.pid}")
     status, said = held.let_go()
     assert status == 128 + number, said
-    record = node.record(node.last_job())
+    record: dict[str, Any] = node.record(node.last_job())
     assert record["state"] == "FAILED"
-    (task,) = record["tasks"]  # type: ignore[misc]
+    (task,) = record["tasks"]
     assert not os.WCOREDUMP(task["status"])
     assert "runner died" not in said
     node.assert_clean()
