@@ -1,7 +1,7 @@
 /* Starts a task from its operations: in a child that shares the caller's memory until its program begins, or, where
  * something has to be called in between, in the caller itself, which is then a fork of its own.
  *
- * The child has a stack and a room of its own behind a guard page, and every signal blocked: nothing of libc's or of
+ * The child has a stack and a room of its own behind a guard page, and no handlers of signals: nothing of libc's or of
  * Python's runs in it, so that neither its parent's locks nor its errno matter. Who it is, what it has open and what
  * may be done to it are its own; that its memory is root's nobody can make use of: become_user() makes it undumpable.
  *
@@ -153,6 +153,8 @@ broken:
 
 static void begin(void *argument)
 {
+    const uint64_t none = 0;
+    raw(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none); /* nothing of the parent's handles a signal here */
     carry_out(argument);
     raw(SYS_exit_group, 1); /* the last operation executes the program */
 }

@@ -252,6 +252,8 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
     case OPERATIONS:
         break;
     }
+    if (error == ELOOP && operation->code == OP_STREAM)
+        return fail(launch, operation, error, "Too many levels of symbolic links, or one of /proc to what a process has open", 1);
     return error ? fail(launch, operation, error, words(error), 1) : 0;
 }
 
