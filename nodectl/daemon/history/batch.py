@@ -46,7 +46,15 @@ class Batch:
             return
         self._steps.clear()
         for _, live in batch:
+            self._remove_files(live)
+
+    def _remove_files(self, live: LiveStep) -> None:
+        """What cannot be removed is tried again later: the next daemon would take the step for one that runs."""
+        try:
             live.files.remove(is_orderly=live.last_record is not None and not live.step.stack)
+        except OSError as error:
+            print(f"nodectl daemon: step {live.step}: remove its files: {error}", file=sys.stderr)
+            asyncio.get_running_loop().call_later(_SECONDS_AGAIN, self._remove_files, live)
 
     def has(self, job: int, step: int) -> bool:
         """Whether the step waits here."""

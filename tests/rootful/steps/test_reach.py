@@ -213,7 +213,7 @@ def test_an_end_that_fails_does_not_spin_and_is_tried_again(node: Node) -> None:
     record = node.steps / f"{job}.0.record"
     record.mkdir()  # the daemon cannot read it as a file, nor the step runner replace it
     client.terminate()
-    wait_until(lambda: node.logged().count("IsADirectoryError") >= 2, "the end is tried once more")
+    wait_until(lambda: node.logged().count("Is a directory") >= 2, "the end is tried once more")
     assert node.run("true", user=NOBODY).returncode == 0
     record.rmdir()
     client.communicate(timeout=PATIENCE)
