@@ -44,6 +44,11 @@ What a function keeps in a variable another may not find: they run in several pr
     a process for each     container_p_delete, container_p_restore; container_p_add_cont and _add_pid of `nodectl enter`
     the forkserver         container_p_reconfig: what it changes, step runners and all the others find from then on
 
+A task in which a function of yours is called is a fork of the step runner, which costs three times as much as one in
+which nothing is. What `nodectl.kernel.operations` has (CPUs, memory policy, limits) a task plugin can have done without
+a call: by `task_p_pre_launch_priv_plan(step, task)` and `task_p_pre_launch_plan(step, task)` in the place of the
+functions without `_plan`. The step runner calls them for each task, and each returns a list of operations.
+
 So what container_p_create makes has to be found by container_p_delete in the file system, by the job's number;
 `nodectl.container.job` tells of the job's step. A daemon or such a process that dies has its successor call
 container_p_delete and task_p_slurmd_release_resources again.

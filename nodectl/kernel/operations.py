@@ -23,9 +23,13 @@ _NO_MAGIC, _SHARED = 8, 4  # of OP_STREAM
 _STREAMS = {f"/dev/{name}": number for number, name in enumerate(("stdin", "stdout", "stderr"))}
 
 
+def _json(text: str) -> bytes:
+    """What stands between the quotes of a JSON string."""
+    return encode_basestring_ascii(text[:_LONGEST])[1:-1][:_LONGEST].encode("ascii")
+
+
 def _told(before: str, behind: str = "") -> bytes:
-    texts = (encode_basestring_ascii(text[:_LONGEST])[1:-1][:_LONGEST] for text in (before, behind))
-    return "\0".join(texts).encode("ascii")
+    return b"%b\0%b" % (_json(before), _json(behind))
 
 
 def _numbers(numbers: "Iterable[int]") -> bytes:
@@ -92,12 +96,13 @@ def soft_limit(resource: int, wanted: int) -> "Operation":
     return _kernel.OP_SOFT_LIMIT, resource, wanted, b"", _SILENT
 
 
-def bind(cpus: "Iterable[int]", listed: str, *, tell: bool) -> "Operation":
-    """Binds to these CPUs and looks whether it took; for none of them it only looks. `listed`: the same in words. With
-    `tell` the stepd is told what it is bound to: {"task", "bound": hex}.
+def bind(cpus: "Iterable[int]", listed: str, line: "tuple[str, str, str] | None" = None) -> "Operation":
+    """Binds to these CPUs and looks whether it took; for none of them it only looks. `listed`: the same in words.
+    `line`: what the user is told: before the task's pid, between that and the mask, behind it.
     """
-    before = "bind to CPUs "
-    return _kernel.OP_BIND, int(tell), len(before), _mask(cpus), _told(f"{before}{listed}: ")
+    mask = _mask(cpus)
+    told = b"" if line is None else b"\0".join([*map(_json, line), b""])
+    return _kernel.OP_BIND, int(line is not None), len(mask), mask + told, _told(f"bind to CPUs {listed}: ")
 
 
 def memory_policy(mode: int, nodes: "Sequence[int]", listed: str) -> "Operation":

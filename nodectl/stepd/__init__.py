@@ -4,6 +4,7 @@ container, spank, plugin_host and the rest, but nothing of the forkserver or the
 
 The way of a step:
     main.py             `run_step`: containers, trackers, plugins, tasks, the gate; `finish`: what is left, the cgroups
+    start.py            starts the tasks, each up to the gate
     run.py              Run, the state of the step; what its tasks need of it is task/step_context.py
     reaper.py           the loop: waits for the ends of tasks, for connections, for what is due
     termination.py      what ends a step early: signals, time limit, SIGKILL

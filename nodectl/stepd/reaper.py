@@ -10,7 +10,6 @@ import select
 import time
 
 from nodectl import messages
-from nodectl.binding import report as binding_report
 from nodectl.kernel import children
 from nodectl.kernel.identity import effective_user
 from nodectl.model.launch_order import ROWS
@@ -227,15 +226,6 @@ class Reaper:
                 messages.to_log(str(report["log"]))
             elif "failed" in report:
                 self._fail(int(str(report["task"])), str(report["failed"]))
-            elif "bound" in report:
-                self._tell_binding(self._run.tasks[int(str(report["task"]))], int(str(report["bound"]), 16))
-
-    def _tell_binding(self, task: "Task", got: int) -> None:
-        """--cpu-bind=verbose."""
-        step = self._run.step
-        who = binding_report.subject(step.node_name, task.global_id, task.local_id, task.pid)
-        kind = step.environment.get("SLURM_CPU_BIND_TYPE", "")
-        messages.say(messages.PLAIN, binding_report.cpu_line(kind, who, mask=task.mask, got=got))
 
     def _give_up(self) -> None:
         """Stops waiting for processes that SIGKILL does not end: they hang in the kernel."""

@@ -28,7 +28,8 @@ plugin_name = "task affinity by sched_setaffinity"
 plugin_version = (22, 5, 8)
 
 _PREFERRED = 1  # MPOL_PREFERRED of set_mempolicy(2)
-_PID = -1  # stands for that of a task which is still to come
+_PID = "[-1]"  # stands for that of a task
+_ANY = 1 << 62  # stands for a mask of which only the task knows
 
 
 def task_p_slurmd_launch_request(req: Step, node_id: int) -> int:
@@ -49,9 +50,13 @@ def task_p_slurmd_batch_request(req: Step) -> int:
 
 def task_p_pre_launch_priv_plan(step: Step, task: Task) -> "list[Operation]":
     """Stepd, root: what the task does as root, in its cgroup: binds itself, and looks whether that took."""
-    tell = _verbose(step.environment, "SLURM_CPU_BIND")
     cpus = cpus_of(task.mask)
-    return [operations.bind(cpus, format_cpulist(cpus), tell=tell)] if cpus or tell else []
+    if not _verbose(step.environment, "SLURM_CPU_BIND"):
+        return [operations.bind(cpus, format_cpulist(cpus))] if cpus else []
+    kind = step.environment.get("SLURM_CPU_BIND_TYPE", "")
+    line = report.cpu_line(kind, _who(step, task), mask=task.mask, got=task.mask or _ANY)
+    before, between, behind = _parts(line, f"{task.mask or _ANY:#x}")
+    return [operations.bind(cpus, format_cpulist(cpus), (before, f"{between}0x", behind))]
 
 
 def task_p_pre_launch_plan(step: Step, task: Task) -> "list[Operation]":
@@ -63,11 +68,22 @@ def task_p_pre_launch_plan(step: Step, task: Task) -> "list[Operation]":
     wanted = [operations.memory_policy(mode, nodes, format_cpulist(nodes))]
     if _verbose(step.environment, "SLURM_MEM_BIND"):
         kind = step.environment.get("SLURM_MEM_BIND_TYPE", "")
-        who = report.subject(step.node_name, task.global_id, task.local_id, _PID)
-        line = report.memory_line(kind, who, prefer=mode == _PREFERRED, mask=mask_of(nodes))
-        before, _, behind = line.partition(f"[{_PID}]")
+        line = report.memory_line(kind, _who(step, task), prefer=mode == _PREFERRED, mask=mask_of(nodes))
+        before, _, behind = line.partition(_PID)
         wanted.append(operations.say(f"{before}[", f"]{behind}\n"))
     return wanted
+
+
+def _who(step: Step, task: Task) -> str:
+    """With a place for the task's pid, which is still to come."""
+    return report.subject(step.node_name, task.global_id, task.local_id, -1)
+
+
+def _parts(line: str, mask: str) -> tuple[str, str, str]:
+    """A line before the pid, between that and the mask, and behind it."""
+    before, _, rest = line.partition(_PID)
+    between, _, behind = rest.partition(mask)
+    return f"{before}[", f"]{between}", behind
 
 
 def _verbose(environment: "Mapping[str, str]", name: str) -> bool:

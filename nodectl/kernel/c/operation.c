@@ -137,7 +137,7 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
         error = bind_cpus(launch, operation, &differs, list);
         if (!error && differs) { /* "bind to CPUs 0-3: " -> "bound to CPUs 1 instead of 0-3" */
             char why[2 * LONGEST_WHAT];
-            size_t head = (size_t)operation->b, wanted = strlen(operation->what + head) - 2;
+            const size_t head = sizeof "bind to CPUs " - 1, wanted = strlen(operation->what + head) - 2;
             char *out = stpcpy(stpcpy(stpcpy(why, "bound to CPUs "), list), " instead of ");
             *(char *)mempcpy(out, operation->what + head, wanted) = '\0';
             const struct operation plain = {.what = "\0"};

@@ -8,6 +8,7 @@
 
 #include "raw.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -37,37 +38,47 @@ static void put_list(char *out, const char *end, const unsigned long *mask, long
     *out = '\0';
 }
 
-/* Binds, and looks whether it took: 0, or an errno; what the kernel made of it, in its hexadecimal and as a list. */
+static char *put_mask(char *out, const unsigned long *mask, long words)
+{
+    long word = words - 1;
+    while (word > 0 && mask[word] == 0)
+        word--;
+    for (int least = 1; word >= 0; word--, least = 2 * (int)sizeof(long))
+        out = put_hex(out, mask[word], least);
+    *out = '\0';
+    return out;
+}
+
+/* Binds, and looks whether it took: 0, or an errno; where it did not, a list of the CPUs that it is bound to.
+ * `b`: bytes of the mask in `data`; `a`: its user wants to hear of it, and the parts of that line follow the mask. */
 long bind_cpus(struct launch *launch, const struct operation *operation, bool *differs, char *list)
 {
     enum { MOST = 1024 }; /* bytes: 8192 CPUs, the most that a kernel can have */
     unsigned long got[MOST / sizeof(long)] = {0};
-    bool wanted = operation->size > 0;
-    if (wanted) {
-        long result = raw(SYS_sched_setaffinity, 0, operation->size, operation->data);
+    size_t wanted = (size_t)operation->b;
+    if (wanted > MOST)
+        return EINVAL;
+    if (wanted > 0) {
+        long result = raw(SYS_sched_setaffinity, 0, wanted, operation->data);
         if (result < 0)
             return -result;
     }
     long used = raw(SYS_sched_getaffinity, 0, MOST, got);
     if (used < 0)
         return -used;
-    size_t whole = operation->size > (size_t)used ? operation->size : (size_t)used;
-    *differs = false;
-    for (size_t at = 0; wanted && at < whole && at < MOST; at++)
-        *differs = *differs || ((const char *)got)[at] != (at < operation->size ? operation->data[at] : 0);
+    unsigned long mask[MOST / sizeof(long)] = {0};
+    memcpy(mask, wanted > 0 ? operation->data : (const char *)got, wanted > 0 ? wanted : (size_t)used);
+    *differs = memcmp(mask, got, MOST) != 0;
     if (*differs)
         put_list(list, list + LONGEST_WHAT, got, used * 8);
-    if (operation->a) { /* its user wants to hear of it */
-        char hex[2 * MOST + 1], *out = hex;
-        long word = used / (long)sizeof(long) - 1;
-        while (word > 0 && got[word] == 0)
-            word--;
-        for (int least = 1; word >= 0; word--, least = 2 * (int)sizeof(long))
-            out = put_hex(out, got[word], least);
-        *out = '\0';
-        const char *const parts[] = {hex, NULL};
-        if (out - hex < LONGEST_WHAT)
-            tell(launch, "bound", parts);
+    if (operation->a) {
+        char hex[2 * MOST + 1], pid[24];
+        *put_number(pid, (unsigned long long)launch->pid) = '\0';
+        if (put_mask(hex, mask, MOST / (long)sizeof(long)) - hex > LONGEST_WHAT)
+            return 0;
+        const char *before = operation->data + wanted, *between = behind(before), *after = behind(between);
+        const char *const parts[] = {before, pid, between, hex, after, *differs ? " FAILED" : "", NULL};
+        tell(launch, "say", parts);
     }
     return 0;
 }
