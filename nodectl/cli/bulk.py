@@ -7,8 +7,6 @@ it could not be done; --halt has its own. 128 and its number where a signal ende
 
 import os
 import sys
-from contextlib import suppress
-from typing import Any
 
 from nodectl.cli import run
 from nodectl.client.bulk import joblog, outputs, sources
@@ -19,11 +17,17 @@ from nodectl.client.bulk.progress import Progress
 from nodectl.client.bulk.rules import Rules
 from nodectl.client.bulk.shell import Programs, users_shell
 from nodectl.client.bulk.template import Template
-from nodectl.client.command import BadOption, BadUsage, Failed, GlobalOptions, complain
+from nodectl.client.command import BadOption, BadUsage, Failed, complain
 from nodectl.client.launch_request import job_environment
-from nodectl.client.local_spank import LocalStack
-from nodectl.client.run_options import Parsed
 from nodectl.client.session import Session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from nodectl.client.command import GlobalOptions
+    from nodectl.client.local_spank import LocalStack
+    from nodectl.client.run_options import Parsed
 
 _WENT_WRONG = 255
 _NOBODY_READS = 141
@@ -31,7 +35,7 @@ _LONGEST_NAME = 64
 _PLACES = ("/tmp", "/var/tmp", ".")
 
 
-def main(settings: GlobalOptions, words: list[str]) -> int:
+def main(settings: "GlobalOptions", words: list[str]) -> int:
     """The whole command. Returns the exit status."""
     run.standard_descriptors()
     session = None
@@ -40,6 +44,8 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
         return _bulk(session, words)
     except Failed as error:
         complain(str(error))
+        if error.status > 1:  # a signal's, while it waited for its turn
+            return error.status
     except BadOption as error:
         complain(str(error))
         if isinstance(error, BadUsage):
@@ -74,7 +80,7 @@ def _bulk(session: Session, words: list[str]) -> int:
 class Bulk:
     """One run of the command, from what was parsed. Raises Failed, BadOption, BrokenPipeError."""
 
-    def __init__(self, session: Session, local: LocalStack | None, parsed: Parsed) -> None:
+    def __init__(self, session: Session, local: "LocalStack | None", parsed: "Parsed") -> None:
         self._session = session
         self._local = local
         self._parsed = parsed
@@ -191,12 +197,21 @@ class Bulk:
         if conductor.signal:
             return 128 + conductor.signal
         tally = conductor.tally
-        if not conductor.halted and (conductor.unfinished or conductor.record is None):
+        if not conductor.halted and self._went_wrong(conductor, rules):
             if conductor.record is not None:
                 complain(f"step {step.name}: {conductor.record['reason']}")
             return _WENT_WRONG
         total = self._total or tally.done
         return rules.halt.exit_status(tally.failed, total, conductor.last, reached=conductor.halted)
+
+    @staticmethod
+    def _went_wrong(conductor: Conductor, rules: Rules) -> bool:
+        """Whether it is the step that failed, and not its commands."""
+        record = conductor.record
+        if record is None or conductor.unfinished:
+            return True
+        blamed = conductor.tally.failed or rules.retries > 1  # on commands, also on those that succeeded later
+        return not blamed and record["state"] != "COMPLETED"
 
     def _slots(self) -> int:
         """As many as there are CPUs for them; in a job as many as it has tasks."""
@@ -257,7 +272,8 @@ class Bulk:
             return None
         import pwd  # only root pays for it
 
-        with suppress(KeyError, ValueError, OverflowError):
+        try:
             entry = pwd.getpwuid(int(user)) if user.isdecimal() else pwd.getpwnam(user)
-            return entry.pw_uid, entry.pw_gid
-        return None
+        except (KeyError, ValueError, OverflowError):
+            return None  # the service says what is wrong with it
+        return entry.pw_uid, entry.pw_gid

@@ -23,6 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import slurm
+from bench.bulk import bulk
 from bench.clients import CLIENTS, Client, children_of, throughput
 from bench.jobs import jobs
 from bench.large_machine import large_machine
@@ -166,6 +167,7 @@ def measure(rounds: int, seconds: float, slurms: slurm.Slurm | None) -> list[Row
         one = Client(str(traced.socket))
         rows.append(private_node(max(rounds // 20, 5), memory_dir / "private", command))
         rows.append(streams(run))
+        rows += bulk(memory_dir, run[:-1])
         stacked(rounds, memory_dir / "stacked", one, rows)
         contained(rounds, memory_dir / "contained", one, rows)
         memory(traced, rows)

@@ -29,7 +29,7 @@ class Command:
 
 
 class Commands:
-    """What `next` gives. `passed_over`: the numbers that are not run again."""
+    """What `next` gives. `passed_over`: the numbers that are not run again; `passed`: how many these were."""
 
     def __init__(
         self, sources: "Sources", line: "Callable[[Values, int], str]", passed_over: "Callable[[int], bool] | None"
@@ -37,7 +37,7 @@ class Commands:
         self._sources = sources
         self._line = line
         self._passed_over = passed_over
-        self._number = 0
+        self._number = self.passed = 0
         self.fd = sources.fd
         self.over = False
 
@@ -47,6 +47,7 @@ class Commands:
             self._number += 1
             if self._passed_over is None or not self._passed_over(self._number):
                 return Command(self._number, self._line(values, self._number), values)
+            self.passed += 1
         self.fd = self._sources.fd
         self.over = self.fd < 0
         return None
@@ -60,6 +61,7 @@ class Again:
     """Commands of a log: their lines by number."""
 
     fd = -1
+    passed = 0
 
     def __init__(self, lines: "Mapping[int, str]") -> None:
         self._rest: Iterator[tuple[int, str]] = iter(sorted(lines.items()))

@@ -71,7 +71,7 @@ class Conductor:
 
     def _has_room(self) -> bool:
         rules, flying = self._rules, len(self._flying)
-        if self.stopped or not self._window or len(self._in_order) >= _MOST_HELD:
+        if self.stopped or not self._window:
             return False
         if rules.delay:
             return flying < self._slots and time.monotonic() >= self._may_begin
@@ -124,6 +124,8 @@ class Conductor:
     def _take(self) -> "Command | None":
         if self._again:
             return self._again.popleft()
+        if len(self._in_order) >= _MOST_HELD:
+            return None
         command = self._commands.next()
         if command is None:
             self._hungry = not self._commands.over
@@ -146,7 +148,17 @@ class Conductor:
     # What is heard.
 
     def run(self) -> None:
-        """Until the step has ended. Raises Failed, BrokenPipeError; then it goes on until it is left."""
+        """Until the step has ended. Raises Failed, BrokenPipeError: then the step is told to end."""
+        try:
+            self._run()
+        except BaseException:
+            self._pass_on(0, "End")
+            raise
+        finally:
+            self._progress.hide()
+        self._let_go()
+
+    def _run(self) -> None:
         poll = select.poll()
         poll.register(self._events.fd, select.POLLIN)
         poll.register(self._signals.fd, select.POLLIN)
@@ -167,7 +179,6 @@ class Conductor:
             self._look()
             if len(self._flying) > self._slots + _PLENTY:
                 time.sleep(_NAP)  # ends that are heard of together cost less
-        self._let_go()
 
     def _patience(self) -> float | None:
         """Milliseconds until something has to be done without being asked."""
@@ -309,7 +320,8 @@ class Conductor:
 
     def _look(self) -> None:
         """What is done now and then."""
-        self._progress.tell(self.tally.done, self.tally.failed, min(len(self._flying), self._slots))
+        running = min(len(self._flying), self._slots)
+        self._progress.tell(self.tally.done, self.tally.failed, running, self._commands.passed)
         now = time.monotonic()
         if now - self._settled >= _SETTLED:
             self._settled = now
@@ -319,7 +331,6 @@ class Conductor:
 
     def _let_go(self) -> None:
         """The step has ended: what has not been told as ended is not known to have."""
-        self._progress.hide()
         for command in self._flying.values():
             self._outputs.drop(command)
             self._over(command)

@@ -6,6 +6,7 @@ opened as what they should be, or not at all.
 
 import os
 import stat
+import time
 from binascii import hexlify
 
 from nodectl.client.command import Failed, complain
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 18
 _LONGEST_NAME = 255
+_ATTEMPTS = 20
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PROBE = bytes(8192)
 _ESCAPES = str.maketrans({"/": "\\_", "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\0": "\\0"})
@@ -143,13 +145,25 @@ class Private(Outputs):
         """Removes what is left."""
         try:
             if not self._kept:
-                for name in os.listdir(self._fd):
-                    os.unlink(name, dir_fd=self._fd)
-                os.rmdir(self._path)
+                self._remove()
         except OSError as error:
             complain(f"remove {self._path}: {error.strerror}")
         os.close(self._fd)
         os.close(self._probe)
+
+    def _remove(self) -> None:
+        """A command that begins at this very moment may still make a file."""
+        for attempt in range(_ATTEMPTS):
+            for name in os.listdir(self._fd):
+                os.unlink(name, dir_fd=self._fd)
+            try:
+                os.rmdir(self._path)
+            except OSError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                time.sleep(0.02)
+            else:
+                return
 
 
 class Results(Outputs):

@@ -32,12 +32,12 @@ class Progress:
         """How long until it wants to be told again."""
         return None if self._to is None else max(0.0, self._next - self._clock())
 
-    def tell(self, done: int, failed: int, running: int) -> None:
-        """Where it has got to."""
+    def tell(self, done: int, failed: int, running: int, passed: int = 0) -> None:
+        """Where it has got to; `passed` had been done before."""
         if self._to is None or self._clock() < self._next:
             return
         self._next = self._clock() + _EVERY
-        line = self.line(done, failed, running)
+        line = self.line(done, failed, running, passed)
         try:
             columns = os.get_terminal_size(self._to).columns
         except OSError:
@@ -45,10 +45,11 @@ class Progress:
         write(self._to, _CLEAR + line[: max(columns - 1, 1)].encode())
         self._shown = True
 
-    def line(self, done: int, failed: int, running: int) -> str:
+    def line(self, done: int, failed: int, running: int, passed: int = 0) -> str:
         """The words."""
         took = self._clock() - self._begun
         rate = done / took if took > 0 else 0.0
+        done += passed
         of = "" if self._total is None else f"/{self._total}"
         words = [f"{done}{of} done", f"{failed} failed", f"{running} running", f"{rate:.3g}/s"]
         if self._total is not None and rate:

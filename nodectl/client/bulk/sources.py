@@ -7,7 +7,6 @@ is gone through again and again.
 import itertools
 import math
 import os
-import string
 import sys
 
 from nodectl.client.bulk import lines
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
 _MARKS = (":::", ":::+", "::::", "::::+")
 _STDIN = "-"
+_HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 class Given:
@@ -242,7 +242,7 @@ def delimiter(text: str) -> bytes:
         return named[text]
     if text.startswith("\\x"):
         digits = text[2:]
-        if len(digits) not in (1, 2) or not set(digits) <= set(string.hexdigits):
+        if len(digits) not in (1, 2) or not set(digits.lower()) <= _HEXADECIMAL:
             raise ValueError(f"Invalid delimiter {text[:20]!r}")
         return bytes([int(digits, 16)])
     raw = text.encode(sys.getfilesystemencoding(), "surrogateescape")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
 import shlex
 import signal
 import subprocess
-import time
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,28 +53,26 @@ def test_outputs_of_many_writers_are_not_mixed(served: Node) -> None:
             assert lines[start : start + 8] == [f"{value}\t{word}{value} {number}" for number in range(1, 9)]
 
 
+# A process of its own between: what a child of the tests has at most begins with what these have.
+WATCHED = """
+import os, resource, sys
+status = os.spawnv(os.P_WAIT, sys.argv[1], sys.argv[1:])
+print(status, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+"""
+
+
 def test_an_output_is_larger_than_what_the_command_keeps_in_memory(served: Node) -> None:
-    script = "head -c {} /dev/zero"
-    reader = subprocess.Popen(["sha256sum"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    command = subprocess.Popen(
-        served.command("bulk", "-n1", script, ":::", "100000000"),
-        stdout=reader.stdin,
-        env=served.environment(),
-        cwd=served.scratch,
-    )
-    most, status = 0, Path(f"/proc/{command.pid}/status")  # of its own memory; rusage has that of who forked it, too
-    while command.poll() is None:
-        with contextlib.suppress(OSError, StopIteration):
-            lines = status.read_text(encoding="ascii").splitlines()
-            most = int(next(line.split()[1] for line in lines if line.startswith("VmHWM:")))
-        time.sleep(0.01)
-    found, _ = reader.communicate(timeout=PATIENCE)
-    expected = subprocess.run(
-        ["sh", "-c", "head -c 100000000 /dev/zero | sha256sum"], capture_output=True, check=True
-    ).stdout
-    assert command.returncode == 0
-    assert found == expected
-    assert 0 < most < 40 << 10  # KiB
+    command = served.command("bulk", "-n1", "head -c {} /dev/zero", ":::", "100000000")
+    with subprocess.Popen(["sha256sum"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        watched = subprocess.run(
+            [sys.executable, "-IS", "-c", WATCHED, *command], stdout=reader.stdin, stderr=subprocess.PIPE, text=True,
+            env=served.environment(), cwd=served.scratch, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+        found, _ = reader.communicate(timeout=PATIENCE)
+    status, most = map(int, watched.stderr.split())
+    assert status == 0
+    assert found.split()[0].decode() == hashlib.sha256(bytes(100_000_000)).hexdigest()
+    assert most < 40 << 10  # KiB
 
 
 def test_results_are_files_in_the_places_that_parallel_has(served: Node) -> None:

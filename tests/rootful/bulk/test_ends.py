@@ -116,6 +116,15 @@ def test_after_signals(served: Node, end: Callable[[subprocess.Popen[str]], None
     play.resume()
 
 
+def test_after_it_was_cancelled(served: Node) -> None:
+    play = Play(served, "cancelled")
+    client = play.begin()
+    assert served.nodectl("cancel", str(served.last_job())).returncode == 0
+    _, said = client.communicate(timeout=PATIENCE)
+    assert client.returncode == 255, said
+    play.resume()
+
+
 def test_after_the_machine_was_lost_in_the_midst_of_a_line(served: Node) -> None:
     play = Play(served, "torn")
     client = play.begin()

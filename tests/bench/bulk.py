@@ -1,0 +1,57 @@
+"""Many short commands: `nodectl bulk` beside xargs and, where it is installed, GNU parallel."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from bench.programs import TRUE
+from bench.rows import Row
+
+_COMMANDS = 10_000
+_FEWER = 2_000  # where so many would take minutes
+_FIRST = 500  # by which that is found out
+_OF_PARALLEL = 1_000
+_QUICK = 700  # commands a second
+_SLOTS = 2
+
+
+def bulk(here: Path, nodectl: list[str]) -> list[Row]:
+    """Rates of /bin/true, two at a time. `nodectl`: the words of the command with its socket."""
+    values = here / "values"
+    values.write_text("".join(f"{number}\n" for number in range(_COMMANDS)))
+    ours = [*nodectl, "bulk", f"-n{_SLOTS}", TRUE]
+    xargs = ["xargs", f"-P{_SLOTS}", "-n1", TRUE]
+    count = _COMMANDS if _rate(ours, values, _FIRST)[0] > _QUICK else _FEWER
+    before, _ = _rate(xargs, values, count)
+    rate, cpu = _rate(ours, values, count)
+    after, _ = _rate(xargs, values, count)
+    what = f"{count} commands a second, nodectl bulk / xargs -P{_SLOTS}"
+    rows = [
+        Row(what, rate, (before + after) / 2, "1/s", 0.6, more=True),
+        Row("CPU of nodectl bulk itself, one command", 1000 * cpu / count, 0, "ms", 0.1),
+    ]
+    if shutil.which("parallel"):
+        theirs, _ = _rate(["parallel", "--will-cite", f"-j{_SLOTS}", TRUE], values, _OF_PARALLEL)
+        again, _ = _rate(ours, values, _OF_PARALLEL)
+        what = f"{_OF_PARALLEL} commands a second, nodectl bulk / GNU parallel"
+        rows.append(Row(what, again, theirs, "1/s", 5, more=True))
+    return rows
+
+
+def _rate(words: list[str], values: Path, count: int) -> tuple[float, float]:
+    """Commands a second with so many of the values on stdin, and the CPU seconds of the process itself."""
+    with values.open("rb") as file:
+        head = b"".join(next(file) for _ in range(count))
+    chosen = values.with_name("chosen")
+    chosen.write_bytes(head)
+    start = time.perf_counter()
+    with chosen.open("rb") as file, subprocess.Popen(words, stdin=file, stdout=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{words[0]}: exit status {process.returncode}")
+    return count / (time.perf_counter() - start), usage.ru_utime + usage.ru_stime
