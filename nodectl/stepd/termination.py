@@ -116,6 +116,8 @@ class Termination:
                     signals.send_child(task.pid, number)
         if number == KILL:
             self._run.kill()
+            if self._run.bulk is not None and self._run.state == "RUNNING":
+                return  # a signal that a client has passed on: other commands follow
             self._deadlines.setdefault(_UNKILLABLE, time.monotonic() + self._run.step.unkillable_timeout)
 
     def holds_signals(self) -> bool:

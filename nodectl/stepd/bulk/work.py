@@ -148,6 +148,7 @@ class Bulk:
         self._ended.append(told)
         self.tally.ended(told, task.argv)
         self.window.ended(task.command.seq)
+        task.child = None  # each holds the other, and its memory would wait for a collection
         run.tasks[slot] = _add(self.sums[slot], task)
         if task.out_of_memory and run.step.oom_kill_step:
             self._reaper.termination.end("OUT_OF_MEMORY", f"out of memory: command {task.command.seq}")

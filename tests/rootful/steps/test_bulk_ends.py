@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -105,6 +106,33 @@ def test_a_signal_of_its_user_reaches_all_of_a_commands_process_group(served: No
     client.call("NoMore")
     assert client.end()["bulk"]["signalled"] == 1
     assert client.ended[1]["status"] == signal.SIGINT
+
+
+def test_commands_after_a_kill_that_its_user_passed_on_are_waited_for(node: Node) -> None:
+    """What would not have died by then was given up, and with it whatever ran in its place."""
+    node.configure(unkillable_step_timeout=1)
+    node.restart()
+    client = BulkClient(node, 1).ready()
+    client.run(shell(1, "sleep 1000"))
+    wait_until(lambda: alive(node, "sleep"), "it sleeps")
+    client.call("Signal", signal=int(signal.SIGKILL), forwarded=True)
+    client.run(shell(2, "sleep 2"), shell(3, "true"))
+    client.call("NoMore")
+    record = client.end()
+    assert {seq: end["status"] for seq, end in client.ended.items()} == {1: signal.SIGKILL, 2: 0, 3: 0}
+    assert record["bulk"]["succeeded"] == 2
+
+
+def test_accounting_sees_one_step_with_what_its_commands_used(served: Node) -> None:
+    client = BulkClient(served, 2)
+    burn = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
+    record = client.all(shell(seq, burn) for seq in range(6))
+    used = sum(end["user"] + end["system"] for end in client.ended.values())
+    assert abs(sum(task["user_seconds"] + task["system_seconds"] for task in record["tasks"]) - used) < 1e-4
+    shown = served.nodectl("acct", "--json", "-j", str(client.job))
+    (job,) = json.loads(shown.stdout)["jobs"]
+    (step,) = job["steps"]
+    assert (step["step"], step["name"], step["state"]) == (0, "bulk", "COMPLETED")
 
 
 def test_a_client_that_goes_ends_its_step_and_leaves_nothing(served: Node) -> None:
