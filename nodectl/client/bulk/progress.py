@@ -39,7 +39,7 @@ class Progress:
         self._next = self._clock() + _EVERY
         line = self.line(done, failed, running, passed)
         try:
-            columns = os.get_terminal_size(self._to).columns
+            columns = os.get_terminal_size(self._to).columns or 80  # 0: it does not know
         except OSError:
             columns = 80
         write(self._to, _CLEAR + line[: max(columns - 1, 1)].encode())
