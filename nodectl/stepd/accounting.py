@@ -78,8 +78,12 @@ def transferred(pid: int) -> tuple[int, int]:
     return (int(found[1]), int(found[3])) if found[:3:2] == [b"rchar:", b"wchar:"] else (0, 0)
 
 
-def figures(group: "Group", events: KernelEvents, limits: "Mapping[str, str]") -> dict[str, object]:
-    """A cgroup's part of the step's record. `limits` are the step's: some figures are only given where there is one."""
+def figures(
+    group: "Group", events: KernelEvents, limits: "Mapping[str, str]", *, with_pressure: bool = True
+) -> dict[str, object]:
+    """A cgroup's part of the step's record. `limits` are the step's: some figures are only given where there is one.
+    What processes waited for costs the kernel more to tell than all the rest.
+    """
     found: dict[str, object] = {}
     if events.oom_kills is not None:
         found["peak_memory"] = _number(_read(f"{group.full_path}/memory.peak"))
@@ -90,7 +94,8 @@ def figures(group: "Group", events: KernelEvents, limits: "Mapping[str, str]") -
         found["peak_processes"] = _number(_read(f"{group.full_path}/pids.peak"))
         found["forks_refused"] = events.forks_refused
     found.update(_rates(group, limited="cpu.max" in limits))
-    found["pressure"] = _pressure(group)
+    if with_pressure:
+        found["pressure"] = _pressure(group)
     return found
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _KILL = 9
 _EARLIER = 1.0  # seconds: the log's clock is not quite the monotonic one
+_LONG = 1.0  # seconds; of a step's tasks that were there for less, what they waited for says nothing
 
 
 class EndReasons:
@@ -95,7 +96,8 @@ class EndReasons:
 
     def _figures(self, task: "Task") -> dict[str, object]:
         group = self._group(task)
-        return accounting.figures(group, accounting.KernelEvents(group), self._step.limits)
+        is_long = time.monotonic() - self._began > _EARLIER + _LONG
+        return accounting.figures(group, accounting.KernelEvents(group), self._step.limits, with_pressure=is_long)
 
     def _out_of_memory(self, task: "Task", count: int) -> None:
         known, task.out_of_memory = task.out_of_memory, True

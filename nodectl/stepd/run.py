@@ -244,6 +244,7 @@ class Run(StepContext):
         memory runs out. Not earlier, because the kernel spares all who share memory alike, and programs inherit that.
         """
         self.close_gate()
+        self.children.clear()  # nobody reads it any more
         if self.may_be_spared:
             pseudo_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)
 

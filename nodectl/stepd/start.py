@@ -11,11 +11,13 @@ from nodectl.kernel import _kernel, pseudo_file
 from nodectl.stepd.run import StepFailed
 from nodectl.task import environment, rlimits
 from nodectl.task.child import Child
-from nodectl.task.main import has_escapes, launch, run_task
+from nodectl.task.main import launch, plan, run_task
 from nodectl.task.stdio import Streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from nodectl.kernel.operations import Operation
+    from nodectl.model.step import Step
     from nodectl.stepd.reaper import Reaper
     from nodectl.stepd.run import Run
 
@@ -57,11 +59,13 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
         task.environment = environment.for_task(run.step, task, common)
         task.argv = list(run.step.argv)
         run.children.append(Child(run, task, *common_arguments))
-    forked = run.step.always_fork or must_fork(run.children[0])
+    forked = must_fork(run.step)
     user = None if run.group is None else run.group.child("user")
     for child in run.children:
         group = None if user is None else user.child(f"task_{child.task.local_id}")
-        start(run, child, group, forked=forked)
+        wanted = None if forked else plan(child)
+        forked = wanted is None  # what the first task has to call, all have
+        start(run, child, group, wanted)
         reaper.expect(child.task)
     for child in run.children:
         task = child.task
@@ -70,9 +74,9 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
             child.placement.done()
 
 
-def must_fork(child: Child) -> bool:
-    """True where a task like this one cannot share the stepd's memory."""
-    return has_escapes(child) or pseudo_file.read("/proc/sys/fs/suid_dumpable") == _DUMPABLE
+def must_fork(step: "Step") -> bool:
+    """True where no task may share the stepd's memory, whatever it does."""
+    return step.always_fork or pseudo_file.read("/proc/sys/fs/suid_dumpable") == _DUMPABLE
 
 
 def _close_placements(children: "list[Child]") -> None:
@@ -81,15 +85,17 @@ def _close_placements(children: "list[Child]") -> None:
             child.placement.close()
 
 
-def start(run: "Run", child: Child, group: "tree.Group | None", *, forked: bool) -> None:
-    """Starts one task, in this cgroup, which is made. Raises OSError."""
+def start(run: "Run", child: Child, group: "tree.Group | None", wanted: "list[Operation] | None") -> None:
+    """Starts one task, in this cgroup, which is made. `wanted`: what it does; None: it is a fork, which calls plugins.
+    Raises OSError.
+    """
     task = child.task
     started = run.enter("fork")
     fd = -1 if group is None else group.make().open()
     try:
         if child.placement is not None:
             child.placement.prepare()
-        if forked or not _launched(run, child, fd):
+        if wanted is None or not _launched(run, child, wanted, fd):
             _fork(run, child, fd, None if group is None else group.full_path)
     finally:
         if fd >= 0:
@@ -103,10 +109,10 @@ def start(run: "Run", child: Child, group: "tree.Group | None", *, forked: bool)
     run.leave("fork", started, task=task.local_id)
 
 
-def _launched(run: "Run", child: Child, fd: int) -> bool:
+def _launched(run: "Run", child: Child, wanted: "list[Operation]", fd: int) -> bool:
     """False where the kernel, or the container that it runs in, does not let a child share memory."""
     try:
-        child.task.pid = launch(child, fd)
+        child.task.pid = launch(child, wanted, fd)
     except OSError as error:
         if error.errno not in NO_CLONE_INTO_CGROUP:
             raise

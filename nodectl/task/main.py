@@ -43,19 +43,23 @@ _LAST_HOOK = "slurm_spank_task_init"
 _USUAL_TMPDIR = "/tmp"  # as with Slurm
 
 
-def launch(child: Child, cgroup_fd: int) -> int:
-    """In the stepd: starts a task without escapes, born in this cgroup (-1: in the stepd's). Returns its pid.
+def plan(child: Child) -> "list[Operation] | None":
+    """In the stepd: all that a task does, None where something has to be called in it."""
+    found: list[Operation] = []
+    for piece in pieces(child):
+        if not isinstance(piece, tuple):
+            return None
+        found.append(piece)
+    return found
+
+
+def launch(child: Child, wanted: "list[Operation]", cgroup_fd: int) -> int:
+    """In the stepd: starts a task that does this, born in this cgroup (-1: in the stepd's). Returns its pid.
 
     Raises OSError where the kernel cannot; the task may be forked then.
     """
-    wanted: list[Operation] = list(pieces(child))  # type: ignore[arg-type]  # there is no escape among them
     pid, child.memory = _kernel.start(wanted, child.for_operations(), cgroup_fd)
     return pid
-
-
-def has_escapes(child: Child) -> bool:
-    """In the stepd: True where something has to be called in the task."""
-    return not all(isinstance(piece, tuple) for piece in pieces(child))
 
 
 def run_task(child: Child, cgroup: "str | None") -> "NoReturn":

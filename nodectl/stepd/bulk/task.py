@@ -9,6 +9,7 @@ from nodectl.stepd.bulk.commands import CLIENT, NOTHING
 from nodectl.stepd.start import must_fork, start
 from nodectl.task import environment, rlimits
 from nodectl.task.child import Child
+from nodectl.task.main import plan
 from nodectl.task.stdio import CLIENT as CLIENTS
 from nodectl.task.stdio import ERR, IN, OUT, Stream
 from nodectl.task.step_context import StepContext
@@ -64,7 +65,7 @@ class Starter:
         self._run = run
         self._reaper = reaper
         self._limits = rlimits.hard_limits(run.step.hard_limits)
-        self._forked: bool | None = None  # known with the first task
+        self._forked = must_fork(run.step)
         self._variables = environment.for_tasks(run.step)
         self._user = None if run.group is None else run.group.child("user")
         self._streams = _Streams()
@@ -94,10 +95,10 @@ class Starter:
         gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
         try:
             task.child = child = Child(self._context, task, gate, self._reaper.report, run.descriptors(), self._limits)
-            if self._forked is None:
-                self._forked = run.step.always_fork or must_fork(child)
+            wanted = None if self._forked else plan(child)
+            self._forked = wanted is None  # what the first task has to call, all have
             try:
-                start(run, child, task.group, forked=self._forked)
+                start(run, child, task.group, wanted)
                 self._reaper.expect(task)
                 run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.local_id))
                 if child.placement is not None:
