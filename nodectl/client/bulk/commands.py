@@ -1,6 +1,7 @@
 """The commands, one after the other: from values, or from a log of failed ones."""
 
 from nodectl.client.bulk.shell import quote
+from nodectl.client.command import Failed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +47,10 @@ class Commands:
         while (values := self._sources.next()) is not None:
             self._number += 1
             if self._passed_over is None or not self._passed_over(self._number):
-                return Command(self._number, self._line(values, self._number), values)
+                line = self._line(values, self._number)
+                if "\0" in line:
+                    raise Failed(f"command {self._number} has a NUL byte in it; with -0 values end with one", 255)
+                return Command(self._number, line, values)
             self.passed += 1
         self.fd = self._sources.fd
         self.over = self.fd < 0

@@ -1,5 +1,6 @@
 """Commands as the step takes them: messages of org.nodectl.step, each with as many as fit."""
 
+from nodectl.client.command import Failed
 from nodectl.wire import lean_json
 from nodectl.wire.names import STEP
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 _BEGIN = f'{{"method":"{STEP}.Run","parameters":{{"commands":['.encode()
 _END = b']},"oneway":true}\0'
 _LARGE = 48 << 10  # bytes, about; what fits into a pipe at once
+_LARGEST = (1 << 20) - 1024  # bytes; a message has some around it
 _WORD = 16  # by which a word weighs more than its bytes
 _WIDEST = 4  # bytes of a letter
 
@@ -28,7 +30,9 @@ def weight(command: "Command", argv: "Sequence[str]") -> int:
 
 
 def encoded(command: "Command", argv: "Sequence[str]", timeout: float, slot_mark: str) -> bytes:
-    """One command. `timeout`: 0 for none. `slot_mark`: what stands for the slot's number, empty for nothing."""
+    """One command. `timeout`: 0 for none. `slot_mark`: what stands for the slot's number, empty for nothing.
+    Raises Failed.
+    """
     fields: dict[str, object] = {
         "seq": command.number, "argv": argv, "stdout": command.stdout, "stderr": command.stderr,
     }  # fmt: skip
@@ -36,7 +40,10 @@ def encoded(command: "Command", argv: "Sequence[str]", timeout: float, slot_mark
         fields["timeout"] = timeout
     if slot_mark:
         fields["slot_mark"] = slot_mark
-    return lean_json.dumps(fields).encode("ascii")
+    data = lean_json.dumps(fields).encode("ascii")
+    if len(data) > _LARGEST:
+        raise Failed(f"command {command.number} is longer than a step takes", 255)
+    return data
 
 
 def messages(commands: "Iterable[bytes]") -> "Iterator[bytes]":
