@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from rootful.bulk_client import BulkClient, shell
+from rootful.contained import contained
 from rootful.node import NOBODY, Node
 
 
@@ -81,3 +82,40 @@ def test_output_of_both_kinds_in_one_file_and_the_clients_own(served: Node, tmp_
     assert both.read_text() == "one\ntwo\nthree\n"
     assert own.read_text() == "own\none\ntwo\nthree\n1\n"
     assert os.stat(both).st_uid == NOBODY.pw_uid
+
+
+def test_each_slot_has_its_cpus_and_its_commands_are_bound_to_them(served: Node) -> None:
+    out = served.scratch / "bound"
+    out.mkdir()
+    out.chmod(0o777)
+    client = BulkClient(served, 2, layout={"cpu_bind": "map_cpu:0,1"})
+    record = client.all(
+        {"seq": seq, "argv": ["grep", "Cpus_allowed:", "/proc/self/status"], "stdout": f"{out}/{seq}"}
+        for seq in range(20)
+    )
+    masks = [int(task["cpus"], 16) for task in record["tasks"]]
+    assert masks == [1, 2]
+    for seq, end in client.ended.items():
+        allowed = int((out / str(seq)).read_text().split()[1].replace(",", ""), 16)
+        assert allowed == masks[end["slot"]]
+
+
+def test_commands_are_in_the_container_of_their_job_and_confined() -> None:
+    with contained() as found:
+        made = found.node.scratch / "made"
+        client = BulkClient(found.node, 2, secure="strict", cwd=str(found.node.scratch))
+        record = client.all(
+            [
+                shell(1, "touch /tmp/of-the-job && sleep 0.2"),
+                shell(
+                    2, "until [ -e /tmp/of-the-job ]; do sleep 0.05; done; [ $(stat -c %u /tmp/of-the-job) = $(id -u) ]"
+                ),
+                shell(3, "unshare -U true"),
+                {"seq": 4, "argv": ["grep", "NoNewPrivs", "/proc/self/status"], "stdout": str(made)},
+            ]
+        )
+        assert {seq: end["status"] == 0 for seq, end in client.ended.items()} == {1: True, 2: True, 3: False, 4: True}
+        assert made.read_text().split() == ["NoNewPrivs:", "1"]
+        assert record["bulk"]["failed"] == 1
+        found.assert_gone()
+    assert not Path("/tmp/of-the-job").exists()
