@@ -7,8 +7,8 @@ opened as what they should be, or not at all.
 import os
 import stat
 import time
-from binascii import hexlify
 
+from nodectl.client.bulk import private_directory
 from nodectl.client.command import Failed, complain
 
 TYPE_CHECKING = False
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nodectl.client.bulk.template import Template
 
 _CHUNK = 1 << 18
+_PREFIX, _KEPT = "nodectl-bulk-", "nodectl-files-"  # directories whose files are unlinked; that stay
 _LONGEST_NAME = 255
 _ATTEMPTS = 20
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -97,11 +98,16 @@ class Private(Outputs):
 
     def __init__(self, style: Style, candidates: "Iterable[str]", owner: tuple[int, int] | None) -> None:
         super().__init__(style)
-        self._path = _private_directory(candidates, owner)
-        self._fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        self._probe = os.open(f"{self._path}/probe", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.unlink(f"{self._path}/probe")
+        self._path, self._fd = private_directory.make(candidates, owner, _KEPT if style.files else _PREFIX)
+        try:
+            self._probe = os.open("probe", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self._fd)
+            os.unlink("probe", dir_fd=self._fd)
+        except OSError as error:
+            os.rmdir(self._path)
+            raise Failed(f"keep outputs in {self._path}: {error.strerror}", 255) from None
         self._kept = style.files
+        if not self._kept:
+            private_directory.sweep(os.path.dirname(self._path), _PREFIX)
 
     def place(self, command: "Command") -> None:
         """Says where the command writes."""
@@ -225,21 +231,6 @@ def file_name(value: str, number: int) -> str:
         ending = b"~%d" % number
         return os.fsdecode(raw[: _LONGEST_NAME - len(ending)] + ending)
     return name
-
-
-def _private_directory(candidates: "Iterable[str]", owner: tuple[int, int] | None) -> str:
-    reason = "no directory for outputs"
-    for place in candidates:
-        path = f"{os.path.abspath(place)}/nodectl-bulk-{hexlify(os.urandom(8)).decode()}"
-        try:
-            os.mkdir(path, 0o700)
-            if owner is not None:
-                os.chown(path, *owner, follow_symlinks=False)
-        except OSError as error:
-            reason = f"make {path}: {error.strerror}"
-            continue
-        return path
-    raise Failed(reason, 255)
 
 
 def _size(name: str, directory: int | None) -> int:

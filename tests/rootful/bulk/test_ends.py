@@ -62,6 +62,7 @@ class Play:
         assert not twice & known
         assert len(twice) <= 70  # those that ran, or whose end was under way
         assert self.known() == set(range(1, NUMBER + 1))
+        assert not [path for path in self.place.iterdir() if path.is_dir()]  # also what a killed client has left
 
 
 def stepd(node: Node) -> int:

@@ -58,9 +58,9 @@ class Step:
 
     def serve(self) -> None:
         self.tell(event="start", pids=[], slots=SLOTS, window=WINDOW, window_bytes=BYTES)
-        inbox, closed = framing.Inbox(2 << 20), False
+        inbox, closed, busy = framing.Inbox(2 << 20), False, False
         while not closed or self.waiting:
-            if select.select([self.orders], [], [], 0.001 if self.waiting else None)[0]:
+            if select.select([self.orders], [], [], 0 if busy else 0.001 if self.waiting else None)[0]:
                 data = os.read(self.orders, 65536)
                 if not data:
                     return
@@ -68,7 +68,7 @@ class Step:
             while (message := inbox.next()) is not None:
                 closed = self.take(message) or closed
             self.most = max(self.most, len(self.waiting))
-            self.end_one()
+            busy = self.end_one()
         self.tell(event="end", record={"state": "COMPLETED", "reason": "", "most": self.most})
 
     def take(self, message: Mapping[str, Any]) -> bool:
@@ -80,7 +80,7 @@ class Step:
             self.waiting = []
         return bool(method == "NoMore")
 
-    def end_one(self) -> None:
+    def end_one(self) -> bool:
         for place, command in enumerate(self.waiting[:SLOTS]):
             end = self.answer(command)
             if end is not None:
@@ -89,7 +89,8 @@ class Step:
                     file.write(f"output {command['seq']}\n")
                 known = {"seq": command["seq"], "slot": place, "started": 1.0, "seconds": 0.5, "status": 0}
                 self.tell(event="tasks", ended=[known | dict(end)])
-                return
+                return True
+        return False
 
 
 @contextlib.contextmanager
