@@ -19,7 +19,7 @@ from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_TEST_ONLY, 
 from nodectl.selection.offer import Offer
 from nodectl.selection.records import JobRecord, JobResources, NodeTable, Output
 
-_NOTHING = (None, None, None, "")
+_MOST_ALIKE = 4
 _of_job = attrgetter("user_id", "group_id", "qos", "time_limit")
 _of_details = attrgetter(
     "num_tasks", "cpus_per_task", "min_cpus", "min_nodes", "max_nodes", "pn_min_cpus", "pn_min_memory", "mem_per_cpu",
@@ -41,8 +41,8 @@ class Judge:
         self._believes = believes and calls.is_ours
         self._free: JobResources | None = None  # what was found to be nobody's, when the ledger was at
         self._free_at = 0
-        # The latest question while nobody held anything, and what was chosen.
-        self._alike: tuple[tuple[object, ...], JobResources, object, str] | tuple[None, None, None, str] = _NOTHING
+        # The latest questions beside what others held, and what was chosen.
+        self._alike: dict[tuple[object, ...], tuple[JobResources, object, str]] = {}
 
     def is_free(self, resources: JobResources | None) -> bool:
         """True for what has just been chosen, and is nobody's since."""
@@ -50,7 +50,8 @@ class Judge:
 
     def look_again(self) -> None:
         """A node's configuration has changed, or the plugin's."""
-        self._alike, self._free = _NOTHING, None
+        self._alike.clear()
+        self._free = None
         self._kept = kept_cores(self._nodes)
 
     def test(
@@ -60,10 +61,10 @@ class Judge:
         """Calls select_p_job_test and looks at what comes back; the job is written to as `Selection.job_test` says."""
         before = (job.job_resrcs, job.node_bitmap, job.nodes, job.start_time)
         shape = None
-        if mode == SELECT_MODE_RUN_NOW and candidates is None and excluded is None and self._ledger.is_empty():
+        if mode == SELECT_MODE_RUN_NOW and candidates is None and excluded is None:
             shape = self._shape(job, offer)
-        if shape is not None and shape == self._alike[0]:
-            return self._chosen_again(job)
+        if shape is not None and (known := self._alike.get(shape)) is not None:
+            return self._chosen_again(job, known)
         job.job_resrcs, job.start_time = None, 0.0
         chosen, preempted = offer.nodes.copy(), Output()
         given = None if candidates is None else list(candidates)
@@ -86,23 +87,35 @@ class Judge:
             job.job_resrcs, job.node_bitmap = found.resources, found.nodes
             job.nodes = resources.names(found.nodes, self._nodes)
             if shape is not None:
-                self._alike = (shape, resources.copied(found.resources), job.details.request, job.nodes)
+                if len(self._alike) >= _MOST_ALIKE:
+                    self._alike.clear()
+                self._alike[shape] = resources.copied(found.resources), job.details.request, job.nodes
         return found
 
     def _shape(self, job: JobRecord, offer: Offer) -> tuple[object, ...] | None:
-        """What a question of the service's own plugin goes by while nobody holds anything; None where its answer is to
-        be looked at all the same. One that has just been asked is not asked again.
+        """What a question of the service's own plugin goes by; None where its answer is to be looked at all the same.
+        One that has just been asked, beside others that held the same, is not asked again.
         """
         details = job.details
         request = details.known_request
-        if not self._believes or request is None:
+        if not self._believes or request is None or self.completing:
+            return None
+        # Of several nodes a plugin may choose by more than what is taken.
+        if (held := self._ledger.picture()) is None or (len(self._nodes) > 1 and not self._ledger.is_empty()):
             return None
         gres = tuple(details.gres.items())
-        return (*_of_job(job), *_of_details(details), gres, id(request), offer.nodes.tobytes())  # which `_alike` keeps
+        return (
+            *_of_job(job),
+            *_of_details(details),
+            gres,
+            id(request),
+            offer.nodes.tobytes(),
+            *held,
+        )  # `_alike` keeps that request
 
-    def _chosen_again(self, job: JobRecord) -> Choice:
-        _, chosen, _, job.nodes = self._alike
-        kept = resources.copied(chosen)  # type: ignore[arg-type]  # it was asked for
+    def _chosen_again(self, job: JobRecord, known: tuple[JobResources, object, str]) -> Choice:
+        chosen, _, job.nodes = known
+        kept = resources.copied(chosen)
         job.job_resrcs, job.node_bitmap = kept, kept.node_bitmap.copy()
         self._free, self._free_at = kept, self._ledger.changes
         return Choice(job.node_bitmap, kept, self._calls.now, [])

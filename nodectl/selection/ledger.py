@@ -18,6 +18,7 @@ from nodectl.selection.slurmctld import Parameters
 
 _ONE = bitarray("1")
 _PLENTY = 1 << 62
+_FEW = 8
 
 
 @dataclass(slots=True)
@@ -63,6 +64,16 @@ class Ledger:
     def is_empty(self) -> bool:
         """True when no job holds anything."""
         return not self._held
+
+    def picture(self) -> tuple[object, ...] | None:
+        """All that a choice is compared with: equal ones are the same. None where that is long, or somebody stands
+        still.
+        """
+        if len(self._held) > _FEW or any(held.stopped for held in self._held.values()):
+            return None
+        devices = tuple((node, tuple(keys)) for node, keys in self._devices.items())
+        more, memory = tuple(self._more.items()), tuple(self._memory.items())
+        return self.busy.tobytes(), self.alone.tobytes(), more, memory, devices
 
     def memory_used(self, node: int) -> int:
         """MiB that jobs hold there."""

@@ -71,6 +71,23 @@ def test_question_beside_another_job_or_of_another_shape_is_asked_anew() -> None
     assert found.resources.ncpus == 2
 
 
+def test_question_that_is_asked_again_beside_the_same_job_keeps_off_that_job() -> None:
+    selection = believed()
+    first, beside = asked(1), [asked(number) for number in (2, 3)]
+    assert isinstance(selection.job_test(first, SELECT_MODE_RUN_NOW), Choice)
+    assert not selection.job_begin(first)
+    for job in beside:
+        assert isinstance(selection.job_test(job, SELECT_MODE_RUN_NOW), Choice)
+        assert not selection.job_begin(job)
+        assert first.job_resrcs is not None
+        assert job.job_resrcs is not None
+        assert not (first.job_resrcs.core_bitmap & job.job_resrcs.core_bitmap).any()
+        selection.job_fini(job)
+        selection.released(job)
+    assert not selection.job_begin(beside[0])  # what it was given before, which is free
+    assert isinstance(selection.job_test(asked(4), SELECT_MODE_RUN_NOW), Refusal)
+
+
 def test_question_that_is_like_the_last_one_is_asked_anew_of_other_nodes_and_another_configuration() -> None:
     selection = believed()
     job = asked(1)
