@@ -9,6 +9,7 @@ import os
 import time
 
 from nodectl.kernel import pseudo_file, signals
+from nodectl.stepd import accounting
 from nodectl.stepd.bulk.commands import commands_in
 from nodectl.stepd.bulk.tally import Tally
 from nodectl.stepd.bulk.task import TRACED, BulkTask, Starter
@@ -118,6 +119,7 @@ class Bulk:
     def _never_began(self, task: BulkTask, error: OSError) -> None:
         """There was no room for its process: it waits for another's end, or fails where there is none."""
         slot = task.local_id
+        self._count_refusals(task)
         if error.errno in _NO_ROOM and (len(self.running) > 1 or self._left):
             del self.running[slot]
             self._run.tasks[slot] = self.sums[slot]
@@ -136,6 +138,12 @@ class Bulk:
             return
         task.peak = _number(f"{task.group.full_path}/memory.peak")
         task.out_of_memory |= _killed(f"{task.group.full_path}/memory.events")
+        self._count_refusals(task)
+
+    def _count_refusals(self, task: BulkTask) -> None:
+        """Processes that the kernel refused: only the cgroup of the command knows, and it goes."""
+        if task.group is not None and "pids.max" in self._run.step.limits:
+            self._run.end_reasons.forks_refused += accounting.KernelEvents(task.group).forks_refused or 0
 
     def ended(self, task: "Task") -> None:
         """When its last hook has been called: it is counted and told, and its slot emptied."""
