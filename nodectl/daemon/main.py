@@ -100,7 +100,7 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
     await reception.ready()
     listener, inherited = _listen(config, private=private)  # a client that finds the socket may send signals
     reception.listen(listener, node.service())
-    _collect_less()
+    _collect_less(private=private)
     _notify("READY=1")
     _tell_client_ready()
     heart = asyncio.create_task(_heartbeat(store))
@@ -120,11 +120,14 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
         tree.Group(base.mount + base.path).remove()
 
 
-def _collect_less() -> None:
-    """What is there now stays: the garbage collector has no need to look through it again."""
-    gc.collect()
-    gc.freeze()
+def _collect_less(*, private: bool) -> None:
+    """What is there now stays: the garbage collector has no need to look through it again. A private node is not there
+    for long enough.
+    """
     gc.set_threshold(_GARBAGE)
+    if not private:
+        gc.collect()
+        gc.freeze()
 
 
 def _restore_queue(node: Node, base: Base) -> None:
