@@ -182,3 +182,14 @@ def test_fork_bomb_is_contained_told_and_cleaned_up() -> None:
     assert record["peak_processes"] == 100
     assert service.nodectl("run", "echo", "served", user="alice") == "served\n"
     service.assert_clean()
+
+
+def test_arguments_that_are_larger_than_the_memory_of_a_step_cost_its_runner_nothing() -> None:
+    """A task gives them to the kernel while it still shares its step runner's memory."""
+    done = service.run(
+        "nodectl", "run", "--mem=1M", "-n2", "sh", "-c", "echo $SLURM_JOB_ID", *["x" * 100_000] * 18, user="alice"
+    )
+    assert "runner died" not in done.stderr
+    job = int(done.stdout.split()[0])
+    assert service.record(job)["state"] == ("OUT_OF_MEMORY" if done.returncode else "COMPLETED")
+    assert service.nodectl("run", "echo", "on", user="alice") == "on\n"
