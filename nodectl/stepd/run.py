@@ -245,8 +245,12 @@ class Run(StepContext):
         """
         self.close_gate()
         self.children.clear()  # nobody reads it any more
-        if self.may_be_spared:
+        if not self.may_be_spared:
+            return
+        try:
             pseudo_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)
+        except OSError:
+            pass  # a plugin has given the stepd another root, without a /proc
 
     def as_user(self, act: "Callable[[], None]") -> None:
         """Runs `act` as the step's user where its tasks will run: with a container, in a child that joins it."""

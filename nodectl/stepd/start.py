@@ -76,7 +76,10 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
 
 def must_fork(step: "Step") -> bool:
     """True where no task may share the stepd's memory, whatever it does."""
-    return step.always_fork or pseudo_file.read("/proc/sys/fs/suid_dumpable") == _DUMPABLE
+    try:
+        return step.always_fork or pseudo_file.read("/proc/sys/fs/suid_dumpable") == _DUMPABLE
+    except OSError:
+        return True  # a plugin has given the stepd another root, without a /proc: nobody knows
 
 
 def _close_placements(children: "list[Child]") -> None:
