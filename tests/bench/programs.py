@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -15,7 +16,13 @@ def spawn(*words: str, environment: Mapping[str, str] = os.environ) -> Callable[
 
     def do() -> None:
         pid = os.posix_spawn(words[0], words, environment)
-        if os.waitpid(pid, 0)[1] != 0:
+        try:
+            status = os.waitpid(pid, 0)[1]
+        except BaseException:  # a signal's handler does not wait any longer
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
+        if status != 0:
             raise RuntimeError(f"failed: {words}")
 
     return do

@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from bench.programs import TRUE, spawn
 from bench.rows import Row, in_turns
@@ -25,9 +27,10 @@ LOOPS = 8
 MOST_TASKS = 128
 _TURNS = 3  # of the loops
 _PATIENCE = 60  # seconds
+_LONGEST = 180  # seconds for all of srun's rows
 _KEY_BYTES = 1024
-# Nothing is accounted, tracked by cgroup or bound: all of that would be work that the other side of the row may have,
-# too, and a machine without a systemd of its own may refuse it.
+# Slurm at its leanest: it binds nothing, gathers no figures, and tracks processes without cgroups, which a machine
+# without a systemd of its own may refuse. nodectl does all of that in the same row.
 _CONFIG = """\
 ClusterName=bench
 SlurmctldHost={host}(127.0.0.1)
@@ -126,8 +129,8 @@ class Slurm:
                 daemon.wait()
 
     def _daemon(self, name: str, *words: str) -> None:
-        """It ends with us, even by SIGKILL."""
-        guarded = ["setpriv", "--pdeathsig", "TERM", f"{self._root}/usr/sbin/{name}", *words]
+        """It ends with us, even by SIGKILL, and leaves no core in the directory where the bench was begun."""
+        guarded = ["prlimit", "--core=0", "setpriv", "--pdeathsig", "TERM", f"{self._root}/usr/sbin/{name}", *words]
         with (self._here / f"{name}.out").open("wb") as out:
             self._daemons.append(
                 subprocess.Popen(guarded, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=self._environment)
@@ -162,6 +165,19 @@ def running() -> Iterator[Slurm]:
 
 def beside_srun(rounds: int, seconds: float, run: list[str], slurm: Slurm) -> list[Row]:
     """The rows of `nodectl run` and srun; `run` are the words of the former without options and program."""
+    signal.signal(signal.SIGALRM, _hangs)
+    signal.alarm(_LONGEST)
+    try:
+        return _rows(rounds, seconds, run, slurm)
+    finally:
+        signal.alarm(0)
+
+
+def _hangs(_number: int, _frame: object) -> NoReturn:
+    raise CannotMeasure(f"srun was not done after {_LONGEST} s")
+
+
+def _rows(rounds: int, seconds: float, run: list[str], slurm: Slurm) -> list[Row]:
     rows = []
     for ntasks, budget in ((1, 0.4), (8, 0.25), (MOST_TASKS, 0.5)):
         ours = spawn(*run, f"-n{ntasks}", TRUE)
@@ -184,6 +200,7 @@ def _loops(command: Callable[[], None], seconds: float) -> int:
         pid = os.fork()
         if pid == 0:
             count = 0
+            signal.alarm(_LONGEST)
             try:
                 while time.monotonic() < end:
                     command()
@@ -196,7 +213,7 @@ def _loops(command: Callable[[], None], seconds: float) -> int:
     total = 0
     for pid, reader in children:
         with open(reader, "rb") as file:
-            total += int(file.read())  # nothing, where a command failed
+            total += int(file.read() or 0)  # nothing, where a command failed
         os.waitpid(pid, 0)
     return total
 
