@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shutil
 import sys
 from collections.abc import Callable
 
@@ -47,6 +46,8 @@ def private(directory: str, config_path: str | None) -> int:
         cgroup_name=f"{config.cgroup_name}-{directory.rpartition('/')[2]}",
     )
     status = run(own, read, private=True)
+    import shutil  # with what it brings along: a service never needs it
+
     shutil.rmtree(directory, ignore_errors=True)
     return status
 

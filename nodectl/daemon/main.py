@@ -124,6 +124,7 @@ def _collect_less(*, private: bool) -> None:
     """What is there now stays: the garbage collector has no need to look through it again. A private node is not there
     for long enough.
     """
+    gc.enable()
     gc.set_threshold(_GARBAGE)
     if not private:
         gc.collect()
