@@ -27,7 +27,6 @@ from nodectl.daemon.history import journal, retention
 from nodectl.daemon.history.store import Store, StoreError
 from nodectl.daemon.jobs.slurmd_context import SlurmdContext, SlurmdRefused
 from nodectl.daemon.node import Node
-from nodectl.daemon.processes import event_loop
 from nodectl.daemon.processes.forkserver_channel import ForkserverDied
 from nodectl.daemon.reception.supervisor import ReceptionFailed, ReceptionSupervisor
 from nodectl.daemon.recovery.lock import Lock
@@ -61,8 +60,8 @@ def run(config: Config, read: Callable[[], Config], *, private: bool = False) ->
         return 1
     messages.log("daemon")
     try:
-        with contextlib.ExitStack() as ending, asyncio.Runner(loop_factory=event_loop.make) as runner:
-            runner.run(_serve(config, read, ending, private=private))
+        with contextlib.ExitStack() as ending:
+            asyncio.run(_serve(config, read, ending, private=private))
     except (
         CannotStart,
         StoreError,
