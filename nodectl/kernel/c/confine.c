@@ -1,6 +1,7 @@
-/* What a process may do, and what it gives up for good: capabilities(7), seccomp(2), landlock(7), keys.
+/* What a process may do, and what this kernel knows: capabilities(7), seccomp(2), landlock(7), keys. What a task gives up
+ * for good is in operation_confine.c.
  *
- * Owned here: nothing. A ruleset's descriptor belongs to the caller.
+ * Owned here: nothing.
  */
 #define _GNU_SOURCE
 #include "kernel.h"
@@ -14,17 +15,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* landlock(7), Linux 5.13; numbers and shapes are the same on every machine, and older headers lack them. */
+/* landlock(7), Linux 5.13; the number is the same on every machine, and older headers lack it. */
 #ifndef SYS_landlock_create_ruleset
 #define SYS_landlock_create_ruleset 444
-#define SYS_landlock_add_rule 445
-#define SYS_landlock_restrict_self 446
 #endif
-enum { TELL_VERSION = 1, PATH_BENEATH = 1 };
-struct beneath {
-    uint64_t allowed;
-    int32_t parent;
-} __attribute__((packed));
+enum { TELL_VERSION = 1 };
 
 int capabilities_of(uint64_t *effective, uint64_t *permitted, uint64_t *inheritable)
 {
@@ -51,30 +46,6 @@ static PyObject *capabilities(PyObject *self, PyObject *none)
         return failed("capget");
     return Py_BuildValue("KKK", (unsigned long long)effective, (unsigned long long)permitted,
                          (unsigned long long)inheritable);
-}
-
-PyDoc_STRVAR(bound_capabilities_doc,
-"bound_capabilities(kept: int) -> None\n\n"
-"Takes every capability but those of the bits in `kept` out of what programs that the caller, or what it starts,\n"
-"executes can ever have: the bounding set, capabilities(7). The caller has CAP_SETPCAP; what it has itself it keeps.\n"
-"Raises OSError(EPERM).");
-
-static PyObject *bound_capabilities(PyObject *self, PyObject *arg)
-{
-    (void)self;
-    uint64_t kept = PyLong_AsUnsignedLongLong(arg);
-    if (PyErr_Occurred())
-        return NULL;
-    for (unsigned number = 0; number < 64; number++) {
-        if (kept >> number & 1)
-            continue;
-        if (prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0)
-            continue;
-        if (errno != EINVAL)
-            return failed("PR_CAPBSET_DROP");
-        break; /* the kernel has no more */
-    }
-    Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(seccomp_doc,
@@ -128,57 +99,10 @@ static PyObject *landlock_abi(PyObject *self, PyObject *none)
     return PyLong_FromLong(version < 0 ? 0 : version);
 }
 
-PyDoc_STRVAR(landlock_ruleset_doc,
-"landlock_ruleset(rights: int) -> int\n\n"
-"A descriptor of a set of rules that deny these rights (LANDLOCK_ACCESS_FS_*) to files but where a rule allows them:\n"
-"landlock_create_ruleset(2). Raises OSError: ENOSYS, EOPNOTSUPP, EINVAL for a right that this kernel does not know.");
-
-static PyObject *landlock_ruleset(PyObject *self, PyObject *arg)
-{
-    (void)self;
-    uint64_t rights = PyLong_AsUnsignedLongLong(arg);
-    if (PyErr_Occurred())
-        return NULL;
-    return number_or_failed(syscall(SYS_landlock_create_ruleset, &rights, sizeof rights, 0), "landlock_create_ruleset");
-}
-
-PyDoc_STRVAR(landlock_allow_doc,
-"landlock_allow(ruleset: int, file: int, rights: int) -> None\n\n"
-"A rule: rights to what the descriptor stands for, and to all beneath a directory: landlock_add_rule(2).");
-
-static PyObject *landlock_allow(PyObject *self, PyObject *args)
-{
-    (void)self;
-    int ruleset, file;
-    unsigned long long rights;
-    if (!PyArg_ParseTuple(args, "iiK", &ruleset, &file, &rights))
-        return NULL;
-    struct beneath rule = {.allowed = rights, .parent = file};
-    return none_or_failed(syscall(SYS_landlock_add_rule, ruleset, PATH_BENEATH, &rule, 0), "landlock_add_rule");
-}
-
-PyDoc_STRVAR(landlock_restrict_doc,
-"landlock_restrict(ruleset: int) -> None\n\n"
-"From now on the rules hold for the caller and for all that it becomes or starts: landlock_restrict_self(2). The caller\n"
-"has no_new_privs set, or CAP_SYS_ADMIN. Raises OSError: E2BIG after 16 times.");
-
-static PyObject *landlock_restrict(PyObject *self, PyObject *arg)
-{
-    (void)self;
-    int ruleset;
-    if (!PyArg_Parse(arg, "i", &ruleset))
-        return NULL;
-    return none_or_failed(syscall(SYS_landlock_restrict_self, ruleset, 0), "landlock_restrict_self");
-}
-
 PyMethodDef confine_methods[] = {
     {"capabilities", capabilities, METH_NOARGS, capabilities_doc},
-    {"bound_capabilities", bound_capabilities, METH_O, bound_capabilities_doc},
     {"seccomp", seccomp_, METH_O, seccomp_doc},
     {"new_session_keyring", new_session_keyring, METH_NOARGS, new_session_keyring_doc},
     {"landlock_abi", landlock_abi, METH_NOARGS, landlock_abi_doc},
-    {"landlock_ruleset", landlock_ruleset, METH_O, landlock_ruleset_doc},
-    {"landlock_allow", landlock_allow, METH_VARARGS, landlock_allow_doc},
-    {"landlock_restrict", landlock_restrict, METH_O, landlock_restrict_doc},
     {NULL, NULL, 0, NULL},
 };

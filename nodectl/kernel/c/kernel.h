@@ -11,10 +11,9 @@
  *   operation_report.c   what is told of it
  *   clock.c      the hooks' clock, and which process comes out of a hook
  *   devices.c    programs that decide about devices
- *   memory.c     memory policy
  *   socket.c     a socket by its number
  *   trace.c      a line of a step's trace
- *   confine.c    capabilities, seccomp, Landlock, keys
+ *   confine.c    capabilities, seccomp, keys; whether there is Landlock
  *   namespace.c  nodectl.kernel._namespace: a module of its own, which shares system.h only
  *   system.c     errors, openat2, fork with flags
  */
@@ -53,7 +52,6 @@ HIDDEN bool name_operations(PyObject *module);
 HIDDEN extern PyMethodDef launch_methods[];
 HIDDEN extern PyMethodDef trace_methods[];
 HIDDEN extern PyMethodDef clock_methods[];
-HIDDEN extern PyMethodDef memory_methods[];
 HIDDEN extern PyMethodDef socket_methods[];
 HIDDEN extern PyMethodDef confine_methods[];
 HIDDEN extern PyMethodDef devices_methods[];
