@@ -6,6 +6,7 @@ import os
 
 from nodectl.client.bulk.halt import halt
 from nodectl.client.bulk.sources import delimiter
+from nodectl.client.command import BadOption
 from nodectl.client.job_options import yes
 from nodectl.client.run_options import (
     ARGUMENT,
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 _MOST = 10**9
 # Of the options of `run` those that say where streams go, or how tasks of one program end together.
-_OF_RUN_ALONE = frozenset({"error", "input", "kill-on-bad-exit", "label", "ntasks", "output", "unbuffered", "verbose"})
+_OF_RUN_ALONE = frozenset(
+    {"error", "input", "kill-on-bad-exit", "label", "ntasks", "output", "uid", "unbuffered", "verbose"}
+)
 _NULL = b"\0"
 
 
@@ -64,6 +67,13 @@ def number(text: str) -> int:
     if found is None:
         raise ValueError(f'Invalid numeric value "{text[:20]}"')
     return found
+
+
+def nobody_else(user: str) -> object:
+    """--uid: root would write beside what belongs to this user, wherever the user's links lead. Raises BadOption."""
+    raise BadOption(
+        f"bulk has no --uid: let the whole command be the user's: runuser -u {user[:64]} -- nodectl bulk ..."
+    )
 
 
 def _null(_text: str) -> bytes:
@@ -105,6 +115,8 @@ _RUNNING = (
     _option("jobs", "j", "N", "likewise", slots, dest="ntasks"),
     _option("retries", "", "N", "run a command that fails up to N times", positive),
     _option("timeout", "", "TIME", "end a command after so many seconds, or N% of the median", time_limit),
+    _option("uid", "", "USER", "not here: root runs the whole command as USER: runuser -u USER -- nodectl bulk ...",
+            nobody_else),
     _option("delay", "", "TIME", "let so many seconds pass between two beginnings", seconds),
     _option("halt", "", "WHEN", "never, or now|soon,fail|success|done=N or N%: 'soon' begins no more, 'now' ends those "
             "that run, too", halt),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -183,10 +184,23 @@ def test_within_a_job_it_is_a_step_of_it(served: Node) -> None:
     assert inside == f"{outer} a"
 
 
-def test_root_runs_commands_as_somebody_else_and_prints_what_they_wrote(served: Node) -> None:
-    done = served.nodectl("bulk", "-n2", "--uid", "nobody", "id -un; echo {}", ":::", "a", "b")
-    assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.split()) == ["a", "b", "nobody", "nobody"]
+def test_root_does_not_write_where_the_links_of_another_user_lead(served: Node) -> None:
+    """--uid with --results would: the files are the user's, and the directories between, too."""
+    secret = served.dir / "secret"
+    secret.mkdir(0o700)
+    (secret / "seq").write_text("root's own")
+    theirs = served.scratch / "theirs" / "1"
+    theirs.mkdir(parents=True)
+    (theirs / "a").symlink_to(secret)
+    for path in (theirs.parent, theirs):
+        os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
+    done = served.nodectl("bulk", "-n1", "--uid", "nobody", "--results", str(theirs.parent), "echo", ":::", "a")
+    assert (secret / "seq").read_text() == "root's own"
+    assert (done.returncode, done.stdout) == (255, "")
+    assert done.stderr == (
+        "nodectl: error: bulk has no --uid: let the whole command be the user's: "
+        "runuser -u nobody -- nodectl bulk ...\n"
+    )
 
 
 def test_nothing_is_left_of_the_outputs(served: Node, tmp_path: Path) -> None:
