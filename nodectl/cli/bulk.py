@@ -199,7 +199,7 @@ class Bulk:
         tally = conductor.tally
         if not conductor.halted and self._went_wrong(conductor, rules):
             if conductor.record is not None:
-                complain(f"step {step.name}: {conductor.record['reason']}")
+                complain(f"step {step.name}: {conductor.record['reason'] or 'commands were cut short'}")
             return _WENT_WRONG
         total = self._total or tally.done
         return rules.halt.exit_status(tally.failed, total, conductor.last, reached=conductor.halted)

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 class Command:
     """One command: its number from 1, its line, what it was made of. The rest is what became of it: `tries`, where its
-    output is and how long that is, whether it is `over`; `weight` is what it weighs while the step has it.
+    output is and how long that is, whether it is `over`; `log` is what its line in the log tells of how it ended;
+    `weight` is what it weighs while the step has it.
     """
 
-    __slots__ = ("line", "number", "over", "sizes", "stderr", "stdout", "tries", "values", "weight")
+    __slots__ = ("line", "log", "number", "over", "sizes", "stderr", "stdout", "tries", "values", "weight")
 
     def __init__(self, number: int, line: str, values: "Values") -> None:
         self.number = number
@@ -27,6 +28,7 @@ class Command:
         self.weight = 0
         self.stdout = self.stderr = ""
         self.sizes: tuple[int, int] | None = None  # of a command that has ended
+        self.log: tuple[float, float, int, int, int] | None = None
 
 
 class Commands:

@@ -12,7 +12,7 @@ import time
 from nodectl.client.bulk import wire
 from nodectl.client.bulk.signals import ENDING, Signals
 from nodectl.client.bulk.tally import Ending, Tally
-from nodectl.messages import is_news
+from nodectl.messages import is_news, printable
 from nodectl.wire import framing
 
 TYPE_CHECKING = False
@@ -31,6 +31,7 @@ _MOST_HELD = 16_384  # commands that have ended, and whose output waits for that
 _SETTLED = 1.0  # seconds between two looks at disks
 _PLENTY = 32  # commands in the step that have not begun: it does not wait for this process
 _NAP = 0.01
+_LONGEST_SHOWN = 200  # letters of a command in a message
 _FEW = 16  # as much room is waited for while enough are on their way
 
 
@@ -64,6 +65,7 @@ class Conductor:
         self._slots = self._window = self._most_bytes = self._bytes = 0
         self._hungry = False  # for what only a read brings
         self._told_all = False  # the step, that no more come
+        self._cut = False  # a command was, whose end would be another without that
         self._may_begin = 0.0  # --delay
         self._settled = time.monotonic()
 
@@ -217,6 +219,7 @@ class Conductor:
         command = self._flying.pop(number, None)
         if command is not None:
             self._bytes -= command.weight
+            self._cut = True
             self._over(command)
 
     def _ended(self, event: "Mapping[str, Any]") -> None:
@@ -229,6 +232,7 @@ class Conductor:
             self._outputs.check()
         if ending.failed and (event.get("cut_short") or self.signal or (self.halted and self._rules.halt.at_once)):
             self._outputs.drop(command)  # nobody knows how it would have ended
+            self._cut = True
             self._over(command)
             return
         if ending.failed and command.tries < self._rules.retries and not self.stopped:
@@ -239,14 +243,9 @@ class Conductor:
             self._name_slot(command, str(event["slot"] + 1))
         self._explain(command, event)
         received = self._outputs.ended(command)
-        command.over = True
+        command.log = (event["started"], event["seconds"], received, ending.exit_value, ending.signal)
         if not self._rules.in_order:
-            self._outputs.show(command)
-        if self._log:
-            self._log.ended(
-                command.number, event["started"], event["seconds"], received, ending.exit_value, ending.signal,
-                command.line,
-            )  # fmt: skip
+            self._tell_end(command)
         if not ending.failed:
             self._rules.took(event["seconds"])
         self.tally.note(ending)
@@ -262,26 +261,31 @@ class Conductor:
     def _explain(self, command: "Command", event: "Mapping[str, Any]") -> None:
         """What the command's own output does not say."""
         if "failed" in event:
-            self._say(f"nodectl: error: {event['failed']}: {command.line}")
+            self._say(f"nodectl: error: {event['failed']}: {_shown(command)}")
         elif event.get("timed_out"):
-            self._say(f"nodectl: error: timed out: {command.line}")
+            self._say(f"nodectl: error: timed out: {_shown(command)}")
         elif event.get("out_of_memory"):
-            self._say(f"nodectl: error: Out Of Memory: {command.line}")
+            self._say(f"nodectl: error: Out Of Memory: {_shown(command)}")
+
+    def _tell_end(self, command: "Command") -> None:
+        """Prints what it has written, and logs it, in this order: what the log knows does not run, or print, again."""
+        if command.log is not None:
+            self._outputs.show(command)
+            if self._log:
+                self._log.ended(command.number, *command.log, command.line)
 
     def _over(self, command: "Command") -> None:
         """Outputs are printed in their order as far as they are there."""
         command.over = True
         while self._in_order and self._in_order[0].over:
-            first = self._in_order.popleft()
-            if first.sizes is not None:
-                self._outputs.show(first)
+            self._tell_end(self._in_order.popleft())
 
     def _halt(self, command: "Command") -> None:
         if self.halted or self._left() != 0:
             return
         halt, tally = self._rules.halt, self.tally
         self.halted, self.last = True, tally.last
-        self._say(f"nodectl: halt: {halt.words(tally.failed, tally.succeeded)}, the last: {command.line}")
+        self._say(f"nodectl: halt: {halt.words(tally.failed, tally.succeeded)}, the last: {_shown(command)}")
         self.stop("halt", at_once=halt.at_once)
 
     # Its end.
@@ -340,7 +344,7 @@ class Conductor:
     @property
     def unfinished(self) -> bool:
         """Whether commands are left that have not been run to their end."""
-        return bool(self._flying or self._again or self._next or not self._commands.over)
+        return bool(self._cut or self._flying or self._again or self._next or not self._commands.over)
 
     def _say(self, line: str) -> None:
         self._progress.hide()
@@ -348,3 +352,8 @@ class Conductor:
             os.write(2, line.encode("utf-8", "surrogateescape") + b"\n")
         except OSError:
             return  # nobody reads our errors; the commands are not to suffer from it
+
+
+def _shown(command: "Command") -> str:
+    """In a message: values may come from files of others, and a terminal obeys what it reads."""
+    return printable(command.line[:_LONGEST_SHOWN])

@@ -126,6 +126,26 @@ def test_after_it_was_cancelled(served: Node) -> None:
     play.resume()
 
 
+@pytest.mark.parametrize("retries", ["1", "2"])
+@pytest.mark.parametrize("values", [("exec sleep 100",), ("false", "exec sleep 100")])
+def test_a_cancelled_one_is_not_taken_for_one_whose_commands_have_ended(
+    served: Node, retries: str, values: tuple[str, ...]
+) -> None:
+    commands = [f"echo >> begun-{retries}; {value}" for value in values]
+    command = subprocess.Popen(
+        served.command("bulk", "-n2", "--retries", retries, ":::", *commands),
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env=served.environment(), cwd=served.scratch,
+    )  # fmt: skip
+    begun = served.scratch / f"begun-{retries}"
+    failed = values.count("false") * int(retries)
+    wait_until(lambda: begun.exists() and len(begun.read_text()) == failed + 1, "all have begun")
+    assert served.nodectl("cancel", str(served.last_job())).returncode == 0
+    _, said = command.communicate(timeout=PATIENCE)
+    begun.unlink()
+    assert command.returncode == 255, said
+
+
 def test_after_the_machine_was_lost_in_the_midst_of_a_line(served: Node) -> None:
     play = Play(served, "torn")
     client = play.begin()

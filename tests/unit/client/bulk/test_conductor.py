@@ -16,7 +16,7 @@ import pytest
 
 from nodectl.client.bulk import conductor as conductor_module
 from nodectl.client.bulk import joblog, outputs, sources
-from nodectl.client.bulk.commands import Commands, line_maker
+from nodectl.client.bulk.commands import Command, Commands, line_maker
 from nodectl.client.bulk.conductor import Conductor
 from nodectl.client.bulk.halt import halt
 from nodectl.client.bulk.progress import Progress
@@ -199,6 +199,62 @@ def test_what_was_cut_short_is_not_known_to_have_ended(tmp_path: Path) -> None:
     assert made.tally.done == 5
     known = joblog.read(str(path))
     assert [number for number in range(10) if known.has_ended(number)] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("end", [{"status": 15, "cut_short": True}, None])
+@pytest.mark.parametrize("retries", [1, 2])
+def test_what_was_cut_short_or_withdrawn_leaves_it_unfinished(
+    tmp_path: Path, end: Mapping[str, Any] | None, retries: int
+) -> None:
+    def withdraws(step: Step, message: Mapping[str, Any]) -> bool:
+        if end is None and message["method"].endswith(".Run"):
+            step.tell(event="tasks", withdrawn=[message["parameters"]["commands"].pop()["seq"]])
+        return took(step, message)
+
+    took = Step.take
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Step, "take", withdraws)
+        made = conducted(1, lambda _: end, tmp_path, Rules(retries=retries))
+    assert (made.tally.done, made.unfinished) == (0, True)
+
+
+def test_the_log_knows_nothing_that_has_not_been_printed(tmp_path: Path) -> None:
+    """With -k what others have written is held until the first one has ended."""
+    path = tmp_path / "log"
+    log = joblog.JobLog(str(path), keep=False)
+
+    def first_dies(command: dict[str, Any]) -> Mapping[str, Any] | None:
+        if command["seq"] == 9:
+            os._exit(1)
+        return {} if command["seq"] != 3 else None
+
+    printed: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+
+        def prints(_self: object, command: Command) -> None:
+            printed.append(command.number)
+            if len(printed) == 5:
+                raise BrokenPipeError
+
+        patch.setattr(outputs.Private, "show", prints)
+        with pytest.raises(BrokenPipeError):
+            conducted(9, first_dies, tmp_path, Rules(in_order=True), log=log)
+    log.close()
+    known = joblog.read(str(path))
+    assert printed == [1, 2, 4, 5, 6]
+    assert [number for number in range(10) if known.has_ended(number)] == [1, 2, 4, 5]
+
+
+def test_a_value_that_is_a_terminals_command_is_shown_as_letters(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = "\x1b]0;pwned\x07 {}" + "x" * 1000
+    conducted(2, lambda _: {"status": 15, "timed_out": True}, tmp_path, Rules(halt=halt("soon,fail=2")), script=script)
+    said = capfd.readouterr().err
+    assert "timed out: \\x1b]0;pwned\\x07 " in said
+    assert "the last: \\x1b]0;pwned\\x07 " in said
+    assert said.replace("\n", "").isprintable()
+    assert all(len(line) < 300 for line in said.splitlines())
 
 
 def test_no_command_begins_behind_the_one_at_which_it_halts(tmp_path: Path) -> None:
