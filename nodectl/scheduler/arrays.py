@@ -21,7 +21,7 @@ def is_waiting_array(job: JobRecord) -> bool:
 
 
 class Arrays:
-    """`new_id` makes the number of a job that is split off."""
+    """`new_id` makes the number of a job that is split off; it raises NotAdmitted where it has none."""
 
     def __init__(self, new_id: Callable[[], int]) -> None:
         self._new_id = new_id
@@ -104,7 +104,7 @@ class Arrays:
 
     def split(self, job: JobRecord, index: int | None = None) -> JobRecord:
         """The task with this index, or the first, as a job of its own: with a new number, or, the last one, the record
-        itself.
+        itself. Raises NotAdmitted where there is no number; then all wait as before.
         """
         tasks = self.tasks(job)
         task_id = next(job_array.indices(tasks)) if index is None else index
@@ -114,9 +114,10 @@ class Arrays:
             job.array_tasks, job.array_task_id = "", task_id
             self.add(job)
             return job
+        number = self._new_id()  # before anything is changed
         self._set(job, left)
         task = replace(
-            job, job_id=self._new_id(), array_task_id=task_id, array_tasks="", select_jobinfo=None,
+            job, job_id=number, array_task_id=task_id, array_tasks="", select_jobinfo=None,
             details=copy(job.details), job_state=PENDING, job_resrcs=None, node_bitmap=None, nodes="",
         )  # fmt: skip
         self.add(task)

@@ -12,7 +12,7 @@ from bitarray import bitarray
 from nodectl.scheduler import preemption
 from nodectl.scheduler.arrays import is_waiting_array
 from nodectl.scheduler.book import Book
-from nodectl.scheduler.decisions import SUSPEND
+from nodectl.scheduler.decisions import SUSPEND, NotAdmitted
 from nodectl.scheduler.limits import Block, asked, given
 from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Claim, Room, Shadow
@@ -131,7 +131,12 @@ class Backfill:
         if index is not None:
             nodes, names = job.node_bitmap, job.nodes
             unplace(job)
-            task = self._book.split(job, index)
+            try:
+                task = self._book.split(job, index)
+            except NotAdmitted as error:
+                self._book.pauses.fail(job.job_id, str(error), now)
+                self._book.place(job, now)
+                return Block("JobLaunchFailure", str(error))  # not the plugin's fault: others are tried
             task.node_bitmap, task.job_resrcs, task.nodes = nodes, choice.resources, names
         failed = self._selection.job_begin(task)
         if failed:
@@ -144,6 +149,7 @@ class Backfill:
             self._book.line.turn_taken(job, now)
         self._bound(task, now)
         self._book.pauses.forget(task.job_id)
+        self._book.pauses.forget(job.job_id)
         self._book.began(task, now)
         return task
 

@@ -31,7 +31,8 @@ _CLOCK_STEP = 1.0  # seconds that the clock may go back without harm
 
 class Scheduler:
     """`usage`: rows of user, CPU seconds used, and when that was so, as `usage` gave them. `new_id` makes the number of
-    a job that is split off an array. `outcome` tells how a job, or a task of an array, ended that is not among `jobs`.
+    a job that is split off an array, or raises NotAdmitted. `outcome` tells how a job, or a task of an array, ended
+    that is not among `jobs`.
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class Scheduler:
 
     def set_apart(self, job: JobRecord, index: int, now: float) -> JobRecord:
         """Task `index` of an array that waits, as a job of its own, so that it can be held or changed alone. Raises
-        NotAdmitted where its user has too many jobs for that.
+        NotAdmitted where its user has too many jobs for that, or where there is no number for it.
         """
         self._book.accounts.admit(job)
         task = self._book.set_apart(job, index)

@@ -14,8 +14,10 @@ from nodectl.daemon.controller.controller import Controller
 from nodectl.daemon.controller.ends import COMPLETED, given_to
 from nodectl.daemon.controller.job_request import told
 from nodectl.daemon.history.job_store import Kept
+from nodectl.daemon.jobs.further_steps import FurtherSteps
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
+from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.policy import Policy
 from nodectl.scheduler.scheduler import Scheduler
 from nodectl.scheduler.waits import Outcome
@@ -31,6 +33,7 @@ from nodectl.selection.records import (
     ReservationRequest,
     resources_from_json,
 )
+from nodectl.wire.dispatch import Refused
 
 _RESET = "the machine was reset, or switched off, while the job ran"
 
@@ -60,7 +63,7 @@ def restore(controller: Controller, selection: Selection, boot: str) -> None:
         Policy.of(controller.config),
         usage=store.usage(),
         reservations=_reservations(controller, now),
-        new_id=controller.parts.further_steps.new_job,
+        new_id=lambda: _new_id(controller.parts.further_steps),
         outcome=lambda job_id, task: _outcome(controller, job_id, task),
     )
     scheduler.restore(found.jobs, now)
@@ -73,6 +76,14 @@ def restore(controller: Controller, selection: Selection, boot: str) -> None:
         if job.held_by != BATCH and controller.parts.registry.first(job.job_id) is None:
             controller.leases.begin(job.job_id)
     controller.begin(scheduler, selection)
+
+
+def _new_id(numbers: FurtherSteps) -> int:
+    """The number of a job that is split off an array. Raises NotAdmitted, which the scheduler expects."""
+    try:
+        return numbers.new_job()
+    except Refused as error:
+        raise NotAdmitted(str(error)) from None
 
 
 def _reservations(controller: Controller, now: float) -> Iterator[ReservationRequest]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nodectl.scheduler.decisions import NotAdmitted, Start
@@ -161,3 +163,35 @@ def test_tasks_are_not_set_apart_beyond_the_limit_of_jobs() -> None:
     with pytest.raises(NotAdmitted, match="QOSMaxSubmitJob"):
         bench.scheduler.set_apart(array, 2, bench.at)
     assert array.array_tasks == "0,2-9"
+
+
+class FullDisk:
+    """No number can be drawn from it."""
+
+    def __next__(self) -> int:
+        raise NotAdmitted("no job id can be drawn: the disk is full")
+
+
+NO_NUMBERS: Any = FullDisk()
+
+
+def test_a_task_without_a_number_is_not_lost_and_holds_up_nobody_else() -> None:
+    bench = Bench()
+    array, other = bench.submit(array_tasks="0-9"), bench.submit(user=1001)
+    numbers, bench.numbers = bench.numbers, NO_NUMBERS
+    assert bench.look() == [other]
+    assert array.array_tasks == "0-9"
+    assert bench.reason(array) == "JobLaunchFailure"
+    assert "disk is full" in bench.scheduler.explain(array, bench.at).words
+    bench.numbers = numbers
+    assert [task.array_task_id for task in bench.look(60)] == list(range(7))
+
+
+def test_a_task_without_a_number_is_not_set_apart() -> None:
+    bench = Bench()
+    array = bench.submit(array_tasks="0-9", held="user")
+    bench.numbers = NO_NUMBERS
+    with pytest.raises(NotAdmitted, match="disk is full"):
+        bench.scheduler.set_apart(array, 3, bench.at)
+    assert array.array_tasks == "0-9"
+    assert list(bench.scheduler.jobs) == [array.job_id]
