@@ -148,6 +148,8 @@ class Controller(Core, Watcher):
         starts = [one for one in decisions if isinstance(one, Start)]
         for start in starts:
             self._changed(start)
+            if start.job.held_by == BATCH:
+                self.ends.starting.add(start.job.job_id)  # its end may be wanted before `_begin_batch` is run
         for one in decisions:
             if isinstance(one, End):
                 self.ends.never(one.job, one.state, one.reason)
@@ -158,14 +160,21 @@ class Controller(Core, Watcher):
                 self.tasks.begin(self.go_on(one.job))
         why = self.table.commits.now() if self.table.store.is_behind else ""
         for start in starts:
+            if self.table.jobs.get(start.job.job_id) is not start.job:
+                continue  # it was preempted in the same round
             self.signals.watch(start.job)
             if why:
-                self._begin_failed(start.job, why)
-                self._changed(start)
+                self._not_written(start, why)
             elif start.job.held_by == BATCH:
                 self.tasks.begin(self._begin_batch(start.job))
             elif not self.selection.job_ready(start.job):
                 self.tasks.begin(self._await_ready(start.job))
+
+    def _not_written(self, start: Start, why: str) -> None:
+        self.ends.starting.discard(start.job.job_id)
+        if not self.ends.has_not_begun(start.job):
+            self._begin_failed(start.job, why)
+            self._changed(start)
 
     def _begin_failed(self, job: JobRecord, why: str) -> None:
         """It waits again; the run that never was does not count."""
@@ -178,7 +187,7 @@ class Controller(Core, Watcher):
             self.table.changed(start.array)
 
     async def _begin_batch(self, job: JobRecord) -> None:
-        self.ends.starting.add(job.job_id)
+        """`_carry_out` has told that it is starting."""
         try:
             await self.parts.starts.begin(self.selection, job)
         except CannotBegin as error:

@@ -2,10 +2,12 @@
 
 A round is begun when something has changed, or when time alone may have changed something. It goes on in slices, so
 that the loop is never held up for long; a queue that takes long to look at is looked at less often. At rest nothing is
-done. Used only from the event loop.
+done. After an error what was decided is carried out all the same, and all of the queue is looked at again a little
+later: nobody waits for ever because of somebody else's job. Used only from the event loop.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 
@@ -15,6 +17,7 @@ from nodectl.scheduler.scheduler import Scheduler
 _SLICE = 0.01
 _LONGEST_REST = 60.0  # the clock may be set meanwhile
 _LEAST_REST = 0.001
+_AGAIN = 5.0  # after an error
 
 
 class Rounds:
@@ -58,31 +61,48 @@ class Rounds:
         self._timer = None
         self._wanted = False
         self._took = 0.0
-        self._round = self._scheduler.schedule(time.time())
-        self._slice()
+        with self._begun_anew_on_error():
+            self._round = self._scheduler.schedule(time.time())
+            self._look()
 
     def _slice(self) -> None:
-        if self._round is None:
-            return
+        if self._round is not None:
+            with self._begun_anew_on_error():
+                self._look()
+
+    @contextlib.contextmanager
+    def _begun_anew_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            if not self._ended:
+                self._round, self._wanted = None, True
+                self._begin_at(asyncio.get_running_loop().time() + _AGAIN)
+                self._scheduler.changed(time.time())  # what this round had still to look at, it knows no more
+            raise
+
+    def _look(self) -> None:
         began = time.perf_counter()
-        decisions, over = self._decide(self._round, began + _SLICE)
-        if decisions:
-            self._carry_out(decisions)
+        decisions: list[Decision] = []
+        try:
+            over = self._decide(decisions, began + _SLICE)
+        finally:
+            if decisions:
+                self._carry_out(decisions)  # also those before an error: they are in the scheduler's books
         self._took += time.perf_counter() - began
         if over:
             self._finish()
         else:
             asyncio.get_running_loop().call_soon(self._slice)
 
-    @staticmethod
-    def _decide(round_: Iterator[Decision | None], until: float) -> tuple[list[Decision], bool]:
-        decisions: list[Decision] = []
-        for decision in round_:
+    def _decide(self, decisions: list[Decision], until: float) -> bool:
+        """True where the round is over."""
+        for decision in self._round or ():
             if decision is not None:
                 decisions.append(decision)
             if time.perf_counter() >= until:
-                return decisions, False
-        return decisions, True
+                return False
+        return True
 
     def _finish(self) -> None:
         self._round = None

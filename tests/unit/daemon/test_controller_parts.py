@@ -1,23 +1,30 @@
-"""Parts of the controller: names of jobs, leases, group commits, rounds, copies of scripts."""
+"""Parts of the controller: names of jobs, leases, group commits, rounds, starts, copies of scripts."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from nodectl.daemon.controller import restore
+from nodectl.daemon.controller import rounds as rounds_module
 from nodectl.daemon.controller.commits import Commits, NotWritten
+from nodectl.daemon.controller.controller import Controller
+from nodectl.daemon.controller.ends import Ends
 from nodectl.daemon.controller.job_names import BadName, JobName, name_of, parse
 from nodectl.daemon.controller.leases import Leases
 from nodectl.daemon.controller.rounds import Rounds
 from nodectl.daemon.controller.spool import Spool
-from nodectl.scheduler.decisions import Decision, Start
-from nodectl.selection.records import JobRecord
+from nodectl.scheduler.decisions import CANCEL, Decision, NotAdmitted, Preempt, Start
+from nodectl.selection.modes import RUNNING
+from nodectl.selection.records import BATCH, JobRecord
+from nodectl.wire.dispatch import Refused
 
 
 @pytest.mark.parametrize(
@@ -122,11 +129,18 @@ class Plan:
         self.decisions = decisions
         self.rounds = 0
         self.next: float | None = None
+        self.fails = False
 
     def schedule(self, now: float) -> Iterator[Decision | None]:
         self.rounds += 1
         for number in range(self.decisions):
             yield Start(JobRecord(number + 1)) if number % 2 else None
+        if self.fails:
+            self.fails = False
+            raise RuntimeError("one job's fault")
+
+    def changed(self, now: float) -> None:
+        self.decisions += 2  # the jobs that the round that failed had still to look at
 
     def next_time(self, now: float) -> float | None:
         return self.next
@@ -165,6 +179,71 @@ def test_change_during_a_round_makes_another_one() -> None:
         return int(plan.rounds)
 
     assert asyncio.run(play()) == 2
+
+
+def test_error_in_a_round_stops_neither_what_was_decided_nor_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds_module, "_AGAIN", 0.01)
+
+    async def play() -> tuple[int, list[int], list[str]]:
+        plan: Any = Plan(4)
+        plan.fails = True
+        over = asyncio.Event()
+        seen: list[int] = []
+        errors: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: errors.append(str(told["exception"])))
+        rounds = Rounds(plan, lambda found: seen.extend(one.job.job_id for one in found), over.set)
+        rounds.kick()
+        await asyncio.wait_for(over.wait(), 30)
+        rounds.kick()
+        rounds.end()
+        return plan.rounds, seen, errors
+
+    assert asyncio.run(play()) == (2, [2, 4, 2, 4, 6], ["one job's fault"])
+
+
+def test_job_id_that_cannot_be_drawn_is_told_as_the_scheduler_expects() -> None:
+    def full() -> int:
+        raise Refused("LaunchRefused", "no job id can be drawn: the disk is full")
+
+    numbers: Any = SimpleNamespace(new_job=full)
+    with pytest.raises(NotAdmitted, match="disk is full"):
+        restore._new_id(numbers)
+
+
+def controller_of(jobs: Iterable[JobRecord], *, written: bool) -> tuple[Any, list[object]]:
+    """As much of a controller as it takes to carry out decisions; what begins, and what ends."""
+    happened: list[object] = []
+    controller: Any = object.__new__(Controller)
+    commits = SimpleNamespace(now=lambda: "" if written else "the disk is full", soon=lambda: None)
+    store = SimpleNamespace(is_behind=True)
+    controller.table = SimpleNamespace(
+        jobs={job.job_id: job for job in jobs}, changed=lambda _: None, commits=commits, store=store
+    )
+    controller.scheduler = SimpleNamespace(
+        ending=lambda *_: None,
+        ended=lambda *_: happened.append("ended"),
+        begin_failed=lambda *_: happened.append("failed"),
+    )
+    registry = SimpleNamespace(steps_of=lambda _: [], first=lambda _: None)
+    controller.parts = SimpleNamespace(registry=registry)
+    controller.signals = SimpleNamespace(watch=lambda _: None)
+    controller.ends = Ends(controller, controller, SimpleNamespace(killed=lambda _: None))  # type: ignore[arg-type]
+    controller._begin_batch = lambda job: job.job_id
+    controller.tasks = SimpleNamespace(begin=happened.append)
+    return controller, happened
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_job_that_is_cancelled_in_the_turn_that_starts_it_is_not_forgotten(*, written: bool) -> None:
+    job, by = (JobRecord(number, held_by=BATCH, job_state=RUNNING) for number in (7, 8))
+    controller, happened = controller_of([job], written=written)
+    over: list[str] = []
+    controller.ends.over = lambda one, state, _: over.append(state)
+    controller._carry_out([Start(job), Preempt(job, CANCEL, by)])
+    assert happened == ([7] if written else [])
+    assert over == ([] if written else ["PREEMPTED"])
+    assert controller.ends.is_doomed(7) == written  # who starts it looks for this
+    assert (7 in controller.ends.starting) == written
 
 
 def test_copy_of_a_script_is_its_users_alone_and_goes_with_the_job(tmp_path: Path) -> None:
