@@ -24,8 +24,13 @@ _STREAMS = {f"/dev/{name}": number for number, name in enumerate(("stdin", "stdo
 
 
 def _json(text: str) -> bytes:
-    """What stands between the quotes of a JSON string."""
-    return encode_basestring_ascii(text[:_LONGEST])[1:-1][:_LONGEST].encode("ascii")
+    """What stands between the quotes of a JSON string, which is shortened in its middle where it is too long."""
+    found = encode_basestring_ascii(text[: 2 * _LONGEST])[1:-1]
+    room = _LONGEST
+    while len(found) > _LONGEST:  # a character may take six, or twelve, as it travels
+        room -= room // 4
+        found = encode_basestring_ascii(f"{text[: room // 2]}...{text[-(room // 2) :]}")[1:-1]
+    return found.encode("ascii")
 
 
 def _told(before: str, behind: str = "") -> bytes:
@@ -112,7 +117,7 @@ def memory_policy(mode: int, nodes: "Sequence[int]", listed: str) -> "Operation"
 
 def say(before: str, behind: str) -> "Operation":
     """Writes these with the task's pid between them to its stderr."""
-    return _kernel.OP_SAY, 0, 0, b"\0".join([*map(os.fsencode, (before, behind)), b""]), _SILENT
+    return _kernel.OP_SAY, 0, 0, _words((before[:_LONGEST], behind[:_LONGEST])), _SILENT
 
 
 def bound_capabilities(kept: int, what: str) -> "Operation":
@@ -191,10 +196,12 @@ def fail(why: str, status: int) -> "Operation":
 
 
 def environment(variables: "Mapping[str, str]") -> "Operation":
-    """What the program gets. SLURM_TASK_PID is filled in where it is empty. Raises ValueError."""
+    """What the program gets, with what others of these give it. SLURM_TASK_PID is filled in where it is empty. Raises
+    ValueError for what could be no variable.
+    """
     text = "\0".join([f"{name}={value}" for name, value in variables.items()] + [""])
-    if text.count("\0") != len(variables):
-        raise ValueError("embedded null byte")
+    if text.count("\0") != len(variables) or any(not name or "=" in name for name in variables):
+        raise ValueError("illegal environment variable")
     return _kernel.OP_ENVIRONMENT, 0, 0, os.fsencode(text), _SILENT
 
 

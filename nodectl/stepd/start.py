@@ -11,6 +11,7 @@ from nodectl.kernel import _kernel, pseudo_file
 from nodectl.stepd.run import StepFailed
 from nodectl.task import environment, rlimits
 from nodectl.task.child import Child
+from nodectl.task.common_words import CommonWords
 from nodectl.task.main import launch, plan, run_task
 from nodectl.task.stdio import Streams
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 # How an old kernel, or a container's seccomp filter, refuses clone3 with CLONE_INTO_CGROUP.
 NO_CLONE_INTO_CGROUP = (1, 7, 22, 38, 95)  # EPERM, E2BIG, EINVAL, ENOSYS, EOPNOTSUPP
-_DUMPABLE = b"1\n"  # /proc/sys/fs/suid_dumpable: a debugger's machine, where users may look at who changed its ids
+_NOT_DUMPABLE = b"0\n"  # /proc/sys/fs/suid_dumpable: elsewhere who changes its ids makes memory dumpable for a moment
 
 
 def start_tasks(run: "Run", reaper: "Reaper") -> None:
@@ -55,6 +56,7 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
     # May write a message, which may end a connection.
     common_arguments = (gate, reaper.report, run.descriptors(), rlimits.hard_limits(run.step.hard_limits))
     common = environment.for_tasks(run.step)
+    run.common_words = CommonWords(common)
     for task in run.tasks:
         task.environment = environment.for_task(run.step, task, common)
         task.argv = list(run.step.argv)
@@ -63,6 +65,7 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
     user = None if run.group is None else run.group.child("user")
     for child in run.children:
         group = None if user is None else user.child(f"task_{child.task.local_id}")
+        child.ask_task_plugins()
         wanted = None if forked else plan(child)
         forked = wanted is None  # what the first task has to call, all have
         start(run, child, group, wanted)
@@ -77,7 +80,7 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
 def must_fork(step: "Step") -> bool:
     """True where no task may share the stepd's memory, whatever it does."""
     try:
-        return step.always_fork or pseudo_file.read("/proc/sys/fs/suid_dumpable") == _DUMPABLE
+        return step.always_fork or pseudo_file.read("/proc/sys/fs/suid_dumpable") != _NOT_DUMPABLE
     except OSError:
         return True  # a plugin has given the stepd another root, without a /proc: nobody knows
 

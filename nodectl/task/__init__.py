@@ -6,6 +6,7 @@ looks up and imports nothing. It may import what stands below it, and nothing of
 The way of a task:
     step_context.py     what all tasks of a step share; the stepd makes it
     environment.py, stdio.py, filename.py   decided by the stepd
+    common_words.py     what the programs of all tasks are given, once
     child.py            what the stages of one task share
     main.py             `SEQUENCE`: the stages in their order, `execute` is the last
     placement.py, client_streams.py, rlimits.py   what some stages need

@@ -41,7 +41,7 @@ class Child:
     """One task, as its stages know it."""
 
     __slots__ = (
-        "as_user", "caller", "confinement", "context", "gate", "groups", "hard_limits", "is_fork", "memory",
+        "_plans", "as_user", "caller", "confinement", "context", "gate", "groups", "hard_limits", "is_fork", "memory",
         "placement", "recorder", "report", "slot", "step", "stepd", "stepd_fds", "task",
     )  # fmt: skip
 
@@ -60,6 +60,7 @@ class Child:
         self.hard_limits = hard_limits
         self.stepd = os.getpid()  # 0 in the job's pid namespace
         self.is_fork = False
+        self._plans: dict[tuple[str, int], tuple[object, Outcome]] = {}  # by the call and the plugin's place
         self.memory: object = None  # of a task that shares the stepd's: kept until it runs its program, or has ended
         self.groups = max(len(self.step.identity.gids), len(os.getgroups()))
         self.as_user = f" (as {context.step.user_name})"
@@ -86,12 +87,11 @@ class Child:
         """What the task plugins have to do here: as data, where they say so, or to be called."""
         hook = ROWS[call]
         for place, plugin in enumerate(self.context.node.stacks["task"]):
-            plan = plugin.hooks.get(f"{call}_plan")
-            if plan is None:
+            if f"{call}_plan" not in plugin.hooks:
                 if call in plugin.hooks:
                     yield self._calling(hook, place, plugin)
                 continue
-            wanted, outcome = self.caller.value(plan, (self.step, self.task))
+            wanted, outcome = self._plans[call, place]
             who = f"plugin {plugin.type}: {call}: "
             yield operations.row(number_of(hook), place, self.recorder.facts(hook, plugin.type), who)
             if not outcome or not isinstance(wanted, list):
@@ -99,6 +99,14 @@ class Child:
                 return
             yield from wanted
             yield operations.end_row()
+
+    def ask_task_plugins(self) -> None:
+        """In the stepd, as root: what they want done in this task, in the place of calls."""
+        for call in ("task_p_pre_launch_priv", "task_p_pre_launch"):
+            for place, plugin in enumerate(self.context.node.stacks["task"]):
+                plan = plugin.hooks.get(f"{call}_plan")
+                if plan is not None:
+                    self._plans[call, place] = self.caller.value(plan, (self.step, self.task))
 
     def _calling(self, hook: "Hook", place: int, plugin: "Plugin") -> "Callable[[], None]":
         return lambda: self.require(call_one(self.caller, hook, place, plugin, (self.step,)))

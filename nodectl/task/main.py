@@ -58,7 +58,10 @@ def launch(child: Child, wanted: "list[Operation]", cgroup_fd: int) -> int:
 
     Raises OSError where the kernel cannot; the task may be forked then.
     """
-    pid, child.memory = _kernel.start(wanted, child.for_operations(), cgroup_fd)
+    try:
+        pid, child.memory = _kernel.start(wanted, child.for_operations(), cgroup_fd)
+    except (TypeError, ValueError, OverflowError) as error:  # of a site's plugin
+        raise OSError(_BAD_ARGUMENTS, f"what a task plugin wants done: {error}") from error
     return pid
 
 
@@ -287,22 +290,24 @@ def set_soft_limits(child: Child) -> "Iterator[Piece]":
 def execute(child: Child) -> "Iterator[Piece]":
     """Executes the program. Only the descriptors that report a failure are still open, and the gate."""
     argv, environment = child.task.argv, child.task.environment
+    words = child.context.common_words
     if not argv:
         yield operations.fail("no program to execute", _MISSING_ARGUMENTS)
         return
     yield operations.close_others((child.report, child.recorder.fd, child.gate))
     try:
-        yield from program(argv, environment, child.step.cwd, child.as_user, child.row("exec"))
+        given = [*words.environment(environment), words.argv(argv), child.row("exec")]
+        yield from program(argv, environment, child.step.cwd, child.as_user, given)
     except ValueError:
         yield operations.fail(f"execute {argv[0]!r}: Invalid argument{child.as_user}", _BAD_ARGUMENTS)
 
 
 def program(
-    argv: list[str], environment: dict[str, str], own: str, behind: str, row: "Operation | None" = None
+    argv: list[str], environment: dict[str, str], own: str, behind: str, given: "list[Operation] | None" = None
 ) -> "list[Operation]":
     """Executes as execvpe(3). A name with a slash is a path. A name that is in no directory of PATH is looked for in
-    `own`: as srun, at last in the working directory that was asked for, even if it could not be entered. Raises
-    ValueError.
+    `own`: as srun, at last in the working directory that was asked for, even if it could not be entered. `given`:
+    operations that give it its environment and argv, where others have made them. Raises ValueError.
     """
     name = argv[0]
     if "/" in name:
@@ -311,8 +316,9 @@ def program(
         candidates = [f"{d or '.'}/{name}" for d in environment.get("PATH", "/usr/bin:/bin").split(":")]
         candidates += [f"{own}/{name}"] if own else []
     execution = operations.execute(candidates, is_path="/" in name, what=f"execute {name!r}: ", behind=behind)
-    rows = [] if row is None else [row]
-    return [operations.environment(environment), operations.argv(argv), *rows, execution]
+    if given is None:
+        given = [operations.environment(environment), operations.argv(argv)]
+    return [*given, execution]
 
 
 SEQUENCE = (

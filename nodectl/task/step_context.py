@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from nodectl.model.step import Step, Task
     from nodectl.plugin_host.node_plugins import NodePlugins
     from nodectl.spank.stack import Stack
+    from nodectl.task.common_words import CommonWords
     from nodectl.task.stdio import Streams
     from nodectl.tracing.progress import Progress
 
@@ -19,7 +20,18 @@ class StepContext:
     the trace, `client_streams` of the socket in which the client's streams wait (`task.client_streams`); -1 for none.
     """
 
-    __slots__ = ("client_streams", "group", "node", "progress", "spank", "step", "streams", "tasks", "trace")
+    __slots__ = (
+        "client_streams",
+        "common_words",
+        "group",
+        "node",
+        "progress",
+        "spank",
+        "step",
+        "streams",
+        "tasks",
+        "trace",
+    )
 
     step: "Step"
     tasks: "list[Task]"
@@ -30,3 +42,4 @@ class StepContext:
     streams: "Streams"
     trace: int
     client_streams: int
+    common_words: "CommonWords"

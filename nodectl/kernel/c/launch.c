@@ -28,7 +28,7 @@
 #define CLONE_CLEAR_SIGHAND 0x100000000ULL
 #endif
 
-enum { PAGE = 65536 /* the largest of any machine */, STACK = 2 * PAGE, LEAST_ROOM = 32768, EACH_GROUP = 16 };
+enum { PAGE = 65536 /* the largest of any machine */, STACK = 2 * PAGE, LEAST_ROOM = 32768, EACH_GROUP = 16, MOST_GROUPS = 65536 };
 
 struct started {
     struct launch launch;
@@ -54,18 +54,27 @@ static void drop_capsule(PyObject *capsule)
     drop(PyCapsule_GetPointer(capsule, NULL));
 }
 
-/* Strings that follow each other in `operation`, as exec wants them. */
-static char **pointers(const struct operation *operation)
+static size_t strings_in(const struct operation *operation)
 {
     size_t count = 0;
     for (size_t at = 0; at < operation->size; at++)
         count += operation->data[at] == '\0';
-    char **list = calloc(count + 1, sizeof *list);
+    return count;
+}
+
+/* Strings that follow each other in `operation`, as exec wants them, behind those that are there. */
+static char **with_strings(char **there, const struct operation *operation)
+{
+    size_t before = 0, count = strings_in(operation);
+    while (there != NULL && there[before] != NULL)
+        before++;
+    char **list = realloc(there, (before + count + 1) * sizeof *list);
     if (list == NULL)
         return NULL;
     const char *text = operation->data;
-    for (size_t i = 0; i < count; i++, text += strlen(text) + 1)
+    for (size_t i = before; i < before + count; i++, text += strlen(text) + 1)
         list[i] = (char *)(uintptr_t)text;
+    list[before + count] = NULL;
     return list;
 }
 
@@ -73,8 +82,9 @@ static bool read_words(struct launch *launch, const struct operation *operation)
 {
     if (operation->code != OP_ENVIRONMENT)
         return true;
-    char **list = pointers(operation), ***place = operation->a ? &launch->argv : &launch->environment;
-    free(*place);
+    char ***place = operation->a ? &launch->argv : &launch->environment, **list = with_strings(*place, operation);
+    if (list == NULL)
+        return false;
     *place = list;
     for (char **variable = operation->a ? NULL : list; variable != NULL && *variable != NULL; variable++) {
         if (strcmp(*variable, "SLURM_TASK_PID=") == 0)
@@ -82,7 +92,7 @@ static bool read_words(struct launch *launch, const struct operation *operation)
         if (strncmp(*variable, "TMPDIR=", 7) == 0)
             launch->tmpdir = variable;
     }
-    return list != NULL;
+    return true;
 }
 
 /* Reads (code, a, b, data, what). */
@@ -90,12 +100,24 @@ static bool read_operation(struct operation *operation, PyObject *tuple)
 {
     int code;
     Py_ssize_t size, what_size;
+    if (!PyTuple_Check(tuple)) {
+        PyErr_SetString(PyExc_TypeError, "no operation");
+        return false;
+    }
     if (!PyArg_ParseTuple(tuple, "illy#y#", &code, &operation->a, &operation->b, &operation->data, &size, &operation->what,
                           &what_size))
         return false;
     operation->size = (size_t)size;
     operation->code = (enum code)code;
-    if (code < 0 || code >= OPERATIONS || what_size > LONGEST_WHAT || memchr(operation->what, '\0', (size_t)what_size) == NULL) {
+    bool is_sound = code >= 0 && code < OPERATIONS && what_size <= LONGEST_WHAT &&
+                    memchr(operation->what, '\0', (size_t)what_size) != NULL;
+    if (is_sound && code == OP_SAY)
+        is_sound = size < LEAST_ROOM / 2 && strings_in(operation) == 2;
+    if (is_sound && code == OP_ROW)
+        is_sound = size == 0 || strings_in(operation) == 2;
+    if (is_sound && code == OP_BIND)
+        is_sound = operation->b >= 0 && operation->b <= size && strlen(operation->what) > sizeof "bind to CPUs " + 1;
+    if (!is_sound) {
         PyErr_SetString(PyExc_ValueError, "no operation");
         return false;
     }
@@ -134,13 +156,16 @@ static struct started *read_launch(PyObject *operations, PyObject *context)
         PyBuffer_Release(&buffer); /* it stays mapped */
     }
     launch->room_size = (size_t)(LEAST_ROOM + EACH_GROUP * groups);
-    started->mapped_size = PAGE + STACK + (launch->room_size + PAGE - 1) / PAGE * PAGE;
+    started->mapped_size = PAGE + STACK + (launch->room_size + PAGE - 1) / PAGE * PAGE + PAGE;
     started->mapped = mmap(NULL, started->mapped_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (started->mapped == MAP_FAILED) {
         started->mapped = NULL;
+        errno = ENOMEM;
+        failed("mmap");
         goto broken;
     }
-    mprotect(started->mapped, PAGE, PROT_NONE); /* the guard, below the stack */
+    mprotect(started->mapped, PAGE, PROT_NONE); /* guards, below the stack and behind the room */
+    mprotect(started->mapped + started->mapped_size - PAGE, PAGE, PROT_NONE);
     launch->room = started->mapped + PAGE + STACK;
     return started;
 broken:
@@ -177,6 +202,7 @@ static PyObject *start(PyObject *self, PyObject *args)
     struct started *started = read_launch(operations, context);
     if (started == NULL)
         return NULL;
+    started->launch.shared = true;
     struct clone3_args clone = {
         .flags = CLONE_VM | CLONE_CLEAR_SIGHAND | (cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
         .exit_signal = SIGCHLD,
@@ -209,7 +235,7 @@ static PyObject *perform(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!O", &PyList_Type, &operations, &context))
         return NULL;
     bool in_place = context == Py_None;
-    PyObject *none = in_place ? Py_BuildValue("iilOnn", -1, -1, 0L, Py_None, (Py_ssize_t)0, (Py_ssize_t)0) : NULL;
+    PyObject *none = in_place ? Py_BuildValue("iilOnn", -1, -1, 0L, Py_None, (Py_ssize_t)0, (Py_ssize_t)MOST_GROUPS) : NULL;
     if (in_place && none == NULL)
         return NULL;
     struct started *started = read_launch(operations, in_place ? none : context);

@@ -91,13 +91,13 @@ static long execute(const struct launch *launch, const struct operation *operati
     return best;
 }
 
-static const char *why_not(const struct operation *operation, long error)
+static const char *why_not(const struct launch *launch, const struct operation *operation, long error)
 {
     struct stat status;
-    const char *path = operation->data;
+    const char *path = launch->argv[0];
     if (error == ENOENT && operation->a && raw(SYS_faccessat, AT_FDCWD, path, F_OK) == 0)
         return ": its interpreter is missing";
-    if (error == EACCES && operation->a && raw(SYS_newfstatat, AT_FDCWD, path, &status, 0) == 0 && S_ISDIR(status.st_mode))
+    if (error == EACCES && raw(SYS_newfstatat, AT_FDCWD, path, &status, 0) == 0 && S_ISDIR(status.st_mode))
         return ": it is a directory";
     return "";
 }
@@ -122,7 +122,7 @@ static int become_program(struct launch *launch, const struct operation *operati
         write_row(launch, row, error, note);
     }
     char why[256];
-    stpcpy(stpcpy(why, words(error)), why_not(operation, error));
+    stpcpy(stpcpy(why, words(error)), why_not(launch, operation, error));
     return fail(launch, operation, error, why, error);
 }
 
@@ -160,11 +160,13 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
     case OP_DEFAULT_SIGNALS:
         default_signals(operation);
         break;
-    case OP_DIE_WITH:
+    case OP_DIE_WITH: {
         raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
-        if (raw(SYS_getppid) != operation->a)
+        long parent = raw(SYS_getppid);
+        if (parent != operation->a && parent != 0) /* 0: it is outside of a pid namespace of this process's */
             raw(SYS_exit_group, 1);
         break;
+    }
     case OP_END_ROW:
         if (launch->row != NULL)
             write_row(launch, launch->row, 0, NULL);
@@ -235,7 +237,7 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
         raw(SYS_umask, operation->a);
         break;
     case OP_USER:
-        error = become_user(operation, &left);
+        error = become_user(launch, operation, &left);
         if (left != NULL)
             return fail(launch, operation, EPERM, left, 1);
         break;
@@ -252,9 +254,7 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
     case OPERATIONS:
         break;
     }
-    if (error == ELOOP && operation->code == OP_STREAM)
-        return fail(launch, operation, error, "Too many levels of symbolic links, or one of /proc to what a process has open", 1);
-    return error ? fail(launch, operation, error, words(error), 1) : 0;
+    return error ? fail(launch, operation, error, reason(operation, error), 1) : 0;
 }
 
 int carry_out(struct launch *launch)

@@ -67,6 +67,7 @@ struct launch {
     char **task_pid, **tmpdir; /* where these variables are in the environment, NULL for nowhere */
     char pid_variable[PID_ROOM];
     bool no_tmpdir;
+    bool shared;   /* its memory is another process's */
     bool in_place; /* a failure is returned, because the caller lives on */
     char *why;     /* of that failure */
 };
@@ -80,6 +81,7 @@ static inline const char *behind(const char *text)
     return text + strlen(text) + 1;
 }
 HIDDEN const char *words(long error);
+HIDDEN const char *reason(const struct operation *operation, long error);
 HIDDEN void tell(const struct launch *launch, const char *key, const char *const parts[]);
 HIDDEN void say(const struct launch *launch, const struct operation *operation, long error);
 HIDDEN void write_row(const struct launch *launch, const struct operation *row, long rc, const char *const note[]);
@@ -90,7 +92,7 @@ HIDDEN long set_policy(const struct operation *operation, bool *differs);
 HIDDEN void limit(const struct operation *operation, bool soft_only);
 
 /* operation_confine.c */
-HIDDEN long become_user(const struct operation *operation, const char **left);
+HIDDEN long become_user(const struct launch *launch, const struct operation *operation, const char **left);
 HIDDEN long bound_capabilities_to(uint64_t kept);
 HIDDEN long confine_to(const char *program, size_t size);
 HIDDEN long lock_files(const struct operation *operation);

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* landlock(7), Linux 5.13; numbers and shapes are the same on every machine, and older headers lack them. */
 #ifndef SYS_landlock_create_ruleset
@@ -71,8 +73,8 @@ static bool has_any(const struct sets *sets)
     return any;
 }
 
-/* What of root is left, in words; NULL for nothing. */
-static const char *left_over(uid_t uid, gid_t gid, const gid_t *groups, size_t count)
+/* What of root is left, in words; NULL for nothing. `groups` are in ascending order, as the kernel's. */
+static const char *left_over(const struct launch *launch, uid_t uid, gid_t gid, const gid_t *groups, size_t count)
 {
     uid_t ids[3];
     gid_t gids[3];
@@ -81,7 +83,8 @@ static const char *left_over(uid_t uid, gid_t gid, const gid_t *groups, size_t c
         return "the user ids are others afterwards";
     if (raw(SYS_getresgid, &gids[0], &gids[1], &gids[2]) != 0 || gids[0] != gid || gids[1] != gid || gids[2] != gid)
         return "the group ids are others afterwards";
-    if (raw(SYS_getgroups, 0, NULL) != (long)count)
+    if (launch->room_size < count * sizeof *groups || raw(SYS_getgroups, count, launch->room) != (long)count ||
+        memcmp(launch->room, groups, count * sizeof *groups) != 0)
         return "the groups are others afterwards";
     if (raw(SYS_prctl, PR_GET_SECUREBITS) & ~LOCKED)
         return "securebits are left";
@@ -106,8 +109,9 @@ static const char *left_over(uid_t uid, gid_t gid, const gid_t *groups, size_t c
  * securebits survive a change of uid, so they are cleared first. A step of root itself keeps root's capabilities.
  *
  * The kernel makes the memory of who changes its ids undumpable, unless an admin wants all cores; here nobody but root
- * may ever look at it, because it may be the step runner's. */
-long become_user(const struct operation *operation, const char **left)
+ * may ever look at it, because it may be the step runner's. Where it is nobody else's, libc takes along a thread that a
+ * plugin has left. */
+long become_user(const struct launch *launch, const struct operation *operation, const char **left)
 {
     uid_t uid = (uid_t)operation->a;
     gid_t gid = (gid_t)operation->b;
@@ -124,9 +128,13 @@ long become_user(const struct operation *operation, const char **left)
         if ((error = set_sets(&sets)) != 0)
             return error;
     }
-    if ((error = -raw(SYS_setgroups, count, groups)) != 0 || (error = -raw(SYS_setresgid, gid, gid, gid)) != 0 ||
-        (error = -raw(SYS_setresuid, uid, uid, uid)) != 0)
+    if (!launch->shared) {
+        if (setgroups(count, groups) != 0 || setresgid(gid, gid, gid) != 0 || setresuid(uid, uid, uid) != 0)
+            return errno;
+    } else if ((error = -raw(SYS_setgroups, count, groups)) != 0 || (error = -raw(SYS_setresgid, gid, gid, gid)) != 0 ||
+               (error = -raw(SYS_setresuid, uid, uid, uid)) != 0) {
         return error;
+    }
     if (uid != 0)
         raw(SYS_prctl, PR_SET_DUMPABLE, 0);
     if (uid != 0 && (error = get_sets(&sets)) == 0 && has_any(&sets)) {
@@ -134,7 +142,7 @@ long become_user(const struct operation *operation, const char **left)
         error = set_sets(&none);
     }
     if (error == 0)
-        *left = left_over(uid, gid, groups, count);
+        *left = left_over(launch, uid, gid, groups, count);
     return error;
 }
 

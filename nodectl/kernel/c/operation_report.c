@@ -8,6 +8,7 @@
 
 #include "raw.h"
 
+#include <errno.h>
 #include <string.h>
 
 const char *words(long error)
@@ -18,6 +19,15 @@ const char *words(long error)
 #else
     return strerror((int)error);
 #endif
+}
+
+/* The same, with what a user has to know of a path. */
+const char *reason(const struct operation *operation, long error)
+{
+    bool named = operation->code == OP_STREAM || operation->code == OP_ENTER_DIRECTORY || operation->code == OP_MAKE_TMPDIR;
+    if (error == ELOOP && named)
+        return "Too many levels of symbolic links, or one of /proc to what a process has open";
+    return words(error);
 }
 
 /* {"task":N,"key":"text"} and a NUL, in one write. */
@@ -52,7 +62,7 @@ void write_row(const struct launch *launch, const struct operation *row, long rc
 
 void say(const struct launch *launch, const struct operation *operation, long error)
 {
-    const char *const parts[] = {operation->what, words(error), behind(operation->what), NULL};
+    const char *const parts[] = {operation->what, reason(operation, error), behind(operation->what), NULL};
     if (operation->what[0] != '\0')
         tell(launch, "say", parts);
 }

@@ -9,6 +9,7 @@ from nodectl.stepd.bulk.commands import CLIENT, NOTHING
 from nodectl.stepd.start import must_fork, start
 from nodectl.task import environment, rlimits
 from nodectl.task.child import Child
+from nodectl.task.common_words import CommonWords
 from nodectl.task.main import plan
 from nodectl.task.stdio import CLIENT as CLIENTS
 from nodectl.task.stdio import ERR, IN, OUT, Stream
@@ -71,8 +72,9 @@ class Starter:
         self._streams = _Streams()
         self._context = context = StepContext()
         for name in StepContext.__slots__:
-            if name not in ("streams", "tasks"):
+            if name not in ("common_words", "streams", "tasks"):
                 setattr(context, name, getattr(run, name))
+        context.common_words = CommonWords(self._variables)
         context.streams = self._streams  # type: ignore[assignment]  # what tasks need of it
 
     def make(self, slot: int, command: "Command", mask: int) -> BulkTask:
@@ -95,6 +97,7 @@ class Starter:
         gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
         try:
             task.child = child = Child(self._context, task, gate, self._reaper.report, run.descriptors(), self._limits)
+            child.ask_task_plugins()
             wanted = None if self._forked else plan(child)
             self._forked = wanted is None  # what the first task has to call, all have
             try:

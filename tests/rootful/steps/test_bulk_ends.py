@@ -36,7 +36,7 @@ def test_a_command_whose_time_is_over_ends_with_all_that_it_started(served: Node
     assert end["status"] == signal.SIGKILL
     client.run(shell(2, "sleep 1000", timeout=timeout), shell(3, "exit 3", timeout=1000))
     client.until(lambda: len(client.ended) == 2, "both have ended")
-    assert not alive(served, "sleep")
+    wait_until(lambda: not alive(served, "sleep"), "what was killed has gone")
     assert (client.ended[2]["status"], client.ended[2]["timed_out"]) == (signal.SIGTERM, True)
     assert (client.ended[3]["status"], "timed_out" in client.ended[3]) == (3 << 8, False)
     client.call("NoMore")

@@ -1,0 +1,45 @@
+"""What the programs of a step's tasks are given in common, once in the stepd's memory instead of once a task: a user
+may have megabytes of it, and hold hundreds of tasks before their programs.
+"""
+
+from nodectl.kernel import operations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodectl.kernel.operations import Operation
+
+_MOST = 8  # ways in which tasks of one step differ from what is common
+
+
+class CommonWords:
+    """`variables` are what `environment.for_tasks` says."""
+
+    __slots__ = ("_argv", "_made", "_variables", "_words")
+
+    def __init__(self, variables: "Mapping[str, str]") -> None:
+        self._variables = variables
+        self._made: dict[tuple[str, ...], Operation] = {}  # by what is left out
+        self._argv: list[str] = []
+        self._words: Operation | None = None
+
+    def environment(self, wanted: "Mapping[str, str]") -> "list[Operation]":
+        """A task's environment: what is common of it, and its own. Raises ValueError."""
+        common = self._variables
+        left_out = tuple([name for name, value in common.items() if wanted.get(name) is not value])
+        shared = self._made.get(left_out)
+        if shared is None:
+            if len(self._made) >= _MOST:
+                self._made.clear()
+            without = set(left_out)
+            shared = operations.environment({name: common[name] for name in common if name not in without})
+            self._made[left_out] = shared
+        own = {name: value for name, value in wanted.items() if common.get(name) is not value}
+        return [shared, operations.environment(own)]
+
+    def argv(self, argv: list[str]) -> "Operation":
+        """The words that its program is called with. Raises ValueError."""
+        if self._words is None or argv != self._argv:
+            self._argv, self._words = argv, operations.argv(argv)
+        return self._words
