@@ -182,6 +182,7 @@ class Selection:
         answer = self._calls.code("job_begin", job)
         if self._calls.failed("job_begin", answer):
             self._failed = True
+            self._judge.look_again()  # what it does not take now it may choose otherwise when it is asked
             self._calls.keeper.forget(job)
             return answer.why
         taken = "" if self._judge.is_free(job.job_resrcs) else self.ledger.conflicts(job)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from nodectl.binding.options import request_of
+from nodectl.plugin_api import SLURM_ERROR
 from nodectl.selection.answers import Choice, Refusal
 from nodectl.selection.host import Selection
 from nodectl.selection.loading import caller_of, load_plugin
@@ -100,3 +103,24 @@ def test_question_that_is_like_the_last_one_is_asked_anew_of_other_nodes_and_ano
     selection.update_node_state(node)
     selection.reconfigure(Parameters(def_mem_per_cpu=1000))
     assert isinstance(selection.job_test(asked(2), SELECT_MODE_RUN_NOW), Refusal)
+
+
+def test_choice_that_the_plugin_does_not_begin_with_is_not_made_again_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    selection = believed()
+    hooks = selection._calls._hooks
+    asked_for: list[int] = []
+    test, begin = hooks["select_p_job_test"], hooks["select_p_job_begin"]
+
+    def seen(job: JobRecord, *rest: object) -> object:
+        asked_for.append(job.job_id)
+        return test(job, *rest)
+
+    monkeypatch.setitem(hooks, "select_p_job_test", seen)
+    monkeypatch.setitem(hooks, "select_p_job_begin", lambda _: SLURM_ERROR)
+    for number in (1, 2):
+        assert isinstance(selection.job_test(asked(number), SELECT_MODE_RUN_NOW), Choice)
+    assert asked_for == [1]
+    assert selection.job_begin(asked(2))
+    monkeypatch.setitem(hooks, "select_p_job_begin", begin)
+    assert isinstance(selection.job_test(asked(3), SELECT_MODE_RUN_NOW), Choice)
+    assert asked_for == [1, 3]
