@@ -107,8 +107,10 @@ class Expansions:
         except NotWritten:
             return False
         first = self._core.parts.registry.first(job.job_id)
-        if not self._may_grow(job) or first is None or job.job_resrcs is None:
+        if not self._may_grow(job):
             return True
+        if first is None or job.job_resrcs is None:
+            return False  # its first step is about to end, and the job with it
         done, now = job.joining, first.step.memory
         memory = max(done[-1][1], now) if done[-1][1] and now else now  # it may have been changed meanwhile
         mask = share_of(job.job_resrcs, self._core.selection.nodes).mask

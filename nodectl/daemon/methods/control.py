@@ -5,7 +5,7 @@ Owners may end, hold and change their own jobs; admins everybody's. Each answer 
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nodectl.daemon.admission.launch_request import MEMORY
@@ -106,26 +106,28 @@ class Control:
     async def hold(self, call: Call) -> Mapping[str, object]:
         """Keeps waiting jobs from starting."""
         scheduler, now = self._controller.scheduler, time.time()
-        async for job, _ in self._in_handfuls(await self._apart(self._pending(call))):
-            if job.job_state != PENDING:
-                continue  # it has been started meanwhile
-            who = USER if job.user_id == call.peer.uid else ADMIN
-            with contextlib.suppress(NotAdmitted):  # it was looked at
-                scheduler.hold(job, who, now)
-            self._controller.table.changed(job)
+        with self._looked_at_even_if_refused():
+            async for job, _ in self._in_handfuls(await self._apart(self._pending(call))):
+                if job.job_state != PENDING:
+                    continue  # it has been started meanwhile
+                who = USER if job.user_id == call.peer.uid else ADMIN
+                with contextlib.suppress(NotAdmitted):  # it was looked at
+                    scheduler.hold(job, who, now)
+                self._controller.table.changed(job)
         return await self._done()
 
     async def release(self, call: Call) -> Mapping[str, object]:
         """Lets held jobs wait for their turn."""
         is_admin, now = self._calls.is_admin(call), time.time()
-        async for job, _ in self._in_handfuls(await self._apart(self._pending(call))):
-            if job.job_state != PENDING:
-                continue
-            try:
-                self._controller.scheduler.release(job, now, is_admin=is_admin)
-            except NotAdmitted as error:
-                raise Refused("NotPermitted", str(error)) from None
-            self._controller.table.changed(job)
+        with self._looked_at_even_if_refused():
+            async for job, _ in self._in_handfuls(await self._apart(self._pending(call))):
+                if job.job_state != PENDING:
+                    continue
+                try:
+                    self._controller.scheduler.release(job, now, is_admin=is_admin)
+                except NotAdmitted as error:
+                    raise Refused("NotPermitted", str(error)) from None
+                self._controller.table.changed(job)
         return await self._done()
 
     async def _in_handfuls(self, found: list[tuple[JobRecord, str]]) -> AsyncIterator[tuple[JobRecord, str]]:
@@ -197,16 +199,17 @@ class Control:
         found = self._calls.several(call, [name])
         if "array_limit" in call.parameters:
             _must_be_whole(found)
-        for job, _ in await self._apart(found):
-            try:
-                self._controller.scheduler.update(job, changes, now, is_admin=is_admin)
-            except NotAdmitted as error:
-                raise Refused("WrongState", f"job {name_of(job)} is as it was: {error}") from None
-            job.details.requeue = bool(call.parameters.get("requeue", job.details.requeue))
-            job.array_limit = int(str(call.parameters.get("array_limit", job.array_limit)))
-            self._controller.table.changed(job)
-            if "time_limit" in changes and job.job_state in (RUNNING, SUSPENDED):
-                await self._controller.change_time_limit(job)
+        with self._looked_at_even_if_refused():
+            for job, _ in await self._apart(found):
+                try:
+                    self._controller.scheduler.update(job, changes, now, is_admin=is_admin)
+                except NotAdmitted as error:
+                    raise Refused("WrongState", f"job {name_of(job)} is as it was: {error}") from None
+                job.details.requeue = bool(call.parameters.get("requeue", job.details.requeue))
+                job.array_limit = int(str(call.parameters.get("array_limit", job.array_limit)))
+                self._controller.table.changed(job)
+                if "time_limit" in changes and job.job_state in (RUNNING, SUSPENDED):
+                    await self._controller.change_time_limit(job)
         return await self._done()
 
     async def _resize(self, call: Call) -> Mapping[str, object]:
@@ -246,6 +249,16 @@ class Control:
         if why := await self._controller.go_on(job):
             raise Refused("WrongState", why)
         return await self._done()
+
+    @contextlib.contextmanager
+    def _looked_at_even_if_refused(self) -> Iterator[None]:
+        """What was done before a refusal stands: it is written, and the scheduler looks at it."""
+        try:
+            yield
+        except Refused:
+            self._controller.table.commits.soon()
+            self._controller.rounds.kick()
+            raise
 
     async def _done(self) -> Mapping[str, object]:
         self._controller.rounds.kick()

@@ -11,7 +11,9 @@ import pytest
 
 from nodectl.daemon.methods.control import Control
 from nodectl.daemon.methods.show_queue import Matching
+from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.records import JobRecord
+from nodectl.wire.dispatch import Refused
 
 JOBS = 1000
 UID = 1000
@@ -27,16 +29,23 @@ class Queue:
     def __init__(self) -> None:
         self.done: list[int] = []
         self.turns = 0
+        self.written_soon = False
         self.at: dict[int, Callable[[], None]] = {}  # what happens meanwhile, by turn
         self.jobs = {number: job(number) for number in range(1, JOBS + 1)}
-        nothing = SimpleNamespace(kick=lambda: None)
+        self.kicks = 0
         self.ends = SimpleNamespace(cancel=lambda one, *_: self.done.append(one.job_id))
         self.scheduler = SimpleNamespace(
             hold=lambda one, *_: self.done.append(one.job_id),
             release=lambda one, *_, **__: self.done.append(one.job_id),
         )
-        self.rounds = nothing
+        self.rounds = SimpleNamespace(kick=self.kick)
         self.table = SimpleNamespace(jobs=self.jobs, commits=self, changed=lambda _: None)
+
+    def kick(self) -> None:
+        self.kicks += 1
+
+    def soon(self) -> None:
+        self.written_soon = True
 
     async def durable(self) -> None:
         self.turns += 1
@@ -44,10 +53,10 @@ class Queue:
         await asyncio.sleep(0)
 
 
-def called(queue: Queue, method: str, **given: object) -> None:
+def called(queue: Queue, method: str, tasks: str = "", **given: object) -> None:
     calls: Any = SimpleNamespace(
         controller=queue,
-        several=lambda *_: [(one, "") for one in queue.jobs.values()],
+        several=lambda *_: [(one, tasks) for one in queue.jobs.values()],
         permissions=SimpleNamespace(may_see=lambda *_: True),
         is_admin=lambda _: False,
     )
@@ -74,6 +83,25 @@ def test_job_that_starts_or_ends_meanwhile_is_left_out(method: str) -> None:
     queue.at[1] = meanwhile
     called(queue, method, jobs=["all"])
     assert queue.done == list(range(1, JOBS - 1))
+
+
+@pytest.mark.parametrize("method", ["hold", "release", "update"])
+def test_what_was_done_before_a_refusal_is_written_and_looked_at(method: str) -> None:
+    queue = Queue()
+    queue.jobs = {7: job(7, array_job_id=7, array_tasks="0-9")}
+    queue.table.jobs = queue.jobs
+
+    def set_apart(array: JobRecord, index: int, _: float) -> JobRecord:
+        if index == 1:
+            raise NotAdmitted("no job id can be drawn: the disk is full")
+        array.array_tasks = "1-9"
+        queue.jobs[8] = job(8, array_job_id=7, array_task_id=index)
+        return queue.jobs[8]
+
+    queue.scheduler.set_apart = set_apart
+    with pytest.raises(Refused, match="disk is full"):
+        called(queue, method, tasks="0-1", jobs=["7_[0-1]"], job="7_[0-1]")
+    assert (queue.kicks, queue.written_soon) == (1, True)
 
 
 def test_task_that_starts_while_its_array_is_cancelled_is_cancelled_too() -> None:

@@ -17,12 +17,13 @@ from nodectl.daemon.controller import rounds as rounds_module
 from nodectl.daemon.controller.commits import Commits, NotWritten
 from nodectl.daemon.controller.controller import Controller
 from nodectl.daemon.controller.ends import Ends
+from nodectl.daemon.controller.expansions import Expansions
 from nodectl.daemon.controller.job_names import BadName, JobName, name_of, parse
 from nodectl.daemon.controller.leases import Leases
 from nodectl.daemon.controller.rounds import Rounds
 from nodectl.daemon.controller.spool import Spool
 from nodectl.scheduler.decisions import CANCEL, Decision, NotAdmitted, Preempt, Start
-from nodectl.selection.modes import RUNNING
+from nodectl.selection.modes import COMPLETING, RUNNING
 from nodectl.selection.records import BATCH, JobRecord
 from nodectl.wire.dispatch import Refused
 
@@ -231,6 +232,20 @@ def controller_of(jobs: Iterable[JobRecord], *, written: bool) -> tuple[Any, lis
     controller._begin_batch = lambda job: job.job_id
     controller.tasks = SimpleNamespace(begin=happened.append)
     return controller, happened
+
+
+def test_job_whose_first_step_is_gone_is_not_asked_about_again_at_once() -> None:
+    job = JobRecord(7, job_state=RUNNING, joining=((8, 0),))
+
+    async def at_once() -> None:
+        """As if it were on the disk."""
+
+    table = SimpleNamespace(jobs={7: job}, commits=SimpleNamespace(durable=at_once))
+    core: Any = SimpleNamespace(table=table, parts=SimpleNamespace(registry=SimpleNamespace(first=lambda _: None)))
+    expansions = Expansions(core, SimpleNamespace())  # type: ignore[arg-type]
+    assert asyncio.run(expansions._try_to_grow(job)) is False
+    job.job_state = COMPLETING
+    assert asyncio.run(expansions._try_to_grow(job)) is True
 
 
 @pytest.mark.parametrize("written", [True, False])
