@@ -5,6 +5,10 @@ length of one command (a private node). SIGHUP reads the keys container_* again,
 of accounts. SIGTERM ends the daemon; steps go on.
 """
 
+from nodectl.daemon import lean_asyncio  # noqa: F401  # before all that imports asyncio
+
+# isort: split
+
 import asyncio
 import contextlib
 import gc

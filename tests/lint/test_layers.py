@@ -55,6 +55,7 @@ LAYERS = {
     "daemon.controller": "jobs: the queue, and what starts and ends them",
     "daemon.methods": "the methods of org.nodectl",
     "daemon.node": "puts these together",
+    "daemon.lean_asyncio": "asyncio without TLS",
     "daemon.main": "the daemon's start and end",
     "client": "speaking to the service",
     "doctor": "what is wrong with this machine or its configuration",
@@ -67,6 +68,7 @@ LOOSE = {
     "plugin_api": "plugin files import it by this name",
     "daemon.node": "puts the daemon's folders together",
     "daemon.main": "puts the daemon's folders together",
+    "daemon.lean_asyncio": "the daemon alone imports it, before all of these folders",
 }
 # A package's docstring names the process that runs it.
 PROCESSES = re.compile(r"\b(?:daemon|reception|forkserver|stepd|tasks?|commands?|every process|any process)\b")

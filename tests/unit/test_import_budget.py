@@ -67,6 +67,10 @@ ENTRIES = {
         35,
         ENUM,
     ),
+    # One for each prolog and epilog.
+    "job process": Entry(
+        "import nodectl.daemon.jobs.script_process, nodectl.spank.job_script", {*LAUNCH, "daemon"}, 60
+    ),
     "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 95),
     "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 85),
 }
@@ -96,6 +100,15 @@ def test_no_more_of_nodectl_is_imported_than_is_needed(name: str) -> None:
     modules = {module for module in imported(entry.code) if module.partition(".")[0] == "nodectl"}
     assert {module.split(".")[1] for module in modules - {"nodectl"}} <= entry.parts
     assert len(modules) <= entry.modules, sorted(modules)
+
+
+def test_daemon_has_asyncio_without_tls_and_its_plugins_may_have_tls() -> None:
+    assert imported("import nodectl.cli.daemon") & {"ssl", "_ssl"} == set()
+    assert "asyncio" in imported("import nodectl.cli.daemon, ssl")
+
+
+def test_hook_of_a_prolog_may_speak_tls_by_asyncio() -> None:
+    assert imported("import nodectl.daemon.jobs.script_process, asyncio.sslproto as tls; assert tls.ssl")
 
 
 def test_command_that_waits_for_its_step_imports_nothing_more() -> None:
