@@ -90,6 +90,7 @@ class Bulk:
         parsed.argv = words or ["bulk"]
         parsed.values.setdefault("name", os.path.basename(parsed.argv[0].split(" ")[0])[:_LONGEST_NAME] or "bulk")
         self._log_path = str(self._wants.get("joblog", ""))
+        self._log: joblog.JobLog | None = None
         self._known = self._read_log()
         self._total: int | None = None
         self._has_slot = False
@@ -104,7 +105,10 @@ class Bulk:
             return None
         if not self._log_path:
             raise BadOption("--resume, --resume-failed and --retry-failed need --joblog")
-        return joblog.read(self._log_path.removeprefix("+"), lines="retry_failed" in wants)
+        path = self._log_path.removeprefix("+")
+        if "dry_run" not in wants:  # who holds its lock adds nothing any more when it is read
+            self._log = joblog.JobLog(path, keep=True)
+        return joblog.read(path, lines="retry_failed" in wants)
 
     def _again(self) -> Again:
         lines = self._known.lines if self._known else {}
@@ -158,10 +162,10 @@ class Bulk:
         """Runs all of it; the exit status."""
         if "dry_run" in self._wants:
             return self._print_all()
-        log = None
-        if self._log_path:
+        log = self._log
+        if self._log_path and log is None:
             path = self._log_path.removeprefix("+")
-            log = joblog.JobLog(path, keep=self._known is not None or path != self._log_path)
+            log = joblog.JobLog(path, keep=path != self._log_path)
         progress = self._progress()
         shown = self._outputs(progress)
         try:
@@ -253,7 +257,7 @@ class Bulk:
             return outputs.Results(style, self._compiled(wants["results"], False), self._names)
         if "ungroup" in wants:
             return outputs.Outputs(style)
-        return outputs.Private(style, self._places(), self._owner())
+        return outputs.Private(style, self._places())
 
     def _places(self) -> list[str]:
         """Directories in which outputs may be kept: not what the step's container has for itself."""
@@ -261,19 +265,6 @@ class Bulk:
             return [self._wants["tmpdir"]]
         config: Any = self._session.call("Config")["config"]
         private = config["container_dirs"] if config["job_container_type"] != "job_container/none" else ()
-        wanted = [place for place in (os.environ.get("TMPDIR", ""), *_PLACES) if place]
+        wanted = [place for place in (os.environ.get("TMPDIR", ""), *_PLACES, os.environ.get("HOME", "")) if place]
         within = [f"{directory.rstrip('/')}/" for directory in private]
         return [place for place in wanted if not f"{os.path.realpath(place)}/".startswith(tuple(within))] or ["."]
-
-    def _owner(self) -> tuple[int, int] | None:
-        """Whose the outputs are, where root runs the commands as somebody else."""
-        user: Any = self._parsed.values.get("uid")
-        if user is None or os.geteuid():
-            return None
-        import pwd  # only root pays for it
-
-        try:
-            entry = pwd.getpwuid(int(user)) if user.isdecimal() else pwd.getpwnam(user)
-        except (KeyError, ValueError, OverflowError):
-            return None  # the service says what is wrong with it
-        return entry.pw_uid, entry.pw_gid

@@ -77,9 +77,8 @@ class JobLog:
         self._dirty = True
 
     def _write(self, data: bytes) -> None:
-        written = os.write(self._fd, data)
-        if written < len(data):  # the disk is full; where it is not, this fails with the reason why
-            os.write(self._fd, data[written:])
+        while (written := os.write(self._fd, data)) < len(data):  # a disk is full: in the end it fails with the reason
+            data = data[written:]
 
     def settle(self) -> None:
         """To the disk, that it outlives the machine."""

@@ -133,7 +133,8 @@ _OUTPUT = (
     _option("results", "", "DIR", "keep outputs in files: DIR/1/VALUE/stdout, stderr, seq; in names that DIR makes "
             "where {} and so on are in it"),
     _option("files", "", "", "print the name of the file that has the output", yes),
-    _option("tmpdir", "", "DIR", "where outputs are kept until they are printed (also TMPDIR)"),
+    _option("tmpdir", "", "DIR", "where outputs are kept until they are printed (also TMPDIR); nobody else may write "
+            "there, unless it is sticky"),
     _option("verbose", "v", "", "print each command before its output", yes, dest="say"),
     _option("bar", "", "", "on a terminal, show how far it is", yes),
     _option("eta", "", "", "likewise, with the time left", yes),

@@ -1,7 +1,7 @@
 """What commands write: into files of their own, which are printed as they end, whole.
 
-A file may be larger than memory. Root's command may run tasks as another user, whose the files are then: they are
-opened as what they should be, or not at all.
+A file may be larger than memory. Commands may put other things in the place of their files: these are opened as what
+they should be, or not at all.
 """
 
 import os
@@ -10,6 +10,7 @@ import time
 
 from nodectl.client.bulk import private_directory
 from nodectl.client.command import Failed, complain
+from nodectl.messages import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _PREFIX, _KEPT = "nodectl-bulk-", "nodectl-files-"  # directories whose files ar
 _LONGEST_NAME = 255
 _ATTEMPTS = 20
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PROBE = bytes(8192)
 _ESCAPES = str.maketrans({"/": "\\_", "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\0": "\\0"})
 
@@ -90,15 +92,15 @@ class Outputs:
         for fd, name, size in zip((1, 2), names, command.sizes or (0, 0), strict=True):
             if size and name:
                 style.hide()
-                _print(fd, name, directory, tag)
+                _print(fd, name, directory, tag, size)
 
 
 class Private(Outputs):
     """Files in a directory of this command's own, which are unlinked when they have been printed."""
 
-    def __init__(self, style: Style, candidates: "Iterable[str]", owner: tuple[int, int] | None) -> None:
+    def __init__(self, style: Style, candidates: "Iterable[str]") -> None:
         super().__init__(style)
-        self._path, self._fd = private_directory.make(candidates, owner, _KEPT if style.files else _PREFIX)
+        self._path, self._fd = private_directory.make(candidates, _KEPT if style.files else _PREFIX)
         try:
             self._probe = os.open("probe", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self._fd)
             os.unlink("probe", dir_fd=self._fd)
@@ -198,7 +200,7 @@ class Results(Outputs):
 
     def _steps(self, command: "Command") -> "Iterable[str]":
         for index, value in enumerate(command.values):
-            yield self._names[index] if index < len(self._names) else str(index + 1)
+            yield file_name(self._names[index], command.number) if index < len(self._names) else str(index + 1)
             if value:
                 yield file_name(value, command.number)
 
@@ -207,7 +209,7 @@ class Results(Outputs):
         command.sizes = (_size(command.stdout, None), _size(command.stderr, None))
         beside = f"{command.stdout}.seq" if self._named else f"{os.path.dirname(command.stdout)}/seq"
         try:
-            fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+            fd = os.open(beside, _WRITE, 0o666)
             try:
                 os.write(fd, b"%d" % command.number)
             finally:
@@ -242,15 +244,17 @@ def _size(name: str, directory: int | None) -> int:
     return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
-def _print(to: int, name: str, directory: int | None, tag: bytes) -> None:
+def _print(to: int, name: str, directory: int | None, tag: bytes, left: int) -> None:
+    """What was there when its command ended: what that has left behind may still write, without end."""
     try:
         fd = os.open(name, _OPEN, dir_fd=directory)
     except OSError as error:
-        complain(f"read {name}: {error.strerror}")
+        complain(f"read {printable(name)}: {error.strerror}")
         return
     begins = True  # a line
     try:
-        while data := os.read(fd, _CHUNK):
+        while data := os.read(fd, min(left, _CHUNK)):
+            left -= len(data)
             if not tag:
                 write(to, data)
                 continue

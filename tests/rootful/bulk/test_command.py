@@ -204,7 +204,7 @@ def test_root_does_not_write_where_the_links_of_another_user_lead(served: Node) 
 
 
 def test_nothing_is_left_of_the_outputs(served: Node, tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)
+    tmp_path.chmod(0o1777)
     for path in (tmp_path.parent, tmp_path.parent.parent):
         path.chmod(path.stat().st_mode | 0o011)
     done = bulk(served, "--tmpdir", str(tmp_path), "echo x; echo y >&2; exit {} #", ":::", "0", "1")

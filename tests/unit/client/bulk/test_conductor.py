@@ -122,7 +122,7 @@ def conducted(
     values.write_text("".join(f"{number}\n" for number in range(1, count + 1)))
     given = sources.Sources([sources.Given(file=str(values))], sources.Reading())
     line, _ = line_maker([script], lambda text, quoting: Template(text, quoting=quoting), quoted=False)
-    shown = outputs.Private(outputs.Style(), [str(tmp_path)], None)
+    shown = outputs.Private(outputs.Style(), [str(tmp_path)])
     with playing(answer) as events:
         made = Conductor(
             events, Commands(given, line, None), lambda line: line.split(), rules or Rules(), shown, log,

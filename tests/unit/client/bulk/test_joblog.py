@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodectl.cli.bulk import Bulk
 from nodectl.client.bulk import joblog
+from nodectl.client.bulk.options import BulkParser
 from nodectl.client.command import Failed
 
 # Written by GNU parallel 20221122: parallel --joblog FILE 'echo {}; exit {}' ::: 0 3, and one that timed out.
@@ -98,6 +101,27 @@ def test_two_at_a_time_do_not_write_one_log(tmp_path: Path) -> None:
 def test_a_full_disk_is_told() -> None:
     with pytest.raises(Failed, match="No space left"):
         joblog.JobLog("/dev/full", keep=False)
+
+
+def test_a_line_that_is_written_in_many_pieces_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, write = tmp_path / "log", os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:7]))
+    log = joblog.JobLog(str(path), keep=False)
+    for number in (1, 2):
+        log.ended(number, 1.0, 0.0, 0, 1, 0, f"echo {number}")
+    log.close()
+    assert joblog.read(str(path), lines=True).lines == {1: "echo 1", 2: "echo 2"}
+
+
+def test_a_log_that_is_still_written_is_not_read_for_what_is_left(tmp_path: Path) -> None:
+    """What ends between the read and the lock would run again."""
+    path = str(tmp_path / "log")
+    other = joblog.JobLog(path, keep=True)
+    words = ["--joblog", path, "--resume", "echo", ":::", "a"]
+    with pytest.raises(Failed, match="another nodectl bulk"):
+        Bulk(None, None, BulkParser().parse(words))  # type: ignore[arg-type]  # nothing is launched
+    Bulk(None, None, BulkParser().parse(["--dry-run", *words]))  # type: ignore[arg-type]
+    other.close()
 
 
 def test_no_number_of_a_log_costs_memory_without_bound(tmp_path: Path) -> None:

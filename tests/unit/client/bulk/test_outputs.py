@@ -1,0 +1,56 @@
+"""What commands have written: where it is, and how much of it is printed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nodectl.client.bulk import outputs
+from nodectl.client.bulk.commands import Command
+from nodectl.client.bulk.template import Template
+from nodectl.client.command import Failed
+
+
+def results(names: list[str]) -> outputs.Results:
+    return outputs.Results(outputs.Style(), Template("out", quoting=False), names)
+
+
+def test_the_name_of_a_column_does_not_lead_out_of_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = tmp_path / "within" / "base"
+    base.mkdir(parents=True)
+    monkeypatch.chdir(base)
+    for number, name in enumerate(["../../escaped", "..", "/tmp/x", "plain"], 1):
+        command = Command(number, "echo v", ("v",))
+        results([name]).place(command)
+        assert Path(os.path.realpath(command.stdout)).parts[: len(base.parts) + 1] == (*base.parts, "out")
+    assert {path.name for path in (base / "out").iterdir()} == {"..\\_..\\_escaped", "\\.\\.", "\\_tmp\\_x", "plain"}
+
+
+def test_a_pipe_in_the_place_of_a_file_holds_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command, kept = Command(1, "echo v", ("v",)), results([])
+    kept.place(command)
+    os.mkfifo(tmp_path / "out/1/v/seq")
+    os.mkfifo(tmp_path / "out/1/v/stdout")
+    with pytest.raises(Failed, match="seq: No such device"):
+        kept.ended(command)
+    assert command.sizes == (0, 0)
+
+
+def test_what_is_written_after_its_command_has_ended_is_not_printed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What a command has left behind could write faster than it is printed, and would never let it end."""
+    private = outputs.Private(outputs.Style(), [str(tmp_path)])
+    command = Command(1, "echo v", ("v",))
+    private.place(command)
+    Path(command.stdout).write_text("whole\n")
+    private.ended(command)
+    with open(command.stdout, "a", encoding="utf-8") as file:
+        file.write("more\n" * 100_000)
+    private.show(command)
+    private.close()
+    assert capfd.readouterr().out == "whole\n"
+    assert list(tmp_path.iterdir()) == []
