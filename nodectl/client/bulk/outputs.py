@@ -196,7 +196,7 @@ class Results(Outputs):
         try:
             os.makedirs(parent, exist_ok=True)
         except OSError as error:
-            raise Failed(f"make {parent}: {error.strerror}", 255) from None
+            raise Failed(f"make {printable(parent)}: {error.strerror}", 255) from None
 
     def _steps(self, command: "Command") -> "Iterable[str]":
         for index, value in enumerate(command.values):
@@ -215,7 +215,7 @@ class Results(Outputs):
             finally:
                 os.close(fd)
         except OSError as error:
-            raise Failed(f"write {beside}: {error.strerror}", 255) from None
+            raise Failed(f"write {printable(beside)}: {error.strerror}", 255) from None
         return command.sizes[0]
 
     def show(self, command: "Command") -> None:

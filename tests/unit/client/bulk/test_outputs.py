@@ -39,6 +39,14 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody(tmp_path: Path, monkeypatch:
     assert command.sizes == (0, 0)
 
 
+def test_a_directory_that_cannot_be_made_is_named_in_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name is a value, and a terminal obeys what it reads."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").touch()
+    with pytest.raises(Failed, match=r"out/1/\\x1b]0;pwned\\x07: Not a directory"):
+        results([]).place(Command(1, "echo", ("\x1b]0;pwned\x07",)))
+
+
 def test_what_is_written_after_its_command_has_ended_is_not_printed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
