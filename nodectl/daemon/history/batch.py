@@ -24,6 +24,7 @@ class Batch:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._steps: dict[tuple[int, int], tuple[Ended, LiveStep]] = {}
+        self._failed: dict[tuple[int, int], LiveStep] = {}  # whose files could not be removed
         self._due = False
 
     def add(self, live: LiveStep, record: Mapping[str, object]) -> None:
@@ -51,14 +52,32 @@ class Batch:
     def _remove_files(self, live: LiveStep) -> None:
         """What cannot be removed is tried again later: the next daemon would take the step for one that runs."""
         try:
-            live.files.remove(is_orderly=live.last_record is not None and not live.step.stack)
+            live.files.remove(may_be_plain=not live.step.stack)
         except OSError as error:
             print(f"nodectl daemon: step {live.step}: remove its files: {error}", file=sys.stderr)
-            asyncio.get_running_loop().call_later(_SECONDS_AGAIN, self._remove_files, live)
+            if live.key not in self._failed:
+                self._failed[live.key] = live
+                asyncio.get_running_loop().call_later(_SECONDS_AGAIN, self._remove_again, live)
+        else:
+            self._failed.pop(live.key, None)
 
-    def has(self, job: int, step: int) -> bool:
-        """Whether the step waits here."""
-        return (job, step) in self._steps
+    def _remove_again(self, live: LiveStep) -> None:
+        if self._failed.get(live.key) is live:  # else they are removed, and a later run may have some of these names
+            del self._failed[live.key]
+            self._remove_files(live)
+
+    def make_way(self, job: int, step: int) -> str:
+        """A step of this number is to begin: what an earlier run of a requeued job left, under the same names, goes
+        into the history, and from the disk. Returns why it cannot yet, one line, "" where nothing is left.
+        """
+        key = job, step
+        if key in self._steps:
+            self.flush()
+        if key in self._steps:
+            return "the end of its earlier run cannot be written into the history"
+        if key in self._failed:
+            self._remove_files(self._failed[key])
+        return "the files of its earlier run cannot be removed" if key in self._failed else ""
 
     def waiting(self) -> Iterator[LiveStep]:
         """The steps that are not in the history yet."""

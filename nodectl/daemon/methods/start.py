@@ -54,8 +54,8 @@ class StepStart:
         """Starts the step for its caller; one that nobody waits for has none, and files for its streams. Raises
         Refused. What an earlier run of a requeued job left is written into the history before.
         """
-        if self._registry.batch.has(step.job_id, step.step_id):
-            self._registry.batch.flush()
+        if why := self._registry.batch.make_way(step.job_id, step.step_id):
+            raise Refused("LaunchRefused", f"step {step}: {why}", exit_status=1)
         live = LiveStep(step, self._registry.files(step.job_id, step.step_id), self._jobs.step_ended)
         self._jobs.watcher.step_begins(step.job_id, step.step_id, step.ntasks)
         if self._jobs.prolog_epilog.any_for(step) and step.is_first:

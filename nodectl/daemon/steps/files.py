@@ -16,7 +16,7 @@ from nodectl.model.step_number import step_name
 from nodectl.wire import framing, lean_json
 
 SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog", ".stderr")
-_ORDERLY = (".sock", ".json", ".trace", ".record")  # what there is of a plain step that ended in an orderly way
+_PLAIN = (".json", ".trace", ".record")  # all that there is of a plain step whose stepd has left its record
 _MOST_TRACED = 17 << 20  # bytes: a trace ends at 16 MiB (kernel/c/trace.c), and a line
 _BACKLOG = 16
 
@@ -161,12 +161,15 @@ class StepFiles:
         """The epilog is over."""
         self._remove((".prolog", ".epilog"))
 
-    def remove(self, *, is_orderly: bool = False) -> None:
-        """Removes all files of a step that is in the history. `is_orderly`: its stepd said that it had ended, and no
-        plugin was stacked.
+    def remove(self, *, may_be_plain: bool = False) -> None:
+        """Removes all files of a step that is in the history. `may_be_plain`: no plugin was stacked. A record that is
+        there has taken the place of what was reserved for it.
         """
-        if not (is_orderly and self._is_plain and self._remove(_ORDERLY)):
-            self._remove(SUFFIXES)
+        if may_be_plain and self._is_plain:
+            self._remove((".sock",))  # its stepd removes it first, if it lives that long
+            if self._remove(_PLAIN):
+                return
+        self._remove(SUFFIXES)
 
     def _remove(self, suffixes: tuple[str, ...]) -> bool:
         """True when all were there."""
