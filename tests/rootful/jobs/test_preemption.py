@@ -44,11 +44,13 @@ def counting(node: Node, *options: str) -> tuple[int, Path]:
 
 
 def urgent(node: Node) -> tuple[int, Path]:
-    """A more urgent job of all CPUs, which runs, and the file for which it waits."""
-    gate = node.scratch / "gate"
-    script = f'while [ ! -e "{gate}" ]; do sleep 0.1; done'
+    """A more urgent job of all CPUs, whose script runs, and the file for which it waits."""
+    gate, begun = node.scratch / "gate", node.scratch / "begun"
+    begun.unlink(missing_ok=True)
+    script = f'echo >"{begun}"; while [ ! -e "{gate}" ]; do sleep 0.1; done'
     job = submit(node, script, f"-n{all_cpus(node)}", "--qos=high")
     wait_for(node, job, "RUNNING")
+    wait_for_file(begun)  # else a kill of the daemon may meet its launch
     return job, gate
 
 
