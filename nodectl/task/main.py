@@ -74,6 +74,8 @@ def run_task(child: Child, cgroup: "str | None") -> "NoReturn":
     child.context.spank.through(child.caller)
     try:
         _signal.set_wakeup_fd(-1)
+        for number in (_signal.SIGTERM, _signal.SIGCHLD):  # the stepd's handlers would interrupt a call of the kernel's
+            _signal.signal(number, _signal.SIG_DFL)
         messages.listen(child.say, level=child.step.verbose + messages.ERROR)
         messages.keep_through(child.log)
         if cgroup is not None:

@@ -75,8 +75,11 @@ class Held:
 
     def let_go(self) -> tuple[int, str]:
         """Its input comes. Exit status and what it said."""
-        os.close(os.open(self.fifo, os.O_RDWR))  # never waits
-        return self.end()
+        fd = os.open(self.fifo, os.O_RDWR)  # never waits; who is continued may open its end once more
+        try:
+            return self.end()
+        finally:
+            os.close(fd)
 
     def end(self) -> tuple[int, str]:
         """Exit status and what it said."""
