@@ -1,18 +1,17 @@
 """Closing what a process has open: before it becomes a program, or opens what a user names."""
 
-from nodectl.kernel import _kernel
+from nodectl.kernel import _kernel, operations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_STREAMS = 3
 _INTERRUPT_MICROSECONDS = 50_000
 
 
 def close_all_but(keep: "Iterable[int]" = ()) -> None:
     """Nothing stays open but 0, 1, 2 and these, and an exec closes these."""
-    _kernel.close_all_but(_STREAMS, sorted(keep))
+    _kernel.perform([operations.close_others(keep)], None)
 
 
 def close_in_time(fds: "Iterable[int]") -> None:

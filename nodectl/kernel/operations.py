@@ -87,7 +87,8 @@ def close(fds: "Iterable[int]") -> "Operation":
 
 def close_others(keep: "Iterable[int]") -> "Operation":
     """Closes all but 0, 1, 2 and these, which the exec closes."""
-    return _kernel.OP_CLOSE_OTHERS, 0, 0, _numbers(sorted(fd for fd in keep if fd >= 0)), _SILENT
+    numbers = _numbers(sorted(fd for fd in keep if fd >= 0))
+    return _kernel.OP_CLOSE_OTHERS, 0, 0, numbers, _told("close what is open: ")
 
 
 def hard_limit(resource: int, soft: int, hard: int) -> "Operation":

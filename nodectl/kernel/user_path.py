@@ -40,19 +40,6 @@ def go_to(directory: str) -> None:
         os.close(fd)
 
 
-def need_directory(path: str) -> None:
-    """A directory is there, made for nobody else where there is none. Raises OSError."""
-    parent, _, name = path.rstrip("/").rpartition("/")
-    try:
-        where = _open(parent or ("/" if path.startswith("/") else "."), os.O_PATH | os.O_DIRECTORY)
-        try:
-            os.mkdir(name, 0o700, dir_fd=where)
-        finally:
-            os.close(where)
-    except FileExistsError:
-        os.close(_open(path, os.O_PATH | os.O_DIRECTORY))
-
-
 def _open(path: str, flags: int, mode: int = 0) -> int:
     try:
         return _kernel.open_named(path, flags, mode)

@@ -18,7 +18,6 @@ import prctl
 
 from nodectl import messages
 from nodectl.confine import scripts
-from nodectl.confine.confinement import CannotConfine
 from nodectl.kernel import _kernel, identity, operations, pseudo_file
 from nodectl.task import rlimits
 from nodectl.task.child import Child, TaskEnds
@@ -85,8 +84,6 @@ def run_task(child: Child, cgroup: "str | None") -> "NoReturn":
         status = end.status
         if str(end):
             child.tell("failed", str(end))
-    except CannotConfine as error:
-        child.tell("failed", f"{error} (as {child.step.user_name})")
     except OSError as error:
         where = f" {error.filename!r}" if error.filename else ""
         child.tell("failed", f"{error.strerror}{where} (as {child.step.user_name})")

@@ -7,7 +7,7 @@ import os
 from nodectl.client.bulk.halt import halt
 from nodectl.client.bulk.sources import delimiter
 from nodectl.client.command import BadOption
-from nodectl.client.job_options import yes
+from nodectl.client.job_options import count, yes
 from nodectl.client.run_options import (
     ARGUMENT,
     NO_ARGUMENT,
@@ -61,14 +61,6 @@ def time_limit(text: str) -> tuple[float, bool]:
     return found, False
 
 
-def number(text: str) -> int:
-    """From 0 on."""
-    found = whole(text, _MOST)
-    if found is None:
-        raise ValueError(f'Invalid numeric value "{text[:20]}"')
-    return found
-
-
 def nobody_else(user: str) -> object:
     """--uid: root would write beside what belongs to this user, wherever the user's links lead. Raises BadOption."""
     raise BadOption(
@@ -101,7 +93,7 @@ _COMMANDS = (
     _option("arg-file", "a", "FILE", "values from this file, '-' for stdin; once for each source", many=True),
     _option("null", "0", "", "values end with a NUL byte", _null, dest="delimiter"),
     _option("delimiter", "d", "C", "values end with this character", delimiter),
-    _option("max-replace-args", "N", "N", "N values for one command: {1} to {N}", number, dest="per_command"),
+    _option("max-replace-args", "N", "N", "N values for one command: {1} to {N}", count, dest="per_command"),
     _option("link", "", "", "take the sources side by side, not every combination", yes),
     _option("colsep", "C", "REGEX", "values are columns, between which this stands: {1}, {2}", dest="columns"),
     _option("header", "", ":", "the first record has the names of the columns: {name}"),
@@ -144,7 +136,7 @@ _OUTPUT = (
 _OTHER_NAMES = (
     _option("max-procs", "P", "N", "", slots, dest="ntasks"),
     _option("halt-on-error", "", "WHEN", "", halt, dest="halt"),
-    _option("max-args", "", "N", "", number, dest="per_command"),
+    _option("max-args", "", "N", "", count, dest="per_command"),
     _option("xapply", "", "", "", yes, dest="link"),
     _option("dryrun", "", "", "", yes, dest="dry_run"),
     _option("tag-string", "", "TEXT", "", dest="tagstring"),

@@ -76,33 +76,6 @@ static PyObject *cloexec_from(PyObject *self, PyObject *arg)
     return none_or_failed(syscall(SYS_close_range, (unsigned)first, ~0U, CLOSE_RANGE_CLOEXEC), "close_range");
 }
 
-PyDoc_STRVAR(close_all_but_doc,
-"close_all_but(first: int, keep: list[int]) -> None\n\n"
-"Closes every descriptor from first upwards but these, which are in ascending order; an exec closes these: close_range(2).");
-
-static PyObject *close_all_but(PyObject *self, PyObject *args)
-{
-    (void)self;
-    unsigned first, low;
-    PyObject *keep;
-    if (!PyArg_ParseTuple(args, "IO!", &first, &PyList_Type, &keep))
-        return NULL;
-    low = first;
-    for (Py_ssize_t i = 0; i < PyList_Size(keep); i++) {
-        long fd = PyLong_AsLong(PyList_GetItem(keep, i));
-        if (fd == -1 && PyErr_Occurred())
-            return NULL;
-        if (fd < (long)low)
-            continue;
-        if (fd > (long)low && syscall(SYS_close_range, low, (unsigned)fd - 1, 0) != 0)
-            return failed("close_range");
-        low = (unsigned)fd + 1;
-    }
-    if (syscall(SYS_close_range, low, ~0U, 0) != 0)
-        return failed("close_range");
-    return none_or_failed(syscall(SYS_close_range, first, ~0U, CLOSE_RANGE_CLOEXEC), "close_range");
-}
-
 static void interrupt(int number)
 {
     (void)number;
@@ -240,7 +213,6 @@ static PyMethodDef methods[] = {
     {"stamp", stamp, METH_O, stamp_doc},
     {"cloexec_from", cloexec_from, METH_O, cloexec_from_doc},
     {"close_in_time", close_in_time, METH_VARARGS, close_in_time_doc},
-    {"close_all_but", close_all_but, METH_VARARGS, close_all_but_doc},
     {"default_signals", default_signals, METH_NOARGS, default_signals_doc},
     {"open_named", open_named, METH_VARARGS, open_named_doc},
     {"shared", shared, METH_VARARGS, shared_doc},

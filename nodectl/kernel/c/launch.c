@@ -28,7 +28,8 @@
 #define CLONE_CLEAR_SIGHAND 0x100000000ULL
 #endif
 
-enum { PAGE = 65536 /* the largest of any machine */, STACK = 2 * PAGE, LEAST_ROOM = 32768, EACH_GROUP = 16, MOST_GROUPS = 65536 };
+enum { PAGE = 65536 /* the largest of any machine */, STACK = 2 * PAGE };
+enum { LEAST_ROOM = 32768, EACH_GROUP = 16, MOST_GROUPS = 65536 };
 
 struct started {
     struct launch launch;

@@ -49,19 +49,21 @@ static int fail(struct launch *launch, const struct operation *operation, long e
     __builtin_unreachable();
 }
 
-static void close_others(const struct operation *operation)
+/* An errno. */
+static long close_others(const struct operation *operation)
 {
     const int *keep = (const int *)(const void *)operation->data;
     unsigned low = STREAMS;
     for (size_t i = 0; i < operation->size / sizeof *keep; i++) {
         if (keep[i] < (int)low)
             continue;
-        if (keep[i] > (int)low)
-            raw(SYS_close_range, low, keep[i] - 1, 0);
+        long error = keep[i] > (int)low ? -raw(SYS_close_range, low, keep[i] - 1, 0) : 0;
+        if (error)
+            return error;
         low = (unsigned)keep[i] + 1;
     }
-    raw(SYS_close_range, low, ~0U, 0);
-    raw(SYS_close_range, STREAMS, ~0U, CLOSE_RANGE_CLOEXEC);
+    long error = -raw(SYS_close_range, low, ~0U, 0);
+    return error ? error : -raw(SYS_close_range, STREAMS, ~0U, CLOSE_RANGE_CLOEXEC);
 }
 
 static void default_signals(const struct operation *operation)
@@ -152,7 +154,7 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
             raw(SYS_close, ((const int *)(const void *)operation->data)[i]);
         break;
     case OP_CLOSE_OTHERS:
-        close_others(operation);
+        error = close_others(operation);
         break;
     case OP_CONFINE:
         error = confine_to(operation->data, operation->size);

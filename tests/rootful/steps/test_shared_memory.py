@@ -44,6 +44,12 @@ print(*said)
 """
 
 
+pytestmark = pytest.mark.skipif(
+    Path("/proc/sys/fs/suid_dumpable").read_text(encoding="ascii") != "0\n",
+    reason="fs.suid_dumpable is not 0 here: no task shares its step runner's memory",
+)
+
+
 @pytest.fixture(scope="module")
 def node() -> Iterator[Node]:
     with running(always_fork=False) as started:
