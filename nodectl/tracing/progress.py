@@ -97,7 +97,8 @@ def has_task(fd: int) -> bool:
     return os.pread(fd, 2, 2) != bytes(2)
 
 
-def _read(entry: "memoryview | bytes") -> "tuple[Hook | None, int]":
+def _read(shared: "memoryview | bytes") -> "tuple[Hook | None, int]":
+    entry = bytes(shared)  # looked at once: its process writes meanwhile
     if len(entry) < 2 or entry[0] in (NOWHERE, DONE) or entry[0] > len(_CALLS):
         return None, 0
     return _CALLS[entry[0] - 1], entry[1]
