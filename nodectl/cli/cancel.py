@@ -69,13 +69,13 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _cancel(session: Session, job: "str | tuple[int, int] | None", chosen: dict[str, Any]) -> list[str]:
     if isinstance(job, tuple):
-        return _end_step(session, *job, chosen.get("signal"))
+        return end_step(session, *job, chosen.get("signal"))
     named: dict[str, Any] = {} if job is None else {"jobs": [job]}
     reply: Any = session.call("Cancel", (), **named, **chosen)
     return list(reply["cancelled"])
 
 
-def _end_step(session: Session, job: int, step: int, number: int | None) -> list[str]:
+def end_step(session: Session, job: int, step: int, number: int | None) -> list[str]:
     """SIGTERM, and SIGKILL when the step has not ended after `kill_wait`."""
     session.call("Signal", job=job, step=step, signal=number or signal.SIGTERM.value)
     name = step_name(job, step)

@@ -12,7 +12,7 @@ from nodectl.client.command import Failed, GlobalOptions, complain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
 
 COMMANDS = (
@@ -44,20 +44,26 @@ COMMANDS = (
     ("select", "for authors of select plugins: check one, play a workload against it"),
     ("acct", "tell what jobs and steps used"),
     ("report", "sum up what users used, by day, week or month"),
+    ("slurm-commands", "write srun, sbatch, squeue, ... into a directory, for scripts of clusters"),
     ("config", "print the configuration; --explain: every key"),
     ("doctor", "check what this machine can and cannot do"),
     ("daemon", "be the service"),
 )
 # A module may not be called like one of the standard library.
-_MODULES = {"queue": "list_jobs", "select": "select_plugins", "signal": "send_signal", "trace": "print_trace"}
+_MODULES = {
+    "queue": "list_jobs", "select": "select_plugins", "signal": "send_signal", "slurm-commands": "write_slurm_commands",
+    "trace": "print_trace",
+}  # fmt: skip
 RUNS_MANNERS = ("run", "bulk", "bind", "submit", "alloc")  # whose options argparse could not read
 
 
-def command() -> "NoReturn":
-    """The process of the command: `main`, and an end that does not take the interpreter apart first, a millisecond."""
+def command(work: "Callable[[], int] | None" = None) -> "NoReturn":
+    """The process of the command: `main`, or `work`, and an end that does not take the interpreter apart first, a
+    millisecond.
+    """
     status = 1
     try:
-        status = main()
+        status = (work or main)()
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
@@ -101,18 +107,23 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         return 2
     command = words.pop(0)
     if command == "run":
-        gc.disable()  # what it does while it waits for its step makes no cycles
-        try:
-            from nodectl.cli import run
-
-            return run.main(settings, words)
-        except KeyboardInterrupt:  # before the step had begun to take signals
-            return 130
+        return run_step(settings, words)
     if command in RUNS_MANNERS:
         return _with_runs_options(settings, command, words)
     if command not in dict(COMMANDS):
         return wrong(f"no command {command!r}")
     return _other(settings, command, words)
+
+
+def run_step(settings: GlobalOptions, words: list[str]) -> int:
+    """`nodectl run`."""
+    gc.disable()  # what it does while it waits for its step makes no cycles
+    try:
+        from nodectl.cli import run
+
+        return run.main(settings, words)
+    except KeyboardInterrupt:  # before the step had begun to take signals
+        return 130
 
 
 def _with_runs_options(settings: GlobalOptions, command: str, words: list[str]) -> int:

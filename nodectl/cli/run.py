@@ -11,7 +11,7 @@ import select
 import sys
 import time
 
-from nodectl.client.command import BadOption, BadUsage, Failed, complain, environ, is_same_file
+from nodectl.client.command import BadOption, BadUsage, Failed, Program, complain, environ, is_same_file
 from nodectl.client.session import REEXECUTED, Events, Session
 from nodectl.wire import framing, lean_json
 from nodectl.wire.names import NODE
@@ -47,7 +47,7 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
     except BadOption as error:
         complain(str(error))
         if isinstance(error, BadUsage):
-            print("Try 'nodectl run --help' for more information.", file=sys.stderr)
+            print(Program.hint("run"), file=sys.stderr)
         status = error.status
     finally:
         if session is not None:
@@ -373,7 +373,7 @@ class Watch:
 
 def _print(line: str) -> None:
     try:
-        os.write(2, line.encode("utf-8", "surrogateescape") + b"\n")
+        os.write(2, Program.said(line).encode("utf-8", "surrogateescape") + b"\n")
     except OSError:
         return  # nobody reads our errors; the step is not to suffer from it
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nodectl.client import script, waiting
-from nodectl.client.command import BadOption, Failed, GlobalOptions
+from nodectl.client.command import BadOption, Failed, GlobalOptions, Program
 from nodectl.client.job_command import JobCommand, run_command
 
 _FROM_INPUT = "submit"  # the name of a job whose script comes on standard input
@@ -37,7 +37,8 @@ def _submit(command: JobCommand) -> int:
     if only_test:
         return _test(command, request, options)
     job = int(str(_accepted(command, request, options, text)))
-    print(job if parsable else f"Submitted batch job {job}", flush=True)
+    if not Program.quiet:
+        print(job if parsable else f"Submitted batch job {job}", flush=True)
     return waiting.until_over(command.session, job) if waits else 0
 
 
@@ -50,7 +51,7 @@ def _script(command: JobCommand) -> tuple[str, list[str]]:
         return script.wrapped(str(wrap)), [_WRAPPED]
     if not argv or argv[0] == "-":
         if sys.stdin.isatty():
-            print("nodectl: reading the script from the terminal; Ctrl-D ends it", file=sys.stderr)
+            waiting.say("reading the script from the terminal; Ctrl-D ends it")
         return script.read(""), [_FROM_INPUT, *argv[1:]]
     return script.read(argv[0]), argv
 
@@ -69,5 +70,5 @@ def _test(command: JobCommand, request: dict[str, object], options: dict[str, ob
     found: Any = command.session.call("TestOnly", request=wanted, job=options)
     start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(found["start"]))
     cpus = f"{found['cpus']} CPU{'s' if found['cpus'] != 1 else ''}"
-    print(f"nodectl: the job would start at {start} with {cpus} on {found['nodes']}", file=sys.stderr)
+    waiting.say(f"the job would start at {start} with {cpus} on {found['nodes']}")
     return 0

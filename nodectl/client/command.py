@@ -33,6 +33,27 @@ def is_same_file(path: str, other: str) -> bool:
     return (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino)
 
 
+class Program:
+    """The name by which this command speaks to its user: srun, where it was called by Slurm's name."""
+
+    _OWN = "nodectl"
+    name = _OWN
+    quiet = False  # whether it says only what went wrong
+
+    @classmethod
+    def said(cls, line: str) -> str:
+        """A line for the user, who knows this command by that name."""
+        own = f"{cls._OWN}: "
+        return f"{cls.name}: {line[len(own) :]}" if cls.name != cls._OWN and line.startswith(own) else line
+
+    @classmethod
+    def hint(cls, command: str) -> str:
+        """What to do about a command line that makes no sense."""
+        if cls.name != cls._OWN:
+            return f'Try "{cls.name} --help" for more information'
+        return f"Try 'nodectl {command} --help' for more information."
+
+
 class GlobalOptions:
     """The options that stand before the command. `config` and `socket` are None when not given."""
 
@@ -66,10 +87,10 @@ class BadOption(Exception):
 class BadUsage(BadOption):
     """What getopt_long(3) would refuse: the help helps."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason, USAGE)
+    def __init__(self, reason: str, status: int = USAGE) -> None:
+        super().__init__(reason, status)
 
 
 def complain(text: str) -> None:
     """An error line, as srun writes them."""
-    print(f"nodectl: error: {text}", file=sys.stderr)
+    print(f"{Program.name}: error: {text}", file=sys.stderr)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
+from nodectl.client.command import Program
 from nodectl.kernel.signals import send_group_of_child
 
 _RESET = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE,
@@ -100,6 +101,6 @@ def _become(
         os.execvpe(argv[0], list(argv), dict(environment))
     except OSError as error:
         status = 127 if error.errno == errno.ENOENT else 126
-        os.write(2, f"nodectl: error: {argv[0]}: {error.strerror}\n".encode("utf-8", "surrogateescape"))
+        os.write(2, f"{Program.name}: error: {argv[0]}: {error.strerror}\n".encode("utf-8", "surrogateescape"))
     finally:
         os._exit(status)

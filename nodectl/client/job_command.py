@@ -5,7 +5,7 @@ what is asked of the service.
 import os
 import sys
 
-from nodectl.client.command import BadOption, BadUsage, Failed, complain
+from nodectl.client.command import BadOption, BadUsage, Failed, Program, complain
 from nodectl.client.job_parser import JobParser, columns, ignored, job_options, outside_of_jobs
 from nodectl.client.launch_request import job_environment, make_request, own_environment
 from nodectl.client.run_options import Parsed
@@ -62,10 +62,10 @@ class JobCommand:
             return False
         for warning in self.hello["warnings"]:  # type: ignore[attr-defined]
             complain(str(warning))
-        quiet = self.parsed.values.pop("quiet", False)
-        if (names := ignored(self.parsed)) and not quiet:
+        Program.quiet = bool(self.parsed.values.pop("quiet", False))
+        if (names := ignored(self.parsed)) and self.parsed.verbose:
             options = ", ".join(f"--{name}" for name in names)
-            print(f"nodectl: without effect on one machine: {options}", file=sys.stderr)
+            print(f"{Program.name}: without effect on one machine: {options}", file=sys.stderr)
         if self._local:
             self._local.after_options()
         return True
@@ -131,7 +131,7 @@ def run_command(
     except BadOption as error:
         complain(str(error))
         if isinstance(error, BadUsage):
-            print(f"Try 'nodectl {name} --help' for more information.", file=sys.stderr)
+            print(Program.hint(name), file=sys.stderr)
         return error.status
     finally:
         if command is not None:

@@ -154,7 +154,7 @@ _SIGNAL = _row(
     "signal", "", "SIGNAL", "[B:]SIGNAL[@SECONDS]: for the steps, with B: for the script alone, so many seconds (60) "
     "before the time limit", signal,
 )  # fmt: skip
-_QUIET = _row("quiet", "Q", "", "do not tell which options have no effect here", yes, has_arg=NO_ARGUMENT)
+_QUIET = _row("quiet", "Q", "", "say only what went wrong", yes, has_arg=NO_ARGUMENT)
 
 SUBMIT = (
     _row("array", "a", "LIST", "a job for each index: 0-15, 1,3,5, 0-100:10; %N behind it: N at a time", array),
@@ -167,7 +167,6 @@ SUBMIT = (
     _row("output", "o", "FILE", "stdout: a pattern (%j job, %A array, %a index, %x name, %u user); default: "
            "slurm-%j.out, of arrays slurm-%A_%a.out", str, dest="stdout"),
     _row("parsable", "", "", "print the job's number alone", yes, has_arg=NO_ARGUMENT),
-    _QUIET,
     _row("requeue", "", "", "may be started a second time", yes, has_arg=NO_ARGUMENT),
     _QUIET,
     _SIGNAL,
@@ -182,6 +181,7 @@ ALLOC = (
     _row("kill-command", "K", "SIGNAL", "signal for the command when the job has ended (TERM)", str,
            has_arg=MAYBE_ARGUMENT),
     _row("no-shell", "", "", "end at once; the job stays until it is cancelled", yes, has_arg=NO_ARGUMENT),
+    _QUIET,
     _SIGNAL,
     *_WAITING,
 )  # fmt: skip

@@ -32,11 +32,16 @@ _STEP_LAYOUT = frozenset({"exact", "exclusive", "overlap", "relative", "whole"})
 _TABLE = tuple(option for option in OPTIONS if option.long not in _OF_STEPS)
 # Taken since many scripts have them, and without effect on one machine: option, letter, whether it has an argument.
 IGNORED: "dict[str, tuple[str, int]]" = {
-    "account": ("A", ARGUMENT), "acctg-freq": ("", ARGUMENT), "delay-boot": ("", ARGUMENT),
-    "ignore-pbs": ("", NO_ARGUMENT), "mail-type": ("", ARGUMENT), "mail-user": ("", ARGUMENT),
-    "no-kill": ("k", MAYBE_ARGUMENT), "partition": ("p", ARGUMENT), "power": ("", ARGUMENT), "profile": ("", ARGUMENT),
-    "spread-job": ("", NO_ARGUMENT), "switches": ("", ARGUMENT), "wait-all-nodes": ("", ARGUMENT),
-    "wckey": ("", ARGUMENT),
+    "account": ("A", ARGUMENT), "acctg-freq": ("", ARGUMENT), "batch": ("", ARGUMENT), "bb": ("", ARGUMENT),
+    "bbf": ("", ARGUMENT), "bell": ("", NO_ARGUMENT), "cluster": ("", ARGUMENT), "cluster-constraint": ("", ARGUMENT),
+    "clusters": ("M", ARGUMENT), "context": ("", ARGUMENT), "cpu-freq": ("", ARGUMENT), "delay-boot": ("", ARGUMENT),
+    "extra": ("", ARGUMENT), "get-user-env": ("", MAYBE_ARGUMENT), "gpu-freq": ("", ARGUMENT),
+    "ignore-pbs": ("", NO_ARGUMENT), "licenses": ("L", ARGUMENT), "mail-type": ("", ARGUMENT),
+    "mail-user": ("", ARGUMENT), "mcs-label": ("", ARGUMENT), "network": ("", ARGUMENT), "no-bell": ("", NO_ARGUMENT),
+    "no-kill": ("k", MAYBE_ARGUMENT), "partition": ("p", ARGUMENT), "power": ("", ARGUMENT), "prefer": ("", ARGUMENT),
+    "profile": ("", ARGUMENT), "reboot": ("", NO_ARGUMENT), "spread-job": ("", NO_ARGUMENT),
+    "stepmgr": ("", NO_ARGUMENT), "switches": ("", ARGUMENT), "time-min": ("", ARGUMENT), "tmp": ("", ARGUMENT),
+    "wait-all-nodes": ("", ARGUMENT), "wckey": ("", ARGUMENT),
 }  # fmt: skip
 # Variables whose names are not those of their options.
 _VARIABLES = {"array": "ARRAY_INX", "time": "TIMELIMIT", "mem": "MEM_PER_NODE"}

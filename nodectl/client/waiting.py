@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-from nodectl.client.command import Failed
+from nodectl.client.command import Failed, Program
 from nodectl.client.session import Gone
 from nodectl.wire.names import NODE
 
@@ -205,7 +205,9 @@ def told(request: "Mapping[str, object]") -> dict[str, str]:
 
 def say(line: str) -> None:
     """A line on stderr, as srun's."""
+    if Program.quiet:
+        return
     try:
-        os.write(sys.stderr.fileno(), f"nodectl: {line}\n".encode("utf-8", "surrogateescape"))
+        os.write(sys.stderr.fileno(), f"{Program.name}: {line}\n".encode("utf-8", "surrogateescape"))
     except OSError:
         return  # nobody reads it

@@ -61,6 +61,7 @@ LAYERS = {
     "doctor": "what is wrong with this machine or its configuration",
     "devtools": "tools for authors of plugins",
     "cli": "one file for each command",
+    "slurm_commands": "Slurm's commands by name",
 }
 # A new file belongs in a folder. These stand beside the folders for a reason.
 LOOSE = {

@@ -60,6 +60,15 @@ ENTRIES = {
         15,
         OS,
     ),
+    # The same by Slurm's name.
+    "srun": Entry(
+        "import sys; from nodectl.slurm_commands.entry import main;"
+        "from nodectl.client.command import GlobalOptions; settings = GlobalOptions();"
+        "settings.socket = '/nonexistent'; main('srun', settings, ['true'])",
+        COMMAND | {"slurm_commands"},
+        17,
+        OS,
+    ),
     # A command that has to read the configuration: of the subjects no more than their keys.
     "configuration": Entry(
         "from nodectl.config_file import reader; reader.load('/nonexistent', must_exist=False)",

@@ -30,10 +30,10 @@ def test_its_picture_is_what_topo_draws_while_that_step_runs() -> None:
 
 def test_it_names_every_command_and_no_other() -> None:
     table = README.partition("## Commands")[2].partition("\n## ")[0]
-    named = re.findall(r"`(?:nodectl )?([a-z]+)[ `]", "\n".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE)))
+    named = re.findall(r"`(?:nodectl )?([a-z][a-z-]*)[ `]", "\n".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE)))
     commands = {name for name, _ in COMMANDS}
     assert set(named) - {"command", "check", "try"} == commands
-    called = re.findall(r"(?:^    (?:sudo )?|`|\$ )(?:\.venv/bin/)?nodectl ([a-z]+)", README, re.MULTILINE)
+    called = re.findall(r"(?:^    (?:sudo )?|`|\$ )(?:\.venv/bin/)?nodectl ([a-z][a-z-]*)", README, re.MULTILINE)
     assert set(called) <= commands
 
 

@@ -1,0 +1,139 @@
+"""`nodectl slurm-commands`: writes srun, sbatch, squeue and so on into a directory, or takes them away again.
+
+Each is a few lines of Python that lead to `nodectl/slurm_commands/`, for the interpreter of this installation: no shell
+before it, and nothing of the user's surroundings in it.
+"""
+
+import argparse
+import json
+import os
+import secrets
+import sys
+
+from nodectl.client.command import Failed
+from nodectl.render.table import table
+from nodectl.render.terminal import put
+
+COMMANDS = (
+    ("srun", "run", "runs a step: of the job that it is typed in, else of a job of its own"),
+    ("sbatch", "submit", "queues a batch script"),
+    ("salloc", "alloc", "waits for an allocation; a command or a shell in it"),
+    ("squeue", "queue", "lists jobs, steps with -s"),
+    ("scancel", "cancel, signal", "ends or signals jobs and steps"),
+    ("scontrol", "show, node, hold, release, update, requeue, suspend, resume", "shows and changes"),
+    ("sinfo", "node", "shows the machine as partition and node"),
+    ("sacct", "acct", "tells what jobs and steps used"),
+    ("sbcast", "bcast", "writes a file into a running job"),
+)
+_MARK = "# Written by `nodectl slurm-commands`, which replaces and removes it."
+_TEXT = """\
+#!{python} {flags}
+{mark}
+import sys
+
+sys.path += {path!r}
+from nodectl.slurm_commands.entry import command  # noqa: E402
+
+command({name!r}, config={config!r}, socket={socket!r})
+"""
+_LONGEST = 250  # bytes of a line #! that the kernel reads
+_READ = 4096
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nodectl slurm-commands` to its parser."""
+    parser.add_argument("directory", nargs="?", metavar="DIR", help="where they go; made where there is none")
+    parser.add_argument("--force", action="store_true", help="replace files that this command has not written, too")
+    parser.add_argument("--remove", action="store_true", help="remove what this command has written there")
+    parser.add_argument("--list", action="store_true", help="list the commands")
+    parser.add_argument("--json", action="store_true", help='with --list: print one JSON object, {"commands": [...]}')
+    parser.epilog = (
+        "Scripts that were written for a cluster run unchanged where DIR stands first in PATH. --config and --socket, "
+        "given before the command, are kept in what is written."
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Write, remove or list them; 0."""
+    if arguments.list:
+        _list(as_json=arguments.json)
+        return 0
+    if not arguments.directory:
+        raise Failed("give the directory for the commands, or --list", 2)
+    directory = os.path.abspath(arguments.directory)
+    try:
+        if arguments.remove:
+            removed = [name for name, *_ in COMMANDS if _removed(os.path.join(directory, name))]
+            print(f"{directory}: removed {', '.join(removed) or 'nothing'}")
+            return 0
+        os.makedirs(directory, mode=0o755, exist_ok=True)
+        taken = [name for name, *_ in COMMANDS if _is_foreign(os.path.join(directory, name))]
+        if taken and not arguments.force:
+            raise Failed(f"{directory}: {', '.join(taken)}: not written by this command; --force replaces them")
+        for name, *_ in COMMANDS:
+            _write(os.path.join(directory, name), _text(name, arguments))
+    except OSError as error:
+        raise Failed(f"{error.filename or directory}: {error.strerror}") from None
+    names = " ".join(name for name, *_ in COMMANDS)
+    print(f"{directory}: {names}; for a shell and its jobs: PATH={directory}:$PATH")
+    return 0
+
+
+def _list(*, as_json: bool) -> None:
+    if as_json:
+        rows = [{"name": name, "nodectl": own.split(", "), "text": text} for name, own, text in COMMANDS]
+        print(json.dumps({"commands": rows}, indent=2))
+    else:
+        put(table(("COMMAND", "AS NODECTL", "WHAT IT DOES"), COMMANDS))
+
+
+def _text(name: str, arguments: argparse.Namespace) -> str:
+    path = [entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")]
+    flags = "-IS" if sys.flags.no_site else "-I"
+    if " " in sys.executable or len(sys.executable) > _LONGEST:
+        raise Failed(f"{sys.executable}: no line #! can name this interpreter: it is too long, or has blanks")
+    settings = arguments.settings
+    config = os.path.abspath(settings.config) if settings.config else None
+    socket = os.path.abspath(settings.socket) if settings.socket else None
+    return _TEXT.format(
+        python=sys.executable, flags=flags, mark=_MARK, path=path, name=name, config=config, socket=socket
+    )
+
+
+def _is_foreign(path: str) -> bool:
+    """True where something is there that this command has not written."""
+    return os.path.lexists(path) and not _is_ours(path)
+
+
+def _is_ours(path: str) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        return _MARK in os.read(fd, _READ).decode("utf-8", "replace").splitlines()[1:2]
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
+def _write(path: str, text: str) -> None:
+    """Whole or not at all."""
+    made = f"{path}.{secrets.token_hex(4)}"
+    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o755)
+    try:
+        with open(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+            os.fchmod(file.fileno(), 0o755)
+        os.replace(made, path)
+    except OSError:
+        os.unlink(made)
+        raise
+
+
+def _removed(path: str) -> bool:
+    if not _is_ours(path):
+        return False
+    os.unlink(path)
+    return True

@@ -1,0 +1,28 @@
+"""What the commands of this package have in common: their help, and what they say of options without meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodectl.client.command import Program
+from nodectl.client.waiting import say
+from nodectl.render.terminal import put
+from nodectl.slurm_commands.option_words import Given, Option, help_of, read, without_meaning
+
+HELP = (
+    Option("help", "", text="print this"),
+    Option("usage", "", text="print this"),
+    Option("verbose", "v", text="say more, also which options have no meaning here"),
+    Option("version", "V", text="print the version"),
+)
+
+
+def read_line(words: Sequence[str], table: Sequence[Option], usage: str) -> Given | None:
+    """The options and words; None where help was asked for and is printed. Raises BadUsage."""
+    given = read(words, table)
+    if "help" in given or "usage" in given:
+        put(help_of(f"{Program.name} {usage}", table))
+        return None
+    if "verbose" in given and (names := without_meaning(given, table)):
+        say(f"without meaning on one machine: {', '.join(f'--{name}' for name in names)}")
+    return given

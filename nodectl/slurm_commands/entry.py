@@ -1,0 +1,54 @@
+"""The process of a command that was called by Slurm's name. Lean: `srun` is paid at every step."""
+
+import posix as os  # the half in C: the other one is a millisecond of each step
+import sys
+
+from nodectl.cli import main as own
+from nodectl.client.command import BadOption, BadUsage, Failed, GlobalOptions, Program, complain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+
+def command(name: str, config: str | None = None, socket: str | None = None) -> "NoReturn":
+    """All of it. `config` and `socket` are those that `nodectl slurm-commands` was given; variables go before them."""
+    Program.name = name
+    settings = GlobalOptions()
+    if settings.config is None and settings.socket is None:
+        settings.config, settings.socket = config, socket
+    own.command(lambda: main(name, settings, sys.argv[1:]))
+
+
+def version() -> str:
+    """The line of --version."""
+    from nodectl import __version__  # paid only where asked for
+    from nodectl.slurm_commands.release import RELEASE
+
+    return f"slurm {RELEASE} (nodectl {__version__})"
+
+
+def main(name: str, settings: GlobalOptions, words: list[str]) -> int:
+    """The command of this name. Returns the exit status."""
+    if words[:1] in (["-V"], ["--version"]):
+        print(version())
+        return 0
+    words = ["--help"] if words[:1] == ["--usage"] else words
+    if name == "srun":
+        return own.run_step(settings, words)
+    import importlib
+
+    module = importlib.import_module(f"nodectl.slurm_commands.{name}")
+    try:
+        return int(module.main(settings, words))
+    except BrokenPipeError:
+        os.dup2(os.open("/dev/null", os.O_WRONLY), 1)  # the reader has seen enough; python's own flush at exit too
+        return 141
+    except KeyboardInterrupt:
+        return 130
+    except BadUsage as wrong:
+        print(f"{name}: {wrong}\n{Program.hint(name)}", file=sys.stderr)
+        return wrong.status
+    except (Failed, BadOption) as failed:
+        complain(str(failed))
+        return failed.status

@@ -1,0 +1,90 @@
+"""Lists of nodes as Slurm writes them, `n[01-03,7],login`: their names one by one, and back. Pure.
+
+Of any cluster's nodes: a script may ask for names that this machine has never heard of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from nodectl.client.command import Failed
+
+_MOST = 65_536  # names; a list costs as much as its names, not as its text
+_NUMBERED = re.compile(r"(.*?)([0-9]+)", re.ASCII | re.DOTALL)
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
+
+
+def expanded(text: str) -> list[str]:
+    """The names, in the order of the list. Raises Failed."""
+    names: list[str] = []
+    for word in _words(text):
+        for name in _names(word):
+            if len(names) == _MOST:
+                raise Failed(f"Invalid hostlist: {text[:40]}: more than {_MOST} names")
+            names.append(name)
+    return names
+
+
+def _words(text: str) -> Iterator[str]:
+    """What stands between commas outside of brackets."""
+    depth, word = 0, ""
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if depth not in (0, 1):
+            break
+        if letter in ", \t\n" and not depth:
+            if word:
+                yield word
+            word = ""
+        else:
+            word += letter
+    if depth:
+        raise Failed(f"Invalid hostlist: {text[:40]}")
+    if word:
+        yield word
+
+
+def _names(word: str) -> Iterator[str]:
+    head, bracket, rest = word.partition("[")
+    if not bracket:
+        yield word
+        return
+    inside, _, tail = rest.partition("]")
+    for part in inside.split(","):
+        found = _RANGE.fullmatch(part.strip())
+        if found is None or int(found[2] or found[1]) < int(found[1]):
+            raise Failed(f"Invalid hostlist: {word[:40]}")
+        for number in range(int(found[1]), int(found[2] or found[1]) + 1):
+            for end in _names(tail) if tail else ("",):
+                yield f"{head}{number:0{len(found[1])}}{end}"
+
+
+def compressed(names: Sequence[str], *, in_order: bool = False) -> str:
+    """Names that differ in their last number share brackets."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    for name in names:
+        found = _NUMBERED.fullmatch(name)
+        if found is None:
+            groups.setdefault((name, 0), [])
+            continue
+        digits = found[2]
+        width = len(digits) if digits.startswith("0") else 1
+        groups.setdefault((found[1], width), []).append(int(digits))
+    return ",".join(
+        head if not width else _group(head, numbers if in_order else sorted(set(numbers)), width)
+        for (head, width), numbers in groups.items()
+    )
+
+
+def _group(head: str, numbers: Sequence[int], width: int) -> str:
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    if len(spans) == 1 and spans[0][0] == spans[0][1]:
+        return f"{head}{spans[0][0]:0{width}}"
+    parts = (f"{a:0{width}}" if a == b else f"{a:0{width}}-{b:0{width}}" for a, b in spans)
+    return f"{head}[{','.join(parts)}]"

@@ -1,0 +1,110 @@
+"""Words of a command line as getopt_long(3) reads them: options may stand behind other words, long names may be cut
+short as long as they mean one thing. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nodectl.client.command import BadUsage
+
+NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
+_WRONG = 1  # the exit status of all of them but srun, sbatch and salloc
+
+
+class Option(NamedTuple):
+    """One option. `text` is its line of help; "" for one that has no meaning on one machine."""
+
+    long: str
+    short: str = ""
+    argument: int = NO_ARGUMENT
+    text: str = ""
+
+
+class Given:
+    """What was typed: each option's values in their order, "" for one that has none; the other words."""
+
+    def __init__(self) -> None:
+        self.options: dict[str, list[str]] = {}
+        self.words: list[str] = []
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.options
+
+    def value(self, name: str, otherwise: str = "") -> str:
+        """The last one."""
+        return self.options[name][-1] if name in self.options else otherwise
+
+    def listed(self, *names: str) -> list[str]:
+        """Words between commas, of all its values."""
+        values = [value for name in names for value in self.options.get(name, ())]
+        return [word.strip() for value in values for word in value.split(",") if word.strip()]
+
+
+def read(words: Sequence[str], table: Sequence[Option]) -> Given:
+    """Raises BadUsage."""
+    given, rest = Given(), list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            given.words += rest
+            break
+        if word.startswith("--"):
+            _long(word[2:], rest, table, given)
+        elif word.startswith("-") and word != "-":
+            _short(word[1:], rest, table, given)
+        else:
+            given.words.append(word)
+    return given
+
+
+def _long(word: str, rest: list[str], table: Sequence[Option], given: Given) -> None:
+    name, equals, value = word.partition("=")
+    found = [option for option in table if option.long == name] or [one for one in table if one.long.startswith(name)]
+    if not found:
+        raise BadUsage(f"unrecognized option '--{name}'", _WRONG)
+    if len(found) > 1:
+        names = " ".join(f"--{option.long}" for option in found)
+        raise BadUsage(f"option '--{name}' is ambiguous; possibilities: {names}", _WRONG)
+    option = found[0]
+    if equals and option.argument == NO_ARGUMENT:
+        raise BadUsage(f"option '--{option.long}' doesn't allow an argument", _WRONG)
+    if not equals and option.argument == ARGUMENT:
+        if not rest:
+            raise BadUsage(f"option '--{option.long}' requires an argument", _WRONG)
+        value = rest.pop(0)
+    given.options.setdefault(option.long, []).append(value)
+
+
+def _short(letters: str, rest: list[str], table: Sequence[Option], given: Given) -> None:
+    while letters:
+        option = next((one for one in table if one.short == letters[0]), None)
+        if option is None:
+            raise BadUsage(f"invalid option -- '{letters[0]}'", _WRONG)
+        letters, value = letters[1:], ""
+        if option.argument != NO_ARGUMENT:
+            if not letters and option.argument == ARGUMENT and not rest:
+                raise BadUsage(f"option requires an argument -- '{option.short}'", _WRONG)
+            value = letters or (rest.pop(0) if option.argument == ARGUMENT else "")
+            letters = ""
+        given.options.setdefault(option.long, []).append(value)
+
+
+def without_meaning(given: Given, table: Sequence[Option]) -> list[str]:
+    """The options that were given and have no meaning on one machine."""
+    return [option.long for option in table if option.long in given and not option.text]
+
+
+def help_of(usage: str, table: Sequence[Option]) -> list[str]:
+    """The lines of --help."""
+    lines = [f"Usage: {usage}", ""]
+    for option in table:
+        if option.text:
+            argument = {NO_ARGUMENT: "", ARGUMENT: "=VALUE", MAYBE_ARGUMENT: "[=VALUE]"}[option.argument]
+            short = f"-{option.short}, " if option.short else "    "
+            lines.append(f"  {short + '--' + option.long + argument:28} {option.text}")
+    silent = [f"--{option.long}" for option in table if not option.text]
+    if silent:
+        lines += ["", f"Taken, and without meaning on one machine: {' '.join(silent)}"]
+    return lines

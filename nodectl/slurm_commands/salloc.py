@@ -1,0 +1,9 @@
+"""salloc: `nodectl alloc`, which takes salloc's options."""
+
+from nodectl.cli import alloc
+from nodectl.client.command import GlobalOptions
+
+
+def main(settings: GlobalOptions, words: list[str]) -> int:
+    """The whole command. Returns the exit status."""
+    return alloc.main(settings, words)

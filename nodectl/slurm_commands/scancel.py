@@ -1,0 +1,184 @@
+"""scancel: ends jobs and steps, or signals them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from nodectl.cli.cancel import end_step
+from nodectl.cli.send_signal import signal_of
+from nodectl.client.command import Failed, GlobalOptions, complain
+from nodectl.client.session import Session
+from nodectl.client.step_name import step_of
+from nodectl.client.waiting import say
+from nodectl.model.step_number import step_name
+from nodectl.slurm_commands import jobs
+from nodectl.slurm_commands.command_line import HELP, read_line
+from nodectl.slurm_commands.job_fields import ACTIVE, name_of
+from nodectl.slurm_commands.option_words import ARGUMENT, Given, Option
+from nodectl.wire.names import NODE
+
+_TABLE = (
+    Option("account", "A", ARGUMENT, "jobs of this account: none, there are no accounts"),
+    Option("batch", "b", text="signal the batch script alone"),
+    Option("full", "f", text="signal the batch script too"),
+    Option("interactive", "i", text="ask before each job"),
+    Option("me", "", text="your own jobs"),
+    Option("jobname", "", ARGUMENT, "as --name"),
+    Option("name", "n", ARGUMENT, "jobs of this name"),
+    Option("nodelist", "w", ARGUMENT, "jobs on these nodes"),
+    Option("partition", "p", ARGUMENT, "jobs of this partition"),
+    Option("qos", "q", ARGUMENT, "jobs of this quality of service"),
+    Option("quiet", "Q", text="say nothing of jobs that have ended"),
+    Option("reservation", "R", ARGUMENT, "jobs in this reservation"),
+    Option("signal", "s", ARGUMENT, "send this signal instead of ending them"),
+    Option("state", "t", ARGUMENT, "jobs in this state: PENDING, RUNNING, SUSPENDED"),
+    Option("user", "u", ARGUMENT, "jobs of this user"),
+    Option("wckey", "", ARGUMENT, "jobs with this key: none, there are no such keys"),
+    *HELP,
+    Option("clusters", "M", ARGUMENT),
+    Option("ctld"),
+    Option("hurry", "H"),
+    Option("sibling", "", ARGUMENT),
+)
+_CHOICES = ("account", "me", "jobname", "name", "nodelist", "partition", "qos", "reservation", "state", "user", "wckey")
+_BY_COMMAND = ("account", "nodelist", "partition", "qos", "reservation", "wckey")  # the service does not choose by them
+_VARIABLES = {"SCANCEL_ACCOUNT": "account", "SCANCEL_BATCH": "batch", "SCANCEL_FULL": "full", "SCANCEL_NAME": "name",
+              "SCANCEL_INTERACTIVE": "interactive", "SCANCEL_PARTITION": "partition", "SCANCEL_QOS": "qos",
+              "SCANCEL_STATE": "state", "SCANCEL_USER": "user", "SCANCEL_VERBOSE": "verbose"}  # fmt: skip
+_FLAGS = ("batch", "full", "interactive", "verbose")
+_GONE = (f"{NODE}.NoSuchJob", f"{NODE}.NoSuchStep", f"{NODE}.WrongState")
+
+
+def main(settings: GlobalOptions, words: list[str]) -> int:
+    """The whole command. Returns the exit status."""
+    given = read_line(words, _TABLE, "[OPTIONS] [JOB[_TASK][.STEP]...]")
+    if given is None:
+        return 0
+    _from_variables(given)
+    names = [part for word in given.words for part in _parts(word)]
+    if not names and not any(choice in given for choice in _CHOICES):
+        raise Failed("No job identification provided")
+    for name in names:  # before anything is done
+        _ = _step(name) if "." in name else jobs.jobs_named([name])
+    number = _signal(given)
+    choice = _choice(given)
+    session = Session(settings, start_private=False)
+    try:
+        status = 0
+        for name in _chosen(session, given, names, choice):
+            status |= _cancel(session, given, name, choice, number)
+        return status
+    finally:
+        session.close()
+
+
+def _from_variables(given: Given) -> None:
+    for variable, option in _VARIABLES.items():
+        text = os.environ.get(variable)
+        if text is None or option in given or (option in _FLAGS and text.lower() in ("0", "no", "false")):
+            continue
+        given.options[option] = [text]
+
+
+def _parts(word: str) -> list[str]:
+    """Jobs may stand between commas, and the tasks of one within brackets."""
+    return [word] if "[" in word else [part for part in word.split(",") if part]
+
+
+def _signal(given: Given) -> int | None:
+    if "signal" not in given:
+        return None
+    try:
+        return signal_of(given.value("signal"))
+    except ValueError:
+        raise Failed(f"Unknown job signal: {given.value('signal')[:20]}") from None
+
+
+def _choice(given: Given) -> dict[str, list[str]]:
+    """By what the service chooses jobs."""
+    wanted = {
+        "users": jobs.users_named(given.listed("user")) + ([jobs.me()] if "me" in given else []),
+        "names": given.listed("name", "jobname"),
+        "states": [state for state in jobs.states_named(given.listed("state")) if state in ACTIVE],
+    }
+    if "state" in given and not wanted["states"]:
+        raise Failed(f"Invalid job state specified: {given.value('state')[:40]}: such jobs have ended")
+    return {name: value for name, value in wanted.items() if value}
+
+
+def _chosen(session: Session, given: Given, names: list[str], choice: dict[str, list[str]]) -> Iterator[str]:
+    """The jobs and steps that are meant, one by one; "" for all that the service chooses."""
+    if "interactive" not in given and not any(option in given for option in _BY_COMMAND):
+        yield from names or [""]
+        return
+    named = jobs.jobs_named(name for name in names if "." not in name)
+    for job in jobs.queued(session, {"jobs": named, **choice}) if named or not names else ():
+        if _has(job, given) and ("interactive" not in given or _asked(job)):
+            yield f"{job['job']}_[{job['array_tasks']}]" if job.get("array_tasks") else str(job["job"])
+    yield from (name for name in names if "." in name)
+
+
+def _has(job: dict[str, Any], given: Given) -> bool:
+    """What the service does not choose by. No job has an account."""
+    for option in _BY_COMMAND:
+        own = {str(job.get("nodes") or "")} if option == "nodelist" else {str(job.get(option) or "")}
+        if option in given and not own & set(given.listed(option)):
+            return False
+    return True
+
+
+def _asked(job: dict[str, Any]) -> bool:
+    question = f"Cancel job_id={name_of(job)} name={job.get('name')} partition={job.get('partition')} [y/n]? "
+    print(question, end="", flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _cancel(session: Session, given: Given, name: str, choice: dict[str, list[str]], number: int | None) -> int:
+    """One job or step, or for "" all that are chosen; 0, or 1 with a line about it."""
+    if "verbose" in given:
+        say(f"Signal {number} to {name}" if number is not None else f"Terminating job {name}")
+    try:
+        if "." in name:
+            end_step(session, *_step(name), number)
+            return 0
+        wanted: dict[str, Any] = {**choice}
+        if name:
+            wanted["jobs"] = jobs.jobs_named([name])
+        if number is not None:
+            wanted["signal"] = number
+        if "batch" in given or "full" in given:
+            session.call("Cancel", (), **wanted, batch=True)
+        if "batch" not in given and ("full" not in given or number != signal.SIGKILL):
+            session.call("Cancel", (), **wanted)
+    except Failed as failed:
+        return _told(session, given, name, failed)
+    return 0
+
+
+def _step(name: str) -> tuple[int, int]:
+    try:
+        return step_of(name)
+    except ValueError:
+        raise Failed(f"Invalid job id {name[:40]}") from None
+
+
+def _told(session: Session, given: Given, name: str, failed: Failed) -> int:
+    """What is over already needs no end."""
+    if failed.name not in _GONE:
+        complain(f"Kill job error on job id {name}: {failed}")
+        return 1
+    job = name.partition(".")[0]
+    if not job:
+        return 0
+    if jobs.record_of(session, job) is not None or failed.name == f"{NODE}.WrongState":
+        if "verbose" in given:
+            complain(f"Kill job error on job id {name}: Job/step already completing or completed")
+        return 0
+    if "quiet" not in given:
+        what = step_name(*_step(name)) if "." in name else name
+        complain(f"Kill job error on job id {what}: {jobs.INVALID}")
+    return 1

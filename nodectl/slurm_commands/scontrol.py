@@ -1,0 +1,109 @@
+"""scontrol: shows jobs, steps, node and partition, and changes jobs and node."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+
+from nodectl.client.command import BadOption, Failed, GlobalOptions, complain
+from nodectl.client.session import Session
+from nodectl.slurm_commands import scontrol_changes, scontrol_show
+from nodectl.slurm_commands.command_line import HELP, read_line
+from nodectl.slurm_commands.option_words import ARGUMENT, Given, Option
+
+_TABLE = (
+    Option("all", "a", text="of all partitions (there is one)"),
+    Option("details", "d", text="more of jobs"),
+    Option("oneliner", "o", text="one line for each"),
+    Option("quiet", "Q", text="say only what went wrong"),
+    *HELP,
+    Option("clusters", "M", ARGUMENT),
+    Option("federation"),
+    Option("future", "F"),
+    Option("hide"),
+    Option("local"),
+    Option("sibling"),
+    Option("uid", "u", ARGUMENT),
+)
+_USAGE = (
+    "[OPTIONS] show job|step|node|partition|config|reservation|hostnames|hostlist ... | update KEY=VALUE... | "
+    "hold|uhold|release|requeue|requeuehold|suspend|resume JOB... | wait_job JOB | ping | version"
+)
+Verb = Callable[[Session, Given, list[str]], int]
+_VERBS: dict[str, Verb] = {
+    "show": scontrol_show.show,
+    "update": scontrol_changes.update,
+    "hold": scontrol_changes.hold,
+    "uhold": scontrol_changes.hold,
+    "release": scontrol_changes.release,
+    "requeue": scontrol_changes.requeue,
+    "requeuehold": scontrol_changes.requeue_and_hold,
+    "suspend": scontrol_changes.suspend,
+    "resume": scontrol_changes.resume,
+    "wait_job": scontrol_changes.wait_job,
+    "ping": scontrol_show.ping,
+    "delete": scontrol_changes.delete,
+}
+_ELSEWHERE = {
+    "create": "`nodectl reserve create` makes reservations; there are no other partitions and nodes",
+    "reconfigure": "`systemctl reload nodectld` has the configuration read again",
+    "shutdown": "`systemctl stop nodectld` stops the service",
+    "top": "`scontrol update JobId=N Priority=TOP` does this for one job",
+}
+_ALONE = ("version", "exit", "quit", "help", "!!")
+
+
+def main(settings: GlobalOptions, words: list[str]) -> int:
+    """The whole command. Returns the exit status."""
+    given = read_line(words, _TABLE, _USAGE)
+    if given is None:
+        return 0
+    if given.words:
+        return _once(settings, given, given.words)
+    return _typed(settings, given)
+
+
+def _typed(settings: GlobalOptions, given: Given) -> int:
+    """Lines from standard input, until exit."""
+    status, prompt = 0, "scontrol: " if sys.stdin.isatty() else ""
+    while True:
+        print(prompt, end="", flush=True)
+        line = sys.stdin.readline()
+        words = shlex.split(line) if line else ["exit"]
+        if words[:1] in (["exit"], ["quit"], ["q"]):
+            return status
+        if words:
+            try:
+                status = _once(settings, given, words)
+            except (Failed, BadOption) as failed:
+                complain(str(failed))
+                status = 1
+
+
+def _once(settings: GlobalOptions, given: Given, words: list[str]) -> int:
+    name = _named(words[0])
+    if name == "version":
+        from nodectl.slurm_commands.entry import version  # which has imported this file
+
+        print(version())
+        return 0
+    if name == "show" and scontrol_show.needs_no_service(words[1:]):
+        return scontrol_show.host_names(words[1:])
+    if name in _ELSEWHERE:
+        raise Failed(f"{name}: {_ELSEWHERE[name]}")
+    if name not in _VERBS:
+        raise Failed(f"invalid keyword: {words[0][:40]}")
+    session = Session(settings, start_private=False)
+    try:
+        return _VERBS[name](session, given, words[1:])
+    finally:
+        session.close()
+
+
+def _named(word: str) -> str:
+    """Commands may be cut short."""
+    known = (*_VERBS, *_ELSEWHERE, *_ALONE)
+    lower = word.lower()
+    found = [name for name in known if name.startswith(lower)]
+    return lower if lower in known or not found else found[0]

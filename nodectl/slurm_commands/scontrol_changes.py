@@ -1,0 +1,182 @@
+"""What scontrol changes: jobs, steps, and whether the node takes jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nodectl.client import waiting
+from nodectl.client.command import Failed, complain
+from nodectl.client.job_changes import assigned
+from nodectl.client.run_options import seconds
+from nodectl.client.session import Session
+from nodectl.client.step_name import step_of
+from nodectl.slurm_commands import jobs
+from nodectl.slurm_commands.option_words import Given
+from nodectl.wire.names import NODE
+
+_JOB = ("jobid", "job")
+_DRAIN = ("drain", "draining", "drained")
+_RESUME = ("resume", "idle", "undrain")
+_RUNNING = ("RUNNING", "SUSPENDED")
+
+
+def _for_each(verb: str, words: list[str], act: Callable[[str], object]) -> int:
+    """Calls it for every job; 0, or 1 with a line on stderr for each that Failed."""
+    if not words:
+        raise Failed(f"too few arguments for keyword:{verb}")
+    status = 0
+    plain = [word.partition("=")[2] or word for word in words if word.lower() not in _JOB]
+    for name in jobs.jobs_named(plain):
+        try:
+            act(name)
+        except Failed as failed:
+            known = failed.name == f"{NODE}.NoSuchJob"
+            complain(f"{jobs.INVALID} for job {name}" if known else f"{failed} for job {name}")
+            status = 1
+    return status
+
+
+def hold(session: Session, given: Given, words: list[str]) -> int:
+    """Waiting jobs do not start."""
+    del given
+    return _for_each("hold", words, lambda job: session.call("Hold", jobs=[job]))
+
+
+def release(session: Session, given: Given, words: list[str]) -> int:
+    """Held jobs may start."""
+    del given
+    return _for_each("release", words, lambda job: session.call("ReleaseJobs", jobs=[job]))
+
+
+def requeue(session: Session, given: Given, words: list[str]) -> int:
+    """Running batch jobs end and wait again."""
+    del given
+    return _for_each("requeue", words, lambda job: session.call("Requeue", (), jobs=[job]))
+
+
+def requeue_and_hold(session: Session, given: Given, words: list[str]) -> int:
+    """The same, and do not start again before they are released."""
+    del given
+    plain = [word for word in words if not word.lower().startswith("state=")]
+    return _for_each("requeuehold", plain, lambda job: session.call("Requeue", (), jobs=[job], hold=True))
+
+
+def suspend(session: Session, given: Given, words: list[str]) -> int:
+    """Running jobs stand still."""
+    del given
+    return _for_each("suspend", words, lambda job: session.call("SuspendJob", job=job))
+
+
+def resume(session: Session, given: Given, words: list[str]) -> int:
+    """And go on."""
+    del given
+    return _for_each("resume", words, lambda job: session.call("ResumeJob", job=job))
+
+
+def wait_job(session: Session, given: Given, words: list[str]) -> int:
+    """Until a job has its resources; 1 where it ends before."""
+    del given
+    names = jobs.jobs_named(words)
+    if len(names) != 1 or not names[0].isdecimal():
+        raise Failed("wait_job wants the number of one job")
+    seen, status = "", 1
+    while True:
+        reply = waiting.asked(session, job=int(names[0]), seen=seen)
+        if reply["state"] != "PENDING":
+            status = int(reply["state"] not in _RUNNING)
+            break
+        seen = str(reply["seen"])
+    return status
+
+
+def update(session: Session, given: Given, words: list[str]) -> int:
+    """update KEY=VALUE...: the first names what is changed. Raises Failed."""
+    del given
+    first, _, value = words[0].partition("=") if words else ("", "", "")
+    kind, rest = first.lower(), words[1:]
+    if kind in (*_JOB, "stepid", "step", "node", "nodename", "partition", "partitionname") and not value and rest:
+        value, rest = rest[0], rest[1:]  # update job 7 ...
+    if kind in _JOB:
+        return _update_jobs(session, value, rest)
+    if kind in ("stepid", "step"):
+        return _update_step(session, value, rest)
+    if kind in ("node", "nodename"):
+        return _update_node(session, rest)
+    raise Failed(f"Update of {first[:40] or 'nothing'}: only JobId=, StepId= and NodeName= are changed here")
+
+
+def _update_jobs(session: Session, names: str, words: list[str]) -> int:
+    status = 0
+    for name in jobs.jobs_named([names]):
+        try:
+            _update_job(session, name, words)
+        except Failed as failed:
+            gone = failed.name == f"{NODE}.NoSuchJob"
+            complain(f"{jobs.INVALID} for job {name}" if gone else f"{failed} for job {name}")
+            status = 1
+    return status
+
+
+def _update_job(session: Session, name: str, words: list[str]) -> None:
+    plain = []
+    for word in words:
+        key, _, text = word.partition("=")
+        if key.lower() == "timelimit" and text[:1] in ("+", "-"):
+            plain.append(f"TimeLimit={_moved(session, name, text)}")
+        elif key.lower() == "priority" and text == "0":
+            session.call("Hold", jobs=[name])
+        elif key.lower() == "name":
+            plain.append(f"JobName={text}")
+        else:
+            plain.append(word)
+    try:
+        changes = assigned(plain)
+    except ValueError as error:
+        raise Failed(f"Update of this parameter is not supported: {error}") from None
+    if changes:
+        session.call("UpdateJob", (), job=name, **changes)
+
+
+def _moved(session: Session, name: str, text: str) -> str:
+    """TimeLimit=+10 adds to the limit, -10 takes from it: minutes and seconds."""
+    record: Any = jobs.record_of(session, name) or {}
+    try:
+        moved = int(record.get("time_limit") or 0) + (1 if text[0] == "+" else -1) * int(seconds(text[1:]))
+    except ValueError as error:
+        raise Failed(f"{error} for TimeLimit.") from None
+    if not record.get("time_limit") or moved <= 0:
+        raise Failed("Requested time limit is invalid (missing or exceeds some limit)")
+    return f"{moved // 60}:{moved % 60:02}"
+
+
+def _update_step(session: Session, name: str, words: list[str]) -> int:
+    del session
+    try:
+        step_of(name)
+    except ValueError as error:
+        raise Failed(str(error)) from None
+    keys = ", ".join(word.partition("=")[0] for word in words) or "nothing"
+    raise Failed(f"Update of {keys} of a step is not supported: `nodectl update {name}` changes its limits")
+
+
+def _update_node(session: Session, words: list[str]) -> int:
+    values = {key.lower(): text for key, _, text in (word.partition("=") for word in words)}
+    state = values.pop("state", "").lower()
+    if state in _DRAIN:
+        session.call("UpdateNode", state="drain", reason=values.get("reason", ""))
+    elif state in _RESUME:
+        session.call("UpdateNode", state="resume")
+    else:
+        raise Failed(f"Invalid node state specified: {state[:20] or 'none'}: DRAIN (with Reason=) or RESUME")
+    return 0
+
+
+def delete(session: Session, given: Given, words: list[str]) -> int:
+    """delete ReservationName=NAME."""
+    del given
+    key, _, name = words[0].partition("=") if words else ("", "", "")
+    if key.lower() not in ("reservationname", "reservation") or not (name or words[1:]):
+        raise Failed("only reservations are deleted: delete ReservationName=NAME")
+    session.call("DeleteReservation", name=name or words[1])
+    return 0

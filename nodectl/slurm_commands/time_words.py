@@ -1,0 +1,33 @@
+"""Times as Slurm's commands print them. Pure."""
+
+from __future__ import annotations
+
+import time
+
+_DAY, _HOUR, _MINUTE = 86_400, 3600, 60
+
+
+def short(seconds: float) -> str:
+    """A duration without what is nothing: 0:05, 1:02:03, 2-00:00:00."""
+    whole = max(0, int(seconds))
+    days, rest = divmod(whole, _DAY)
+    hours, rest = divmod(rest, _HOUR)
+    minutes, left = divmod(rest, _MINUTE)
+    if days:
+        return f"{days}-{hours:02}:{minutes:02}:{left:02}"
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
+
+
+def limit(seconds: float | None) -> str:
+    """A time limit."""
+    return short(seconds) if seconds else "UNLIMITED"
+
+
+def moment(seconds: float | None, none: str = "N/A") -> str:
+    """A point in time, local."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(seconds)) if seconds else none
+
+
+def line_of_now(now: float) -> str:
+    """The line above a long table."""
+    return time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(now))

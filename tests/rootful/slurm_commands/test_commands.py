@@ -1,0 +1,144 @@
+"""What the commands print, take and refuse; and how they come into a directory and leave it."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from rootful.node import NOBODY, wait_until
+from rootful.slurm_commands.conftest import Cluster
+
+HOST = os.uname().nodename
+COMMANDS = ("sacct", "salloc", "sbatch", "sbcast", "scancel", "scontrol", "sinfo", "squeue", "srun")
+
+
+def held(cluster: Cluster, *options: str) -> str:
+    """A job that waits until it is released: its number."""
+    return cluster.ok(f"sbatch --parsable -H -J held {' '.join(options)} --wrap 'exec sleep 1000'").strip()
+
+
+def test_the_table_is_squeues(cluster: Cluster) -> None:
+    job = held(cluster)
+    header, line = cluster.ok("squeue").splitlines()
+    assert header == "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)"
+    assert line == f"{job:>18} {'local':>9} {'held':>8} {'nobody':>8} PD       0:00      1 (JobHeldUser)"
+    assert cluster.ok("squeue -h -O JobID:8,State:.9,UserName").rstrip() == f"{job:8}  PENDINGnobody"
+    assert cluster.ok("SQUEUE_FORMAT='%A %T' squeue -h") == f"{job} PENDING\n"
+    assert cluster.ok("squeue -h -u root") == cluster.ok("squeue -h -t R") == cluster.ok("squeue -h -p other") == ""
+    (told,) = json.loads(cluster.ok("squeue --json"))["jobs"]
+    assert (told["job_id"], told["job_state"], told["user_name"]) == (int(job), "PENDING", "nobody")
+
+
+def test_tasks_of_an_array_are_one_line_or_many(cluster: Cluster) -> None:
+    job = held(cluster, "--array=0-2")
+    assert cluster.ok("squeue -h -o %i") == f"{job}_[0-2]\n"
+    assert cluster.ok("squeue -h -r -o '%i %K'").splitlines() == [f"{job}_{index} {index}" for index in range(3)]
+    cluster.ok(f"scancel {job}_1")
+    wait_until(lambda: cluster.ok("squeue -h -o %i") == f"{job}_[0,2]\n", "one is gone")
+    cluster.ok(f"scancel {job}_[0-2]")
+    cluster.until_over()
+
+
+def test_jobs_are_shown_held_changed_and_released(cluster: Cluster) -> None:
+    cluster.ok("sbatch --parsable --exclusive --wrap 'exec sleep 1000'")
+    job = held(cluster, "-t", "10")
+    shown = cluster.ok(f"scontrol show job {job}")
+    assert f"JobId={job} JobName=held\n   UserId=nobody({NOBODY.pw_uid})" in shown
+    assert "TimeLimit=00:10:00" in shown
+    assert len(cluster.ok(f"scontrol -o show job {job}").splitlines()) == 1
+    cluster.ok(f"scontrol update JobId={job} TimeLimit=5 Name=other")
+    cluster.ok(f"scontrol update job {job} Comment=later")
+    cluster.ok(f"scontrol release {job}")
+    assert cluster.ok(f"squeue -h -j {job} -o '%j %l %k %r'").split()[:3] == ["other", "5:00", "later"]
+    cluster.ok(f"scontrol hold {job}")
+    assert "Reason=JobHeldUser" in cluster.ok(f"scontrol show jobid={job}")
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("scancel 999999", "scancel: error: Kill job error on job id 999999: Invalid job id specified"),
+        ("scancel", "scancel: error: No job identification provided"),
+        ("scancel 7x", "scancel: error: Invalid job id: 7x"),
+        ("squeue -j 999999", "squeue: error: Invalid job id specified: 999999"),
+        ("squeue -u no_such_user", "squeue: error: Invalid user: no_such_user"),
+        ("squeue --wrong", "squeue: unrecognized option '--wrong'"),
+        ("scontrol show job 999999", "scontrol: error: slurm_load_jobs error: Invalid job id specified"),
+        ("scontrol show node nowhere", "scontrol: error: Node nowhere not found"),
+        ("scontrol show partition nowhere", "scontrol: error: Partition nowhere not found"),
+        ("scontrol hold 999999", "scontrol: error: Invalid job id specified for job 999999"),
+        ("scontrol dance", "scontrol: error: invalid keyword: dance"),
+        (f"scontrol update NodeName={HOST} State=DOWN", "scontrol: error: Invalid node state specified: down"),
+        ("scontrol update PartitionName=x State=DOWN", "scontrol: error: Update of PartitionName"),
+        ("sinfo -o %!", "sinfo: error: Format option '%!' invalid"),
+        ("sacct -o Nonsense", "sacct: error: no field 'Nonsense'"),
+        ("sbcast a b", "sbcast: error: Command only valid from within SLURM job"),
+    ],
+)
+def test_a_wrong_request_is_refused_with_one(cluster: Cluster, typed: str, told: str) -> None:
+    done = cluster.sh(typed)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(told)
+
+
+def test_accounts_choose_no_job(cluster: Cluster) -> None:
+    """There are none: who cancels an account's jobs does not mean everybody's."""
+    job = held(cluster)
+    cluster.ok("scancel -A physics")
+    cluster.ok("scancel --wckey=x --me")
+    assert cluster.ok("squeue -h -o %i") == f"{job}\n"
+
+
+def test_what_has_no_meaning_here_is_told_only_to_who_asks(cluster: Cluster) -> None:
+    assert cluster.sh("squeue -h -M all -L x").stderr == ""
+    assert cluster.sh("squeue -h -M all -v").stderr == "squeue: without meaning on one machine: --clusters\n"
+
+
+def test_the_machine_is_one_node_of_one_partition(cluster: Cluster) -> None:
+    assert cluster.ok("sinfo -h -o '%R %D %N %a'").split() == ["local", "1", HOST, "up"]
+    assert cluster.ok("sinfo -h -N -o '%N|%t'") == f"{HOST}|idle\n"
+    assert cluster.ok("sinfo").splitlines()[0] == "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST"
+    assert f"NodeName={HOST} " in cluster.ok(f"scontrol show node {HOST}")
+    assert "PartitionName=local" in cluster.ok("scontrol show partition")
+    assert "SelectType              = select/cons_tres" in cluster.ok("scontrol show config")
+    assert cluster.ok("scontrol ping") == f"Slurmctld(primary) at {HOST} is UP\n"
+
+
+def test_sacct_has_its_own_columns_and_those_that_are_asked_for(cluster: Cluster) -> None:
+    cluster.ok("srun -J short true")
+    lines = cluster.ok("sacct -X --name=short").splitlines()
+    assert lines[0].split() == ["JobID", "JobName", "Partition", "Account", "AllocCPUS", "State", "ExitCode"]
+    assert lines[-1].split()[1] == "short"
+    assert (
+        cluster.ok("sacct -X -n -p --delimiter=, -o JobName%5,State --name=short").splitlines()[-1]
+        == "short,COMPLETED,"
+    )
+    assert cluster.ok("sacct -X -n -S now -E now+1hour -s PD") == ""
+
+
+def test_a_file_is_sent_into_the_job_that_it_is_typed_in(cluster: Cluster) -> None:
+    target = cluster.node.scratch / "sent"
+    cluster.ok(f"salloc -n1 sh -c 'echo all of it >file; sbcast -f file {target}; srun cat {target}'")
+    assert target.read_text(encoding="utf-8") == "all of it\n"
+
+
+def test_they_come_and_go_and_touch_nothing_else(cluster: Cluster) -> None:
+    directory = cluster.node.dir / "elsewhere"
+    node = cluster.node
+    assert node.nodectl("slurm-commands", str(directory)).returncode == 0
+    assert sorted(os.listdir(directory)) == list(COMMANDS)
+    foreign = directory / "squeue"
+    foreign.write_text("#!/bin/sh\n", encoding="utf-8")
+    done = node.nodectl("slurm-commands", str(directory))
+    assert done.returncode == 1
+    assert "squeue: not written by this command" in done.stderr
+    assert foreign.read_text(encoding="utf-8") == "#!/bin/sh\n"
+    assert "removed" in node.nodectl("slurm-commands", "--remove", str(directory)).stdout
+    assert os.listdir(directory) == ["squeue"]
+    assert node.nodectl("slurm-commands", "--force", str(directory)).returncode == 0
+    assert foreign.read_text(encoding="utf-8") != "#!/bin/sh\n"
+    assert {
+        row["name"] for row in json.loads(node.nodectl("slurm-commands", "--list", "--json").stdout)["commands"]
+    } == {*COMMANDS}
