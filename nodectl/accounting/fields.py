@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import grp
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from nodectl.accounting.amounts import amount, near
 from nodectl.accounting.rows import Row
 from nodectl.accounting.times import cpu_time, shown
+from nodectl.model.value_class import dataclass
 from nodectl.render.words import duration
 
 _MIB = 1 << 20

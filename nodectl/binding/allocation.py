@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from nodectl.binding.refused import Refused
 from nodectl.machine.topology import Topology
+from nodectl.model.value_class import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

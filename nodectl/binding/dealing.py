@@ -5,10 +5,9 @@ Works on a socket-major list of threads. The rules are Slurm's, with their surpr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nodectl.binding.cpu_bind import CORES, LDOMS, SOCKETS
 from nodectl.machine.topology import Topology
+from nodectl.model.value_class import dataclass
 
 
 class DoesNotFit(Exception):

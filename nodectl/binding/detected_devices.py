@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 
 from nodectl.binding.devices import GPU, Device, declared
 from nodectl.machine import pci, sysfs
+from nodectl.model.value_class import replace
 
 _NVIDIA = "10de"
 _MINOR = "Device Minor:"

@@ -8,7 +8,6 @@ the daemon and in `nodectl bind`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from nodectl.binding import brackets
 from nodectl.binding.entries import Entries, shown
@@ -16,6 +15,7 @@ from nodectl.binding.refused import Refused
 from nodectl.machine.topology import Topology
 from nodectl.model.cpu_list import cpus_of, parse_cpulist
 from nodectl.model.number import whole
+from nodectl.model.value_class import dataclass
 
 GPU = "gpu"
 DETECT = "sysfs"

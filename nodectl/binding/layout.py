@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from nodectl.model.value_class import dataclass, field
 
 DEFAULT, PREFERRED, BIND = 0, 1, 2  # the kernel's numbers of memory policies, set_mempolicy(2)
 

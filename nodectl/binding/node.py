@@ -6,8 +6,6 @@ Pure functions of values, in the daemon and in `nodectl bind`, so that both give
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from nodectl.binding.allocation import Allocation
 from nodectl.binding.job import specialised
 from nodectl.binding.layout import Layout
@@ -15,6 +13,7 @@ from nodectl.binding.request import Request, Settings
 from nodectl.binding.step import place
 from nodectl.machine.topology import Board, Topology
 from nodectl.model.cpu_list import cpus_of, mask_of, mask_of_list
+from nodectl.model.value_class import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

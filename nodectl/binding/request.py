@@ -6,13 +6,12 @@ and --mem-bind are in `cpu_bind.py` and `mem_bind.py`. Values only; nothing here
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nodectl.binding.cpu_bind import CpuBind
 from nodectl.binding.entries import shown
 from nodectl.binding.mem_bind import MemBind
 from nodectl.binding.refused import Refused
 from nodectl.model.number import whole
+from nodectl.model.value_class import dataclass
 
 UNLIMITED = 0xFFFF  # Slurm's word for "as many as there are" in -B and the options it stands for
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nodectl.binding import cpu_bind as words
 from nodectl.binding.cpu_bind import CpuBind, format_mask
@@ -13,6 +12,7 @@ from nodectl.binding.refused import Refused
 from nodectl.binding.request import BLOCK, FULL_CYCLIC, PLANE, UNLIMITED, Request, Settings
 from nodectl.machine.topology import Topology
 from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.model.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from nodectl.binding import detected_devices, devices, job, node, step
 from nodectl.binding.allocation import Allocation
@@ -34,6 +33,7 @@ from nodectl.machine import spec, topology
 from nodectl.machine.topology import Topology
 from nodectl.model.cpu_list import cpus_of, mask_of_list
 from nodectl.model.number import whole
+from nodectl.model.value_class import replace
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.render import layout
 from nodectl.render.terminal import put

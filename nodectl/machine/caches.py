@@ -6,10 +6,10 @@ Pure reading under a root directory, in any process and as anyone.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from nodectl.machine import sysfs
 from nodectl.model.cpu_list import lowest, mask_of_list
+from nodectl.model.value_class import dataclass
 
 # From this level on caches are shared by cores, and few.
 SHARED_LEVEL = 3

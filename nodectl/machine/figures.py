@@ -10,9 +10,11 @@ import contextlib
 import os
 import warnings
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import psutil
+
+from nodectl.model.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

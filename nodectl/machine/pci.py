@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nodectl.machine import sysfs
+from nodectl.model.value_class import dataclass
 
 # By the device's class: its first byte, or its first two where the others of that byte are of no interest.
 _KINDS = {

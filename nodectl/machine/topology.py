@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from nodectl.machine import caches as cache_files
 from nodectl.machine import sysfs
 from nodectl.machine.caches import SHARED_LEVEL, Cache
 from nodectl.model.cpu_list import cpus_of, lowest, mask_of, mask_of_list
+from nodectl.model.value_class import dataclass
 
 _PACKAGE_LISTS = ("package_cpus_list", "core_siblings_list")
 _CORE_LISTS = ("core_cpus_list", "thread_siblings_list")

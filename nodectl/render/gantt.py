@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
+from nodectl.model.value_class import dataclass, field
 from nodectl.render.table import cut
 from nodectl.render.words import duration, printable
 

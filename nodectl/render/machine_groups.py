@@ -7,12 +7,12 @@ L3 cache may hold NUMA nodes or be held by one. Here the CPU sets alone decide.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 
 from nodectl.machine.caches import SHARED_LEVEL, Cache
 from nodectl.machine.pci import Device
 from nodectl.machine.topology import Core, Topology
 from nodectl.model.cpu_list import lowest
+from nodectl.model.value_class import dataclass, replace
 
 _KIND = {"Data": "d", "Instruction": "i"}
 

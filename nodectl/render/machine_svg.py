@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape, quoteattr
 
 from nodectl.machine.pci import Device
 from nodectl.machine.topology import Core, Topology
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.step_number import step_name
+from nodectl.model.value_class import dataclass, replace
 from nodectl.render.machine_groups import Group, tree
 from nodectl.render.occupants import MANY, Job, Occupation, pinned_words
 from nodectl.render.table import cut

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+
+from nodectl.model.value_class import dataclass
 
 _FIRST_PAUSE = 5.0
 _LONGEST_PAUSE = 600.0

@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from nodectl.model.value_class import dataclass
 from nodectl.scheduler.agenda import Agenda, Pauses
 from nodectl.scheduler.arrays import Arrays, is_waiting_array
 from nodectl.scheduler.fair_share import FairShare

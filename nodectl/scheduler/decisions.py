@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nodectl.model.value_class import dataclass
 from nodectl.selection.records import JobRecord
 
 SUSPEND, REQUEUE, CANCEL = "suspend", "requeue", "cancel"

@@ -6,7 +6,8 @@ Values only, in the daemon and in commands that plan. `waits.py` follows what ha
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from nodectl.model.value_class import dataclass
 
 AFTER, AFTER_OK, AFTER_NOT_OK, AFTER_ANY, AFTER_CORR, EXPAND, SINGLETON = (
     "after", "afterok", "afternotok", "afterany", "aftercorr", "expand", "singleton",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from nodectl.model.value_class import dataclass
 
 _FORGOTTEN = 0.5
 """CPU seconds that are not worth a row."""

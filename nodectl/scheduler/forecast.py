@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from nodectl.model.value_class import dataclass
 
 
 @dataclass(slots=True)

@@ -5,8 +5,7 @@ Root has no limits. A limit that a quality of service sets goes before the one o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-
+from nodectl.model.value_class import dataclass, names
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.policy import Limits, Policy
 from nodectl.scheduler.words import count
@@ -175,6 +174,6 @@ class Accounts:
         qos = self._policy.qos.get(job.qos)
         if qos is None or qos.limits == Limits():
             return [(general, self._policy.limits, "")]
-        rest = {one.name: 0 if getattr(qos.limits, one.name) else getattr(self._policy.limits, one.name)
-                for one in fields(Limits)}  # fmt: skip
+        rest = {name: 0 if getattr(qos.limits, name) else getattr(self._policy.limits, name)
+                for name in names(Limits)}  # fmt: skip
         return [(own, qos.limits, f" in quality of service {qos.name}"), (general, Limits(**rest), "")]

@@ -11,8 +11,8 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
+from nodectl.model.value_class import dataclass, field
 from nodectl.scheduler.fair_share import FairShare
 from nodectl.scheduler.policy import Policy
 from nodectl.scheduler.priority import Priority

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 
 from nodectl.config import Config
+from nodectl.model.value_class import dataclass, field, names
 from nodectl.scheduler.decisions import CANCEL, REQUEUE, SUSPEND
 
 NORMAL = "normal"
@@ -132,5 +132,5 @@ class Policy:
         """From the configuration."""
         keys = dict(config)
         limits = Limits(**{name: keys[key] for name, key in _KEYS.items()})  # type: ignore[arg-type]  # their parsers saw
-        plain = {one.name: keys[one.name] for one in fields(cls) if one.name not in ("qos", "limits")}
+        plain = {name: keys[name] for name in names(cls) if name not in ("qos", "limits")}
         return cls(**plain, qos=MappingProxyType(qos_lines(config.qos)), limits=limits)  # type: ignore[arg-type]

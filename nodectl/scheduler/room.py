@@ -5,11 +5,10 @@ In the daemon's event loop and in commands that plan.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from bitarray import bitarray
 from bitarray.util import zeros
 
+from nodectl.model.value_class import dataclass, field
 from nodectl.scheduler.book import YEAR, Book
 from nodectl.scheduler.reservation import Reservations
 from nodectl.selection.records import JobRecord, JobResources

@@ -5,10 +5,9 @@ Values only, in the daemon and in commands that plan.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from bitarray import bitarray
 
+from nodectl.model.value_class import dataclass, field
 from nodectl.selection.records import JobRecord, JobResources
 
 NEVER, BUSY, PLUGIN = "never", "busy", "plugin"

@@ -6,11 +6,11 @@ Pure functions; each answers with the rule that was broken and words about it, o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from bitarray import bitarray
 
+from nodectl.model.value_class import dataclass
 from nodectl.selection.offer import Offer
 from nodectl.selection.records import JobRecord, JobResources, NodeTable, ReservationRequest
 

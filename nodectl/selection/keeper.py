@@ -7,13 +7,13 @@ holds) stays as it is; the plugin's words about a job, `comment` and `state_desc
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from operator import attrgetter, is_not
 
+from nodectl.model.value_class import names
 from nodectl.selection.records import JobRecord, JobResources
 from nodectl.selection.resources import copied
 
-_NAMES = tuple(one.name for one in fields(JobRecord))
+_NAMES = names(JobRecord)
 _values: Callable[[JobRecord], tuple[object, ...]] = attrgetter(*_NAMES)
 _WORDS = {"comment", "state_desc"}
 _ANSWER = {"job_resrcs", "start_time"}  # of job_test

@@ -8,11 +8,11 @@ job's own nodes, and not of the table's.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from bitarray import bitarray
 from bitarray.util import zeros
 
+from nodectl.model.value_class import dataclass
 from nodectl.selection.records import JobRecord, JobResources, NodeTable
 from nodectl.selection.slurmctld import Parameters
 

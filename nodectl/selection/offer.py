@@ -5,10 +5,9 @@ Pure but for the bitmaps of a job's named nodes, which are written into its deta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from bitarray import bitarray
 
+from nodectl.model.value_class import dataclass
 from nodectl.selection.answers import BUSY, NEVER, NODES_BUSY, NOT_AVAILABLE, Refusal
 from nodectl.selection.modes import SELECT_MODE_TEST_ONLY
 from nodectl.selection.records import JobDetails, JobRecord, NodeTable

@@ -11,7 +11,6 @@ Used only from the daemon's event loop, and by commands that plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any
 
@@ -22,6 +21,7 @@ from nodectl.binding.devices import Device
 from nodectl.binding.options import request_of
 from nodectl.binding.request import Request
 from nodectl.machine.topology import Topology
+from nodectl.model.value_class import dataclass, field, names
 from nodectl.selection.modes import (
     COMPLETING,
     NODE_STATE_DOWN,
@@ -310,10 +310,8 @@ class JobRecord:
 
 
 _NO_JSON = ("details", "node_bitmap", "job_resrcs", "given_resrcs", "select_jobinfo")
-_RECORD = tuple(one.name for one in fields(JobRecord) if one.name not in _NO_JSON)
-_DETAILS = tuple(
-    one.name for one in fields(JobDetails) if one.name not in ("req_node_bitmap", "exc_node_bitmap", "_request")
-)
+_RECORD = tuple(name for name in names(JobRecord) if name not in _NO_JSON)
+_DETAILS = tuple(name for name in names(JobDetails) if name not in ("req_node_bitmap", "exc_node_bitmap", "_request"))
 _record_values: Callable[[JobRecord], tuple[object, ...]] = attrgetter(*_RECORD)
 _details_values: Callable[[JobDetails], tuple[object, ...]] = attrgetter(*_DETAILS)
 _TUPLES = frozenset({"req_nodes", "exc_nodes", "features", "argv"})

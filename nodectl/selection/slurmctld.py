@@ -6,9 +6,8 @@ find theirs. A plugin reads them when it is called, and keeps what it needs betw
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from nodectl.binding.request import Settings
+from nodectl.model.value_class import dataclass, field
 from nodectl.selection.keys import DEFAULT_SHARING, MOST_SHARING
 from nodectl.selection.records import JobRecord
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+from nodectl.model.value_class import dataclass, field
 from nodectl.scheduler.policy import Policy
 from nodectl.selection.host import Selection
 from nodectl.selection.loading import caller_of, load_plugin, unload

@@ -6,7 +6,8 @@ It comes from a file (`workload_file.py`) or is made up (`generator.py`). Times 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from nodectl.model.value_class import dataclass, field
 
 LONGEST_TIME = 2**31  # seconds; nobody's clock or limit is beyond it
 MOST_JOBS = 5_000_000

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from nodectl.daemon.controller.job_names import name_of
 from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.model.value_class import replace
 from nodectl.scheduler.explanation import Explanation
 from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import JobRecord, NodeTable, resources_as_json

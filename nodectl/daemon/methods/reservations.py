@@ -1,6 +1,5 @@
 """CreateReservation, DeleteReservation and Reservations: what is kept for some users' jobs."""
 
-import dataclasses
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING
 from nodectl.daemon.controller.commits import NotWritten
 from nodectl.daemon.controller.options import MOMENT, WORD, WORDS
 from nodectl.daemon.methods.job_calls import JobCalls
+from nodectl.model.value_class import values
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.records import ReservationRequest
 from nodectl.wire.dispatch import Call, Refused, invalid
@@ -43,7 +43,7 @@ class Reservations:
             made = controller.scheduler.reserve(request, now)
         except NotAdmitted as error:
             raise Refused("WrongState", str(error)) from None
-        controller.table.store.put_reservation(made.name, dataclasses.asdict(made))
+        controller.table.store.put_reservation(made.name, values(made))
         controller.rounds.kick()
         try:
             await controller.table.commits.durable()
@@ -99,5 +99,5 @@ class Reservations:
     def reservations(self, call: Call) -> Mapping[str, object]:
         """All of them."""
         del call
-        found = [dataclasses.asdict(one) for one in self._calls.controller.scheduler.reservations.values()]
+        found = [values(one) for one in self._calls.controller.scheduler.reservations.values()]
         return {"reservations": sorted(found, key=lambda one: (one["start_time"], one["name"]))}

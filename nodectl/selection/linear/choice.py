@@ -7,10 +7,10 @@ asked what would be.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from bitarray import bitarray
 
+from nodectl.model.value_class import dataclass, field
 from nodectl.selection.linear.machines import Machines
 from nodectl.selection.linear.occupancy import Occupancy, Share
 from nodectl.selection.linear.runs import Wish, choose

@@ -6,11 +6,11 @@ Pure state of a plugin; changes cost as much as a job has nodes. A copy is what 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from bitarray import bitarray
 from bitarray.util import zeros
 
+from nodectl.model.value_class import dataclass, field
 from nodectl.selection.records import JobRecord
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from operator import attrgetter
 
 from bitarray import bitarray
 from bitarray.util import zeros
+
+from nodectl.model.value_class import dataclass
 
 _ONE = bitarray("1")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
 
+from nodectl.model.value_class import dataclass
 from nodectl.plugin_api import SLURM_ERROR, SLURM_SUCCESS, set_errno
 from nodectl.selection.buffer import BadBuffer, Buf
 from nodectl.selection.modes import (

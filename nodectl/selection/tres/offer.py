@@ -6,12 +6,12 @@ Found once for all nodes that are alike in shape and use, and kept with the use.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from bitarray import bitarray
 
 from nodectl.binding.geometry import sockets_used, threads_used
 from nodectl.binding.refused import Refused
+from nodectl.model.value_class import dataclass
 from nodectl.selection.tres import gres
 from nodectl.selection.tres.cores import block, cyclic
 from nodectl.selection.tres.shape import Grid, Shape

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from bitarray import bitarray
 
+from nodectl.model.value_class import dataclass, field
 from nodectl.selection.modes import RUNNING, SUSPENDED
 from nodectl.selection.records import JobRecord, NodeRecord, NodeTable
 from nodectl.selection.tres.shape import Shape
