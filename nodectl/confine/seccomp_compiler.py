@@ -2,19 +2,21 @@
 
 A short-lived process that the daemon executes once in its life: pyseccomp imports ctypes, which no process that forks
 others may do. It applies each program to itself as a test, and writes them to descriptor 4 as JSON:
-{"landlock": version, "default": hex, "strict": hex}, without the levels that the kernel does not support.
+{"landlock": version, "default": hex, "strict": hex}, without the levels that the kernel does not support, and with
+what they were made of (`kept_programs.py`).
 """
 
 import errno
 import os
 import struct
+import sys
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
 import prctl
 
-from nodectl.confine import denied_calls
+from nodectl.confine import denied_calls, kept_programs
 from nodectl.confine.confinement import LEAST_LANDLOCK, TRUNCATION_SINCE
 from nodectl.kernel import _kernel
 from nodectl.model.confinement_level import DEFAULT, LEVELS, STRICT
@@ -22,6 +24,7 @@ from nodectl.spank.reporter import Reporter
 from nodectl.wire import lean_json
 
 _TELLER, _RESULT = 3, 4
+_LIBRARY = "libseccomp.so.2"
 # Another machine word that this kernel runs programs of beside its own. x32 is none: its calls do not exist here.
 _COMPANIONS: dict[str, tuple[str, ...]] = {"x86_64": ("X86",), "aarch64": ("ARM",), "riscv64": (), "ppc64le": ()}
 _FLAGS_OF_CLONE = 0  # the argument
@@ -49,6 +52,7 @@ def main(arguments: Mapping[str, object]) -> None:
     except CannotCompile as error:
         reporter.ended(str(error))
         return
+    made |= kept_programs.origin(_sources())
     os.pwrite(_RESULT, lean_json.dumps(made).encode("ascii"), 0)
     reporter.ended("")
 
@@ -56,7 +60,7 @@ def main(arguments: Mapping[str, object]) -> None:
 def programs(landlock: int) -> dict[str, object]:
     """The object that is written, for a kernel with this version of Landlock. Raises CannotCompile."""
     try:
-        import pyseccomp as seccomp
+        seccomp = _library()
     except (ImportError, RuntimeError, OSError) as error:
         raise CannotCompile(f"libseccomp: {error}; install libseccomp2 (Fedora: libseccomp)") from None
     machine = os.uname().machine
@@ -70,6 +74,27 @@ def programs(landlock: int) -> dict[str, object]:
     except OSError as error:
         raise CannotCompile(f"libseccomp: {error.strerror}") from None
     return made
+
+
+def _library() -> ModuleType:
+    """pyseccomp, which would run ldconfig(8) twice to learn what dlopen(3) knows. Raises what its import raises."""
+    import ctypes.util
+
+    found = ctypes.util.find_library
+    ctypes.util.find_library = {"seccomp": _LIBRARY}.get  # type: ignore[assignment]  # None is libc, which is there
+    try:
+        import pyseccomp
+    finally:
+        ctypes.util.find_library = found
+    return pyseccomp  # type: ignore[no-any-return]
+
+
+def _sources() -> set[str]:
+    """The files that decide what is compiled: our lists, and the library, where it was found."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+        libraries = {line.split(maxsplit=5)[5].rstrip("\n") for line in file if "/libseccomp." in line}
+    modules = ("nodectl.confine.denied_calls", "pyseccomp")
+    return {__file__, *libraries, *(str(sys.modules[name].__file__) for name in modules)}
 
 
 def attempt(made: Mapping[str, object]) -> None:

@@ -1,15 +1,17 @@
 """Which level of confinement a step gets, and the compiled filters that the levels need (`nodectl/confine/`).
 
-A helper process compiles the filters once in a daemon's life, into a memfd that the forkserver has open and that is
-sealed when it is complete. A step with a level waits for them; a step without one does not.
+A helper process compiles the filters into a memfd that the forkserver has open and that is sealed when it is complete,
+unless those that an earlier daemon kept still hold. A step with a level waits for them; a step without one does not.
 """
 
 import asyncio
+import contextlib
 import fcntl
 import os
 from collections.abc import Callable, Iterable, Mapping
 
 from nodectl.config import Config
+from nodectl.confine import kept_programs
 from nodectl.confine.confinement import CAP_SETPCAP, LEAST_LANDLOCK
 from nodectl.daemon.processes.reporting_process import ReportingProcess
 from nodectl.daemon.reception import peer_process
@@ -22,7 +24,7 @@ from nodectl.wire.dispatch import Refused, invalid
 from nodectl.wire.framing import Peer
 
 _SECONDS = 30.0
-_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}  # ctypes finds its library with ldconfig
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
@@ -32,6 +34,7 @@ class ConfinementLevels:
     def __init__(self, config: Config, live: Callable[[], Iterable[LiveStep]]) -> None:
         self._config = config
         self._live = live
+        self._kept = f"{config.state_dir}/{kept_programs.NAME}"
         self._making: asyncio.Task[str] | None = None
         self._possible = {NONE}
         self.programs = os.memfd_create("nodectl-secure", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -120,6 +123,10 @@ class ConfinementLevels:
         if not _kernel.capabilities()[0] & CAP_SETPCAP:
             return "the service lacks CAP_SETPCAP"
         os.ftruncate(self.programs, 0)
+        if kept := kept_programs.read(self._kept):
+            os.pwrite(self.programs, kept, 0)
+            self._seal()
+            return ""
         try:
             process = ReportingProcess(
                 "nodectl.confine.seccomp_compiler",
@@ -134,9 +141,15 @@ class ConfinementLevels:
         if not process.results:
             return f"the compiler of system call filters {process.how_it_ended()}"
         if not process.results[0]:
-            fcntl.fcntl(self.programs, fcntl.F_ADD_SEALS, _SEALS)
-            self._possible |= {DEFAULT, STRICT} if _kernel.landlock_abi() >= LEAST_LANDLOCK else {DEFAULT}
+            self._seal()
+            with contextlib.suppress(OSError):  # the next daemon compiles them, too
+                kept_programs.keep(self._kept, os.pread(self.programs, os.fstat(self.programs).st_size, 0))
         return process.results[0]
+
+    def _seal(self) -> None:
+        """They are complete."""
+        fcntl.fcntl(self.programs, fcntl.F_ADD_SEALS, _SEALS)
+        self._possible |= {DEFAULT, STRICT} if _kernel.landlock_abi() >= LEAST_LANDLOCK else {DEFAULT}
 
 
 def _may_be(uid: int, step: Step) -> bool:

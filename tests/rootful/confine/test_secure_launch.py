@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.confine import kept_programs
 from nodectl.model.launch_order import HOOKS
 from rootful.confined import read_status, status
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
@@ -180,6 +181,7 @@ def test_a_killed_compiler_costs_one_refusal_and_the_next_step_runs() -> None:
             if "secure: default is not possible here: the compiler of system call filters died by SIGKILL" in err:
                 break
             assert step.returncode == 0, err
+            (node.dir / "state" / kept_programs.NAME).unlink(missing_ok=True)
             node.restart()
         else:
             raise AssertionError("it was never found")

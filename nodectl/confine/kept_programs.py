@@ -1,0 +1,60 @@
+"""The compiled filters as an earlier daemon kept them, so that the next one need not compile them.
+
+They are taken while all they were made of is as it was: the kernel, the library, our lists. Only root can write where
+they lie, or they are not taken. Runs in the daemon, as root; `origin` in the compiler.
+"""
+
+import os
+
+from nodectl.kernel import _kernel, trust
+from nodectl.wire import lean_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+NAME = "seccomp_programs"  # beneath state_dir
+_LONGEST = 1 << 20
+
+
+def origin(files: "Iterable[str]") -> dict[str, object]:
+    """What programs are made of on this machine, now. Raises OSError."""
+    return {"files": {path: _look(path) for path in files}, **_machine()}
+
+
+def read(path: str) -> bytes:
+    """What `keep` has written, where it holds here and now; else b""."""
+    try:
+        data = trust.read(path, _LONGEST)
+        made = lean_json.load_object(data)
+        files: dict[str, object] = made["files"]  # type: ignore[assignment]  # root's own words
+        is_current = files and made == {**made, **origin(files)}
+    except (OSError, trust.Untrusted, lean_json.BadJson, KeyError):
+        return b""
+    return data if is_current else b""
+
+
+def keep(path: str, data: bytes) -> None:
+    """Writes them down for the next daemon. Raises OSError."""
+    new = f"{path}.{os.getpid()}"
+    try:
+        with open(
+            os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "wb"
+        ) as file:
+            file.write(data)
+        os.rename(new, path)
+    except FileExistsError:
+        os.unlink(new)  # of a daemon that was killed: the next one keeps them
+
+
+def _machine() -> dict[str, object]:
+    kernel = os.uname()
+    return {
+        "kernel": [kernel.release, kernel.version, kernel.machine],
+        "landlock": _kernel.landlock_abi(),
+    }
+
+
+def _look(path: str) -> list[int]:
+    status = os.stat(path)
+    return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]

@@ -1,0 +1,87 @@
+"""Compiled filters outlive a daemon, and hold only for what they were made of."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from nodectl.config_file.reader import build
+from nodectl.confine import kept_programs
+from nodectl.confine.confinement import CAP_SETPCAP
+from nodectl.daemon.admission import confinement
+from nodectl.daemon.admission.confinement import ConfinementLevels
+from nodectl.kernel import _kernel
+from nodectl.model.confinement_level import DEFAULT
+from nodectl.wire import lean_json
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "libseccomp.so.2"
+    path.write_bytes(b"a library")
+    return path
+
+
+@pytest.fixture
+def kept(tmp_path: Path, source: Path) -> str:
+    """What a daemon has kept, where only root can write."""
+    path = str(tmp_path / kept_programs.NAME)
+    made = {"landlock": 0, "default": "00", **kept_programs.origin([str(source)])}
+    kept_programs.keep(path, lean_json.dumps(made).encode("ascii"))
+    assert kept_programs.read(path)
+    return path
+
+
+def test_they_are_taken_while_nothing_has_changed(kept: str) -> None:
+    assert lean_json.load_object(kept_programs.read(kept))["default"] == "00"
+    assert os.stat(kept).st_mode & 0o777 == 0o600
+    assert os.listdir(os.path.dirname(kept)).count(kept_programs.NAME) == 1
+
+
+def test_they_are_not_taken_with_another_library(kept: str, source: Path) -> None:
+    source.write_bytes(b"a longer library")
+    assert kept_programs.read(kept) == b""
+    source.unlink()
+    assert kept_programs.read(kept) == b""
+
+
+def test_they_are_not_taken_under_another_kernel(kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_kernel, "landlock_abi", lambda: 99)
+    assert kept_programs.read(kept) == b""
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b'{"default": "0', b"[]", b"{}", b'{"files": {}}', b'{"files": []}', b"\0" * 5000]
+)
+def test_what_is_broken_is_not_taken(kept: str, data: bytes) -> None:
+    Path(kept).write_bytes(data)
+    assert kept_programs.read(kept) == b""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root believes only what root alone can write")
+def test_what_others_could_have_written_is_not_taken(kept: str) -> None:
+    os.chmod(kept, 0o666)
+    assert kept_programs.read(kept) == b""
+    os.chmod(kept, 0o600)
+    os.chown(kept, 65534, 65534)
+    assert kept_programs.read(kept) == b""
+
+
+def test_a_daemon_with_kept_programs_compiles_none(kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confinement, "ReportingProcess", None)
+    monkeypatch.setattr(_kernel, "capabilities", lambda: (CAP_SETPCAP,))
+
+    expected = Path(kept).read_bytes()
+
+    async def act() -> None:
+        levels = ConfinementLevels(build({"state_dir": str(tmp_path)}), list)
+        await levels.ready(DEFAULT)
+        assert os.pread(levels.programs, 1 << 16, 0) == expected
+        with pytest.raises(PermissionError):
+            os.pwrite(levels.programs, b"x", 0)
+        await levels.settle()
+
+    asyncio.run(act())
