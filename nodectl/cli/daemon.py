@@ -1,17 +1,22 @@
-"""`nodectl daemon`: the service itself."""
+"""`nodectl daemon`: the service itself.
 
-import argparse
+Its companions are executed before anything of it is imported, so that all three import at the same time.
+"""
+
 import os
 import sys
-from collections.abc import Callable
 
-from nodectl.config import Config, ConfigError
-from nodectl.config_file.reader import DEFAULT_PATH, build, load
-from nodectl.daemon.main import run
-from nodectl.daemon.recovery.sweep import remove_dead_private_nodes
+from nodectl.daemon.processes import companions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from nodectl.config import Config
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: "argparse.ArgumentParser") -> None:
     """No options of its own: everything is in the configuration."""
     parser.epilog = (
         "Run by systemd as nodectld.service; in the foreground when run by hand. SIGHUP reads the keys container_* "
@@ -19,9 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def main(arguments: argparse.Namespace) -> int:
+def main(arguments: "argparse.Namespace") -> int:
     """The service in the foreground."""
+    if os.geteuid() != 0:
+        print("nodectl daemon: must be root: it starts other users' steps", file=sys.stderr)
+        return 1
     settings = arguments.settings
+    begun = companions.begin()
+    from nodectl.config import ConfigError  # with all that follows, beside the companions' imports
+    from nodectl.daemon.main import run
+
     read = _reader(settings.config)
     try:
         config = read()
@@ -30,11 +42,15 @@ def main(arguments: argparse.Namespace) -> int:
         return 1
     if settings.socket:
         config = _with(config, socket=settings.socket)
-    return run(config, read)
+    return run(config, read, begun)
 
 
 def private(directory: str, config_path: str | None) -> int:
     """A private node in a directory of its own; see `nodectl.client.private_node`."""
+    begun = companions.begin()
+    from nodectl.daemon.main import run
+    from nodectl.daemon.recovery.sweep import remove_dead_private_nodes
+
     read = _reader(config_path)
     config = read()
     remove_dead_private_nodes(config.runtime_dir)
@@ -45,19 +61,23 @@ def private(directory: str, config_path: str | None) -> int:
         log_ended_steps=False,  # its log is a terminal
         cgroup_name=f"{config.cgroup_name}-{directory.rpartition('/')[2]}",
     )
-    status = run(own, read, private=True)
+    status = run(own, read, begun, private=True)
     import shutil  # with what it brings along: a service never needs it
 
     shutil.rmtree(directory, ignore_errors=True)
     return status
 
 
-def _reader(given: str | None) -> Callable[[], Config]:
+def _reader(given: str | None) -> "Callable[[], Config]":
     """What reads the configuration, also when the daemon's working directory is no more the one it was started in."""
+    from nodectl.config_file.reader import DEFAULT_PATH, load
+
     path = DEFAULT_PATH if given is None else os.path.abspath(given)
     return lambda: load(path, must_exist=given is not None)
 
 
-def _with(config: Config, **changes: object) -> Config:
+def _with(config: "Config", **changes: object) -> "Config":
+    from nodectl.config_file.reader import build
+
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in config if value is not None}
     return build({**values, **changes})

@@ -31,6 +31,7 @@ from nodectl.daemon.history import journal, retention
 from nodectl.daemon.history.store import Store, StoreError
 from nodectl.daemon.jobs.slurmd_context import SlurmdContext, SlurmdRefused
 from nodectl.daemon.node import Node
+from nodectl.daemon.processes.companions import Companions
 from nodectl.daemon.processes.forkserver_channel import ForkserverDied
 from nodectl.daemon.reception.supervisor import ReceptionFailed, ReceptionSupervisor
 from nodectl.daemon.recovery.lock import Lock
@@ -54,18 +55,15 @@ class CannotStart(Exception):
     """The daemon does not start; str() is one line for the log and the terminal."""
 
 
-def run(config: Config, read: Callable[[], Config], *, private: bool = False) -> int:
+def run(config: Config, read: Callable[[], Config], begun: Companions, *, private: bool = False) -> int:
     """Runs the daemon until it is told to end. Returns the exit status. Must be root.
 
-    `read` reads the configuration's file again; it raises ConfigError.
+    `read` reads the configuration's file again; it raises ConfigError. Those `begun` end with this process.
     """
-    if os.geteuid() != 0:
-        print("nodectl daemon: must be root: it starts other users' steps", file=sys.stderr)
-        return 1
     messages.log("daemon")
     try:
         with contextlib.ExitStack() as ending:
-            asyncio.run(_serve(config, read, ending, private=private))
+            asyncio.run(_serve(config, read, begun, ending, private=private))
     except (
         CannotStart,
         StoreError,
@@ -80,18 +78,20 @@ def run(config: Config, read: Callable[[], Config], *, private: bool = False) ->
     return 0
 
 
-async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.ExitStack, *, private: bool) -> None:
+async def _serve(
+    config: Config, read: Callable[[], Config], begun: Companions, ending: contextlib.ExitStack, *, private: bool
+) -> None:
     os.umask(0o022)
     os.chdir("/")
     lock = _prepare(config)
     slurmd = SlurmdContext(config)
     slurmd.begin()  # while the rest is prepared
-    reception = ReceptionSupervisor(config)
+    reception = ReceptionSupervisor(config, begun.reception)
     store = _history(config)
     plugins = _load_plugins(config, ending)
     await slurmd.ready()
     base, constraints = _confine(config, private=private)  # after all that may refuse: nothing would remove it
-    node = Node(config, store, plugins, lock=lock.fd, base=base, constraints=constraints)
+    node = Node(config, store, plugins, lock=lock.fd, base=base, constraints=constraints, forkserver=begun.forkserver)
     if not private:
         remove_dead_private_nodes(config.runtime_dir)
     sweep(node.registry, node.jobs, base)
@@ -125,13 +125,13 @@ async def _serve(config: Config, read: Callable[[], Config], ending: contextlib.
 
 def _collect_less(*, private: bool) -> None:
     """What is there now stays: the garbage collector has no need to look through it again. A private node is not there
-    for long enough.
+    for long enough to look through it even once.
     """
-    gc.enable()
-    gc.set_threshold(_GARBAGE)
     if not private:
         gc.collect()
-        gc.freeze()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE)
+    gc.enable()
 
 
 def _restore_queue(node: Node, base: Base) -> None:

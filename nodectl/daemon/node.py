@@ -51,6 +51,7 @@ from nodectl.daemon.methods import (
 )
 from nodectl.daemon.methods.job_calls import JobCalls
 from nodectl.daemon.methods.start import StepStart
+from nodectl.daemon.processes.companions import Companion
 from nodectl.daemon.processes.forkserver_channel import ForkserverChannel
 from nodectl.daemon.steps.oom_watch import OomWatch
 from nodectl.plugin_host.node_plugins import NodePlugins
@@ -61,11 +62,14 @@ if TYPE_CHECKING:
 
 
 class Node:
-    """See the module. `lock` is the descriptor of the daemon's lock, which the forkserver shares."""
+    """See the module. `lock` is the descriptor of the daemon's lock, which the forkserver shares; `forkserver` is the
+    one that was begun.
+    """
 
     def __init__(  # made once, of everything a node is
-        self, config: Config, store: Store, plugins: NodePlugins, *, lock: int, base: Base, constraints: Constraints
-    ) -> None:
+        self, config: Config, store: Store, plugins: NodePlugins, *, lock: int, base: Base, constraints: Constraints,
+        forkserver: Companion | None = None,
+    ) -> None:  # fmt: skip
         self.config = config
         self._plugins = plugins
         self._users = Users(config.user_cache_seconds)
@@ -73,7 +77,7 @@ class Node:
         self._levels = levels = ConfinementLevels(config, registry.live.values)
         self._oom_watch = OomWatch(registry.live.values, needed="memory" not in base.controllers)
         self.forkserver = ForkserverChannel(
-            config, lock, levels.programs, registry.forkserver_answered, self._earlier_plugins
+            config, lock, levels.programs, registry.forkserver_answered, self._earlier_plugins, forkserver
         )
         self.jobs = jobs = NodeJobs(config, base.mount, registry, store, plugins, self.forkserver)
 

@@ -5,15 +5,18 @@ step can need before any step exists. It has one thread and calls no hook of a S
 (once per change of the file), which the stepd executes, and it opens native ones. It ends when the daemon's end of the
 channel closes. Its stepds live on.
 
-Channel: one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup": ..., "trace": true} with the descriptors
-of `Descriptors`. The daemon has made all of them: what users send never comes here. "client" is the uid of the client
-that waits for the step, null for none. "plugins": [...] is there when the stack differs from the last one or a file of
-it has changed. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ...}. A message with "container" is a
-container request (`forkserver/container_requests.py`), which is answered on a connection of its own.
+Channel: first one message with the descriptors of the daemon's lock and of what confines steps, {"plugins": types by
+kind, "plugin_dir": ..., "earlier": types of other containers that still exist, "timeout": that of a hook,
+"spank_versions": ...}. Then one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup": ..., "trace": true}
+with the descriptors of `Descriptors`. The daemon has made all of them: what users send never comes here. "client" is
+the uid of the client that waits for the step, null for none. "plugins": [...] is there when the stack differs from the
+last one or a file of it has changed. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ...}. A message with
+"container" is a container request (`forkserver/container_requests.py`), which is answered on a connection of its own.
 """
 
 import _signal
 import _socket
+import fcntl
 import gc
 import os
 import sys
@@ -49,20 +52,18 @@ if TYPE_CHECKING:
 
     Order = tuple[bytes, list[int]]  # a message and the descriptors that came with it
 
-CHANNEL = 3  # the descriptors that the daemon leaves open for us
-LOCK = 4
+CHANNEL = 3  # the descriptor that the daemon leaves open for us
+LOCK = 4  # where the first order's descriptors are put, this and PROGRAMS
+_OUT_OF_THE_WAY = 10  # dup2 onto 4 must not overwrite a descriptor that will become 5
 _INT = 4
 _OWN_WORDS = 5  # python -I -S -c CODE
 
 
-def main(arguments: "Mapping[str, object]") -> "NoReturn":
-    """Serves the channel until the daemon is gone. `arguments` are plugins (types by kind), plugin_dir and
-    spank_versions from the configuration; `earlier`, the types of other containers that still exist; and `timeout`,
-    that of a hook.
-    """
+def main() -> "NoReturn":
+    """Serves the channel until the daemon is gone."""
     status = 1
     try:
-        _serve_the_daemon(arguments)
+        _serve_the_daemon()
         status = 0
     except BaseException:  # the top of a process
         sys.excepthook(*sys.exc_info())
@@ -70,7 +71,7 @@ def main(arguments: "Mapping[str, object]") -> "NoReturn":
         os._exit(status)  # a thread that a plugin has left must not keep the process, and with it the lock
 
 
-def _serve_the_daemon(arguments: "Mapping[str, object]") -> None:
+def _serve_the_daemon() -> None:
     prctl.set_name("nodectl-fork")
     # Nobody waits for stepds: the daemon learns of their ends by other ways.
     for number in (*IGNORED, _signal.SIGCHLD):
@@ -80,10 +81,11 @@ def _serve_the_daemon(arguments: "Mapping[str, object]") -> None:
     os.umask(0o022)
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, CHANNEL)
     os.set_inheritable(CHANNEL, False)
-    os.set_inheritable(LOCK, False)
-    os.set_inheritable(PROGRAMS, False)
     preload.remove()
-    handed_over = _handed_over()
+    first, handed_over = _handed_over() or (_begin(channel), None)
+    if not first:
+        return
+    arguments = lean_json.load_object(first)
     probe_variable.start_probe()
     messages.log("forkserver")
     tell = _print if handed_over is not None else lambda why: _answer(channel, {"ready": False, "error": why})
@@ -106,7 +108,7 @@ def _serve_the_daemon(arguments: "Mapping[str, object]") -> None:
     order = _serve(channel, node, handed_over)
     node.end()
     if order is not None:
-        _execute_again(*order)
+        _execute_again(first, *order)
 
 
 def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order | None") -> "Order | None":
@@ -132,6 +134,17 @@ def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order |
             close_in_time(fds)
 
 
+def _begin(channel: "_socket.socket") -> bytes:
+    """Waits for the first order, and puts its descriptors in their places. Returns b"" where the daemon has gone."""
+    data, fds = _receive(channel)
+    copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for fd in fds]
+    for fd, place in zip(copies, (LOCK, PROGRAMS), strict=False):
+        os.dup2(fd, place, inheritable=False)
+    for fd in {*copies, *fds} - {LOCK, PROGRAMS}:
+        os.close(fd)
+    return data
+
+
 def _print(why: str) -> None:
     """A forkserver that executed itself again does not answer whether it is ready: the daemon notices its end."""
     print(f"nodectl forkserver: {why}", file=sys.stderr)
@@ -147,7 +160,7 @@ def _receive(channel: "_socket.socket") -> "Order":
     return data, descriptors_in(ancillary)
 
 
-def _execute_again(data: bytes, fds: "list[int]") -> "NoReturn":
+def _execute_again(first: bytes, data: bytes, fds: "list[int]") -> "NoReturn":
     """Executes this program again with the order that it could not serve: a loaded library cannot be replaced."""
     memory = os.memfd_create("nodectl-order", 0)
     os.fchmod(memory, 0o600)
@@ -155,19 +168,22 @@ def _execute_again(data: bytes, fds: "list[int]") -> "NoReturn":
     for fd in (CHANNEL, LOCK, PROGRAMS, *fds):
         os.set_inheritable(fd, True)
     preload.add(os.environ)
-    os.execv(sys.executable, [*sys.orig_argv[:_OWN_WORDS], *map(str, (memory, *fds))])
+    os.execv(sys.executable, [*sys.orig_argv[:_OWN_WORDS], first.decode("ascii"), *map(str, (memory, *fds))])
 
 
-def _handed_over() -> "Order | None":
-    """The order with which this process executed itself again, None in the first one."""
+def _handed_over() -> "tuple[bytes, Order] | None":
+    """The first order, and the one with which this process executed itself again; None in the first one."""
     if len(sys.argv) == 1:
         return None
-    memory, *fds = map(int, sys.argv[1:])
+    first = sys.argv[1].encode("ascii")
+    for fd in (LOCK, PROGRAMS):
+        os.set_inheritable(fd, False)
+    memory, *fds = map(int, sys.argv[2:])
     data = os.pread(memory, LONGEST_ORDER, 0)
     os.close(memory)
     for fd in fds:
         os.set_inheritable(fd, False)
-    return data, fds
+    return first, (data, fds)
 
 
 def _answer(channel: "_socket.socket", message: "Mapping[str, object]") -> None:

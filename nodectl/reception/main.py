@@ -1,6 +1,7 @@
 """The process that accepts users' connections: root, one thread, no lock, nothing to lose.
 
-    channel, from the daemon:   {"listen": true} with the listening socket; {"pause": true}; {"ping": n}
+    channel, from the daemon:   first {"most": n, "longest": n}, a user's connections and the bytes of a message
+                                {"listen": true} with the listening socket; {"pause": true}; {"ping": n}
     channel, to the daemon:     {"pong": n}
                                 {"desk": d, "uid": u} with the desk's two ends: what it says, what it is told
                                 {"connection": n, "desk": d, "pid": ..., "gid": ..., "groups": [...], "inode": ...},
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 CHANNEL = 3
-LONGEST_NEWS = 1 << 17
+_LONGEST_ORDER = 256
 _MOST_GROUPS_TOLD = 8192
 _AT_ONCE = 64  # connections between two looks at everything else
 _MOST_DESKS = 4  # of one user: all but the last are ending, or hang
@@ -148,7 +149,7 @@ class Reception:
             self._look_after()
 
     def _obey(self) -> bool:
-        text, ancillary, _, _ = self._channel.recvmsg(256, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+        text, ancillary, _, _ = self._channel.recvmsg(_LONGEST_ORDER, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
         if not text:
             return False
         order = lean_json.load_object(text)
@@ -341,8 +342,8 @@ def _be_last(reader: int, kept: "list[int]") -> "NoReturn":
         os._exit(0)
 
 
-def main(arguments: "Mapping[str, object]") -> None:
-    """Serves until the daemon has gone. `arguments`: most, longest."""
+def main() -> None:
+    """Serves until the daemon has gone."""
     prctl.set_name("nodectl-recept")
     prctl.set_pdeathsig(_signal.SIGKILL)  # users then find the next daemon at once
     for number in (_signal.SIGINT, _signal.SIGHUP, _signal.SIGTSTP):
@@ -354,6 +355,8 @@ def main(arguments: "Mapping[str, object]") -> None:
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, CHANNEL)
     os.set_inheritable(CHANNEL, False)
     try:
-        Reception(channel, most=int(str(arguments["most"])), longest=int(str(arguments["longest"]))).serve()
+        if data := channel.recv(_LONGEST_ORDER):
+            order = lean_json.load_object(data)
+            Reception(channel, most=int(str(order["most"])), longest=int(str(order["longest"]))).serve()
     except ConnectionError:
         pass  # the daemon has gone

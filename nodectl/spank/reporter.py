@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nodectl.model.plugstack_entry import Entry
     from nodectl.spank.stack import Stack
 
+SHUTDOWN = b"x"  # the daemon's word to a process that lives as long as it does
 DEAF = 126  # the exit status of a process whose plugin has closed the socket
 
 

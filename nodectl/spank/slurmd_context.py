@@ -18,7 +18,7 @@ from nodectl.plugin_host.caller import PluginCaller
 from nodectl.spank import job_info, preload, probe_variable, versions
 from nodectl.spank.handle import Spank
 from nodectl.spank.job_script import log
-from nodectl.spank.reporter import Reporter
+from nodectl.spank.reporter import SHUTDOWN, Reporter
 from nodectl.spank.spank_h import S_CTX_SLURMD
 from nodectl.spank.stack import Stack
 from nodectl.tracing.recorder import Recorder
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from nodectl.plugin_host.caller import Outcome
 
 REPORT = 3
-SHUTDOWN = b"x"
 INIT, SLURMD_INIT, EXIT = "slurm_spank_init", "slurm_spank_slurmd_init", "slurm_spank_slurmd_exit"
 
 

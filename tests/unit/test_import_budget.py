@@ -112,8 +112,8 @@ def test_no_more_of_nodectl_is_imported_than_is_needed(name: str) -> None:
 
 
 def test_daemon_has_asyncio_without_tls_and_its_plugins_may_have_tls() -> None:
-    assert imported("import nodectl.cli.daemon") & {"ssl", "_ssl"} == set()
-    assert "asyncio" in imported("import nodectl.cli.daemon, ssl")
+    assert imported("import nodectl.daemon.main") & {"ssl", "_ssl"} == set()
+    assert "asyncio" in imported("import nodectl.daemon.main, ssl")
 
 
 def test_hook_of_a_prolog_may_speak_tls_by_asyncio() -> None:

@@ -15,7 +15,7 @@ from nodectl.model.launch_order import SLURMD_HOOKS
 from nodectl.model.plugstack_entry import Entry, entry_as_list
 from nodectl.spank import plugstack, preload, probe_variable
 from nodectl.spank.mentioned_hooks import MentionedHooks
-from nodectl.spank.slurmd_context import SHUTDOWN
+from nodectl.spank.reporter import SHUTDOWN
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 

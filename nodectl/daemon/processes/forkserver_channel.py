@@ -1,36 +1,27 @@
 """The daemon's side of the forkserver: starts it, hands it steps, notices when it dies.
 
-The forkserver is executed, not forked: it shares nothing with the daemon but the channel. A forkserver that dies is
-started again with the next step; stepds go on without it.
+The daemon's first forkserver was executed before this module was imported, and waits for its first order
+(`companions.py`). A forkserver that dies is started again with the next step; stepds go on without it.
 """
 
 import asyncio
 import errno
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 from nodectl.config import Config
-from nodectl.confine.confinement import PROGRAMS
-from nodectl.daemon.processes import copied_descriptors
+from nodectl.daemon.processes import companions
+from nodectl.daemon.processes.companions import Companion
 from nodectl.kernel import signals
 from nodectl.kernel.closing import close_in_time
 from nodectl.plugin_host import kinds
-from nodectl.spank import preload, probe_variable
 from nodectl.wire import framing, lean_json
 
 _READY_SECONDS = 20
 _END_SECONDS = 5
 _PAUSE = 0.002
-_PLACES = (3, 4, PROGRAMS)  # of the channel, the lock, and what confines steps
-_OUT_OF_THE_WAY = 10  # dup2 onto 3 must not overwrite a descriptor that will become 4
-_START = (
-    "import sys; sys.path[:0] = {path!r}; "
-    "from nodectl.forkserver import main as forkserver; from nodectl.wire import lean_json; "
-    "forkserver.main(lean_json.loads({arguments!r}))"
-)
 
 
 class ForkserverDied(Exception):
@@ -49,12 +40,14 @@ class ForkserverChannel:
         programs: int,
         answered: Callable[[Mapping[str, object]], None],
         earlier: Callable[[], list[str]],
+        begun: Companion | None = None,
     ) -> None:
         self._config = config
         self._programs = programs
         self._lock = lock  # shared with the forkserver: the next daemon begins when both have let go
         self._answered = answered
         self._earlier = earlier
+        self._begun = begun
         self._sock: socket.socket | None = None
         self._waiting: list[tuple[bytes, list[int]]] = []
         self._is_full = False  # the channel: what waits, waits for room
@@ -64,45 +57,13 @@ class ForkserverChannel:
         self._patience: float | None = _READY_SECONDS + seconds if seconds else None
 
     def start(self) -> None:
-        """Executes a forkserver and waits until it is ready; nothing where there is one. Raises ForkserverDied."""
+        """Tells the forkserver that was begun, or a new one, what it serves, and waits until it is ready; nothing where
+        there is one. Raises ForkserverDied; OSError where there can be none.
+        """
         if self._sock is not None:
             return  # what an earlier daemon left was ended before this one was ready
         self._told_plugins = None
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        arguments = lean_json.dumps(
-            {
-                "plugins": {kind: list(types) for kind, types in kinds.configured(self._config, kinds.NODE).items()},
-                "plugin_dir": list(self._config.plugin_dir),
-                "earlier": self._earlier(),
-                "timeout": self._config.spank_hook_timeout,
-                "spank_versions": self._config.spank_versions,
-            }
-        )
-        code = _START.format(path=[p for p in sys.path if p], arguments=arguments)
-        passed = copied_descriptors.copies((theirs.fileno(), self._lock, self._programs), _OUT_OF_THE_WAY)
-        # As slurmstepd from slurmd: hooks call tools of the site's by their names.
-        environment = {
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-            "LANG": "C.UTF-8",
-            **probe_variable.environment(),
-        }
-        preload.add(environment)
-        try:
-            self.pid = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-I", "-S", "-c", code],
-                environment,
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                    *((os.POSIX_SPAWN_DUP2, fd, place) for fd, place in zip(passed, _PLACES, strict=True)),
-                ],
-            )
-        except OSError as error:
-            ours.close()
-            raise ForkserverDied(f"start the forkserver: {error.strerror}") from error
-        finally:
-            theirs.close()
-            framing.close(passed)
+        ours = self._begin()
         ours.settimeout(self._patience)
         try:
             answer = lean_json.load_object(ours.recv(65536) or b'{"error":"it ended at once; see the log"}')
@@ -116,6 +77,31 @@ class ForkserverChannel:
         self._patience = _READY_SECONDS  # of a daemon that serves: the service manager watches it
         self._sock = ours
         asyncio.get_running_loop().add_reader(ours.fileno(), self._read)
+
+    def _begin(self) -> socket.socket:
+        """The channel of a forkserver that has its first order. Raises OSError, ForkserverDied."""
+        order = {
+            "plugins": {kind: list(types) for kind, types in kinds.configured(self._config, kinds.NODE).items()},
+            "plugin_dir": list(self._config.plugin_dir),
+            "earlier": self._earlier(),
+            "timeout": self._config.spank_hook_timeout,
+            "spank_versions": self._config.spank_versions,
+        }
+        try:
+            begun, self._begun = self._begun or companions.begin_forkserver(), None
+        except OSError as error:
+            raise ForkserverDied(f"start the forkserver: {error.strerror}") from error
+        self.pid = begun.pid
+        ours = socket.socket(fileno=begun.channel)
+        try:
+            socket.send_fds(ours, [lean_json.dumps(order).encode("ascii")], [self._lock, self._programs])
+        except ConnectionError:
+            pass  # it has ended, which is read next
+        except OSError:
+            ours.close()
+            self.collect()
+            raise
+        return ours
 
     def submit(self, request: Mapping[str, object], plugins: tuple[list[str], int], fds: Sequence[int]) -> None:
         """Asks for one stepd; closes `fds` when they are on their way. Raises ForkserverDied.

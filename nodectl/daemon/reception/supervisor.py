@@ -13,18 +13,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodectl.config import Config
-from nodectl.daemon.processes import copied_descriptors
+from nodectl.daemon.processes import companions
+from nodectl.daemon.processes.companions import Companion
 from nodectl.daemon.reception.connection import Calls, Desk
 from nodectl.kernel import signals
-from nodectl.reception.main import CHANNEL, LONGEST_NEWS
 from nodectl.wire import framing, lean_json
 from nodectl.wire.dispatch import Service
 
-_START = (
-    "import sys; sys.path[:0] = {path!r}; from nodectl.wire import lean_json; from nodectl.reception import main; "
-    "main.main(lean_json.loads({arguments!r}))"
-)
-_OUT_OF_THE_WAY = 10
+_LONGEST_NEWS = 1 << 17
 _PING_SECONDS = 1.0
 _SILENT_SECONDS = 5.0
 _READY_SECONDS = 20.0
@@ -37,9 +33,9 @@ class ReceptionFailed(Exception):
 
 
 class ReceptionSupervisor:
-    """The reception of one daemon. It serves from `listen` on."""
+    """The reception of one daemon, at first the one that was `begun`. It serves from `listen` on."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, begun: Companion | None = None) -> None:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._calls = Calls(config.max_connections_per_user)
@@ -52,7 +48,7 @@ class ReceptionSupervisor:
         self._answered: asyncio.Future[None] = self._loop.create_future()
         self._ended = False
         self._channel: socket.socket | None = None
-        self._start()
+        self._start(begun or companions.begin_reception())
         self._timer = self._loop.call_later(_PING_SECONDS, self._ping, 0.0)
 
     async def ready(self) -> None:
@@ -67,30 +63,15 @@ class ReceptionSupervisor:
         self._listener, self._service = listener, service
         self._hand_listener()
 
-    def _start(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        arguments = {"most": self._config.max_connections_per_user, "longest": self._config.max_message_bytes}
-        code = _START.format(path=[p for p in sys.path if p], arguments=lean_json.dumps(arguments))
-        passed = copied_descriptors.copies([theirs.fileno()], _OUT_OF_THE_WAY)
-        try:
-            self._pid = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-I", "-S", "-c", code],
-                {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, 2, 1),
-                    (os.POSIX_SPAWN_DUP2, passed[0], CHANNEL),
-                ],
-            )
-            self._pidfd = os.pidfd_open(self._pid)
-        finally:
-            theirs.close()
-            framing.close(passed)
+    def _start(self, begun: Companion) -> None:
+        self._pid = begun.pid
+        self._pidfd = os.pidfd_open(self._pid)
+        ours = socket.socket(fileno=begun.channel)
         ours.setblocking(False)
         self._channel = ours
         self._numbered = {}
         self._loop.add_reader(ours.fileno(), self._hear)
+        self._send({"most": self._config.max_connections_per_user, "longest": self._config.max_message_bytes})
         self._send({"ping": self._pings})
         self._hand_listener()
 
@@ -130,7 +111,7 @@ class ReceptionSupervisor:
         while self._channel is not None:
             room = socket.CMSG_SPACE(_FDS * 4)
             try:
-                data, ancillary, _, _ = self._channel.recvmsg(LONGEST_NEWS, room, socket.MSG_CMSG_CLOEXEC)
+                data, ancillary, _, _ = self._channel.recvmsg(_LONGEST_NEWS, room, socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
                 return
             except ConnectionResetError:
@@ -187,7 +168,7 @@ class ReceptionSupervisor:
         if self._ended:
             return
         try:
-            self._start()
+            self._start(companions.begin_reception())
         except OSError as error:
             print(f"nodectl daemon: start the reception: {error.strerror}", file=sys.stderr)
             self._loop.call_later(_BETWEEN_STARTS, self._start_again)
