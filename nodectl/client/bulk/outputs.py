@@ -8,7 +8,7 @@ import os
 import stat
 import time
 
-from nodectl.client.bulk import private_directory
+from nodectl.client.bulk import private_directory, safe_way
 from nodectl.client.command import Failed, complain
 from nodectl.messages import printable
 
@@ -194,7 +194,10 @@ class Results(Outputs):
             parent = os.path.join(self._base, self._template.text, *self._steps(command))
             command.stdout, command.stderr = f"{parent}/stdout", f"{parent}/stderr"
         try:
+            _refuse_strangers(parent)
             os.makedirs(parent, exist_ok=True)
+            _refuse_strangers(command.stdout)
+            _refuse_strangers(command.stderr)
         except OSError as error:
             raise Failed(f"make {printable(parent)}: {error.strerror}", 255) from None
 
@@ -221,6 +224,13 @@ class Results(Outputs):
     def show(self, command: "Command") -> None:
         """Prints what it has written."""
         self.print_files(command, directory=None)
+
+
+def _refuse_strangers(path: str) -> None:
+    """Root's files are where root means them to be. Raises Failed, OSError."""
+    if os.geteuid() == 0 and (place := safe_way.stranger_on(path)):
+        why = f"{printable(place)} is in another user's hands, who could lead root's commands elsewhere"
+        raise Failed(f"keep outputs in {printable(path)}: {why}: let the whole command be that user's", 255)
 
 
 def file_name(value: str, number: int) -> str:

@@ -203,6 +203,22 @@ def test_root_does_not_write_where_the_links_of_another_user_lead(served: Node) 
     )
 
 
+def test_root_keeps_no_results_in_a_directory_of_another_user(served: Node) -> None:
+    secret = served.dir / "secret2"
+    secret.mkdir(0o700)
+    (secret / "seq").write_text("root's own")
+    theirs = served.scratch / "theirs2" / "1"
+    theirs.mkdir(parents=True)
+    (theirs / "a").symlink_to(secret)
+    for path in (theirs.parent, theirs):
+        os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
+    done = served.nodectl("bulk", "-n1", "--results", str(theirs.parent), "echo", ":::", "a")
+    assert (done.returncode, done.stdout) == (255, "")
+    assert "another user's hands" in done.stderr
+    assert (secret / "seq").read_text() == "root's own"
+    assert [path.name for path in secret.iterdir()] == ["seq"]
+
+
 def test_nothing_is_left_of_the_outputs(served: Node, tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     for path in (tmp_path.parent, tmp_path.parent.parent):

@@ -1,0 +1,51 @@
+"""Whether the way to a place is in the hands of nobody but this user and root: root's command must not write where
+another user's directories and links lead.
+"""
+
+import os
+import stat
+
+_MOST_LINKS = 40  # as the kernel follows
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def stranger_on(path: str) -> str:
+    """The first place on the way to this absolute path, as far as it is there, that another user owns, or where others
+    may put something in the place of what is there; "" for none. Raises OSError.
+    """
+    way, left, links = "/", _parts(path), 0
+    if not _is_ours(os.lstat("/")):
+        return "/"
+    while left:
+        name = left.pop(0)
+        if name == "..":
+            way = os.path.dirname(way)
+            continue
+        place = os.path.join(way, name)
+        try:
+            status = os.lstat(place)
+        except FileNotFoundError:
+            return ""
+        if not _is_ours(status):
+            return place
+        if not stat.S_ISLNK(status.st_mode):
+            way = place
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            return place
+        target = os.readlink(place)
+        left = _parts(target) + left
+        way = "/" if target.startswith("/") else way
+    return ""
+
+
+def _parts(path: str) -> list[str]:
+    return [name for name in path.split("/") if name not in ("", ".")]
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    """Who owns it, and may change what is in it. In a directory like /tmp each may change what is his own."""
+    if status.st_uid not in (0, os.geteuid()):
+        return False
+    return stat.S_ISLNK(status.st_mode) or not status.st_mode & _OTHERS_WRITE or bool(status.st_mode & stat.S_ISVTX)
