@@ -12,7 +12,7 @@ from nodectl.kernel import pseudo_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
     from resource import struct_rusage
 
     from nodectl.cgroup.tree import Group
@@ -21,18 +21,31 @@ LOG = "/dev/kmsg"
 LONGEST_LINE = 8192
 _PRESSURES = ("cpu", "memory", "io")
 _MICROSECONDS = 1e6
+_ANY = frozenset(("memory", "pids", "io"))
 
 
 class KernelEvents:
     """What the kernel did to the processes in one cgroup and below it: how many it killed because memory ran out, and
-    how many forks it refused. None where the controller is missing.
+    how many forks it refused. None where the controller is missing. `controllers`: those that the cgroup has, where
+    that is known: of no other a file is looked for.
     """
 
-    __slots__ = ("forks_refused", "oom_kills")
+    __slots__ = ("controllers", "forks_refused", "oom_kills")
 
-    def __init__(self, group: "Group") -> None:
-        self.oom_kills = _table(_read(f"{group.full_path}/memory.events")).get("oom_kill")
-        self.forks_refused = _table(_read(f"{group.full_path}/pids.events")).get("max")
+    def __init__(self, group: "Group", controllers: "Container[str]" = _ANY) -> None:
+        self.controllers = controllers
+        self.oom_kills = self.forks_refused = None
+        if "memory" in controllers:
+            self.oom_kills = _table(_read(f"{group.full_path}/memory.events")).get("oom_kill")
+        if "pids" in controllers:
+            self.forks_refused = _table(_read(f"{group.full_path}/pids.events")).get("max")
+
+
+def controllers_below(group: "Group | None") -> frozenset[str]:
+    """The controllers of the cgroups in this one."""
+    if group is None:
+        return frozenset()
+    return frozenset(_read(f"{group.full_path}/cgroup.subtree_control").decode().split())
 
 
 class Orphans:
@@ -93,13 +106,13 @@ def figures(
     if events.forks_refused is not None:
         found["peak_processes"] = _number(_read(f"{group.full_path}/pids.peak"))
         found["forks_refused"] = events.forks_refused
-    found.update(_rates(group, limited="cpu.max" in limits))
+    found.update(_rates(group, limited="cpu.max" in limits, has_io="io" in events.controllers))
     if with_pressure:
         found["pressure"] = _pressure(group)
     return found
 
 
-def _rates(group: "Group", *, limited: bool) -> dict[str, object]:
+def _rates(group: "Group", *, limited: bool, has_io: bool) -> dict[str, object]:
     """Seconds of CPU time, and those in which a limit of it throttled the group; bytes of all disks."""
     times = _table(_read(f"{group.full_path}/cpu.stat"))
     found: dict[str, object] = {}
@@ -107,7 +120,7 @@ def _rates(group: "Group", *, limited: bool) -> dict[str, object]:
         found["cpu_seconds"] = [times["user_usec"] / _MICROSECONDS, times["system_usec"] / _MICROSECONDS]
     if limited and "throttled_usec" in times:
         found["throttled_seconds"] = times["throttled_usec"] / _MICROSECONDS
-    words = _read(f"{group.full_path}/io.stat").split()
+    words = _read(f"{group.full_path}/io.stat").split() if has_io else []
     for key, beginning in (("read_bytes", b"rbytes="), ("written_bytes", b"wbytes=")):
         if words:
             found[key] = sum(int(word.removeprefix(beginning)) for word in words if word.startswith(beginning))

@@ -27,8 +27,8 @@ class EndReasons:
     """
 
     __slots__ = (
-        "_began", "_killed", "_pids", "_say", "_step", "_tasks", "_user", "forks_refused", "reason", "refused", "used",
-        "victims",
+        "_began", "_controllers", "_killed", "_pids", "_say", "_step", "_tasks", "_user", "forks_refused", "reason",
+        "refused", "used", "victims",
     )  # fmt: skip
 
     def __init__(
@@ -40,6 +40,7 @@ class EndReasons:
         self._say = say
         self._user: Group | None = None if group is None else group.child("user")
         self._began = time.monotonic() - _EARLIER
+        self._controllers: frozenset[str] | None = None  # of the tasks' cgroups
         self._pids: set[int] = set()  # of victims that the user knows of
         self._killed: dict[int, int] = {}  # processes of each task that were killed before it ended
         self.reason = ""
@@ -52,7 +53,7 @@ class EndReasons:
         """Finds out whether the kernel killed a process of the task."""
         if self._user is None:
             return
-        events = accounting.KernelEvents(self._group(task))
+        events = self._events(self._group(task))
         self.forks_refused += events.forks_refused or 0
         if events.oom_kills is None:
             if _is_killed(task) and not task.killed_by_command:
@@ -86,7 +87,7 @@ class EndReasons:
     def _check_tasks_again(self) -> None:
         """The kernel may have killed what a task left behind, after the task had ended."""
         for task in self._tasks:
-            count = accounting.KernelEvents(self._group(task)).oom_kills or 0
+            count = self._events(self._group(task)).oom_kills or 0
             if count > self._killed.get(task.local_id, 0):
                 self._out_of_memory(task, count)
 
@@ -97,7 +98,13 @@ class EndReasons:
     def _figures(self, task: "Task") -> dict[str, object]:
         group = self._group(task)
         is_long = time.monotonic() - self._began > _EARLIER + _LONG
-        return accounting.figures(group, accounting.KernelEvents(group), self._step.limits, with_pressure=is_long)
+        return accounting.figures(group, self._events(group), self._step.limits, with_pressure=is_long)
+
+    def _events(self, group: "Group") -> accounting.KernelEvents:
+        """Of a task's cgroup."""
+        if self._controllers is None:
+            self._controllers = accounting.controllers_below(self._user)
+        return accounting.KernelEvents(group, self._controllers)
 
     def _out_of_memory(self, task: "Task", count: int) -> None:
         known, task.out_of_memory = task.out_of_memory, True
