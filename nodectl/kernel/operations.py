@@ -62,11 +62,11 @@ def _path(path: str) -> bytes:
     return _words((path,))[:-1]
 
 
-def row(place: int, plugin: int, facts: "tuple[str, str]", hook: str = "") -> "Operation":
+def row(place: int, plugin: int, facts: str, hook: str = "") -> "Operation":
     """A row of the launch order begins: its place in `tracing/progress.py` and that of its plugin; `facts` of the
-    trace's line before and behind the pid, ("", "") without a trace. `hook`: what is told of a failure in it begins so.
+    trace's line up to the pid, "" without a trace. `hook`: what is told of a failure in it begins so.
     """
-    data = b"\0".join([part.encode("ascii") for part in facts]) + b"\0" if facts[0] else b""
+    data = facts.encode("ascii") + b"\0" if facts else b""
     return _kernel.OP_ROW, place, plugin, data, _told(hook)
 
 

@@ -57,24 +57,28 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
     common_arguments = (gate, reaper.report, run.descriptors(), rlimits.hard_limits(run.step.hard_limits))
     common = environment.for_tasks(run.step)
     run.common_words = CommonWords(common)
+    run.common_stages = {}
     for task in run.tasks:
         task.environment = environment.for_task(run.step, task, common)
         task.argv = list(run.step.argv)
         run.children.append(Child(run, task, *common_arguments))
     forked = must_fork(run.step)
     user = None if run.group is None else run.group.child("user")
+    with run.caller:
+        for child in run.children:
+            child.ask_task_plugins(run.caller)
     for child in run.children:
         group = None if user is None else user.child(f"task_{child.task.local_id}")
-        child.ask_task_plugins()
         wanted = None if forked else plan(child)
         forked = wanted is None  # what the first task has to call, all have
         start(run, child, group, wanted)
         reaper.expect(child.task)
-    for child in run.children:
-        task = child.task
-        run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.local_id))
-        if child.placement is not None:
-            child.placement.done()
+    with run.caller:
+        for child in run.children:
+            task = child.task
+            run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.local_id))
+            if child.placement is not None:
+                child.placement.done()
 
 
 def must_fork(step: "Step") -> bool:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from nodectl.plugin_host.loader import Plugin
     from nodectl.task.step_context import StepContext
 
+_PLANS = (
+    ("task_p_pre_launch_priv", "task_p_pre_launch_priv_plan"),
+    ("task_p_pre_launch", "task_p_pre_launch_plan"),
+)
 _LONGEST_REPORT = 3000  # below PIPE_BUF: reports of several tasks never mix
 
 
@@ -39,6 +43,8 @@ class TaskEnds(Exception):
 
 class Child:
     """One task, as its stages know it."""
+
+    caller: PluginCaller  # in a fork
 
     __slots__ = (
         "_plans", "as_user", "caller", "confinement", "context", "gate", "groups", "hard_limits", "is_fork", "memory",
@@ -61,22 +67,26 @@ class Child:
         self.stepd = os.getpid()  # 0 in the job's pid namespace
         self.is_fork = False
         self._plans: dict[tuple[str, int], tuple[object, Outcome]] = {}  # by the call and the plugin's place
-        self.memory: object = None  # of a task that shares the stepd's: kept until it runs its program, or has ended
+        # Of a task that shares the stepd's: kept until it runs its program, or has ended. Before that, of one that has.
+        self.memory: object = None
         self.groups = max(len(self.step.identity.gids), len(os.getgroups()))
         self.as_user = f" (as {context.step.user_name})"
         self.confinement = Confinement(context.step, task.environment)
         self.slot = task.local_id + 1
         cgroup = None if context.group is None else f"{context.step.cgroup}/user/task_{task.local_id}"
         self.recorder = Recorder(context.trace, "task", cgroup=cgroup, task=task.local_id)
-        # Threads that a hook leaves do no harm: exec ends them.
-        progress, limit = context.progress, context.step.hook_timeout
-        heirs = progress.inheritance(self.slot)
-        self.caller = PluginCaller(self.recorder, progress, self.slot, limit, single_threaded=False, heirs=heirs)
 
-    def for_operations(self) -> "tuple[int, int, int, memoryview, int, int]":
+    def make_caller(self) -> PluginCaller:
+        """In a fork: through which it calls plugins. Threads that a hook leaves do no harm: exec ends them."""
+        progress, limit = self.context.progress, self.step.hook_timeout
+        heirs = progress.inheritance(self.slot)
+        return PluginCaller(self.recorder, progress, self.slot, limit, single_threaded=False, heirs=heirs)
+
+    def for_operations(self) -> "tuple[int, int, int, str, memoryview, int, int]":
         """Where operations report: see `_kernel.start`."""
-        progress = self.context.progress.memory
-        return self.report, self.recorder.fd, self.task.local_id, progress, self.slot, self.groups
+        recorder, progress = self.recorder, self.context.progress.memory
+        task = self.task.local_id
+        return self.report, recorder.fd, task, recorder.of_process(), progress, self.slot, self.groups
 
     def row(self, call: str) -> "Operation":
         """A row of the launch order that is nodectl's own begins."""
@@ -100,13 +110,14 @@ class Child:
             yield from wanted
             yield operations.end_row()
 
-    def ask_task_plugins(self) -> None:
+    def ask_task_plugins(self, caller: PluginCaller) -> None:
         """In the stepd, as root: what they want done in this task, in the place of calls."""
-        for call in ("task_p_pre_launch_priv", "task_p_pre_launch"):
-            for place, plugin in enumerate(self.context.node.stacks["task"]):
-                plan = plugin.hooks.get(f"{call}_plan")
-                if plan is not None:
-                    self._plans[call, place] = self.caller.value(plan, (self.step, self.task))
+        with caller:
+            for call, its_plan in _PLANS:
+                for place, plugin in enumerate(self.context.node.stacks["task"]):
+                    plan = plugin.hooks.get(its_plan)
+                    if plan is not None:
+                        self._plans[call, place] = caller.value(plan, (self.step, self.task))
 
     def _calling(self, hook: "Hook", place: int, plugin: "Plugin") -> "Callable[[], None]":
         return lambda: self.require(call_one(self.caller, hook, place, plugin, (self.step,)))

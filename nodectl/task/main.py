@@ -43,22 +43,36 @@ _USUAL_TMPDIR = "/tmp"  # as with Slurm
 
 
 def plan(child: Child) -> "list[Operation] | None":
-    """In the stepd: all that a task does, None where something has to be called in it."""
+    """In the stepd: all that a task does, None where something has to be called in it. What all tasks of the step do
+    alike was composed for the first of them.
+    """
     found: list[Operation] = []
-    for piece in pieces(child):
-        if not isinstance(piece, tuple):
-            return None
-        found.append(piece)
+    common = child.context.common_stages
+    try:
+        for stage in SEQUENCE:
+            if stage in common:
+                found += common[stage]
+                continue
+            before = len(found)
+            for piece in stage(child):
+                if not isinstance(piece, tuple):
+                    return None
+                found.append(piece)
+            if stage in _ALIKE:
+                common[stage] = found[before:]
+    except ValueError as error:
+        found.append(_impossible(child, error))
     return found
 
 
 def launch(child: Child, wanted: "list[Operation]", cgroup_fd: int) -> int:
-    """In the stepd: starts a task that does this, born in this cgroup (-1: in the stepd's). Returns its pid.
+    """In the stepd: starts a task that does this, born in this cgroup (-1: in the stepd's), in the memory of one that
+    has ended, where the child has that. Returns its pid.
 
     Raises OSError where the kernel cannot; the task may be forked then.
     """
     try:
-        pid, child.memory = _kernel.start(wanted, child.for_operations(), cgroup_fd)
+        pid, child.memory = _kernel.start(wanted, child.for_operations(), cgroup_fd, child.memory)
     except (TypeError, ValueError, OverflowError) as error:  # of a site's plugin
         raise OSError(_BAD_ARGUMENTS, f"what a task plugin wants done: {error}") from error
     return pid
@@ -70,6 +84,7 @@ def run_task(child: Child, cgroup: "str | None") -> "NoReturn":
     child.stepd, child.is_fork = os.getppid(), True
     child.task.pid = os.getpid()
     child.step.task = child.task
+    child.caller = child.make_caller()
     child.context.spank.through(child.caller)
     try:
         _signal.set_wakeup_fd(-1)
@@ -110,8 +125,13 @@ def pieces(child: Child) -> "Iterator[Piece]":
     try:
         for stage in SEQUENCE:
             yield from stage(child)
-    except ValueError as error:  # a path that the kernel could not be given
-        yield operations.fail(f"{error}{child.as_user}", 1)
+    except ValueError as error:
+        yield _impossible(child, error)
+
+
+def _impossible(child: Child, error: ValueError) -> "Operation":
+    """In the place of a stage: a path that the kernel could not be given."""
+    return operations.fail(f"{error}{child.as_user}", 1)
 
 
 def _perform(child: Child, stretch: "list[Operation]") -> None:
@@ -342,3 +362,10 @@ SEQUENCE = (
     set_soft_limits,
     execute,
 )
+# Stages that give the same for all tasks of a step: what they look at is the step's, and the same to its end.
+_ALIKE = frozenset(
+    (
+        join_container, task_init_privileged, drop_privileges, die_with_stepd, default_signals, confine, task_init,
+        task_prologs, set_soft_limits,
+    )
+)  # fmt: skip

@@ -6,7 +6,10 @@ its own copy, which the fork has made.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nodectl.cgroup.tree import Group
+    from nodectl.kernel.operations import Operation
     from nodectl.model.step import Step, Task
     from nodectl.plugin_host.node_plugins import NodePlugins
     from nodectl.spank.stack import Stack
@@ -18,10 +21,12 @@ if TYPE_CHECKING:
 class StepContext:
     """`group` is the step's cgroup, None where the tracker makes none. Two descriptors: `trace` of the file that takes
     the trace, `client_streams` of the socket in which the client's streams wait (`task.client_streams`); -1 for none.
+    `common_stages`: what all tasks do alike, by the stage of `task.main` that gave it.
     """
 
     __slots__ = (
         "client_streams",
+        "common_stages",
         "common_words",
         "group",
         "node",
@@ -43,3 +48,4 @@ class StepContext:
     trace: int
     client_streams: int
     common_words: "CommonWords"
+    common_stages: "dict[Callable[..., object], list[Operation]]"

@@ -59,14 +59,19 @@ class Recorder:
         process = self._process or self._look()
         return f'{hook.facts},"plugin":', f',{process},"task":{"null" if task is None else task}'
 
-    def facts(self, hook: "Hook", plugin: str) -> tuple[str, str]:
-        """A line's facts before and behind the pid of a task that is still to come, "" without a trace."""
+    def facts(self, hook: "Hook", plugin: str) -> str:
+        """A line's facts of the call, up to the pid of a task that is still to come; "" without a trace."""
         if self.fd < 0:
-            return "", ""
+            return ""
+        return f'{hook.facts},"plugin":{quoted(plugin)},"process":"{self.process}","pid":'
+
+    def of_process(self) -> str:
+        """What every line says of the process behind its pid, "" without a trace."""
+        if self.fd < 0:
+            return ""
         if self._cgroup is None:
             self._cgroup = _kernel.own_cgroup()
-        head = f'{hook.facts},"plugin":{quoted(plugin)},"process":"{self.process}","pid":'
-        return head, f',"cgroup":{quoted(self._cgroup)},"task":{self.task}'
+        return f',"cgroup":{quoted(self._cgroup)},"task":{self.task}'
 
     def _look(self) -> str:
         if self._cgroup is None:

@@ -5,8 +5,8 @@
  * Python's runs in it, so that neither its parent's locks nor its errno matter. Who it is, what it has open and what
  * may be done to it are its own; that its memory is root's nobody can make use of: become_user() makes it undumpable.
  *
- * Owned here: a started task's memory, until the object that start() returns is dropped: not before the task has begun
- * its program, or ended.
+ * Owned here: a started task's memory, until the object that start() returns is dropped, or given to the next start():
+ * not before the task has begun its program, or ended.
  */
 #define _GNU_SOURCE
 #include "operation.h"
@@ -33,7 +33,7 @@ enum { LEAST_ROOM = 32768, EACH_GROUP = 16, MOST_GROUPS = 65536 };
 
 struct started {
     struct launch launch;
-    PyObject *operations; /* what the launch points to */
+    PyObject *operations, *context; /* what the launch points to */
     struct operation *list;
     char *mapped;
     size_t mapped_size;
@@ -47,6 +47,7 @@ static void drop(struct started *started)
     free(started->launch.environment);
     free(started->list);
     Py_XDECREF(started->operations);
+    Py_XDECREF(started->context);
     free(started);
 }
 
@@ -115,7 +116,7 @@ static bool read_operation(struct operation *operation, PyObject *tuple)
     if (is_sound && code == OP_SAY)
         is_sound = size < LEAST_ROOM / 2 && strings_in(operation) == 2;
     if (is_sound && code == OP_ROW)
-        is_sound = size == 0 || strings_in(operation) == 2;
+        is_sound = size == 0 || strings_in(operation) == 1;
     if (is_sound && code == OP_BIND)
         is_sound = operation->b >= 0 && operation->b <= size && strlen(operation->what) > sizeof "bind to CPUs " + 1;
     if (!is_sound) {
@@ -125,8 +126,31 @@ static bool read_operation(struct operation *operation, PyObject *tuple)
     return true;
 }
 
-/* `context`: (report, trace, task, progress or None, slot, groups). */
-static struct started *read_launch(PyObject *operations, PyObject *context)
+/* The child's stack and room, with guards below and behind: `used`, where that has them of this size, or new ones. */
+static bool map_room(struct started *started, struct started *used)
+{
+    struct launch *launch = &started->launch;
+    started->mapped_size = PAGE + STACK + (launch->room_size + PAGE - 1) / PAGE * PAGE + PAGE;
+    if (used != NULL && used->mapped != NULL && used->mapped_size == started->mapped_size) {
+        started->mapped = used->mapped;
+        used->mapped = NULL;
+    } else {
+        started->mapped = mmap(NULL, started->mapped_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (started->mapped == MAP_FAILED) {
+            started->mapped = NULL;
+            errno = ENOMEM;
+            failed("mmap");
+            return false;
+        }
+        mprotect(started->mapped, PAGE, PROT_NONE);
+        mprotect(started->mapped + started->mapped_size - PAGE, PAGE, PROT_NONE);
+    }
+    launch->room = started->mapped + PAGE + STACK;
+    return true;
+}
+
+/* `context`: (report, trace, task, its facts, progress or None, slot, groups). */
+static struct started *read_launch(PyObject *operations, PyObject *context, struct started *used)
 {
     PyObject *progress;
     Py_ssize_t slot, groups, count = PyList_Size(operations);
@@ -134,9 +158,11 @@ static struct started *read_launch(PyObject *operations, PyObject *context)
     if (count < 0 || started == NULL)
         goto broken;
     struct launch *launch = &started->launch;
-    if (!PyArg_ParseTuple(context, "iilOnn", &launch->report, &launch->trace, &launch->task, &progress, &slot, &groups))
+    if (!PyArg_ParseTuple(context, "iilsOnn", &launch->report, &launch->trace, &launch->task, &launch->facts, &progress,
+                          &slot, &groups))
         goto broken;
     started->operations = Py_NewRef(operations);
+    started->context = Py_NewRef(context);
     if ((started->list = calloc((size_t)count + 1, sizeof *started->list)) == NULL)
         goto broken;
     launch->operations = started->list;
@@ -157,17 +183,8 @@ static struct started *read_launch(PyObject *operations, PyObject *context)
         PyBuffer_Release(&buffer); /* it stays mapped */
     }
     launch->room_size = (size_t)(LEAST_ROOM + EACH_GROUP * groups);
-    started->mapped_size = PAGE + STACK + (launch->room_size + PAGE - 1) / PAGE * PAGE + PAGE;
-    started->mapped = mmap(NULL, started->mapped_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (started->mapped == MAP_FAILED) {
-        started->mapped = NULL;
-        errno = ENOMEM;
-        failed("mmap");
+    if (!map_room(started, used))
         goto broken;
-    }
-    mprotect(started->mapped, PAGE, PROT_NONE); /* guards, below the stack and behind the room */
-    mprotect(started->mapped + started->mapped_size - PAGE, PAGE, PROT_NONE);
-    launch->room = started->mapped + PAGE + STACK;
     return started;
 broken:
     if (!PyErr_Occurred())
@@ -186,21 +203,26 @@ static void begin(void *argument)
 }
 
 PyDoc_STRVAR(start_doc,
-"start(operations: list[tuple], context: tuple, cgroup_fd: int) -> tuple[int, object]\n\n"
+"start(operations: list[tuple], context: tuple, cgroup_fd: int, used: object = None) -> tuple[int, object]\n\n"
 "A child that carries out the operations in the caller's memory, and executes a program at their end; it is born in the\n"
 "cgroup that cgroup_fd stands for, -1 for the caller's: clone3(2), CLONE_VM. Returns its pid, and what must be kept until\n"
 "it has begun its program or has ended. Operations: nodectl/kernel/operations.py; context: (descriptor for reports,\n"
-"descriptor of the trace, number of the task, memory of the progress or None, slot there, most groups it will be in).\n"
+"descriptor of the trace, number of the task, what lines of the trace say of it, memory of the progress or None, slot\n"
+"there, most groups it will be in).\n"
+"`used`: what another start() has returned, whose task has ended: its memory serves this one.\n"
 "The caller has one thread. Raises OSError: as fork_into().");
 
 static PyObject *start(PyObject *self, PyObject *args)
 {
     (void)self;
-    PyObject *operations, *context;
+    PyObject *operations, *context, *kept = Py_None;
     int cgroup;
-    if (!PyArg_ParseTuple(args, "O!O!i", &PyList_Type, &operations, &PyTuple_Type, &context, &cgroup))
+    if (!PyArg_ParseTuple(args, "O!O!i|O", &PyList_Type, &operations, &PyTuple_Type, &context, &cgroup, &kept))
         return NULL;
-    struct started *started = read_launch(operations, context);
+    struct started *used = kept == Py_None ? NULL : PyCapsule_GetPointer(kept, NULL);
+    if (PyErr_Occurred())
+        return NULL;
+    struct started *started = read_launch(operations, context, used);
     if (started == NULL)
         return NULL;
     started->launch.shared = true;
@@ -236,10 +258,11 @@ static PyObject *perform(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!O", &PyList_Type, &operations, &context))
         return NULL;
     bool in_place = context == Py_None;
-    PyObject *none = in_place ? Py_BuildValue("iilOnn", -1, -1, 0L, Py_None, (Py_ssize_t)0, (Py_ssize_t)MOST_GROUPS) : NULL;
+    const Py_ssize_t groups = MOST_GROUPS;
+    PyObject *none = in_place ? Py_BuildValue("iilsOnn", -1, -1, 0L, "", Py_None, (Py_ssize_t)0, groups) : NULL;
     if (in_place && none == NULL)
         return NULL;
-    struct started *started = read_launch(operations, in_place ? none : context);
+    struct started *started = read_launch(operations, in_place ? none : context, NULL);
     Py_XDECREF(none);
     if (started == NULL)
         return NULL;

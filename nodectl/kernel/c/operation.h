@@ -55,6 +55,7 @@ struct launch {
     /* Where it reports; -1 and NULL for nowhere. */
     int report, trace;
     long task;
+    const char *facts; /* of the task, in lines of the trace */
     unsigned char *progress; /* two bytes: the row, and the place of its plugin */
     /* For lines; nothing else is written to but what follows. */
     char *room;

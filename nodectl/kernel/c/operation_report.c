@@ -56,7 +56,7 @@ void write_row(const struct launch *launch, const struct operation *row, long rc
             out = stpcpy(out, note[i]);
         stpcpy(out, "\"");
     }
-    const char *const facts[] = {row->data, pid, behind(row->data), NULL};
+    const char *const facts[] = {row->data, pid, launch->facts, NULL};
     trace_line_in(launch->room, launch->room_size, launch->trace, launch->started, facts, status, said);
 }
 

@@ -60,7 +60,7 @@ class _Streams:
 class Starter:
     """What all tasks of a bulk step have in common, made once. Raises OSError."""
 
-    __slots__ = ("_context", "_forked", "_limits", "_reaper", "_run", "_streams", "_user", "_variables")
+    __slots__ = ("_context", "_forked", "_limits", "_memory", "_reaper", "_run", "_streams", "_user", "_variables")
 
     def __init__(self, run: "Run", reaper: "Reaper") -> None:
         self._run = run
@@ -68,13 +68,15 @@ class Starter:
         self._limits = rlimits.hard_limits(run.step.hard_limits)
         self._forked = must_fork(run.step)
         self._variables = environment.for_tasks(run.step)
+        self._memory: dict[int, object] = {}  # by slot: what its last task had serves the next, when that has ended
         self._user = None if run.group is None else run.group.child("user")
         self._streams = _Streams()
         self._context = context = StepContext()
         for name in StepContext.__slots__:
-            if name not in ("common_words", "streams", "tasks"):
+            if name not in ("common_stages", "common_words", "streams", "tasks"):
                 setattr(context, name, getattr(run, name))
         context.common_words = CommonWords(self._variables)
+        context.common_stages = {}
         context.streams = self._streams  # type: ignore[assignment]  # what tasks need of it
 
     def make(self, slot: int, command: "Command", mask: int) -> BulkTask:
@@ -97,11 +99,13 @@ class Starter:
         gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
         try:
             task.child = child = Child(self._context, task, gate, self._reaper.report, run.descriptors(), self._limits)
-            child.ask_task_plugins()
+            child.memory = self._memory.pop(task.local_id, None)
+            child.ask_task_plugins(run.caller)
             wanted = None if self._forked else plan(child)
             self._forked = wanted is None  # what the first task has to call, all have
             try:
                 start(run, child, task.group, wanted)
+                self._memory[task.local_id] = child.memory
                 self._reaper.expect(task)
                 run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.local_id))
                 if child.placement is not None:

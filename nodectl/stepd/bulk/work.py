@@ -38,13 +38,15 @@ class Bulk:
     """The commands of one step. `sums` are its tasks as its record has them: one a slot, with what ran there in all."""
 
     __slots__ = (
-        "_begun", "_ended", "_left", "_look", "_reaper", "_run", "_told_at", "_withdrew", "closed", "free", "running",
-        "sums", "tally", "window",
+        "_begun", "_ended", "_knows_memory", "_left", "_look", "_reaper", "_run", "_told_at", "_withdrew", "closed",
+        "free", "running", "sums", "tally", "window",
     )  # fmt: skip
 
     def __init__(self, run: "Run", reaper: "Reaper") -> None:
         self._run = run
         self._reaper = reaper
+        user = None if run.group is None else run.group.child("user")
+        self._knows_memory = "memory" in accounting.controllers_below(user)
         self.sums: list[Task] = list(run.tasks)
         self.free = [task.local_id for task in reversed(run.tasks)]
         self.window = Window(len(run.tasks))
@@ -136,8 +138,9 @@ class Bulk:
         assert isinstance(task, BulkTask)  # noqa: S101  # a bulk step has no others
         if task.group is None:
             return
-        task.peak = _number(f"{task.group.full_path}/memory.peak")
-        task.out_of_memory |= _killed(f"{task.group.full_path}/memory.events")
+        if self._knows_memory:
+            task.peak = _number(f"{task.group.full_path}/memory.peak")
+            task.out_of_memory |= _killed(f"{task.group.full_path}/memory.events")
         self._count_refusals(task)
 
     def _count_refusals(self, task: BulkTask) -> None:

@@ -30,7 +30,7 @@ def test_what_is_told_of_a_failure_is_json_however_long_a_path_is(before: str, b
     [
         (_kernel.OP_SAY, 0, 0, b"x" * 200_000 + b"\0y\0", b"\0"),
         (_kernel.OP_SAY, 0, 0, b"one string", b"\0"),
-        (_kernel.OP_ROW, 1, 0, b"one string\0", b"\0"),
+        (_kernel.OP_ROW, 1, 0, b"two\0strings\0", b"\0"),
         (_kernel.OP_BIND, 0, 64, b"", b"bind to CPUs 0: \0"),
         (_kernel.OP_BIND, 0, 0, b"", b"\0"),
         (10_000, 0, 0, b"", b"\0"),

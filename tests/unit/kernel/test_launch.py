@@ -1,0 +1,65 @@
+"""Tasks that share this process's memory until their programs begin."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nodectl.kernel import _kernel, operations
+
+PLAN = [
+    operations.environment({}),
+    operations.argv(["true"]),
+    operations.execute(["/bin/true"], is_path=True, what="execute: ", behind=""),
+]
+
+
+def context(groups: int = 1) -> tuple[int, int, int, str, memoryview, int, int]:
+    return -1, -1, 0, "", memoryview(bytearray(4)), 0, groups
+
+
+def guards() -> int:
+    """Stretches of memory that nobody may touch: one below each task's stack, one behind its room."""
+    return sum(" ---p 00000000 00:00 0" in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+
+def run(used: object = None, groups: int = 1) -> object:
+    pid, memory = _kernel.start(PLAN, context(groups), -1, used)
+    assert os.waitpid(pid, 0)[1] == 0
+    return memory
+
+
+def test_the_memory_of_a_task_that_has_ended_serves_the_next_and_is_gone_with_it() -> None:
+    before = guards()
+    memory = run()
+    with_one = guards()
+    for _ in range(3):
+        memory = run(memory)
+        assert guards() == with_one
+    del memory
+    assert guards() == before
+
+
+def test_memory_serves_once() -> None:
+    before = guards()
+    first = run()
+    with_one = guards()
+    second, third = run(first), run(first)
+    assert guards() > with_one
+    del first, second, third
+    assert guards() == before
+
+
+def test_memory_that_is_too_small_is_not_used() -> None:
+    small = run()
+    large = run(small, groups=50_000)
+    small = run(small)
+    del large
+    run(small)
+
+
+def test_what_is_no_memory_of_a_task_is_refused() -> None:
+    with pytest.raises(ValueError, match="Capsule"):
+        _kernel.start(PLAN, context(), -1, "x")
