@@ -62,7 +62,9 @@ VARIABLES = {
     "SLURM_MEM_BIND": "mem_bind", "SLURM_EXACT": "exact", "SLURM_EXCLUSIVE": "exclusive", "SLURM_OVERLAP": "overlap",
     "SLURM_WHOLE": "whole", "SLURM_OVERCOMMIT": "overcommit", "SLURM_CORE_SPEC": "core_spec",
     "SLURM_THREAD_SPEC": "thread_spec", "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NNODES": "nodes",
-    "SLURM_USE_MIN_NODES": "use_min_nodes",
+    "SLURM_USE_MIN_NODES": "use_min_nodes", "SLURM_GPUS": "gpus", "SLURM_GPUS_PER_NODE": "gpus_per_node",
+    "SLURM_GPUS_PER_TASK": "gpus_per_task", "SLURM_GPU_BIND": "gpu_bind", "SLURM_GRES": "gres",
+    "SLURM_STEP_GRES": "gres", "SLURM_GRES_FLAGS": "gres_flags",
 }  # fmt: skip
 
 # What travels under the name of no option: the text of SLURM_HOSTFILE.
@@ -140,7 +142,7 @@ def gathered(given: "Mapping[str, object]", environ: "Mapping[str, str]") -> "di
     for variable, name in VARIABLES.items():
         text = environ.get(variable)
         if text is not None and name not in values:
-            values[name] = text.lower() not in ("", "0", "no", "false") if name in _FLAGS else text
+            values[name] = text.lower() not in ("0", "no", "false") if name in _FLAGS else text
     if str(values.get("distribution")).lower() == "plane":
         values["distribution"] = f"plane={environ.get('SLURM_DIST_PLANESIZE', '')}"
     values |= {name: value for name, value in given.items() if value is not None}

@@ -18,6 +18,7 @@ from nodectl.binding.refused import Refused
 from nodectl.binding.request import Request, Settings
 from nodectl.client.command import BadOption, BadUsage, Failed, GlobalOptions
 from nodectl.client.configuration import configured
+from nodectl.client.option_lines import option_lines
 from nodectl.client.run_options import (
     NO_ARGUMENT,
     OPTIONS,
@@ -25,9 +26,9 @@ from nodectl.client.run_options import (
     Parsed,
     Parser,
     layout_options,
-    option_lines,
 )
-from nodectl.client.unsupported_options import SBATCH, SRUN
+from nodectl.client.srun.names import silent_in_layout
+from nodectl.client.srun.options import parser
 from nodectl.config import Config
 from nodectl.machine import spec, topology
 from nodectl.machine.topology import Topology
@@ -128,12 +129,8 @@ def _own() -> tuple[Option, ...]:
 
 def _parser() -> Parser:
     """Besides its own and run's options: those of srun that a job script may hold, and that say nothing of layout."""
-    others = [
-        Option(long, short, "", "", str, dest="", has_arg=has_arg)
-        for has_arg, words in (*SRUN, *SBATCH)
-        for long, _, short in (word.partition(":") for word in words.split())
-    ]
-    return Parser(own=(*others, *_own()))
+    others = [Option(long, short, "", "", str, dest="", has_arg=has_arg) for long, short, has_arg in silent_in_layout()]
+    return parser(own=(*others, *_own()))
 
 
 def _yes(_: str) -> bool:

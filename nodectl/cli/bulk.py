@@ -20,6 +20,7 @@ from nodectl.client.bulk.template import Template
 from nodectl.client.command import BadOption, BadUsage, Failed, complain
 from nodectl.client.launch_request import job_environment
 from nodectl.client.session import Session
+from nodectl.client.srun.help import columns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _bulk(session: Session, words: list[str]) -> int:
         parser = BulkParser(local.options() if local else ())
         parsed = parser.parse(words)
         if parsed.values.pop("help", False):
-            print(parser.help(run.columns()))
+            print(parser.help(columns()))
             return 0
         for warning in hello["warnings"]:
             complain(str(warning))

@@ -5,15 +5,12 @@ passes through here; what comes over the control connection are events. Exit sta
 of the tasks, 128 + signal for a signal, 1 when the step could not be run.
 """
 
-import _signal
 import posix as os  # the half in C: the other one is a millisecond of each step
-import select
 import sys
-import time
 
-from nodectl.client.command import BadOption, BadUsage, Failed, Program, complain, environ, is_same_file
+from nodectl.client.command import BadOption, BadUsage, Failed, Program, complain, environ
 from nodectl.client.session import REEXECUTED, Events, Session
-from nodectl.wire import framing, lean_json
+from nodectl.client.watch import Watch
 from nodectl.wire.names import NODE
 
 TYPE_CHECKING = False
@@ -22,15 +19,12 @@ if TYPE_CHECKING:
 
     from nodectl.client.command import GlobalOptions
     from nodectl.client.local_spank import LocalStack
-    from nodectl.client.run_options import Parsed
+    from nodectl.client.run_options import Option, Parsed, Parser
     from nodectl.client.session import PrivateNode
+    from nodectl.client.srun.manners import Manners
 
-FORWARDED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2)
-_MOST_COLUMNS = 99_999
-_LONGEST_WISH = 128 << 10  # bytes; a longer one is looked at when it is launched
-_LAST_JOB = 2**32 - 1
-_FIRST_SPECIAL_STEP = 0xFFFF_FFF0  # batch, extern and so on
-_QUICK = 1.0  # seconds between SIGINTs that together mean: end it
+_ANSWERED = frozenset({"help", "usage", "version"})
+_TOLD = {"qos": "SLURM_JOB_QOS", "reservation": "SLURM_JOB_RESERVATION", "dependency": "SLURM_JOB_DEPENDENCY"}
 _UNRECORDED = "its step runner and the service have gone; what became of it will be recorded when the service starts"
 
 
@@ -42,17 +36,40 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
         session = Session(settings, private=from_first_execution())
         status = _run(session, words)
     except Failed as error:
+        if session is None and words and words[0] in ("-h", "--help", "--usage", "-V", "--version"):
+            from nodectl.client.run_options import Parser
+
+            parser = Parser()
+            return _answer(parser, parser.parse(words[:1]))
         complain(str(error))
-        status = error.status
+        status = _status(error)
     except BadOption as error:
         complain(str(error))
         if isinstance(error, BadUsage):
             print(Program.hint("run"), file=sys.stderr)
-        status = error.status
+        status = _status(error)
     finally:
         if session is not None:
             session.close()
     return status
+
+
+def _answer(parser: "Parser", parsed: "Parsed") -> int:
+    from nodectl.client.srun import help as help_texts
+
+    return help_texts.answer(parser, parsed)
+
+
+def _status(error: "Failed | BadOption") -> int:
+    """The exit status where there is no step, which variables may choose."""
+    busy = isinstance(error, Failed) and error.name == f"{NODE}.Busy"
+    variable = "SLURM_EXIT_IMMEDIATE" if busy else "SLURM_EXIT_ERROR"
+    if variable not in environ():
+        return error.status
+    from nodectl.model.number import whole
+
+    wanted = whole(environ()[variable], 255)
+    return error.status if wanted is None else wanted
 
 
 def from_first_execution() -> "PrivateNode | None":
@@ -83,32 +100,64 @@ def _run(session: Session, words: list[str]) -> int:
     try:
         if local:
             local.presets()
-        parser = Parser(local.options() if local else ())
+        parser = Parser(local.options() if local else (), further=_further)
         parsed = parser.parse(words)
-        if parsed.values.pop("help", False):
-            print(parser.help(columns()))
-            return 0
+        if not parsed.values.keys().isdisjoint(_ANSWERED):
+            return _answer(parser, parsed)
+        manners = _manners(parser, parsed)
         if not parsed.argv:
             raise BadOption("No command given to execute.")
         for warning in hello["warnings"]:  # type: ignore[attr-defined]
             complain(str(warning))
+        if manners is not None:
+            from nodectl.client.srun import around  # few steps want anything before and behind them
+
+            around.begin(manners, parsed)
+            if manners.test_only:
+                return around.tell_when(session, parsed)
         step = start(session, local, parsed)
-        watch = Watch(step.events, step.name, str(hello["node"]), verbose=parsed.verbose)
+        watch = Watch(step, str(hello["node"]), verbose=parsed.verbose, manners=manners)
         watch.warned = local.warned if local else set()
         record = watch.until_end() or step.ask_for_end()
         step.write_trace()
+        if manners is not None:
+            around.end(manners)
         return int(record["exit_status"]) if record else 1  # type: ignore[call-overload]
     finally:
         if local:
             local.close()
 
 
+def _further(known: "Mapping[str, Option]") -> "tuple[Option, ...]":
+    from nodectl.client.srun import options  # few steps have one
+
+    return options.further(known)
+
+
+def _manners(parser: "Parser", parsed: "Parsed") -> "Manners | None":
+    """Adds the options that variables give. What few steps want of this command; None of most."""
+    if any(name.startswith(("SLURM_", "SRUN_")) for name in environ()):
+        from nodectl.client.srun import variables
+
+        variables.fill(parser, parsed, environ())
+    if "by_variable" not in parsed.values and not any(name in parsed.values for name in parsed.further):
+        return None
+    from nodectl.client.srun import manners
+
+    return manners.of(parsed, environ())
+
+
 class Started:
-    """A step that was launched: its events, its name, and what is asked of the service when it has ended."""
+    """A step that was launched: its events, its name, how many tasks it has, and what is asked of the service when it
+    has ended.
+    """
 
-    __slots__ = ("_numbers", "_session", "_trace", "events", "name")
+    __slots__ = ("_numbers", "_session", "_trace", "events", "name", "ntasks")
 
-    def __init__(self, session: Session, numbers: tuple[int, int], events: "Events", trace: object) -> None:
+    def __init__(
+        self, session: Session, numbers: tuple[int, int], events: "Events", trace: object, ntasks: int
+    ) -> None:
+        self.ntasks = ntasks
         self._session = session
         self._numbers = numbers
         self._trace = trace
@@ -142,62 +191,29 @@ def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyo
 
     trace = parsed.values.pop("trace", None)
     of_job = {name: parsed.values.pop(name) for name in parsed.job if name in parsed.values}
+    parsed.told.update((_TOLD[name], str(of_job[name])) for name in _TOLD if name in of_job)
     patience: int | None = of_job.pop("immediate", None)  # type: ignore[assignment]  # what its row reads
     request = make_request(parsed) | beyond
-    surrounding = session.private is None and _surrounding_job(request, session.path)
+    surrounding = session.private is None and "NODECTL_JOB_ID" in environ() and _in_a_job(request, session.path)
     if of_job and "jobid" not in request:
-        request["job"] = _turn(session, request, parsed, of_job, patience)
+        from nodectl.client.reserving import turn
+
+        request["job"] = turn(session, request, parsed, of_job, patience)
     elif "signal" in of_job:
         raise BadOption("--signal is of a job, and this is a step of one: give it to that job")
     if local:
-        _through_local_hooks(session, local, request, parsed, patience)
+        from nodectl.client.reserving import through_local_hooks  # only with plugins
+
+        through_local_hooks(session, local, request, parsed, patience)
     request["environment"] = job_environment(parsed)
     job, step, events = _launched(session, request, patience, surrounding)
-    return Started(session, (job, step), events, trace)
+    return Started(session, (job, step), events, trace, int(str(request["ntasks"])))
 
 
-def _surrounding_job(request: dict[str, object], socket: str) -> bool:
-    """Makes it a step of the job in which this command was typed, and says so. nodectl's jobs name themselves twice:
-    the SLURM_JOB_ID of a Slurm on the same machine is no job of nodectl's. Nor is it one of another service, with
-    numbers of its own, to which --socket or --config led.
-    """
-    here = environ().get("NODECTL_JOB_ID", "")
-    if not here or "jobid" in request or here != environ().get("SLURM_JOB_ID"):
-        return False
-    of_job = environ().get("NODECTL_SOCKET", socket)
-    if of_job != socket and not _is_same(of_job, socket):
-        return False
-    from nodectl.model.number import whole
+def _in_a_job(request: dict[str, object], socket: str) -> bool:
+    from nodectl.client.surrounding_job import join  # who types it in a job
 
-    job = whole(here, _LAST_JOB)
-    if not job:
-        return False
-    request["jobid"] = job
-    layout: dict[str, str] = request.setdefault("layout", {})  # type: ignore[assignment]  # make_request's
-    within = whole(environ().get("SLURM_STEP_ID", ""), _LAST_JOB)
-    if within is not None and within < _FIRST_SPECIAL_STEP and not layout.keys() & {"exact", "exclusive", "overlap"}:
-        layout["overlap"] = "1"  # the step that waits for this one has the CPUs
-    return True
-
-
-def _is_same(path: str, other: str) -> bool:
-    try:
-        return is_same_file(path, other)
-    except OSError:
-        return False
-
-
-def _turn(
-    session: Session, request: dict[str, object], parsed: "Parsed", of_job: dict[str, object], patience: int | None,
-    number: int = 0,
-) -> int:  # fmt: skip
-    """A job for this request, when its turn has come. Raises Failed."""
-    from nodectl.client import waiting
-    from nodectl.client.launch_request import job_environment
-
-    wanted = {**request, "environment": waiting.told({"environment": job_environment(parsed)})}
-    wanted |= {"job": number} if number else {}
-    return waiting.job(session, wanted, of_job, patience)
+    return join(request, socket)
 
 
 def _launched(
@@ -233,167 +249,3 @@ def local_stack(session: Session, hello: "Mapping[str, object]", words: list[str
 def _loudness(word: str) -> int:
     """How often a word says -v; the plugins are there before the options are read."""
     return word.count("v") if word.strip("v") == "-" else int(word == "--verbose")
-
-
-def columns() -> int:
-    """The width of help texts, as other commands take it."""
-    from nodectl.model.number import whole
-
-    return whole(environ().get("COLUMNS", ""), _MOST_COLUMNS) or 80
-
-
-def _through_local_hooks(
-    session: Session, local: "LocalStack", request: dict[str, object], parsed: "Parsed", patience: int | None
-) -> None:
-    """init_post_opt, then a job id, then local_user_init: the plugins' last chance to refuse before anything is
-    launched. What the service would refuse it refuses before there is a job.
-    """
-    local.after_options()
-    reserved = _reserved(session, request, parsed, patience)
-    request["job"] = reserved["job"]
-    if "jobid" in request:
-        del request["jobid"]
-        request["step"] = reserved["step"]
-    request["options"] = local.given()
-    local.before_launch(request, reserved)
-    if local.job_control():
-        request["job_control"] = local.job_control()
-
-
-def _reserved(
-    session: Session, request: dict[str, object], parsed: "Parsed", patience: int | None
-) -> "Mapping[str, object]":
-    """The numbers of a step to come; of a job that may start."""
-    from nodectl.client.launch_request import job_environment
-
-    if "job" in request:
-        return {"job": request["job"], "step": 0}
-    told = {name: value for name, value in job_environment(parsed).items() if name.startswith(("SLURM_", "SRUN_"))}
-    wanted = {**request, "argv": parsed.argv[:1], "environment": told}
-    of_job = {"jobid": request["jobid"]} if "jobid" in request else {}
-    if len(lean_json.dumps(wanted)) < _LONGEST_WISH:
-        of_job["request"] = wanted
-    try:
-        reserved = session.call("Reserve", (), **of_job)
-    except Failed as failed:
-        if failed.name != f"{NODE}.Busy" or "jobid" in of_job:
-            raise
-        return {"job": _turn(session, request, parsed, {}, patience, failed.job), "step": 0}
-    return reserved
-
-
-class Watch:
-    """The step's events and this process's signals, until one of them is the end."""
-
-    def __init__(self, events: "Events", name: str, node: str, *, verbose: int) -> None:
-        self._events = events
-        self._name = name
-        self._node = node
-        self._verbose = verbose
-        self.warned: set[str] = set()
-        self._interrupted = -_QUICK
-        self._interrupts = 0  # each within a second of the one before
-        self._record: Mapping[str, object] | None = None
-        self._signals, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        for number in FORWARDED:
-            if _signal.getsignal(number) != _signal.SIG_IGN:  # nohup's wish is ours
-                _signal.signal(number, lambda *_: None)
-        # While the step starts, and not when it says something: nodectl may have been replaced by then.
-        from nodectl.messages import is_news
-
-        self._is_news = is_news
-
-    def until_end(self) -> "Mapping[str, object] | None":
-        """The step's record; None when the step runner went away without one."""
-        poll = select.poll()
-        poll.register(self._events.fd, select.POLLIN)
-        poll.register(self._signals, select.POLLIN)
-        while self._record is None:
-            ready = {fd for fd, _ in poll.poll()}
-            if self._signals in ready:
-                for number in os.read(self._signals, 512):
-                    self._pass_on(number)
-            if self._events.fd in ready and not self._read():
-                break
-        return self._record
-
-    def _read(self) -> bool:
-        try:
-            messages, alive = self._events.read()
-            for message in messages:
-                event = message.get("parameters", {}).get("event", {})  # type: ignore[attr-defined]
-                self._tell(event)
-        except (OSError, framing.BrokenWire):
-            return False
-        return alive
-
-    def _tell(self, event: "Mapping[str, object]") -> None:
-        kind = event.get("event")
-        if kind == "message":
-            if self._is_news(str(event["text"]), self.warned):
-                _print(str(event["text"]))
-        elif kind == "exit" and (event["status"] or event.get("out_of_memory")):
-            ending = "Out Of Memory" if event.get("out_of_memory") else _ending(int(str(event["status"])))
-            _print(f"nodectl: error: {self._node}: {_tasks(event['tasks'])}: {ending}")
-        elif kind == "start" and self._verbose:
-            _print(f"nodectl: step {self._name}: tasks running, pids {event['pids']}")
-        elif kind == "end":
-            self._record = event["record"]  # type: ignore[assignment]
-
-    def _pass_on(self, number: int) -> None:
-        if number == _signal.SIGINT:
-            self._interrupt()
-        elif number in FORWARDED:
-            self._call("Signal", signal=number, forwarded=True)
-
-    def _interrupt(self) -> None:
-        """Ctrl-C: the first is passed on, a second within a second ends the step, a third kills it without waiting."""
-        now = time.monotonic()
-        if now - self._interrupted >= _QUICK:
-            self._interrupts = 0
-        self._interrupted = now
-        self._interrupts += 1
-        if self._interrupts == 1:
-            _print(f"nodectl: interrupt sent to step {self._name} (one more within 1 sec to end it)")
-            self._call("Signal", signal=int(_signal.SIGINT), forwarded=True)
-        elif self._interrupts == 2:
-            _print(f"nodectl: forcing termination of step {self._name} (one more within 1 sec to kill it)")
-            self._call("End")
-        else:
-            _print(f"nodectl: killing step {self._name}")
-            self._call("Signal", signal=int(_signal.SIGKILL), forwarded=True)
-
-    def _call(self, method: str, **parameters: object) -> None:
-        try:
-            self._events.call(method, **parameters)
-        except OSError:
-            return  # it has ended: its last event is on the way
-
-
-def _print(line: str) -> None:
-    try:
-        os.write(2, Program.said(line).encode("utf-8", "surrogateescape") + b"\n")
-    except OSError:
-        return  # nobody reads our errors; the step is not to suffer from it
-
-
-def _tasks(ranks: object) -> str:
-    """ "task 3", "tasks 0-2,5"."""
-    numbers = sorted(ranks)  # type: ignore[call-overload]
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    text = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
-    return f"task{'s' if len(numbers) > 1 else ''} {text}"
-
-
-def _ending(status: int) -> str:
-    """srun's words for a wait status."""
-    if os.WIFSIGNALED(status):
-        core = " (core dumped)" if os.WCOREDUMP(status) else ""
-        return f"{_signal.strsignal(os.WTERMSIG(status))}{core}"
-    return f"Exited with exit code {os.WEXITSTATUS(status)}"

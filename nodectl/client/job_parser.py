@@ -7,6 +7,7 @@ Their words come from three places, of which the later goes before the earlier: 
 import os
 
 from nodectl.client.job_options import ALLOC, SUBMIT
+from nodectl.client.option_lines import option_lines
 from nodectl.client.run_options import (
     ARGUMENT,
     MAYBE_ARGUMENT,
@@ -17,9 +18,10 @@ from nodectl.client.run_options import (
     Parser,
     PluginOption,
     layout_options,
-    option_lines,
     options_of,
 )
+from nodectl.client.srun import names
+from nodectl.client.srun.options import ignored_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,19 +32,12 @@ _OF_STEPS = frozenset({"cpu-bind", "error", "input", "jobid", "kill-on-bad-exit"
                        "task-prolog", "trace", "unbuffered"})  # fmt: skip
 _STEP_LAYOUT = frozenset({"exact", "exclusive", "overlap", "relative", "whole"})
 _TABLE = tuple(option for option in OPTIONS if option.long not in _OF_STEPS)
-# Taken since many scripts have them, and without effect on one machine: option, letter, whether it has an argument.
-IGNORED: "dict[str, tuple[str, int]]" = {
-    "account": ("A", ARGUMENT), "acctg-freq": ("", ARGUMENT), "batch": ("", ARGUMENT), "bb": ("", ARGUMENT),
-    "bbf": ("", ARGUMENT), "bell": ("", NO_ARGUMENT), "cluster": ("", ARGUMENT), "cluster-constraint": ("", ARGUMENT),
-    "clusters": ("M", ARGUMENT), "context": ("", ARGUMENT), "cpu-freq": ("", ARGUMENT), "delay-boot": ("", ARGUMENT),
-    "extra": ("", ARGUMENT), "get-user-env": ("", MAYBE_ARGUMENT), "gpu-freq": ("", ARGUMENT),
-    "ignore-pbs": ("", NO_ARGUMENT), "licenses": ("L", ARGUMENT), "mail-type": ("", ARGUMENT),
-    "mail-user": ("", ARGUMENT), "mcs-label": ("", ARGUMENT), "network": ("", ARGUMENT), "no-bell": ("", NO_ARGUMENT),
-    "no-kill": ("k", MAYBE_ARGUMENT), "partition": ("p", ARGUMENT), "power": ("", ARGUMENT), "prefer": ("", ARGUMENT),
-    "profile": ("", ARGUMENT), "reboot": ("", NO_ARGUMENT), "spread-job": ("", NO_ARGUMENT),
-    "stepmgr": ("", NO_ARGUMENT), "switches": ("", ARGUMENT), "time-min": ("", ARGUMENT), "tmp": ("", ARGUMENT),
-    "wait-all-nodes": ("", ARGUMENT), "wckey": ("", ARGUMENT),
-}  # fmt: skip
+# Taken since many scripts have them, and without effect on one machine, beside those of srun.
+_IGNORED = (
+    (ARGUMENT, "account:A batch context tmp wait-all-nodes"),
+    (MAYBE_ARGUMENT, "get-user-env"),
+    (NO_ARGUMENT, "bell ignore-pbs no-bell"),
+)
 # Variables whose names are not those of their options.
 _VARIABLES = {"array": "ARRAY_INX", "time": "TIMELIMIT", "mem": "MEM_PER_NODE"}
 _NEVER = ("help", "verbose", "uid", "gid", "wrap", "parsable", "test-only", "no-shell")  # no variable gives them
@@ -59,10 +54,7 @@ class JobParser(Parser):
         self.own = options_of(SUBMIT if command == "submit" else ALLOC)
         super().__init__(extra, self.own)
         self._dry = dry
-        for name, (letter, has_arg) in IGNORED.items():
-            self._long[name] = Option(name, letter, "", "", str, has_arg=has_arg)
-            if letter:
-                self._short[letter] = self._long[name]
+        self._add(ignored_options(_IGNORED, names.IGNORED))
 
     def _tell(self, option: PluginOption, value: str | None) -> None:
         if not self._dry:
@@ -102,8 +94,8 @@ class JobParser(Parser):
         lines = [f"Usage: nodectl {usage}", "", *what, "", *option_lines(self.own, columns)]
         lines += ["", "Of the job:", *option_lines(self._table, columns)]
         lines += ["", "Layout:", *option_lines(self._layout_options(), columns)]
-        if self._extra:
-            lines += ["", "Options provided by plugins:", *option_lines(self._extra, columns)]
+        if self.extra:
+            lines += ["", "Options provided by plugins:", *option_lines(self.extra, columns)]
         return "\n".join(lines)
 
 
@@ -125,7 +117,8 @@ def outside_of_jobs(environment: "Mapping[str, str]") -> dict[str, str]:
 
 def ignored(parsed: Parsed) -> list[str]:
     """The options that were given and have no effect here, which are taken out."""
-    return [name for name in IGNORED if parsed.values.pop(name.replace("-", "_"), None) is not None]
+    found: list[str] = parsed.values.pop("ignored", [])  # type: ignore[assignment]  # as they were added
+    return list(dict.fromkeys(found))
 
 
 def columns() -> int:

@@ -20,6 +20,7 @@ _TOLD = {
     "mem_per_cpu": "SLURM_MEM_PER_CPU",
 }
 _MOST_TASKS = 999_999
+_NODES = ("nodelist", "exclude")  # a word with a slash in it is a file that has them
 _LONGEST_FILE = 1 << 17  # more than the service takes
 
 
@@ -35,8 +36,15 @@ def make_request(parsed: Parsed, surroundings: "Mapping[str, str] | None" = None
     os.umask(mask)
     here, wanted = _here(), str(values.pop("cwd", ""))
     layout = {name: str(values.pop(name)) for name in parsed.layout if name in values}
-    if layout.get("distribution", "").startswith("arbitrary") and "SLURM_HOSTFILE" in variables:
-        layout["hostfile"] = _host_file(variables["SLURM_HOSTFILE"])
+    if "SLURM_HOSTFILE" in variables and "nodelist" not in layout:
+        layout.setdefault("distribution", variables.get("SLURM_DISTRIBUTION", "arbitrary"))
+        if layout["distribution"].startswith("arbitrary"):
+            layout["hostfile"] = _host_file(variables["SLURM_HOSTFILE"])
+    for name in _NODES:
+        if "/" in layout.get(name, ""):
+            from nodectl.client.srun.manners import nodes_of  # few name a file
+
+            layout[name] = nodes_of(layout[name])
     request: dict[str, object] = {
         "argv": parsed.argv,
         "cwd": _within(here, wanted) if wanted else here,
@@ -71,11 +79,14 @@ def _reads_nothing() -> bool:
 
 
 def _ntasks(layout: "Mapping[str, str]", environment: "Mapping[str, str]") -> int:
-    """How many tasks where -n does not say: srun's variables, --ntasks-per-node on this one node, or one."""
-    for text in (environment.get("SLURM_NTASKS"), environment.get("SLURM_NPROCS"), layout.get("ntasks_per_node")):
+    """How many tasks where -n does not say: srun's variables, --ntasks-per-node on this one node, the lines of a host
+    file, or one.
+    """
+    of_node = layout.get("ntasks_per_node") or environment.get("SLURM_NTASKS_PER_NODE")
+    for text in (environment.get("SLURM_NTASKS"), environment.get("SLURM_NPROCS"), of_node):
         if text and (ntasks := whole(text, _MOST_TASKS)):
             return ntasks
-    return 1
+    return len(layout.get("hostfile", "").replace(",", " ").split()) or 1
 
 
 def _host_file(path: str) -> str:
@@ -90,11 +101,13 @@ def job_environment(parsed: Parsed, own: "Mapping[str, str] | None" = None) -> d
     """The tasks' environment by --export, after the plugins' local hooks have changed this process's own; or what is
     given as `own`.
     """
+    own = parsed.environment if own is None else own
     environment = exported(str(parsed.values.get("export", "ALL")), own_environment() if own is None else own)
     environment.update(SLURM_SUBMIT_DIR=_here(), SLURM_SUBMIT_HOST=os.uname().nodename)
     for dest, name in _TOLD.items():
         if dest in parsed.values:
             environment[name] = str(parsed.values[dest])
+    environment.update(parsed.told)
     return environment
 
 

@@ -4,7 +4,8 @@ _SAME = ("container_ns", "cpu_bind", "cpu_max", "cpu_weight", "cpus_per_task", "
          "io_weight", "jobid", "mem", "mem_per_cpu", "name", "ntasks", "pids_max", "secure", "task_epilog",
          "task_prolog", "uid")  # fmt: skip
 _OPTIONS = {name: name.replace("_", "-") for name in _SAME} | {
-    "cwd": "chdir", "stderr": "error", "stdin": "input", "stdout": "output", "time_limit": "time",
+    "cwd": "chdir", "programs": "multi-prog", "stderr": "error", "stdin": "input", "stdout": "output",
+    "time_limit": "time",
 }  # fmt: skip
 
 

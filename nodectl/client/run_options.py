@@ -10,7 +10,7 @@ from nodectl.model.number import whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from nodectl.client.job_options import Row
     from nodectl.spank import SpankOption
@@ -187,9 +187,18 @@ def layout_options() -> tuple[Option, ...]:
     here = {option.long for option in OPTIONS}
     return tuple(
         Option(long, short, arginfo, text, _given, has_arg=NO_ARGUMENT if kind == FLAG else ARGUMENT)
+        if long != "exclusive"
+        else Option(long, short, "user|mcs|topo", text, _exclusive, has_arg=MAYBE_ARGUMENT)
         for long, short, arginfo, text, kind in ROWS
         if long not in here
     )
+
+
+def _exclusive(text: str) -> str:
+    """With whom nodes would be shared, of several: here with nobody."""
+    if text not in ("", "user", "mcs", "topo"):
+        raise ValueError(f"Invalid value {text[:20]!r}, user, mcs and topo are allowed")
+    return "1"
 
 
 def waiting_options() -> tuple[Option, ...]:
@@ -213,16 +222,20 @@ def _given(text: str) -> str:
 
 
 class Parsed:
-    """What was given: `values` by dest, `argv` the program. Plugins have their options already. `layout`, `job`: which
-    dests are options of layout and binding, and of a job that may have to wait, beyond those of the table, where there
-    was need to know them.
+    """What was given: `values` by dest, `argv` the program. Plugins have their options already. `layout`, `job`,
+    `further`: which dests are options of layout and binding, of a job that may have to wait, and of what few steps
+    have, beyond those of the table, where there was need to know them. `told`: variables of the tasks that say what
+    was given, beside `environment`, None for the command's own.
     """
 
-    __slots__ = ("argv", "job", "layout", "values", "verbose")
+    __slots__ = ("argv", "environment", "further", "job", "layout", "told", "values", "verbose")
 
     def __init__(self) -> None:
         self.layout: tuple[str, ...] = ()
         self.job: tuple[str, ...] = ()
+        self.further: tuple[str, ...] = ()
+        self.environment: dict[str, str] | None = None
+        self.told: dict[str, str] = {}
         self.values: dict[str, object] = {}
         self.argv: list[str] = []
         self.verbose = 0
@@ -234,13 +247,21 @@ class Parser:
     _table: tuple[Option, ...] = OPTIONS
     _of_slurm = "srun"  # the command whose other options are known, and refused by name
 
-    def __init__(self, extra: "Iterable[PluginOption]" = (), own: "Iterable[Option]" = ()) -> None:
-        self._extra = list(extra)
+    def __init__(
+        self,
+        extra: "Iterable[PluginOption]" = (),
+        own: "Iterable[Option]" = (),
+        further: "Callable[[Mapping[str, Option]], tuple[Option, ...]]" = lambda _: (),
+    ) -> None:
+        """`further` gives those that few steps have, beyond those that are known by then."""
+        self.extra = list(extra)
+        self._further_options = further
         self._own = list(own)
-        self._long = {option.long: option for option in (*self._extra, *self._table, *self._own)}
+        self._long = {option.long: option for option in (*self.extra, *self._table, *self._own)}
         self._short = {option.short: option for option in (*self._table, *self._own) if option.short}
         self._layout: tuple[str, ...] = ()
         self._job: tuple[str, ...] = ()
+        self._further: tuple[str, ...] = ()
 
     def parse(self, words: "Sequence[str]") -> Parsed:
         """Raises BadOption."""
@@ -258,12 +279,16 @@ class Parser:
             else:
                 self._take_short(parsed, word[1:], rest)
         parsed.argv = rest
-        parsed.layout, parsed.job = self._layout, self._job
+        self.tell_kinds(parsed)
         return parsed
+
+    def tell_kinds(self, parsed: Parsed) -> None:
+        """Which of the values are of layout, of the job, of what few steps have: as far as there was need to know."""
+        parsed.layout, parsed.job, parsed.further = self._layout, self._job, self._further
 
     def _take_long(self, parsed: Parsed, text: str, rest: list[str]) -> None:
         name, equals, value = text.partition("=")
-        option = self._find(name)
+        option = self.find(name)
         if equals and option.has_arg == NO_ARGUMENT:
             raise BadUsage(f"option '--{option.long}' doesn't allow an argument")
         if not equals and option.has_arg == ARGUMENT:
@@ -284,12 +309,19 @@ class Parser:
         if self._layout:
             return
         layout, job = self._layout_options(), self._job_options()
-        for option in (*job, *layout):
+        for options in (job, layout):
+            self._add(options)
+        further = self._further_options(self._long)
+        self._add(further)
+        self._further = tuple(option.dest for option in further)
+        self._layout = tuple(option.dest for option in layout)
+        self._job = tuple(option.dest for option in job)
+
+    def _add(self, options: "Iterable[Option]") -> None:
+        for option in options:
             self._long.setdefault(option.long, option)
             if option.short:
                 self._short.setdefault(option.short, option)
-        self._layout = tuple(option.dest for option in layout)
-        self._job = tuple(option.dest for option in job)
 
     def _layout_options(self) -> "tuple[Option, ...]":
         return layout_options()
@@ -297,22 +329,15 @@ class Parser:
     def _job_options(self) -> "tuple[Option, ...]":
         return waiting_options()
 
-    def _find(self, name: str) -> Option:
+    def find(self, name: str) -> Option:
+        """The option of this name, or the one that it is the beginning of. Raises BadUsage."""
         if name not in self._long:
             self._learn()
         if name in self._long:
             return self._long[name]
-        from nodectl.client.unsupported_options import names  # only for abbreviations and mistakes
+        from nodectl.client.srun.mistakes import meant  # only for abbreviations and mistakes
 
-        others = names(self._of_slurm)
-        if name in others:
-            raise BadUsage(f"option '--{name}' is {self._of_slurm}'s and not nodectl's")
-        found = sorted(long for long in others.union(self._long) if long.startswith(name))
-        if len(found) == 1 and found[0] in self._long:
-            return self._long[found[0]]
-        if len(found) > 1:
-            raise BadUsage(f"option '--{name}' is ambiguous; possibilities: {' '.join('--' + long for long in found)}")
-        raise BadUsage(f"unrecognized option '--{name}'")
+        return self._long[meant(name, self._long, self._of_slurm)]
 
     def _take_short(self, parsed: Parsed, text: str, rest: list[str]) -> None:
         while text:
@@ -346,44 +371,3 @@ class Parser:
     def _added(parsed: Parsed, option: Option, value: object) -> list[object]:
         before: list[object] = parsed.values.get(option.dest, [])  # type: ignore[assignment]  # stored here
         return [*before, value]
-
-    def help(self, columns: int = 80) -> str:
-        """The text of `nodectl run --help`; plugins' options stand in a group of their own at the end."""
-        lines = ["Usage: nodectl run [OPTIONS] PROGRAM [ARGS...]", "", "Run tasks of a program as one step.", ""]
-        lines += [*option_lines(OPTIONS, columns), "", "Layout and binding:", *option_lines(layout_options(), columns)]
-        lines += ["", "A job that may have to wait:", *option_lines(self._job_options(), columns)]
-        if self._extra:
-            lines += ["", "Options provided by plugins:", *option_lines(self._extra, columns)]
-        return "\n".join(lines)
-
-
-def option_lines(options: "Iterable[Option]", columns: int = 80) -> list[str]:
-    """The options as lines of help."""
-    lines: list[str] = []
-    for option in options:
-        short = f"-{option.short}, " if option.short else "    "
-        argument = option.arginfo
-        if option.has_arg == MAYBE_ARGUMENT and not argument.startswith("["):
-            argument = f"[={argument}]"
-        elif argument:
-            argument = f"={argument}" if not argument.startswith("[=") else argument
-        head = f"  {short}--{option.long}{argument}"
-        text = _wrapped(option.help, max(columns - 32, 20))
-        if len(head) > 30:  # the column of the texts
-            lines.append(head)
-            head = ""
-        lines += [f"{head:31} {text[0]}", *(f"{'':31} {line}" for line in text[1:])]
-    return lines
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of words; a line may also end behind the bar of a list of alternatives."""
-    lines = [""]
-    for word in text.split():
-        for place, part in enumerate(word.replace("|", "|\0").split("\0")):
-            joint = " " if place == 0 and lines[-1] else ""
-            if lines[-1] and len(lines[-1]) + len(joint) + len(part) > width:
-                lines.append(part)
-            else:
-                lines[-1] += joint + part
-    return lines

@@ -92,7 +92,7 @@ def job(session: "Session", request: "Mapping[str, object]", options: "Mapping[s
             with contextlib.suppress(_Interrupted):
                 _give_up(session, number)
             if signals.number == signal.SIGALRM:
-                raise Failed(NOT_NOW) from None
+                raise Failed(NOT_NOW, name=BUSY) from None
             raise Failed(f"job {number} was cancelled while it waited", 128 + signals.number) from None
     return number
 
@@ -185,7 +185,7 @@ def launch(
         request["job"] = job(session, wanted, {}, patience)
         return session.launch(request)
     if patience is not None:
-        raise Failed(NOT_NOW)
+        raise Failed(NOT_NOW, name=BUSY)
     say(f"job {of_job} step creation temporarily disabled, retrying (Requested nodes are busy)")
     seen = ""
     while True:

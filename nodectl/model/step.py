@@ -45,12 +45,11 @@ class Step:
         "allocation", "always_fork", "argv", "array_job", "array_task", "base", "bulk", "cgroup", "cluster_name",
         "container", "cores", "cpu_masks", "cpus_per_task", "cwd", "device_rules", "devices", "environment",
         "first_step", "gid", "gids", "hard_limits", "hook_timeout", "job_began", "job_control", "job_ends", "job_id",
-        "kill_on_bad_exit",
-        "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems", "name", "node_name", "ntasks",
-        "oom_kill_step", "open_append", "options", "partition", "restart", "rlimits", "secure", "shares", "stack",
-        "stderr", "stdin", "stdout", "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs",
-        "task_prologs", "task_variables", "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout",
-        "user_name", "verbose",
+        "kept", "kill_on_bad_exit", "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems",
+        "name", "node_name", "ntasks", "oom_kill_step", "open_append", "options", "partition", "programs", "restart",
+        "rlimits", "secure", "shares", "stack", "stderr", "stdin", "stdout", "step_cpus", "step_id", "submitted",
+        "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables", "time_limit", "told", "uid", "umask",
+        "unbuffered", "unkillable_timeout", "user_name", "verbose",
     )  # fmt: skip
     __slots__ = (*FIELDS, "binder", "container_id", "forked_into_cgroup", "helpers", "process_group", "refused", "task")
 
@@ -97,6 +96,8 @@ class Step:
     unbuffered: bool
     verbose: int
     kill_on_bad_exit: bool
+    programs: list[list[object]]  # in the place of `argv`: rows of task/programs.py; empty where all execute that
+    kept: dict[str, str]  # variables that its tasks have in the place of those that would say the same of the step
     bulk: bool  # its tasks are slots, in which commands run that its client sends (stepd/bulk); `argv` is only told
     time_limit: int  # 0: none
     kill_wait: int

@@ -58,9 +58,10 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
     common = environment.for_tasks(run.step)
     run.common_words = CommonWords(common)
     run.common_stages = {}
+    several = _programs(run.step) if run.step.programs else None
     for task in run.tasks:
         task.environment = environment.for_task(run.step, task, common)
-        task.argv = list(run.step.argv)
+        task.argv = list(run.step.argv) if several is None else several[task.local_id]
         run.children.append(Child(run, task, *common_arguments))
     forked = must_fork(run.step)
     user = None if run.group is None else run.group.child("user")
@@ -79,6 +80,12 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
             run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.local_id))
             if child.placement is not None:
                 child.placement.done()
+
+
+def _programs(step: "Step") -> list[list[str]]:
+    from nodectl.task import programs  # few steps have several
+
+    return programs.argv_of(step.programs, step.ntasks)
 
 
 def must_fork(step: "Step") -> bool:

@@ -32,7 +32,9 @@ def announced(step: "Step") -> dict[str, str]:
         variables[f"SLURM_{name}"] = "1"
     for name in ("NODELIST", "JOB_NODELIST"):
         variables[f"SLURM_{name}"] = step.node_name
-    return variables if step.step_id == BATCH else {**variables, **_of_tasks(step)}
+    if step.step_id != BATCH:
+        variables.update(_of_tasks(step))
+    return {**variables, **step.kept}
 
 
 def _of_tasks(step: "Step") -> dict[str, str]:

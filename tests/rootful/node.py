@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nodectl.cgroup import tree
-from nodectl.cli.run import FORWARDED
+from nodectl.client.watch import FORWARDED
 from nodectl.tracing.recorder import cgroup_of
 from nodectl.wire import framing
 

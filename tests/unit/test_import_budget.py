@@ -124,7 +124,7 @@ def test_command_that_waits_for_its_step_imports_nothing_more() -> None:
     """A step may last for days: another nodectl, or none, may be installed when it says something and ends."""
     code = """
 import os
-from nodectl.cli.run import Watch
+from nodectl.cli.run import Started, Watch
 from nodectl.client.session import Events
 from nodectl.wire import framing
 
@@ -134,7 +134,7 @@ def event(**values):
 reader, writer = os.pipe()
 os.write(writer, event(event="message", text="nodectl: warning: something") + event(event="exit", tasks=[0], status=9))
 os.write(writer, event(event="end", record={"exit_status": 137, "reason": "killed", "state": "FAILED"}))
-watch = Watch(Events(reader, writer), "1.0", "node1", verbose=1)
+watch = Watch(Started(None, (1, 0), Events(reader, writer), None, 1), "node1", verbose=1)
 before = set(sys.modules)
 record = watch.until_end()
 assert record["exit_status"] == 137

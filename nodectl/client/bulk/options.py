@@ -8,6 +8,7 @@ from nodectl.client.bulk.halt import halt
 from nodectl.client.bulk.sources import delimiter
 from nodectl.client.command import BadOption
 from nodectl.client.job_options import count, yes
+from nodectl.client.option_lines import option_lines
 from nodectl.client.run_options import (
     ARGUMENT,
     NO_ARGUMENT,
@@ -15,9 +16,9 @@ from nodectl.client.run_options import (
     Option,
     Parser,
     layout_options,
-    option_lines,
     positive,
 )
+from nodectl.client.srun.options import without_meaning
 from nodectl.model.number import whole
 
 TYPE_CHECKING = False
@@ -155,7 +156,7 @@ class BulkParser(Parser):
     _table = _TABLE
 
     def __init__(self, extra: "Iterable[PluginOption]" = ()) -> None:
-        super().__init__(extra, (*_OWN, *_OTHER_NAMES))
+        super().__init__(extra, (*_OWN, *_OTHER_NAMES), lambda _: without_meaning())
 
     def help(self, columns: int = 80) -> str:
         """The text of --help."""
@@ -179,8 +180,8 @@ class BulkParser(Parser):
         lines += ["", "Of the step, as `nodectl run` has them:", *option_lines(self._table, columns)]
         lines += ["", "Layout and binding:", *option_lines(self._layout_options(), columns)]
         lines += ["", "A job that may have to wait:", *option_lines(self._job_options(), columns)]
-        if self._extra:
-            lines += ["", "Options provided by plugins:", *option_lines(self._extra, columns)]
+        if self.extra:
+            lines += ["", "Options provided by plugins:", *option_lines(self.extra, columns)]
         return "\n".join(lines)
 
     def _layout_options(self) -> tuple[Option, ...]:

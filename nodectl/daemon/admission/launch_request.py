@@ -20,6 +20,7 @@ from nodectl.daemon.admission.binder import Binder
 from nodectl.model.number import whole
 from nodectl.model.plugstack_entry import Entry
 from nodectl.model.step import Step
+from nodectl.task import programs
 from nodectl.task.keys import RLIMITS
 from nodectl.wire import lean_json
 from nodectl.wire.dispatch import Refused, invalid
@@ -41,6 +42,10 @@ _LONGEST_LIST = 131_072
 _TEXTS = mapping(text(8 << 20), most=64)  # each is bounded by its name
 
 
+def _anything(_: object) -> str:
+    return ""
+
+
 def _texts_of_layout(value: object) -> str:
     """The shape of `layout`: a text for each option that there is."""
     wrong = _TEXTS(value)
@@ -56,6 +61,20 @@ def _texts_of_layout(value: object) -> str:
     return ""
 
 
+def _programs(value: object) -> str:
+    """The shape of `programs`: rows of a list of tasks and an argv."""
+    wrong = _ROWS(value)
+    if wrong:
+        return wrong
+    for row in value:  # type: ignore[attr-defined]  # an array
+        wrong = _TASKS(row[0]) or _ARGV(row[1]) if len(row) == 2 else "is not a list of tasks and an argv"
+        if wrong:
+            return wrong
+    return ""
+
+
+_ROWS, _TASKS, _ARGV = array(array(_anything, most=2), most=4096), text(65_536), array(_WORD, most=4096)
+
 REQUEST: "Shape" = {
     "argv": array(_WORD, most=65_536),
     "environment": mapping(text(2 << 20), most=65_536),
@@ -69,10 +88,13 @@ REQUEST: "Shape" = {
     "stdin": Optional(_PATH),
     "stdout": Optional(_PATH),
     "stderr": Optional(_PATH),
+    "open_append": Optional(boolean),
     "label": Optional(boolean),
     "unbuffered": Optional(boolean),
     "kill_on_bad_exit": Optional(boolean),
     "bulk": Optional(boolean),
+    "preserve_env": Optional(boolean),
+    "programs": Optional(_programs),
     "verbose": Optional(integer(0, 10)),
     "umask": Optional(integer(0, 0o777)),
     "rlimits": Optional(mapping(_LIMIT, most=16)),
@@ -98,6 +120,7 @@ _LONGEST_VARIABLE = 128 * 1024  # MAX_ARG_STRLEN, with '=' and NUL
 _LONGEST_OPTION = _LONGEST_VARIABLE - 1024  # without what its name begins with
 _MOST_VARIABLES = 1 << 20  # bytes
 USER_EPILOG_SECONDS = 5.0
+_PRESERVED = ("SLURM_NNODES", "SLURM_NPROCS", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE")
 _UNNUMBERED = dict.fromkeys(
     ("job_id", "step_id", "first_step", "restart", "array_job", "array_task", "job_began", "job_ends"), 0
 )
@@ -158,9 +181,9 @@ def make_step(  # everything a step is made from
         layout=layout,
         **_unbound(binder, int(str(request["ntasks"]))),
         **_streams(request),
+        **_of_tasks(request),
         verbose=request.get("verbose", 0),
         kill_on_bad_exit=request.get("kill_on_bad_exit", False),
-        bulk=request.get("bulk", False),
         time_limit=request.get("time_limit", 0),
         **_patience(config),
         task_prologs=[path for path in (config.task_prolog, request.get("task_prolog")) if path],
@@ -183,9 +206,26 @@ def make_step(  # everything a step is made from
     return step
 
 
+def _of_tasks(request: Mapping[str, object]) -> dict[str, object]:
+    """What they run beside `argv`, and are told."""
+    return {
+        "bulk": request.get("bulk", False),
+        "programs": request.get("programs", []),
+        "kept": _kept(request),
+    }
+
+
+def _kept(request: Mapping[str, object]) -> dict[str, str]:
+    """With --preserve-env what the job in which it was typed says of tasks and nodes."""
+    if not request.get("preserve_env"):
+        return {}
+    environment: Mapping[str, str] = request["environment"]  # type: ignore[assignment]  # REQUEST says so
+    return {name: environment[name] for name in _PRESERVED if name in environment}
+
+
 def _streams(request: Mapping[str, object]) -> dict[str, object]:
     files = {name: request.get(name, "") for name in ("stdin", "stdout", "stderr")}
-    return files | {name: request.get(name, False) for name in ("label", "unbuffered")} | {"open_append": False}
+    return files | {name: request.get(name, False) for name in ("label", "unbuffered", "open_append")}
 
 
 def _container(request: Mapping[str, object], config: Config) -> Mapping[str, object]:
@@ -285,6 +325,8 @@ def _check(request: Mapping[str, object], argv: list[str], config: Config) -> No
         raise invalid("argv", "no program given")
     if ntasks > config.max_tasks_per_node:
         raise invalid("ntasks", f"{ntasks} is more than max_tasks_per_node = {config.max_tasks_per_node}")
+    if "programs" in request and (wrong := programs.wrong_with(request["programs"], ntasks)):  # type: ignore[arg-type]
+        raise invalid("programs", wrong)
     if not str(request["cwd"]).startswith("/"):
         raise invalid("cwd", f"{request['cwd']!r} is not absolute")
     for name in request.get("rlimits", {}):  # type: ignore[attr-defined]

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from nodectl.client import unsupported_options
 from nodectl.client.command import Failed, complain
 from nodectl.client.configuration import configured
 from nodectl.client.run_options import OPTIONS, layout_options, waiting_options
+from nodectl.client.srun.names import names
+from nodectl.client.srun.options import FURTHER
 from nodectl.devtools.spank import slurm_releases
 from nodectl.devtools.spank.contexts import called_in, short
 from nodectl.devtools.spank.findings import ERROR, WARNING, Finding, Inspection
@@ -23,8 +24,8 @@ from nodectl.render.words import printable
 from nodectl.spank import plugstack, versions
 
 _COLOURS = {ERROR: "1;31", WARNING: "33"}
-_BUILT_IN = frozenset(option.long for option in (*OPTIONS, *layout_options(), *waiting_options()))
-_SRUNS = unsupported_options.names() | {option.long for option in layout_options()}
+_BUILT_IN = frozenset(option.long for option in (*OPTIONS, *FURTHER, *layout_options(), *waiting_options()))
+_SRUNS = names() | {option.long for option in layout_options()}
 
 
 def main(arguments: argparse.Namespace) -> int:

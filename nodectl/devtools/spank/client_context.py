@@ -10,7 +10,7 @@ import sys
 from nodectl.client.command import BadOption, Failed, complain
 from nodectl.client.launch_request import make_request
 from nodectl.client.local_spank import LocalStack
-from nodectl.client.run_options import Parser
+from nodectl.client.srun.options import parser
 from nodectl.spank import S_CTX_LOCAL, preload
 from nodectl.wire import lean_json
 
@@ -34,7 +34,7 @@ def main(given: str) -> int:
         if context != S_CTX_LOCAL:
             options = [word for word in options if _offered(local, word)]
         words = [*told["run_options"], *options, "--", *told["argv"]]  # type: ignore[misc]
-        parsed = Parser(local.options()).parse(words)
+        parsed = parser(local.options()).parse(words)
         local.after_options()
         if context == S_CTX_LOCAL:
             local.before_launch({**make_request(parsed), "environment": {}}, {"job": 1, "step": 0})

@@ -134,7 +134,7 @@ def test_two_private_nodes_do_not_disturb_each_other(alone: Node) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_reach_the_step_and_the_node_cleans_up(alone: Node, number: int) -> None:
-    client, _ = begun(alone, "echo ready; exec sleep 300")
+    client, _ = begun(alone, "echo ready; exec sleep 300", "-X")
     client.send_signal(number)
     client.communicate(timeout=PATIENCE)
     assert client.returncode == 128 + number

@@ -90,7 +90,7 @@ def test_the_later_word_counts() -> None:
 
 def test_options_without_effect_are_taken_and_named() -> None:
     parsed = JobParser("submit").parse(["-p", "debug", "--mail-type=END", "-Ame", "-n2"])
-    assert ignored(parsed) == ["account", "mail-type", "partition"]
+    assert ignored(parsed) == ["partition", "mail-type", "account"]
     assert parsed.values == {"ntasks": 2}
 
 

@@ -1,0 +1,41 @@
+"""Options as lines of help."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nodectl.client.run_options import Option
+
+_MAYBE_ARGUMENT = 2
+
+
+def option_lines(options: "Iterable[Option]", columns: int = 80) -> list[str]:
+    """The options as lines of help."""
+    lines: list[str] = []
+    for option in options:
+        short = f"-{option.short}, " if option.short else "    "
+        argument = option.arginfo
+        if option.has_arg == _MAYBE_ARGUMENT and not argument.startswith("["):
+            argument = f"[={argument}]"
+        elif argument:
+            argument = f"={argument}" if not argument.startswith("[=") else argument
+        head = f"  {short}--{option.long}{argument}"
+        text = wrapped(option.help, max(columns - 32, 20))
+        if len(head) > 30:  # the column of the texts
+            lines.append(head)
+            head = ""
+        lines += [f"{head:31} {text[0]}", *(f"{'':31} {line}" for line in text[1:])]
+    return lines
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of words; a line may also end behind the bar of a list of alternatives."""
+    lines = [""]
+    for word in text.split():
+        for place, part in enumerate(word.replace("|", "|\0").split("\0")):
+            joint = " " if place == 0 and lines[-1] else ""
+            if lines[-1] and len(lines[-1]) + len(joint) + len(part) > width:
+                lines.append(part)
+            else:
+                lines[-1] += joint + part
+    return lines

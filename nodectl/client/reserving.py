@@ -1,0 +1,70 @@
+"""A job and a step for a run before it is launched: where it has to wait for its turn, and where plugins want to know
+their numbers first. Imported only then.
+"""
+
+from nodectl.client.command import Failed
+from nodectl.wire import lean_json
+from nodectl.wire.names import NODE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodectl.client.local_spank import LocalStack
+    from nodectl.client.run_options import Parsed
+    from nodectl.client.session import Session
+
+_LONGEST_WISH = 128 << 10  # bytes; a longer one is looked at when it is launched
+
+
+def turn(
+    session: "Session", request: dict[str, object], parsed: "Parsed", of_job: dict[str, object], patience: int | None,
+    number: int = 0,
+) -> int:  # fmt: skip
+    """A job for this request, when its turn has come. Raises Failed."""
+    from nodectl.client import waiting
+    from nodectl.client.launch_request import job_environment
+
+    wanted = {**request, "environment": waiting.told({"environment": job_environment(parsed)})}
+    wanted |= {"job": number} if number else {}
+    return waiting.job(session, wanted, of_job, patience)
+
+
+def through_local_hooks(
+    session: "Session", local: "LocalStack", request: dict[str, object], parsed: "Parsed", patience: int | None
+) -> None:
+    """init_post_opt, then a job id, then local_user_init: the plugins' last chance to refuse before anything is
+    launched. What the service would refuse it refuses before there is a job.
+    """
+    local.after_options()
+    reserved = _reserved(session, request, parsed, patience)
+    request["job"] = reserved["job"]
+    if "jobid" in request:
+        del request["jobid"]
+        request["step"] = reserved["step"]
+    request["options"] = local.given()
+    local.before_launch(request, reserved)
+    if local.job_control():
+        request["job_control"] = local.job_control()
+
+
+def _reserved(
+    session: "Session", request: dict[str, object], parsed: "Parsed", patience: int | None
+) -> "Mapping[str, object]":
+    """The numbers of a step to come; of a job that may start."""
+    from nodectl.client.launch_request import job_environment
+
+    if "job" in request:
+        return {"job": request["job"], "step": 0}
+    told = {name: value for name, value in job_environment(parsed).items() if name.startswith(("SLURM_", "SRUN_"))}
+    wanted = {**request, "argv": parsed.argv[:1], "environment": told}
+    of_job = {"jobid": request["jobid"]} if "jobid" in request else {}
+    if len(lean_json.dumps(wanted)) < _LONGEST_WISH:
+        of_job["request"] = wanted
+    try:
+        reserved = session.call("Reserve", (), **of_job)
+    except Failed as failed:
+        if failed.name != f"{NODE}.Busy" or "jobid" in of_job:
+            raise
+        return {"job": turn(session, request, parsed, {}, patience, failed.job), "step": 0}
+    return reserved

@@ -1,0 +1,110 @@
+"""What a command does before its step begins and when it has ended, as its user: --prolog, --epilog, --bcast,
+--test-only.
+"""
+
+import errno
+import os
+import subprocess
+import sys
+import time
+
+from nodectl.client import waiting
+from nodectl.client.command import BadOption, Failed, Program, complain
+from nodectl.client.launch_request import job_environment, make_request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from nodectl.client.run_options import Parsed
+    from nodectl.client.session import Session
+    from nodectl.client.srun.manners import Manners
+
+_NOTHING = "none"
+_CHUNK = 1 << 20
+
+
+def begin(manners: "Manners", parsed: "Parsed") -> None:
+    """Before anything is asked for. Raises BadOption, Failed."""
+    if manners.quiet:
+        Program.quiet = True
+    if manners.test_exec or manners.bcast is not None:
+        path = _program(parsed)
+        if manners.bcast is not None:
+            parsed.argv = [_copied(path, manners.bcast), *parsed.argv[1:]]
+    if not manners.test_only:
+        _run("prolog", manners.prolog)
+
+
+def end(manners: "Manners") -> None:
+    """When the step has ended, whatever became of it."""
+    _run("epilog", manners.epilog)
+
+
+def tell_when(session: "Session", parsed: "Parsed") -> int:
+    """--test-only: when a job for this would start. Raises Failed."""
+    of_job = {name: parsed.values.pop(name) for name in parsed.job if name in parsed.values}
+    of_job.pop("immediate", None)
+    parsed.values.pop("trace", None)
+    jobid = parsed.values.pop("jobid", None)
+    if jobid is not None or "NODECTL_JOB_ID" in os.environ:
+        print(f"{Program.name}: allocation success", file=sys.stderr)  # srun's words for a step
+        return 0
+    environment = job_environment(parsed)
+    wanted = {**make_request(parsed), "environment": waiting.told({"environment": environment})}
+    found: Any = session.call("TestOnly", request=wanted, job=of_job)
+    start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(found["start"]))
+    cpus = f"{found['cpus']} CPU{'s' if found['cpus'] != 1 else ''}"
+    print(f"{Program.name}: the job would start at {start} with {cpus} on {found['nodes']}", file=sys.stderr)
+    return 0
+
+
+def _run(what: str, path: str) -> None:
+    """One of the user's scripts, in the command's own place and environment. What it says goes where the command's
+    words go; how it ends is told, and changes nothing, as with srun.
+    """
+    if not path or path == _NOTHING:
+        return
+    try:
+        environment = {**os.environ, "SLURM_SCRIPT_CONTEXT": f"{what}_srun"}
+        status = subprocess.run([path], check=False, stdin=subprocess.DEVNULL, env=environment).returncode
+    except OSError as error:
+        complain(f"--{what} {path!r}: {error.strerror}")
+        return
+    if status > 0:
+        complain(f"--{what} {path!r} ended with status {status}")
+    elif status < 0:
+        complain(f"--{what} {path!r} was ended by signal {-status}")
+
+
+def _program(parsed: "Parsed") -> str:
+    """The file that the tasks would execute. Raises Failed as the task would."""
+    name, here = parsed.argv[0], str(parsed.values.get("cwd") or ".")
+    if "/" in name:
+        candidates = [os.path.join(here, name)]
+    else:
+        candidates = [os.path.join(d or ".", name) for d in os.environ.get("PATH", "/usr/bin:/bin").split(":")]
+        candidates.append(os.path.join(here, name))
+    found = [path for path in candidates if os.path.isfile(path)]
+    for path in found:
+        if os.access(path, os.X_OK):
+            return path
+    number = errno.EACCES if found else errno.ENOENT
+    raise Failed(f"execute {name!r}: {os.strerror(number)}", number)
+
+
+def _copied(path: str, wanted: str) -> str:
+    """--bcast: the program under another name, in the working directory where none was given. Raises BadOption."""
+    target = os.path.abspath(wanted or os.path.basename(path))
+    if os.path.isdir(target):
+        target = os.path.join(target, os.path.basename(path))
+    if os.path.exists(target) and os.path.samefile(path, target):
+        return target
+    try:
+        with open(path, "rb") as source, open(target, "wb") as copy:
+            while data := source.read(_CHUNK):
+                copy.write(data)
+        os.chmod(target, os.stat(path).st_mode & 0o777)
+    except OSError as error:
+        raise BadOption(f"--bcast: {error.filename or target}: {error.strerror}") from None
+    return target

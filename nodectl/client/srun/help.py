@@ -1,0 +1,83 @@
+"""The text of `nodectl run --help` and `--usage`: all options, in groups, and what means nothing here."""
+
+from nodectl import __version__
+from nodectl.client.command import Program, environ
+from nodectl.client.option_lines import option_lines, wrapped
+from nodectl.client.run_options import OPTIONS, layout_options, waiting_options
+from nodectl.client.srun.names import ALIASES, IGNORED, rows
+from nodectl.client.srun.options import FURTHER
+from nodectl.model.number import whole
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nodectl.client.run_options import Option, Parsed, Parser
+
+# Titles with the long names below them; what stands in none of them is below the first.
+_GROUPS = {
+    "Streams": "error input label open-mode output unbuffered",
+    "How it ends": "disable-status kill-on-bad-exit oom-kill-step quit-on-interrupt signal time wait",
+    "A job that may have to wait": "begin comment constraint contiguous deadline dependency hold immediate nice "
+    "oversubscribe priority qos reservation account",
+    "Memory, and what a step may use": "mem mem-per-cpu cpu-max cpu-weight io-max io-weight pids-max hugetlb-max "
+    "propagate tmp container-ns secure",
+    "GPUs": "gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags gpu-bind accel-bind cpus-per-gpu "
+    "mem-per-gpu ntasks-per-gpu ntasks-per-tres tres-bind tres-per-task",
+    "Scripts and environment": "epilog export export-file preserve-env prolog task-epilog task-prolog",
+    "Help": "help quiet test-only trace usage verbose version",
+}
+_COLUMNS, _MOST_COLUMNS = 80, 99_999
+_LAYOUT = "Layout and binding"
+
+
+def answer(parser: "Parser", parsed: "Parsed") -> int:
+    """--help, --usage and --version."""
+    if "version" in parsed.values:
+        print(f"nodectl {__version__}")
+    elif "usage" in parsed.values:
+        print(usage())
+    else:
+        print(text(parser.extra, columns()))
+    return 0
+
+
+def columns() -> int:
+    """The width of help texts, as other commands take it."""
+    return whole(environ().get("COLUMNS", ""), _MOST_COLUMNS) or _COLUMNS
+
+
+def usage() -> str:
+    """How the command is called, by the name by which it was."""
+    called = "nodectl run" if Program.name == "nodectl" else Program.name
+    return f"Usage: {called} [OPTIONS] PROGRAM [ARGS...]"
+
+
+def text(of_plugins: "Iterable[Option]", columns: int = 80) -> str:
+    """The text of --help; plugins' options stand in a group of their own."""
+    lines = [usage(), "", "Run tasks of a program as one step."]
+    for title, options in groups().items():
+        lines += ["", f"{title}:", *option_lines(options, columns)]
+    lines += ["", "Without effect on one machine (-v tells):"]
+    names = sorted(f"--{long}" + (f" (-{letter})" if letter else "") for long, letter, _ in rows(IGNORED))
+    lines += [f"  {line}" for line in wrapped(", ".join(names), max(columns - 2, 20))]
+    lines += ["", "Other names:"]
+    others = ", ".join(f"--{old} is --{new}" for old, new in ALIASES.items())
+    lines += [f"  {line}" for line in wrapped(others, max(columns - 2, 20))]
+    if plugins := list(of_plugins):
+        lines += ["", "Options provided by plugins:", *option_lines(plugins, columns)]
+    return "\n".join(lines)
+
+
+def groups() -> "dict[str, list[Option]]":
+    """Every option below one title."""
+    layout = {option.long: option for option in layout_options()}
+    known = {option.long: option for option in (*OPTIONS, *FURTHER, *waiting_options())}
+    titles = {long: title for title, words in _GROUPS.items() for long in words.split()}
+    titles = dict.fromkeys(layout, _LAYOUT) | {"cpu-bind": _LAYOUT} | titles
+    found: dict[str, list[Option]] = {"The step": []}
+    for title in (*_GROUPS, _LAYOUT):
+        found[title] = []
+    for option in (known | layout).values():
+        found[titles.get(option.long, "The step")].append(option)
+    return {title: sorted(options, key=lambda option: option.long) for title, options in found.items()}

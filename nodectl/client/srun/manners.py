@@ -1,0 +1,120 @@
+"""What few steps want of their command: taken out of the options, before the service is asked for anything.
+
+What the service can be asked for stays among the options, under the names of the request. The rest is this command's.
+"""
+
+import os
+
+from nodectl.client.command import BadOption, Program
+from nodectl.client.srun import devices
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodectl.client.run_options import Parsed
+
+UNAVAILABLE = "Requested node configuration is not available"
+_MOST_BYTES = 16 << 20  # of a file of variables or of nodes
+_TMP = "/tmp"  # where --tmp wants room
+
+
+class Manners:
+    """`wait`: seconds after the first end of a task, 0 for none; `reduced`: tasks that end alike are told of once."""
+
+    __slots__ = ("bcast", "disable_status", "epilog", "prolog", "quiet",
+                 "quit_on_interrupt", "reduced", "test_exec", "test_only", "wait")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.wait = 0
+        self.disable_status = False
+        self.quit_on_interrupt = False
+        self.quiet = False
+        self.reduced = False
+        self.test_exec = False
+        self.test_only = False
+        self.prolog = ""
+        self.epilog = ""
+        self.bcast: str | None = None
+
+
+def of(parsed: "Parsed", variables: "Mapping[str, str]") -> Manners:
+    """Takes them out of what was parsed. Raises BadOption."""
+    manners, values = Manners(), parsed.values
+    manners.reduced = _is_on(variables.get("SLURM_SRUN_REDUCE_TASK_EXIT_MSG", ""))
+    manners.test_exec = "SLURM_TEST_EXEC" in variables
+    for name in ("wait", "disable_status", "quit_on_interrupt", "quiet", "test_only", "prolog", "epilog",
+                 "bcast"):  # fmt: skip
+        if name in values:
+            setattr(manners, name, values.pop(name))
+    for name in ("by_variable", "bcast_exclude", "compress", "send_libs", "het_group"):
+        values.pop(name, None)
+    if "export_file" in values:
+        parsed.environment = _environment(str(values.pop("export_file")))
+    if "account" in values:
+        parsed.told["SLURM_JOB_ACCOUNT"] = str(values.pop("account"))
+    if "open_mode" in values:
+        values["open_append"] = values.pop("open_mode") == "append"
+    if "nodefile" in values:
+        values["nodelist"] = nodes_of(str(values.pop("nodefile")))
+    if "x11" in values and not variables.get("DISPLAY"):
+        raise BadOption("No DISPLAY variable set, cannot setup x11 forwarding.")
+    values.pop("x11", None)
+    if values.pop("external_launcher", False):
+        values |= {"overlap": "1", "cpu_bind": "none"}
+    _need_room(int(str(values.pop("tmp", 0))))
+    devices.settle(values)
+    if values.pop("multi_prog", False) and parsed.argv:
+        from nodectl.client.srun import multi_prog
+
+        values["programs"] = multi_prog.read(parsed.argv[0], parsed.argv[1:])
+    _tell_ignored(parsed)
+    return manners
+
+
+def _is_on(text: str) -> bool:
+    return text not in ("", "0")
+
+
+def _tell_ignored(parsed: "Parsed") -> None:
+    ignored: list[str] = parsed.values.pop("ignored", [])  # type: ignore[assignment]  # as they were added
+    if ignored and parsed.verbose:
+        names = ", ".join(f"--{name}" for name in dict.fromkeys(ignored))
+        os.write(2, f"{Program.name}: without effect on one machine: {names}\n".encode("utf-8", "surrogateescape"))
+
+
+def _need_room(mebibytes: int) -> None:
+    """--tmp: the size of what /tmp is on, as slurmd would tell it."""
+    if not mebibytes:
+        return
+    there = os.statvfs(_TMP)
+    if there.f_blocks * there.f_frsize >> 20 < mebibytes:
+        raise BadOption(f"{UNAVAILABLE}: --tmp: {_TMP} has {there.f_blocks * there.f_frsize >> 20} MiB")
+
+
+def nodes_of(path: str) -> str:
+    """The nodes that a file names, between blanks, commas or ends of lines."""
+    return ",".join(_read(path, "the file of nodes").replace(",", " ").split())
+
+
+def _environment(path: str) -> dict[str, str]:
+    """NAME=VALUE, each with a NUL byte behind it, as `env -0` writes them."""
+    variables = {}
+    for word in _read(path, "--export-file").split("\0"):
+        name, equals, value = word.partition("=")
+        if name and equals:
+            variables[name] = value
+        elif word.strip():
+            raise BadOption(f"--export-file {path!r}: {word[:40]!r} is no NAME=VALUE")
+    return variables
+
+
+def _read(path: str, what: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise BadOption(f"{what} {path!r}: {error.strerror}") from None
+    if len(text) > _MOST_BYTES:
+        raise BadOption(f"{what} {path!r}: longer than {_MOST_BYTES >> 20} MiB")
+    return text

@@ -1,0 +1,36 @@
+"""--multi-prog: a file whose lines say which tasks run what, "0-3,7 program args" or "* program args".
+
+Lines may go on behind a backslash; quotes are a shell's, '#' begins a comment. What %t and %o mean the service knows.
+"""
+
+from nodectl.client import script
+from nodectl.client.command import BadOption
+
+_LONGEST = 1 << 20
+
+
+def read(path: str, given: "list[str]") -> list[list[object]]:
+    """The rows of the request: tasks and argv. `given`: words behind the file, which go to every program. Raises
+    BadOption.
+    """
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read(_LONGEST + 1)
+    except OSError as error:
+        raise BadOption(f"--multi-prog: {path!r}: {error.strerror}") from None
+    if len(text) > _LONGEST:
+        raise BadOption(f"--multi-prog: {path!r}: longer than {_LONGEST >> 10} KiB")
+    rows: list[list[object]] = []
+    for number, line in enumerate(text.replace("\\\n", " ").split("\n"), 1):
+        try:
+            words = script.split(line)
+        except ValueError as error:
+            raise BadOption(f"--multi-prog: {path!r}: line {number}: {error}") from None
+        if not words:
+            continue
+        if len(words) == 1:
+            raise BadOption(f"--multi-prog: {path!r}: line {number}: no program behind {words[0]!r}")
+        rows.append([words[0], [*words[1:], *given]])
+    if not rows:
+        raise BadOption(f"--multi-prog: {path!r}: no program in it")
+    return rows

@@ -1,0 +1,123 @@
+"""Options of `nodectl run` that few steps have, and those that mean nothing here: rows as in `job_options`.
+
+What is ignored is kept as a list of names under `IGNORED`; what is refused says why.
+"""
+
+from nodectl.client.command import BadOption
+from nodectl.client.job_options import count, open_mode, yes
+from nodectl.client.run_options import ARGUMENT, MAYBE_ARGUMENT, NO_ARGUMENT, Option, Parser, mebibytes, positive
+from nodectl.client.srun import names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import NoReturn
+
+    from nodectl.client.run_options import PluginOption
+
+IGNORED = "ignored"  # the dest of all options that mean nothing here
+
+
+def yes_or_no(text: str) -> bool:
+    """--send-libs: yes where nothing is said."""
+    if text.lower() not in ("", "yes", "no"):
+        raise ValueError(f"Invalid value {text[:20]!r}, yes or no is allowed")
+    return text.lower() != "no"
+
+
+def components(text: str) -> str:
+    """--het-group: which components of a heterogeneous job. Here a job has one."""
+    if text not in ("0", "0-0"):
+        raise ValueError(f"Invalid component {text[:20]!r}: a job has one, 0,")
+    return text
+
+
+def _option(  # the columns of the table
+    long: str,
+    short: str,
+    arginfo: str,
+    help: str,  # noqa: A002  # the column's name in every such table
+    take: "Callable[[str], object]" = str,
+    *,
+    has_arg: int = ARGUMENT,
+    dest: str = "",
+) -> Option:
+    return Option(long, short, arginfo, help, take, has_arg=has_arg, dest=dest)
+
+
+def _switch(long: str, short: str, help: str) -> Option:  # noqa: A002  # likewise
+    return Option(long, short, "", help, yes, has_arg=NO_ARGUMENT)
+
+
+FURTHER = (
+    _switch("disable-status", "X", "pass each Ctrl-C on at once, without telling how the tasks are"),
+    _option("epilog", "", "FILE", "script that this command runs when the step has ended"),
+    _option("export-file", "", "FILE", "environment of the tasks: NAME=VALUE, each with a NUL byte behind it"),
+    _option("het-group", "", "LIST", "components of the job: 0", components),
+    _switch("multi-prog", "", "the program is a file that says which tasks run what"),
+    _option("open-mode", "", "append|truncate", "what is done with files of output that are there", open_mode),
+    _switch("preserve-env", "E", "a step of a job keeps SLURM_NNODES and SLURM_NTASKS as the job has them"),
+    _option("prolog", "", "FILE", "script that this command runs before the step begins"),
+    _switch("quiet", "Q", "say only what went wrong"),
+    _switch("quit-on-interrupt", "", "the first Ctrl-C ends the step"),
+    _switch("test-only", "", "tell when it would start; run nothing"),
+    _option("wait", "W", "SECONDS", "end the step so long after its first task has ended; 0: never", count),
+    _option("bcast", "", "FILE", "copy the program to FILE first, and run that", has_arg=MAYBE_ARGUMENT),
+    _option("bcast-exclude", "", "PATHS", "of --send-libs: not those below these", str),
+    _option("compress", "", "TYPE", "of --bcast: nothing is sent, so nothing is compressed", str,
+            has_arg=MAYBE_ARGUMENT),
+    _option("send-libs", "", "yes|no", "of --bcast: libraries are there already", yes_or_no, has_arg=MAYBE_ARGUMENT),
+    _option("nodefile", "F", "FILE", "on the nodes that this file names"),
+    _option("tmp", "", "SIZE", "at least so much room in /tmp, in MiB or with K, M, G, T", mebibytes),
+    _option("account", "A", "NAME", "told to the tasks as SLURM_JOB_ACCOUNT"),
+    _option("x11", "", "WHICH", "wants DISPLAY to be set: its windows need no forwarding here",
+            has_arg=MAYBE_ARGUMENT),
+    _switch("external-launcher", "", "beside the job's other steps, bound to nothing: for launchers of MPI"),
+    _option("accel-bind", "", "LETTERS", "g: tasks see the GPUs nearest to their CPUs"),
+    _option("cpus-per-gpu", "", "N", "CPUs for each GPU", positive),
+    _option("gpus-per-socket", "", "[TYPE:]N", "GPUs for each socket"),
+    _option("mem-per-gpu", "", "SIZE", "memory for each GPU", mebibytes),
+    _option("ntasks-per-gpu", "", "N", "tasks for each GPU", positive),
+    _option("ntasks-per-tres", "", "N", "the same", positive, dest="ntasks_per_gpu"),
+    _option("tres-bind", "", "gres/gpu:BIND", "as --gpu-bind"),
+    _option("tres-per-task", "", "LIST", "cpu:N, gres/gpu[:TYPE]:N for each task"),
+    _switch("usage", "", "how the command is called"),
+    _switch("version", "V", "which nodectl this is"),
+)  # fmt: skip
+
+
+def further(known: "Mapping[str, Option]") -> tuple[Option, ...]:
+    """All that a command knows beyond `known`, by long name: FURTHER, other names, what is ignored, what is refused."""
+    here = {**known, **{option.long: option for option in FURTHER}}
+    others = [_renamed(old, here[new]) for old, new in names.ALIASES.items() if new in here]
+    return (*FURTHER, *others, *without_meaning())
+
+
+def parser(extra: "Iterable[PluginOption]" = (), own: "Iterable[Option]" = ()) -> Parser:
+    """One that knows all options of `nodectl run`."""
+    return Parser(extra, own, further)
+
+
+def without_meaning() -> tuple[Option, ...]:
+    """What is ignored, what is refused."""
+    refused = [
+        Option(long, letter, "", "", lambda _, words=f"--{long}: {reason}": _refuse(words), has_arg=has_arg)  # type: ignore[misc]
+        for long, (has_arg, letter, reason) in names.REFUSED.items()
+    ]
+    return (*ignored_options(names.IGNORED), *refused)
+
+
+def ignored_options(*tables: "tuple[tuple[int, str], ...]") -> tuple[Option, ...]:
+    """What is ignored: their names are kept."""
+    return tuple(
+        Option(long, letter, "", "", lambda _, long=long: long, dest=IGNORED, has_arg=has_arg, many=True)  # type: ignore[misc]
+        for long, letter, has_arg in names.rows(*tables)
+    )
+
+
+def _renamed(old: str, option: Option) -> Option:
+    return Option(old, "", "", "", option.take, dest=option.dest, has_arg=option.has_arg, many=option.many)
+
+
+def _refuse(words: str) -> "NoReturn":
+    raise BadOption(words)

@@ -1,0 +1,186 @@
+"""What a run does while its step runs: tells its events, passes signals on. Lean: this is paid at every step."""
+
+import _signal
+import posix as os  # the half in C: the other one is a millisecond of each step
+import select
+import time
+
+from nodectl.client.command import Program
+from nodectl.wire import framing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Protocol
+
+    from nodectl.client.session import Events
+    from nodectl.client.srun.manners import Manners
+
+    class Started(Protocol):
+        """A step that was launched."""
+
+        events: Events
+        name: str
+        ntasks: int
+
+
+FORWARDED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2)
+_QUICK = 1.0  # seconds between SIGINTs that together mean: end it
+
+
+class Watch:
+    """The step's events and this process's signals, until one of them is the end."""
+
+    def __init__(self, step: "Started", node: str, *, verbose: int, manners: "Manners | None" = None) -> None:
+        self._step = step
+        self._events = step.events
+        self._name = step.name
+        self._node = node
+        self._verbose = verbose
+        self._manners = manners
+        self.warned: set[str] = set()
+        self._ended: set[int] = set()  # tasks
+        self._endings: set[object] = set()  # wait statuses that were told, where each is told once
+        self._deadline: float | None = None  # --wait's
+        self._interrupted = -_QUICK
+        self._interrupts = 0  # each within a second of the one before
+        self._record: Mapping[str, object] | None = None
+        self._signals, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for number in FORWARDED:
+            if _signal.getsignal(number) != _signal.SIG_IGN:  # nohup's wish is ours
+                _signal.signal(number, lambda *_: None)
+        # While the step starts, and not when it says something: nodectl may have been replaced by then.
+        from nodectl.messages import is_news
+
+        self._is_news = is_news
+
+    def until_end(self) -> "Mapping[str, object] | None":
+        """The step's record; None when the step runner went away without one."""
+        poll = select.poll()
+        poll.register(self._events.fd, select.POLLIN)
+        poll.register(self._signals, select.POLLIN)
+        while self._record is None:
+            ready = {fd for fd, _ in poll.poll(self._patience())}
+            if self._signals in ready:
+                for number in os.read(self._signals, 512):
+                    self._pass_on(number)
+            if self._events.fd in ready and not self._read():
+                break
+            if self._deadline is not None and time.monotonic() >= self._deadline:
+                self._deadline = None
+                self._end_the_last()
+        return self._record
+
+    def _patience(self) -> float | None:
+        """Milliseconds until --wait is over."""
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000 + 1
+
+    def _end_the_last(self) -> None:
+        """--wait is over: those that still run are killed."""
+        _print(f"nodectl: First task exited {self._manners.wait if self._manners else 0}s ago")
+        self._tell_states()
+        _print(f"nodectl: Terminating step {self._name}")
+        self._call("Signal", signal=int(_signal.SIGKILL), forwarded=True)
+
+    def _read(self) -> bool:
+        try:
+            messages, alive = self._events.read()
+            for message in messages:
+                event = message.get("parameters", {}).get("event", {})  # type: ignore[attr-defined]
+                self._tell(event)
+        except (OSError, framing.BrokenWire):
+            return False
+        return alive
+
+    def _tell(self, event: "Mapping[str, object]") -> None:
+        kind = event.get("event")
+        if kind == "message":
+            if self._is_news(str(event["text"]), self.warned):
+                _print(str(event["text"]))
+        elif kind == "exit":
+            self._tell_exit(event)
+        elif kind == "start" and self._verbose:
+            _print(f"nodectl: step {self._name}: tasks running, pids {event['pids']}")
+        elif kind == "end":
+            self._record = event["record"]  # type: ignore[assignment]
+
+    def _tell_exit(self, event: "Mapping[str, object]") -> None:
+        manners, status = self._manners, event["status"]
+        self._ended.update(event["tasks"])  # type: ignore[arg-type]  # a list of numbers
+        if manners is not None and manners.wait and self._deadline is None and len(self._ended) < self._step.ntasks:
+            self._deadline = time.monotonic() + manners.wait
+        if not (status or event.get("out_of_memory")) or status in self._endings:
+            return
+        if manners is not None and manners.reduced:
+            self._endings.add(status)
+        ending = "Out Of Memory" if event.get("out_of_memory") else _ending(int(str(status)))
+        _print(f"nodectl: error: {self._node}: {_tasks(event['tasks'])}: {ending}")
+
+    def _pass_on(self, number: int) -> None:
+        if number == _signal.SIGINT:
+            self._interrupt()
+        elif number in FORWARDED:
+            self._call("Signal", signal=number, forwarded=True)
+
+    def _interrupt(self) -> None:
+        """Ctrl-C: the first tells how the tasks are, or with -X is passed on to them; a second within a second ends
+        the step, a third kills it without waiting.
+        """
+        now, manners = time.monotonic(), self._manners
+        if now - self._interrupted >= _QUICK:
+            self._interrupts = 1 if manners is not None and manners.quit_on_interrupt else 0
+        self._interrupted = now
+        self._interrupts += 1
+        if self._interrupts > 2:
+            _print(f"nodectl: killing step {self._name}")
+            self._call("Signal", signal=int(_signal.SIGKILL), forwarded=True)
+        elif self._interrupts == 2:
+            _print(f"nodectl: forcing termination of step {self._name} (one more within 1 sec to kill it)")
+            self._call("End")
+        elif manners is not None and manners.disable_status:
+            _print(f"nodectl: interrupt sent to step {self._name} (one more within 1 sec to end it)")
+            self._call("Signal", signal=int(_signal.SIGINT), forwarded=True)
+        else:
+            _print(f"nodectl: interrupt (one more within 1 sec to end step {self._name})")
+            self._tell_states()
+
+    def _tell_states(self) -> None:
+        running = set(range(self._step.ntasks)) - self._ended
+        for numbers, state in ((running, "running"), (self._ended, "exited")):
+            if numbers:
+                _print(f"nodectl: step {self._name}: {_tasks(numbers)}: {state}")
+
+    def _call(self, method: str, **parameters: object) -> None:
+        try:
+            self._events.call(method, **parameters)
+        except OSError:
+            return  # it has ended: its last event is on the way
+
+
+def _print(line: str) -> None:
+    try:
+        os.write(2, Program.said(line).encode("utf-8", "surrogateescape") + b"\n")
+    except OSError:
+        return  # nobody reads our errors; the step is not to suffer from it
+
+
+def _tasks(ranks: object) -> str:
+    """ "task 3", "tasks 0-2,5"."""
+    numbers = sorted(ranks)  # type: ignore[call-overload]
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    text = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    return f"task{'s' if len(numbers) > 1 else ''} {text}"
+
+
+def _ending(status: int) -> str:
+    """srun's words for a wait status."""
+    if os.WIFSIGNALED(status):
+        core = " (core dumped)" if os.WCOREDUMP(status) else ""
+        return f"{_signal.strsignal(os.WTERMSIG(status))}{core}"
+    return f"Exited with exit code {os.WEXITSTATUS(status)}"
