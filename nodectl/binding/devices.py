@@ -150,7 +150,7 @@ def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
         if name.lower() in ("none", GPU):
             other, number = _count("gres", text or "1") if name.lower() == GPU else ("", 0)
             kind, count = kind or other, max(count, number)
-        else:
+        elif text.rpartition(":")[2] != "0":  # none of what is not there is nothing to refuse
             raise Refused(f"--gres={word[:60]}: only {GPU} can be asked for")
     bind, entries = _bind(options.get("gpu_bind", ""))
     if bind and not count:

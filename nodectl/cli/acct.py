@@ -79,7 +79,8 @@ def main(arguments: argparse.Namespace) -> int:
     style = Style(now, arguments.units, arguments.noconvert, times if "%" in times else "")
     rows = flat(found, only_jobs=arguments.allocations)
     if arguments.parsable or arguments.parsable2:
-        put(_parsable(columns, rows, style, arguments))
+        header, ends = not arguments.noheader, arguments.parsable
+        put(parsable(columns, rows, style, arguments.delimiter, ends=ends, header=header))
     else:
         put(listing(columns, rows, style, header=not arguments.noheader))
     return 0
@@ -110,14 +111,15 @@ def _text(field: Field, row: Row, style: Style) -> str:
     return printable(str(field.text(row, style)))
 
 
-def _parsable(
-    columns: Sequence[tuple[Field, int]], rows: Iterable[Row], style: Style, arguments: argparse.Namespace
+def parsable(
+    columns: Sequence[tuple[Field, int]], rows: Iterable[Row], style: Style, between: str, *, ends: bool, header: bool
 ) -> Iterator[str]:
-    end = arguments.delimiter if arguments.parsable else ""
-    if not arguments.noheader:
-        yield arguments.delimiter.join(field.name for field, _ in columns) + end
+    """Fields with something between them, also at the end if `ends`; nothing is cut."""
+    end = between if ends else ""
+    if header:
+        yield between.join(field.name for field, _ in columns) + end
     for row in rows:
-        yield arguments.delimiter.join(_text(field, row, style) for field, _ in columns) + end
+        yield between.join(_text(field, row, style) for field, _ in columns) + end
 
 
 def _columns(arguments: argparse.Namespace) -> list[tuple[Field, int]]:

@@ -61,7 +61,8 @@ def _accepted(command: JobCommand, request: dict[str, object], options: dict[str
         return command.session.call("Submit", request=request, job=options, script=text)["job"]
     except Failed as failed:
         if failed.name:
-            raise
+            what = "Batch job submission failed: " if Program.is_slurms() else ""
+            raise Failed(f"{what}{failed}", failed.status, failed.name) from None
         raise Failed(f"{failed}; `nodectl queue --me` tells whether it took the job") from None
 
 

@@ -23,6 +23,7 @@ COMMANDS = (
     ("scontrol", "show, node, hold, release, update, requeue, suspend, resume", "shows and changes"),
     ("sinfo", "node", "shows the machine as partition and node"),
     ("sacct", "acct", "tells what jobs and steps used"),
+    ("sstat", "acct", "tells what running steps have used so far"),
     ("sbcast", "bcast", "writes a file into a running job"),
 )
 _MARK = "# Written by `nodectl slurm-commands`, which replaces and removes it."

@@ -41,15 +41,20 @@ class Program:
     quiet = False  # whether it says only what went wrong
 
     @classmethod
+    def is_slurms(cls) -> bool:
+        """Whether it was called by a name of Slurm's."""
+        return cls.name != cls._OWN
+
+    @classmethod
     def said(cls, line: str) -> str:
         """A line for the user, who knows this command by that name."""
         own = f"{cls._OWN}: "
-        return f"{cls.name}: {line[len(own) :]}" if cls.name != cls._OWN and line.startswith(own) else line
+        return f"{cls.name}: {line[len(own) :]}" if cls.is_slurms() and line.startswith(own) else line
 
     @classmethod
     def hint(cls, command: str) -> str:
         """What to do about a command line that makes no sense."""
-        if cls.name != cls._OWN:
+        if cls.is_slurms():
             return f'Try "{cls.name} --help" for more information'
         return f"Try 'nodectl {command} --help' for more information."
 

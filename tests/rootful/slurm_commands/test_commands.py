@@ -11,7 +11,7 @@ from rootful.node import NOBODY, wait_until
 from rootful.slurm_commands.conftest import Cluster
 
 HOST = os.uname().nodename
-COMMANDS = ("sacct", "salloc", "sbatch", "sbcast", "scancel", "scontrol", "sinfo", "squeue", "srun")
+COMMANDS = ("sacct", "salloc", "sbatch", "sbcast", "scancel", "scontrol", "sinfo", "squeue", "srun", "sstat")
 
 
 def held(cluster: Cluster, *options: str) -> str:
@@ -116,6 +116,16 @@ def test_sacct_has_its_own_columns_and_those_that_are_asked_for(cluster: Cluster
         == "short,COMPLETED,"
     )
     assert cluster.ok("sacct -X -n -S now -E now+1hour -s PD") == ""
+
+
+def test_sstat_tells_of_running_steps(cluster: Cluster) -> None:
+    job = cluster.ok("sbatch --parsable -n1 --wrap 'srun sleep 1000'").strip()
+    wait_until(lambda: f"{job}.0\n" in cluster.ok(f"squeue -h -s -j {job} -o %i"), "the step runs")
+    assert cluster.ok(f"sstat -n -P -o JobID,NTasks -j {job}") == f"{job}.0|1\n"
+    assert cluster.ok(f"sstat -a -n -P -o JobID {job}").split() == [f"{job}.batch", f"{job}.0"]
+    cluster.ok(f"scancel {job}.0")
+    cluster.until_over()
+    assert cluster.sh(f"sstat -j {job}").returncode == 1
 
 
 def test_a_file_is_sent_into_the_job_that_it_is_typed_in(cluster: Cluster) -> None:

@@ -65,6 +65,8 @@ def test_a_line_that_makes_no_sense_is_refused(line: str, wrong: str) -> None:
         ({"gres": "gpu"}, Wanted(1)),
         ({"gres": "gpu:a:2"}, Wanted(2, 0, "a")),
         ({"gres": "none"}, Wanted()),
+        ({"gres": "craynetwork:0"}, Wanted()),  # none of what is not there
+        ({"gres": "gpu:1,fpga:x:0"}, Wanted(1)),
         ({"gpus": "2", "gpu_bind": "verbose,closest"}, Wanted(2, bind="closest")),
         ({"gpus": "2", "gpu_bind": "map_gpu:0*2,1"}, Wanted(2, bind="map_gpu", entries=(0, 0, 1))),
         ({"gpus": "2", "gpu_bind": "mask_gpu:0x3,1"}, Wanted(2, bind="mask_gpu", entries=(3, 1))),
