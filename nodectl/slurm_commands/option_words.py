@@ -14,12 +14,20 @@ _WRONG = 1  # the exit status of all of them but srun, sbatch and salloc
 
 
 class Option(NamedTuple):
-    """One option. `text` is its line of help; "" for one that has no meaning on one machine."""
+    """One option. `text` is its line of help; "" for one that has no meaning on one machine. `same`: the option whose
+    other name this is.
+    """
 
     long: str
     short: str = ""
     argument: int = NO_ARGUMENT
     text: str = ""
+    same: str = ""
+
+    @property
+    def name(self) -> str:
+        """By which its values are kept."""
+        return self.same or self.long
 
 
 class Given:
@@ -64,7 +72,7 @@ def _long(word: str, rest: list[str], table: Sequence[Option], given: Given) -> 
     found = [option for option in table if option.long == name] or [one for one in table if one.long.startswith(name)]
     if not found:
         raise BadUsage(f"unrecognized option '--{name}'", _WRONG)
-    if len(found) > 1:
+    if len({option.name for option in found}) > 1:
         names = " ".join(f"--{option.long}" for option in found)
         raise BadUsage(f"option '--{name}' is ambiguous; possibilities: {names}", _WRONG)
     option = found[0]
@@ -74,7 +82,7 @@ def _long(word: str, rest: list[str], table: Sequence[Option], given: Given) -> 
         if not rest:
             raise BadUsage(f"option '--{option.long}' requires an argument", _WRONG)
         value = rest.pop(0)
-    given.options.setdefault(option.long, []).append(value)
+    given.options.setdefault(option.name, []).append(value)
 
 
 def _short(letters: str, rest: list[str], table: Sequence[Option], given: Given) -> None:
@@ -88,23 +96,35 @@ def _short(letters: str, rest: list[str], table: Sequence[Option], given: Given)
                 raise BadUsage(f"option requires an argument -- '{option.short}'", _WRONG)
             value = letters or (rest.pop(0) if option.argument == ARGUMENT else "")
             letters = ""
-        given.options.setdefault(option.long, []).append(value)
+        given.options.setdefault(option.name, []).append(value)
 
 
 def without_meaning(given: Given, table: Sequence[Option]) -> list[str]:
     """The options that were given and have no meaning on one machine."""
-    return [option.long for option in table if option.long in given and not option.text]
+    return [option.long for option in table if option.long in given and not option.text and not option.same]
 
 
-def help_of(usage: str, table: Sequence[Option]) -> list[str]:
-    """The lines of --help."""
-    lines = [f"Usage: {usage}", ""]
-    for option in table:
-        if option.text:
-            argument = {NO_ARGUMENT: "", ARGUMENT: "=VALUE", MAYBE_ARGUMENT: "[=VALUE]"}[option.argument]
-            short = f"-{option.short}, " if option.short else "    "
-            lines.append(f"  {short + '--' + option.long + argument:28} {option.text}")
-    silent = [f"--{option.long}" for option in table if not option.text]
+def help_of(usage: str, table: Sequence[Option], of_help: Sequence[Option]) -> list[str]:
+    """The lines of --help; `of_help` are those of `table` that stand at its end."""
+    told = [option for option in table if option.text and option not in of_help]
+    lines = [f"Usage: {usage}", "", *map(_line, told), "", "Help options:", *map(_line, of_help)]
+    silent = [f"--{option.long}" for option in table if not option.text and not option.same]
     if silent:
         lines += ["", f"Taken, and without meaning on one machine: {' '.join(silent)}"]
+    return lines
+
+
+def _line(option: Option) -> str:
+    argument = {NO_ARGUMENT: "", ARGUMENT: "=VALUE", MAYBE_ARGUMENT: "[=VALUE]"}[option.argument]
+    short = f"-{option.short}, " if option.short else "    "
+    return f"  {short + '--' + option.long + argument:28} {option.text}"
+
+
+def settings_of(given: Given, table: Sequence[Option]) -> list[str]:
+    """What was asked for, one line for each option: how often, or with which value."""
+    lines = []
+    for option in table:
+        if not option.same:
+            values = given.options.get(option.long, [])
+            lines.append(f"{option.long:14} = {values[-1] if values and values[-1] else len(values)}")
     return lines

@@ -68,9 +68,12 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
     choice = _choice(given)
     session = Session(settings, start_private=False)
     try:
-        status = 0
+        status, found = 0, 0
         for name in _chosen(session, given, names, choice):
+            found += 1
             status |= _cancel(session, given, name, choice, number)
+        if not found and not names:
+            _say_that_none_matches(given)
         return status
     finally:
         session.close()
@@ -119,7 +122,10 @@ def _chosen(session: Session, given: Given, names: list[str], choice: dict[str, 
     for job in jobs.queued(session, {"jobs": named, **choice}) if named or not names else ():
         if _has(job, given) and ("interactive" not in given or _asked(job)):
             yield f"{job['job']}_[{job['array_tasks']}]" if job.get("array_tasks") else str(job["job"])
-    yield from (name for name in names if "." in name)
+    for name in names:
+        over = "." not in name and "interactive" in given and _is_over(session, name)
+        if over or ("." in name and ("interactive" not in given or _confirmed(f"step_id={name}"))):
+            yield name
 
 
 def _has(job: dict[str, Any], given: Given) -> bool:
@@ -131,9 +137,16 @@ def _has(job: dict[str, Any], given: Given) -> bool:
     return True
 
 
+def _is_over(session: Session, name: str) -> bool:
+    return not jobs.queued(session, {"jobs": jobs.jobs_named([name])})
+
+
 def _asked(job: dict[str, Any]) -> bool:
-    question = f"Cancel job_id={name_of(job)} name={job.get('name')} partition={job.get('partition')} [y/n]? "
-    print(question, end="", flush=True)
+    return _confirmed(f"job_id={name_of(job)} name={job.get('name')} partition={job.get('partition')}")
+
+
+def _confirmed(what: str) -> bool:
+    print(f"Cancel {what} [y/n]? ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -150,13 +163,22 @@ def _cancel(session: Session, given: Given, name: str, choice: dict[str, list[st
             wanted["jobs"] = jobs.jobs_named([name])
         if number is not None:
             wanted["signal"] = number
+        reply: Any = {}
         if "batch" in given or "full" in given:
-            session.call("Cancel", (), **wanted, batch=True)
+            reply = session.call("Cancel", (), **wanted, batch=True)
         if "batch" not in given and ("full" not in given or number != signal.SIGKILL):
-            session.call("Cancel", (), **wanted)
+            reply = session.call("Cancel", (), **wanted)
+        if not name and not reply["cancelled"]:
+            _say_that_none_matches(given)
     except Failed as failed:
         return _told(session, given, name, failed)
     return 0
+
+
+def _say_that_none_matches(given: Given) -> None:
+    if "verbose" in given:
+        filters = ", ".join(f"{option}={given.value(option)}" for option in _CHOICES if option in given)
+        say(f"No active jobs match ALL job filters, including: {filters}")
 
 
 def _step(name: str) -> tuple[int, int]:
@@ -175,7 +197,7 @@ def _told(session: Session, given: Given, name: str, failed: Failed) -> int:
     if not job:
         return 0
     if jobs.record_of(session, job) is not None or failed.name == f"{NODE}.WrongState":
-        if "verbose" in given:
+        if "verbose" in given or "interactive" in given:
             complain(f"Kill job error on job id {name}: Job/step already completing or completed")
         return 0
     if "quiet" not in given:

@@ -9,6 +9,7 @@ from typing import Any
 
 from nodectl.client.command import Failed
 from nodectl.client.session import Session
+from nodectl.config_file.reader import DEFAULT_PATH
 from nodectl.render.terminal import put
 from nodectl.render.words import printable
 from nodectl.slurm_commands import jobs, machine_facts, step_fields
@@ -32,6 +33,15 @@ _NONE = {
     "licenses": "No licenses configured in Slurm.",
     "topology": "No topology information available",
 }
+# What scripts look for, and what is always so here.
+_ALWAYS = {
+    "AccountingStorageType": "(null)", "AccountingStorageEnforce": "none", "EnforcePartLimits": "ANY",
+    "LaunchParameters": "(null)", "LaunchType": "launch/slurm", "MinJobAge": "300 sec", "OverTimeLimit": "0 min",
+    "PropagateResourceLimits": "ALL", "PropagateResourceLimitsExcept": "(null)", "SchedulerParameters": "(null)",
+    "SchedulerType": "sched/backfill", "SlurmUser": "root(0)", "SlurmdUser": "root(0)", "SwitchType": "(null)",
+    "TopologyPlugin": "(null)", "SLURM_VERSION": RELEASE,
+}  # fmt: skip
+_SECONDS = ("kill_wait",)  # with their unit
 _KEYS = {"cluster_name": "ClusterName", "gres": "GresTypes", "qos": "QOS"}  # whose names are not made of their words
 Block = Iterable[list[str]]
 
@@ -169,7 +179,8 @@ def _config(session: Session) -> Iterator[str]:
         _KEYS.get(name) or "".join(part.capitalize() for part in name.split("_")): _word(value)
         for name, value in config.items()
     }
-    shown |= {"SlurmctldHost[0]": str(hello["node"]), "SLURM_VERSION": RELEASE, "AccountingStorageType": "(null)"}
+    shown |= _ALWAYS | {"SlurmctldHost[0]": str(hello["node"]), "SLURM_CONF": DEFAULT_PATH}
+    shown |= {"".join(part.capitalize() for part in name.split("_")): f"{config[name]} sec" for name in _SECONDS}
     for key, value in sorted(shown.items(), key=lambda pair: pair[0].lower()):
         yield f"{key:23} = {value}"
     yield ""

@@ -14,7 +14,7 @@ from nodectl.model.number import whole
 from nodectl.render.terminal import put
 from nodectl.slurm_commands import machine_facts
 from nodectl.slurm_commands.column_format import Field, Layout, Row, by_letters, by_names, lines_of
-from nodectl.slurm_commands.command_line import HELP, read_line
+from nodectl.slurm_commands.command_line import HELP, read_line, tell_settings
 from nodectl.slurm_commands.host_names import expanded
 from nodectl.slurm_commands.machine_facts import gres, reason, reason_user, sharing, short_state, state
 from nodectl.slurm_commands.option_words import ARGUMENT, Given, Option
@@ -131,6 +131,7 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
     pause = whole(given.value("iterate", "0"), _SECONDS)
     if pause is None:
         raise Failed(f"Invalid interval: {given.value('iterate')[:20]}")
+    tell_settings(given, _TABLE)
     while True:
         session = Session(settings, start_private=False)
         try:

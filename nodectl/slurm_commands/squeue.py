@@ -14,10 +14,11 @@ from nodectl.model.number import whole
 from nodectl.render.terminal import put
 from nodectl.slurm_commands import jobs, sort_order, step_fields
 from nodectl.slurm_commands.column_format import Layout, by_letters, by_names, lines_of
-from nodectl.slurm_commands.command_line import HELP, read_line
+from nodectl.slurm_commands.command_line import HELP, read_line, tell_settings
+from nodectl.slurm_commands.host_names import expanded
 from nodectl.slurm_commands.job_fields import ACTIVE, FIELDS, STATES
 from nodectl.slurm_commands.job_values import as_json
-from nodectl.slurm_commands.option_words import ARGUMENT, Given, Option
+from nodectl.slurm_commands.option_words import ARGUMENT, MAYBE_ARGUMENT, Given, Option
 from nodectl.slurm_commands.time_words import line_of_now
 
 _USUAL = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
@@ -32,24 +33,28 @@ _TABLE = (
     Option("format", "o", ARGUMENT, "columns: %[.][width]letter"),
     Option("Format", "O", ARGUMENT, "columns: name[:[.]width],..."),
     Option("iterate", "i", ARGUMENT, "again every so many seconds"),
-    Option("jobs", "j", ARGUMENT, "these jobs: 7,8_3"),
+    Option("jobs", "j", MAYBE_ARGUMENT, "these jobs: 7,8_3"),
     Option("json", "", text="one JSON object"),
     Option("long", "l", text="more columns"),
     Option("me", "", text="your own"),
     Option("name", "n", ARGUMENT, "of these names"),
     Option("noheader", "h", text="no line of headers"),
     Option("nodelist", "w", ARGUMENT, "on these nodes"),
-    Option("partition", "p", ARGUMENT, "of these partitions"),
+    Option("partitions", "p", ARGUMENT, "of these partitions"),
     Option("qos", "q", ARGUMENT, "of these qualities of service"),
     Option("reservation", "R", ARGUMENT, "in this reservation"),
     Option("sort", "S", ARGUMENT, "by these letters of --format, - for the highest first"),
     Option("start", "", text="those that wait, and when they are expected to start"),
     Option("states", "t", ARGUMENT, "in these states, or all"),
-    Option("steps", "s", ARGUMENT, "these steps: 7.0,8, or all"),
+    Option("steps", "s", MAYBE_ARGUMENT, "these steps: 7.0,8, or all"),
     Option("user", "u", ARGUMENT, "of these users"),
     *HELP,
-    Option("account", "A", ARGUMENT),
+    Option("node", "", ARGUMENT, same="nodelist"),
+    Option("nodes", "", ARGUMENT, same="nodelist"),
+    Option("users", "", ARGUMENT, same="user"),
+    Option("accounts", "A", ARGUMENT),
     Option("array-unique"),
+    Option("cluster", "", ARGUMENT, same="clusters"),
     Option("clusters", "M", ARGUMENT),
     Option("federation"),
     Option("hide"),
@@ -63,9 +68,10 @@ _TABLE = (
 
 def main(settings: GlobalOptions, words: list[str]) -> int:
     """The whole command. Returns the exit status."""
-    given = read_line(_with_every_step(words), _TABLE, "[OPTIONS]")
+    given = read_line(_joined(words), _TABLE, "[OPTIONS]")
     if given is None:
         return 0
+    tell_settings(given, _TABLE)
     layout = _layout(given)
     pause = whole(given.value("iterate", "0"), _SECONDS)
     if pause is None:
@@ -86,13 +92,14 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
         time.sleep(pause)
 
 
-def _with_every_step(words: list[str]) -> list[str]:
-    """-s may have its steps behind it, or nothing."""
-    found = []
-    for place, word in enumerate(words):
-        following = words[place + 1] if place + 1 < len(words) else ""
-        alone = word in ("-s", "--steps") and (not following[:1].isdigit() and following != "all")
-        found += [word, "all"] if alone else [word]
+def _joined(words: list[str]) -> list[str]:
+    """-j and -s may have something behind them, or nothing: what begins with a digit is theirs."""
+    found: list[str] = []
+    for word in words:
+        if found and found[-1] in ("-j", "--jobs", "-s", "--steps") and (word[:1].isdigit() or word == "all"):
+            found[-1] += f"={word}" if found[-1].startswith("--") else word
+        else:
+            found.append(word)
     return found
 
 
@@ -120,6 +127,7 @@ def _lines(layout: Layout, found: Iterable[dict[str, Any]], given: Given) -> Ite
 
 
 def _jobs(session: Session, given: Given, *, more: bool) -> list[dict[str, Any]]:
+    _look_at_nodes(given)
     names = jobs.jobs_named(given.options.get("jobs", ()))
     users = jobs.users_named(_words(given, "user", "SQUEUE_USERS"))
     users += [jobs.me()] if "me" in given else []
@@ -159,10 +167,17 @@ def _has(job: dict[str, Any], users: list[str], states: list[str], given: Given)
 
 def _is_meant(job: dict[str, Any], given: Given) -> bool:
     """What the service does not choose by."""
-    for option, key in (("partition", "partition"), ("qos", "qos"), ("reservation", "reservation")):
+    for option, key in (("partitions", "partition"), ("qos", "qos"), ("reservation", "reservation")):
         if option in given and str(job.get(key) or "") not in given.listed(option):
             return False
-    return "nodelist" not in given or bool(set(given.listed("nodelist")) & {job.get("nodes"), os.uname().nodename})
+    return "nodelist" not in given or bool(job.get("nodes"))
+
+
+def _look_at_nodes(given: Given) -> None:
+    """There is one. Raises Failed."""
+    for name in expanded(given.value("nodelist")):
+        if name not in (os.uname().nodename, "localhost"):
+            raise Failed(f"Invalid node name {name[:40]}")
 
 
 def _place_of_state(job: dict[str, Any]) -> int:

@@ -72,6 +72,7 @@ def test_jobs_are_shown_held_changed_and_released(cluster: Cluster) -> None:
         ("scontrol dance", "scontrol: error: invalid keyword: dance"),
         (f"scontrol update NodeName={HOST} State=DOWN", "scontrol: error: Invalid node state specified: down"),
         ("scontrol update PartitionName=x State=DOWN", "scontrol: error: Update of PartitionName"),
+        ("squeue -w elsewhere", "squeue: error: Invalid node name elsewhere"),
         ("sinfo -o %!", "sinfo: error: Format option '%!' invalid"),
         ("sacct -o Nonsense", "sacct: error: no field 'Nonsense'"),
         ("sbcast a b", "sbcast: error: Command only valid from within SLURM job"),
@@ -94,6 +95,17 @@ def test_accounts_choose_no_job(cluster: Cluster) -> None:
 def test_what_has_no_meaning_here_is_told_only_to_who_asks(cluster: Cluster) -> None:
     assert cluster.sh("squeue -h -M all -L x").stderr == ""
     assert cluster.sh("squeue -h -M all -v").stderr == "squeue: without meaning on one machine: --clusters\n"
+    assert "verbose        = 1\n" in cluster.ok("squeue -v")
+
+
+def test_who_asks_before_each_job_cancels_what_is_confirmed(cluster: Cluster) -> None:
+    kept, gone = held(cluster), held(cluster)
+    assert cluster.ok("yes n | scancel -i --me").count("[y/n]?") == 2
+    assert f"job_id={gone} name=held partition=local" in cluster.ok(f"echo y | scancel -i {gone}")
+    wait_until(lambda: cluster.ok("squeue -h -o %i") == f"{kept}\n", "one is gone")
+    done = cluster.sh(f"scancel -i {gone}")
+    assert "Job/step already completing or completed" in done.stderr
+    assert "No active jobs match ALL job filters" in cluster.sh("scancel -v --name=none").stderr
 
 
 def test_the_machine_is_one_node_of_one_partition(cluster: Cluster) -> None:

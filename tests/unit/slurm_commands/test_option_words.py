@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from nodectl.client.command import BadUsage
-from nodectl.slurm_commands.option_words import ARGUMENT, MAYBE_ARGUMENT, Option, read, without_meaning
+from nodectl.slurm_commands.option_words import (
+    ARGUMENT,
+    MAYBE_ARGUMENT,
+    Option,
+    help_of,
+    read,
+    settings_of,
+    without_meaning,
+)
 
 TABLE = (
     Option("format", "o", ARGUMENT, "columns"),
@@ -14,6 +22,7 @@ TABLE = (
     Option("nodelist", "w", ARGUMENT),
     Option("long", "l", text="more"),
     Option("compress", "C", MAYBE_ARGUMENT),
+    Option("nodes", "", ARGUMENT, same="nodelist"),
 )
 
 
@@ -56,3 +65,22 @@ def test_what_makes_no_sense_ends_with_one(words: list[str], told: str) -> None:
 
 def test_options_without_meaning_are_known_by_name() -> None:
     assert without_meaning(read(["-w", "n1", "-h"], TABLE), TABLE) == ["nodelist"]
+
+
+def test_two_names_of_one_option_are_one() -> None:
+    given = read(["--nodes=n1", "-w", "n2", "--node", "n3"], TABLE)
+    assert given.listed("nodelist") == ["n1", "n2", "n3"]
+    assert without_meaning(given, TABLE) == ["nodelist"]
+
+
+def test_help_tells_every_option_once() -> None:
+    lines = help_of("squeue [OPTIONS]", TABLE, TABLE[4:5])
+    assert lines[0] == "Usage: squeue [OPTIONS]"
+    assert lines[-4:-2] == ["Help options:", f"  {'-l, --long':28} more"]
+    assert lines[-1].endswith(": --nodelist --compress")
+
+
+def test_settings_are_how_often_or_which_value() -> None:
+    lines = settings_of(read(["-ll", "-o", "%i"], TABLE), TABLE)
+    assert [line.split() for line in lines][:1] == [["format", "=", "%i"]]
+    assert ["long", "=", "2"] in [line.split() for line in lines]
