@@ -115,10 +115,15 @@ def _run(session: Session, words: list[str]) -> int:
             around.begin(manners, parsed)
             if manners.test_only:
                 return around.tell_when(session, parsed)
+        screen = None
+        if "pty" in parsed.values:
+            from nodectl.cli.run_terminal import Screen  # paid with --pty
+
+            screen = Screen(session, parsed)
         step = start(session, local, parsed)
         watch = Watch(step, str(hello["node"]), verbose=parsed.verbose, manners=manners)
         watch.warned = local.warned if local else set()
-        record = watch.until_end() or step.ask_for_end()
+        record = (screen.until_end(watch) if screen else watch.until_end()) or step.ask_for_end()
         step.write_trace()
         if manners is not None:
             around.end(manners)

@@ -126,6 +126,13 @@ def _words(text: str) -> list[str]:
     return [word for word in text.split(",") if word]
 
 
+def _task(text: str) -> int:
+    number = whole(text or "0", _MOST)
+    if number is None:
+        raise ValueError(f'Invalid task "{text[:20]}"')
+    return number
+
+
 def _flag(text: str) -> bool:
     if text not in ("", "0", "1"):
         raise ValueError(f'Invalid value "{text[:20]}", only 0 and 1 are allowed')
@@ -155,6 +162,8 @@ OPTIONS = (
     Option("error", "e", "FILE", "stderr, likewise", str, dest="stderr"),
     Option("label", "l", "", "begin each line with its task's number", _flag, has_arg=NO_ARGUMENT),
     Option("unbuffered", "u", "", "give tasks a terminal for stdout: they will not buffer", _flag, has_arg=NO_ARGUMENT),
+    Option("pty", "", "TASK", "give task 0, or this one, a terminal that yours shows; others get nothing", _task,
+           has_arg=MAYBE_ARGUMENT),
     Option("verbose", "v", "", "say more; twice for more still", _flag, has_arg=NO_ARGUMENT),
     Option("kill-on-bad-exit", "K", "0|1", "end the step when a task fails", _flag, has_arg=MAYBE_ARGUMENT),
     Option("cpu-bind", "", "BIND", "[quiet|verbose,][one_thread,]none|threads|cores|sockets|ldoms|map_cpu:LIST|"

@@ -99,12 +99,13 @@ class Session:
     command started one.
     """
 
-    __slots__ = ("_asked", "_events", "_inbox", "_sock", "_successors", "path", "private", "socket_path")
+    __slots__ = ("_asked", "_events", "_inbox", "_sock", "_successors", "path", "private", "socket_path", "streams")
 
     def __init__(
         self, settings: "GlobalOptions", *, start_private: bool = True, private: "PrivateNode | None" = None
     ) -> None:
         self.private = private
+        self.streams = (0, 1, 2)
         self._events: Events | None = None
         self._successors = _MOST_SUCCESSORS
         self._asked = ""
@@ -198,13 +199,13 @@ class Session:
         return found
 
     def launch(self, request: "Mapping[str, object]") -> "tuple[int, int, Events]":
-        """Asks for a step with this process's standard streams: its job, its number, its events.
+        """Asks for a step with `streams`, this process's own by default: its job, its number, its events.
 
         A service that ends before it has taken the request is no reason to fail: the next one is asked. One that took
         it, or for whose job the plugins have done their part already, is.
         """
         try:
-            answer = self.call("Launch", (0, 1, 2), request=request)
+            answer = self.call("Launch", self.streams, request=request)
         except NotTaken:
             if "job" in request or not self.follow():
                 raise

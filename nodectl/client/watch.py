@@ -10,7 +10,7 @@ from nodectl.wire import framing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Protocol
 
     from nodectl.client.session import Events
@@ -29,11 +29,16 @@ _QUICK = 1.0  # seconds between SIGINTs that together mean: end it
 
 
 class Watch:
-    """The step's events and this process's signals, until one of them is the end."""
+    """The step's events, each for `tell`, and this process's signals, each for `take_signal`, until the end. `say`
+    prints a line.
+    """
 
     def __init__(self, step: "Started", node: str, *, verbose: int, manners: "Manners | None" = None) -> None:
         self._step = step
-        self._events = step.events
+        self.events = step.events
+        self.tell: Callable[[Mapping[str, object]], None] = self._tell
+        self.take_signal: Callable[[int], None] = self._pass_on
+        self.say: Callable[[str], None] = _print
         self._name = step.name
         self._node = node
         self._verbose = verbose
@@ -44,8 +49,8 @@ class Watch:
         self._deadline: float | None = None  # --wait's
         self._interrupted = -_QUICK
         self._interrupts = 0  # each within a second of the one before
-        self._record: Mapping[str, object] | None = None
-        self._signals, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.record: Mapping[str, object] | None = None
+        self.signals, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         for number in FORWARDED:
             if _signal.getsignal(number) != _signal.SIG_IGN:  # nohup's wish is ours
@@ -58,37 +63,41 @@ class Watch:
     def until_end(self) -> "Mapping[str, object] | None":
         """The step's record; None when the step runner went away without one."""
         poll = select.poll()
-        poll.register(self._events.fd, select.POLLIN)
-        poll.register(self._signals, select.POLLIN)
-        while self._record is None:
-            ready = {fd for fd, _ in poll.poll(self._patience())}
-            if self._signals in ready:
-                for number in os.read(self._signals, 512):
-                    self._pass_on(number)
-            if self._events.fd in ready and not self._read():
-                break
-            if self._deadline is not None and time.monotonic() >= self._deadline:
-                self._deadline = None
-                self._end_the_last()
-        return self._record
+        poll.register(self.events.fd, select.POLLIN)
+        poll.register(self.signals, select.POLLIN)
+        while self.record is None and self.serve({fd for fd, _ in poll.poll(self.patience())}):
+            pass
+        return self.record
 
-    def _patience(self) -> float | None:
+    def serve(self, ready: set[int]) -> bool:
+        """Serves what poll(2) reported, or that time is over. False when the step runner has gone."""
+        if self.signals in ready:
+            for number in os.read(self.signals, 512):
+                self.take_signal(number)
+        if self.events.fd in ready and not self._read():
+            return False
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self._deadline = None
+            self._end_the_last()
+        return True
+
+    def patience(self) -> float | None:
         """Milliseconds until --wait is over."""
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000 + 1
 
     def _end_the_last(self) -> None:
         """--wait is over: those that still run are killed."""
-        _print(f"nodectl: First task exited {self._manners.wait if self._manners else 0}s ago")
+        self.say(f"nodectl: First task exited {self._manners.wait if self._manners else 0}s ago")
         self._tell_states()
-        _print(f"nodectl: Terminating step {self._name}")
+        self.say(f"nodectl: Terminating step {self._name}")
         self._call("Signal", signal=int(_signal.SIGKILL), forwarded=True)
 
     def _read(self) -> bool:
         try:
-            messages, alive = self._events.read()
+            messages, alive = self.events.read()
             for message in messages:
                 event = message.get("parameters", {}).get("event", {})  # type: ignore[attr-defined]
-                self._tell(event)
+                self.tell(event)
         except (OSError, framing.BrokenWire):
             return False
         return alive
@@ -97,13 +106,13 @@ class Watch:
         kind = event.get("event")
         if kind == "message":
             if self._is_news(str(event["text"]), self.warned):
-                _print(str(event["text"]))
+                self.say(str(event["text"]))
         elif kind == "exit":
             self._tell_exit(event)
         elif kind == "start" and self._verbose:
-            _print(f"nodectl: step {self._name}: tasks running, pids {event['pids']}")
+            self.say(f"nodectl: step {self._name}: tasks running, pids {event['pids']}")
         elif kind == "end":
-            self._record = event["record"]  # type: ignore[assignment]
+            self.record = event["record"]  # type: ignore[assignment]
 
     def _tell_exit(self, event: "Mapping[str, object]") -> None:
         manners, status = self._manners, event["status"]
@@ -115,7 +124,7 @@ class Watch:
         if manners is not None and manners.reduced:
             self._endings.add(status)
         ending = "Out Of Memory" if event.get("out_of_memory") else _ending(int(str(status)))
-        _print(f"nodectl: error: {self._node}: {_tasks(event['tasks'])}: {ending}")
+        self.say(f"nodectl: error: {self._node}: {_tasks(event['tasks'])}: {ending}")
 
     def _pass_on(self, number: int) -> None:
         if number == _signal.SIGINT:
@@ -133,27 +142,27 @@ class Watch:
         self._interrupted = now
         self._interrupts += 1
         if self._interrupts > 2:
-            _print(f"nodectl: killing step {self._name}")
+            self.say(f"nodectl: killing step {self._name}")
             self._call("Signal", signal=int(_signal.SIGKILL), forwarded=True)
         elif self._interrupts == 2:
-            _print(f"nodectl: forcing termination of step {self._name} (one more within 1 sec to kill it)")
+            self.say(f"nodectl: forcing termination of step {self._name} (one more within 1 sec to kill it)")
             self._call("End")
         elif manners is not None and manners.disable_status:
-            _print(f"nodectl: interrupt sent to step {self._name} (one more within 1 sec to end it)")
+            self.say(f"nodectl: interrupt sent to step {self._name} (one more within 1 sec to end it)")
             self._call("Signal", signal=int(_signal.SIGINT), forwarded=True)
         else:
-            _print(f"nodectl: interrupt (one more within 1 sec to end step {self._name})")
+            self.say(f"nodectl: interrupt (one more within 1 sec to end step {self._name})")
             self._tell_states()
 
     def _tell_states(self) -> None:
         running = set(range(self._step.ntasks)) - self._ended
         for numbers, state in ((running, "running"), (self._ended, "exited")):
             if numbers:
-                _print(f"nodectl: step {self._name}: {_tasks(numbers)}: {state}")
+                self.say(f"nodectl: step {self._name}: {_tasks(numbers)}: {state}")
 
     def _call(self, method: str, **parameters: object) -> None:
         try:
-            self._events.call(method, **parameters)
+            self.events.call(method, **parameters)
         except OSError:
             return  # it has ended: its last event is on the way
 

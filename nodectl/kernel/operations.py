@@ -80,6 +80,16 @@ def join_group(leader: int) -> "Operation":
     return _kernel.OP_JOIN_GROUP, leader, 0, b"", _SILENT
 
 
+def new_session() -> "Operation":
+    """Leads a session of its own, without a terminal. Not for the leader of a process group."""
+    return _kernel.OP_NEW_SESSION, 0, 0, b"", _told("begin a session: ")
+
+
+def controlling_terminal(fd: int) -> "Operation":
+    """The terminal open there becomes that of the session which the process leads, and the process its foreground."""
+    return _kernel.OP_CONTROLLING_TERMINAL, fd, 0, b"", _told("get a controlling terminal: ")
+
+
 def close(fds: "Iterable[int]") -> "Operation":
     """Closes these."""
     return _kernel.OP_CLOSE, 0, 0, _numbers(fds), _SILENT

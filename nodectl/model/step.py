@@ -46,10 +46,10 @@ class Step:
         "container", "cores", "cpu_masks", "cpus_per_task", "cwd", "device_rules", "devices", "environment",
         "first_step", "gid", "gids", "hard_limits", "hook_timeout", "job_began", "job_control", "job_ends", "job_id",
         "kept", "kill_on_bad_exit", "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems",
-        "name", "node_name", "ntasks", "oom_kill_step", "open_append", "options", "partition", "programs", "restart",
-        "rlimits", "secure", "shares", "stack", "stderr", "stdin", "stdout", "step_cpus", "step_id", "submitted",
-        "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables", "time_limit", "told", "uid", "umask",
-        "unbuffered", "unkillable_timeout", "user_name", "verbose",
+        "name", "node_name", "ntasks", "oom_kill_step", "open_append", "options", "partition", "programs",
+        "pty", "restart", "rlimits", "secure", "shares", "stack", "stderr", "stdin", "stdout", "step_cpus", "step_id",
+        "submitted", "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables", "time_limit", "told",
+        "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
     )  # fmt: skip
     __slots__ = (*FIELDS, "binder", "container_id", "forked_into_cgroup", "helpers", "process_group", "refused", "task")
 
@@ -94,6 +94,7 @@ class Step:
     open_append: bool  # stdout and stderr keep what their files had
     label: bool
     unbuffered: bool
+    pty: list[int]  # the task with a terminal, its rows, columns and their pixels; empty for none
     verbose: int
     kill_on_bad_exit: bool
     programs: list[list[object]]  # in the place of `argv`: rows of task/programs.py; empty where all execute that

@@ -226,6 +226,24 @@ def _start_pumps(run: Run) -> None:
                 pump.main(copies, run.client_streams, run.step, run.enter_container)
             run.step.helpers.add(pid)
             run.pumps.add(pid, awaited=copies is run.streams.outputs)
+    if run.streams.terminal >= 0:
+        _start_copying(run)
+
+
+def _start_copying(run: Run) -> None:
+    """Forks the process between the terminal of --pty and the client. Raises StepFailed."""
+    from nodectl.task import terminal  # which is there: it made the terminal
+
+    try:
+        leash, run.pumps.leash = os.pipe2(os.O_CLOEXEC)
+        pid = run.spawn()
+    except OSError as error:
+        raise run.failed(f"fork the process that copies its terminal: {error.strerror}") from error
+    if pid == 0:
+        terminal.main(run.step, run.streams.terminal, run.client_streams, leash)
+    os.close(leash)
+    run.step.helpers.add(pid)
+    run.pumps.add(pid, awaited=True)
 
 
 def open_gate(run: Run) -> None:
@@ -251,6 +269,7 @@ def finish(run: Run, reaper: Reaper) -> None:
         run.log(outcome)
         run.unkillable = outcome.why
     reaper.collect()  # the orphans among what was killed are ours
+    run.pumps.let_go()
     for pid, awaited in run.pumps:
         wait_for_pump(run, reaper, pid, awaited=awaited)
     run.log(run.node.call(run.caller, "task_p_post_step", (step,)))

@@ -120,7 +120,8 @@ def start(run: "Run", child: Child, group: "tree.Group | None", wanted: "list[Op
     if child.placement is not None:
         child.placement.forked()
     try:
-        os.setpgid(task.pid, run.step.process_group or child.context.tasks[0].pid)
+        if not child.has_terminal:  # which leads a session, and could not if it led a group
+            os.setpgid(task.pid, run.step.process_group or child.context.tasks[0].pid)
     except (PermissionError, ProcessLookupError):
         pass  # it has ended already, or executes its program
     run.leave("fork", started, task=task.local_id)

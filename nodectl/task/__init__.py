@@ -12,4 +12,5 @@ The way of a task:
     placement.py, client_streams.py, rlimits.py   what some stages need
     reports.py          what a task tells its stepd before its program runs
     pump.py             the process that copies streams, for -l, -u and a shared stdin
+    terminal.py, viewers.py   likewise the terminal of --pty
 """

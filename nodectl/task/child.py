@@ -88,6 +88,11 @@ class Child:
         task = self.task.local_id
         return self.report, recorder.fd, task, recorder.of_process(), progress, self.slot, self.groups
 
+    @property
+    def has_terminal(self) -> bool:
+        """True for the task whose streams are the terminal of --pty."""
+        return self.step.pty[:1] == [self.task.local_id]
+
     def row(self, call: str) -> "Operation":
         """A row of the launch order that is nodectl's own begins."""
         hook = ROWS[call]

@@ -69,6 +69,9 @@ def for_step(step: "Step") -> dict[str, str]:
         "SLURM_GTIDS": ",".join(map(str, range(step.ntasks))),
         "SLURMD_NODENAME": step.node_name,
     }
+    if step.pty:
+        _, rows, columns, *_ = step.pty
+        variables |= {"SLURM_PTY_WIN_ROW": str(rows), "SLURM_PTY_WIN_COL": str(columns)}
     ends = step.job_ends or (step.is_first and step.time_limit and step.submitted + step.time_limit)
     if ends:
         variables["SLURM_JOB_END_TIME"] = str(int(ends))

@@ -142,7 +142,9 @@ def _perform(child: Child, stretch: "list[Operation]") -> None:
 
 def join_process_group(child: Child) -> "Iterator[Piece]":
     """From here on signals to its process group do not reach the stepd."""
-    if child.stepd != 0:  # else in the job's pid namespace: only the stepd, outside, knows the leader's pid
+    if child.has_terminal:
+        yield operations.new_session()
+    elif child.stepd != 0:  # else in the job's pid namespace: only the stepd, outside, knows the leader's pid
         first = child.context.tasks[0]
         yield operations.join_group(child.step.process_group or (0 if child.task is first else first.pid))
 
@@ -209,6 +211,8 @@ def connect_streams(child: Child) -> "Iterator[Piece]":
         yield operations.close((socket,))
     for stream in own:
         yield stream.connection(child.as_user)
+    if child.has_terminal:
+        yield operations.controlling_terminal(0)
 
 
 def enter_directory(child: Child) -> "Iterator[Piece]":

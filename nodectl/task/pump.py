@@ -27,13 +27,22 @@ _LONGEST_LINE = 1 << 20
 
 
 class Pumps:
-    """The pumps of a step, in the stepd: their pids, and whether the stepd waits for each."""
+    """The pumps of a step, in the stepd: their pids, and whether the stepd waits for each. `leash`: while it is open,
+    the step's terminal may have more to say.
+    """
 
-    __slots__ = ("_awaited", "_unneeded")
+    __slots__ = ("_awaited", "_unneeded", "leash")
 
     def __init__(self) -> None:
         self._awaited: dict[int, bool] = {}
         self._unneeded: set[int] = set()
+        self.leash = -1
+
+    def let_go(self) -> None:
+        """All processes of the step have ended."""
+        if self.leash >= 0:
+            os.close(self.leash)
+        self.leash = -1
 
     def add(self, pid: int, *, awaited: bool) -> None:
         """Adds one that has been forked."""

@@ -83,7 +83,7 @@ class Streams:
     how many tasks and pumps need the client's descriptors.
     """
 
-    __slots__ = ("_as_user", "_client", "_step", "inputs", "outputs", "takers", "tasks")
+    __slots__ = ("_as_user", "_client", "_step", "inputs", "outputs", "takers", "tasks", "terminal")
 
     def __init__(self, step: "Step", as_user: "Callable[[Callable[[], None]], None]", *, has_client: bool) -> None:
         """`as_user(act)` runs `act` where the tasks will open their files, and as the user that they will be.
@@ -95,9 +95,13 @@ class Streams:
         self.inputs: list[Copy] = []
         self.outputs: list[Copy] = []
         self.tasks: list[list[Stream]] = [[] for _ in range(step.ntasks)]
-        self._input()
-        self._output(OUT, step.stdout, self._client[OUT])
-        self._output(ERR, step.stderr, self._client[ERR])
+        self.terminal = NONE
+        if step.pty:
+            self._give_terminal(step.pty[0])
+        else:
+            self._input()
+            self._output(OUT, step.stdout, self._client[OUT])
+            self._output(ERR, step.stderr, self._client[ERR])
         self.takers = self._count_takers()
 
     def _input(self) -> None:
@@ -122,6 +126,16 @@ class Streams:
                 streams.append(Stream(IN, fd=reader))
                 sinks.append(writer)
             self.inputs.append(Copy(stdin, sinks, ends_sinks=True))
+
+    def _give_terminal(self, chosen: int) -> None:
+        """With --pty one task has a terminal, the others nothing."""
+        from nodectl.task import terminal  # paid where it is asked for
+
+        self.terminal, theirs = terminal.make(self._step)
+        for rank, streams in enumerate(self.tasks):
+            for number in (IN, OUT, ERR):
+                has_it = rank == chosen
+                streams.append(Stream(number, fd=theirs) if has_it else Stream(number, path="/dev/null"))
 
     def _everyone(self, number: int, *, fd: int = -1, path: str = "") -> None:
         for streams in self.tasks:
@@ -157,6 +171,8 @@ class Streams:
             self.outputs.append(Copy(ours, [client] if to_client else [], label, path))
 
     def _count_takers(self) -> int:
+        if self.terminal != NONE:
+            return 1
         tasks = sum(any(stream.fd in CLIENT for stream in streams) for streams in self.tasks)
         return tasks + sum(any(copy.of_client() for copy in copies) for copies in (self.inputs, self.outputs))
 
@@ -167,11 +183,12 @@ class Streams:
         self.inputs = []
         self.outputs = []
         self.tasks = []
+        self.terminal = NONE
 
     def _private(self) -> set[int]:
         """The descriptors that were made here."""
         given = {*CLIENT, OUT, NONE}
-        made = {stream.fd for streams in self.tasks for stream in streams}
+        made = {self.terminal, *(stream.fd for streams in self.tasks for stream in streams)}
         for copy in (*self.inputs, *self.outputs):
             made |= {copy.source, *copy.sinks}
         return made - given

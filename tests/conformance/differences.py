@@ -51,7 +51,7 @@ NOT_HERE = {
     "env/*": "variables of the environment, no plugins: tests/rootful/steps/test_environment.py",
     "io/10_*": "several commands in a shell, srun --open-mode: no such option",
     "io/19*": "several commands in a shell: tests/rootful/steps/test_stdio.py",
-    "io/20*": "srun --pty: no such option",
+    "io/20*": "a terminal: tests/rootful/steps/test_pty.py",
     "io/28c_*": "srun --immediate: no such option",
 }  # fmt: skip
 

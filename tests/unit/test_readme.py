@@ -17,7 +17,7 @@ from nodectl.render.occupants import occupation
 # Of those that most steps have.
 SRUNS = {
     "ntasks", "cpus-per-task", "chdir", "job-name", "jobid", "time", "mem", "mem-per-cpu", "oom-kill-step", "input",
-    "output", "error", "label", "unbuffered", "verbose", "kill-on-bad-exit", "cpu-bind", "export", "propagate",
+    "output", "error", "label", "unbuffered", "pty", "verbose", "kill-on-bad-exit", "cpu-bind", "export", "propagate",
     "task-prolog", "task-epilog", "uid", "gid", "help",
 }  # fmt: skip
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MOST = 10**9
 # Of the options of `run` those that say where streams go, or how tasks of one program end together.
 _OF_RUN_ALONE = frozenset(
-    {"error", "input", "kill-on-bad-exit", "label", "ntasks", "output", "uid", "unbuffered", "verbose"}
+    {"error", "input", "kill-on-bad-exit", "label", "ntasks", "output", "pty", "uid", "unbuffered", "verbose"}
 )
 _NULL = b"\0"
 

@@ -39,6 +39,7 @@ _MOST_CPUS = 999_999_999
 MEMORY = integer(0, 1 << 40)  # MiB
 _LIMIT = integer(-1, 2**63 - 1)
 _LONGEST_LIST = 131_072
+_OF_TERMINAL = 5  # figures: the task, rows, columns, and both in pixels
 _TEXTS = mapping(text(8 << 20), most=64)  # each is bounded by its name
 
 
@@ -92,6 +93,7 @@ REQUEST: "Shape" = {
     "label": Optional(boolean),
     "unbuffered": Optional(boolean),
     "kill_on_bad_exit": Optional(boolean),
+    "pty": Optional(array(integer(0, 0xFFFF), most=5)),
     "bulk": Optional(boolean),
     "preserve_env": Optional(boolean),
     "programs": Optional(_programs),
@@ -225,7 +227,14 @@ def _kept(request: Mapping[str, object]) -> dict[str, str]:
 
 def _streams(request: Mapping[str, object]) -> dict[str, object]:
     files = {name: request.get(name, "") for name in ("stdin", "stdout", "stderr")}
-    return files | {name: request.get(name, False) for name in ("label", "unbuffered", "open_append")}
+    flags = {name: request.get(name, False) for name in ("label", "unbuffered", "open_append")}
+    pty: Sequence[int] = request.get("pty", ())  # type: ignore[assignment]  # REQUEST says so
+    if pty and (len(pty) != _OF_TERMINAL or pty[0] >= int(str(request["ntasks"])) or request.get("bulk")):
+        raise invalid("pty", f"{list(pty)!r} is no task of the step with four figures of its terminal's size")
+    for name, given in (files | flags).items():
+        if pty and given and name not in ("unbuffered", "open_append"):
+            raise invalid(name, "it and --pty are mutually exclusive")
+    return files | flags | {"pty": list(pty)}
 
 
 def _container(request: Mapping[str, object], config: Config) -> Mapping[str, object]:

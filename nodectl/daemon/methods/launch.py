@@ -92,6 +92,8 @@ class Launch:
         step = self._made(call, request, user, level)
         if step.bulk and not call.fds:
             raise invalid("bulk", "the commands of such a step come from a client, which has three descriptors")
+        if step.pty and not call.fds:
+            raise invalid("pty", "a terminal is shown to a client, which has three descriptors")
         first = self._numbers.first_for(request, call.peer.uid, user.uid)
         if first is None:
             return self._begin_job(call, request, step)

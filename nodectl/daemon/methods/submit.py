@@ -40,6 +40,8 @@ class Submit:
         wanted = await self._calls.wanted(call, BATCH)
         if wanted.step.bulk:
             raise invalid("bulk", "a script waits for no client that could send commands")
+        if wanted.step.pty:
+            raise invalid("pty", "a script has no client whose terminal could be shown")
         job = wanted.job
         job.array_tasks = str(checked_options(call.parameters["job"]).get("array", ""))
         kept = {name: value for name, value in wanted.request.items() if name not in ("job", "step", "jobid")}

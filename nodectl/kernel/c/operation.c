@@ -15,6 +15,7 @@
 #include <linux/close_range.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -159,6 +160,9 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
     case OP_CONFINE:
         error = confine_to(operation->data, operation->size);
         break;
+    case OP_CONTROLLING_TERMINAL:
+        error = -raw(SYS_ioctl, operation->a, TIOCSCTTY, 0);
+        break;
     case OP_DEFAULT_SIGNALS:
         default_signals(operation);
         break;
@@ -212,6 +216,10 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
         error = set_policy(operation, &differs);
         if (!error && differs)
             return fail(launch, operation, EINVAL, "the kernel made something else of it", 1);
+        break;
+    case OP_NEW_SESSION:
+        error = raw(SYS_setsid);
+        error = error < 0 ? -error : 0;
         break;
     case OP_NO_ROOT_HERE:
         if (is_root(AT_FDCWD, "."))

@@ -1,0 +1,204 @@
+"""The terminal that a command was typed at, for a step whose terminal is shown there: its modes, its size, and the
+copying between it and the step's process that has the other end (`nodectl/wire/terminal_packets.py`).
+"""
+
+import _signal
+import _socket
+import fcntl
+import os
+import select
+import termios
+from contextlib import suppress
+
+from nodectl.wire import terminal_packets as packets
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_CHUNK = 4096
+_WINDOW = b"\0" * packets.WINDOW_SIZE
+_IFLAG, _OFLAG, _CFLAG, _LFLAG, _CC = 0, 1, 2, 3, 6  # of what tcgetattr returns
+_HARMLESS = {
+    _signal.SIGCHLD, _signal.SIGCONT, _signal.SIGURG, _signal.SIGWINCH, _signal.SIGTTIN, _signal.SIGTTOU,
+    _signal.SIGTSTP, _signal.SIGKILL, _signal.SIGSTOP,
+}  # fmt: skip
+_OF_FAULTS = {_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGTRAP, _signal.SIGSYS}
+
+
+def window() -> bytes:
+    """The struct winsize of the terminal that this process has among its standard streams; b"" for none."""
+    for fd in (0, 1, 2):
+        with suppress(OSError):
+            return fcntl.ioctl(fd, termios.TIOCGWINSZ, _WINDOW)
+    return b""
+
+
+class Terminal:
+    """Standard input, where that is a terminal; else nothing here does anything."""
+
+    def __init__(self) -> None:
+        self._before: list[Any] | None = None
+        with suppress(termios.error):
+            self._before = termios.tcgetattr(0)
+        self._is_raw = False
+
+    def make_raw(self) -> None:
+        """Every key is passed on, and every byte shown as it is. Nothing while others have the terminal."""
+        if self._before is None or not self._in_foreground():
+            return
+        modes = termios.tcgetattr(0)
+        modes[_IFLAG] &= ~(
+            termios.IGNBRK | termios.BRKINT | termios.PARMRK | termios.ISTRIP | termios.INLCR | termios.IGNCR
+            | termios.ICRNL | termios.IXON
+        )  # fmt: skip
+        modes[_OFLAG] &= ~termios.OPOST
+        modes[_CFLAG] = modes[_CFLAG] & ~(termios.CSIZE | termios.PARENB) | termios.CS8
+        modes[_LFLAG] &= ~(termios.ECHO | termios.ECHONL | termios.ICANON | termios.ISIG | termios.IEXTEN)
+        modes[_CC][termios.VMIN], modes[_CC][termios.VTIME] = 1, 0
+        self._is_raw = True
+        termios.tcsetattr(0, termios.TCSADRAIN, modes)  # what was typed ahead is not lost
+
+    def restore(self) -> None:
+        """Its modes are again as they were."""
+        if self._is_raw and self._before is not None:
+            self._is_raw = False
+            with suppress(OSError, termios.error):  # it may have gone
+                if self._in_foreground():
+                    termios.tcsetattr(0, termios.TCSADRAIN, self._before)
+
+    def suspend(self) -> None:
+        """Stops this process, as a shell's Ctrl-Z does, until it is continued."""
+        self.restore()
+        _signal.raise_signal(_signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """This process goes on: whoever had the terminal meanwhile may have changed its modes."""
+        self._is_raw = False
+        self.make_raw()
+
+    @staticmethod
+    def _in_foreground() -> bool:
+        try:
+            return os.tcgetpgrp(0) == os.getpgrp()
+        except OSError:
+            return False  # it is not this session's
+
+    def die_of(self, number: int) -> None:
+        """Ends this process by a signal that it does not handle."""
+        self.restore()
+        _signal.signal(number, _signal.SIG_DFL)
+        _signal.raise_signal(number)
+
+
+def fatal() -> set[int]:
+    """The signals that would end this process where it stands, but for those of a fault."""
+    by_default = {number for number in _signal.valid_signals() if _signal.getsignal(number) == _signal.SIG_DFL}
+    return by_default - _HARMLESS - _OF_FAULTS
+
+
+class Copying:
+    """Between standard input and output and the step. Nothing is read before it can be passed on."""
+
+    def __init__(self, sock: "_socket.socket") -> None:
+        self._sock = sock
+        self._typed = b""  # a packet for which there is no room yet
+        self._shown = b""  # bytes for which there is no room yet
+        self._window = window()
+        self._listens = True  # to standard input
+        self.is_open = True
+
+    def register(self, poll: "select.poll") -> None:
+        """What it waits for now."""
+        if self.is_open:
+            wanted = 0 if self._shown else select.POLLIN
+            poll.register(self._sock.fileno(), wanted | (select.POLLOUT if self._typed else 0))
+        if self._shown:
+            poll.register(1, select.POLLOUT)
+        if self._listens and self.is_open and not self._typed:
+            poll.register(0, select.POLLIN)
+
+    def handle(self, fd: int, mask: int) -> None:
+        """Serves what poll(2) reported, where it is ours."""
+        if fd == 0 and self._listens:
+            self._read()
+        elif fd == 1 and self._shown:
+            self._show()
+        elif self.is_open and fd == self._sock.fileno():
+            if mask & select.POLLOUT:
+                self._send(self._typed)
+            if mask & ~select.POLLOUT and not self._shown:
+                self._receive()
+
+    def tell_window(self) -> None:
+        """The step's terminal gets the size of ours, where that has changed."""
+        size = window()
+        if size and size != self._window and self.is_open:
+            self._window = size
+            with suppress(OSError):  # it hardly ever fills up, and the next one tells the same
+                self._sock.send(packets.packet(packets.WINDOW, size), _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
+
+    def finish(self) -> None:
+        """Shows all that has come: the step has ended."""
+        while self.is_open or self._shown:
+            if self._shown:
+                self._show()
+            elif not self._receive():
+                return
+
+    def _read(self) -> None:
+        try:
+            data = os.read(0, _CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""  # the terminal has gone
+        self._listens = bool(data)
+        self._send(packets.packet(packets.INPUT, data))
+
+    def _send(self, packet: bytes) -> None:
+        self._typed = packet
+        try:
+            self._sock.send(packet, _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._listens = False  # what came before it closed is still shown
+        self._typed = b""
+
+    def _receive(self) -> bool:
+        """False where nothing is there."""
+        try:
+            raw = self._sock.recv(packets.HEAD + packets.LONGEST, _socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            raw = b""
+        if not raw:
+            self.close()
+            return False
+        self._take(*packets.split(raw))
+        return True
+
+    def _take(self, kind: bytes, task: int, data: bytes) -> None:
+        del task
+        if kind == packets.OUT:
+            self._shown = data
+            self._show()
+
+    def _show(self) -> None:
+        try:
+            self._shown = self._shown[os.write(1, self._shown) :]
+        except BlockingIOError:
+            poll = select.poll()
+            poll.register(1, select.POLLOUT)
+            poll.poll()
+        except OSError:
+            self._shown = b""
+            self.close()  # nobody reads what is shown: the terminal hangs up
+
+    def close(self) -> None:
+        """The step's terminal hangs up, if it is still there."""
+        if self.is_open:
+            self.is_open = False
+            self._sock.close()

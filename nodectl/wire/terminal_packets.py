@@ -1,0 +1,23 @@
+"""What passes between a viewer of a step's streams and the process of the step that copies them: packets of a
+SOCK_SEQPACKET socket. A packet is a kind, the number of a task in four bytes, and data.
+
+    to the step       INPUT bytes that were typed, none at the end; WINDOW the viewer's struct winsize
+    to the viewer     OUT, ERR bytes of a task's stream; NOTE a line about what it sees
+"""
+
+INPUT, WINDOW, OUT, ERR, NOTE = b"i", b"w", b"o", b"e", b"n"
+WINDOW_SIZE = 8  # bytes of a struct winsize, ioctl_tty(2)
+LONGEST = 65536  # bytes of data
+HEAD = 5
+
+
+def packet(kind: bytes, data: bytes, task: int = 0) -> bytes:
+    """The bytes of a packet."""
+    return kind + task.to_bytes(4, "big") + data
+
+
+def split(raw: bytes) -> tuple[bytes, int, bytes]:
+    """A packet's kind, task and data; the kind is empty where it is none."""
+    if len(raw) < HEAD:
+        return b"", 0, b""
+    return raw[:1], int.from_bytes(raw[1:HEAD], "big"), raw[HEAD:]
