@@ -47,7 +47,9 @@ What a function keeps in a variable another may not find: they run in several pr
 A task in which a function of yours is called is a fork of the step runner, which costs three times as much as one in
 which nothing is. What `nodectl.kernel.operations` has (CPUs, memory policy, limits) a task plugin can have done without
 a call: by `task_p_pre_launch_priv_plan(step, task)` and `task_p_pre_launch_plan(step, task)` in the place of the
-functions without `_plan`. The step runner calls them for each task, and each returns a list of operations.
+functions without `_plan`. The step runner calls them for each task, and each returns a list of operations. A container
+plugin does the same with `container_p_add_pid_plan(step, task)`, beside container_p_add_pid, which is still called for
+processes that are no tasks; it returns None where a task has to call that, too.
 
 So what container_p_create makes has to be found by container_p_delete in the file system, by the job's number;
 `nodectl.container.job` tells of the job's step. A daemon or such a process that dies has its successor call

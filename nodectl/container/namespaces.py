@@ -9,7 +9,7 @@ import errno
 import os
 
 from nodectl.container import user_namespace
-from nodectl.kernel import _kernel, _namespace
+from nodectl.kernel import _kernel, _namespace, operations
 from nodectl.kernel.identity import enter_at_the_end
 from nodectl.plugin_api import PluginError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from nodectl.kernel.identity import Identity
+    from nodectl.kernel.operations import Operation
 
 # By their names in /proc/PID/ns, in the order in which a process joins them: the mount namespace last, because after it
 # the files of this list are out of reach. Not here: a pid namespace is made with its pid 1 (`pid1.py`), and only
@@ -30,6 +31,8 @@ KINDS = {
     "mnt": _namespace.CLONE_NEWNS,
 }
 PID, CGROUP = "pid", "cgroup"
+_ALONE = {user_namespace.USER, "time"}  # the kernel lets nobody join these who shares memory
+_JOIN = "join the container: "
 _FOR_CHILDREN = {"time": "time_for_children"}  # unshare(2) moves only those
 _READ = os.O_RDONLY | os.O_CLOEXEC
 _ROOT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -116,6 +119,18 @@ def join(fds: dict[str, int]) -> None:
     if user_namespace.USER in fds:
         user = fds.pop(user_namespace.USER)
         enter_at_the_end(lambda: _join_user(user))
+
+
+def joining(fds: "Mapping[str, int]", *, own_cgroup: bool) -> "list[Operation] | None":
+    """`join` as operations of a task, with a cgroup namespace of its own; None where only a process with memory of its
+    own can.
+    """
+    if _ALONE & fds.keys():
+        return None
+    wanted = [operations.join_namespace(fds[kind], _JOIN, f" ({kind} namespace)") for kind in KINDS if kind in fds]
+    if own_cgroup:
+        wanted.append(operations.own_namespaces(_namespace.CLONE_NEWCGROUP, _JOIN, f" ({CGROUP} namespace)"))
+    return [*wanted, operations.close(fds.values())]
 
 
 def _join_user(fd: int) -> None:

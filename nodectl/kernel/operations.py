@@ -90,6 +90,18 @@ def controlling_terminal(fd: int) -> "Operation":
     return _kernel.OP_CONTROLLING_TERMINAL, fd, 0, b"", _told("get a controlling terminal: ")
 
 
+def join_namespace(fd: int, what: str, behind: str) -> "Operation":
+    """As root: enters the namespace that the descriptor stands for. Neither a user nor a time namespace, which the
+    kernel lets nobody enter who shares memory with others.
+    """
+    return _kernel.OP_JOIN_NAMESPACE, fd, 0, b"", _told(what, behind)
+
+
+def own_namespaces(kinds: int, what: str, behind: str) -> "Operation":
+    """As root: has namespaces of its own, CLONE_NEW*, with the same exceptions."""
+    return _kernel.OP_OWN_NAMESPACES, kinds, 0, b"", _told(what, behind)
+
+
 def close(fds: "Iterable[int]") -> "Operation":
     """Closes these."""
     return _kernel.OP_CLOSE, 0, 0, _numbers(fds), _SILENT

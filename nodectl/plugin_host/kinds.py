@@ -76,7 +76,7 @@ KINDS = {
         ),
         Kind(
             "job_container", "container_p_", "job containers", "job_container_type", interface=101,
-            uncalled={"reconfig": 0, "restore": 0},
+            uncalled={"reconfig": 0, "restore": 0, "add_pid_plan": 2},
         ),
         Kind(
             "spank", "slurm_spank_", "SPANK plugins", hosted=STEP, compared=RELEASE, api="nodectl.spank",

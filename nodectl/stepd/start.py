@@ -67,7 +67,7 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
     user = None if run.group is None else run.group.child("user")
     with run.caller:
         for child in run.children:
-            child.ask_task_plugins(run.caller)
+            child.ask_plugins(run.caller)
     for child in run.children:
         group = None if user is None else user.child(f"task_{child.task.local_id}")
         wanted = None if forked else plan(child)

@@ -8,7 +8,7 @@ import os
 from nodectl.confine.confinement import Confinement
 from nodectl.kernel import operations
 from nodectl.model.launch_order import ROWS
-from nodectl.plugin_host.caller import PluginCaller
+from nodectl.plugin_host.caller import OK, PluginCaller
 from nodectl.plugin_host.node_plugins import call_one
 from nodectl.task.placement import Placement, must_wait
 from nodectl.tracing.progress import number_of
@@ -30,6 +30,8 @@ _PLANS = (
     ("task_p_pre_launch_priv", "task_p_pre_launch_priv_plan"),
     ("task_p_pre_launch", "task_p_pre_launch_plan"),
 )
+_JOIN, _JOIN_PLAN = "container_p_add_pid", "container_p_add_pid_plan"
+_CALL = (None, OK)  # a plan that says that it has to be called
 _LONGEST_REPORT = 3000  # below PIPE_BUF: reports of several tasks never mix
 
 
@@ -106,16 +108,27 @@ class Child:
                 if call in plugin.hooks:
                     yield self._calling(hook, place, plugin)
                 continue
-            wanted, outcome = self._plans[call, place]
-            who = f"plugin {plugin.type}: {call}: "
-            yield operations.row(number_of(hook), place, self.recorder.facts(hook, plugin.type), who)
-            if not outcome or not isinstance(wanted, list):
-                yield operations.fail(outcome.why or f"returned {wanted!r}, not a list of operations", 1)
-                return
-            yield from wanted
-            yield operations.end_row()
+            yield from self._planned(hook, place, plugin)
 
-    def ask_task_plugins(self, caller: PluginCaller) -> None:
+    def container(self) -> "Iterator[Operation | Callable[[], None]]":
+        """How it joins its job's container, if there is one: as data, where the plugin says so, or by a call."""
+        plugin, hook = self.context.node.container, ROWS[_JOIN]
+        if self._plans.get((_JOIN, 0), _CALL) != _CALL:
+            yield from self._planned(hook, 0, plugin)
+        elif _JOIN in plugin.hooks:
+            yield self._join_container
+
+    def _planned(self, hook: "Hook", place: int, plugin: "Plugin") -> "Iterator[Operation]":
+        wanted, outcome = self._plans[hook.call, place]
+        who = f"plugin {plugin.type}: {hook.call}: "
+        yield operations.row(number_of(hook), place, self.recorder.facts(hook, plugin.type), who)
+        if not outcome or not isinstance(wanted, list):
+            yield operations.fail(outcome.why or f"returned {wanted!r}, not a list of operations", 1)
+            return
+        yield from wanted
+        yield operations.end_row()
+
+    def ask_plugins(self, caller: PluginCaller) -> None:
         """In the stepd, as root: what they want done in this task, in the place of calls."""
         with caller:
             for call, its_plan in _PLANS:
@@ -123,16 +136,21 @@ class Child:
                     plan = plugin.hooks.get(its_plan)
                     if plan is not None:
                         self._plans[call, place] = caller.value(plan, (self.step, self.task))
+            plan = self.context.node.container.hooks.get(_JOIN_PLAN)
+            if plan is not None and self.placement is None:
+                self._plans[_JOIN, 0] = caller.value(plan, (self.step, self.task))
+                if _children_are_elsewhere():
+                    self.stepd = 0
 
     def _calling(self, hook: "Hook", place: int, plugin: "Plugin") -> "Callable[[], None]":
         return lambda: self.require(call_one(self.caller, hook, place, plugin, (self.step,)))
 
-    def join_container(self) -> None:
+    def _join_container(self) -> None:
         """In a fork: joins the job's container, once the tracker has the task."""
         if self.placement is not None:
             self.placement.wait(self.context.progress, self.slot)
         step = self.step
-        self.require(self.context.node.call(self.caller, "container_p_add_pid", (step.job_id, os.getpid(), step.uid)))
+        self.require(self.context.node.call(self.caller, _JOIN, (step.job_id, os.getpid(), step.uid)))
 
     def spank(self, call: str) -> None:
         """In a fork: calls the SPANK plugins."""
@@ -167,3 +185,12 @@ class Child:
             os.write(self.report, data)
         except OSError:
             pass  # the stepd has died, and nobody else reads the pipe
+
+
+def _children_are_elsewhere() -> bool:
+    """True where the stepd's children are born in another pid namespace."""
+    try:
+        born, own = (os.stat(f"/proc/self/ns/{name}").st_ino for name in ("pid_for_children", "pid"))
+    except OSError:
+        return False  # a plugin has given the stepd another root: its tasks are forks, which look for themselves
+    return born != own

@@ -166,8 +166,7 @@ def pre_launch_priv(child: Child) -> "Iterator[Piece]":
 
 def join_container(child: Child) -> "Iterator[Piece]":
     """Joins the job's container: paths lead into it from here on."""
-    if "container_p_add_pid" in child.context.node.container.hooks:
-        yield child.join_container
+    yield from child.container()
 
 
 def task_init_privileged(child: Child) -> "Iterator[Piece]":
@@ -369,7 +368,7 @@ SEQUENCE = (
 # Stages that give the same for all tasks of a step: what they look at is the step's, and the same to its end.
 _ALIKE = frozenset(
     (
-        join_container, task_init_privileged, drop_privileges, die_with_stepd, default_signals, confine, task_init,
-        task_prologs, set_soft_limits,
+        task_init_privileged, drop_privileges, die_with_stepd, default_signals, confine, task_init, task_prologs,
+        set_soft_limits,
     )
 )  # fmt: skip

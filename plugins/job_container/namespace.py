@@ -24,6 +24,11 @@ from nodectl.kernel import _namespace, trust
 from nodectl.plugin_api import PluginError
 from nodectl.spank import job_environment
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.kernel.operations import Operation
+    from nodectl.model.step import Step, Task
+
 plugin_type = "job_container/namespace"
 plugin_name = "job container by namespaces"
 plugin_version = (22, 5, 8)
@@ -86,6 +91,14 @@ def container_p_add_cont(job_id: int, cont_id: int) -> int:
     except OSError as error:
         raise PluginError(error.errno or errno.EIO, f"join the pid namespace: {error.strerror}") from None
     return 0
+
+
+def container_p_add_pid_plan(step: "Step", task: "Task") -> "list[Operation] | None":
+    """Stepd, root: `container_p_add_pid` as data for a task. None: it has to be called, in a fork."""
+    del task
+    fds = _State.fds.get(step.job_id) or _find(step.job_id)
+    _State.fds[step.job_id] = fds
+    return namespaces.joining(fds, own_cgroup=namespaces.CGROUP in step.container["namespaces"])  # type: ignore[operator]
 
 
 def container_p_add_pid(job_id: int, pid: int, uid: int) -> int:

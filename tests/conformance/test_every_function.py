@@ -17,7 +17,7 @@ ROW = re.compile(r"^\| `(\w+)` \| `([\w/.]+)` \(`(test_\w+)`\) \|$")
 # What nodectl takes of later releases; the documents do not have it.
 LATER = {"container_p_restore", "task_p_add_pid", "task_p_update_mem_limit"}
 # What the built-in plugins say as data, so that nothing has to be called in a task.
-OWN = {"task_p_pre_launch_priv_plan", "task_p_pre_launch_plan"}
+OWN = {"task_p_pre_launch_priv_plan", "task_p_pre_launch_plan", "container_p_add_pid_plan"}
 # Functions of spank.txt that a plugin calls.
 CALLED = {
     "spank_context", "spank_get_item", "spank_getenv", "spank_job_control_getenv", "spank_job_control_setenv",

@@ -201,6 +201,9 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
         if (operation->a == 0 || raw(SYS_setpgid, 0, operation->a) != 0)
             raw(SYS_setpgid, 0, 0); /* the first task has ended, and its group too */
         break;
+    case OP_JOIN_NAMESPACE:
+        error = -raw(SYS_setns, operation->a, 0);
+        break;
     case OP_LOCK_FILES:
         error = lock_files(operation);
         break;
@@ -224,6 +227,9 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
     case OP_NO_ROOT_HERE:
         if (is_root(AT_FDCWD, "."))
             return fail(launch, operation, EPERM, "", 1);
+        break;
+    case OP_OWN_NAMESPACES:
+        error = -raw(SYS_unshare, operation->a);
         break;
     case OP_ROW:
         begin_row(launch, operation);

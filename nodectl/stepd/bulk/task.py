@@ -100,7 +100,7 @@ class Starter:
         try:
             task.child = child = Child(self._context, task, gate, self._reaper.report, run.descriptors(), self._limits)
             child.memory = self._memory.pop(task.local_id, None)
-            child.ask_task_plugins(run.caller)
+            child.ask_plugins(run.caller)
             wanted = None if self._forked else plan(child)
             self._forked = wanted is None  # what the first task has to call, all have
             try:

@@ -6,6 +6,7 @@ It is held where it has become the user and opens its standard input, which is a
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -16,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from nodectl import plugin_host
+from rootful.contained import contained
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 
 # Each way to another process's memory, tried by its user: what they all answer.
@@ -93,6 +96,12 @@ class Held:
         return self.step.returncode, said
 
 
+def share_memory(one: int, other: int) -> bool:
+    """What the kernel says: kcmp(2), KCMP_VM. A fork's map looks like its parent's, too."""
+    number = {"x86_64": 312, "aarch64": 272, "riscv64": 272, "ppc64le": 354}[os.uname().machine]
+    return bool(ctypes.CDLL(None).syscall(number, one, other, 1, 0, 0) == 0)
+
+
 def maps(pid: int) -> str:
     return Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
 
@@ -107,7 +116,7 @@ def as_nobody(*words: str) -> str:
 
 def test_its_user_cannot_look_at_memory_that_is_the_step_runners(node: Node) -> None:
     held = Held(node, "true")
-    assert maps(held.pid) == maps(held.stepd), "the test is about a task that shares it"
+    assert share_memory(held.pid, held.stepd), "the test is about a task that shares it"
     address = maps(held.stepd).partition("-")[0]
     assert as_nobody(sys.executable, "-IS", "-c", SPY, str(held.pid), address) == "\n"
     assert held.let_go() == (0, "")
@@ -219,3 +228,79 @@ def test_a_fork_and_a_task_that_shares_memory_do_the_same(node: Node, words: tup
         assert rows(forking, *words) == shared
         forking.assert_clean()
     assert len(shared) > 4
+
+
+KINDS = [[], ["pid"], ["ipc", "uts", "net", "cgroup"], ["pid", "ipc", "uts", "net", "cgroup"]]
+
+
+@pytest.mark.parametrize("kinds", KINDS, ids=" ".join)
+def test_a_task_in_a_container_shares_memory_and_does_what_a_fork_does(kinds: list[str]) -> None:
+    words = ("-n2", "-D", "/usr", "sh", "-c", "echo $(($$ == SLURM_TASK_PID)) >&2; pwd >&2; touch /dev/shm/of-the-job")
+    with contained(always_fork=False, container_dirs=["/dev/shm"], container_namespaces=kinds) as found:
+        held = Held(found.node, "true")
+        assert share_memory(held.pid, held.stepd), "the test is about a task that shares it"
+        assert held.let_go() == (0, "")
+        shared = rows(found.node, *words)
+    with contained(always_fork=True, container_dirs=["/dev/shm"], container_namespaces=kinds) as found:
+        assert rows(found.node, *words) == shared
+    joined = [row for row in shared if row[0] == "container_p_add_pid"]
+    assert len(joined) == 2
+    assert not Path("/dev/shm/of-the-job").exists()
+
+
+@pytest.mark.parametrize("kind", ["user", "time"])
+def test_a_namespace_that_wants_a_process_of_its_own_memory_gets_a_fork(kind: str) -> None:
+    with contained(always_fork=False, container_dirs=["/dev/shm"], container_namespaces=[kind]) as found:
+        held = Held(found.node, "true")
+        assert not share_memory(held.pid, held.stepd)
+        assert held.let_go() == (0, "")
+
+
+@pytest.mark.parametrize("always_fork", [False, True])
+def test_tasks_born_in_a_pid_namespace_are_one_process_group(*, always_fork: bool) -> None:
+    with contained(always_fork=always_fork, container_namespaces=["pid"]) as found:
+        node = found.node
+        step = node.popen("-n3", "sh", "-c", "echo begun; exec sleep 1000", user=NOBODY)
+        assert step.stdout is not None
+        assert [step.stdout.readline() for _ in range(3)] == ["begun\n"] * 3
+        wait_until(lambda: len(sleepers(node)) == 3, "all tasks are their programs")
+        assert len({os.getpgid(pid) for pid in sleepers(node)}) == 1
+        step.terminate()
+        step.communicate(timeout=PATIENCE)
+
+
+def sleepers(node: Node) -> list[int]:
+    return [pid for pid, name in node.processes() if name == "sleep"]
+
+
+def test_a_container_that_cannot_be_joined_says_what_a_fork_says(tmp_path: Path) -> None:
+    plugin = tmp_path / "job_container" / "broken.py"
+    plugin.parent.mkdir()
+    plugin.write_text(BROKEN, encoding="utf-8")
+    said = []
+    for always_fork in (False, True):
+        with running(
+            always_fork=always_fork, plugin_dir=[str(tmp_path), str(BUILTIN)], job_container_type="job_container/broken"
+        ) as node:
+            said.append(rows(node, "-n2", "true"))
+            node.assert_clean()
+    assert said[0] == said[1]
+    assert "container_p_add_pid: join the container: Invalid argument (mnt namespace)" in said[0][0][1]
+
+
+BUILTIN = Path(plugin_host.BUILTIN_DIR)
+BROKEN = """
+import os
+from nodectl.kernel import operations
+
+plugin_type = "job_container/broken"
+plugin_name = "a container that is none"
+plugin_version = (22, 5, 8)
+NULL = os.open("/dev/null", os.O_RDONLY)
+
+def container_p_add_pid_plan(step, task):
+    return [operations.join_namespace(NULL, "join the container: ", " (mnt namespace)")]
+
+def container_p_add_pid(job_id, pid, uid):
+    raise AssertionError("called in the place of its plan")
+"""
