@@ -39,9 +39,9 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
         if session is None and words and words[0] in ("-h", "--help", "--usage", "-V", "--version"):
             from nodectl.client.run_options import Parser
 
-            parser = Parser()
+            parser = Parser(further=_further)
             return _answer(parser, parser.parse(words[:1]))
-        complain(str(error))
+        complain(_refusal(error))
         status = _status(error)
     except BadOption as error:
         complain(str(error))
@@ -52,6 +52,15 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
         if session is not None:
             session.close()
     return status
+
+
+def _refusal(error: Failed) -> str:
+    """Why there is no step, in srun's words where it was called by that name."""
+    if not Program.is_slurms():
+        return str(error)
+    from nodectl.client.srun import words
+
+    return words.refusal(error, in_job="NODECTL_JOB_ID" in environ())
 
 
 def _answer(parser: "Parser", parsed: "Parsed") -> int:

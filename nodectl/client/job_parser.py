@@ -6,6 +6,7 @@ Their words come from three places, of which the later goes before the earlier: 
 
 import os
 
+from nodectl.client.command import Program
 from nodectl.client.job_options import ALLOC, SUBMIT
 from nodectl.client.option_lines import option_lines
 from nodectl.client.run_options import (
@@ -85,13 +86,14 @@ class JobParser(Parser):
     def help(self, columns: int = 80) -> str:
         """The text of --help."""
         submit = self._of_slurm == "sbatch"
-        usage = "submit [OPTIONS] [SCRIPT [ARGS...]]" if submit else "alloc [OPTIONS] [COMMAND [ARGS...]]"
+        called = Program.name if Program.is_slurms() else f"nodectl {'submit' if submit else 'alloc'}"
+        usage = f"{called} [OPTIONS] {'[SCRIPT [ARGS...]]' if submit else '[COMMAND [ARGS...]]'}"
         what = (
             ("Queue a batch script. Options stand in its lines #SBATCH and #NODECTL before", "the first command, too.")
             if submit
             else ("Wait for an allocation, run a command or a shell in it, and end it with that.",)
         )
-        lines = [f"Usage: nodectl {usage}", "", *what, "", *option_lines(self.own, columns)]
+        lines = [f"Usage: {usage}", "", *what, "", *option_lines(self.own, columns)]
         lines += ["", "Of the job:", *option_lines(self._table, columns)]
         lines += ["", "Layout:", *option_lines(self._layout_options(), columns)]
         if self.extra:

@@ -25,6 +25,17 @@ if TYPE_CHECKING:
 
 
 FORWARDED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2)
+# What it says; where it was called by srun's name, in srun's words.
+_LINES = {
+    "started": "step {step}: tasks running, pids {pids}",
+    "first": "First task exited {wait}s ago",
+    "terminating": "Terminating step {step}",
+    "states": "interrupt (one more within 1 sec to end step {step})",
+    "sent": "interrupt sent to step {step} (one more within 1 sec to end it)",
+    "ending": "forcing termination of step {step} (one more within 1 sec to kill it)",
+    "killing": "killing step {step}",
+    "state": "step {step}: {tasks}: {state}",
+}
 _QUICK = 1.0  # seconds between SIGINTs that together mean: end it
 
 
@@ -59,6 +70,11 @@ class Watch:
         from nodectl.messages import is_news
 
         self._is_news = is_news
+        self._lines = _LINES
+        if Program.is_slurms():
+            from nodectl.client.srun.words import LINES
+
+            self._lines = LINES
 
     def until_end(self) -> "Mapping[str, object] | None":
         """The step's record; None when the step runner went away without one."""
@@ -87,9 +103,9 @@ class Watch:
 
     def _end_the_last(self) -> None:
         """--wait is over: those that still run are killed."""
-        self.say(f"nodectl: First task exited {self._manners.wait if self._manners else 0}s ago")
+        self._tell_line("first", wait=self._manners.wait if self._manners else 0)
         self._tell_states()
-        self.say(f"nodectl: Terminating step {self._name}")
+        self._tell_line("terminating")
         self._call("Signal", signal=int(_signal.SIGKILL), forwarded=True)
 
     def _read(self) -> bool:
@@ -105,14 +121,19 @@ class Watch:
     def _tell(self, event: "Mapping[str, object]") -> None:
         kind = event.get("event")
         if kind == "message":
-            if self._is_news(str(event["text"]), self.warned):
-                self.say(str(event["text"]))
+            self._tell_message(str(event["text"]))
         elif kind == "exit":
             self._tell_exit(event)
         elif kind == "start" and self._verbose:
-            self.say(f"nodectl: step {self._name}: tasks running, pids {event['pids']}")
+            self._tell_line("started", pids=event["pids"])
         elif kind == "end":
             self.record = event["record"]  # type: ignore[assignment]
+
+    def _tell_message(self, text: str) -> None:
+        if self._is_news(text, self.warned):
+            self.say(text)
+            if " CANCELLED AT " in text and "aborted" in self._lines:
+                self._tell_line("aborted")
 
     def _tell_exit(self, event: "Mapping[str, object]") -> None:
         manners, status = self._manners, event["status"]
@@ -142,23 +163,29 @@ class Watch:
         self._interrupted = now
         self._interrupts += 1
         if self._interrupts > 2:
-            self.say(f"nodectl: killing step {self._name}")
+            self._tell_line("killing")
             self._call("Signal", signal=int(_signal.SIGKILL), forwarded=True)
         elif self._interrupts == 2:
-            self.say(f"nodectl: forcing termination of step {self._name} (one more within 1 sec to kill it)")
+            self._tell_line("ending")
             self._call("End")
         elif manners is not None and manners.disable_status:
-            self.say(f"nodectl: interrupt sent to step {self._name} (one more within 1 sec to end it)")
+            self._tell_line("sent")
             self._call("Signal", signal=int(_signal.SIGINT), forwarded=True)
         else:
-            self.say(f"nodectl: interrupt (one more within 1 sec to end step {self._name})")
+            self._tell_line("states")
             self._tell_states()
 
     def _tell_states(self) -> None:
         running = set(range(self._step.ntasks)) - self._ended
         for numbers, state in ((running, "running"), (self._ended, "exited")):
             if numbers:
-                self.say(f"nodectl: step {self._name}: {_tasks(numbers)}: {state}")
+                self._tell_line("state", tasks=_tasks(numbers), state=state)
+
+    def _tell_line(self, what: str, **values: object) -> None:
+        ranks = f"0-{self._step.ntasks - 1}" if self._step.ntasks > 1 else "0"
+        values |= {"step": self._name, "job": self._name.partition(".")[0], "node": self._node, "ranks": ranks}
+        for line in f"nodectl: {self._lines[what]}".split("\n"):
+            self.say(line.format(ntasks=self._step.ntasks, **values))
 
     def _call(self, method: str, **parameters: object) -> None:
         try:

@@ -12,6 +12,8 @@ from nodectl.selection.answers import BUSY, NEVER, NODES_BUSY, NOT_AVAILABLE, Re
 from nodectl.selection.modes import SELECT_MODE_TEST_ONLY
 from nodectl.selection.records import JobDetails, JobRecord, NodeTable
 
+_SHOWN = 40  # characters of a name
+
 
 @dataclass(slots=True)
 class Offer:
@@ -52,7 +54,10 @@ class Offers:
         if details.exc_node_bitmap is not None:
             offered &= ~details.exc_node_bitmap
         for feature in details.features:
-            offered &= self._with_feature(feature)
+            having = self._with_feature(feature)
+            if ever and not having.any():
+                return Refusal(NEVER, f"Invalid feature specification: no node has {feature[:_SHOWN]!r}")
+            offered &= having
             if not offered.any():
                 break  # users may name very many
         required = details.req_node_bitmap

@@ -33,9 +33,9 @@ def main(name: str, settings: GlobalOptions, words: list[str]) -> int:
     if words[:1] in (["-V"], ["--version"]):
         print(version())
         return 0
-    words = ["--help"] if words[:1] == ["--usage"] else words
     if name == "srun":
         return own.run_step(settings, words)
+    words = ["--help"] if words[:1] == ["--usage"] else words
     import importlib
 
     module = importlib.import_module(f"nodectl.slurm_commands.{name}")

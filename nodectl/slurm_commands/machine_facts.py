@@ -35,7 +35,7 @@ def read(session: Session) -> list[dict[str, Any]]:
             "max_time": config.get("max_time") or 0,
             "default_time": config.get("default_time") or 0,
             "over_subscribe": str(config.get("over_subscribe") or "no"),
-            "parameters": ",".join(config.get("select_type_parameters") or ()) or "NONE",
+            "parameters": ",".join(config.get("select_type_parameters") or ()).upper() or "NONE",
             "release": RELEASE,
             "sockets": len(hardware.sockets),
             "cores_per_socket": max(len(socket.cores) for socket in hardware.sockets),

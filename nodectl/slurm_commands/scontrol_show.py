@@ -180,6 +180,7 @@ def _config(session: Session) -> Iterator[str]:
         for name, value in config.items()
     }
     shown |= _ALWAYS | {"SlurmctldHost[0]": str(hello["node"]), "SLURM_CONF": DEFAULT_PATH}
+    shown["SelectTypeParameters"] = shown.get("SelectTypeParameters", "NONE").upper()
     shown |= {"".join(part.capitalize() for part in name.split("_")): f"{config[name]} sec" for name in _SECONDS}
     for key, value in sorted(shown.items(), key=lambda pair: pair[0].lower()):
         yield f"{key:23} = {value}"

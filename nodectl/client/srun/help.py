@@ -29,6 +29,9 @@ _GROUPS = {
 }
 _COLUMNS, _MOST_COLUMNS = 80, 99_999
 _LAYOUT = "Layout and binding"
+# Titles by which srun's users look for them.
+_SRUNS = {"The step": "Parallel run options", _LAYOUT: "Constraint options", "GPUs": "GPU scheduling options",
+          "Help": "Help options"}  # fmt: skip
 
 
 def answer(parser: "Parser", parsed: "Parsed") -> int:
@@ -49,15 +52,17 @@ def columns() -> int:
 
 def usage() -> str:
     """How the command is called, by the name by which it was."""
-    called = "nodectl run" if Program.name == "nodectl" else Program.name
-    return f"Usage: {called} [OPTIONS] PROGRAM [ARGS...]"
+    if Program.is_slurms():
+        return f"Usage: {Program.name} [OPTIONS] executable [ARGS...]"
+    return "Usage: nodectl run [OPTIONS] PROGRAM [ARGS...]"
 
 
 def text(of_plugins: "Iterable[Option]", columns: int = 80) -> str:
     """The text of --help; plugins' options stand in a group of their own."""
     lines = [usage(), "", "Run tasks of a program as one step."]
     for title, options in groups().items():
-        lines += ["", f"{title}:", *option_lines(options, columns)]
+        shown = _SRUNS.get(title, title) if Program.is_slurms() else title
+        lines += ["", f"{shown}:", *option_lines(options, columns)]
     lines += ["", "Without effect on one machine (-v tells):"]
     names = sorted(f"--{long}" + (f" (-{letter})" if letter else "") for long, letter, _ in rows(IGNORED))
     lines += [f"  {line}" for line in wrapped(", ".join(names), max(columns - 2, 20))]

@@ -1,0 +1,42 @@
+"""What a run says of its step where it was called by srun's name: the beginnings of lines that scripts wait for.
+
+Not imported otherwise: nodectl's own lines stand in `nodectl/client/watch.py`.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.client.command import Failed
+
+LINES = {
+    "started": "jobid {job}: nodes(1):`{node}', step {step}\nnodectl: launching StepId={step} on host {node}, "
+    "{ntasks} tasks: {ranks}",
+    "first": "First task exited {wait}s ago",
+    "terminating": "Terminating StepId={step}",
+    "states": "interrupt (one more within 1 sec to abort)",
+    "sent": "sending Ctrl-C to StepId={step}",
+    "ending": "sending Ctrl-C to StepId={step}\nnodectl: forcing job termination",
+    "aborted": "Job step aborted: waiting for its tasks to end",
+    "killing": "forcing job termination",
+    "state": "StepId={step} {tasks}: {state}",
+}
+_NOT_AVAILABLE = "Requested node configuration is not available"
+_OF_NODES = (
+    "--mem",
+    "Invalid feature",
+    "Invalid node name",
+    "Only allocated",
+    "--nodes",
+    "--ntasks",
+    _NOT_AVAILABLE,
+    "Requested nodes",
+)
+
+
+def refusal(failed: "Failed", *, in_job: bool) -> str:
+    """Why there is no step: begins as srun's line does where the machine does not have what was asked for."""
+    reason = str(failed)
+    if not failed.name or not reason.startswith(_OF_NODES):  # a name is the service's
+        return reason
+    known = reason.startswith((_NOT_AVAILABLE, "Requested nodes", "Invalid"))
+    what = "Unable to create step" if in_job else "Unable to allocate resources"
+    return f"{what}: {reason}" if known else f"{what}: {_NOT_AVAILABLE}: {reason}"
