@@ -34,13 +34,13 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
     session = None
     try:
         session = Session(settings, private=from_first_execution())
-        status = _run(session, words)
+        status = _run(session, words, settings.config)
     except Failed as error:
         if session is None and words and words[0] in ("-h", "--help", "--usage", "-V", "--version"):
             from nodectl.client.run_options import Parser
 
             parser = Parser(further=_further)
-            return _answer(parser, parser.parse(words[:1]))
+            return _answer(parser, parser.parse(words[:1]), settings.config)
         complain(_refusal(error))
         status = _status(error)
     except BadOption as error:
@@ -63,10 +63,10 @@ def _refusal(error: Failed) -> str:
     return words.refusal(error, in_job="NODECTL_JOB_ID" in environ())
 
 
-def _answer(parser: "Parser", parsed: "Parsed") -> int:
+def _answer(parser: "Parser", parsed: "Parsed", configuration: "str | None") -> int:
     from nodectl.client.srun import help as help_texts
 
-    return help_texts.answer(parser, parsed)
+    return help_texts.answer(parser, parsed, configuration)
 
 
 def _status(error: "Failed | BadOption") -> int:
@@ -99,7 +99,7 @@ def standard_descriptors() -> None:
     os.close(fd)
 
 
-def _run(session: Session, words: list[str]) -> int:
+def _run(session: Session, words: list[str], configuration: "str | None") -> int:
     session.ask("Hello")
     from nodectl.client import launch_request  # noqa: F401  # while the service answers
     from nodectl.client.run_options import Parser
@@ -111,8 +111,8 @@ def _run(session: Session, words: list[str]) -> int:
             local.presets()
         parser = Parser(local.options() if local else (), further=_further)
         parsed = parser.parse(words)
-        if not parsed.values.keys().isdisjoint(_ANSWERED):
-            return _answer(parser, parsed)
+        if not parsed.values.keys().isdisjoint(_ANSWERED) or parsed.values.get("mpi") == "list":
+            return _answer(parser, parsed, configuration)
         manners = _manners(parser, parsed)
         if not parsed.argv:
             raise BadOption("No command given to execute.")

@@ -63,6 +63,10 @@ def make_request(parsed: Parsed, surroundings: "Mapping[str, str] | None" = None
         request["stdin"] = "none"  # else somebody would have to copy the nothing to all tasks
     if layout:
         request["layout"] = layout
+    if request["ntasks"] != 1 and parsed.argv:
+        from nodectl.client import mpi_program  # one task needs no other
+
+        mpi_program.look(request)
     return request
 
 

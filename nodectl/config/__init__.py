@@ -35,6 +35,8 @@ class Config:
     task_plugin: tuple[str, ...]
     proctrack_type: str
     job_container_type: str
+    mpi_plugin: tuple[str, ...]
+    mpi_default: str
     plugstack_config: str
     spank_versions: str
     spank_hook_timeout: int

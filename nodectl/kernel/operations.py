@@ -113,6 +113,11 @@ def close_others(keep: "Iterable[int]") -> "Operation":
     return _kernel.OP_CLOSE_OTHERS, 0, 0, numbers, _told("close what is open: ")
 
 
+def inherit(fd: int) -> "Operation":
+    """The program that is executed gets this descriptor: behind `close_others`, which keeps it."""
+    return _kernel.OP_INHERIT, fd, 0, b"", _told("hand on a descriptor: ")
+
+
 def hard_limit(resource: int, soft: int, hard: int) -> "Operation":
     """Sets both limits of RLIMIT_*, -1 for infinity. What cannot be set stays."""
     data = b"".join([(limit % (1 << 64)).to_bytes(8, sys.byteorder) for limit in (soft, hard)])

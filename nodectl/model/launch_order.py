@@ -42,6 +42,7 @@ _NOTED = "logged, and a note in the step's record"
 HOOKS = (
     # Binding is computed here: a bad mask is refused before any process exists.
     Hook("task_p_slurmd_launch_request", "task", "daemon", "root", "step", 2, "the request is refused"),
+    Hook("mpi_p_client_prelaunch", "mpi", "daemon", "root", "step", 1, "the request is refused"),
     # At the job's first step; what follows ends with task_p_slurmd_release_resources, a failure here too.
     Hook("task_p_slurmd_reserve_resources", "task", "daemon", "root", "job", 2, "the request is refused"),
     # Executed for the job, before its step: nothing of these processes is shared with the daemon or with the step.
@@ -56,6 +57,9 @@ HOOKS = (
     Hook("task_p_pre_setuid", "task", "stepd", "root", "step", 1, _STEP_ENDS),
     # A reversible drop: effective user and groups, regained when the last plugin has returned; so is task_p_post_term.
     Hook("slurm_spank_user_init", "spank", "stepd", "effective user", "step", 3, _STEP_ENDS),
+    # Of a step with --mpi: what the plugin's server is; then, for each task, how its program finds it.
+    Hook("mpi_p_slurmstepd_prefork", "mpi", "stepd", "root", "step", 1, _STEP_ENDS),
+    Hook("mpi_p_slurmstepd_task", "mpi", "stepd", "root", "task", 2, _STEP_ENDS),
     Hook("fork", "step", "stepd", "root", "task", 0, _STEP_ENDS),
     Hook("proctrack_p_add", "proctrack", "stepd", "root", "task", 2, _STEP_ENDS),
     # In the task, because binding must follow the task's arrival in its cgroup: a move resets the affinity.
@@ -78,6 +82,8 @@ HOOKS = (
     Hook("task_epilog", "step", "stepd", "root", "script", 0, _LOGGED),
     Hook("slurm_spank_task_exit", "spank", "stepd", "root", "task", 3, _COUNTS),
     Hook("task_p_post_term", "task", "stepd", "effective user", "task", 2, _COUNTS),
+    # All tasks have ended; the server is told to end, and is waited for.
+    Hook("mpi_p_client_fini", "mpi", "stepd", "root", "step", 1, _LOGGED),
     Hook("proctrack_p_signal", "proctrack", "stepd", "root", "step", 2, "tried again until the step is empty"),
     Hook("proctrack_p_wait", "proctrack", "stepd", "root", "step", 1, "reported as unkillable"),
     Hook("task_p_post_step", "task", "stepd", "root", "step", 1, _LOGGED),

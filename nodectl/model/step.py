@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Protocol
 
+    from nodectl.model.mpi_server import MpiServer
     from nodectl.model.node_device import NodeDevice
 
     class Binder(Protocol):
@@ -45,13 +46,16 @@ class Step:
         "allocation", "always_fork", "argv", "array_job", "array_task", "base", "bulk", "cgroup", "cluster_name",
         "container", "cores", "cpu_masks", "cpus_per_task", "cwd", "device_rules", "devices", "environment",
         "first_step", "gid", "gids", "hard_limits", "hook_timeout", "job_began", "job_control", "job_ends", "job_id",
-        "kept", "kill_on_bad_exit", "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems",
+        "kept", "kill_on_bad_exit", "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems", "mpi",
         "name", "node_name", "ntasks", "oom_kill_step", "open_append", "options", "partition", "programs",
         "pty", "restart", "rlimits", "secure", "shares", "stack", "stderr", "stdin", "stdout", "step_cpus", "step_id",
         "submitted", "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables", "time_limit", "told",
         "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
     )  # fmt: skip
-    __slots__ = (*FIELDS, "binder", "container_id", "forked_into_cgroup", "helpers", "process_group", "refused", "task")
+    __slots__ = (
+        *FIELDS, "binder", "container_id", "forked_into_cgroup", "helpers", "mpi_server", "process_group", "refused",
+        "task",
+    )  # fmt: skip
 
     job_id: int
     step_id: int
@@ -100,6 +104,7 @@ class Step:
     programs: list[list[object]]  # in the place of `argv`: rows of task/programs.py; empty where all execute that
     kept: dict[str, str]  # variables that its tasks have in the place of those that would say the same of the step
     bulk: bool  # its tasks are slots, in which commands run that its client sends (stepd/bulk); `argv` is only told
+    mpi: str  # the type of its MPI plugin, "" for none
     time_limit: int  # 0: none
     kill_wait: int
     unkillable_timeout: int
@@ -128,6 +133,7 @@ class Step:
     binder: "Binder | None"  # in the daemon: what decides on the above
     refused: str  # why it does not, in words for the user who asked
     process_group: int  # that the tasks join, where proctrack_p_create has made one; 0: the first task makes it
+    mpi_server: "MpiServer | None"  # set by mpi_p_slurmstepd_prefork in the stepd
     container_id: int  # 64 bits, set by proctrack_p_create in the stepd; never travels
 
     def __init__(self, **fields: object) -> None:
@@ -138,6 +144,7 @@ class Step:
         self.container_id = 0
         self.forked_into_cgroup = False
         self.helpers = set()
+        self.mpi_server = None
         self.process_group = 0
         self.task = None
 
@@ -250,12 +257,13 @@ class Task:
     `environment` and `argv` are this task's own copies, final when task_p_pre_launch sees them but for what that and
     the later hooks change. `status` is the wait status, None until the task has ended; `usage` user and system CPU
     seconds and peak RSS in KiB, from wait4(2), `transferred` bytes read and written by system calls, `used` the figures
-    of its cgroup. `out_of_memory`: the kernel killed in it, whatever its status says.
+    of its cgroup. `out_of_memory`: the kernel killed in it, whatever its status says. `mpi_fd`: the descriptor by which
+    its program reaches the server of the step's MPI plugin, -1 for none.
     """
 
     __slots__ = (
-        "argv", "ended", "environment", "killed_by_command", "local_id", "mask", "out_of_memory", "pid", "status",
-        "transferred", "usage", "used",
+        "argv", "ended", "environment", "killed_by_command", "local_id", "mask", "mpi_fd", "out_of_memory", "pid",
+        "status", "transferred", "usage", "used",
     )  # fmt: skip
 
     def __init__(self, local_id: int, mask: int) -> None:
@@ -268,6 +276,7 @@ class Task:
         self.ended = 0.0
         self.killed_by_command = False
         self.out_of_memory = False
+        self.mpi_fd = -1
         self.used: dict[str, object] = {}
         self.environment: dict[str, str] = {}
         self.argv: list[str] = []

@@ -37,6 +37,14 @@ def plugin_types(kind: str) -> Parser:
     return Parser(f"types that begin with '{kind}/', each once, as a list or with ',' between them", read)
 
 
+def _mpi_name(value: object) -> str:
+    word = string(value).removeprefix("mpi/")
+    if not is_plain(word, "_"):
+        raise ValueError(f"is {word!r}")
+    return word
+
+
+MPI_DEFAULT = Parser("auto, none, or the name of an MPI plugin", _mpi_name)
 PLUGIN_DIRS = Parser("absolute paths, as a list or with ':' between them", _plugin_dirs)
 
 PLUGINS = section(
@@ -57,5 +65,14 @@ PLUGINS = section(
     Key(
         "job_container_type", plugin_type("job_container"), "job_container/none",
         "Plugin that gives each job what of the machine it has to itself.",
+    ),
+    Key(
+        "mpi_plugin", plugin_types("mpi"), ("mpi/none", "mpi/pmi2"),
+        "MPI plugins that a step can have, by `--mpi`.",
+    ),
+    Key(
+        "mpi_default", MPI_DEFAULT, "auto",
+        "The one of a step without `--mpi`: none, pmi2, pmix, or another of mpi_plugin; auto: what suits the MPI "
+        "library that the program is linked to, none where it is linked to none.",
     ),
 )  # fmt: skip

@@ -78,6 +78,7 @@ KINDS = {
             "job_container", "container_p_", "job containers", "job_container_type", interface=101,
             uncalled={"reconfig": 0, "restore": 0, "add_pid_plan": 2},
         ),
+        Kind("mpi", "mpi_p_", "MPI plugins, of which a step has at most one", "mpi_plugin"),
         Kind(
             "spank", "slurm_spank_", "SPANK plugins", hosted=STEP, compared=RELEASE, api="nodectl.spank",
             uncalled={"local_user_init": 3, "slurmd_init": 3, "slurmd_exit": 3},

@@ -60,8 +60,18 @@ class NodePlugins:
             _end([*itertools.chain(*self.stacks.values()), *earlier])
 
     def for_job(self, step: "Step") -> "NodePlugins":
-        """These, with the plugin that made the container of the step's job. Raises PluginRefused."""
-        return self.with_container(step.container_plugin)
+        """These, with the plugin that made the container of the step's job, and the step's MPI plugin. Raises
+        PluginRefused.
+        """
+        found = self.with_container(step.container_plugin)
+        return found.with_mpi(step.mpi) if step.mpi else found
+
+    def with_mpi(self, plugin_type: str) -> "NodePlugins":
+        """These, with that MPI plugin and no other. Raises PluginRefused."""
+        found = [plugin for plugin in self.stacks["mpi"] if plugin.type == plugin_type]
+        if not found:
+            raise PluginRefused(plugin_type, None, "it is no MPI plugin of this node any more")
+        return NodePlugins({**self.stacks, "mpi": found}, self.earlier)
 
     def with_container(self, plugin_type: str) -> "NodePlugins":
         """These, with that plugin for containers. Raises PluginRefused."""

@@ -17,7 +17,7 @@ from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.identity import effective_user, sign_in
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH
-from nodectl.stepd import record
+from nodectl.stepd import mpi, record
 from nodectl.stepd.bulk.commands import LONGEST_MESSAGE
 from nodectl.stepd.bulk.work import run_commands
 from nodectl.stepd.connections import MAX_MESSAGE, Links
@@ -181,6 +181,8 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     if step.bulk:
         run_commands(run, reaper)
         return
+    if step.mpi:
+        mpi.begin(run, reaper)
     start_tasks(run, reaper)
     try:
         for task in run.tasks:
@@ -263,6 +265,9 @@ def open_gate(run: Run) -> None:
 def finish(run: Run, reaper: Reaper) -> None:
     """Row 14: kills what is left of the step, calls the plugins' last hooks, removes the cgroups."""
     step = run.step
+    if run.mpi is not None:
+        run.mpi.finish()
+        run.log(run.node.call(run.caller, "mpi_p_client_fini", (step,)))
     if step.container_id:
         run.log(run.node.call(run.caller, "proctrack_p_signal", (step.container_id, 9)))
         outcome = run.node.call(run.caller, "proctrack_p_wait", (step.container_id,))

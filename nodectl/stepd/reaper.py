@@ -85,6 +85,14 @@ class Reaper:
         finally:
             self._poll.unregister(fd)
 
+    def watch(self, fd: int) -> None:
+        """From now on turns end when the server of the step's MPI plugin has something to say."""
+        self._poll.register(fd, select.POLLIN)
+
+    def unwatch(self, fd: int) -> None:
+        """No more."""
+        self._poll.unregister(fd)
+
     def watch_gate(self) -> None:
         """The gate is open: when nobody has its other end any more, all tasks have begun."""
         self._poll.register(self._run.gate_writer, 0)  # errors are told all the same
@@ -104,6 +112,8 @@ class Reaper:
             elif fd == self._run.gate_writer:
                 self._poll.unregister(fd)
                 self._run.all_have_begun()
+            elif self._run.mpi is not None and fd == self._run.mpi.words:
+                self._run.mpi.read()
             else:
                 self._run.links.handle(fd, mask)
         self.collect()
@@ -124,6 +134,8 @@ class Reaper:
                 else:
                     self._run.orphans.add(usage, transfer)  # of which there may be any number
                 self._run.step.helpers.discard(pid)  # another process may get its pid
+                if self._run.mpi is not None:
+                    self._run.mpi.ended(pid, status)
                 if why := self._run.pumps.ended(pid, status):
                     self._run.spoil(why)
                     self.termination.end("FAILED", why)
@@ -169,6 +181,8 @@ class Reaper:
         if run.bulk is not None:
             run.bulk.ended(task)
             return
+        if run.mpi is not None:
+            run.mpi.task_ended(task)
         if not run.step.kill_on_bad_exit or run.state != "RUNNING":
             return
         if task.out_of_memory:

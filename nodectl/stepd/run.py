@@ -63,6 +63,29 @@ if TYPE_CHECKING:
         def reason(self) -> str:
             """Why the step has failed, "" where none did."""
 
+    class Mpi(Protocol):
+        """The server of the step's MPI plugin: `stepd/mpi.py`."""
+
+        words: int
+
+        def introduce(self, child: Child) -> None:
+            """To a task that is to begin. Raises StepFailed."""
+
+        def tasks_have_begun(self) -> None:
+            """Or never will."""
+
+        def read(self) -> None:
+            """Takes what it says."""
+
+        def task_ended(self, task: Task) -> None:
+            """The step may have to end."""
+
+        def ended(self, pid: int, status: int) -> None:
+            """A child that is no task; it may be the server."""
+
+        def finish(self) -> None:
+            """The step is over."""
+
 
 STEPD_SLOT = 0
 _OOM_ADJUSTMENT = b"-999"
@@ -105,6 +128,7 @@ class Run(StepContext):
         "gate_writer",
         "links",
         "may_be_spared",
+        "mpi",
         "orphans",
         "plugin_output",
         "private",
@@ -140,6 +164,7 @@ class Run(StepContext):
         self.may_be_spared = False
         self.private: list[int] = []  # descriptors of the stepd that no task needs
         self.pumps = Pumps()
+        self.mpi: Mpi | None = None  # where its MPI plugin has a server
         self.orphans = accounting.Orphans()
         self.failures: dict[int, str] = {}  # why a task never became its program
         self.end_reasons = EndReasons(step, self.tasks, self.group, self.say)

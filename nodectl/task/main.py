@@ -316,7 +316,12 @@ def execute(child: Child) -> "Iterator[Piece]":
     if not argv:
         yield operations.fail("no program to execute", _MISSING_ARGUMENTS)
         return
-    yield operations.close_others((child.report, child.recorder.fd, child.gate))
+    kept = (child.report, child.recorder.fd, child.gate)
+    if child.task.mpi_fd >= 0:
+        yield operations.close_others((*kept, child.task.mpi_fd))
+        yield operations.inherit(child.task.mpi_fd)
+    else:
+        yield operations.close_others(kept)
     try:
         given = [*words.environment(environment), words.argv(argv), child.row("exec")]
         yield from program(argv, environment, child.step.cwd, child.as_user, given)

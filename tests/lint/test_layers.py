@@ -39,6 +39,7 @@ LAYERS = {
     "confine": "what a step may not do",
     "cgroup": "control groups and what is written into them",
     "container": "job containers",
+    "mpi": "what the tasks of an MPI program find each other by",
     "plugins": "the plugins that come with nodectl",
     "task": "a task, from its fork to its program",
     "stepd": "the process that runs a step",

@@ -57,7 +57,7 @@ ENTRIES = {
         "from nodectl.client.launch_request import make_request, job_environment as variables;"
         "make_request(parsed); variables(parsed)",
         COMMAND,
-        15,
+        16,
         OS,
     ),
     # The same by Slurm's name.
@@ -80,8 +80,8 @@ ENTRIES = {
     "job process": Entry(
         "import nodectl.daemon.jobs.script_process, nodectl.spank.job_script", {*LAUNCH, "daemon"}, 60
     ),
-    "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 95),
-    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 85),
+    "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 96),
+    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 86),
 }
 
 

@@ -1,6 +1,7 @@
 """The text of `nodectl run --help` and `--usage`: all options, in groups, and what means nothing here."""
 
 from nodectl import __version__
+from nodectl.client import mpi_program
 from nodectl.client.command import Program, environ
 from nodectl.client.option_lines import option_lines, wrapped
 from nodectl.client.run_options import OPTIONS, layout_options, waiting_options
@@ -34,12 +35,14 @@ _SRUNS = {"The step": "Parallel run options", _LAYOUT: "Constraint options", "GP
           "Help": "Help options"}  # fmt: skip
 
 
-def answer(parser: "Parser", parsed: "Parsed") -> int:
-    """--help, --usage and --version."""
+def answer(parser: "Parser", parsed: "Parsed", configuration: "str | None") -> int:
+    """--help, --usage, --version and --mpi=list."""
     if "version" in parsed.values:
         print(f"nodectl {__version__}")
     elif "usage" in parsed.values:
         print(usage())
+    elif "help" not in parsed.values:
+        print(mpi_program.types(configuration))
     else:
         print(text(parser.extra, columns()))
     return 0

@@ -54,6 +54,7 @@ FURTHER = (
     _option("epilog", "", "FILE", "script that this command runs when the step has ended"),
     _option("export-file", "", "FILE", "environment of the tasks: NAME=VALUE, each with a NUL byte behind it"),
     _option("het-group", "", "LIST", "components of the job: 0", components),
+    _option("mpi", "", "TYPE", "how MPI tasks find each other: pmi2 (MPICH), pmix (Open MPI), none; list names all"),
     _switch("multi-prog", "", "the program is a file that says which tasks run what"),
     _option("open-mode", "", "append|truncate", "what is done with files of output that are there", open_mode),
     _switch("preserve-env", "E", "a step of a job keeps SLURM_NNODES and SLURM_NTASKS as the job has them"),

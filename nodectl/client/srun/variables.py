@@ -30,7 +30,7 @@ OPTIONS = {
     "SLURM_QOS": "qos", "SLURM_RESERVATION": "reservation", "SLURM_SEND_LIBS": "send-libs", "SLURM_SIGNAL": "signal",
     "SLURM_TASK_EPILOG": "task-epilog", "SLURM_TASK_PROLOG": "task-prolog", "SLURM_TIMELIMIT": "time",
     "SLURM_TRES_BIND": "tres-bind", "SLURM_TRES_PER_TASK": "tres-per-task", "SLURM_UNBUFFEREDIO": "unbuffered",
-    "SLURM_WAIT": "wait",
+    "SLURM_WAIT": "wait", "SLURM_MPI_TYPE": "mpi",
 }  # fmt: skip
 # Not read as an option: what they say.
 OTHERS = {

@@ -114,6 +114,8 @@ REQUEST: "Shape" = {
     "mem_per_cpu": Optional(MEMORY),
     "oom_kill_step": Optional(boolean),
     "secure": Optional(text(16)),
+    "mpi": Optional(text(64)),
+    "mpi_linked": Optional(text(64)),
     **shares.REQUEST,
 }
 
@@ -270,6 +272,7 @@ def _unbound(binder: Binder, ntasks: int) -> dict[str, object]:
         "limits": {},
         "device_rules": [],
         "told": [],
+        "mpi": "",
     }
 
 

@@ -26,12 +26,14 @@ def call_request(step: Step, node: NodePlugins, trace: int, timeout: float) -> N
         call_task_plugins(step, node, trace, timeout, BATCH_REQUEST, (step,))
     else:
         call_task_plugins(step, node, trace, timeout, LAUNCH_REQUEST, (step, 0))
+    if step.mpi:
+        call_task_plugins(step, node.with_mpi(step.mpi), trace, timeout, "mpi_p_client_prelaunch", (step,))
 
 
 def call_task_plugins(  # what a call needs
     step: Step, node: NodePlugins, trace: int, timeout: float, call: str, arguments: tuple[object, ...]
 ) -> None:
-    """Calls a function that may refuse a launch, in every task plugin. As `call_request`."""
+    """Calls a function that may refuse a launch, in every plugin of its kind. As `call_request`."""
     recorder = Recorder(trace, "daemon", cgroup=_own_cgroup())
     plugin_caller = PluginCaller(recorder, None, 0, timeout, single_threaded=False)
     messages.concerns(step.job_id)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from nodectl.cgroup import tree
 from nodectl.config import Config
+from nodectl.daemon.admission import mpi
 from nodectl.daemon.admission.accounts import User
 from nodectl.daemon.admission.job_cpus import JobCpus
 from nodectl.daemon.admission.share import make_first, share_of
@@ -86,7 +87,10 @@ class Launch:
 
     def _made(self, call: Call, request: Mapping[str, object], user: User, level: str) -> Step:
         self._budget.check(user.uid, int(str(request["ntasks"])))
-        return self._maker.make(request, user, call.peer.uid, level)
+        step = self._maker.make(request, user, call.peer.uid, level)
+        if not step.bulk:
+            mpi.choose(step, request, self._maker.config)
+        return step
 
     def _admit(self, call: Call, request: Mapping[str, object], user: User, level: str) -> Reply | Awaitable[Reply]:
         step = self._made(call, request, user, level)

@@ -197,6 +197,9 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
     case OP_HARD_LIMIT:
         limit(operation, false);
         break;
+    case OP_INHERIT:
+        error = -raw(SYS_fcntl, operation->a, F_SETFD, 0);
+        break;
     case OP_JOIN_GROUP:
         if (operation->a == 0 || raw(SYS_setpgid, 0, operation->a) != 0)
             raw(SYS_setpgid, 0, 0); /* the first task has ended, and its group too */

@@ -24,6 +24,7 @@ enum code {
     OP_EXECUTE,
     OP_FAIL,
     OP_HARD_LIMIT,
+    OP_INHERIT,
     OP_JOIN_GROUP,
     OP_JOIN_NAMESPACE,
     OP_LOCK_FILES,

@@ -52,6 +52,8 @@ def plugins_of(row: Hook) -> tuple[str, ...]:
         return SPANK_PLUGINS
     if row.kind == "proctrack":
         return (PROCTRACK,)
+    if row.kind == "mpi":
+        return ()  # of a step with --mpi
     if row.kind == "job_container":
         return (CONTAINER,)
     if row.kind == "task":

@@ -19,7 +19,7 @@ SRUN = (
     "SLURM_EXACT SLURM_EXCLUSIVE SLURM_EXIT_ERROR SLURM_EXIT_IMMEDIATE SLURM_EXPORT_ENV SLURM_GPUS "
     "SLURM_GPUS_PER_NODE SLURM_GPUS_PER_TASK SLURM_GPU_BIND SLURM_GPU_FREQ SLURM_GRES SLURM_GRES_FLAGS SLURM_HINT "
     "SLURM_HOSTFILE SLURM_IMMEDIATE SLURM_JOB_ID SLURM_JOB_NAME SLURM_JOB_NUM_NODES SLURM_KILL_BAD_EXIT SLURM_LABELIO "
-    "SLURM_MEM_BIND SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE SLURM_NETWORK SLURM_NNODES "
+    "SLURM_MEM_BIND SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE SLURM_MPI_TYPE SLURM_NETWORK SLURM_NNODES "
     "SLURM_NO_KILL SLURM_NPROCS SLURM_NTASKS SLURM_NTASKS_PER_CORE SLURM_NTASKS_PER_GPU SLURM_NTASKS_PER_NODE "
     "SLURM_NTASKS_PER_SOCKET SLURM_NTASKS_PER_TRES SLURM_OOM_KILL_STEP SLURM_OPEN_MODE SLURM_OVERCOMMIT SLURM_OVERLAP "
     "SLURM_PARTITION SLURM_PMI_KVS_NO_DUP_KEYS SLURM_POWER SLURM_PROFILE SLURM_PROLOG SLURM_QOS SLURM_REMOTE_CWD "
@@ -31,11 +31,11 @@ SRUN = (
     "SLURMD_DEBUG SRUN_CONTAINER SRUN_CONTAINER_ID SRUN_CPUS_PER_TASK SRUN_DEBUG SRUN_ERROR SRUN_EXPORT_ENV "
     "SRUN_INPUT SRUN_OUTPUT SRUN_SEGMENT"
 )
-OF_OTHERS = {"SLURM_MPI_TYPE": "the option --mpi"}
 TEXTS = {
     "account": "x", "bcast": "f", "bcast-exclude": "x", "chdir": "/", "compress": "lz4", "constraint": "x",
     "cpus-per-gpu": "1", "dependency": "singleton", "epilog": "/x", "error": "x", "export": "NONE", "immediate": "1",
     "input": "none", "job-name": "x", "kill-on-bad-exit": "1", "mem": "5", "mem-per-cpu": "5", "mem-per-gpu": "5",
+    "mpi": "pmi2",
     "ntasks-per-gpu": "1", "ntasks-per-tres": "1", "oom-kill-step": "1", "open-mode": "append", "output": "x",
     "prolog": "/x", "qos": "x", "reservation": "x", "send-libs": "yes", "signal": "USR1", "task-epilog": "/x",
     "task-prolog": "/x", "time": "1", "tres-bind": "gres/gpu:closest", "tres-per-task": "cpu:1", "wait": "1",

@@ -1,0 +1,43 @@
+"""What the server of a step's MPI plugin is, as mpi_p_slurmstepd_prefork says it: `step.mpi_server = MpiServer(...)`.
+
+It runs as the step's user, confined as the step is, and ends with it. It finds in its environment
+
+    NODECTL_MPI_TASKS     how many tasks there are
+    NODECTL_MPI_JOB       job and step: 7.0
+    NODECTL_MPI_LIFE      a descriptor at whose end it has to end: the step is over
+    NODECTL_MPI_WORDS     a descriptor into which it writes what the step runner has to know, a line each
+    NODECTL_MPI_SOCKETS   where it is `connected`: a descriptor for each task, in their order, with ',' between them
+
+and may write
+
+    abort TASK CODE       the task has called MPI_Abort: the step ends
+    lost TASK             the task's connection ended before MPI_Finalize: the step ends, if the task failed
+    stuck TASK            the others wait for a task whose connection has ended: the step ends
+    bad TASK              what the task sends is none of the protocol: the step ends
+    full TASK             the task has stored more than there is room for: its user is told once
+    spawn TASK            the task wants to start programs, and that was refused: its user is told once
+    env NAME=VALUE        a variable of all tasks, where it `announces`
+    ready                 likewise: the tasks can begin
+    failed NUMBER         likewise: they cannot
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class MpiServer:
+    """`argv`: the program, by an absolute path. `connected`: each task has a socket to it, its `mpi_fd`. `announces`:
+    tasks begin when it has said what their environment has.
+    """
+
+    __slots__ = ("announces", "argv", "connected", "environment")
+
+    def __init__(
+        self, argv: "Sequence[str]", environment: "Mapping[str, str]", *, connected: bool = False,
+        announces: bool = False,
+    ) -> None:  # fmt: skip
+        self.argv = list(argv)
+        self.environment = dict(environment)
+        self.connected = connected
+        self.announces = announces

@@ -1,0 +1,202 @@
+"""PMI-2: six characters of length, then "cmd=...;name=value;". A ';' in a value is doubled.
+
+The first message of a program is a line as in PMI-1, which says that it speaks PMI-2.
+"""
+
+from nodectl.mpi.pmi1 import Malformed
+from nodectl.mpi.world import NoRoom
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nodectl.mpi.world import World
+
+    Fields = dict[bytes, bytes]
+
+LONGEST_MESSAGE = 32768
+_LENGTH = 6
+_ESCAPED = b"\0"
+_NOT_DONE = b"rc=1;errmsg=a step starts no further programs;"
+_ALONE = b"rc=1;errmsg=there is no other job to connect to;"
+
+
+def fields_of(message: bytes) -> "Fields":
+    """The fields of a message. Raises Malformed."""
+    if _ESCAPED in message:
+        raise Malformed
+    found: Fields = {}
+    for word in message.replace(b";;", _ESCAPED).split(b";"):
+        name, equals, value = word.partition(b"=")
+        if equals:
+            found.setdefault(name, value.replace(_ESCAPED, b";"))
+        elif word.strip():
+            raise Malformed
+    return found
+
+
+def _escaped(value: bytes) -> bytes:
+    return value.replace(b";", b";;")
+
+
+class Pmi2:
+    """One task's conversation, as `Pmi1`."""
+
+    def __init__(self, world: "World", rank: int, send: "Callable[[bytes], None]") -> None:
+        self._world = world
+        self._rank = rank
+        self._send = send
+        self.finalized = False
+
+    def take(self, data: bytearray) -> "bytes | None":
+        """The next message out of what has come, None where none is complete. Raises Malformed."""
+        if len(data) < _LENGTH:
+            return None
+        length = bytes(data[:_LENGTH]).strip()
+        if not length.isdigit() or int(length) > LONGEST_MESSAGE:
+            raise Malformed
+        end = _LENGTH + int(length)
+        if len(data) < end:
+            return None
+        message = bytes(data[_LENGTH:end])
+        del data[:end]
+        return message
+
+    def answer(self, message: bytes) -> None:
+        """Does what a message wants. Raises Malformed."""
+        fields = fields_of(message)
+        method = _METHODS.get(fields.get(b"cmd", b""))
+        if method is None:
+            raise Malformed
+        method(self, fields)
+
+    def _say(self, fields: "Fields", text: bytes) -> None:
+        thread = fields.get(b"thrid")
+        of_thread = b"" if thread is None else b"thrid=%b;" % _escaped(thread[:64])
+        body = b"cmd=%b-response;%b%b" % (fields[b"cmd"], of_thread, text)
+        self._send(b"%6d%b" % (len(body), body))
+
+    def full_init(self, fields: "Fields") -> None:
+        """The program says which task it is."""
+        if fields.get(b"pmirank", b"%d" % self._rank) != b"%d" % self._rank:
+            raise Malformed
+        self._say(
+            fields,
+            b"pmi-version=2;pmi-subversion=0;rank=%d;size=%d;appnum=0;debugged=FALSE;pmiverbose=FALSE;rc=0;"
+            % (self._rank, self._world.size),
+        )
+
+    def job_id(self, fields: "Fields") -> None:
+        """The name of the job."""
+        self._say(fields, b"jobid=%b;rc=0;" % self._world.job)
+
+    def put(self, fields: "Fields") -> None:
+        """Stores a key. All can read it at once; that they can after a fence is what is promised."""
+        key, value = _key(fields), fields.get(b"value", b"")
+        self._stored(fields, lambda: self._world.values.put(self._rank, key, value))
+
+    def get(self, fields: "Fields") -> None:
+        """Reads a key."""
+        self._found(fields, self._world.values.get(_key(fields)))
+
+    def fence(self, fields: "Fields") -> None:
+        """Waits for all."""
+        try:
+            self._world.enter_barrier(self._rank, lambda: self._say(fields, b"rc=0;"))
+        except ValueError:
+            raise Malformed from None
+
+    def job_attribute(self, fields: "Fields") -> None:
+        """What is known of the job."""
+        known = {b"PMI_process_mapping": self._world.mapping, b"universeSize": b"%d" % self._world.size}
+        self._found(fields, known.get(_key(fields)))
+
+    def put_of_node(self, fields: "Fields") -> None:
+        """Stores a key of the node."""
+        key, value = _key(fields), fields.get(b"value", b"")
+        self._stored(fields, lambda: self._world.put_of_node(self._rank, key, value))
+
+    def get_of_node(self, fields: "Fields") -> None:
+        """Reads it, or waits until it is there."""
+        key = _key(fields)
+        value = self._world.of_node.get(key)
+        if value is not None or fields.get(b"wait", b"FALSE").upper() != b"TRUE":
+            self._found(fields, value)
+            return
+        try:
+            self._world.await_key(self._rank, key, lambda: self._found(fields, self._world.of_node.get(key)))
+        except ValueError:
+            raise Malformed from None
+
+    def publish(self, fields: "Fields") -> None:
+        """Makes a name known."""
+        name, port = fields.get(b"name", b""), fields.get(b"port", b"")
+        self._stored(fields, lambda: self._world.names.put(self._rank, name, port))
+
+    def unpublish(self, fields: "Fields") -> None:
+        """Forgets it."""
+        found = self._world.names.remove(fields.get(b"name", b""))
+        self._say(fields, b"rc=0;" if found else b"rc=1;errmsg=not found;")
+
+    def lookup(self, fields: "Fields") -> None:
+        """Looks it up."""
+        port = self._world.names.get(fields.get(b"name", b""))
+        self._say(fields, b"rc=1;errmsg=not found;" if port is None else b"port=%b;rc=0;" % _escaped(port))
+
+    def spawn(self, fields: "Fields") -> None:
+        """Nothing is started."""
+        self._world.tell(f"spawn {self._rank}")
+        self._say(fields, _NOT_DONE)
+
+    def connect(self, fields: "Fields") -> None:
+        """There is no other job."""
+        self._say(fields, _ALONE)
+
+    def finalize(self, fields: "Fields") -> None:
+        """The program is over, as far as this is concerned."""
+        self.finalized = True
+        self._say(fields, b"rc=0;")
+
+    def abort(self, _: "Fields") -> None:
+        """MPI_Abort, whose code is told to nobody."""
+        self._world.tell(f"abort {self._rank} 1")
+
+    def _found(self, fields: "Fields", value: "bytes | None") -> None:
+        self._say(fields, b"flag=FALSE;rc=0;" if value is None else b"flag=TRUE;value=%b;rc=0;" % _escaped(value))
+
+    def _stored(self, fields: "Fields", put: "Callable[[], None]") -> None:
+        try:
+            put()
+        except NoRoom as error:
+            if str(error) == "no_room":
+                self._world.tell(f"full {self._rank}")
+            self._say(fields, b"rc=1;errmsg=%b;" % str(error).encode("ascii"))
+        else:
+            self._say(fields, b"rc=0;")
+
+
+def _key(fields: "Fields") -> bytes:
+    try:
+        return fields[b"key"]
+    except KeyError:
+        raise Malformed from None
+
+
+_METHODS = {
+    b"fullinit": Pmi2.full_init,
+    b"job-getid": Pmi2.job_id,
+    b"kvs-put": Pmi2.put,
+    b"kvs-get": Pmi2.get,
+    b"kvs-fence": Pmi2.fence,
+    b"info-getjobattr": Pmi2.job_attribute,
+    b"info-putnodeattr": Pmi2.put_of_node,
+    b"info-getnodeattr": Pmi2.get_of_node,
+    b"name-publish": Pmi2.publish,
+    b"name-unpublish": Pmi2.unpublish,
+    b"name-lookup": Pmi2.lookup,
+    b"spawn": Pmi2.spawn,
+    b"job-connect": Pmi2.connect,
+    b"job-disconnect": Pmi2.connect,
+    b"finalize": Pmi2.finalize,
+    b"abort": Pmi2.abort,
+}

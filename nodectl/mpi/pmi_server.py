@@ -1,0 +1,128 @@
+"""The PMI server of one step: the conversations with all its tasks, in one loop. Runs as the step's user.
+
+A task that does not read its answers is not listened to until it does. One that sends what is none of the protocol ends
+its step, and nothing else.
+"""
+
+import os
+import select
+
+from nodectl.mpi.pmi1 import Malformed, Pmi1
+from nodectl.mpi.pmi2 import Pmi2
+from nodectl.mpi.words import Given, name_process
+from nodectl.mpi.world import World
+
+_CHUNK = 16384
+_MOST_UNREAD = 65536  # bytes of answers that wait for a task
+_IN, _OUT, _END = select.POLLIN, select.POLLOUT, select.POLLHUP | select.POLLERR | select.POLLNVAL
+
+
+class Connection:
+    """That with one task. `begun`: a program there has said init, and has not said finalize."""
+
+    def __init__(self, world: World, rank: int, fd: int) -> None:
+        self.rank = rank
+        self.fd = fd
+        self.begun = False
+        self._world = world
+        self._inbox = bytearray()
+        self._outbox = bytearray()
+        self._speaker: Pmi1 | Pmi2 = Pmi1(world, rank, self._send)
+        os.set_blocking(fd, False)
+
+    def interest(self) -> int:
+        """What is waited for: poll(2)."""
+        return (_OUT if self._outbox else 0) | (_IN if len(self._outbox) < _MOST_UNREAD else 0)
+
+    def read(self) -> bool:
+        """Takes what has come. False at its end. Raises Malformed."""
+        try:
+            data = os.read(self.fd, _CHUNK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self._inbox += data
+        while (message := self._speaker.take(self._inbox)) is not None:
+            self._answer(message)
+        return bool(data)
+
+    def _answer(self, message: bytes) -> None:
+        begins = isinstance(self._speaker, Pmi1) and message.startswith(b"cmd=init ")
+        if not begins and not self.begun:
+            raise Malformed  # it has to begin with that
+        self._speaker.answer(message)
+        if begins:
+            self.begun = True
+            if b" pmi_version=2" in message:
+                self._speaker = Pmi2(self._world, self.rank, self._send)
+        elif self._speaker.finalized:
+            self.begun = False  # another program may follow
+            self._speaker = Pmi1(self._world, self.rank, self._send)
+
+    def _send(self, data: bytes) -> None:
+        self._outbox += data
+        self.write()
+
+    def write(self) -> None:
+        """Writes what waits for the task, as far as it takes that."""
+        while self._outbox:
+            try:
+                del self._outbox[: os.write(self.fd, self._outbox)]
+            except BlockingIOError:
+                return
+            except OSError:
+                self._outbox.clear()  # the end of reading tells the same
+
+
+class Server:
+    """All conversations of a step."""
+
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self._world = World(given.tasks, given.job, given.tell)
+        self._poll = select.poll()
+        self._poll.register(given.life, 0)
+        self._connections = {fd: Connection(self._world, rank, fd) for rank, fd in enumerate(given.sockets)}
+        self._waits: dict[int, int] = {}
+        self._renew()
+
+    def serve(self) -> None:
+        """Until the step is over."""
+        while True:
+            for fd, events in self._poll.poll():
+                if fd == self._given.life:
+                    return
+                self._turn(self._connections[fd], events)
+            self._renew()
+
+    def _turn(self, one: Connection, events: int) -> None:
+        if events & _OUT:
+            one.write()
+        if not events & (_IN | _END):
+            return
+        try:
+            if one.read():
+                return
+        except Malformed:
+            self._world.tell(f"bad {one.rank}")
+        if one.begun:
+            self._world.tell(f"lost {one.rank}")
+        self._poll.unregister(one.fd)
+        del self._waits[one.fd], self._connections[one.fd]
+        os.close(one.fd)
+        self._world.leave(one.rank)
+
+    def _renew(self) -> None:
+        """What one task says may be an answer for others."""
+        for fd, one in self._connections.items():
+            wanted = one.interest()
+            if self._waits.get(fd) != wanted:
+                self._poll.register(fd, wanted)
+                self._waits[fd] = wanted
+
+
+def main() -> None:
+    """The whole process."""
+    name_process("nodectl-pmi")
+    Server(Given()).serve()

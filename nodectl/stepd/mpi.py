@@ -1,0 +1,266 @@
+"""The server of a step's MPI plugin, as its step runner sees it: a process of the user's, and a few words of it.
+
+What tasks send to the server is read by that alone. The stepd, which is root, starts it before the tasks, hands each
+task its socket, believes nothing but the words of `nodectl/model/mpi_server.py`, and ends it with the step.
+"""
+
+import _socket
+import os
+import time
+
+from nodectl.confine.confinement import Confinement
+from nodectl.kernel import _kernel, children, operations, signals
+from nodectl.kernel.closing import close_all_but
+from nodectl.kernel.identity import become_user
+from nodectl.task import rlimits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nodectl.model.mpi_server import MpiServer
+    from nodectl.model.step import Task
+    from nodectl.stepd.reaper import Reaper
+    from nodectl.stepd.run import Run
+    from nodectl.task.child import Child
+
+_DATA, _CORE = 2, 4  # RLIMIT_*
+_MEMORY = 512 << 20  # bytes of data that a server may have
+_LONGEST_WORD = 8192
+_WORDS_OF_TASK = 8
+_BEGIN_SECONDS = 30.0  # that a server may take until tasks can begin
+_END_SECONDS = 5.0
+_SLOW = 0.5
+_NO_PROGRAM = 127
+_PREFIXES = ("PMIX_", "PMI_", "OMPI_", "PRTE_")
+
+
+class Mpi:
+    """One server. `words`: the descriptor that its words are read from, -1 when there are no more."""
+
+    def __init__(self, run: "Run", server: "MpiServer | None", reaper: "Reaper") -> None:
+        self._run = run
+        self._reaper = reaper
+        self._server = server
+        self._rest = b""
+        self._left = _LONGEST_WORD + len(run.tasks) * _WORDS_OF_TASK * 32
+        self._lost: set[int] = set()
+        self._unneeded = False
+        self._life = -1
+        self._pid = 0
+        self._ends: list[int] = []  # the tasks' ends of their sockets
+        self.words = -1
+        self.environment: dict[str, str] = {}
+        self.ready = server is None or not server.announces
+        self.failed = ""
+
+    def start(self) -> None:
+        """Starts it, where there is one. Raises OSError."""
+        server = self._server
+        if server is None:
+            return
+        ours: list[int] = []
+        life, self._life = os.pipe2(os.O_CLOEXEC)
+        ours.append(life)
+        try:
+            self.words, writer = os.pipe2(os.O_CLOEXEC)
+            ours.append(writer)
+            sockets = self._sockets() if server.connected else []
+            ours += sockets
+            self._pid = self._run.spawn()
+            if self._pid == 0:
+                self._become_server(server, life, writer, sockets)
+        finally:
+            for fd in ours:
+                os.close(fd)
+        os.set_blocking(self.words, False)
+        self._run.step.helpers.add(self._pid)
+        self._run.private += [self._life, self.words]
+        self._reaper.watch(self.words)
+
+    def _sockets(self) -> "list[int]":
+        """Makes a socket for each task. Returns the server's ends."""
+        theirs = []
+        try:
+            for _ in self._run.tasks:
+                one, other = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+                self._ends.append(one.detach())
+                theirs.append(other.detach())
+        except OSError:
+            for fd in theirs:
+                os.close(fd)
+            raise
+        return theirs
+
+    def _become_server(self, server: "MpiServer", life: int, words: int, sockets: "list[int]") -> None:
+        step = self._run.step
+        environment = {
+            **server.environment,
+            "NODECTL_MPI_TASKS": str(step.ntasks),
+            "NODECTL_MPI_JOB": str(step),
+            "NODECTL_MPI_LIFE": str(life),
+            "NODECTL_MPI_WORDS": str(words),
+            "NODECTL_MPI_SOCKETS": ",".join(map(str, sockets)),
+        }
+        try:
+            os.setpgid(0, 0)
+            limits = [operations.hard_limit(_DATA, _MEMORY, _MEMORY), operations.hard_limit(_CORE, 0, 0)]
+            numbers = operations.default_signals(range(1, 32))
+            _kernel.perform([*rlimits.hard_limits(step.hard_limits), *limits, numbers], None)
+            if not self._run.enter_container():
+                return
+            confinement = Confinement(step, step.environment)
+            confinement.limit_capabilities()
+            become_user(step.identity)
+            null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+            for number in range(3):
+                os.dup2(null, number, inheritable=True)
+            keep = [life, words, *sockets]
+            close_all_but(keep)
+            for fd in keep:
+                os.set_inheritable(fd, True)
+            os.chdir("/tmp")  # strict confinement lets it write there
+            confinement.confine()
+            os.execve(server.argv[0], server.argv, environment)
+        finally:
+            os._exit(_NO_PROGRAM)
+
+    def introduce(self, child: "Child") -> None:
+        """The task's socket is its own: it closes those of the others first of all. Raises StepFailed."""
+        task = child.task
+        if self._ends:
+            task.mpi_fd = self._ends[task.local_id]
+            child.stepd_fds = [*child.stepd_fds, *(fd for fd in self._ends if fd != task.mpi_fd)]
+        task.environment.update(self.environment)
+        run = self._run
+        run.require(run.node.call(run.caller, "mpi_p_slurmstepd_task", (run.step, task), task.local_id))
+
+    def tasks_have_begun(self) -> None:
+        """Or never will: only they have their ends now."""
+        for fd in self._ends:
+            os.close(fd)
+        self._ends.clear()
+
+    def read(self) -> None:
+        """Takes words of the server's."""
+        try:
+            data = os.read(self.words, _LONGEST_WORD)
+        except BlockingIOError:
+            return
+        self._left -= len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._hear(line.decode("utf-8", "surrogateescape"))
+        if not data or self._left < 0 or len(self._rest) > _LONGEST_WORD:
+            self._reaper.unwatch(self.words)
+            self._run.private.remove(self.words)
+            os.close(self.words)
+            self.words = -1
+
+    def _hear(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        if word == "ready":
+            self.ready = True
+        elif word == "failed":
+            self.failed = f"it could not begin: {rest[:200] if rest.isprintable() else '?'}"
+        elif word == "env" and not self.ready:
+            name, equals, value = rest.partition("=")
+            if equals and name.startswith(_PREFIXES) and name.replace("_", "a").isalnum() and "\0" not in value:
+                self.environment[name] = value
+        elif word in _WORDS:
+            number, _, code = rest.partition(" ")
+            if number.isascii() and number.isdigit() and len(number) < 10 and int(number) < len(self._run.tasks):
+                _WORDS[word](self, int(number), code)
+
+    def _abort(self, rank: int, code: str) -> None:
+        shown = code if code.isascii() and code.removeprefix("-").isdecimal() and len(code) < 12 else "?"
+        self._end(f"task {rank} called MPI_Abort with code {shown}")
+
+    def _stuck(self, rank: int, _: str) -> None:
+        self._lost.add(rank)
+        self._reaper.collect()  # how it ended says more
+        self._end(f"task {rank} has left MPI and others wait for it")
+
+    def _bad(self, rank: int, _: str) -> None:
+        self._end(f"task {rank} sent its MPI server what is no message")
+
+    def _full(self, rank: int, _: str) -> None:
+        self._run.say(f"task {rank} stored more with its MPI server than there is room for")
+
+    def _spawn(self, rank: int, _: str) -> None:
+        self._run.say(f"task {rank} wanted MPI to start further programs, which a step does not")
+
+    def _lose(self, rank: int, _: str) -> None:
+        self._lost.add(rank)
+        task = self._run.tasks[rank]
+        if task.status is not None:
+            self.task_ended(task)
+
+    def task_ended(self, task: "Task") -> None:
+        """The others wait for one that failed within MPI, as long as they are let."""
+        if task.local_id not in self._lost or not task.status:
+            return
+        if task.out_of_memory:
+            self._reaper.termination.end("OUT_OF_MEMORY", self._run.end_reasons.reason)
+        else:
+            self._end(f"task {task.local_id} {children.said(task.status)} before MPI_Finalize")
+
+    def _end(self, why: str) -> None:
+        if self._run.state == "RUNNING":
+            self._run.say(f"{why}: the step ends")
+            self._reaper.termination.end("FAILED", why)
+
+    def ended(self, pid: int, status: int) -> None:
+        """Called for each child that has ended and was no task."""
+        if pid != self._pid:
+            return
+        self._pid = 0  # a later child may get its number
+        if not self._unneeded:
+            self.failed = self.failed or f"it {children.said(status)}"
+            self._end(f"its MPI server: {self.failed}")
+
+    def finish(self) -> None:
+        """The step is over, and with it the server. One that does not end by itself is killed."""
+        self.tasks_have_begun()
+        self._unneeded = True
+        if self._life >= 0:
+            self._run.private.remove(self._life)
+            os.close(self._life)
+            self._life = -1
+        if not self._gone_in_time():
+            signals.send_child(self._pid, signals.KILL)
+            self._gone_in_time()
+
+    def _gone_in_time(self) -> bool:
+        limit = time.monotonic() + _END_SECONDS
+        while self._pid and time.monotonic() < limit:
+            self._reaper.turn(_SLOW)
+        return not self._pid
+
+
+_WORDS: "dict[str, Callable[[Mpi, int, str], None]]" = {
+    "abort": Mpi._abort,
+    "bad": Mpi._bad,
+    "full": Mpi._full,
+    "lost": Mpi._lose,
+    "spawn": Mpi._spawn,
+    "stuck": Mpi._stuck,
+}
+
+
+def begin(run: "Run", reaper: "Reaper") -> None:
+    """Rows mpi_p_slurmstepd_prefork and mpi_p_slurmstepd_task, and the server between them. Raises StepFailed."""
+    run.require(run.node.call(run.caller, "mpi_p_slurmstepd_prefork", (run.step,)))
+    run.mpi = mpi = Mpi(run, run.step.mpi_server, reaper)
+    try:
+        mpi.start()
+    except OSError as error:
+        raise run.failed(f"start the server of {run.step.mpi}: {error.strerror}") from None
+    limit = time.monotonic() + _BEGIN_SECONDS
+    while not mpi.ready and run.state == "RUNNING" and not mpi.failed:
+        if time.monotonic() >= limit:
+            mpi.failed = f"it was not ready after {_BEGIN_SECONDS:g} s"
+            break
+        reaper.turn(_SLOW)
+    if mpi.failed:
+        raise run.failed(f"the server of {run.step.mpi}: {mpi.failed}")
