@@ -2,13 +2,12 @@
 
 import os
 import sys
-import time
 from collections.abc import Sequence
-from typing import Any
 
 from nodectl.client import script, waiting
 from nodectl.client.command import BadOption, Failed, GlobalOptions, Program
 from nodectl.client.job_command import JobCommand, run_command
+from nodectl.client.start_test import would_start
 
 _FROM_INPUT = "submit"  # the name of a job whose script comes on standard input
 _WRAPPED = "wrap"
@@ -68,8 +67,5 @@ def _accepted(command: JobCommand, request: dict[str, object], options: dict[str
 
 def _test(command: JobCommand, request: dict[str, object], options: dict[str, object]) -> int:
     wanted = {**request, "environment": waiting.told(request)}
-    found: Any = command.session.call("TestOnly", request=wanted, job=options)
-    start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(found["start"]))
-    cpus = f"{found['cpus']} CPU{'s' if found['cpus'] != 1 else ''}"
-    waiting.say(f"the job would start at {start} with {cpus} on {found['nodes']}")
+    waiting.say(would_start(command.session, wanted, options))
     return 0

@@ -6,16 +6,14 @@ import errno
 import os
 import subprocess
 import sys
-import time
 
 from nodectl.client import waiting
 from nodectl.client.command import BadOption, Failed, Program, complain
 from nodectl.client.launch_request import job_environment, make_request
+from nodectl.client.start_test import would_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from nodectl.client.run_options import Parsed
     from nodectl.client.session import Session
     from nodectl.client.srun.manners import Manners
@@ -52,10 +50,7 @@ def tell_when(session: "Session", parsed: "Parsed") -> int:
         return 0
     environment = job_environment(parsed)
     wanted = {**make_request(parsed), "environment": waiting.told({"environment": environment})}
-    found: Any = session.call("TestOnly", request=wanted, job=of_job)
-    start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(found["start"]))
-    cpus = f"{found['cpus']} CPU{'s' if found['cpus'] != 1 else ''}"
-    print(f"{Program.name}: the job would start at {start} with {cpus} on {found['nodes']}", file=sys.stderr)
+    print(f"{Program.name}: {would_start(session, wanted, of_job)}", file=sys.stderr)
     return 0
 
 

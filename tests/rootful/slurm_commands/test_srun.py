@@ -41,6 +41,16 @@ def test_what_the_machine_does_not_have_is_refused_in_sruns_words(cluster: Clust
     )
 
 
+@pytest.mark.parametrize("command", ["srun --test-only true", "sbatch --test-only --wrap true"])
+def test_when_it_would_start_is_told_as_slurm_tells_it(cluster: Cluster, command: str) -> None:
+    name = command.split(maxsplit=1)[0]
+    told = cluster.sh(command).stderr
+    assert re.fullmatch(rf"{name}: Job 0 to start at [-\dT:]+ using \d+ processors on nodes {HOST}\n", told)
+    refused = cluster.sh(command.replace("--test-only", "--test-only -N 9"))
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"{name}: error: allocation failure: ")
+
+
 def test_help_and_usage_are_sruns(cluster: Cluster) -> None:
     assert cluster.ok("srun --usage").startswith("Usage: srun [OPTIONS] executable")
     text = cluster.ok("srun --help")

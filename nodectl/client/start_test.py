@@ -1,0 +1,27 @@
+"""When a job would start, for --test-only of `nodectl run`, `submit` and of Slurm's names for them."""
+
+import time
+
+from nodectl.client.command import Failed, Program
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from nodectl.client.session import Session
+
+
+def would_start(session: "Session", request: "Mapping[str, object]", options: "Mapping[str, object]") -> str:
+    """A line about it. Raises Failed."""
+    try:
+        found: Any = session.call("TestOnly", request=request, job=options)
+    except Failed as failed:
+        if not Program.is_slurms():
+            raise
+        raise Failed(f"allocation failure: {failed}", failed.status) from None
+    start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(found["start"]))
+    if Program.is_slurms():  # it has no number, as nothing is kept of it
+        return f"Job 0 to start at {start} using {found['cpus']} processors on nodes {found['nodes']}"
+    cpus = f"{found['cpus']} CPU{'s' if found['cpus'] != 1 else ''}"
+    return f"the job would start at {start} with {cpus} on {found['nodes']}"
