@@ -8,6 +8,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nodectl.model.step_number import EXTERN
+
 _COMMAND = 200  # characters
 _FACTS = (
     "job", "step", "name", "user", "uid", "gid", "node", "cwd", "ntasks", "secure", "memory", "submitted", "state",
@@ -42,6 +44,8 @@ def _exit(record: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> list
     """Exit code and signal: of the first task that a signal ended, else the highest code."""
     if record.get("state") == "OUT_OF_MEMORY":
         return [0, _SIGNALLED_BY_THE_KERNEL]
+    if record.get("step") == EXTERN and record.get("state") == "COMPLETED":
+        return [0, 0]  # what held the allocation was ended by a signal: there was no more to hold
     statuses = [task["status"] for task in tasks if task.get("status") is not None]
     for status in statuses:
         if os.WIFSIGNALED(status):

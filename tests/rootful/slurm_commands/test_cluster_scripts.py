@@ -101,6 +101,9 @@ def test_an_allocation_gives_its_tasks_to_srun(cluster: Cluster) -> None:
     granted, relinquished = done.stderr.splitlines()
     assert re.fullmatch(r"salloc: Granted job allocation \d+", granted)
     assert re.fullmatch(r"salloc: Relinquishing job allocation \d+", relinquished)
+    job = relinquished.split()[-1]
+    ended = [f"{job}|COMPLETED|0:0", f"{job}.extern|COMPLETED|0:0", f"{job}.0|COMPLETED|0:0"]
+    assert cluster.ok(f"sacct -n -P -o JobID,State,ExitCode -j {job}").split() == ended
 
 
 def test_the_exit_status_is_the_steps(cluster: Cluster) -> None:
