@@ -54,7 +54,7 @@ def execute(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> 
     argv: list[str] = request["argv"] or [variables.get("SHELL", "/bin/sh")]  # type: ignore[assignment]
     _kernel.cloexec_from(3)
     rlimits.set_soft(step.rlimits)
-    _kernel.perform(program(argv, variables, "", ""), None)
+    _kernel.perform(program(argv, variables), None)
 
 
 def enter(

@@ -6,7 +6,7 @@ from nodectl.kernel import operations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from nodectl.kernel.operations import Operation
 
@@ -16,18 +16,23 @@ _MOST = 8  # ways in which tasks of one step differ from what is common
 class CommonWords:
     """`variables` are what `environment.for_tasks` says."""
 
-    __slots__ = ("_argv", "_made", "_variables", "_words")
+    __slots__ = ("_argv", "_execution", "_made", "_program", "_variables", "_words")
 
     def __init__(self, variables: "Mapping[str, str]") -> None:
         self._variables = variables
         self._made: dict[tuple[str, ...], Operation] = {}  # by what is left out
         self._argv: list[str] = []
         self._words: Operation | None = None
+        self._program: tuple[str | None, ...] = ()
+        self._execution: Operation | None = None
 
     def environment(self, wanted: "Mapping[str, str]") -> "list[Operation]":
         """A task's environment: what is common of it, and its own. Raises ValueError."""
         common = self._variables
-        left_out = tuple([name for name, value in common.items() if wanted.get(name) is not value])
+        own = {name: value for name, value in wanted.items() if common.get(name) is not value}
+        left_out: tuple[str, ...] = ()
+        if len(wanted) - len(own) < len(common):
+            left_out = tuple([name for name, value in common.items() if wanted.get(name) is not value])
         shared = self._made.get(left_out)
         if shared is None:
             if len(self._made) >= _MOST:
@@ -35,7 +40,6 @@ class CommonWords:
             without = set(left_out)
             shared = operations.environment({name: common[name] for name in common if name not in without})
             self._made[left_out] = shared
-        own = {name: value for name, value in wanted.items() if common.get(name) is not value}
         return [shared, operations.environment(own)]
 
     def argv(self, argv: list[str]) -> "Operation":
@@ -43,3 +47,9 @@ class CommonWords:
         if self._words is None or argv != self._argv:
             self._argv, self._words = argv, operations.argv(argv)
         return self._words
+
+    def execution(self, name: str, path: "str | None", make: "Callable[[str, str | None], Operation]") -> "Operation":
+        """What executes this program, which is looked for in this PATH. Raises ValueError."""
+        if self._execution is None or self._program != (name, path):
+            self._program, self._execution = (name, path), make(name, path)
+        return self._execution

@@ -323,29 +323,30 @@ def execute(child: Child) -> "Iterator[Piece]":
     else:
         yield operations.close_others(kept)
     try:
-        given = [*words.environment(environment), words.argv(argv), child.row("exec")]
-        yield from program(argv, environment, child.step.cwd, child.as_user, given)
+        yield from (*words.environment(environment), words.argv(argv), child.row("exec"))
+        yield words.execution(
+            argv[0], environment.get("PATH"), lambda name, path: _execution(name, path, child.step.cwd, child.as_user)
+        )
     except ValueError:
         yield operations.fail(f"execute {argv[0]!r}: Invalid argument{child.as_user}", _BAD_ARGUMENTS)
 
 
-def program(
-    argv: list[str], environment: dict[str, str], own: str, behind: str, given: "list[Operation] | None" = None
-) -> "list[Operation]":
-    """Executes as execvpe(3). A name with a slash is a path. A name that is in no directory of PATH is looked for in
-    `own`: as srun, at last in the working directory that was asked for, even if it could not be entered. `given`:
-    operations that give it its environment and argv, where others have made them. Raises ValueError.
+def program(argv: list[str], environment: dict[str, str]) -> "list[Operation]":
+    """Executes as execvpe(3). Raises ValueError."""
+    execution = _execution(argv[0], environment.get("PATH"), "", "")
+    return [operations.environment(environment), operations.argv(argv), execution]
+
+
+def _execution(name: str, path: "str | None", own: str, behind: str) -> "Operation":
+    """A name with a slash is a path. A name that is in no directory of PATH is looked for in `own`: as srun, at last in
+    the working directory that was asked for, even if it could not be entered. Raises ValueError.
     """
-    name = argv[0]
     if "/" in name:
         candidates = [name]
     else:
-        candidates = [f"{d or '.'}/{name}" for d in environment.get("PATH", "/usr/bin:/bin").split(":")]
+        candidates = [f"{d or '.'}/{name}" for d in ("/usr/bin:/bin" if path is None else path).split(":")]
         candidates += [f"{own}/{name}"] if own else []
-    execution = operations.execute(candidates, is_path="/" in name, what=f"execute {name!r}: ", behind=behind)
-    if given is None:
-        given = [operations.environment(environment), operations.argv(argv)]
-    return [*given, execution]
+    return operations.execute(candidates, is_path="/" in name, what=f"execute {name!r}: ", behind=behind)
 
 
 SEQUENCE = (

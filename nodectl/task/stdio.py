@@ -26,24 +26,32 @@ NAMES = ("stdin", "stdout", "stderr")
 
 
 class Stream:
-    """One stream of one task: an open descriptor, one of CLIENT, or a path that the task opens. With both, a pump
-    writes the file, and the task only checks that it may open it. A `shared` file was emptied before the fork, because
-    a late task would remove what others have written; or it keeps what it had, as the user wants.
+    """One stream of a task, or of several that have the same: an open descriptor, one of CLIENT, or a path that a task
+    opens. With both, a pump writes the file, and the task only checks that it may open it. A `shared` file was emptied
+    before the fork, because a late task would remove what others have written; or it keeps what it had, as the user
+    wants.
     """
 
-    __slots__ = ("fd", "number", "path", "shared")
+    __slots__ = ("_connection", "fd", "number", "path", "shared")
 
     def __init__(self, number: int, *, fd: int = -1, path: str = "", shared: bool = False) -> None:
         self.number = number
         self.fd = fd
         self.path = path
         self.shared = shared
+        self._connection: Operation | None = None
 
     def connection(self, behind: str) -> "Operation":
-        """What makes this descriptor 0, 1 or 2 of the task, as the user; `behind` is told behind a failure."""
-        name = ("input", "output", "error")[self.number]
-        what = f"open {name} file {self.path!r}: "
-        return operations.stream(self.number, self.fd, self.path, shared=self.shared, what=what, behind=behind)
+        """What makes this descriptor 0, 1 or 2 of a task, as the user; `behind`, the same for all tasks that have this
+        stream, is told behind a failure.
+        """
+        if self._connection is None:
+            name = ("input", "output", "error")[self.number]
+            what = f"open {name} file {self.path!r}: "
+            self._connection = operations.stream(
+                self.number, self.fd, self.path, shared=self.shared, what=what, behind=behind
+            )
+        return self._connection
 
 
 def of_client(fd: int, clients: "Sequence[int]") -> int:
@@ -138,8 +146,9 @@ class Streams:
                 streams.append(Stream(number, fd=theirs) if has_it else Stream(number, path="/dev/null"))
 
     def _everyone(self, number: int, *, fd: int = -1, path: str = "") -> None:
+        stream = Stream(number, fd=fd, path=path)
         for streams in self.tasks:
-            streams.append(Stream(number, fd=fd, path=path))
+            streams.append(stream)
 
     def _output(self, number: int, pattern: str, client: int) -> None:
         step = self._step
@@ -153,17 +162,22 @@ class Streams:
             self._as_user(lambda: _empty(path))
         kept = shared or step.open_append
         width = len(str(step.ntasks - 1))
+        nowhere, to_stdout, straight = (
+            Stream(number, path="/dev/null"),
+            Stream(number, fd=OUT),
+            Stream(number, fd=client),
+        )
         for rank, streams in enumerate(self.tasks):
             if pattern == "none" or (chosen is not None and rank != chosen) or (to_client and client == NONE):
-                streams.append(Stream(number, path="/dev/null"))
+                streams.append(nowhere)
                 continue
             if number == ERR and pattern == step.stdout and not to_client and not step.label:
-                streams.append(Stream(number, fd=OUT))  # one open file for both, so that neither truncates the other
+                streams.append(to_stdout)  # one open file for both, so that neither truncates the other
                 continue
             path = "" if to_client else filename.expand(pattern, step, rank)
             unbuffered = step.unbuffered and number == OUT
             if not step.label and not unbuffered:
-                streams.append(Stream(number, fd=client) if to_client else Stream(number, path=path, shared=kept))
+                streams.append(straight if to_client else Stream(number, path=path, shared=kept))
                 continue
             ours, theirs = _raw_pty(step.uid) if unbuffered else os.pipe2(os.O_CLOEXEC)
             streams.append(Stream(number, fd=theirs, path=path, shared=True))

@@ -55,6 +55,21 @@ class _Streams:
 
     def __init__(self) -> None:
         self.tasks: dict[int, list[Stream]] = {}
+        self._both = Stream(ERR, fd=OUT)  # one open file for both, so that neither truncates the other
+        self._usual = {(number, CLIENT): Stream(number, fd=CLIENTS[number]) for number in (IN, OUT, ERR)}
+        self._usual.update({(number, NOTHING): Stream(number, path=_NULL) for number in (IN, OUT, ERR)})
+
+    def are_of(self, task: BulkTask) -> None:
+        """Those that its command names."""
+        command, slot = task.command, task.local_id
+        found = [self._stream(IN, command.stdin, task), self._stream(OUT, command.stdout, task)]
+        both = command.stderr == command.stdout and command.stderr not in (CLIENT, NOTHING)
+        found.append(self._both if both else self._stream(ERR, command.stderr, task))
+        self.tasks = {slot: found}
+
+    def _stream(self, number: int, path: str, task: BulkTask) -> Stream:
+        usual = self._usual.get((number, path))
+        return usual or Stream(number, path=task.command.in_slot(path, task.local_id))
 
 
 class Starter:
@@ -94,7 +109,7 @@ class Starter:
         run = self._run
         self._context.tasks = [task]
         self._context.trace = run.recorder.fd
-        self._streams.tasks = {task.local_id: _streams_of(task)}
+        self._streams.are_of(task)
         run.progress.clear(task.local_id + 1)
         gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
         try:
@@ -119,19 +134,3 @@ class Starter:
             os.close(run.gate_writer)
             os.close(gate)
             run.gate_writer = -1
-
-
-def _streams_of(task: BulkTask) -> list[Stream]:
-    command, slot = task.command, task.local_id
-    found = [_stream(IN, command.in_slot(command.stdin, slot)), _stream(OUT, command.in_slot(command.stdout, slot))]
-    if command.stderr == command.stdout and command.stderr not in (CLIENT, NOTHING):
-        found.append(Stream(ERR, fd=OUT))  # one open file for both, so that neither truncates the other
-    else:
-        found.append(_stream(ERR, command.in_slot(command.stderr, slot)))
-    return found
-
-
-def _stream(number: int, path: str) -> Stream:
-    if path == CLIENT:
-        return Stream(number, fd=CLIENTS[number])
-    return Stream(number, path=_NULL if path == NOTHING else path)
