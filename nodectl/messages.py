@@ -105,6 +105,11 @@ class heard:  # noqa: N801  # a context manager, read as a verb
         _outlet.heard = None
 
 
+def hears(level: int) -> bool:
+    """Whether anybody is told of such a message."""
+    return _outlet.write is not None and level <= _outlet.level
+
+
 def say(level: int, text: str) -> None:
     """One message. PLAIN always passes and has no prefix; others are `nodectl: error: ...` and so on."""
     if _outlet.process:
@@ -112,7 +117,7 @@ def say(level: int, text: str) -> None:
     if _outlet.keep is not None and _outlet.speaks is not None and level <= INFO and (who := _outlet.speaks()):
         for line in text.splitlines():
             _outlet.keep(f"nodectl stepd: {who}: {_WORDS.get(level, '')}{printable(line[:_LONGEST])}")
-    if _outlet.write is None or level > _outlet.level:
+    if _outlet.write is None or not hears(level):
         return
     for line in text.splitlines() or [""]:
         _outlet.write(line if level == PLAIN else f"nodectl: {_WORDS[level]}{line}")

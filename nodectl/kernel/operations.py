@@ -118,15 +118,15 @@ def inherit(fd: int) -> "Operation":
     return _kernel.OP_INHERIT, fd, 0, b"", _told("hand on a descriptor: ")
 
 
-def hard_limit(resource: int, soft: int, hard: int) -> "Operation":
-    """Sets both limits of RLIMIT_*, -1 for infinity. What cannot be set stays."""
+def hard_limit(resource: int, soft: int, hard: int, what: str = "") -> "Operation":
+    """Sets both limits of RLIMIT_*, -1 for infinity. What cannot be set stays, and `what` is told before the reason."""
     data = b"".join([(limit % (1 << 64)).to_bytes(8, sys.byteorder) for limit in (soft, hard)])
-    return _kernel.OP_HARD_LIMIT, resource, 0, data, _SILENT
+    return _kernel.OP_HARD_LIMIT, resource, 0, data, _told(what)
 
 
-def soft_limit(resource: int, wanted: int) -> "Operation":
-    """Sets the soft limit, as far as the hard one allows. What cannot be set stays."""
-    return _kernel.OP_SOFT_LIMIT, resource, wanted, b"", _SILENT
+def soft_limit(resource: int, wanted: int, what: str = "") -> "Operation":
+    """Sets the soft limit, as far as the hard one allows. What cannot be set stays, as with `hard_limit`."""
+    return _kernel.OP_SOFT_LIMIT, resource, wanted, b"", _told(what)
 
 
 def bind(cpus: "Iterable[int]", listed: str, line: "tuple[str, str, str] | None" = None) -> "Operation":

@@ -33,7 +33,7 @@ def hard_limits(hard: "Mapping[str, int]") -> "list[Operation]":
         if new == old:
             continue
         if _less(new, old) == new or _kernel.capabilities()[0] & CAP_SYS_RESOURCE:
-            found.append(operations.hard_limit(number, _less(soft, new), new))
+            found.append(operations.hard_limit(number, _less(soft, new), new, _failure("hard", name, new)))
         else:
             messages.verbose(f"hard limit of {name} to {new}: only CAP_SYS_RESOURCE may raise it; {old} stays")
     return found
@@ -46,7 +46,17 @@ def set_soft(soft: "Mapping[str, int]") -> None:
 
 def soft_limits(soft: "Mapping[str, int]") -> "list[Operation]":
     """What sets the user's soft limits."""
-    return [operations.soft_limit(getattr(resource, f"RLIMIT_{name}"), wanted) for name, wanted in soft.items()]
+    return [
+        operations.soft_limit(getattr(resource, f"RLIMIT_{name}"), wanted, _failure("soft", name, wanted))
+        for name, wanted in soft.items()
+    ]
+
+
+def _failure(kind: str, name: str, wanted: int) -> str:
+    """What is told of a limit that cannot be set, to who asked."""
+    if not messages.hears(messages.VERBOSE):
+        return ""
+    return f"nodectl: {kind} limit of {name} to {'infinity' if wanted < 0 else wanted}: "
 
 
 def _less(one: int, other: int) -> int:

@@ -195,7 +195,9 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
     case OP_FAIL:
         return fail(launch, operation, 0, "", operation->a);
     case OP_HARD_LIMIT:
-        limit(operation, false);
+        if ((error = limit(operation, false)) != 0)
+            say(launch, operation, error);
+        error = 0;
         break;
     case OP_INHERIT:
         error = -raw(SYS_fcntl, operation->a, F_SETFD, 0);
@@ -244,7 +246,9 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
         break;
     }
     case OP_SOFT_LIMIT:
-        limit(operation, true);
+        if ((error = limit(operation, true)) != 0)
+            say(launch, operation, error);
+        error = 0;
         break;
     case OP_STREAM:
         error = connect_stream(launch, operation);

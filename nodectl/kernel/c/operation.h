@@ -95,7 +95,7 @@ HIDDEN void write_row(const struct launch *launch, const struct operation *row, 
 /* operation_bind.c */
 HIDDEN long bind_cpus(struct launch *launch, const struct operation *operation, bool *differs, char *list);
 HIDDEN long set_policy(const struct operation *operation, bool *differs);
-HIDDEN void limit(const struct operation *operation, bool soft_only);
+HIDDEN long limit(const struct operation *operation, bool soft_only);
 
 /* operation_confine.c */
 HIDDEN long become_user(const struct launch *launch, const struct operation *operation, const char **left);

@@ -97,17 +97,19 @@ long set_policy(const struct operation *operation, bool *differs)
     return 0;
 }
 
-void limit(const struct operation *operation, bool soft_only)
+/* An errno. */
+long limit(const struct operation *operation, bool soft_only)
 {
     struct rlimit64 now, next;
     if (soft_only) { /* as far as the hard one allows */
-        if (raw(SYS_prlimit64, 0, operation->a, NULL, &now) != 0)
-            return;
+        long result = raw(SYS_prlimit64, 0, operation->a, NULL, &now);
+        if (result != 0)
+            return -result;
         uint64_t wanted = (uint64_t)operation->b; /* -1 is RLIM64_INFINITY */
         next.rlim_max = now.rlim_max;
         next.rlim_cur = wanted < now.rlim_max ? wanted : now.rlim_max;
     } else {
         memcpy(&next, operation->data, sizeof next);
     }
-    raw(SYS_prlimit64, 0, operation->a, &next, NULL);
+    return -raw(SYS_prlimit64, 0, operation->a, &next, NULL);
 }

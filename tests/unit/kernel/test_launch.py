@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,8 @@ PLAN = [
 ]
 
 
-def context(groups: int = 1) -> tuple[int, int, int, str, memoryview, int, int]:
-    return -1, -1, 0, "", memoryview(bytearray(4)), 0, groups
+def context(groups: int = 1, report: int = -1) -> tuple[int, int, int, str, memoryview, int, int]:
+    return report, -1, 0, "", memoryview(bytearray(4)), 0, groups
 
 
 def guards() -> int:
@@ -63,3 +65,19 @@ def test_memory_that_is_too_small_is_not_used() -> None:
 def test_what_is_no_memory_of_a_task_is_refused() -> None:
     with pytest.raises(ValueError, match="Capsule"):
         _kernel.start(PLAN, context(), -1, "x")
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_limit_that_cannot_be_set_stays_and_is_told_to_who_asks(*, told: bool) -> None:
+    """Nobody may open more files than fs.nr_open, whatever an administrator has configured."""
+    most = int(Path("/proc/sys/fs/nr_open").read_text(encoding="ascii")) + 1
+    reader, report = os.pipe2(os.O_CLOEXEC)
+    limit = operations.hard_limit(resource.RLIMIT_NOFILE, most, most, "limit of NOFILE: " if told else "")
+    pid, memory = _kernel.start([limit, *PLAN], context(report=report), -1)
+    os.close(report)
+    with open(reader, "rb") as pipe:
+        said = pipe.read()
+    assert os.waitpid(pid, 0)[1] == 0
+    del memory
+    lines = [json.loads(line) for line in said.split(b"\0") if line]
+    assert lines == ([{"task": 0, "say": "limit of NOFILE: Operation not permitted"}] if told else [])
