@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
 # NAME=VALUE and its NUL must not be longer to be passed to a program: MAX_ARG_STRLEN, execve(2).
 LONGEST = 128 * 1024
+_OF_ONE_MACHINE = {
+    "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
+    "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",  # of the command that started the step
+    "SLURM_SRUN_COMM_HOST": "127.0.0.1",
+}
 _SHORT = LONGEST // 4  # characters, of at most four bytes each
 
 
@@ -24,6 +29,8 @@ def announced(step: "Step") -> dict[str, str]:
         "SLURM_CLUSTER_NAME": step.cluster_name,
         "SLURM_JOB_PARTITION": step.partition,
         "SLURM_JOB_CPUS_PER_NODE": str(step.cpus),
+        "SLURM_TOPOLOGY_ADDR": step.node_name,
+        **_OF_ONE_MACHINE,
         "SLURM_UMASK": f"0{step.umask:03o}",
     }
     if step.is_first:

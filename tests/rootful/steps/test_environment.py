@@ -67,6 +67,12 @@ def test_every_variable_of_a_step_on_one_node(shared_node: Node) -> None:
             "SLURMD_NODENAME": name,
             "SLURM_SUBMIT_DIR": str(shared_node.scratch),
             "SLURM_SUBMIT_HOST": os.uname().nodename,
+            "SLURM_TOPOLOGY_ADDR": name,
+            "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
+            "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",
+            "SLURM_SRUN_COMM_HOST": "127.0.0.1",
+            "SLURM_CLUSTER_NAME": shared_node.values.get("cluster_name", "nodectl"),
+            "SLURM_JOB_PARTITION": shared_node.values.get("partition_name", "local"),
         }
         assert {key: found.get(key) for key in expected} == expected
         start = int(found["SLURM_JOB_START_TIME"])
