@@ -153,7 +153,7 @@ def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
         elif text.rpartition(":")[2] != "0":  # none of what is not there is nothing to refuse
             raise Refused(f"--gres={word[:60]}: only {GPU} can be asked for")
     bind, entries = _bind(options.get("gpu_bind", ""))
-    if bind and not count:
+    if bind and bind != "none" and not count:
         raise Refused("--gpu-bind: no GPUs are asked for")
     return Wanted(count, per_task, kind, bind, entries, "enforce-binding" in options.get("gres_flags", "").split(","))
 

@@ -85,11 +85,14 @@ class Settings:
         return word.lower() in self.select_type_parameters
 
 
+_PACKS = {"pack": True, "nopack": False}
+
+
 def parse_distribution(text: str) -> Distribution:
     """Read `-m`: `block|cyclic|arbitrary|plane=N|*[:block|cyclic|fcyclic|*[:...]][,Pack|NoPack]`. Raises Refused."""
     refused = Refused(f"Invalid --distribution specification {shown(text)}")
-    levels, comma, word = text.partition(",")
-    pack = {"pack": True, "nopack": False}.get(word.lower()) if comma else None
+    levels, comma, word = text.partition(",") if text.lower() not in _PACKS else ("*", ",", text)
+    pack = _PACKS.get(word.lower()) if comma else None
     if comma and pack is None:
         raise refused
     words = levels.lower().split(":")

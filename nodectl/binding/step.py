@@ -58,6 +58,8 @@ def place(
 
 def is_exact(request: Request) -> bool:
     """Whether the step gets no more cores than it needs. -c says so too, but not together with --overcommit."""
+    if request.whole and request.exclusive:  # the whole machine, of a job of its own
+        return False
     if request.whole:
         return False
     return request.exact or request.exclusive or (bool(request.cpus_per_task) and not request.overcommit)

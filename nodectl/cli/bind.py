@@ -85,6 +85,9 @@ def answer_of(parsed: Parsed, config: Config, environ: Mapping[str, str] = os.en
     machine, settings = _machine(values.get(_MACHINE), config)
     machines = (machine,) * int(str(values.get(_NODES, 1)))
     names = () if try_out or len(machines) > 1 else (config.node_name,)
+    if as_run and "exclusive" in values and "ntasks" not in values:
+        each = values.get("cpus_per_task")
+        values |= {"ntasks": max(1, machine.online.bit_count() // int(str(each)))} if each else {"whole": "1"}
     request = request_of(values, environ, _hostfile(environ))
     asked = devices.wanted(_texts(values), request.ntasks or 1)
     gpus: list[devices.Device] = []

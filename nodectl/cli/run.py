@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nodectl.client.srun.manners import Manners
 
 _ANSWERED = frozenset({"help", "usage", "version"})
+_WITH_HELP = ("cpu_bind", "mem_bind", "gpu_bind", "hint", "gres")  # where the value "help" asks for a text
 _TOLD = {"qos": "SLURM_JOB_QOS", "reservation": "SLURM_JOB_RESERVATION", "dependency": "SLURM_JOB_DEPENDENCY"}
 _UNRECORDED = "its step runner and the service have gone; what became of it will be recorded when the service starts"
 
@@ -110,8 +111,8 @@ def _run(session: Session, words: list[str], configuration: "str | None") -> int
         if local:
             local.presets()
         parser = Parser(local.options() if local else (), further=_further)
-        parsed = parser.parse(words)
-        if not parsed.values.keys().isdisjoint(_ANSWERED) or parsed.values.get("mpi") == "list":
+        parsed = _read(parser, words)
+        if not parsed.values.keys().isdisjoint(_ANSWERED) or _asks_for_values(parsed):
             return _answer(parser, parsed, configuration)
         manners = _manners(parser, parsed)
         if not parsed.argv:
@@ -140,6 +141,18 @@ def _run(session: Session, words: list[str], configuration: "str | None") -> int
     finally:
         if local:
             local.close()
+
+
+def _read(parser: "Parser", words: list[str]) -> "Parsed":
+    if ":" not in words:
+        return parser.parse(words)
+    from nodectl.client.srun import components  # few steps have several
+
+    return components.read(parser, words)
+
+
+def _asks_for_values(parsed: "Parsed") -> bool:
+    return "help" in map(parsed.values.get, _WITH_HELP) or parsed.values.get("mpi") == "list"
 
 
 def _further(known: "Mapping[str, Option]") -> "tuple[Option, ...]":
@@ -208,6 +221,10 @@ def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyo
     parsed.told.update((_TOLD[name], str(of_job[name])) for name in _TOLD if name in of_job)
     patience: int | None = of_job.pop("immediate", None)  # type: ignore[assignment]  # what its row reads
     request = make_request(parsed) | beyond
+    if "exclusive" in request.get("layout", ()) and "ntasks" not in parsed.values:  # type: ignore[operator]
+        from nodectl.client.reserving import fill_machine  # few have a machine to themselves
+
+        fill_machine(session, request)
     surrounding = session.private is None and "NODECTL_JOB_ID" in environ() and _in_a_job(request, session.path)
     if of_job and "jobid" not in request:
         from nodectl.client.reserving import turn

@@ -48,7 +48,7 @@ def make_request(parsed: Parsed, surroundings: "Mapping[str, str] | None" = None
     request: dict[str, object] = {
         "argv": parsed.argv,
         "cwd": _within(here, wanted) if wanted else here,
-        "ntasks": values.pop("ntasks", 0) or _ntasks(layout, variables),
+        "ntasks": values.pop("ntasks", 0) or _ntasks(layout, variables, int(str(values.get("cpus_per_task", 0)))),
         "umask": mask,
         "rlimits": _rlimits(_propagated(str(values.pop("propagate", "")))),
         "verbose": min(parsed.verbose, 10),
@@ -82,15 +82,17 @@ def _reads_nothing() -> bool:
     return stat.S_ISCHR(status.st_mode) and (os.major(status.st_rdev), os.minor(status.st_rdev)) == (1, 3)
 
 
-def _ntasks(layout: "Mapping[str, str]", environment: "Mapping[str, str]") -> int:
+def _ntasks(layout: "Mapping[str, str]", environment: "Mapping[str, str]", cpus_per_task: int = 0) -> int:
     """How many tasks where -n does not say: srun's variables, --ntasks-per-node on this one node, the lines of a host
-    file, or one.
+    file, as many as fit into the job with these CPUs for each, or one.
     """
     of_node = layout.get("ntasks_per_node") or environment.get("SLURM_NTASKS_PER_NODE")
     for text in (environment.get("SLURM_NTASKS"), environment.get("SLURM_NPROCS"), of_node):
         if text and (ntasks := whole(text, _MOST_TASKS)):
             return ntasks
-    return len(layout.get("hostfile", "").replace(",", " ").split()) or 1
+    of_job = environment.get("SLURM_JOB_CPUS_PER_NODE", "") if cpus_per_task and "NODECTL_JOB_ID" in environment else ""
+    fitting = (whole(of_job, _MOST_TASKS) or 0) // (cpus_per_task or 1)
+    return len(layout.get("hostfile", "").replace(",", " ").split()) or fitting or 1
 
 
 def _host_file(path: str) -> str:

@@ -2,13 +2,14 @@
 their numbers first. Imported only then.
 """
 
-from nodectl.client.command import Failed
+from nodectl.client.command import Failed, environ
 from nodectl.wire import lean_json
 from nodectl.wire.names import NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from nodectl.client.local_spank import LocalStack
     from nodectl.client.run_options import Parsed
@@ -68,3 +69,15 @@ def _reserved(
             raise
         return {"job": turn(session, request, parsed, {}, patience, failed.job), "step": 0}
     return reserved
+
+
+def fill_machine(session: "Session", request: "dict[str, Any]") -> None:
+    """--exclusive without -n, of a job of its own: one task has the whole machine, or with -c as many tasks as fit."""
+    if "NODECTL_JOB_ID" in environ() or "jobid" in request or int(request["ntasks"]) > 1:
+        return
+    each = request.get("cpus_per_task")
+    if not each:
+        request["layout"]["whole"] = "1"
+        return
+    found: Any = session.call("TestOnly", request={**request, "environment": {}}, job={})
+    request["ntasks"] = max(1, int(found["cpus"]) // int(each))

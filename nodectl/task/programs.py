@@ -1,7 +1,7 @@
 """Several programs in one step: which of its tasks runs which, with %t and %o in its arguments.
 
 Pure. A row is a list of tasks, as "0-3,7" or "*" for all that no row before it names, and an argv, in which %t is the
-task's number, and %o its place among those of the row.
+task's number, and %o its place among those of the row; with True behind it the argv is as it stands.
 """
 
 from nodectl.model.number import whole
@@ -34,14 +34,14 @@ def wrong_with(programs: "Sequence[Any]", ntasks: int) -> str:
     """What is wrong with rows that have the shape of rows; "" where each task has a program."""
     left = set(range(ntasks))
     named_in_all = written = 0
-    for tasks, argv in programs:
+    for tasks, argv, *plain in programs:
         named = left if tasks == EVERY_OTHER else tasks_of(tasks, ntasks)
         if named is None:
             return f"{tasks[:40]!r} is no list of the tasks 0 to {ntasks - 1}"
         if not argv or not argv[0]:
             return f"the tasks {tasks[:40]} have no program"
         named_in_all += len(named)
-        written += sum(len(word) for word in argv if "%" in word) * len(named)
+        written += 0 if plain else sum(len(word) for word in argv if "%" in word) * len(named)
         if named_in_all > _MOST_NAMED or written > _MOST_WRITTEN:
             return "it says too much"
         left -= set(named)
@@ -51,9 +51,11 @@ def wrong_with(programs: "Sequence[Any]", ntasks: int) -> str:
 def argv_of(programs: "Sequence[Any]", ntasks: int) -> list[list[str]]:
     """What each task executes: the first row that names it says so."""
     found: dict[int, list[str]] = {}
-    for tasks, argv in programs:
+    for tasks, argv, *plain in programs:
         named = tasks_of(tasks, ntasks) or [task for task in range(ntasks) if task not in found]
         for place, task in enumerate(named):
             if task not in found:
-                found[task] = [word.replace("%t", str(task)).replace("%o", str(place)) for word in argv]
+                found[task] = (
+                    argv if plain else [word.replace("%t", str(task)).replace("%o", str(place)) for word in argv]
+                )
     return [found[task] for task in range(ntasks)]

@@ -5,6 +5,7 @@ from nodectl.client import mpi_program
 from nodectl.client.command import Program, environ
 from nodectl.client.option_lines import option_lines, wrapped
 from nodectl.client.run_options import OPTIONS, layout_options, waiting_options
+from nodectl.client.srun import value_help
 from nodectl.client.srun.names import ALIASES, IGNORED, rows
 from nodectl.client.srun.options import FURTHER
 from nodectl.model.number import whole
@@ -36,11 +37,13 @@ _SRUNS = {"The step": "Parallel run options", _LAYOUT: "Constraint options", "GP
 
 
 def answer(parser: "Parser", parsed: "Parsed", configuration: "str | None") -> int:
-    """--help, --usage, --version and --mpi=list."""
+    """--help, --usage, --version, --mpi=list, --cpu-bind=help and their like."""
     if "version" in parsed.values:
         print(f"nodectl {__version__}")
     elif "usage" in parsed.values:
         print(usage())
+    elif asked := [name for name in value_help.TEXTS if parsed.values.get(name) == "help"]:
+        print("\n".join(map(value_help.text, asked)))
     elif "help" not in parsed.values:
         print(mpi_program.types(configuration))
     else:

@@ -68,13 +68,14 @@ def _programs(value: object) -> str:
     if wrong:
         return wrong
     for row in value:  # type: ignore[attr-defined]  # an array
-        wrong = _TASKS(row[0]) or _ARGV(row[1]) if len(row) == 2 else "is not a list of tasks and an argv"
+        whole_row = len(row) > 1 and row[2:] in ([], [True])
+        wrong = _TASKS(row[0]) or _ARGV(row[1]) if whole_row else "is not a list of tasks and an argv"
         if wrong:
             return wrong
     return ""
 
 
-_ROWS, _TASKS, _ARGV = array(array(_anything, most=2), most=4096), text(65_536), array(_WORD, most=4096)
+_ROWS, _TASKS, _ARGV = array(array(_anything, most=3), most=4096), text(65_536), array(_WORD, most=4096)
 
 REQUEST: "Shape" = {
     "argv": array(_WORD, most=65_536),

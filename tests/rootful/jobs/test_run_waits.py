@@ -100,6 +100,22 @@ def test_exclusive_runs_have_the_machine_to_themselves(node: Node) -> None:
     wait_until(lambda: not queue(node), "it is over")
 
 
+def test_who_asks_for_the_machine_without_a_number_of_tasks_gets_it(node: Node) -> None:
+    done = node.run("--exclusive", "sh", "-c", "echo $SLURM_NTASKS $SLURM_CPUS_ON_NODE", user=NOBODY)
+    assert done.stdout == f"1 {CPUS}\n", done.stderr
+    done = node.run("--exclusive", "-c1", "sh", "-c", "echo $SLURM_NTASKS", user=NOBODY)
+    assert done.stdout == f"{CPUS}\n" * CPUS, done.stderr
+    done = node.run("--exclusive", "-n1", "-c1", "sh", "-c", "echo $SLURM_CPUS_ON_NODE", user=NOBODY)
+    assert done.stdout == "1\n", done.stderr
+
+
+def test_a_step_with_cpus_for_each_task_and_no_number_of_them_fills_its_job(node: Node) -> None:
+    words = [f"-n{CPUS}", *node.command("run", "-c1", "sh", "-c", "echo task of $SLURM_NTASKS")]
+    script = 'unset SLURM_NTASKS SLURM_NPROCS; exec "$@"'
+    done = node.nodectl("alloc", words[0], "sh", "-c", script, "sh", *words[1:], user=NOBODY)
+    assert done.stdout == f"task of {CPUS}\n" * CPUS, done.stderr
+
+
 def test_more_tasks_than_cpus_go_on_working(node: Node) -> None:
     done = node.run(f"-n{3 * CPUS}", "echo", "task", user=NOBODY)
     assert done.stdout == "task\n" * 3 * CPUS, done.stderr

@@ -151,6 +151,57 @@ def test_what_was_given_is_told_to_the_tasks(shared_node: Node, place: Path) -> 
     assert done.stdout.splitlines() == ["one two words", "and a line", NOBODY.pw_name]
 
 
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("--cpu-bind=help", "map_cpu:LIST"), ("--mem-bind=help", "map_mem:LIST"), ("--gpu-bind=help", "per_task:N"),
+     ("--hint=help", "memory_bound"), ("--gres=help", "gpu[:TYPE][:N]")],
+)  # fmt: skip
+def test_values_of_an_option_are_told(shared_node: Node, word: str, said: str) -> None:
+    done = shared_node.run(word, user=NOBODY)
+    assert (done.returncode, said in done.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "words", [("--gpu-bind=none",), ("--gres=craynetwork:0",), ("--gres=none",), ("-m", "pack"), ("-m", "NoPack"),
+              ("--exclusive=user",), ("--mpi=none",)]
+)  # fmt: skip
+def test_what_srun_takes_is_taken(shared_node: Node, words: tuple[str, ...]) -> None:
+    done = shared_node.run(*words, "echo", "on", user=NOBODY)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "on\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("-m", "x"), "Invalid --distribution specification 'x'"),
+        (("--cpu-bind=x",), "unrecognized --cpu-bind argument 'x'"),
+        (("--mincpus=99999",), "Requested node configuration is not available"),
+        (("--sockets-per-node=99",), "Requested node configuration is not available"),
+        (("--cores-per-socket=9999",), "Requested node configuration is not available"),
+        (("-x", "nosuch"), "Invalid node name specified: nosuch"),
+        (("-w", "nosuch"), "Invalid node name specified: nosuch"),
+    ],
+)
+def test_what_cannot_be_is_answered_without_internals_and_takes_no_job(
+    shared_node: Node, words: tuple[str, ...], reason: str
+) -> None:
+    assert shared_node.run("true", user=NOBODY).returncode == 0
+    before = shared_node.last_job()
+    done = shared_node.run(*words, "true", user=NOBODY)
+    assert (done.returncode, done.stderr) == (1, f"nodectl: error: {reason}\n")
+    assert shared_node.run("true", user=NOBODY).returncode == 0
+    assert shared_node.last_job() == before + 1
+
+
+def test_a_host_file_says_how_many_tasks_there_are(shared_node: Node, place: Path) -> None:
+    name = str(shared_node.call("Hello")["node"])
+    (place / "hosts").write_text(f"{name}\n{name}\n", encoding="utf-8")
+    done = shared_node.run("echo", "task", user=NOBODY, env={"SLURM_HOSTFILE": f"{place}/hosts"})
+    assert (done.stdout, done.stderr) == ("task\n" * 2, "")
+    for words in (("-F", f"{place}/hosts"), ("-w", f"{place}/hosts"), ("-x", "/dev/null")):
+        assert shared_node.run(*words, "echo", "task", user=NOBODY).stdout == "task\n"
+
+
 def test_version_usage_and_help_need_no_program_and_no_service(shared_node: Node) -> None:
     assert shared_node.run("-V").stdout.startswith("nodectl ")
     assert shared_node.run("--usage").stdout.startswith("Usage: nodectl run ")

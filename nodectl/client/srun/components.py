@@ -1,0 +1,56 @@
+"""Components between colons, `-n1 server : -n4 client`: one step here, whose tasks run what their component says.
+
+srun has a job of several parts for them, on machines that differ; the ranks go on from one to the next, as here. What
+components want of a machine cannot differ on one.
+"""
+
+from nodectl.client.command import BadOption
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nodectl.client.run_options import Parsed, Parser
+
+_COLON = ":"
+_OWN = frozenset({"ntasks", "name"})  # what each component may have of its own
+
+
+def read(parser: "Parser", words: "Sequence[str]") -> "Parsed":
+    """What all of them ask for together. Raises BadOption."""
+    parts = [parser.parse(part) for part in _split(words)]
+    first = parts[0]
+    if len(parts) == 1 or not first.argv:
+        return first
+    rows: list[list[object]] = []
+    begin = 0
+    for number, part in enumerate(parts):
+        if not part.argv:
+            raise BadOption(f"component {number}: No command given to execute.")
+        if "multi_prog" in part.values:
+            raise BadOption("--multi-prog says what tasks run, and so do colons: give either")
+        _compare(number, first, part)
+        ntasks = int(str(part.values.get("ntasks", 1)))
+        rows.append([f"{begin}-{begin + ntasks - 1}", part.argv, True])
+        begin += ntasks
+    first.values["ntasks"] = begin
+    first.values["programs"] = rows
+    return first
+
+
+def _split(words: "Sequence[str]") -> list[list[str]]:
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word == _COLON:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+def _compare(number: int, first: "Parsed", part: "Parsed") -> None:
+    """A component has what the first one has, or says nothing. Raises BadOption."""
+    for name, value in part.values.items():
+        if name not in _OWN and name != "ignored" and first.values.get(name) != value:
+            option = name.replace("_", "-")
+            raise BadOption(f"component {number}: --{option} is not as of the first one: they share one step here")
