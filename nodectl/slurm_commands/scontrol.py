@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from nodectl.client.command import BadOption, Failed, GlobalOptions, complain
 from nodectl.client.session import Session
-from nodectl.slurm_commands import scontrol_changes, scontrol_show
+from nodectl.render.terminal import put
+from nodectl.slurm_commands import scontrol_changes, scontrol_processes, scontrol_show
 from nodectl.slurm_commands.command_line import HELP, read_line
 from nodectl.slurm_commands.option_words import ARGUMENT, Given, Option
 
@@ -28,7 +29,8 @@ _TABLE = (
 )
 _USAGE = (
     "[OPTIONS] show job|step|node|partition|config|reservation|hostnames|hostlist ... | update KEY=VALUE... | "
-    "hold|uhold|release|requeue|requeuehold|suspend|resume JOB... | wait_job JOB | ping | version"
+    "hold|uhold|release|requeue|requeuehold|suspend|resume JOB... | wait_job JOB | listpids [JOB] | pidinfo PID | "
+    "ping | version | help"
 )
 Verb = Callable[[Session, Given, list[str]], int]
 _VERBS: dict[str, Verb] = {
@@ -44,6 +46,8 @@ _VERBS: dict[str, Verb] = {
     "wait_job": scontrol_changes.wait_job,
     "ping": scontrol_show.ping,
     "delete": scontrol_changes.delete,
+    "pidinfo": scontrol_processes.pidinfo,
+    "listpids": scontrol_processes.listpids,
 }
 _ELSEWHERE = {
     "create": "`nodectl reserve create` makes reservations; there are no other partitions and nodes",
@@ -51,7 +55,28 @@ _ELSEWHERE = {
     "shutdown": "`systemctl stop nodectld` stops the service",
     "top": "`scontrol update JobId=N Priority=TOP` does this for one job",
 }
-_ALONE = ("version", "exit", "quit", "help", "!!")
+_ALONE = ("version", "exit", "quit", "help", "completing")
+_HELP_LINES = {
+    "completing": "lists jobs that hang while they end",
+    "delete": "ReservationName=NAME: deletes a reservation",
+    "exit": "ends scontrol, as quit does",
+    "help": "prints this",
+    "hold": "JOB...: they do not start; as uhold",
+    "listpids": "[JOB[.STEP]]: the tasks' processes",
+    "pidinfo": "PID: which job a process is in",
+    "ping": "tells whether the service answers",
+    "reconfigure": "says what does that here",
+    "release": "JOB...: held ones may start",
+    "requeue": "JOB...: running batch jobs wait again",
+    "requeuehold": "JOB...: and do not start again",
+    "resume": "JOB...: suspended ones go on",
+    "show": "ENTITY [ID]: job, step, node, partition, config, reservation, hostnames, hostlist",
+    "suspend": "JOB...: running ones stand still",
+    "update": "JobId=... or NodeName=..., KEY=VALUE...: changes a job, drains or resumes the node",
+    "version": "prints the version",
+    "wait_job": "JOB: until it has its resources",
+    "!!": "what was typed before once more",
+}
 
 
 def main(settings: GlobalOptions, words: list[str]) -> int:
@@ -67,10 +92,13 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
 def _typed(settings: GlobalOptions, given: Given) -> int:
     """Lines from standard input, until exit."""
     status, prompt = 0, "scontrol: " if sys.stdin.isatty() else ""
+    before: list[str] = []
     while True:
         print(prompt, end="", flush=True)
         line = sys.stdin.readline()
-        words = shlex.split(line) if line else ["exit"]
+        words = _words_of(line) if line else ["exit"]
+        words = before if words == ["!!"] else words
+        before = words
         if words[:1] in (["exit"], ["quit"], ["q"]):
             return status
         if words:
@@ -81,6 +109,13 @@ def _typed(settings: GlobalOptions, given: Given) -> int:
                 status = 1
 
 
+def _words_of(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:  # a quote that is not closed
+        return line.split()
+
+
 def _once(settings: GlobalOptions, given: Given, words: list[str]) -> int:
     name = _named(words[0])
     if name == "version":
@@ -88,6 +123,11 @@ def _once(settings: GlobalOptions, given: Given, words: list[str]) -> int:
 
         print(version())
         return 0
+    if name == "help":
+        put(["Valid <COMMAND> values are:", *(f"  {verb:16} {text}" for verb, text in _HELP_LINES.items())])
+        return 0
+    if name == "completing":
+        return 0  # jobs are not hidden from squeue while they end
     if name == "show" and scontrol_show.needs_no_service(words[1:]):
         return scontrol_show.host_names(words[1:])
     if name in _ELSEWHERE:

@@ -38,8 +38,8 @@ _ALWAYS = {
     "AccountingStorageType": "(null)", "AccountingStorageEnforce": "none", "EnforcePartLimits": "ANY",
     "LaunchParameters": "(null)", "LaunchType": "launch/slurm", "MinJobAge": "300 sec", "OverTimeLimit": "0 min",
     "PropagateResourceLimits": "ALL", "PropagateResourceLimitsExcept": "(null)", "SchedulerParameters": "(null)",
-    "SchedulerType": "sched/backfill", "SlurmUser": "root(0)", "SlurmdUser": "root(0)", "SwitchType": "(null)",
-    "TopologyPlugin": "(null)", "SLURM_VERSION": RELEASE,
+    "SchedulerType": "sched/backfill", "SLURM_VERSION": RELEASE, "SlurmctldPort": "(null)", "SlurmdPort": "(null)",
+    "SlurmdUser": "root(0)", "SlurmUser": "root(0)", "SwitchType": "(null)", "TopologyPlugin": "(null)",
 }  # fmt: skip
 _SECONDS = ("kill_wait",)  # with their unit
 _KEYS = {"cluster_name": "ClusterName", "gres": "GresTypes", "qos": "QOS"}  # whose names are not made of their words
@@ -145,7 +145,7 @@ def _steps(session: Session, wanted: str) -> list[Block]:
     steps = [step for step in step_fields.running(session) if wanted in ("", step["id"], str(step["job"]))]
     if not steps:
         if wanted:
-            raise Failed(f"slurm_get_job_steps error: Invalid job step specified: {wanted[:40]}")
+            raise Failed(f"slurm_get_job_steps error: {jobs.INVALID}: {wanted[:40]}")
         print("No job steps in the system")
     return [step_fields.step_facts(step) for step in steps]
 

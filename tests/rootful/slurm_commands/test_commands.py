@@ -118,6 +118,25 @@ def test_the_machine_is_one_node_of_one_partition(cluster: Cluster) -> None:
     assert cluster.ok("scontrol ping") == f"Slurmctld(primary) at {HOST} is UP\n"
 
 
+def test_scontrol_takes_lines_until_one_ends_it(cluster: Cluster) -> None:
+    job = held(cluster)
+    done = cluster.sh(f"printf 'ping\\n!!\\nshow job nonsense\\nshow -o job {job}\\nhelp\\nquit\\nping\\n' | scontrol")
+    assert done.stdout.count("is UP") == 2
+    assert "Valid <COMMAND> values are:" in done.stdout
+    assert "Invalid job id: nonsense" in done.stderr
+
+
+def test_scontrol_tells_which_processes_belong_to_a_job(cluster: Cluster) -> None:
+    cluster.file("where.sh", "#!/bin/sh\nscontrol pidinfo $$\nscontrol listpids $SLURM_JOB_ID\nscontrol pidinfo 1\n")
+    job = cluster.ok("sbatch -W --parsable -t 5 -o told -e wrong where.sh || true").strip()
+    info, left, header, row = cluster.text("told").splitlines()
+    assert info.startswith(f"Slurm JobId={job} ends at 20")
+    assert 0 < int(left.removeprefix("Job remaining time is ")) <= 300
+    assert header.split() == ["PID", "JOBID", "STEPID", "LOCALID", "GLOBALID"]
+    assert row.split()[1:] == [job, "batch", "0", "0"]
+    assert "process 1 is in no job" in cluster.text("wrong")
+
+
 def test_sacct_has_its_own_columns_and_those_that_are_asked_for(cluster: Cluster) -> None:
     cluster.ok("srun -J short true")
     lines = cluster.ok("sacct -X --name=short").splitlines()
