@@ -128,6 +128,8 @@ class Run(StepContext):
         "gate_writer",
         "links",
         "may_be_spared",
+        "may_fork_into_cgroup",
+        "may_share_memory",
         "mpi",
         "orphans",
         "plugin_output",
@@ -162,6 +164,7 @@ class Run(StepContext):
         self.gate_writer = -1
         self.gate_is_open = False
         self.may_be_spared = False
+        self.may_share_memory = self.may_fork_into_cgroup = True  # until the kernel refuses it
         self.private: list[int] = []  # descriptors of the stepd that no task needs
         self.pumps = Pumps()
         self.mpi: Mpi | None = None  # where its MPI plugin has a server

@@ -77,8 +77,8 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
     for child in run.children:
         group = None if user is None else user.child(f"task_{child.task.local_id}")
         wanted = None if forked else plan(child)
-        forked = wanted is None  # what the first task has to call, all have
         start(run, child, group, wanted)
+        forked = wanted is None or not run.may_share_memory  # what the first task has to call, all have
         reaper.expect(child.task)
     with run.caller:
         for child in run.children:
@@ -118,7 +118,7 @@ def start(run: "Run", child: Child, group: "tree.Group | None", wanted: "list[Op
     try:
         if child.placement is not None:
             child.placement.prepare()
-        if wanted is None or not _launched(run, child, wanted, fd):
+        if wanted is None or not run.may_share_memory or not _launched(run, child, wanted, fd):
             _fork(run, child, fd, None if group is None else group.full_path)
     finally:
         if fd >= 0:
@@ -134,12 +134,15 @@ def start(run: "Run", child: Child, group: "tree.Group | None", wanted: "list[Op
 
 
 def _launched(run: "Run", child: Child, wanted: "list[Operation]", fd: int) -> bool:
-    """False where the kernel, or the container that it runs in, does not let a child share memory."""
+    """False where the kernel, or the container that it runs in, does not let a child share memory; no task of the step
+    asks for it again.
+    """
     try:
         child.task.pid = launch(child, wanted, fd)
     except OSError as error:
         if error.errno not in NO_CLONE_INTO_CGROUP:
             raise
+        run.may_share_memory = error.__cause__ is not None  # a plugin's words were wrong, and the kernel was not asked
         return False
     run.step.forked_into_cgroup = fd >= 0
     return True
@@ -149,13 +152,13 @@ def _fork(run: "Run", child: Child, fd: int, cgroup: "str | None") -> None:
     task = child.task
     try:
         # A plugin's thread may hold malloc's lock: only libc's fork handles that.
-        born = fd >= 0 and not run.caller.threaded
+        born = fd >= 0 and run.may_fork_into_cgroup and not run.caller.threaded
         task.pid = _kernel.fork_into(fd) if born else run.spawn()
         run.step.forked_into_cgroup = born
     except OSError as error:
         if fd < 0 or error.errno not in NO_CLONE_INTO_CGROUP:
             raise
-        run.step.forked_into_cgroup = False
+        run.may_fork_into_cgroup = run.step.forked_into_cgroup = False
         task.pid = run.spawn()
     if task.pid == 0:
         if fd >= 0:

@@ -117,9 +117,9 @@ class Starter:
             child.memory = self._memory.pop(task.local_id, None)
             child.ask_plugins(run.caller)
             wanted = None if self._forked else plan(child)
-            self._forked = wanted is None  # what the first task has to call, all have
             try:
                 start(run, child, task.group, wanted)
+                self._forked = wanted is None or not run.may_share_memory  # what the first task has to call, all have
                 self._memory[task.local_id] = child.memory
                 self._reaper.expect(task)
                 run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.local_id))
