@@ -15,7 +15,7 @@ KERNEL_C = "nodectl/kernel/c"
 SPANK_C = "nodectl/spank/c"
 KERNEL = [
     "kernel", "launch", "operation", "operation_bind", "operation_open", "operation_confine", "operation_report",
-    "system", "trace", "clock", "socket", "confine", "devices",
+    "system", "trace", "clock", "shared", "socket", "confine", "devices",
 ]  # fmt: skip
 SPANK_HOST = [
     "host", "load", "walk", "link", "libslurm", "job", "message", "option", "environment", "item",

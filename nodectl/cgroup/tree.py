@@ -1,9 +1,11 @@
 """The cgroup v2 tree of steps: where it is, what its files are called, how a step's part is made, emptied and removed.
 
     <cgroup2 mount>/<base>/job_J/step_S/{stepd, user/task_T, epilog}
+    <cgroup2 mount>/<base>/runners
 
 Where `base` is, and which controllers there are below it: `cgroup/delegation.py`. Limits are written on `job_J` and
-on `user`; the stepd sits beside `user`, so that emptying it never touches the stepd, which is charged to the job. Typed
+on `user`; the stepd sits beside `user`, so that emptying it never touches the stepd, which is charged to the job. One
+that serves several steps is charged to none: it is in `runners`. Typed
 access to the files is cgroupspy's: its controllers are for v1, the classes here name v2's files. Its `nodes` module
 imports logging, which doubles the price of every fork, and stays with the daemon (`daemon/recovery/sweep.py`).
 """
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MOUNTS = "/proc/self/mounts"
+RUNNERS = "runners"  # below the base, beside the jobs: step runners that are kept between steps
 
 
 class Files(Controller):  # type: ignore[misc]  # cgroupspy has no types

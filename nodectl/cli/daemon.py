@@ -59,6 +59,7 @@ def private(directory: str, config_path: str | None) -> int:
         runtime_dir=directory,
         socket=f"{directory}/nodectl.sock",
         log_ended_steps=False,  # its log is a terminal
+        warm_runners=0,  # nobody comes again
         cgroup_name=f"{config.cgroup_name}-{directory.rpartition('/')[2]}",
     )
     status = run(own, read, begun, private=True)

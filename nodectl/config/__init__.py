@@ -138,6 +138,7 @@ class Config:
     prolog: str | None
     epilog: str | None
     prolog_epilog_timeout: int
+    warm_runners: int
     always_fork: bool
     # records
     history_limit: int

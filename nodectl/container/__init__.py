@@ -40,6 +40,11 @@ def introduce(step: "Step", spec: str) -> None:
     _jobs[step.job_id] = Job(step, spec)
 
 
+def forget(job_id: int) -> None:
+    """No plugin in this process asks for that job any more."""
+    _jobs.pop(job_id, None)
+
+
 def job(job_id: int) -> Job:
     """The job that a function was called for. Raises PluginError for a job that was not introduced."""
     if job_id not in _jobs:

@@ -38,19 +38,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import NoReturn
 
+    from nodectl.forkserver.runners import Runners
     from nodectl.plugin_host.caller import Outcome
     from nodectl.plugin_host.node_plugins import NodePlugins
 
 _LONGEST_ANSWER = 4096
 
 
-def begin(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins", others: "tuple[int, ...]") -> None:
-    """Serves the request, or forks the process that does, and closes its descriptors; `others` are the forkserver's."""
+def begin(
+    request: "Mapping[str, object]",
+    fds: "list[int]",
+    node: "NodePlugins",
+    runners: "Runners",
+    others: "tuple[int, ...]",
+) -> None:
+    """Serves the request, or forks the process that does, and closes its descriptors; `runners` and `others` are the
+    forkserver's.
+    """
     try:
         if request["container"] == "reconfigure":
             _reconfigure(request, node)
             return
         if os.fork() == 0:
+            runners.let_go()
             for fd in others:
                 os.close(fd)
             _main(request, fds, node)

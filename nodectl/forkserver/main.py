@@ -7,11 +7,13 @@ channel closes. Its stepds live on.
 
 Channel: first one message with the descriptors of the daemon's lock and of what confines steps, {"plugins": types by
 kind, "plugin_dir": ..., "earlier": types of other containers that still exist, "timeout": that of a hook,
-"spank_versions": ...}. Then one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup": ..., "trace": true}
-with the descriptors of `Descriptors`. The daemon has made all of them: what users send never comes here. "client" is
-the uid of the client that waits for the step, null for none. "plugins": [...] is there when the stack differs from the
-last one or a file of it has changed. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ...}. A message with
-"container" is a container request (`forkserver/container_requests.py`), which is answered on a connection of its own.
+"spank_versions": ..., "warm_runners": ...}. Then one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup":
+..., "trace": true} with the descriptors of `Descriptors`. The daemon has made all of them: what users send never comes
+here, and the step's file is read by its stepd. "client" is the uid of the client that waits for the step, null for
+none; "keep" that of its user, where a runner that is kept may serve it (`runners.py`). "plugins": [...] is there when
+the stack differs from the last one or a file of it has changed. Answers: {"step": ..., "pid": ...} or {"step": ...,
+"error": ...}. A message with "container" is a container request (`forkserver/container_requests.py`), which is answered
+on a connection of its own.
 """
 
 import _signal
@@ -28,20 +30,20 @@ from nodectl.cgroup import tree
 from nodectl.confine import confinement
 from nodectl.confine.confinement import PROGRAMS
 from nodectl.forkserver import container_requests
+from nodectl.forkserver.runners import Runners
 from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.closing import close_in_time
-from nodectl.model.step import Step
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.plugin_host.node_plugins import Host, load_node_plugins
-from nodectl.spank import job_info, preload, probe_variable, versions
+from nodectl.spank import preload, probe_variable, versions
 from nodectl.spank.plugin_store import PluginStore
 from nodectl.spank.stack import Stack
 from nodectl.stepd import main as stepd
-from nodectl.stepd.run import Descriptors
+from nodectl.stepd.orders import Orders, receive
 from nodectl.stepd.start import NO_CLONE_INTO_CGROUP
 from nodectl.task.main import IGNORED
 from nodectl.wire import lean_json
-from nodectl.wire.framing import LONGEST_ORDER, descriptors_in
+from nodectl.wire.framing import LONGEST_ORDER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +57,6 @@ if TYPE_CHECKING:
 CHANNEL = 3  # the descriptor that the daemon leaves open for us
 LOCK = 4  # where the first order's descriptors are put, this and PROGRAMS
 _OUT_OF_THE_WAY = 10  # dup2 onto 4 must not overwrite a descriptor that will become 5
-_INT = 4
 _OWN_WORDS = 5  # python -I -S -c CODE
 
 
@@ -105,38 +106,42 @@ def _serve_the_daemon() -> None:
     gc.disable()  # a short-lived stepd gains nothing from collecting, and every collection would copy pages
     if handed_over is None:
         _answer(channel, {"ready": True})
-    order = _serve(channel, node, handed_over)
+    order = _serve(channel, node, handed_over, int(str(arguments["warm_runners"])))
     node.end()
     if order is not None:
         _execute_again(first, *order)
 
 
-def _serve(channel: "_socket.socket", node: "NodePlugins", handed_over: "Order | None") -> "Order | None":
+def _serve(
+    channel: "_socket.socket", node: "NodePlugins", handed_over: "Order | None", most_runners: int
+) -> "Order | None":
     """Serves until the daemon is gone. Returns an order that only a newly executed forkserver can serve, or None."""
     store = PluginStore()
     mount = tree.find_mount()
     if mount:
         pseudo_file.hold(mount)
+    runners = Runners(most_runners)
+    nursery = Nursery(channel, node, mount, store, runners)
     while True:
-        data, fds = handed_over or _receive(channel)
+        data, fds = handed_over or receive(channel)
         handed_over = None
         if not data:
             return None
         request = lean_json.load_object(data)
         if "container" in request:
-            container_requests.begin(request, fds, node, others=(CHANNEL, LOCK))
+            container_requests.begin(request, fds, node, runners, others=(CHANNEL, LOCK))
             continue
         if not store.refresh(request.get("plugins", ())):  # type: ignore[arg-type]
             return data, fds
         try:
-            _answer(channel, _fork(channel, request, fds, node, mount, store))
+            _answer(channel, nursery.start(data, request, fds))
         finally:
             close_in_time(fds)
 
 
 def _begin(channel: "_socket.socket") -> bytes:
     """Waits for the first order, and puts its descriptors in their places. Returns b"" where the daemon has gone."""
-    data, fds = _receive(channel)
+    data, fds = receive(channel)
     copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for fd in fds]
     for fd, place in zip(copies, (LOCK, PROGRAMS), strict=False):
         os.dup2(fd, place, inheritable=False)
@@ -148,16 +153,6 @@ def _begin(channel: "_socket.socket") -> bytes:
 def _print(why: str) -> None:
     """A forkserver that executed itself again does not answer whether it is ready: the daemon notices its end."""
     print(f"nodectl forkserver: {why}", file=sys.stderr)
-
-
-def _receive(channel: "_socket.socket") -> "Order":
-    room = _socket.CMSG_SPACE(16 * _INT)
-    try:
-        data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, _socket.MSG_CMSG_CLOEXEC)
-    except ConnectionResetError:
-        # The daemon ended without reading our last answer. This is reported once; earlier orders can still be read.
-        data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, _socket.MSG_CMSG_CLOEXEC)
-    return data, descriptors_in(ancillary)
 
 
 def _execute_again(first: bytes, data: bytes, fds: "list[int]") -> "NoReturn":
@@ -193,57 +188,99 @@ def _answer(channel: "_socket.socket", message: "Mapping[str, object]") -> None:
         return  # the daemon has ended since it asked; the next receive says so
 
 
-def _fork(  # everything a stepd starts from
-    channel: "_socket.socket",
-    request: "Mapping[str, object]",
-    fds: "list[int]",
-    node: "NodePlugins",
-    mount: str,
-    store: PluginStore,
-) -> "Mapping[str, object]":
-    """Forks a stepd into its own cgroup. Returns the answer to the daemon; does not return in the child."""
-    group = str(request["cgroup"])
-    spec = str(request["spec"])
-    cgroup = -1
-    try:
-        # Here and not in the stepd: what is decoded before the fork costs no copied pages after it.
-        fields = lean_json.load_object(pseudo_file.read(spec))
-        step = Step.from_json(fields)
-        node = node.for_job(step)
-        job_info.STEPS[0] = os.path.dirname(spec)
-        confinement.load(PROGRAMS, step.secure)
-        # In a probe run the probe stands beside each call of a plugin.
-        if Stack.probe is None:
-            store.make_ready(fields["stack"])  # type: ignore[arg-type]  # our own daemon's words
-        if group:
-            cgroup = tree.Group(f"{mount}{group}/stepd").open()
+class Nursery:
+    """Where stepds come from: what each of them starts with, and the way to those that are kept."""
+
+    __slots__ = ("_channel", "_mount", "_node", "_runners", "_store")
+
+    def __init__(
+        self, channel: "_socket.socket", node: "NodePlugins", mount: str, store: PluginStore, runners: Runners
+    ) -> None:
+        self._channel = channel
+        self._node = node
+        self._mount = mount
+        self._store = store
+        self._runners = runners
+
+    def start(self, data: bytes, request: "Mapping[str, object]", fds: "list[int]") -> "Mapping[str, object]":
+        """Has a stepd serve the order, one that waits or a new one. Returns the answer to the daemon."""
+        step, secure, keep = str(request["step"]), str(request["secure"]), request["keep"]
+        if Stack.probe is not None:
+            keep = None
         try:
-            pid = _kernel.fork_into(cgroup) if cgroup >= 0 else os.fork()
+            if keep is not None and (pid := self._runners.serve(data, fds, (int(str(keep)), secure))):
+                return {"step": step, "pid": pid}
+            confinement.load(PROGRAMS, secure)
+            node = self._node.with_container(str(request["container_plugin"]))
+            # In a probe run the probe stands beside each call of a plugin.
+            if Stack.probe is None:
+                self._store.make_ready(request.get("stack", []))  # type: ignore[arg-type]  # our own daemon's words
+            pid = 0
+            if keep is not None and self._runners.has_room(int(str(keep))):
+                pid = self._fork_one_to_keep(request, fds, node, (int(str(keep)), secure))
+            if not pid:
+                pid = self._fork_one(request, fds, node)
+        except PluginRefused as refused:
+            return {"step": step, "error": str(refused)}
         except OSError as error:
-            if cgroup < 0 or error.errno not in NO_CLONE_INTO_CGROUP:
-                raise
-            pid = os.fork()
+            what = f"start a step runner: {error.strerror}"
+            return {"step": step, "error": f"{what}: {error.filename}" if error.filename else what}
+        return {"step": step, "pid": pid}
+
+    def _fork_one_to_keep(
+        self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins", whose: tuple[int, str]
+    ) -> int:
+        """Forks a stepd that may serve further steps. Returns 0 where the kernel does not fork into cgroups."""
+        base = os.path.dirname(os.path.dirname(str(request["cgroup"])))
+        cgroup = tree.Group(f"{self._mount}{base}/{tree.RUNNERS}").make().open()
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        try:
+            pid = _kernel.fork_into(cgroup)
             if pid == 0:
-                _enter_or_end(tree.Group(f"{mount}{group}/stepd"))
-        if pid == 0:
-            channel.close()
-            os.close(LOCK)
-            os.close(PROGRAMS)
+                os.close(cgroup)
+                ours.close()
+                self._become_stepd(request, fds, node, Orders(theirs))
+        except OSError as error:
+            ours.close()
+            if error.errno not in NO_CLONE_INTO_CGROUP:
+                raise
+            return 0
+        finally:
+            os.close(cgroup)
+            theirs.close()
+        self._runners.add(pid, whose, ours)
+        return pid
+
+    def _fork_one(self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> int:
+        """Forks a stepd for this step alone, into the step's cgroup."""
+        group = tree.Group(f"{self._mount}{request['cgroup']}/stepd")
+        cgroup = group.make().open() if request["cgroup"] else -1
+        try:
+            try:
+                pid = _kernel.fork_into(cgroup) if cgroup >= 0 else os.fork()
+            except OSError as error:
+                if cgroup < 0 or error.errno not in NO_CLONE_INTO_CGROUP:
+                    raise
+                pid = os.fork()
+                if pid == 0:
+                    _enter_or_end(group)
+            if pid == 0:
+                if cgroup >= 0:
+                    os.close(cgroup)
+                self._become_stepd(request, fds, node, None)
+        finally:
             if cgroup >= 0:
                 os.close(cgroup)
-            stem = spec.removesuffix(".json")
-            if not request["trace"]:
-                fds[0] = -1  # it is open without a trace, too, for its lock
-            stepd.main(step, stem, Descriptors(fds, request.get("client")), node, mount, store)  # type: ignore[arg-type]  # our own daemon's words
-    except PluginRefused as refused:
-        return {"step": request["step"], "error": str(refused)}
-    except OSError as error:
-        what = f"start a step runner: {error.strerror}"
-        return {"step": request["step"], "error": f"{what}: {error.filename}" if error.filename else what}
-    finally:
-        if cgroup >= 0:
-            os.close(cgroup)
-    return {"step": request["step"], "pid": pid}
+        return pid
+
+    def _become_stepd(
+        self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins", orders: Orders | None
+    ) -> "NoReturn":
+        self._channel.close()
+        os.close(LOCK)
+        os.close(PROGRAMS)
+        self._runners.let_go()
+        stepd.main(request, fds, node, self._mount, self._store, orders)
 
 
 def _enter_or_end(cgroup: tree.Group) -> None:

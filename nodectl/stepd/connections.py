@@ -225,6 +225,13 @@ class Links:
         """Of the step's connections and of the socket on which they are made."""
         return [self._listener.fileno(), *self._by_fd]
 
+    def close(self) -> None:
+        """Ends all of them, and the socket: the daemon sees that the step is over."""
+        for link in set(self._by_fd.values()):
+            link.close()
+        self._by_fd.clear()
+        self._listener.close()
+
     def drain(self) -> None:
         """At the end: gives what is still unsent a moment, then gives up."""
         for link in set(self._by_fd.values()):

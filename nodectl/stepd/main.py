@@ -15,16 +15,16 @@ from nodectl import container, messages
 from nodectl.cgroup import tree
 from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.identity import effective_user, sign_in
-from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH
 from nodectl.stepd import mpi, record
 from nodectl.stepd.bulk.commands import LONGEST_MESSAGE
 from nodectl.stepd.bulk.work import run_commands
 from nodectl.stepd.connections import MAX_MESSAGE, Links
 from nodectl.stepd.methods import Methods
+from nodectl.stepd.orders import Order, Orders
 from nodectl.stepd.plugin_output import PluginOutput
 from nodectl.stepd.reaper import Reaper
-from nodectl.stepd.run import STEPD_SLOT, Descriptors, Run, StepFailed
+from nodectl.stepd.run import STEPD_SLOT, Run, StepFailed
 from nodectl.stepd.script_messages import ScriptMessages
 from nodectl.stepd.start import start_tasks
 from nodectl.stepd.termination import OUTPUT_LIMIT
@@ -32,6 +32,7 @@ from nodectl.task import client_streams, environment, pump, rlimits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import NoReturn
 
     from nodectl.model.step import Task
@@ -43,23 +44,24 @@ _SPARED = 1 << 20  # bytes of the step's file; the stepd needs many times as muc
 
 
 def main(
-    step: Step,
-    stem: str,
-    fds: Descriptors,
+    request: "Mapping[str, object]",
+    fds: "list[int]",
     node: "NodePlugins",
     cgroup_mount: str,
     store: "PluginStore",
+    orders: "Orders | None",
 ) -> "NoReturn":
-    """The whole life of a stepd. `stem` is the path of the step's files without their suffixes; never returns."""
+    """The whole life of a stepd: the order that it was forked for and, where it is kept, further `orders`. Never
+    returns.
+    """
     status = 1
     try:
         _settle()
-        sign_in(step.uid)
-        prctl.set_name(f"stepd {step}")
-        container.introduce(step, f"{stem}.json")
-        run = Run(step, fds, node, cgroup_mount)
-        run.may_be_spared = _may_be_spared(f"{stem}.json")
-        _serve(run, stem, store)
+        first = Order(request, fds)
+        sign_in(first.step.uid)
+        _obey(first, node, cgroup_mount, store, orders)
+        while orders is not None and (order := orders.next()) is not None:
+            _obey(order, node, cgroup_mount, store, orders)
         status = 0
     except BaseException:  # the top of a process; the daemon records its death
         sys.excepthook(*sys.exc_info())
@@ -68,15 +70,25 @@ def main(
 
 
 def _settle() -> None:
-    """Gets a session and a keyring of its own, and adopts orphans. Directory, umask and ignored signals are the
-    forkserver's.
-    """
+    """Gets a session of its own, and adopts orphans. Directory, umask and ignored signals are the forkserver's."""
     os.setsid()
+    prctl.set_child_subreaper(1)
+
+
+def _obey(order: Order, node: "NodePlugins", cgroup_mount: str, store: "PluginStore", orders: "Orders | None") -> None:
+    """Runs one step, from its order to its end."""
+    step = order.step
     try:
         _kernel.new_session_keyring()  # else all users' tasks shared the keyring of whatever started the service
     except OSError:
         pass  # the kernel has no keys, or a container denies them
-    prctl.set_child_subreaper(1)
+    prctl.set_name(f"stepd {step}")
+    container.introduce(step, f"{order.stem}.json")
+    run = Run(step, order.fds, node, cgroup_mount, kept=orders is not None)
+    run.may_be_spared = _may_be_spared(f"{order.stem}.json")
+    _serve(run, order.stem, store)
+    if orders is not None:
+        orders.step_over(run)
 
 
 def _may_be_spared(spec: str) -> bool:

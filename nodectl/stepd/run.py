@@ -6,7 +6,7 @@ import time
 
 from nodectl import messages
 from nodectl.cgroup import tree
-from nodectl.kernel import pseudo_file
+from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.identity import become_user, effective_user
 from nodectl.model.launch_order import ROWS
 from nodectl.model.step import Step, Task
@@ -126,6 +126,7 @@ class Run(StepContext):
         "fds",
         "gate_is_open",
         "gate_writer",
+        "kept",
         "links",
         "may_be_spared",
         "may_fork_into_cgroup",
@@ -146,8 +147,11 @@ class Run(StepContext):
 
     links: "Links"
 
-    def __init__(self, step: Step, fds: Descriptors, node: "NodePlugins", cgroup_mount: str) -> None:
+    def __init__(
+        self, step: Step, fds: Descriptors, node: "NodePlugins", cgroup_mount: str, *, kept: bool = False
+    ) -> None:
         self.step = step
+        self.kept = kept  # for further steps: this process is not in the step's cgroup
         self.fds = fds
         self.trace = fds.trace
         self.client_streams = fds.streams
@@ -318,6 +322,19 @@ class Run(StepContext):
         }
 
     def spawn(self) -> int:
-        """fork(2), from one thread only."""
+        """fork(2), from one thread only. The child is in the step's cgroup, wherever the stepd is."""
         assert self.caller.one_thread(), "fork with threads"  # noqa: S101  # the caller has checked
-        return os.fork()
+        if not self.kept:
+            return os.fork()
+        fd = self.helpers_group().open()
+        try:
+            return _kernel.fork_into(fd)
+        finally:
+            os.close(fd)
+
+    def helpers_group(self) -> tree.Group:
+        """Where a step's stepd is, and what it forks that is no task; made where the stepd serves several steps and is
+        elsewhere. Raises OSError.
+        """
+        assert self.group is not None  # noqa: S101  # only steps that are tracked have a stepd that is kept
+        return self.group.child("stepd").make()

@@ -5,7 +5,7 @@ them, and what their hard limits are written as.
 from __future__ import annotations
 
 from nodectl.config.key import Key, section
-from nodectl.config.values import SCRIPT, SECONDS, SWITCH, Parser, split_words
+from nodectl.config.values import SCRIPT, SECONDS, SWITCH, Parser, number, split_words
 
 RLIMITS = frozenset({"CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS"})
 _SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
@@ -73,6 +73,10 @@ STEPS = section(
     Key(
         "prolog_epilog_timeout", SECONDS, 0,
         "Seconds after which such a program is killed and counts as failed; 0 for never.",
+    ),
+    Key(
+        "warm_runners", number(0, 1024, "runners"), 16,
+        "Step runners that serve several steps of one user, one after the other; half of them for one user; 0: none.",
     ),
     Key(
         "always_fork", SWITCH, False,

@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 
 from nodectl.cgroup import tree
 from nodectl.client.watch import FORWARDED
+from nodectl.stepd.orders import WAITING
 from nodectl.tracing.recorder import cgroup_of
 from nodectl.wire import framing
 
@@ -244,19 +245,21 @@ class Node:
         """What is still there of steps: cgroups, processes in them, files, sockets, stepds."""
         found = [str(path) for path in self.steps.iterdir()] if self.steps.exists() else []
         for directory, names, _ in os.walk(self.base):
-            found += [f"{directory}/{name}" for name in names]
+            found += [f"{directory}/{name}" for name in names if name != tree.RUNNERS]
         found += [f"process {pid} {name}" for pid, name in self.processes() if name.startswith("stepd")]
         return found
 
     def processes(self) -> list[tuple[int, str]]:
-        """Processes whose cgroup is a step's of this node, zombies too unless they are init's to collect."""
+        """Processes whose cgroup is a step's of this node, zombies too unless they are init's to collect; and step
+        runners that serve one, but not those that wait.
+        """
         found = []
         for name in filter(str.isdecimal, os.listdir("/proc")):
             pid = int(name)
             with contextlib.suppress(OSError):
                 if f"/{self.cgroup_name}/" in cgroup_of(pid) and not _left_to_init(pid):
                     found.append((pid, Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()))
-        return found
+        return [(pid, name) for pid, name in found if name != WAITING]
 
     def service(self, name: str) -> list[int]:
         """The daemon's children and theirs of this name: nodectl-recept, nodectl-desk, nodectl-fork."""

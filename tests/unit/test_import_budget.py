@@ -80,8 +80,8 @@ ENTRIES = {
     "job process": Entry(
         "import nodectl.daemon.jobs.script_process, nodectl.spank.job_script", {*LAUNCH, "daemon"}, 60
     ),
-    "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 96),
-    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 86),
+    "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 98),
+    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 88),
 }
 
 

@@ -19,8 +19,8 @@ _SETTLE_SECONDS = 10
 
 
 def make_step_cgroup(mount: str, path: str, confinement: Confinement, controllers: Sequence[str]) -> None:
-    """Makes job_J with its limits, step_S, and stepd, in which the stepd starts. `controllers`, which the base has
-    enabled, are enabled all the way down. Raises OSError.
+    """Makes job_J with its limits, and step_S. `controllers`, which the base has enabled, are enabled all the way down.
+    Raises OSError.
     """
     job, step = tree.Group(mount + os.path.dirname(path)).make(), tree.Group(mount + path)
     job.enable(controllers)
@@ -28,7 +28,6 @@ def make_step_cgroup(mount: str, path: str, confinement: Confinement, controller
     if confinement.device_rules:
         _constrain_devices(job, confinement.device_rules)
     step.make().enable(controllers)
-    step.child(_STEPD).make()
 
 
 def _constrain_devices(job: tree.Group, rules: Rules) -> None:
@@ -65,7 +64,7 @@ async def remove_step_cgroup(mount: str, path: str) -> bool:
 def try_to_remove(group: tree.Group) -> bool:
     """Tries once. True when the step's cgroup is gone, or was never made."""
     # What an orderly step runner leaves: nobody has to look what there is.
-    if not (group.child(_STEPD).remove() and group.remove()):
+    if not (group.remove() or (group.child(_STEPD).remove() and group.remove())):
         for directory, _, _ in os.walk(group.full_path, topdown=False):
             if not tree.Group(directory).remove():
                 return False

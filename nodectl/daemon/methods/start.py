@@ -20,9 +20,11 @@ from nodectl.daemon.jobs.step_cgroups import make_step_cgroup
 from nodectl.daemon.jobs.task_plugins import call_request
 from nodectl.daemon.processes import copied_descriptors
 from nodectl.daemon.processes.forkserver_channel import ForkserverChannel, ForkserverDied
+from nodectl.daemon.processes.warm_runners import WarmRunners
 from nodectl.daemon.steps.files import encoded
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel import closing
+from nodectl.model.plugstack_entry import entry_as_list
 from nodectl.model.step import Step
 from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.stepd import record
@@ -49,6 +51,7 @@ class StepStart:
         self._constraints = constraints
         self._budget = budget
         self._forkserver = forkserver
+        self._warm_runners = WarmRunners(config, plugins)
 
     def begin(self, step: Step, call: Call | None = None) -> Name | Awaitable[Name]:
         """Starts the step for its caller; one that nobody waits for has none, and files for its streams. Raises
@@ -170,6 +173,10 @@ class StepStart:
                     "cgroup": step.cgroup,
                     "trace": self._config.trace,
                     "client": call.peer.uid if call is not None and streams else None,
+                    "keep": self._warm_runners.of(step, live.size),
+                    "secure": step.secure,
+                    "container_plugin": step.container_plugin,
+                    "stack": [entry_as_list(entry) for entry in step.stack],
                 },
                 self._jobs.prolog_epilog.plugins_of(step),
                 handed,

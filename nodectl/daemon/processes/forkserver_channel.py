@@ -86,6 +86,7 @@ class ForkserverChannel:
             "earlier": self._earlier(),
             "timeout": self._config.spank_hook_timeout,
             "spank_versions": self._config.spank_versions,
+            "warm_runners": self._config.warm_runners,
         }
         try:
             begun, self._begun = self._begun or companions.begin_forkserver(), None

@@ -108,6 +108,8 @@ def _remove_strays(registry: Registry, jobs: NodeJobs, base: Base) -> None:
     known |= {f"{os.path.dirname(path)}/{name}" for path in known for name in (PROLOG.name, pid1.GROUP)}
     top = Cgroup2Node(base.mount + base.path).grow()
     for job in top.children:
+        if os.fsdecode(job.name) == tree.RUNNERS:
+            continue  # those that serve a step have a part in it; the others have just seen their forkserver end
         for step in job.children:
             path = os.fsdecode(step.full_path)
             if path.removeprefix(base.mount) not in known:

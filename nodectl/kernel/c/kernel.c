@@ -5,7 +5,7 @@
  * `except PermissionError`. What belongs together stands in a part of its own; this one has the rest, and makes the
  * module.
  *
- * Owned here: nothing. Descriptors that these functions return belong to their callers; what shared() maps stays mapped.
+ * Owned here: nothing. Descriptors that these functions return belong to their callers.
  */
 #define _GNU_SOURCE
 #include "kernel.h"
@@ -19,7 +19,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -143,22 +142,6 @@ static PyObject *open_named(PyObject *self, PyObject *args)
     return opened(AT_FDCWD, path, flags, mode, RESOLVE_NO_MAGICLINKS);
 }
 
-PyDoc_STRVAR(shared_doc,
-"shared(fd: int, size: int) -> memoryview\n\n"
-"The first bytes of a file as memory that this process and its children share, for as long as they live: mmap(2).\n"
-"Unlike Python's mmap it keeps no descriptor.");
-
-static PyObject *shared(PyObject *self, PyObject *args)
-{
-    (void)self;
-    int fd;
-    Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "in", &fd, &size))
-        return NULL;
-    void *memory = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return memory == MAP_FAILED ? failed("mmap") : PyMemoryView_FromMemory(memory, size, PyBUF_WRITE);
-}
-
 PyDoc_STRVAR(stamp_doc,
 "stamp(path: str) -> bytes\n\n"
 "What is different when the file that the path leads to has changed: its times, size, number, owner and mode as one\n"
@@ -215,7 +198,6 @@ static PyMethodDef methods[] = {
     {"close_in_time", close_in_time, METH_VARARGS, close_in_time_doc},
     {"default_signals", default_signals, METH_NOARGS, default_signals_doc},
     {"open_named", open_named, METH_VARARGS, open_named_doc},
-    {"shared", shared, METH_VARARGS, shared_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -231,7 +213,8 @@ static const struct kernel_calls calls = {
 PyMODINIT_FUNC PyInit__kernel(void)
 {
     PyObject *made = PyModule_Create(&module);
-    PyMethodDef *parts[] = {launch_methods, trace_methods, clock_methods, socket_methods, confine_methods, devices_methods};
+    PyMethodDef *parts[] = {launch_methods, trace_methods, clock_methods, socket_methods, confine_methods, devices_methods,
+                            shared_methods};
     for (size_t i = 0; made != NULL && i < sizeof parts / sizeof parts[0]; i++)
         if (PyModule_AddFunctions(made, parts[i]) != 0)
             Py_CLEAR(made);

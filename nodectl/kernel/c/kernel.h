@@ -11,6 +11,7 @@
  *   operation_report.c   what is told of it
  *   clock.c      the hooks' clock, and which process comes out of a hook
  *   devices.c    programs that decide about devices
+ *   shared.c     memory that processes share
  *   socket.c     a socket by its number
  *   trace.c      a line of a step's trace
  *   confine.c    capabilities, seccomp, keys; whether there is Landlock
@@ -55,5 +56,6 @@ HIDDEN extern PyMethodDef clock_methods[];
 HIDDEN extern PyMethodDef socket_methods[];
 HIDDEN extern PyMethodDef confine_methods[];
 HIDDEN extern PyMethodDef devices_methods[];
+HIDDEN extern PyMethodDef shared_methods[];
 
 #endif

@@ -15,21 +15,24 @@ def refuse(*_):
 class Removed:
     def __init__(self, path):
         pass
+    def make(self):
+        return self
     def open(self):
         return os.open("/", os.O_PATH)
     def add(self, pid):
         raise OSError(errno.ENOENT, "the cgroup has gone")
 
 main._kernel = types.SimpleNamespace(fork_into=refuse)
-main.tree = types.SimpleNamespace(Group=Removed)
+main.tree = types.SimpleNamespace(Group=Removed, RUNNERS="runners")
 main.confinement = types.SimpleNamespace(load=lambda *_: None)
-main.Step = types.SimpleNamespace(from_json=lambda _: types.SimpleNamespace(secure="none"))
-main.pseudo_file = types.SimpleNamespace(read=lambda _: b'{"stack": []}')
-node = types.SimpleNamespace(for_job=lambda _: node)
+node = types.SimpleNamespace(with_container=lambda _: node)
 store = types.SimpleNamespace(make_ready=lambda _: None)
-request = {"step": "1.0", "cgroup": "/job_1/step_0", "spec": "/nowhere/1.0.json", "trace": False}
+request = {
+    "step": "1.0", "cgroup": "/job_1/step_0", "spec": "/nowhere/1.0.json", "trace": False, "secure": "none",
+    "container_plugin": "none", "keep": None,
+}
 first = os.getpid()
-answer = main._fork(socket.socket(), request, [], node, "", store)
+answer = main.Nursery(socket.socket(), node, "", store, main.Runners(0)).start(b"", request, [])
 if os.getpid() != first:
     os.write(1, b"the child serves orders, too\\n")
     os._exit(0)

@@ -1,0 +1,41 @@
+"""Which steps a runner may serve that is kept: one that has served others of the same user, and will serve more.
+
+Such a runner is root's, is charged to no job, and must be as it was when its next step comes. So nothing is called in
+it but nodectl's own plugins, what its user makes it remember is small, and its one task takes all that its client sent:
+streams that several share lie in a socket until the process ends that has it.
+"""
+
+from nodectl.config import Config
+from nodectl.model.step import Step
+from nodectl.model.step_number import BATCH, EXTERN
+from nodectl.plugin_host import BUILTIN_DIR
+from nodectl.plugin_host.node_plugins import NodePlugins
+
+_LARGEST = 1 << 18  # bytes of the step's files
+
+
+class WarmRunners:
+    """One object per daemon."""
+
+    def __init__(self, config: Config, plugins: NodePlugins) -> None:
+        ours = all(plugin.path.startswith(BUILTIN_DIR) for stack in plugins.stacks.values() for plugin in stack)
+        self._any = config.warm_runners > 0 and ours
+
+    def of(self, step: Step, size: int) -> int | None:
+        """The uid of the user whose runner may serve the step, None where it gets one of its own. `size`: bytes of its
+        files.
+        """
+        if (
+            not self._any
+            or not step.cgroup
+            or step.stack
+            or step.bulk
+            or step.container
+            or step.step_id in (BATCH, EXTERN)
+            or step.ntasks > 1
+            or step.label
+            or step.unbuffered
+            or size > _LARGEST
+        ):
+            return None
+        return step.uid

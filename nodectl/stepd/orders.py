@@ -1,0 +1,139 @@
+"""What a stepd is ordered to run, and how one that has served a step comes by another one.
+
+A stepd without plugins in it that could leave anything behind is kept: it serves further steps of its user, and of
+nobody else. It waits outside of all jobs' cgroups, with nothing open but the way to its forkserver, and ends when no
+order comes, when that forkserver has ended, or when it is not sure that a step has left nothing. Which steps may have
+one: `nodectl/daemon/processes/warm_runners.py`. Runs in the forkserver and in the stepd, as root.
+"""
+
+import _signal
+import _socket
+import gc
+import os
+
+import prctl
+
+from nodectl import container, messages
+from nodectl.kernel import children, pseudo_file
+from nodectl.kernel.closing import close_all_but
+from nodectl.model.step import Step
+from nodectl.spank import job_info
+from nodectl.stepd.run import Descriptors
+from nodectl.task import client_streams
+from nodectl.wire import lean_json
+from nodectl.wire.framing import LONGEST_ORDER, descriptors_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodectl.stepd.run import Run
+
+WAITS = b"waits"  # what a runner tells its forkserver
+WAITING = "nodectl-runner"  # the name of a process that waits
+_IDLE_SECONDS = 10.0
+_MOST_STEPS = 1000  # that one serves: whatever a step costs it that nobody knows of is given back
+_INT = 4
+
+
+class Order:
+    """One step for a stepd: `stem` is the path of its files without their suffixes."""
+
+    __slots__ = ("fds", "stem", "step")
+
+    def __init__(self, request: "Mapping[str, object]", fds: "list[int]") -> None:
+        """Raises OSError where the step's file cannot be read."""
+        spec = str(request["spec"])
+        self.step = Step.from_json(lean_json.load_object(pseudo_file.read(spec)))
+        self.stem = spec.removesuffix(".json")
+        job_info.STEPS[0] = os.path.dirname(spec)
+        if not request["trace"]:
+            fds = [-1, *fds[1:]]  # it is open without a trace, too, for its lock
+        self.fds = Descriptors(fds, request.get("client"))  # type: ignore[arg-type]  # our own daemon's words
+
+
+def receive(channel: "_socket.socket") -> tuple[bytes, list[int]]:
+    """One order as it came, with its descriptors; b"" when nobody is left who could send one. Raises OSError."""
+    room = _socket.CMSG_SPACE(16 * _INT)
+    try:
+        data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, _socket.MSG_CMSG_CLOEXEC)
+    except ConnectionResetError:
+        # Who sends them ended without reading our last word. This is reported once; earlier orders can still be read.
+        data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, _socket.MSG_CMSG_CLOEXEC)
+    return data, descriptors_in(ancillary)
+
+
+class Orders:
+    """The way on which one runner gets its further orders."""
+
+    __slots__ = ("_left", "_link", "_waits")
+
+    def __init__(self, link: "_socket.socket") -> None:
+        self._link = link
+        self._left = _MOST_STEPS
+        self._waits = False
+
+    def step_over(self, run: "Run") -> None:
+        """A step's result is saved and told. If it has left nothing the runner may serve another one: then it tells so
+        and lets go of all that was the step's. Else it is to end, in the step's cgroup, as one does that is not kept:
+        what it has open may be long in closing, and who empties the cgroup ends that, too.
+        """
+        self._left -= 1
+        self._waits = self._left > 0 and _is_clean(run)
+        if not self._waits:
+            run.helpers_group().add(0)
+            return
+        _signal.set_wakeup_fd(-1)
+        _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
+        messages.listen(messages.to_log)
+        container.forget(run.step.job_id)
+        try:
+            self._link.send(WAITS, _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT)
+        except OSError:
+            self._waits = False  # the forkserver has ended
+            return
+        run.links.close()
+        close_all_but((*pseudo_file.held(), self._link.fileno()))
+        prctl.set_name(WAITING)
+
+    def next(self) -> Order | None:
+        """Waits for another order. None when there is none: the runner is to end."""
+        if not self._waits:
+            return None
+        gc.collect()  # what the last step was made of
+        self._link.settimeout(_IDLE_SECONDS)
+        try:
+            data, fds = receive(self._link)
+        except TimeoutError:
+            self._link.shutdown(_socket.SHUT_RD)  # from here on the forkserver is refused
+            self._link.setblocking(False)
+            data, fds = self._last()
+        return Order(lean_json.load_object(data), fds) if data else None
+
+    def _last(self) -> tuple[bytes, list[int]]:
+        """What came in the last moment."""
+        try:
+            return receive(self._link)
+        except BlockingIOError:
+            return b"", []
+
+
+def _is_clean(run: "Run") -> bool:
+    """Whether nothing is left of the step but memory, which is its user's, and descriptors that root has made."""
+    return (
+        not run.caller.threaded
+        and not run.unkillable
+        and children.next_to_collect() == children.NO_CHILD
+        and not _holds_streams(run.client_streams)
+    )
+
+
+def _holds_streams(socket: int) -> bool:
+    """Whether a client's streams still lie there: to close them may take as long as their maker likes."""
+    while True:
+        try:
+            return socket >= 0 and client_streams.has_come(socket)
+        except ConnectionResetError:
+            continue  # told once, whatever is there
+        except BrokenPipeError:
+            return False  # its end has come instead

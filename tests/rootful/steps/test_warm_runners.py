@@ -1,0 +1,187 @@
+"""Step runners that serve several steps: whom they serve, what they keep of a step, how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodectl.stepd.orders import WAITING
+from rootful.node import NOBODY, OTHER, Node, running, wait_until
+
+STEPS = 30
+SESSION_KEYRING = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+add_key, keyctl = (248, 250) if os.uname().machine == "x86_64" else (217, 219)
+SEARCH, SESSION = 10, -3
+if sys.argv[1] == "add":
+    print(libc.syscall(add_key, b"user", b"mine", b"x", 1, SESSION) > 0)
+else:
+    print(libc.syscall(keyctl, SEARCH, SESSION, b"user", b"mine", 0) > 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def shared_node() -> Iterator[Node]:
+    with running() as node:
+        yield node
+
+
+def waiting(node: Node) -> list[int]:
+    """The runners of the node that wait for a step."""
+    found = []
+    for pid in Path(f"{node.base}/runners/cgroup.procs").read_text(encoding="ascii").split():
+        try:
+            if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == WAITING:
+                found.append(int(pid))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def runner_of(node: Node, *words: str, user: object = NOBODY, **how: object) -> int:
+    """Runs a step to its end, and to that of its runner's work for it. The pid of the runner."""
+    done = node.run(*words, user=user, **how)
+    assert done.returncode == 0, done.stderr
+    node.assert_clean()
+    (pid,) = {line["pid"] for line in node.trace(node.last_job()) if line["process"] == "stepd"}
+    return int(str(pid))
+
+
+def memory_holds(pid: int, what: bytes) -> bool:
+    """Whether the bytes are anywhere in what a process may write to."""
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines():
+            span, access = line.split()[:2]
+            if not access.startswith("rw"):
+                continue
+            start, end = (int(word, 16) for word in span.split("-"))
+            memory.seek(start)
+            if what in memory.read(end - start):
+                return True
+    return False
+
+
+def test_a_users_next_step_has_the_same_runner(shared_node: Node) -> None:
+    first = runner_of(shared_node, "true")
+    assert first in waiting(shared_node)
+    assert runner_of(shared_node, "true") == first
+
+
+def test_no_runner_serves_two_users(shared_node: Node) -> None:
+    assert runner_of(shared_node, "true", user=NOBODY) != runner_of(shared_node, "true", user=OTHER)
+
+
+def test_a_users_words_are_not_in_the_memory_of_another_ones_runner(shared_node: Node) -> None:
+    argument, variable = "argument-of-nobody-only", "variable-of-nobody-only"
+    own = runner_of(shared_node, "--export=ALL", "true", argument, env={"SECRET": variable})
+    others = runner_of(shared_node, "true", user=OTHER)
+    assert others in waiting(shared_node)
+    assert memory_holds(others, b"nodectl"), "the test looks where words are"
+    for word in (argument, variable):
+        assert not memory_holds(others, word.encode())
+    assert own != others
+
+
+def test_a_runner_that_waits_has_nothing_open_of_its_last_step(shared_node: Node) -> None:
+    pid = runner_of(shared_node, "echo", "hello")
+    targets = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd") if int(fd) > 2}
+    sockets = {target for target in targets if target.startswith("socket:")}
+    assert len(sockets) == 1, targets
+    assert targets - sockets <= {shared_node.mount}, targets
+
+
+def test_a_runner_is_no_larger_after_many_steps(shared_node: Node) -> None:
+    def size() -> tuple[int, int]:
+        pid = runner_of(shared_node, "true")
+        maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").count("\n")
+        return pid, maps
+
+    size()
+    pid, maps = size()
+    for _ in range(STEPS):
+        shared_node.run("true", user=NOBODY)
+    assert size() == (pid, maps)
+
+
+def test_a_session_keyring_is_one_steps(shared_node: Node) -> None:
+    script = shared_node.scratch / "key.py"
+    script.write_text(SESSION_KEYRING, encoding="utf-8")
+    shared_node.assert_clean()
+    added = shared_node.run("--secure=none", "/usr/bin/python3", str(script), "add", user=NOBODY)
+    if added.stdout != "True\n":
+        pytest.skip("the kernel has no keys for users here")
+    shared_node.assert_clean()
+    found = shared_node.run("--secure=none", "/usr/bin/python3", str(script), "search", user=NOBODY)
+    assert found.stdout == "False\n", found
+
+
+def test_a_runner_that_is_killed_while_it_waits_costs_nothing(shared_node: Node) -> None:
+    pid = runner_of(shared_node, "true")
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: pid not in waiting(shared_node), "it has gone")
+    done = shared_node.run("echo", "again", user=NOBODY)
+    assert (done.returncode, done.stdout) == (0, "again\n"), done.stderr
+
+
+def test_a_runner_that_is_killed_while_it_serves_is_told_of_as_any(shared_node: Node) -> None:
+    runner_of(shared_node, "true")
+    client = shared_node.popen("sleep", "1000", user=NOBODY)
+    wait_until(lambda: any(name.startswith("sleep") for _, name in shared_node.processes()), "its task runs")
+    (stepd,) = [pid for pid, name in shared_node.processes() if name.startswith("stepd")]
+    os.kill(stepd, signal.SIGKILL)
+    _, said = client.communicate(timeout=60)
+    assert "the step runner died" in said
+    shared_node.assert_clean()
+
+
+def test_a_step_with_a_plugin_or_several_tasks_gets_a_runner_of_its_own(shared_node: Node) -> None:
+    kept = runner_of(shared_node, "true")
+    assert runner_of(shared_node, "-n2", "true") != kept
+    shared_node.plugin("quiet", "def slurm_spank_init(*_):\n    return 0\n")
+    shared_node.plugstack(f"required {shared_node.plugins}/spank/quiet.py\n")
+    try:
+        stacked = runner_of(shared_node, "true")
+    finally:
+        shared_node.plugstack("")
+    assert stacked != kept
+    assert not Path(f"/proc/{stacked}").exists()
+
+
+def test_runners_end_with_their_forkserver() -> None:
+    with running() as node:
+        pid = runner_of(node, "true")
+        client = node.popen("sh", "-c", "echo began; read line; echo $line", user=NOBODY, stdin=-1)
+        assert client.stdout is not None
+        assert client.stdin is not None
+        assert client.stdout.readline() == "began\n"
+        (serves,) = [pid for pid, name in node.processes() if name.startswith("stepd")]
+        node.restart(signal.SIGKILL)
+        wait_until(lambda: not waiting(node), "those that wait have ended")
+        client.stdin.write("later\n")
+        client.stdin.flush()
+        assert client.communicate(timeout=60)[0] == "later\n"
+        assert client.returncode == 0
+        wait_until(lambda: not Path(f"/proc/{serves}").exists(), "it has ended behind its step")
+        assert pid == serves, "the test is about a runner that is kept"
+        assert runner_of(node, "true") != pid
+
+
+def test_no_runner_is_kept_where_there_are_to_be_none() -> None:
+    with running(warm_runners=0) as node:
+        assert runner_of(node, "true") != runner_of(node, "true")
+        assert not Path(f"{node.base}/runners").exists()
+
+
+def test_a_sites_plugin_is_called_in_a_process_for_its_step_alone() -> None:
+    node = Node(task_plugin="task/affinity,task/site")
+    node.plugin("site", "def task_p_pre_setuid(step):\n    return 0\n", "task")
+    try:
+        node.start()
+        assert runner_of(node, "true") != runner_of(node, "true")
+    finally:
+        node.close()
