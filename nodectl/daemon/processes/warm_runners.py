@@ -35,6 +35,7 @@ class WarmRunners:
             or step.ntasks > 1
             or step.label
             or step.unbuffered
+            or step.pty
             or size > _LARGEST
         ):
             return None
