@@ -135,7 +135,7 @@ def test_only_system_calls_and_the_host_of_compiled_plugins_are_written_in_c() -
         "python", "hook", "guard", "handle", "kernel", "memory",
     )  # fmt: skip
     operations = ("launch", "operation", *(f"operation_{part}" for part in ("bind", "open", "confine", "report")))
-    system_calls = ("kernel", *operations, "trace", "clock", "socket", "confine", "devices")
+    system_calls = ("kernel", *operations, "trace", "clock", "shared", "socket", "confine", "devices")
     assert in_package == {
         *(f"nodectl/kernel/c/{name}.c" for name in (*system_calls, "namespace", "system")),
         *(f"nodectl/spank/c/{name}.c" for name in host),
