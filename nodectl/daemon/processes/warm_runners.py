@@ -36,6 +36,7 @@ class WarmRunners:
             or step.label
             or step.unbuffered
             or step.pty
+            or step.mpi
             or size > _LARGEST
         ):
             return None
