@@ -42,6 +42,7 @@ _IGNORED = (
 # Variables whose names are not those of their options.
 _VARIABLES = {"array": "ARRAY_INX", "time": "TIMELIMIT", "mem": "MEM_PER_NODE"}
 _NEVER = ("help", "verbose", "uid", "gid", "wrap", "parsable", "test-only", "no-shell")  # no variable gives them
+_TITLES_OF_SLURM = ("Parallel run options:", "Consumable resources related options:", "Constraint options:")
 _OFF = ("", "0", "no", "false")
 
 
@@ -93,9 +94,10 @@ class JobParser(Parser):
             if submit
             else ("Wait for an allocation, run a command or a shell in it, and end it with that.",)
         )
-        lines = [f"Usage: {usage}", "", *what, "", *option_lines(self.own, columns)]
-        lines += ["", "Of the job:", *option_lines(self._table, columns)]
-        lines += ["", "Layout:", *option_lines(self._layout_options(), columns)]
+        own, job, layout = _TITLES_OF_SLURM if Program.is_slurms() else ("", "Of the job:", "Layout:")
+        lines = [f"Usage: {usage}", "", *what, "", *([own] if own else []), *option_lines(self.own, columns)]
+        lines += ["", job, *option_lines(self._table, columns)]
+        lines += ["", layout, *option_lines(self._layout_options(), columns)]
         if self.extra:
             lines += ["", "Options provided by plugins:", *option_lines(self.extra, columns)]
         return "\n".join(lines)

@@ -18,10 +18,11 @@ from nodectl.wire.names import NODE
 _JOB = ("jobid", "job")
 _DRAIN = ("drain", "draining", "drained")
 _RESUME = ("resume", "idle", "undrain")
+_OVER = "Job/step already completing or completed"
 _RUNNING = ("RUNNING", "SUSPENDED")
 
 
-def _for_each(verb: str, words: list[str], act: Callable[[str], object]) -> int:
+def _for_each(session: Session, verb: str, words: list[str], act: Callable[[str], object]) -> int:
     """Calls it for every job; 0, or 1 with a line on stderr for each that Failed."""
     if not words:
         raise Failed(f"too few arguments for keyword:{verb}")
@@ -31,47 +32,54 @@ def _for_each(verb: str, words: list[str], act: Callable[[str], object]) -> int:
         try:
             act(name)
         except Failed as failed:
-            known = failed.name == f"{NODE}.NoSuchJob"
-            complain(f"{jobs.INVALID} for job {name}" if known else f"{failed} for job {name}")
+            complain(_why(session, failed, name))
             status = 1
     return status
+
+
+def _why(session: Session, failed: Failed, name: str) -> str:
+    """In scontrol's words, where it is the job that is not there."""
+    if failed.name != f"{NODE}.NoSuchJob":
+        return f"{failed} for job {name}"
+    over = jobs.record_of(session, name.partition("_[")[0]) is not None
+    return f"{_OVER if over else jobs.INVALID} for job {name}"
 
 
 def hold(session: Session, given: Given, words: list[str]) -> int:
     """Waiting jobs do not start."""
     del given
-    return _for_each("hold", words, lambda job: session.call("Hold", jobs=[job]))
+    return _for_each(session, "hold", words, lambda job: session.call("Hold", jobs=[job]))
 
 
 def release(session: Session, given: Given, words: list[str]) -> int:
     """Held jobs may start."""
     del given
-    return _for_each("release", words, lambda job: session.call("ReleaseJobs", jobs=[job]))
+    return _for_each(session, "release", words, lambda job: session.call("ReleaseJobs", jobs=[job]))
 
 
 def requeue(session: Session, given: Given, words: list[str]) -> int:
     """Running batch jobs end and wait again."""
     del given
-    return _for_each("requeue", words, lambda job: session.call("Requeue", (), jobs=[job]))
+    return _for_each(session, "requeue", words, lambda job: session.call("Requeue", (), jobs=[job]))
 
 
 def requeue_and_hold(session: Session, given: Given, words: list[str]) -> int:
     """The same, and do not start again before they are released."""
     del given
     plain = [word for word in words if not word.lower().startswith("state=")]
-    return _for_each("requeuehold", plain, lambda job: session.call("Requeue", (), jobs=[job], hold=True))
+    return _for_each(session, "requeuehold", plain, lambda job: session.call("Requeue", (), jobs=[job], hold=True))
 
 
 def suspend(session: Session, given: Given, words: list[str]) -> int:
     """Running jobs stand still."""
     del given
-    return _for_each("suspend", words, lambda job: session.call("SuspendJob", job=job))
+    return _for_each(session, "suspend", words, lambda job: session.call("SuspendJob", job=job))
 
 
 def resume(session: Session, given: Given, words: list[str]) -> int:
     """And go on."""
     del given
-    return _for_each("resume", words, lambda job: session.call("ResumeJob", job=job))
+    return _for_each(session, "resume", words, lambda job: session.call("ResumeJob", job=job))
 
 
 def wait_job(session: Session, given: Given, words: list[str]) -> int:
@@ -112,8 +120,7 @@ def _update_jobs(session: Session, names: str, words: list[str]) -> int:
         try:
             _update_job(session, name, words)
         except Failed as failed:
-            gone = failed.name == f"{NODE}.NoSuchJob"
-            complain(f"{jobs.INVALID} for job {name}" if gone else f"{failed} for job {name}")
+            complain(_why(session, failed, name))
             status = 1
     return status
 

@@ -149,6 +149,14 @@ def test_sacct_has_its_own_columns_and_those_that_are_asked_for(cluster: Cluster
     assert cluster.ok("sacct -X -n -S now -E now+1hour -s PD") == ""
 
 
+def test_what_is_over_is_neither_held_nor_queued_again(cluster: Cluster) -> None:
+    job = cluster.ok("sbatch -W --parsable --wrap true").strip()
+    for verb in ("hold", "requeue", "release"):
+        done = cluster.sh(f"scontrol {verb} {job}")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == f"scontrol: error: Job/step already completing or completed for job {job}\n"
+
+
 def test_sstat_tells_of_running_steps(cluster: Cluster) -> None:
     job = cluster.ok("sbatch --parsable -n1 --wrap 'srun sleep 1000'").strip()
     wait_until(lambda: f"{job}.0\n" in cluster.ok(f"squeue -h -s -j {job} -o %i"), "the step runs")

@@ -58,6 +58,7 @@ def test_help_and_usage_are_sruns(cluster: Cluster) -> None:
     assert "\nParallel run options:\n" in text
     assert "\nConstraint options:\n" in text
     assert cluster.ok("sbatch --usage").startswith("Usage: sbatch [OPTIONS] [SCRIPT")
+    assert "\nConsumable resources related options:\n" in cluster.ok("salloc --help")
 
 
 def test_interrupts_are_told_as_srun_tells_them(cluster: Cluster) -> None:
