@@ -13,7 +13,7 @@ from typing import Any
 
 from nodectl.cli.send_signal import signal_of
 from nodectl.client import waiting
-from nodectl.client.command import BadOption, GlobalOptions
+from nodectl.client.command import BadOption, GlobalOptions, Program
 from nodectl.client.foreground import FORWARDED, Foreground
 from nodectl.client.job_command import JobCommand, run_command
 from nodectl.client.job_environment import of_allocation
@@ -106,7 +106,8 @@ class Held:
                         command.signal(number)
             if self._events.fd in ready and not self._read():
                 poll.unregister(self._events.fd)
-                waiting.say(f"job {self._job} has been revoked{f': {self._reason}' if self._reason else ''}")
+                what = "Job allocation" if Program.is_slurms() else "job"
+                waiting.say(f"{what} {self._job} has been revoked{f': {self._reason}' if self._reason else ''}")
                 if self._kill is not None:
                     command.signal(self._kill)
         if not self._over:

@@ -59,9 +59,9 @@ def _refusal(error: Failed) -> str:
     """Why there is no step, in srun's words where it was called by that name."""
     if not Program.is_slurms():
         return str(error)
-    from nodectl.client.srun import words
+    from nodectl.client.srun import wording
 
-    return words.refusal(error, in_job="NODECTL_JOB_ID" in environ())
+    return wording.refusal(error, wording.CREATE if "NODECTL_JOB_ID" in environ() else wording.ALLOCATE)
 
 
 def _answer(parser: "Parser", parsed: "Parsed", configuration: "str | None") -> int:

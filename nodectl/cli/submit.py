@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from nodectl.client import script, waiting
 from nodectl.client.command import BadOption, Failed, GlobalOptions, Program
 from nodectl.client.job_command import JobCommand, run_command
+from nodectl.client.srun import wording
 from nodectl.client.start_test import would_start
 
 _FROM_INPUT = "submit"  # the name of a job whose script comes on standard input
@@ -60,8 +61,11 @@ def _accepted(command: JobCommand, request: dict[str, object], options: dict[str
         return command.session.call("Submit", request=request, job=options, script=text)["job"]
     except Failed as failed:
         if failed.name:
-            what = "Batch job submission failed: " if Program.is_slurms() else ""
-            raise Failed(f"{what}{failed}", failed.status, failed.name) from None
+            if not Program.is_slurms():
+                raise
+            told = wording.refusal(failed, wording.SUBMIT)
+            what = "" if told.startswith(wording.SUBMIT) else f"{wording.SUBMIT}: "
+            raise Failed(f"{what}{told}", failed.status) from None
         raise Failed(f"{failed}; `nodectl queue --me` tells whether it took the job") from None
 
 

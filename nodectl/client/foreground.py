@@ -101,6 +101,7 @@ def _become(
         os.execvpe(argv[0], list(argv), dict(environment))
     except OSError as error:
         status = 127 if error.errno == errno.ENOENT else 126
-        os.write(2, f"{Program.name}: error: {argv[0]}: {error.strerror}\n".encode("utf-8", "surrogateescape"))
+        what = f'Unable to exec command "{argv[0]}"' if Program.is_slurms() else argv[0]
+        os.write(2, f"{Program.name}: error: {what}: {error.strerror}\n".encode("utf-8", "surrogateescape"))
     finally:
         os._exit(status)

@@ -10,6 +10,7 @@ from nodectl.client.job_parser import JobParser, columns, ignored, job_options, 
 from nodectl.client.launch_request import job_environment, make_request, own_environment
 from nodectl.client.run_options import Parsed
 from nodectl.client.session import REEXECUTED, Session
+from nodectl.client.srun import wording
 from nodectl.spank import S_CTX_ALLOCATOR
 
 TYPE_CHECKING = False
@@ -126,7 +127,7 @@ def run_command(
         if session is None and any(word in ("-h", "--help") for word in words):
             print(JobParser(name).help(columns()))  # nobody can tell of plugins
             return 0
-        complain(str(error))
+        complain(wording.refusal(error, wording.ALLOCATE) if Program.is_slurms() else str(error))
         return error.status
     except BadOption as error:
         complain(str(error))

@@ -29,6 +29,8 @@ def of_allocation(job: int, record: Mapping[str, Any], request: Mapping[str, Any
     if request.get("cpus_per_task"):
         variables["CPUS_PER_TASK"] = str(request["cpus_per_task"])
     layout = request.get("layout", {})
+    if layout.get("overcommit"):
+        variables["OVERCOMMIT"] = "1"
     variables |= {name: layout[option] for option, name in _ASKED if option in layout}
     start = record.get("start")
     if start:

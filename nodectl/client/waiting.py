@@ -93,7 +93,8 @@ def job(session: "Session", request: "Mapping[str, object]", options: "Mapping[s
                 _give_up(session, number)
             if signals.number == signal.SIGALRM:
                 raise Failed(NOT_NOW, name=BUSY) from None
-            raise Failed(f"job {number} was cancelled while it waited", 128 + signals.number) from None
+            gone = f"Job allocation {number} has been revoked" if Program.is_slurms() else f"job {number} was cancelled"
+            raise Failed(f"{gone} while it waited", 128 + signals.number) from None
     return number
 
 
@@ -108,6 +109,8 @@ def _wait(session: "Session", number: int, *, tell: bool) -> None:
         if state != "PENDING":
             raise Failed(f"job {number} ended before it began: {state}{f': {words}' if words else ''}")
         if not told and tell:
+            if Program.name == "salloc":
+                say(f"Pending job allocation {number}")
             say(f"job {number} queued and waiting for resources{f': {words}' if words else ''}")
             told = True
         seen = str(reply["seen"])

@@ -72,7 +72,7 @@ class Watch:
         self._is_news = is_news
         self._lines = _LINES
         if Program.is_slurms():
-            from nodectl.client.srun.words import LINES
+            from nodectl.client.srun.wording import LINES
 
             self._lines = LINES
 

@@ -17,9 +17,9 @@ from nodectl.slurm_commands.job_fields import (
     reason,
     tres,
 )
-from nodectl.slurm_commands.time_words import moment
+from nodectl.slurm_commands.time_words import long_duration, long_limit, moment
 
-_DAY, _HOUR, _MINUTE = 86_400, 3600, 60
+_MINUTE = 60
 
 
 def as_json(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,14 +64,6 @@ def as_json(job: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def long_duration(seconds: float) -> str:
-    """As scontrol prints durations: 00:00:05, 1-02:03:04."""
-    whole = max(0, int(seconds))
-    days, rest = divmod(whole, _DAY)
-    clock = f"{rest // _HOUR:02}:{rest // _MINUTE % 60:02}:{rest % 60:02}"
-    return f"{days}-{clock}" if days else clock
-
-
 def job_facts(job: Mapping[str, Any], *, details: bool) -> Iterator[list[str]]:
     """scontrol's lines of Key=Value."""
     yield [f"JobId={job['job']}", *_array(job), f"JobName={job.get('name') or ''}"]
@@ -114,7 +106,7 @@ def _array(job: Mapping[str, Any]) -> list[str]:
 
 
 def _times(job: Mapping[str, Any]) -> Iterator[list[str]]:
-    bound = long_duration(job["time_limit"]) if job.get("time_limit") else "UNLIMITED"
+    bound = long_limit(job.get("time_limit"))
     yield [f"RunTime={long_duration(job.get('used') or 0)}", f"TimeLimit={bound}", "TimeMin=N/A"]
     yield [f"SubmitTime={moment(job.get('submit'))}", f"EligibleTime={moment(job.get('eligible'), 'Unknown')}"]
     yield [f"AccrueTime={moment(job.get('eligible'), 'Unknown')}"]
@@ -145,13 +137,18 @@ def _places(job: Mapping[str, Any]) -> Iterator[list[str]]:
 
 def _wishes(job: Mapping[str, Any]) -> Iterator[list[str]]:
     yield [
-        f"MinCPUsNode={job.get('min_cpus') or 1}", f"MinMemoryNode={memory(job)}", "MinTmpDiskNode=0",
+        f"MinCPUsNode={job.get('min_cpus') or 1}", _memory(job), "MinTmpDiskNode=0",
     ]  # fmt: skip
     yield [f"Features={','.join(job.get('features') or ()) or NULL}", "DelayBoot=00:00:00"]
     if job.get("reservation"):
         yield [f"Reservation={job['reservation']}"]
     shares = "YES" if job.get("oversubscribe") else "OK"
     yield [f"OverSubscribe={shares}", "Contiguous=0", f"Licenses={NULL}", f"Network={NULL}"]
+
+
+def _memory(job: Mapping[str, Any]) -> str:
+    each = job.get("mem_per_cpu")
+    return f"MinMemoryCPU={memory({'memory': each})}" if each else f"MinMemoryNode={memory(job)}"
 
 
 def _files(job: Mapping[str, Any]) -> Iterator[list[str]]:

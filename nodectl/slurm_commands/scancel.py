@@ -153,7 +153,8 @@ def _confirmed(what: str) -> bool:
 def _cancel(session: Session, given: Given, name: str, choice: dict[str, list[str]], number: int | None) -> int:
     """One job or step, or for "" all that are chosen; 0, or 1 with a line about it."""
     if "verbose" in given:
-        say(f"Signal {number} to {name}" if number is not None else f"Terminating job {name}")
+        what = f"step {name}" if "." in name else f"job {name}" if name else "jobs"
+        say(f"Signal {number} to {what}" if number is not None else f"Terminating {what}")
     try:
         if "." in name:
             end_step(session, *_step(name), number)

@@ -14,10 +14,10 @@ from nodectl.render.terminal import put
 from nodectl.render.words import printable
 from nodectl.slurm_commands import jobs, machine_facts, step_fields
 from nodectl.slurm_commands.host_names import compressed, expanded
-from nodectl.slurm_commands.job_values import job_facts, long_duration
+from nodectl.slurm_commands.job_values import job_facts
 from nodectl.slurm_commands.option_words import Given
 from nodectl.slurm_commands.release import RELEASE
-from nodectl.slurm_commands.time_words import moment
+from nodectl.slurm_commands.time_words import long_duration, moment
 
 _INDENT = "   "
 _HOSTS = ("hostnames", "hostlist", "hostlistsorted")
@@ -39,7 +39,7 @@ _ALWAYS = {
     "LaunchParameters": "(null)", "LaunchType": "launch/slurm", "MinJobAge": "300 sec", "OverTimeLimit": "0 min",
     "PropagateResourceLimits": "ALL", "PropagateResourceLimitsExcept": "(null)", "SchedulerParameters": "(null)",
     "SchedulerType": "sched/backfill", "SLURM_VERSION": RELEASE, "SlurmctldPort": "(null)", "SlurmdPort": "(null)",
-    "SlurmdUser": "root(0)", "SlurmUser": "root(0)", "SwitchType": "(null)", "TopologyPlugin": "(null)",
+    "SlurmdUser": "root(0)", "SlurmUser": "root(0)", "SwitchType": "(null)", "TopologyPlugin": "topology/none",
 }  # fmt: skip
 _SECONDS = ("kill_wait",)  # with their unit
 _KEYS = {"cluster_name": "ClusterName", "gres": "GresTypes", "qos": "QOS"}  # whose names are not made of their words

@@ -10,7 +10,7 @@ from nodectl.client.session import Session
 from nodectl.model.step_number import step_name
 from nodectl.render.words import elapsed
 from nodectl.slurm_commands.column_format import Field, Row
-from nodectl.slurm_commands.time_words import limit, moment, short
+from nodectl.slurm_commands.time_words import limit, long_limit, moment, short
 
 
 def running(session: Session) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ def step_facts(step: Row) -> Iterator[list[str]]:
     """scontrol's lines of Key=Value."""
     yield [
         f"StepId={step['id']}", f"UserId={step['uid']}", f"StartTime={moment(_start(step), 'Unknown')}",
-        f"TimeLimit={limit(step.get('time_limit'))}",
+        f"TimeLimit={long_limit(step.get('time_limit'))}",
     ]  # fmt: skip
     yield [f"State={step['state']}", f"Partition={step['partition']}", f"NodeList={step.get('node', '')}"]
     yield ["Nodes=1", f"CPUs={step['cpu_count']}", f"Tasks={step['ntasks']}", f"Name={step['name']}", "Network=(null)"]

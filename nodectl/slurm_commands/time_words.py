@@ -23,6 +23,19 @@ def limit(seconds: float | None) -> str:
     return short(seconds) if seconds else "UNLIMITED"
 
 
+def long_duration(seconds: float) -> str:
+    """As scontrol prints durations: 00:00:05, 1-02:03:04."""
+    whole = max(0, int(seconds))
+    days, rest = divmod(whole, _DAY)
+    clock = f"{rest // _HOUR:02}:{rest // _MINUTE % 60:02}:{rest % 60:02}"
+    return f"{days}-{clock}" if days else clock
+
+
+def long_limit(seconds: float | None) -> str:
+    """A time limit as scontrol prints it."""
+    return long_duration(seconds) if seconds else "UNLIMITED"
+
+
 def moment(seconds: float | None, none: str = "N/A") -> str:
     """A point in time, local."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(seconds)) if seconds else none

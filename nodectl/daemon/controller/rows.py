@@ -91,6 +91,7 @@ def record(job: JobRecord, resources: Mapping[str, object], now: float, why: Exp
         "ntasks": details.num_tasks,
         "cpus_per_task": details.cpus_per_task,
         "min_cpus": details.min_cpus,
+        "mem_per_cpu": details.mem_per_cpu,
         "features": list(details.features),
         "layout": dict(details.layout),
         "oversubscribe": details.share_res,

@@ -218,6 +218,7 @@ class LiveStep:
             "reason": "",
             "pid": self.pid,
             "cgroup": self.step.cgroup,
+            "time_limit": self.step.time_limit,
         }
 
     def where_it_died(self, plugins: NodePlugins) -> str:

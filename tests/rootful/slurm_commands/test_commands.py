@@ -157,6 +157,26 @@ def test_what_is_over_is_neither_held_nor_queued_again(cluster: Cluster) -> None
         assert done.stderr == f"scontrol: error: Job/step already completing or completed for job {job}\n"
 
 
+def test_a_step_and_a_job_tell_their_limits(cluster: Cluster) -> None:
+    job = cluster.ok("sbatch --parsable -n1 -t 10 --mem-per-cpu=20 --wrap 'srun -t 2 sleep 1000'").strip()
+    wait_until(lambda: f"{job}.0\n" in cluster.ok(f"squeue -h -s -j {job} -o %i"), "the step runs")
+    assert "TimeLimit=00:02:00" in cluster.ok(f"scontrol show step {job}.0")
+    assert "TimeLimit=00:10:00" in cluster.ok(f"scontrol show job {job}")
+    assert "MinMemoryCPU=20M" in cluster.ok(f"scontrol show job {job}")
+    assert cluster.sh(f"scancel -v -s USR1 {job}").stderr == f"scancel: Signal 10 to job {job}\n"
+
+
+def test_an_allocation_says_what_salloc_says(cluster: Cluster) -> None:
+    done = cluster.sh("salloc -n1 /no/such/program")
+    assert 'salloc: error: Unable to exec command "/no/such/program": ' in done.stderr
+    assert cluster.ok("salloc -O -n3 sh -c 'echo $SLURM_OVERCOMMIT $SLURM_NPROCS'") == "1 3\n"
+    job = held(cluster)
+    done = cluster.sh(f"(sleep 1; scontrol release {job}; scancel {job}) & salloc -d afterany:{job} true")
+    first, second = done.stderr.splitlines()[:2]
+    number = first.removeprefix("salloc: Pending job allocation ")
+    assert second.startswith(f"salloc: job {number} queued and waiting for resources")
+
+
 def test_sstat_tells_of_running_steps(cluster: Cluster) -> None:
     job = cluster.ok("sbatch --parsable -n1 --wrap 'srun sleep 1000'").strip()
     wait_until(lambda: f"{job}.0\n" in cluster.ok(f"squeue -h -s -j {job} -o %i"), "the step runs")

@@ -13,6 +13,7 @@ from rootful.node import NOBODY, PATIENCE, wait_until
 from rootful.slurm_commands.conftest import Cluster
 
 HOST = os.uname().nodename
+ALLOCATE = "Unable to allocate resources"
 
 
 def test_verbose_tells_job_and_step(cluster: Cluster) -> None:

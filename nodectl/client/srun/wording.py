@@ -19,12 +19,14 @@ LINES = {
     "killing": "forcing job termination",
     "state": "StepId={step} {tasks}: {state}",
 }
+ALLOCATE, CREATE, SUBMIT = "Unable to allocate resources", "Unable to create step", "Batch job submission failed"
 _NOT_AVAILABLE = "Requested node configuration is not available"
 _OF_NODES = (
     "--mem",
     "Invalid feature",
     "Invalid node name",
     "Only allocated",
+    "Memory",
     "--nodes",
     "--ntasks",
     _NOT_AVAILABLE,
@@ -32,11 +34,10 @@ _OF_NODES = (
 )
 
 
-def refusal(failed: "Failed", *, in_job: bool) -> str:
-    """Why there is no step: begins as srun's line does where the machine does not have what was asked for."""
+def refusal(failed: "Failed", what: str) -> str:
+    """Why `what` was not done: begins as Slurm's line does where the machine does not have what was asked for."""
     reason = str(failed)
     if not failed.name or not reason.startswith(_OF_NODES):  # a name is the service's
         return reason
     known = reason.startswith((_NOT_AVAILABLE, "Requested nodes", "Invalid"))
-    what = "Unable to create step" if in_job else "Unable to allocate resources"
     return f"{what}: {reason}" if known else f"{what}: {_NOT_AVAILABLE}: {reason}"
