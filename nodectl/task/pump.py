@@ -81,13 +81,14 @@ class _Channel:
         if self.label is None:
             self.write(data)
             return
-        lines = (self.rest + data).split(b"\n")
-        self.rest = lines.pop()
+        data_at_hand = self.rest + data
+        end = data_at_hand.rfind(b"\n")
+        lines, self.rest = data_at_hand[: end + 1], data_at_hand[end + 1 :]
         if self.rest and (not data or len(self.rest) > _LONGEST_LINE):
-            lines.append(self.rest)
+            lines += self.rest + b"\n"
             self.rest = b""
         if lines:
-            self.write(b"".join(self.label + line + b"\n" for line in lines))
+            self.write(self.label + lines[:-1].replace(b"\n", b"\n" + self.label) + b"\n")
 
     def write(self, data: bytes) -> None:
         """Writes to every sink and blocks: a slow reader slows the tasks down, as it would without a pump. A sink that

@@ -78,6 +78,68 @@ def test_a_line_of_megabytes_keeps_every_byte(shared_node: Node) -> None:
     assert sum(len(line) - 3 for line in lines) == BIG
 
 
+def test_lines_of_many_tasks_are_not_split_mixed_or_lost(shared_node: Node) -> None:
+    ntasks, lines = 32, 5000
+    script = f'seq -f "$SLURM_PROCID out %.0f" {lines}; seq -f "$SLURM_PROCID err %.0f" {lines} >&2'
+    done = shared_node.run(f"-n{ntasks}", "-l", "sh", "-c", script, user=NOBODY)
+    assert done.returncode == 0
+    for text, word in ((done.stdout, "out"), (done.stderr, "err")):
+        found: dict[str, list[str]] = {}
+        for line in text.splitlines():
+            label, _, said = line.partition(": ")
+            found.setdefault(label.strip(), []).append(said)
+        assert found == {
+            str(rank): [f"{rank} {word} {number}" for number in range(1, lines + 1)] for rank in range(ntasks)
+        }
+
+
+def test_a_slow_task_gets_all_bytes_of_the_input_and_so_do_the_others(shared_node: Node) -> None:
+    data = os.urandom(3 << 20)
+    slow = "\n".join(
+        [
+            "import hashlib, os, time",
+            "digest, slow = hashlib.sha256(), os.environ['SLURM_PROCID'] == '1'",
+            "while data := os.read(0, 4096 if slow else 1 << 20):",
+            "    digest.update(data)",
+            "    slow and time.sleep(0.0005)",
+            "print(digest.hexdigest())",
+        ]
+    )
+    done = subprocess.run(
+        shared_node.command("run", "-n4", "python3", "-c", slow),
+        input=data,
+        capture_output=True,
+        check=False,
+        env=shared_node.environment(),
+        timeout=PATIENCE,
+    )
+    assert done.stdout.decode().split() == [hashlib.sha256(data).hexdigest()] * 4, done.stderr
+
+
+def test_a_writer_waits_for_a_reader_that_does_not_read(shared_node: Node, place: Path) -> None:
+    """Nothing is kept for it: what was written is no more than what pipes hold."""
+    written = place / "written"
+    script = "\n".join(
+        [
+            "import os",
+            "n = 0",
+            "while n < 4_000_000:",
+            "    n += os.write(1, b'x' * 3999 + b'\\n')",
+            f"    open('{written}', 'w').write(str(n))",
+        ]
+    )
+    client = shared_node.popen("-l", "python3", "-c", script, user=NOBODY)
+    seen = -1
+    while (
+        now := written.stat().st_size and int(written.read_text() or 0) if written.exists() else 0
+    ) != seen or not now:
+        seen = now
+        time.sleep(0.5)
+    assert seen < 1 << 20
+    output, _ = client.communicate(timeout=PATIENCE)
+    assert (client.returncode, output) == (0, ("0: " + "x" * 3999 + "\n") * 1000)
+
+
 def test_large_labelled_outputs_of_several_tasks_lose_nothing(shared_node: Node) -> None:
     done = shared_node.run("-n2", "-l", "seq", "700000", user=NOBODY)  # 5 MB each
     assert done.returncode == 0
