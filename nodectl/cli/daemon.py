@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from nodectl.client.command import GlobalOptions
     from nodectl.config import Config
 
 
@@ -25,11 +26,15 @@ def add_arguments(parser: "argparse.ArgumentParser") -> None:
 
 
 def main(arguments: "argparse.Namespace") -> int:
+    """The command with argparse, which has found nothing in its words."""
+    return serve(arguments.settings)
+
+
+def serve(settings: "GlobalOptions") -> int:
     """The service in the foreground."""
     if os.geteuid() != 0:
         print("nodectl daemon: must be root: it starts other users' steps", file=sys.stderr)
         return 1
-    settings = arguments.settings
     begun = companions.begin()
     from nodectl.config import ConfigError  # with all that follows, beside the companions' imports
     from nodectl.daemon.main import run

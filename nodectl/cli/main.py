@@ -108,6 +108,8 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     command = words.pop(0)
     if command == "run":
         return run_step(settings, words)
+    if command == "daemon" and not words:
+        return _serve(settings)
     if command in RUNS_MANNERS:
         return _with_runs_options(settings, command, words)
     if command not in dict(COMMANDS):
@@ -132,6 +134,16 @@ def _with_runs_options(settings: GlobalOptions, command: str, words: list[str]) 
     module = importlib.import_module(f"nodectl.cli.{command}")
     try:
         return int(module.main(settings, words))
+    except KeyboardInterrupt:
+        return 130
+
+
+def _serve(settings: GlobalOptions) -> int:
+    """The service, which lives for too long to hold argparse all the while."""
+    from nodectl.cli import daemon
+
+    try:
+        return daemon.serve(settings)
     except KeyboardInterrupt:
         return 130
 

@@ -36,6 +36,7 @@ from nodectl.daemon.processes.forkserver_channel import ForkserverDied
 from nodectl.daemon.reception.supervisor import ReceptionFailed, ReceptionSupervisor
 from nodectl.daemon.recovery.lock import Lock
 from nodectl.daemon.recovery.sweep import remove_dead_private_nodes, sweep
+from nodectl.kernel import _kernel
 from nodectl.plugin_host import kinds
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.plugin_host.node_plugins import Host, NodePlugins, load_node_plugins
@@ -129,6 +130,7 @@ def _collect_less(*, private: bool) -> None:
     """
     if not private:
         gc.collect()
+        _kernel.trim()  # of what the imports needed
     gc.freeze()
     gc.set_threshold(_GARBAGE)
     gc.enable()

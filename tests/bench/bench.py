@@ -37,6 +37,7 @@ from rootful.node import Node
 
 MANY = 32
 STACKED = 50
+IDLE = 5  # seconds without a step, after which a service is idle
 
 
 def in_memory() -> str:
@@ -71,6 +72,7 @@ def pss(pid: int) -> float:
 def memory(node: Node, rows: list[Row]) -> None:
     """PSS of the idle service and of one stepd that waits for its task."""
     assert node.daemon is not None
+    time.sleep(IDLE)
     service = [node.daemon.pid, *children_of(node.daemon.pid)]
     rows.append(Row("idle service, PSS", sum(map(pss, service)), 0, "MiB", 28))
     waiting = node.popen("sleep", "5")

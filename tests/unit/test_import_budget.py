@@ -116,6 +116,15 @@ def test_daemon_has_asyncio_without_tls_and_its_plugins_may_have_tls() -> None:
     assert "asyncio" in imported("import nodectl.daemon.main, ssl")
 
 
+def test_daemon_has_asyncio_without_what_that_uses_where_something_is_wrong() -> None:
+    """Megabytes of every idle service. It is all there for a plugin that wants it."""
+    unwanted = {"inspect", "ast", "dis", "dataclasses", "argparse", "pyseccomp", "ctypes"}
+    assert imported("import nodectl.daemon.main") & unwanted == set()
+    assert "dis" in imported("import nodectl.daemon.main, inspect; assert inspect.isfunction(inspect.unwrap)")
+    wanted = "import nodectl.daemon.main, asyncio.coroutines as it; assert not it.inspect.isfunction(it)"
+    assert "dis" in imported(f"{wanted}; import inspect; assert inspect.getsource")
+
+
 def test_hook_of_a_prolog_may_speak_tls_by_asyncio() -> None:
     assert imported("import nodectl.daemon.jobs.script_process, asyncio.sslproto as tls; assert tls.ssl")
 

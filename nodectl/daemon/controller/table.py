@@ -15,7 +15,7 @@ from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
 from nodectl.wire.dispatch import Refused
 
-_MOST_RECENT = 1024
+_MOST_RECENT = 256  # more than end until the history has them
 
 
 class JobTable:

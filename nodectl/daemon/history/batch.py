@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from nodectl.daemon.history.store import Ended, Store
 from nodectl.daemon.steps.live import LiveStep
+from nodectl.daemon.steps.spare_memory import SpareMemory
 from nodectl.model.step_number import BATCH
 
 _SECONDS = 0.2
@@ -26,6 +27,7 @@ class Batch:
         self._steps: dict[tuple[int, int], tuple[Ended, LiveStep]] = {}
         self._failed: dict[tuple[int, int], LiveStep] = {}  # whose files could not be removed
         self._due = False
+        self._spare = SpareMemory()
 
     def add(self, live: LiveStep, record: Mapping[str, object]) -> None:
         """Adds a step with its record; it is written soon."""
@@ -109,6 +111,7 @@ class Batch:
     def _flush_due(self) -> None:
         self._due = False
         self.flush()
+        self._spare.used()
 
 
 def _keep(live: LiveStep, record: Mapping[str, object]) -> None:

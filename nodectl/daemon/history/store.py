@@ -29,6 +29,7 @@ _SOON = 1.0  # seconds
 _OF_STEP = "SELECT {} FROM step WHERE job = ? AND step = ? ORDER BY restart DESC LIMIT 1"
 _ROOM = 1 << 20  # characters of records in one reply: the event loop stands still while they are read and written
 _LAST_JOB = 0xFFFFFF00
+_CACHE_KIB = 512  # of the file, which the kernel has in memory anyway
 
 
 class StoreError(Exception):
@@ -77,6 +78,7 @@ class Store:
             os.chmod(path, 0o600)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
             self._db.execute("PRAGMA recursive_triggers=ON")  # a row that is replaced is one that is removed
             schema.prepare(self._db)
         except (OSError, sqlite3.Error, schema.UnknownVersion) as error:

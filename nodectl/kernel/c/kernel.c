@@ -15,6 +15,9 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/openat2.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -189,6 +192,20 @@ static PyObject *own_cgroup(PyObject *self, PyObject *none)
     return PyUnicode_FromString("");
 }
 
+PyDoc_STRVAR(trim_doc,
+"trim() -> None\n\n"
+"Gives the kernel back what the heap does not need: malloc_trim(3), where libc has it.");
+
+static PyObject *trim(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"fork_into", fork_into, METH_O, fork_into_doc},
     {"entries", entries, METH_O, entries_doc},
@@ -198,6 +215,7 @@ static PyMethodDef methods[] = {
     {"close_in_time", close_in_time, METH_VARARGS, close_in_time_doc},
     {"default_signals", default_signals, METH_NOARGS, default_signals_doc},
     {"open_named", open_named, METH_VARARGS, open_named_doc},
+    {"trim", trim, METH_NOARGS, trim_doc},
     {NULL, NULL, 0, NULL},
 };
 

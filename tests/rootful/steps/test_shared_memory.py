@@ -19,6 +19,7 @@ import pytest
 
 from nodectl import plugin_host
 from rootful.contained import contained
+from rootful.native import native
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 
 # Each way to another process's memory, tried by its user: what they all answer.
@@ -304,3 +305,18 @@ def container_p_add_pid_plan(step, task):
 def container_p_add_pid(job_id, pid, uid):
     raise AssertionError("called in the place of its plan")
 """
+
+
+@pytest.mark.parametrize(
+    "hooks", [("init", "init_post_opt", "user_init", "task_post_fork", "task_exit", "exit"), ("task_init",)]
+)
+def test_only_a_stack_with_hooks_of_the_task_costs_a_fork(node: Node, hooks: tuple[str, ...]) -> None:
+    native(node, "stacked", **dict.fromkeys(hooks, ""))
+    node.plugstack("required stacked.so\n")
+    try:
+        held = Held(node, "true")
+        assert share_memory(held.pid, held.stepd) == ("task_init" not in hooks)
+        assert held.let_go() == (0, "")
+    finally:
+        node.plugstack("")
+    node.assert_clean()

@@ -1,0 +1,40 @@
+"""Gives back what many steps have needed and nobody needs any more, when no step has ended for a while.
+
+The heap keeps what is freed, for the next request: megabytes after a thousand steps. Runs in the event loop, a
+millisecond or two.
+"""
+
+import asyncio
+import gc
+
+from nodectl.kernel import _kernel
+
+_SECONDS = 2.0
+
+
+class SpareMemory:
+    """The daemon's own."""
+
+    __slots__ = ("_changes", "_is_due")
+
+    def __init__(self) -> None:
+        self._changes = 0
+        self._is_due = False
+
+    def used(self) -> None:
+        """Steps have ended, so memory has become free."""
+        self._changes += 1
+        if not self._is_due:
+            self._look_later()
+
+    def _look_later(self) -> None:
+        self._is_due = True
+        asyncio.get_running_loop().call_later(_SECONDS, self._look, self._changes)
+
+    def _look(self, changes: int) -> None:
+        if changes != self._changes:
+            self._look_later()
+            return
+        self._is_due = False
+        gc.collect()
+        _kernel.trim()
