@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nodectl.task.environment import of_launchers
+
 _ASKED = (("ntasks_per_node", "NTASKS_PER_NODE"), ("threads_per_core", "THREADS_PER_CORE"), ("hint", "HINT"),
           ("distribution", "DISTRIBUTION"), ("mem_bind", "MEM_BIND"))  # fmt: skip
 
@@ -39,4 +41,5 @@ def of_allocation(job: int, record: Mapping[str, Any], request: Mapping[str, Any
             variables["JOB_END_TIME"] = str(int(start) + int(record["time_limit"]))
     environment |= {f"SLURM_{name}": value for name, value in variables.items()}
     environment |= {"NODECTL_JOB_ID": str(job), "NODECTL_SOCKET": socket}
+    environment |= of_launchers(environment, alone=False)
     return environment

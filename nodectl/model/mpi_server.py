@@ -11,6 +11,8 @@ It runs as the step's user, confined as the step is, and ends with it. It finds 
 and may write
 
     abort TASK CODE       the task has called MPI_Abort: the step ends
+    within TASK           the task is within MPI: when it fails, the step ends
+    without TASK          no more
     lost TASK             the task's connection ended before MPI_Finalize: the step ends, if the task failed
     stuck TASK            the others wait for a task whose connection has ended: the step ends
     bad TASK              what the task sends is none of the protocol: the step ends

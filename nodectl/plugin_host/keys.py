@@ -67,7 +67,7 @@ PLUGINS = section(
         "Plugin that gives each job what of the machine it has to itself.",
     ),
     Key(
-        "mpi_plugin", plugin_types("mpi"), ("mpi/none", "mpi/pmi2"),
+        "mpi_plugin", plugin_types("mpi"), ("mpi/none", "mpi/pmi2", "mpi/pmix"),
         "MPI plugins that a step can have, by `--mpi`.",
     ),
     Key(

@@ -60,11 +60,8 @@ class NodePlugins:
             _end([*itertools.chain(*self.stacks.values()), *earlier])
 
     def for_job(self, step: "Step") -> "NodePlugins":
-        """These, with the plugin that made the container of the step's job, and the step's MPI plugin. Raises
-        PluginRefused.
-        """
-        found = self.with_container(step.container_plugin)
-        return found.with_mpi(step.mpi) if step.mpi else found
+        """These, with the plugin that made the container of the step's job. Raises PluginRefused."""
+        return self.with_container(step.container_plugin)
 
     def with_mpi(self, plugin_type: str) -> "NodePlugins":
         """These, with that MPI plugin and no other. Raises PluginRefused."""

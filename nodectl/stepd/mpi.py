@@ -12,6 +12,7 @@ from nodectl.confine.confinement import Confinement
 from nodectl.kernel import _kernel, children, operations, signals
 from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.identity import become_user
+from nodectl.plugin_host.loader import PluginRefused
 from nodectl.task import rlimits
 
 TYPE_CHECKING = False
@@ -190,6 +191,12 @@ class Mpi:
     def _spawn(self, rank: int, _: str) -> None:
         self._run.say(f"task {rank} wanted MPI to start further programs, which a step does not")
 
+    def _within(self, rank: int, _: str) -> None:
+        self._lost.add(rank)
+
+    def _without(self, rank: int, _: str) -> None:
+        self._lost.discard(rank)
+
     def _lose(self, rank: int, _: str) -> None:
         self._lost.add(rank)
         task = self._run.tasks[rank]
@@ -198,7 +205,11 @@ class Mpi:
 
     def task_ended(self, task: "Task") -> None:
         """The others wait for one that failed within MPI, as long as they are let."""
-        if task.local_id not in self._lost or not task.status:
+        if not task.status:
+            return
+        if self.words >= 0:
+            self.read()  # what it said before it ended
+        if task.local_id not in self._lost:
             return
         if task.out_of_memory:
             self._reaper.termination.end("OUT_OF_MEMORY", self._run.end_reasons.reason)
@@ -245,11 +256,17 @@ _WORDS: "dict[str, Callable[[Mpi, int, str], None]]" = {
     "lost": Mpi._lose,
     "spawn": Mpi._spawn,
     "stuck": Mpi._stuck,
+    "within": Mpi._within,
+    "without": Mpi._without,
 }
 
 
 def begin(run: "Run", reaper: "Reaper") -> None:
     """Rows mpi_p_slurmstepd_prefork and mpi_p_slurmstepd_task, and the server between them. Raises StepFailed."""
+    try:
+        run.node = run.node.with_mpi(run.step.mpi)
+    except PluginRefused as refused:
+        raise run.failed(str(refused)) from None
     run.require(run.node.call(run.caller, "mpi_p_slurmstepd_prefork", (run.step,)))
     run.mpi = mpi = Mpi(run, run.step.mpi_server, reaper)
     try:

@@ -19,6 +19,8 @@ _OF_ONE_MACHINE = {
     "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",  # of the command that started the step
     "SLURM_SRUN_COMM_HOST": "127.0.0.1",
 }
+_LAUNCHERS = {"HYDRA_LAUNCHER": "fork", "OMPI_MCA_plm": "^slurm", "PRTE_MCA_plm": "^slurm"}
+_LAUNCHERS_ALONE = {**_LAUNCHERS, "OMPI_MCA_ras": "^slurm", "PRTE_MCA_ras": "^slurm"}
 _SHORT = LONGEST // 4  # characters, of at most four bytes each
 
 
@@ -41,7 +43,19 @@ def announced(step: "Step") -> dict[str, str]:
         variables[f"SLURM_{name}"] = step.node_name
     if step.step_id != BATCH:
         variables.update(_of_tasks(step))
-    return {**variables, **step.kept}
+    return {
+        **variables,
+        **step.kept,
+        **of_launchers(step.environment, alone=step.ntasks == 1 and step.step_id != BATCH),
+    }
+
+
+def of_launchers(environment: "Mapping[str, str]", *, alone: bool) -> dict[str, str]:
+    """What the mpiexec of MPICH and of Open MPI have to be told, who see Slurm's variables and look for its srun: that
+    they start their ranks themselves. `alone`: in the place of one task, they may have its CPUs. What is there stays.
+    """
+    wanted = _LAUNCHERS_ALONE if alone else _LAUNCHERS
+    return {name: value for name, value in wanted.items() if name not in environment}
 
 
 def _of_tasks(step: "Step") -> dict[str, str]:

@@ -24,7 +24,8 @@ FUNCTION_LINES = 60
 # Directories of one developer's machine; written in halves, as this file is examined too.
 FOREIGN_PATHS = re.compile(r"(?<![\w.*-])/" + r"(?:work|Users|home/runner|bash_jobs)/")
 CONFINED_MODULES: dict[str, tuple[str, ...]] = {
-    "ctypes": ("nodectl/confine/seccomp_compiler.py",),  # which no other process imports
+    # No other process imports these.
+    "ctypes": ("nodectl/confine/seccomp_compiler.py", "nodectl/mpi/openpmix.py", "nodectl/mpi/pmix_server.py"),
     "pickle": (),
     "threading": (),
     "asyncio": ("nodectl/daemon/*.py", "nodectl/daemon/**/*.py", "nodectl/cli/daemon*.py"),

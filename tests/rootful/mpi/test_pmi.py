@@ -116,10 +116,10 @@ def test_the_variable_and_the_configuration_choose_too(served: Node) -> None:
 def test_the_types_are_listed_and_an_unknown_one_is_refused(served: Node) -> None:
     done = served.run("--mpi=list", user=NOBODY)
     assert done.returncode == 0
-    assert done.stdout.split()[-3:] == ["are...", "none", "pmi2"]
+    assert done.stdout.split()[-3:] == ["none", "pmi2", "pmix"]
     done = served.run("--mpi=lam", "true", user=NOBODY)
     assert done.returncode == 1
-    assert "--mpi=lam: there is no such MPI plugin; there are none, pmi2" in done.stderr
+    assert "--mpi=lam: there is no such MPI plugin; there are none, pmi2, pmix" in done.stderr
 
 
 def test_an_abort_ends_the_step_and_names_task_and_code(served: Node) -> None:

@@ -1,0 +1,25 @@
+"""mpi/pmix: PMIx, which Open MPI speaks, by OpenPMIx's own library.
+
+The library is opened by the step's server (`nodectl/mpi/pmix_server.py`), which runs as the user; where there is none,
+the step is refused by the name of what is missing.
+"""
+
+from nodectl.mpi import own_server
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.model.step import Step, Task
+
+plugin_type = "mpi/pmix"
+plugin_name = "PMIx"
+plugin_version = (22, 5, 8)
+
+
+def mpi_p_slurmstepd_prefork(step: "Step") -> None:
+    """Tasks begin when the server has said what their environment has."""
+    step.mpi_server = own_server("pmix_server", announces=True)
+
+
+def mpi_p_slurmstepd_task(step: "Step", task: "Task") -> None:
+    """All but this is the same for all of them."""
+    task.environment["PMIX_RANK"] = str(task.global_id)

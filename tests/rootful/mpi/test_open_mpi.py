@@ -1,0 +1,144 @@
+"""Open MPI's programs by --mpi=pmix, as they are: OpenPMIx's library serves them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from nodectl.mpi import openpmix
+from rootful.contained import contained
+from rootful.mpi_programs import OPEN_MPI, compiled
+from rootful.node import NOBODY, Node, running, wait_until
+
+try:
+    ctypes.CDLL("libpmix.so.2")
+except OSError:
+    pytestmark = pytest.mark.skip(reason="no libpmix here")
+PLACES = (Path("/tmp"), Path("/dev/shm"))  # where MPI leaves files
+SERVER = "nodectl-pmix"
+
+
+def left() -> list[str]:
+    """What programs of this user have left."""
+    return [
+        str(path)
+        for place in PLACES
+        for path in place.iterdir()
+        if path.lstat().st_uid == NOBODY.pw_uid and path.name.startswith(("nodectl-mpi-", "ompi", "vader", "pmix"))
+    ]
+
+
+def test_a_user_sees_no_option_to_be_needed(served: Node) -> None:
+    done = served.run("-n2", compiled("cpi", served.dir, OPEN_MPI), user=NOBODY)
+    assert (done.stdout, done.returncode, done.stderr) == ("2 tasks: pi is 3.141593\n", 0, "")
+    assert not left()
+
+
+@pytest.mark.parametrize("ntasks", [1, 2, 8])
+def test_pi_is_the_same_for_any_number_of_tasks(served: Node, ntasks: int) -> None:
+    done = served.run(f"-n{ntasks}", "--mpi=pmix", compiled("cpi", served.dir, OPEN_MPI), user=NOBODY)
+    assert (done.stdout, done.returncode) == (f"{ntasks} tasks: pi is 3.141593\n", 0), done.stderr
+    assert not left()
+
+
+def test_each_pair_plays_ping_pong(served: Node) -> None:
+    done = served.run("-n4", "--mpi=pmix", compiled("ping_pong", served.dir, OPEN_MPI), user=NOBODY)
+    assert set(done.stdout.splitlines()) == {f"task {rank} of 4: 11 rounds" for rank in range(4)}, done.stderr
+
+
+def test_mpi_abort_ends_the_step_with_one_line_of_ours(served: Node) -> None:
+    done = served.run("-n3", "--mpi=pmix", compiled("cpi", served.dir, OPEN_MPI), "7", user=NOBODY)
+    assert done.returncode == 128 + signal.SIGTERM
+    ours = [line for line in done.stderr.splitlines() if "the step ends" in line]
+    assert len(ours) == 1
+    assert ours[0].endswith("task 1 called MPI_Abort with code 7: the step ends")
+    assert not left()
+
+
+def test_a_killed_task_ends_the_step(served: Node) -> None:
+    mark = served.scratch / "pid"
+    client = served.popen("-n3", "--mpi=pmix", compiled("waits", served.dir, OPEN_MPI), str(mark), user=NOBODY)
+    wait_until(lambda: mark.exists() and mark.read_text(), "task 0 waits")
+    os.kill(int(mark.read_text()), signal.SIGKILL)
+    _, said = client.communicate(timeout=60)
+    assert client.returncode == 128 + signal.SIGTERM
+    assert "task 0 was ended by signal 9 before MPI_Finalize: the step ends" in said
+    assert not left()
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_either_of_the_servers_processes_may_be_killed(served: Node, which: int) -> None:
+    """One ends the step at once, the other one when it is noticed; neither leaves its directories."""
+    mark = served.scratch / f"killed{which}"
+    client = served.popen("-n2", "--mpi=pmix", compiled("waits", served.dir, OPEN_MPI), str(mark), user=NOBODY)
+    wait_until(lambda: mark.exists() and mark.read_text(), "task 0 waits")
+    servers = sorted(pid for pid, name in served.processes() if name == SERVER)
+    assert len(servers) == 2
+    assert left()
+    os.kill(servers[which], signal.SIGKILL)
+    _, said = client.communicate(timeout=60)
+    assert client.returncode == 128 + signal.SIGTERM
+    assert "the step ends" in said
+    wait_until(lambda: not left(), "directories are removed")
+
+
+def test_nothing_is_left_of_ten_steps_each_of_which_ends_otherwise(served: Node) -> None:
+    program = compiled("cpi", served.dir, OPEN_MPI)
+    for number in range(10):
+        words = [program, "3"] if number % 5 == 4 else [program]
+        served.run("-n2", "--mpi=pmix", *words, user=NOBODY)
+    served.assert_clean()
+    assert not left()
+
+
+@pytest.mark.parametrize("level", ["default", "strict"])
+def test_tasks_find_each_other_when_they_are_confined(served: Node, level: str) -> None:
+    done = served.run("-n2", "--mpi=pmix", f"--secure={level}", compiled("cpi", served.dir, OPEN_MPI), user=NOBODY)
+    assert done.stdout == "2 tasks: pi is 3.141593\n", done.stderr
+
+
+def test_tasks_find_each_other_in_a_container() -> None:
+    with contained(container_namespaces=["pid", "ipc"], container_dirs=["/tmp", "/dev/shm"]) as found:
+        program = compiled("cpi", found.node.dir, OPEN_MPI)
+        assert found.out("-n2", "--mpi=pmix", program) == "2 tasks: pi is 3.141593\n"
+
+
+def test_a_user_who_does_not_know_a_steps_namespace_has_no_way_in(served: Node) -> None:
+    done = served.run("-n2", "--mpi=pmix", "sh", "-c", "echo $PMIX_NAMESPACE", user=NOBODY)
+    first, second = done.stdout.split()
+    assert first == second
+    assert len(first.rpartition("-")[2]) == 32
+    assert served.run("-n2", "--mpi=pmix", "sh", "-c", "echo $PMIX_NAMESPACE", user=NOBODY).stdout.split()[0] != first
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openpmix, "_LIBRARIES", ("libnowhere.so.2",))
+    with pytest.raises(openpmix.Failed, match=r"there is no libnowhere\.so\.2 \(OpenPMIx\)"):
+        openpmix.Library()
+
+
+LATE = """
+from nodectl.model.mpi_server import MpiServer
+
+plugin_type = "mpi/late"
+plugin_name = "a server that cannot begin"
+plugin_version = (22, 5, 8)
+CODE = "import os, time; os.write(int(os.environ['NODECTL_MPI_WORDS']), b'failed no reason\\\\n'); time.sleep(600)"
+
+def mpi_p_slurmstepd_prefork(step):
+    step.mpi_server = MpiServer(["/usr/bin/python3", "-c", CODE], {}, announces=True)
+"""
+
+
+def test_a_server_that_cannot_begin_keeps_the_step_from_beginning() -> None:
+    with running() as node:
+        node.plugin("late", LATE, kind="mpi")
+        node.configure(mpi_plugin=["mpi/none", "mpi/late"])
+        node.restart()
+        done = node.run("-n2", "--mpi=late", "echo", "begun", user=NOBODY)
+        assert (done.stdout, done.returncode) == ("", 1)
+        assert "the server of mpi/late: it could not begin: no reason" in done.stderr
