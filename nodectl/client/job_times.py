@@ -19,7 +19,7 @@ def moment(text: str, now: float | None = None) -> int:
         return int(at) + _later(word[3:].strip(), text)
     day: tuple[int, int, int] | None = None
     clock: tuple[int, int, int] | None = None
-    for part in _parts(word):
+    for part in _parts(word.replace("-to", " to")):  # noon-tomorrow
         if part in _DAYS or any(letter in part for letter in "-/."):
             if day is not None:
                 raise _wrong(text)

@@ -5,7 +5,7 @@ Runs in `nodectl submit`, as its user.
 
 import os
 
-from nodectl.client.command import BadOption, Failed
+from nodectl.client.command import BadOption, Failed, Program
 
 LONGEST = 64 << 20  # bytes; the service takes less (max_script_size)
 _MARKS = ("#SBATCH", "#NODECTL")
@@ -31,7 +31,8 @@ def read(word: str) -> str:
         with open(fd, "rb") as file:
             data = file.read(LONGEST + 1)
     except OSError as error:
-        raise Failed(f"{name}: {error.strerror}") from None
+        what = f"Unable to open file {name}" if Program.is_slurms() else name
+        raise Failed(f"{what}: {error.strerror}") from None
     check(data, name)
     return data.decode("utf-8", "surrogateescape")
 

@@ -75,6 +75,7 @@ def test_jobs_are_shown_held_changed_and_released(cluster: Cluster) -> None:
         ("squeue -w elsewhere", "squeue: error: Invalid node name elsewhere"),
         ("sinfo -o %!", "sinfo: error: Format option '%!' invalid"),
         ("sacct -o Nonsense", "sacct: error: no field 'Nonsense'"),
+        ("sbatch /no/such/script", "sbatch: error: Unable to open file /no/such/script"),
         ("sbcast a b", "sbcast: error: Command only valid from within SLURM job"),
     ],
 )

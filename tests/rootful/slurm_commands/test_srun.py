@@ -37,9 +37,9 @@ def test_what_the_machine_does_not_have_is_refused_in_sruns_words(cluster: Clust
     assert done.stderr.startswith(f"srun: error: {told}")
     batch = cluster.sh(f"sbatch {options} --wrap true")
     assert batch.returncode == 1
-    assert (
-        batch.stderr.startswith("sbatch: error: Batch job submission failed: ") or "sbatch: error: --" in batch.stderr
-    )
+    assert batch.stderr.startswith(f"sbatch: error: {told.replace(ALLOCATE, 'Batch job submission failed')}")
+    allocation = cluster.sh(f"salloc {options} true")
+    assert allocation.stderr.startswith(f"salloc: error: {told}")
 
 
 @pytest.mark.parametrize("command", ["srun --test-only true", "sbatch --test-only --wrap true"])
