@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _ANSWERED = frozenset({"help", "usage", "version"})
 _WITH_HELP = ("cpu_bind", "mem_bind", "gpu_bind", "hint", "gres")  # where the value "help" asks for a text
-_TOLD = {"qos": "SLURM_JOB_QOS", "reservation": "SLURM_JOB_RESERVATION", "dependency": "SLURM_JOB_DEPENDENCY"}
 _UNRECORDED = "its step runner and the service have gone; what became of it will be recorded when the service starts"
 
 
@@ -214,11 +213,11 @@ def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyo
     """Launches what was parsed, and what of the request is `beyond` that, with the plugins' local hooks, when its turn
     has come. Raises Failed.
     """
-    from nodectl.client.launch_request import job_environment, make_request
+    from nodectl.client.launch_request import TOLD, job_environment, make_request
 
     trace = parsed.values.pop("trace", None)
     of_job = {name: parsed.values.pop(name) for name in parsed.job if name in parsed.values}
-    parsed.told.update((_TOLD[name], str(of_job[name])) for name in _TOLD if name in of_job)
+    parsed.told.update((TOLD[name], str(of_job[name])) for name in TOLD if name in of_job)
     patience: int | None = of_job.pop("immediate", None)  # type: ignore[assignment]  # what its row reads
     request = make_request(parsed) | beyond
     if "exclusive" in request.get("layout", ()) and "ntasks" not in parsed.values:  # type: ignore[operator]

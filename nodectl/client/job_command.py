@@ -7,10 +7,11 @@ import sys
 
 from nodectl.client.command import BadOption, BadUsage, Failed, Program, complain
 from nodectl.client.job_parser import JobParser, columns, ignored, job_options, outside_of_jobs
-from nodectl.client.launch_request import job_environment, make_request, own_environment
+from nodectl.client.launch_request import TOLD, job_environment, make_request, own_environment
 from nodectl.client.run_options import Parsed
 from nodectl.client.session import REEXECUTED, Session
 from nodectl.client.srun import wording
+from nodectl.client.srun.manners import settle
 from nodectl.spank import S_CTX_ALLOCATOR
 
 TYPE_CHECKING = False
@@ -75,7 +76,9 @@ class JobCommand:
         """Request and JobOptions; all that is left of what was parsed goes in."""
         surroundings = outside_of_jobs(own_environment())
         options = job_options(self.parsed)
-        environment = job_environment(self.parsed, surroundings)
+        settle(self.parsed)
+        self.parsed.told.update((TOLD[name], str(options[name])) for name in TOLD if name in options)
+        environment = job_environment(self.parsed, self.parsed.environment or surroundings)
         stdin = self.parsed.values.get("stdin")
         request = make_request(self.parsed, surroundings)
         request.pop("stdin", None)

@@ -22,7 +22,7 @@ from nodectl.client.run_options import (
     options_of,
 )
 from nodectl.client.srun import names
-from nodectl.client.srun.options import ignored_options
+from nodectl.client.srun.options import ignored_options, of_jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class JobParser(Parser):
     def __init__(self, command: str, extra: "Iterable[PluginOption]" = (), *, dry: bool = False) -> None:
         self._of_slurm = "sbatch" if command == "submit" else "salloc"
         self.own = options_of(SUBMIT if command == "submit" else ALLOC)
-        super().__init__(extra, self.own)
+        super().__init__(extra, self.own, of_jobs)
         self._dry = dry
         self._add(ignored_options(_IGNORED, names.IGNORED))
 

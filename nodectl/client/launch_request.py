@@ -19,6 +19,8 @@ _TOLD = {
     "mem": "SLURM_MEM_PER_NODE",
     "mem_per_cpu": "SLURM_MEM_PER_CPU",
 }
+# Likewise of the options of a job.
+TOLD = {"qos": "SLURM_JOB_QOS", "reservation": "SLURM_JOB_RESERVATION", "dependency": "SLURM_JOB_DEPENDENCY"}
 _MOST_TASKS = 999_999
 _NODES = ("nodelist", "exclude")  # a word with a slash in it is a file that has them
 _LONGEST_FILE = 1 << 17  # more than the service takes

@@ -49,27 +49,33 @@ def of(parsed: "Parsed", variables: "Mapping[str, str]") -> Manners:
             setattr(manners, name, values.pop(name))
     for name in ("by_variable", "bcast_exclude", "compress", "send_libs", "het_group"):
         values.pop(name, None)
-    if "export_file" in values:
-        parsed.environment = _environment(str(values.pop("export_file")))
     if "account" in values:
         parsed.told["SLURM_JOB_ACCOUNT"] = str(values.pop("account"))
     if "open_mode" in values:
         values["open_append"] = values.pop("open_mode") == "append"
-    if "nodefile" in values:
-        values["nodelist"] = nodes_of(str(values.pop("nodefile")))
     if "x11" in values and not variables.get("DISPLAY"):
         raise BadOption("No DISPLAY variable set, cannot setup x11 forwarding.")
     values.pop("x11", None)
     if values.pop("external_launcher", False):
         values |= {"overlap": "1", "cpu_bind": "none"}
     _need_room(int(str(values.pop("tmp", 0))))
-    devices.settle(values)
+    settle(parsed)
     if values.pop("multi_prog", False) and parsed.argv:
         from nodectl.client.srun import multi_prog
 
         values["programs"] = multi_prog.read(parsed.argv[0], parsed.argv[1:])
     _tell_ignored(parsed)
     return manners
+
+
+def settle(parsed: "Parsed") -> None:
+    """What a job can be asked for, too, in options that the service knows. Raises BadOption."""
+    values = parsed.values
+    if "export_file" in values:
+        parsed.environment = _environment(str(values.pop("export_file")))
+    if "nodefile" in values:
+        values["nodelist"] = nodes_of(str(values.pop("nodefile")))
+    devices.settle(values)
 
 
 def _is_on(text: str) -> bool:

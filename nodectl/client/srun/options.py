@@ -87,11 +87,20 @@ FURTHER = (
 )  # fmt: skip
 
 
+_OF_JOBS = frozenset({"cpus-per-gpu", "export-file", "gpus-per-socket", "mem-per-gpu", "nodefile", "ntasks-per-gpu",
+                      "ntasks-per-tres", "tres-bind", "tres-per-task"})  # fmt: skip
+
+
 def further(known: "Mapping[str, Option]") -> tuple[Option, ...]:
     """All that a command knows beyond `known`, by long name: FURTHER, other names, what is ignored, what is refused."""
     here = {**known, **{option.long: option for option in FURTHER}}
     others = [_renamed(old, here[new]) for old, new in names.ALIASES.items() if new in here]
     return (*FURTHER, *others, *without_meaning())
+
+
+def of_jobs(_known: "Mapping[str, Option]") -> tuple[Option, ...]:
+    """Of FURTHER those that a batch script may have, too."""
+    return tuple(option for option in FURTHER if option.long in _OF_JOBS)
 
 
 def parser(extra: "Iterable[PluginOption]" = (), own: "Iterable[Option]" = ()) -> Parser:

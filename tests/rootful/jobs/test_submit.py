@@ -127,6 +127,14 @@ def test_a_script_that_submits_gives_nothing_of_its_own_to_the_new_job(node: Nod
     assert said(node, number).split()[-1] == str(number) != str(job)
 
 
+def test_a_script_may_have_its_environment_from_a_file_and_is_told_what_it_waited_for(node: Node) -> None:
+    (node.scratch / "variables").write_bytes(b"A=from a file\0PATH=/usr/bin:/bin\0")
+    words = ("--export-file", str(node.scratch / "variables"), "--dependency=singleton", "-o", "said")
+    done = node.nodectl("submit", *words, "--wait", "--wrap", 'echo "$A $SLURM_JOB_DEPENDENCY"', user=NOBODY)
+    assert done.returncode == 0, done.stderr
+    assert (node.scratch / "said").read_text(encoding="utf-8") == "from a file singleton\n"
+
+
 def test_a_held_job_starts_when_it_is_released(node: Node) -> None:
     job = wrap(node, "echo let", "-H")
     (found,) = queue(node)

@@ -9,6 +9,7 @@ from nodectl.client.job_changes import assigned
 from nodectl.client.job_options import array, nice
 from nodectl.client.job_parser import JobParser, ignored, job_options, outside_of_jobs
 from nodectl.client.run_options import Parsed
+from nodectl.client.srun.manners import settle
 
 
 def values(words: list[str], command: str = "submit") -> dict[str, object]:
@@ -46,7 +47,7 @@ def test_options_are_sbatchs(words: list[str], found: dict[str, object]) -> None
         (["--label"], "unrecognized option '--label'"),
         (["--cpu-bind=cores"], "unrecognized option '--cpu-bind'"),
         (["--overlap"], "unrecognized option '--overlap'"),
-        (["--tres-bind=gpu"], "option '--tres-bind' is sbatch's and not nodectl's"),
+        (["--container=x"], "option '--container' is sbatch's and not nodectl's"),
         (["--signal=B:NONE"], "Invalid signal 'B:NONE', it is written"),
         (["--arr=5-1"], "Invalid job array specification '5-1' for --array."),
         (["--exclusive=user"], "Invalid value 'user', only --exclusive alone is known for --exclusive."),
@@ -113,3 +114,12 @@ def test_changes_may_be_written_as_scontrols() -> None:
     for word in ("TimeLimit", "Colour=red", "=5"):
         with pytest.raises(ValueError, match="changes nothing"):
             assigned([word])
+
+
+def test_what_counts_by_gpu_is_said_by_task() -> None:
+    lines = ["--gpus=2", "--cpus-per-gpu=3", "-n2", "--mem-per-gpu=1G"]
+    for command in ("submit", "alloc"):
+        parsed = JobParser(command).parse(lines)
+        settle(parsed)
+        assert parsed.values == {"gpus": "2", "ntasks": 2, "cpus_per_task": 3, "mem": 2048}
+    assert JobParser("submit").variables({"SBATCH_CPUS_PER_GPU": "3"}) == ["--cpus-per-gpu=3"]
