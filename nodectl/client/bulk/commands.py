@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 class Command:
     """One command: its number from 1, its line, what it was made of. The rest is what became of it: `tries`, where its
     output is and how long that is, whether it is `over`; `log` is what its line in the log tells of how it ended;
-    `weight` is what it weighs while the step has it.
+    `weight` is what it weighs while the step has it; `alone`: nothing that it has started is left.
     """
 
-    __slots__ = ("line", "log", "number", "over", "sizes", "stderr", "stdout", "tries", "values", "weight")
+    __slots__ = ("alone", "line", "log", "number", "over", "sizes", "stderr", "stdout", "tries", "values", "weight")
 
     def __init__(self, number: int, line: str, values: "Values") -> None:
         self.number = number
         self.line = line
         self.values = values
         self.tries = 0
-        self.over = False
+        self.over = self.alone = False
         self.weight = 0
         self.stdout = self.stderr = ""
         self.sizes: tuple[int, int] | None = None  # of a command that has ended

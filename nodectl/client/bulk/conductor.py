@@ -242,6 +242,7 @@ class Conductor:
         if self._rules.slot_mark:
             self._name_slot(command, str(event["slot"] + 1))
         self._explain(command, event)
+        command.alone = event.get("alone", False)
         received = self._outputs.ended(command)
         command.log = (event["started"], event["seconds"], received, ending.exit_value, ending.signal)
         if not self._rules.in_order:

@@ -96,7 +96,11 @@ class Outputs:
 
 
 class Private(Outputs):
-    """Files in a directory of this command's own, which are unlinked when they have been printed."""
+    """Files in a directory of this command's own, which are unlinked when they have been printed.
+
+    Most short commands print nothing, and to make and to unlink two files took a tenth of their time. So where nothing
+    is in them, and nobody is left to write to them, another command gets them.
+    """
 
     def __init__(self, style: Style, candidates: "Iterable[str]") -> None:
         super().__init__(style)
@@ -108,34 +112,38 @@ class Private(Outputs):
             os.rmdir(self._path)
             raise Failed(f"keep outputs in {self._path}: {error.strerror}", 255) from None
         self._kept = style.files
+        self._empty: list[str] = []  # names that another command may have
         if not self._kept:
             private_directory.sweep(os.path.dirname(self._path), _PREFIX)
 
     def place(self, command: "Command") -> None:
         """Says where the command writes."""
-        command.stdout = f"{self._path}/{command.number}.out"
-        command.stderr = f"{self._path}/{command.number}.err"
+        name = self._empty.pop() if self._empty else str(command.number)
+        command.stdout, command.stderr = f"{self._path}/{name}.out", f"{self._path}/{name}.err"
 
     def ended(self, command: "Command") -> int:
         """The command has ended: how much it has written to stdout."""
-        number = command.number
-        command.sizes = (_size(f"{number}.out", self._fd), _size(f"{number}.err", self._fd))
+        out, err = (_status(name, self._fd) for name in _names(command))
+        command.sizes = (_size_of(out), _size_of(err))
+        command.alone = command.alone and not self._kept and _is_as_made(out) and _is_as_made(err)
         return command.sizes[0]
 
     def show(self, command: "Command") -> None:
         """Prints what it has written, and removes it."""
-        number = command.number
+        out, err = _names(command)
         if command.sizes != (0, 0) or self._style.say or self._kept:
-            path = command.stdout
-            command.stdout = path if self._kept else f"{number}.out"
-            command.stderr = f"{number}.err"
+            command.stdout = command.stdout if self._kept else out
+            command.stderr = err
             self.print_files(command, directory=self._fd)
-        self.drop(command)
+        if command.alone:
+            self._empty.append(out.removesuffix(".out"))
+        else:
+            self.drop(command)
 
     def drop(self, command: "Command") -> None:
         """What it has written is not wanted."""
-        names = [f"{command.number}.err"] if self._kept else [f"{command.number}.out", f"{command.number}.err"]
-        for name in names:
+        out, err = _names(command)
+        for name in (err,) if self._kept else (out, err):
             try:
                 os.unlink(name, dir_fd=self._fd)
             except OSError:
@@ -209,7 +217,7 @@ class Results(Outputs):
 
     def ended(self, command: "Command") -> int:
         """The command has ended: how much it has written to stdout."""
-        command.sizes = (_size(command.stdout, None), _size(command.stderr, None))
+        command.sizes = (_size_of(_status(command.stdout)), _size_of(_status(command.stderr)))
         beside = f"{command.stdout}.seq" if self._named else f"{os.path.dirname(command.stdout)}/seq"
         try:
             fd = os.open(beside, _WRITE, 0o666)
@@ -245,13 +253,28 @@ def file_name(value: str, number: int) -> str:
     return name
 
 
-def _size(name: str, directory: int | None) -> int:
-    """How much is in a regular file; 0 where there is none."""
+def _names(command: "Command") -> tuple[str, str]:
+    return os.path.basename(command.stdout), os.path.basename(command.stderr)
+
+
+def _status(name: str, directory: int | None = None) -> os.stat_result | None:
+    """Of a regular file, None where there is none."""
     try:
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except OSError:
-        return 0
-    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
+
+
+def _size_of(status: os.stat_result | None) -> int:
+    return 0 if status is None else status.st_size
+
+
+def _is_as_made(status: os.stat_result | None) -> bool:
+    """Whether nothing is in the file, and its mode and name are what they were: nobody else has it either."""
+    if status is None or status.st_size or status.st_nlink != 1 or status.st_uid != os.geteuid():
+        return False
+    return status.st_mode & 0o600 == 0o600
 
 
 def _print(to: int, name: str, directory: int | None, tag: bytes, left: int) -> None:

@@ -155,7 +155,10 @@ class Bulk:
             return  # given up before
         del self.running[slot]
         task.failure = run.failures.pop(slot, task.failure)
+        removed = task.group is not None and task.group.remove()
         told = self._told(task)
+        if removed:
+            told["alone"] = True  # nothing of it is left: nobody writes its output any more
         self._ended.append(told)
         self.tally.ended(told, task.argv)
         self.window.ended(task.command.seq)
@@ -163,7 +166,7 @@ class Bulk:
         run.tasks[slot] = _add(self.sums[slot], task)
         if task.out_of_memory and run.step.oom_kill_step:
             self._reaper.termination.end("OUT_OF_MEMORY", f"out of memory: command {task.command.seq}")
-        if task.group is None or task.group.remove():
+        if task.group is None or removed:
             self.free.append(slot)
             return
         task.group.kill_all()

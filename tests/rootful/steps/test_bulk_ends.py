@@ -55,6 +55,13 @@ def test_what_a_command_leaves_behind_is_gone_before_its_slot_has_the_next_one(s
     assert record["orphans"]["max_rss_kib"] > 0
 
 
+def test_its_client_hears_whether_anything_of_a_command_is_left(served: Node) -> None:
+    client = BulkClient(served, 1)
+    client.all([*(shell(seq, "true") for seq in range(1, 6)), shell(6, "sleep 1000 & exit 0")])
+    assert any(client.ended[seq].get("alone") for seq in range(1, 6))
+    assert "alone" not in client.ended[6]
+
+
 def test_a_command_has_a_cgroup_of_its_own_which_goes_with_it(served: Node) -> None:
     client = BulkClient(served, 2).ready()
     where = served.scratch / "where"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,66 @@ def test_what_is_written_after_its_command_has_ended_is_not_printed(
     private.close()
     assert capfd.readouterr().out == "whole\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def silent(private: outputs.Private, number: int, *, alone: bool = True) -> Command:
+    """A command that has printed nothing."""
+    command = Command(number, "true", ())
+    private.place(command)
+    Path(command.stdout).touch(0o600)
+    Path(command.stderr).touch(0o600)
+    command.alone = alone
+    return command
+
+
+def end(private: outputs.Private, command: Command) -> None:
+    private.ended(command)
+    private.show(command)
+
+
+def test_files_that_stay_empty_serve_the_next_command(tmp_path: Path) -> None:
+    private = outputs.Private(outputs.Style(), [str(tmp_path)])
+    first = silent(private, 1)
+    files = first.stdout, first.stderr
+    end(private, first)
+    second, third = silent(private, 2), silent(private, 3)
+    assert (second.stdout, second.stderr) == files
+    assert third.stdout not in files
+    private.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def leave_behind(command: Command) -> None:
+    command.alone = False
+
+
+def print_something(command: Command) -> None:
+    Path(command.stderr).write_text("x")
+
+
+def put_a_link(command: Command) -> None:
+    Path(command.stdout).unlink()
+    Path(command.stdout).symlink_to("/dev/null")
+
+
+def keep_it_by_another_name(command: Command) -> None:
+    os.link(command.stdout, f"{command.stdout}.mine")
+
+
+def close_it(command: Command) -> None:
+    Path(command.stdout).chmod(0o400)
+
+
+@pytest.mark.parametrize("act", [leave_behind, print_something, put_a_link, keep_it_by_another_name, close_it])
+def test_files_that_may_be_anybody_elses_serve_nobody(
+    tmp_path: Path, act: Callable[[Command], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    private = outputs.Private(outputs.Style(), [str(tmp_path)])
+    first = silent(private, 1)
+    names = first.stdout, first.stderr
+    act(first)
+    end(private, first)
+    assert not any(os.path.lexists(name) for name in names)
+    assert silent(private, 2).stdout not in names
+    private.close()
+    capfd.readouterr()
