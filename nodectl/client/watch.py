@@ -75,6 +75,8 @@ class Watch:
             from nodectl.client.srun.wording import LINES
 
             self._lines = LINES
+            if verbose:  # before a task can say anything
+                self._tell_line("launched")
 
     def until_end(self) -> "Mapping[str, object] | None":
         """The step's record; None when the step runner went away without one."""
@@ -124,7 +126,7 @@ class Watch:
             self._tell_message(str(event["text"]))
         elif kind == "exit":
             self._tell_exit(event)
-        elif kind == "start" and self._verbose:
+        elif kind == "start" and self._verbose and "started" in self._lines:
             self._tell_line("started", pids=event["pids"])
         elif kind == "end":
             self.record = event["record"]  # type: ignore[assignment]

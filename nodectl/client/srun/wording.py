@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from nodectl.client.command import Failed
 
 LINES = {
-    "started": "jobid {job}: nodes(1):`{node}', step {step}\nnodectl: launching StepId={step} on host {node}, "
+    "launched": "jobid {job}: nodes(1):`{node}', step {step}\nnodectl: launching StepId={step} on host {node}, "
     "{ntasks} tasks: {ranks}",
     "first": "First task exited {wait}s ago",
     "terminating": "Terminating StepId={step}",
