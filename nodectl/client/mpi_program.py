@@ -39,7 +39,7 @@ def plugin_for(word: str, cwd: str) -> str:
         return ""
     try:
         return next(filter(None, map(_of_library, _needed(fd))), "")
-    except (OSError, ValueError, IndexError):
+    except (OSError, ValueError, IndexError, OverflowError):
         return ""  # it is told when it is executed
     finally:
         os.close(fd)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 LONGEST_MESSAGE = 32768
 _LENGTH = 6
+_LONGEST_NAME = 64  # of a command
 _ESCAPED = b"\0"
 _NOT_DONE = b"rc=1;errmsg=a step starts no further programs;"
 _ALONE = b"rc=1;errmsg=there is no other job to connect to;"
@@ -65,16 +66,20 @@ class Pmi2:
     def answer(self, message: bytes) -> None:
         """Does what a message wants. Raises Malformed."""
         fields = fields_of(message)
-        method = _METHODS.get(fields.get(b"cmd", b""))
-        if method is None:
+        name = fields.get(b"cmd", b"")
+        if not name or len(name) > _LONGEST_NAME:
             raise Malformed
-        method(self, fields)
+        _METHODS.get(name, Pmi2.unknown)(self, fields)
 
     def _say(self, fields: "Fields", text: bytes) -> None:
         thread = fields.get(b"thrid")
         of_thread = b"" if thread is None else b"thrid=%b;" % _escaped(thread[:64])
         body = b"cmd=%b-response;%b%b" % (fields[b"cmd"], of_thread, text)
         self._send(b"%6d%b" % (len(body), body))
+
+    def unknown(self, fields: "Fields") -> None:
+        """Something of another PMI-2: libraries go on without."""
+        self._say(fields, b"rc=1;errmsg=unknown command;")
 
     def full_init(self, fields: "Fields") -> None:
         """The program says which task it is."""
@@ -141,7 +146,10 @@ class Pmi2:
     def lookup(self, fields: "Fields") -> None:
         """Looks it up."""
         port = self._world.names.get(fields.get(b"name", b""))
-        self._say(fields, b"rc=1;errmsg=not found;" if port is None else b"port=%b;rc=0;" % _escaped(port))
+        self._say(
+            fields,
+            b"found=FALSE;rc=1;errmsg=not found;" if port is None else b"found=TRUE;port=%b;rc=0;" % _escaped(port),
+        )
 
     def spawn(self, fields: "Fields") -> None:
         """Nothing is started."""
@@ -162,7 +170,7 @@ class Pmi2:
         self._world.tell(f"abort {self._rank} 1")
 
     def _found(self, fields: "Fields", value: "bytes | None") -> None:
-        self._say(fields, b"flag=FALSE;rc=0;" if value is None else b"flag=TRUE;value=%b;rc=0;" % _escaped(value))
+        self._say(fields, b"found=FALSE;rc=0;" if value is None else b"found=TRUE;value=%b;rc=0;" % _escaped(value))
 
     def _stored(self, fields: "Fields", put: "Callable[[], None]") -> None:
         try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _DATA, _CORE = 2, 4  # RLIMIT_*
 _MEMORY = 512 << 20  # bytes of data that a server may have
 _LONGEST_WORD = 8192
-_WORDS_OF_TASK = 8
+_MOST_WORDS, _WORDS_OF_TASK = 1 << 17, 1 << 12  # bytes that it may say in all, and for each task
 _BEGIN_SECONDS = 30.0  # that a server may take until tasks can begin
 _END_SECONDS = 5.0
 _SLOW = 0.5
@@ -44,8 +44,9 @@ class Mpi:
         self._reaper = reaper
         self._server = server
         self._rest = b""
-        self._left = _LONGEST_WORD + len(run.tasks) * _WORDS_OF_TASK * 32
+        self._left = _MOST_WORDS + len(run.tasks) * _WORDS_OF_TASK
         self._lost: set[int] = set()
+        self._told: set[str] = set()
         self._unneeded = False
         self._life = -1
         self._pid = 0
@@ -152,7 +153,10 @@ class Mpi:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._hear(line.decode("utf-8", "surrogateescape"))
-        if not data or self._left < 0 or len(self._rest) > _LONGEST_WORD:
+        too_much = self._left < 0 or len(self._rest) > _LONGEST_WORD
+        if too_much:
+            self._end("its MPI server says too much")
+        if not data or too_much:
             self._reaper.unwatch(self.words)
             self._run.private.remove(self.words)
             os.close(self.words)
@@ -186,10 +190,15 @@ class Mpi:
         self._end(f"task {rank} sent its MPI server what is no message")
 
     def _full(self, rank: int, _: str) -> None:
-        self._run.say(f"task {rank} stored more with its MPI server than there is room for")
+        self._say(f"task {rank} stored more with its MPI server than there is room for")
 
     def _spawn(self, rank: int, _: str) -> None:
-        self._run.say(f"task {rank} wanted MPI to start further programs, which a step does not")
+        self._say(f"task {rank} wanted MPI to start further programs, which a step does not")
+
+    def _say(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._run.say(text)
 
     def _within(self, rank: int, _: str) -> None:
         self._lost.add(rank)

@@ -163,15 +163,21 @@ def test_a_program_of_pmi_2_finds_the_same(two: Served) -> None:
         )
     assert two.ask2(0, b"cmd=job-getid;") == b"cmd=job-getid-response;jobid=7.0;rc=0;"
     assert two.ask2(0, b"cmd=info-getjobattr;key=PMI_process_mapping;") == (
-        b"cmd=info-getjobattr-response;flag=TRUE;value=(vector,(0,1,2));rc=0;"
+        b"cmd=info-getjobattr-response;found=TRUE;value=(vector,(0,1,2));rc=0;"
     )
-    assert two.ask2(0, b"cmd=info-getjobattr;key=unknown;") == b"cmd=info-getjobattr-response;flag=FALSE;rc=0;"
+    assert two.ask2(0, b"cmd=info-getjobattr;key=unknown;") == b"cmd=info-getjobattr-response;found=FALSE;rc=0;"
     assert two.ask2(1, b"cmd=kvs-put;key=a;value=1;;2;") == b"cmd=kvs-put-response;rc=0;"
     two.tasks[0].sendall(b"%6d%b" % (14, b"cmd=kvs-fence;"))
     assert two.ask2(1, b"cmd=kvs-fence;thrid=5;") == b"cmd=kvs-fence-response;thrid=5;rc=0;"
     assert two.message(0) == b"cmd=kvs-fence-response;rc=0;"
-    assert two.ask2(0, b"cmd=kvs-get;jobid=7.0;srcid=1;key=a;") == (b"cmd=kvs-get-response;flag=TRUE;value=1;;2;rc=0;")
+    assert two.ask2(0, b"cmd=kvs-get;jobid=7.0;srcid=1;key=a;") == (b"cmd=kvs-get-response;found=TRUE;value=1;;2;rc=0;")
     assert two.ask2(0, b"cmd=finalize;") == b"cmd=finalize-response;rc=0;"
+
+
+def test_a_command_of_another_pmi_2_is_refused_and_its_program_goes_on(two: Served) -> None:
+    two.ask(0, INIT2)
+    assert two.ask2(0, b"cmd=ring;ring-count=1;") == b"cmd=ring-response;rc=1;errmsg=unknown command;"
+    assert two.ask2(0, b"cmd=job-getid;") == b"cmd=job-getid-response;jobid=7.0;rc=0;"
 
 
 def test_a_key_of_the_node_is_waited_for(two: Served) -> None:
@@ -179,9 +185,11 @@ def test_a_key_of_the_node_is_waited_for(two: Served) -> None:
         two.ask(rank, INIT2)
     waiting = b"cmd=info-getnodeattr;key=shm;wait=TRUE;"
     two.tasks[0].sendall(b"%6d%b" % (len(waiting), waiting))
-    assert two.ask2(1, b"cmd=info-getnodeattr;key=shm;wait=FALSE;") == b"cmd=info-getnodeattr-response;flag=FALSE;rc=0;"
+    assert (
+        two.ask2(1, b"cmd=info-getnodeattr;key=shm;wait=FALSE;") == b"cmd=info-getnodeattr-response;found=FALSE;rc=0;"
+    )
     assert two.ask2(1, b"cmd=info-putnodeattr;key=shm;value=here;") == b"cmd=info-putnodeattr-response;rc=0;"
-    assert two.message(0) == b"cmd=info-getnodeattr-response;flag=TRUE;value=here;rc=0;"
+    assert two.message(0) == b"cmd=info-getnodeattr-response;found=TRUE;value=here;rc=0;"
 
 
 def test_a_request_to_start_programs_is_refused_and_told_once(two: Served) -> None:
@@ -244,7 +252,7 @@ def test_others_in_the_barrier_are_not_left_to_wait_for_one_that_has_gone(two: S
         INIT + b"mcmd=spawn\n" + b"a=b\n" * 5000,
         INIT2 + b"999999cmd=kvs-fence;",
         INIT2 + b"     -cmd=kvs-fence;",
-        INIT2 + b"    10cmd=nobody",
+        INIT2 + b"    10no=command",
         INIT2 + b"    16cmd=kvs-fence;a\0b",
         INIT2 + b"    23cmd=fullinit;pmirank=0;;",  # the rank of another
         INIT2 + b"%6d%b" % (31, b"cmd=fullinit;pmirank=0;x=aaaa;;"),

@@ -1,0 +1,118 @@
+"""A site's own MPI plugin: its functions, in the order of a launch, and what their failures cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rootful.node import NOBODY, Node, running
+
+PLUGIN = """
+import os
+from nodectl.plugin_api import PluginError
+
+plugin_type = "mpi/{name}"
+plugin_name = "for a test"
+plugin_version = (22, 5, 8)
+
+def _told(call):
+    if os.path.exists({scratch!r} + "/fail-" + call):
+        raise PluginError(22, "as it was told")
+
+def mpi_p_client_prelaunch(step):
+    _told("prelaunch")
+
+def mpi_p_slurmstepd_prefork(step):
+    _told("prefork")
+
+def mpi_p_slurmstepd_task(step, task):
+    task.environment["RANK_OF_{name}"] = f"{{task.local_id}} of {{step.ntasks}}"
+    _told("task")
+
+def mpi_p_client_fini(step):
+    _told("fini")
+"""
+CALLS = ["mpi_p_client_prelaunch", "mpi_p_slurmstepd_prefork", *["mpi_p_slurmstepd_task"] * 2, "mpi_p_client_fini"]
+SHOWN = ("sh", "-c", "env | grep ^RANK_OF_ | sort")
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Node]:
+    node = Node(mpi_plugin=["mpi/none", "mpi/one", "mpi/other"])
+    for name in ("one", "other"):
+        node.plugin(name, PLUGIN.format(name=name, scratch=str(node.scratch)), kind="mpi")
+    try:
+        yield node.start()
+        node.assert_clean()
+    finally:
+        node.close()
+
+
+def test_the_functions_of_the_chosen_plugin_are_called_in_order(site: Node) -> None:
+    done = site.run("-n2", "--mpi=one", *SHOWN, user=NOBODY)
+    assert sorted(done.stdout.splitlines()) == ["RANK_OF_one=0 of 2", "RANK_OF_one=1 of 2"], done.stderr
+    lines = [line for line in site.trace(site.last_job()) if line["kind"] == "mpi"]
+    assert [line["call"] for line in lines] == CALLS
+    assert {line["plugin"] for line in lines} == {"mpi/one"}
+
+
+def test_none_is_called_for_a_step_without(site: Node) -> None:
+    assert site.run("-n2", *SHOWN, user=NOBODY).stdout == ""
+    assert not [line for line in site.trace(site.last_job()) if line["kind"] == "mpi"]
+
+
+@pytest.mark.parametrize("call", ["prelaunch", "prefork", "task"])
+def test_a_failure_before_the_tasks_keeps_them_from_beginning(site: Node, call: str) -> None:
+    mark = site.scratch / f"fail-{call}"
+    mark.touch()
+    try:
+        done = site.run("-n2", "--mpi=one", "echo", "begun", user=NOBODY)
+    finally:
+        mark.unlink()
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert "plugin mpi/one: mpi_p_" in done.stderr
+    assert "as it was told" in done.stderr
+
+
+def test_a_failure_behind_them_is_logged(site: Node) -> None:
+    mark = site.scratch / "fail-fini"
+    mark.touch()
+    try:
+        done = site.run("-n2", "--mpi=one", "echo", "begun", user=NOBODY)
+    finally:
+        mark.unlink()
+    assert (done.stdout, done.returncode) == ("begun\n" * 2, 0)
+
+
+FLOOD = """
+from nodectl.model.mpi_server import MpiServer
+
+plugin_type = "mpi/flood"
+plugin_name = "says what it likes"
+plugin_version = (22, 5, 8)
+CODE = '''
+import os
+words, end = int(os.environ["NODECTL_MPI_WORDS"]), bytes([10])
+for line in ("abort", "abort x 1", "abort 99 1", "abort -1 1", "lost 1 1 1", "ready", "env LD_PRELOAD=/x", chr(255)):
+    os.write(words, line.encode() + end)
+while True:
+    os.write(words, (b"spawn 1" + end) * 500)
+'''
+
+def mpi_p_slurmstepd_prefork(step):
+    step.mpi_server = MpiServer(["/usr/bin/python3", "-c", CODE], {})
+"""
+
+
+def test_a_server_that_says_too_much_ends_its_step_and_is_told_once() -> None:
+    with running() as node:
+        node.plugin("flood", FLOOD, kind="mpi")
+        node.configure(mpi_plugin=["mpi/none", "mpi/flood"])
+        node.restart()
+        done = node.run("-n2", "--mpi=flood", "sleep", "600", user=NOBODY)
+        assert done.returncode == 143
+        lines = [line for line in done.stderr.splitlines() if "step 1.0" in line]
+        assert len(lines) == 2, lines
+        assert lines[0].endswith("task 1 wanted MPI to start further programs, which a step does not")
+        assert lines[1].endswith("its MPI server says too much: the step ends")
