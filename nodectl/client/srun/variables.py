@@ -35,7 +35,6 @@ OPTIONS = {
 # Not read as an option: what they say.
 OTHERS = {
     "SLURM_DEBUG": "-v, so many times",
-    "SRUN_DEBUG": "-v, so many times",
     "SLURM_EXIT_ERROR": "exit status where something goes wrong before the step",
     "SLURM_EXIT_IMMEDIATE": "exit status where --immediate finds nothing free",
     "SLURM_HOSTFILE": "where the tasks go, and how many there are",
@@ -50,7 +49,7 @@ IGNORED = (
     "SLURM_DELAY_BOOT SLURM_GPU_FREQ SLURM_JOB_ID SLURM_JWT SLURM_NETWORK SLURM_NO_KILL SLURM_PARTITION "
     "SLURM_PMI_KVS_NO_DUP_KEYS SLURM_POWER SLURM_PROFILE SLURM_REQ_SWITCH SLURM_RESV_PORTS SLURM_SPREAD_JOB "
     "SLURM_SPREAD_SEGMENTS SLURM_STEPMGR SLURM_STEP_KILLED_MSG_NODE_ID SLURM_THREADS SLURM_TREE_WIDTH "
-    "SLURM_WAIT4SWITCH SLURM_WCKEY SRUN_SEGMENT"
+    "SLURM_WAIT4SWITCH SLURM_WCKEY SRUN_DEBUG SRUN_SEGMENT"
 )
 _OFF = ("0", "no", "false")
 _OUTSIDE = frozenset({"job-name"})  # of a job's own command: its steps have names of their own
@@ -101,8 +100,6 @@ def _says(has_arg: int, text: str) -> bool:
 
 
 def _verbosity(variables: "Mapping[str, str]") -> int:
-    for name in ("SRUN_DEBUG", "SLURM_DEBUG"):
-        text = variables.get(name, "")
-        if text.isdecimal():
-            return min(int(text[:4]), _MOST)
-    return 0
+    """SLURM_DEBUG. SRUN_DEBUG says how much an outer srun told, which is no wish."""
+    text = variables.get("SLURM_DEBUG", "")
+    return min(int(text[:4]), _MOST) if text.isascii() and text.isdecimal() else 0

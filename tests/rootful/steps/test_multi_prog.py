@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rootful.node import NOBODY, Node
+from rootful.raw import exchange, launch
 
 
 @pytest.fixture
@@ -77,3 +78,19 @@ def test_a_request_cannot_make_its_runner_write_gigabytes(shared_node: Node, fil
     file.write_text(f"* echo {'%t' * 50_000}\n", encoding="utf-8")
     done = shared_node.run("-n512", "-O", "--multi-prog", str(file), user=NOBODY)
     assert (done.returncode, "it says too much" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "programs",
+    [
+        "a", {}, [1], [[]], [["0"]], [["0", "true"]], [["0", [1]]], [[0, ["true"]]], [["0", ["true"], False]],
+        [["0", ["true"], True, True]], [["0", ["true\0"]]], [[["0"], ["true"]]], [["0", ["true"], [True]]],
+        [["*", ["true"]]] * 5000, [], [["1", ["true"]]],
+    ],
+    ids=lambda value: str(value)[:30],
+)  # fmt: skip
+def test_a_request_of_another_shape_is_refused_and_the_next_is_served(shared_node: Node, programs: object) -> None:
+    reply, _ = exchange(shared_node, launch(programs=programs))
+    assert reply is not None
+    assert "InvalidRequest" in str(reply["error"]) or "InvalidParameter" in str(reply["error"]), reply
+    assert shared_node.run("echo", "next", user=NOBODY).stdout == "next\n"

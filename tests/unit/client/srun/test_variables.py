@@ -102,7 +102,7 @@ def test_a_wrong_variable_is_named(environment: dict[str, str], reason: str) -> 
 
 def test_variables_choose_how_much_is_said() -> None:
     assert filled({"SLURM_DEBUG": "2"}).verbose == 2
-    assert filled({"SRUN_DEBUG": "3", "SLURM_DEBUG": "2"}).verbose == 3
+    assert filled({"SRUN_DEBUG": "3"}).verbose == 0  # what an outer srun has told its tasks
     assert filled({"SLURM_DEBUG": "2"}, "-v").verbose == 1
     parsed = filled({"SLURM_SRUN_REDUCE_TASK_EXIT_MSG": "1"})
     assert of(parsed, {"SLURM_SRUN_REDUCE_TASK_EXIT_MSG": "1"}).reduced
