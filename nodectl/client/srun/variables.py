@@ -52,7 +52,8 @@ IGNORED = (
     "SLURM_WAIT4SWITCH SLURM_WCKEY SRUN_DEBUG SRUN_SEGMENT"
 )
 _OFF = ("0", "no", "false")
-_OUTSIDE = frozenset({"job-name"})  # of a job's own command: its steps have names of their own
+# Of a job's own command: in the job they say what that has. Its steps have names of their own, and its memory.
+_OUTSIDE = frozenset({"job-name", "mem", "mem-per-cpu", "mem-per-gpu"})
 _EITHER = ({"mem", "mem_per_cpu", "mem_per_gpu"},)  # one of these
 _LIKE_OPTIONS = {"SLURM_SRUN_REDUCE_TASK_EXIT_MSG", "SLURM_TEST_EXEC"}  # few have them
 _MOST = 10

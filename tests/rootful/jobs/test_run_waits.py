@@ -96,7 +96,12 @@ def test_exclusive_runs_have_the_machine_to_themselves(node: Node) -> None:
     assert alone.line() == "here", alone.told()
     done = node.run("--immediate", "true", user=NOBODY)
     assert done.returncode == 1
+    variables = {"SLURM_EXIT_IMMEDIATE": "9", "SLURM_IMMEDIATE": ""}
+    assert node.run("true", user=NOBODY, env=variables).returncode == 9
+    silent = Client(node, "run", "-Q", "echo", "on")
+    wait_until(lambda: len(queue(node)) == 2, "it waits")
     assert alone.end("\n")[0] == 0
+    assert (silent.end(), silent.told()) == ((0, "on\n"), "")
     wait_until(lambda: not queue(node), "it is over")
 
 

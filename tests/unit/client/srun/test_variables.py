@@ -85,9 +85,9 @@ def test_of_two_ways_to_ask_for_memory_the_typed_one_counts() -> None:
     assert filled({"SLURM_MEM_PER_NODE": "100"}, "--mem-per-cpu=5").values == {"mem_per_cpu": 5}
 
 
-def test_a_job_in_which_it_is_typed_gives_a_step_neither_name_nor_umask() -> None:
-    outside = {"SLURM_JOB_NAME": "outer", "SLURM_UMASK": "0077"}
-    assert filled(outside).values == {"name": "outer", "umask": 0o077}
+def test_a_job_in_which_it_is_typed_gives_a_step_neither_name_nor_umask_nor_all_its_memory_for_each_cpu() -> None:
+    outside = {"SLURM_JOB_NAME": "outer", "SLURM_UMASK": "0077", "SLURM_MEM_PER_CPU": "5"}
+    assert filled(outside).values == {"name": "outer", "umask": 0o077, "mem_per_cpu": 5}
     assert filled({**outside, "NODECTL_JOB_ID": "5"}).values == {}
 
 
