@@ -71,10 +71,11 @@ class Watch:
 
         self._is_news = is_news
         self._lines = _LINES
+        self._worded: Callable[[str], str] = str
         if Program.is_slurms():
-            from nodectl.client.srun.wording import LINES
+            from nodectl.client.srun import wording
 
-            self._lines = LINES
+            self._lines, self._worded = wording.LINES, wording.said
             if verbose:  # before a task can say anything
                 self._tell_line("launched")
 
@@ -133,7 +134,7 @@ class Watch:
 
     def _tell_message(self, text: str) -> None:
         if self._is_news(text, self.warned):
-            self.say(text)
+            self.say(self._worded(text))
             if " CANCELLED AT " in text and "aborted" in self._lines:
                 self._tell_line("aborted")
 

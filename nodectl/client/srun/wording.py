@@ -34,6 +34,14 @@ _OF_NODES = (
 )
 
 
+def said(text: str) -> str:
+    """A message of the step's, where srun's users look for another beginning."""
+    error = "nodectl: error: "
+    if text.startswith(f"{error}step ") and ": task epilog '" in text and text.endswith("was killed"):
+        return f"{error}TaskEpilog failed status=9: {text[len(error) :]}"
+    return text
+
+
 def refusal(failed: "Failed", what: str) -> str:
     """Why `what` was not done: begins as Slurm's line does where the machine does not have what was asked for."""
     reason = str(failed)
