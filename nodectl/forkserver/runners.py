@@ -50,16 +50,19 @@ class Runners:
         return 0
 
     def has_room(self, uid: int) -> bool:
-        """Whether one more may be kept for this user. Another user's that waits makes room for it."""
+        """Whether one more may be kept for this user, for whom none waits that could serve the step. One that waits,
+        or has ended while it did, makes room: where the user has as many as one may have, one of this user's own.
+        """
         for runner in self._all.copy():
             self._look(runner)
-        if sum(runner.whose[0] == uid for runner in self._all) >= (self._most + 1) // 2:
-            return False
-        if len(self._all) >= self._most:
-            idle = next((runner for runner in self._all if runner.waits), None)
-            if idle is not None:
-                self._forget(idle)
-        return len(self._all) < self._most
+        own = [runner for runner in self._all if runner.whose[0] == uid]
+        has_most = len(own) >= (self._most + 1) // 2
+        if has_most or len(self._all) >= self._most:
+            idle = next((runner for runner in (own if has_most else self._all) if runner.waits), None)
+            if idle is None:
+                return False
+            self._forget(idle)
+        return True
 
     def add(self, pid: int, whose: "Whose", link: "_socket.socket") -> None:
         """This one is kept: it has its first order."""
