@@ -124,15 +124,31 @@ def _is_clean(run: "Run") -> bool:
         not run.caller.threaded
         and not run.unkillable
         and children.next_to_collect() == children.NO_CHILD
-        and not _holds_streams(run.client_streams)
+        and not _has_another_share()
+        and (run.client_streams < 0 or not _holds_streams(run.client_streams))
     )
 
 
-def _holds_streams(socket: int) -> bool:
-    """Whether a client's streams still lie there: to close them may take as long as their maker likes."""
+def _has_another_share() -> bool:
+    """Whether a task has changed what its session gets of the CPUs, which any process of it may: sched(7), autogroups.
+    The session is this process's, and that of all tasks that it will start.
+    """
+    try:
+        return not pseudo_file.read("/proc/self/autogroup").endswith(b" nice 0\n")
+    except OSError:
+        return False  # a kernel without
+
+
+def _holds_streams(streams: int) -> bool:
+    """Whether a client's streams still lie there: to close them may take as long as their maker likes. From now on none
+    can come.
+    """
+    socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, streams)
+    socket.shutdown(_socket.SHUT_RD)
+    socket.detach()
     while True:
         try:
-            return socket >= 0 and client_streams.has_come(socket)
+            return client_streams.has_come(streams)
         except ConnectionResetError:
             continue  # told once, whatever is there
         except BrokenPipeError:

@@ -120,6 +120,16 @@ def test_a_session_keyring_is_one_steps(shared_node: Node) -> None:
     assert found.stdout == "False\n", found
 
 
+def test_what_a_task_sets_for_its_session_is_its_steps(shared_node: Node) -> None:
+    own = Path("/proc/self/autogroup")
+    if not own.exists():
+        pytest.skip("the kernel gives sessions no share of their own")
+    lowered = shared_node.run("sh", "-c", "echo 15 > /proc/self/autogroup; cat /proc/self/autogroup", user=NOBODY)
+    assert lowered.stdout.endswith("nice 15\n"), lowered
+    shared_node.assert_clean()
+    assert shared_node.run("cat", "/proc/self/autogroup", user=NOBODY).stdout.endswith("nice 0\n")
+
+
 def test_a_runner_that_is_killed_while_it_waits_costs_nothing(shared_node: Node) -> None:
     pid = runner_of(shared_node, "true")
     os.kill(pid, signal.SIGKILL)
