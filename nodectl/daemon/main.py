@@ -30,6 +30,7 @@ from nodectl.container import settings as container_settings
 from nodectl.daemon.history import journal, retention
 from nodectl.daemon.history.store import Store, StoreError
 from nodectl.daemon.jobs.slurmd_context import SlurmdContext, SlurmdRefused
+from nodectl.daemon.jobs.step_cgroups import remove_base
 from nodectl.daemon.node import Node
 from nodectl.daemon.processes.companions import Companions
 from nodectl.daemon.processes.forkserver_channel import ForkserverDied
@@ -121,7 +122,7 @@ async def _serve(
     node.close(wait_for_forkserver=private)
     store.close()
     if base.path:
-        tree.Group(base.mount + base.path).remove()
+        remove_base(base.mount + base.path, steps_run=bool(node.registry.live))
 
 
 def _collect_less(*, private: bool) -> None:

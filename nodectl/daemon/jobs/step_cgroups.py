@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Sequence
 
 from nodectl.cgroup import tree
@@ -16,6 +17,7 @@ _TRIES = 60
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.5
 _SETTLE_SECONDS = 10
+_RUNNERS_SECONDS = 1.0
 
 
 def make_step_cgroup(mount: str, path: str, confinement: Confinement, controllers: Sequence[str]) -> None:
@@ -72,6 +74,16 @@ def try_to_remove(group: tree.Group) -> bool:
             return False  # it could not be read: there are no descriptors left
     tree.Group(os.path.dirname(group.full_path)).remove()  # the job's, if this was its last step
     return True
+
+
+def remove_base(path: str, *, steps_run: bool) -> None:
+    """At the daemon's end: removes the cgroup below which jobs were, unless steps run. Runners that wait for a step end
+    with the forkserver, which has just been told to.
+    """
+    base, end = tree.Group(path), time.monotonic() + _RUNNERS_SECONDS
+    while not steps_run and not base.child(tree.RUNNERS).remove() and time.monotonic() < end:
+        time.sleep(_FIRST_PAUSE)
+    base.remove()
 
 
 class CgroupRemovals:

@@ -181,6 +181,14 @@ def test_runners_end_with_their_forkserver() -> None:
         assert runner_of(node, "true") != pid
 
 
+def test_a_daemon_that_ends_leaves_no_cgroup_of_runners() -> None:
+    with running() as node:
+        runner_of(node, "true")
+        assert waiting(node)
+        node.stop()
+        assert not Path(node.base).exists()
+
+
 def test_no_runner_is_kept_where_there_are_to_be_none() -> None:
     with running(warm_runners=0) as node:
         assert runner_of(node, "true") != runner_of(node, "true")

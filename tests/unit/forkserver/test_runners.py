@@ -11,7 +11,7 @@ USER, ELSE = 1000, 1001
 def kept(runners: Runners, uid: int, secure: str = "none", *, waits: bool = True) -> socket.socket:
     """The end of one that is kept now."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    runners.add(1, (uid, secure), ours)  # type: ignore[arg-type]
+    runners.add(1, (uid, secure), ours)
     if waits:
         theirs.send(WAITS)
     theirs.settimeout(10)
