@@ -121,7 +121,26 @@ def test_daemon_has_asyncio_without_what_that_uses_where_something_is_wrong() ->
     unwanted = {"inspect", "ast", "dis", "dataclasses", "argparse", "pyseccomp", "ctypes"}
     assert imported("import nodectl.daemon.main") & unwanted == set()
     assert "dis" in imported("import nodectl.daemon.main, inspect; assert inspect.isfunction(inspect.unwrap)")
-    wanted = "import nodectl.daemon.main, asyncio.coroutines as it; assert not it.inspect.isfunction(it)"
+    handled = """
+import nodectl.daemon.main, asyncio, signal
+async def serve():
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)
+    loop.add_signal_handler(signal.SIGTERM, asyncio.Event().set)
+    try:
+        loop.add_signal_handler(signal.SIGINT, serve)
+    except TypeError:
+        return
+    raise AssertionError("a coroutine is no handler")
+async def wait():
+    waiting = asyncio.create_task(asyncio.sleep(0))
+    waiting.add_done_callback(lambda _: None)
+    assert "lambda" in repr(waiting), waiting
+    await waiting
+asyncio.run(serve())
+asyncio.run(wait())"""
+    assert imported(handled) & unwanted == set()
+    wanted = "import nodectl.daemon.main, asyncio.coroutines as it; assert not it.inspect.isgenerator(it)"
     assert "dis" in imported(f"{wanted}; import inspect; assert inspect.getsource")
 
 

@@ -8,7 +8,6 @@ module imports little.
 import _socket
 import os
 import sys
-from typing import NamedTuple
 
 from nodectl.spank import preload, probe_variable
 
@@ -16,18 +15,24 @@ CHANNEL = 3  # a companion's descriptor of it
 _START = "import sys; sys.path[:0] = {path!r}; from {package} import main; main.main()"
 
 
-class Companion(NamedTuple):
+class Companion:
     """A companion that waits for its first order: its pid, and our end of its channel."""
 
-    pid: int
-    channel: int
+    __slots__ = ("channel", "pid")
+
+    def __init__(self, pid: int, channel: int) -> None:
+        self.pid = pid
+        self.channel = channel
 
 
-class Companions(NamedTuple):
+class Companions:
     """Both, for a daemon that begins."""
 
-    forkserver: Companion
-    reception: Companion
+    __slots__ = ("forkserver", "reception")
+
+    def __init__(self, forkserver: Companion, reception: Companion) -> None:
+        self.forkserver = forkserver
+        self.reception = reception
 
 
 def begin() -> Companions:
