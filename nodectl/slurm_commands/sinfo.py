@@ -33,7 +33,7 @@ _TABLE = (
     Option("Node", "N", text="a line for each node"),
     Option("nodes", "n", ARGUMENT, "these nodes"),
     Option("noheader", "h", text="no line of headers"),
-    Option("partition", "p", ARGUMENT, "these partitions"),
+    Option("partition", "p", ARGUMENT, "any partition: all names are the one that there is"),
     Option("reservation", "T", text="reservations"),
     Option("states", "t", ARGUMENT, "nodes in these states"),
     Option("summarize", "s", text="a line for each partition"),
@@ -184,9 +184,6 @@ def _layout(given: Given, nodes: list[dict[str, Any]]) -> Layout:
 
 
 def _is_meant(node: dict[str, Any], given: Given) -> bool:
-    partitions = given.listed("partition") or os.environ.get("SINFO_PARTITION", "").split(",")
-    if any(partitions) and node["partition"] not in partitions:
-        return False
     if "nodes" in given and not {node["name"], node["host"]} & set(expanded(given.value("nodes"))):
         return False
     if "dead" in given or ("list-reasons" in given and not node.get("reason")):

@@ -40,7 +40,7 @@ _TABLE = (
     Option("name", "n", ARGUMENT, "of these names"),
     Option("noheader", "h", text="no line of headers"),
     Option("nodelist", "w", ARGUMENT, "on these nodes"),
-    Option("partitions", "p", ARGUMENT, "of these partitions"),
+    Option("partitions", "p", ARGUMENT, "of any partition: all names are the one that there is"),
     Option("qos", "q", ARGUMENT, "of these qualities of service"),
     Option("reservation", "R", ARGUMENT, "in this reservation"),
     Option("sort", "S", ARGUMENT, "by these letters of --format, - for the highest first"),
@@ -167,8 +167,8 @@ def _has(job: dict[str, Any], users: list[str], states: list[str], given: Given)
 
 def _is_meant(job: dict[str, Any], given: Given) -> bool:
     """What the service does not choose by."""
-    for option, key in (("partitions", "partition"), ("qos", "qos"), ("reservation", "reservation")):
-        if option in given and str(job.get(key) or "") not in given.listed(option):
+    for option in ("qos", "reservation"):
+        if option in given and str(job.get(option) or "") not in given.listed(option):
             return False
     return "nodelist" not in given or bool(job.get("nodes"))
 

@@ -26,7 +26,11 @@ def test_the_table_is_squeues(cluster: Cluster) -> None:
     assert line == f"{job:>18} {'local':>9} {'held':>8} {'nobody':>8} PD       0:00      1 (JobHeldUser)"
     assert cluster.ok("squeue -h -O JobID:8,State:.9,UserName").rstrip() == f"{job:8}  PENDINGnobody"
     assert cluster.ok("SQUEUE_FORMAT='%A %T' squeue -h") == f"{job} PENDING\n"
-    assert cluster.ok("squeue -h -u root") == cluster.ok("squeue -h -t R") == cluster.ok("squeue -h -p other") == ""
+    assert cluster.ok("squeue -h -u root") == cluster.ok("squeue -h -t R") == ""
+    # A script asks for the partition that it gave to sbatch, which took it for the one that there is.
+    assert cluster.ok("squeue -h -p gpu -o %i") == f"{job}\n"
+    assert cluster.ok("sinfo -h -p gpu -o %D") == "1\n"
+    assert cluster.ok(f"scancel -p gpu; squeue -h -j {job} -o %i") == f"{job}\n"
     (told,) = json.loads(cluster.ok("squeue --json"))["jobs"]
     assert (told["job_id"], told["job_state"], told["user_name"]) == (int(job), "PENDING", "nobody")
 
