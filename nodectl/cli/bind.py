@@ -27,6 +27,7 @@ from nodectl.client.run_options import (
     Parser,
     layout_options,
 )
+from nodectl.client.srun.manners import settle
 from nodectl.client.srun.names import silent_in_layout
 from nodectl.client.srun.options import parser
 from nodectl.config import Config
@@ -54,6 +55,7 @@ def main(settings: GlobalOptions, words: Sequence[str]) -> int:
         if parsed.values.get("help"):
             print(_help())
             return 0
+        settle(parsed)
         answer = answer_of(parsed, configured(settings.config))
     except (BadOption, Failed, Refused, PluginRefused, ValueError, OSError) as error:
         return _refuse(error, as_json="--json" in words)

@@ -48,8 +48,9 @@ SBATCH = (
     (MAYBE_ARGUMENT, "get-user-env"),
 )  # fmt: skip
 # They say where tasks go, so `bind` may not pass them over.
-_OF_LAYOUT = frozenset({"accel-bind", "cpu_bind", "gpus-per-socket", "mem_bind", "ntasks-per-gpu", "ntasks-per-tres",
-                        "share", "tasks-per-node"})  # fmt: skip
+_OF_LAYOUT = frozenset({"accel-bind", "cpu_bind", "cpus-per-gpu", "gpus-per-socket", "mem_bind", "nodefile",
+                        "ntasks-per-gpu", "ntasks-per-tres", "share", "tasks-per-node", "tres-bind",
+                        "tres-per-task"})  # fmt: skip
 # Of srun only: they say something of a step.
 _OF_STEPS = frozenset({
     "accel-bind", "async", "bcast", "bcast-exclude", "compress", "cpu_bind", "debugger-test", "disable-status",

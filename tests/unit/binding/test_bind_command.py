@@ -137,6 +137,13 @@ def test_options_that_say_nothing_of_layout_are_passed_over() -> None:
     assert cpus(answer(SPEC, "-n2", *words)) == cpus(answer(SPEC, "-n2"))
 
 
+def test_what_counts_by_gpu_or_has_another_name_says_something_of_layout() -> None:
+    tres = answer(SPEC, "--tres-per-task=cpu:2", "-n2")
+    assert cpus(tres) == cpus(answer(SPEC, "-c2", "-n2"))
+    old = answer(SPEC, "--tasks-per-node=2", "--cpu_bind=cores", "-n2")
+    assert cpus(old) == cpus(answer(SPEC, "--ntasks-per-node=2", "--cpu-bind=cores", "-n2"))
+
+
 def test_sruns_variables_count_where_no_option_is_given() -> None:
     env = {"SLURM_NTASKS": "4", "SLURM_CPU_BIND": "cores"}
     assert cpus(answer(SPEC, "--allocated=0-15", env=env)) == ["0-1", "8-9", "2-3", "10-11"]
