@@ -82,6 +82,36 @@ def test_a_task_has_its_own_socket_and_no_other(forks: bool) -> None:
         assert len(done.stdout.splitlines()) == 3
 
 
+SOCKETS = """
+import os
+from nodectl.spank import *
+
+plugin_type = "spank/sockets"
+plugin_name = "sockets"
+plugin_version = (22, 5, 8)
+
+def slurm_spank_task_init(sp, ac, av):
+    names = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if fd.isdecimal()
+             and os.path.exists(f"/proc/self/fd/{fd}")]
+    with open(f"SCRATCH/hook-{sp.task.local_id}", "w") as file:
+        file.write("\\n".join(sorted(set(name for name in names if name.startswith("socket:")))))
+"""
+
+
+def test_no_hook_that_runs_as_the_user_has_a_socket_of_another_task() -> None:
+    with running() as node:
+        node.plugin("sockets", SOCKETS.replace("SCRATCH", str(node.scratch)))
+        node.plugstack("required sockets\n")
+        found = []
+        for words in ((), ("--mpi=pmi2",)):
+            done = node.run("-n3", *words, "true", user=NOBODY)
+            assert done.returncode == 0, done.stderr
+            found.append([set((node.scratch / f"hook-{rank}").read_text().split()) for rank in range(3)])
+        without, with_server = found
+        assert [len(more) - len(less) for less, more in zip(without, with_server, strict=True)] == [1, 1, 1]
+        assert not with_server[0] & with_server[1] & with_server[2] - without[0]
+
+
 def test_the_server_is_the_users_and_has_nothing_of_roots(served: Node) -> None:
     client, pid = begun(served)
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines())
@@ -138,6 +168,23 @@ def test_a_task_that_is_killed_takes_the_others_along(served: Node) -> None:
     lines = [line for line in done.stderr.splitlines() if "the step ends" in line]
     assert len(lines) == 1
     assert "task 2 " in lines[0]
+
+
+def test_a_task_that_fails_within_mpi_ends_the_step_though_nobody_waits_for_it(served: Node) -> None:
+    text = "init()\nif RANK == 0:\n    sys.exit(3)\ntime.sleep(600)\n"
+    done = served.run("-n2", "--mpi=pmi2", *script(served, text), user=NOBODY)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert "task 0 ended with exit code 3 before MPI_Finalize: the step ends" in done.stderr
+
+
+def test_a_task_that_fails_behind_mpi_leaves_the_others_alone(served: Node) -> None:
+    text = "init()\nask('cmd=finalize')\n"
+    text += "if RANK == 0:\n    open(sys.argv[1], 'w').write(str(os.getpid()))\n    sys.exit(3)\n"
+    text += "while not os.path.exists(sys.argv[1]) or not (pid := open(sys.argv[1]).read()): time.sleep(0.01)\n"
+    text += "while os.path.exists(f'/proc/{pid}'): time.sleep(0.01)\nprint('went on')\n"
+    mark = served.scratch / "failed-behind"
+    done = served.run("-n2", "--mpi=pmi2", *script(served, text), str(mark), user=NOBODY)
+    assert (done.returncode, done.stdout) == (3, "went on\n")
 
 
 def test_others_do_not_wait_in_vain_for_a_task_that_left_well(served: Node) -> None:
