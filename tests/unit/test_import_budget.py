@@ -80,6 +80,13 @@ ENTRIES = {
     "job process": Entry(
         "import nodectl.daemon.jobs.script_process, nodectl.spank.job_script", {*LAUNCH, "daemon"}, 60
     ),
+    # Until its companions are executed; what comes then they do not wait for.
+    "daemon's beginning": Entry(
+        "import nodectl.cli.daemon",
+        {"cli", "daemon", "kernel", "messages", "model", "plugin_api", "plugin_host", "spank"},
+        25,
+        ENUM,
+    ),
     "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 98),
     "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 88),
 }
