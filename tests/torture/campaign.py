@@ -29,6 +29,7 @@ from torture.service import Service
 from torture.works import Work, Works, draw
 
 _WORKS = 5  # clients at a time
+_SAME_PLUGINS = 20  # works
 _ROOM = "size=24m,mode=755"
 _PATIENCE = 90.0  # seconds for what has to end
 _BETWEEN_FAULTS = 0.15  # seconds, on average
@@ -215,6 +216,8 @@ class Campaign:
         self._mind()
         if len(self.works.running) < works:
             self._number += 1
+            if self._number % _SAME_PLUGINS == 0:
+                self.works.change_plugins()
             work = draw(self.rng, self._number)
             work.suffered += self.faults.meet()
             self.works.begin(work)

@@ -14,9 +14,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from nodectl.cgroup.tree import RUNNERS
+from nodectl.tracing.recorder import cgroup_of
 from rootful.node import Node
 from torture.judge import SERVICE
-from torture.processes import Process, found
+from torture.processes import RUNNER, STEPD, Process, found
 from torture.service import Service
 from torture.works import Works
 
@@ -43,6 +45,9 @@ DRAWN: dict[tuple[str, str], int] = {
     ("stepd", "STOP"): 5,
     ("stepd", "descriptors"): 3,
     ("stepd", "memory"): 2,
+    ("runner", "KILL"): 8,
+    ("runner", "TERM"): 3,
+    ("runner", "STOP"): 3,
     ("client", "KILL"): 10,
     ("client", "TERM"): 5,
     ("client", "STOP"): 4,
@@ -126,7 +131,7 @@ class Faults:
             to_readiness = victim.kind == "daemon" and how in ("KILL", "TERM")
             self._window(victim.kind, how, None if to_readiness else seconds)
         for work in self._works.running.values():
-            if work.name == victim.name:
+            if work.name == victim.name or victim.kind == RUNNER:  # to which its order may be on its way
                 work.suffered.append((victim.kind, how))
         if victim.kind == "daemon":
             self._service.struck = self._service.struck or how == "STOP" or how in ("descriptors", "memory")
@@ -153,7 +158,7 @@ class Faults:
 
     def _scarce(self, victim: Process, kind: int, limit: int, seconds: float) -> bool:
         """Less of something than it may need; the soft limit, so that its children may raise theirs."""
-        if limit <= 6 or victim not in self.known(victim.pid):
+        if limit <= 6 or victim not in self.known(victim.pid) or _is_kept(victim):
             return False
         try:
             soft, hard = resource.prlimit(victim.pid, kind)
@@ -219,6 +224,11 @@ class Faults:
                     self.excused.append((window.opened, _BREATH + (now if window.until is None else window.over)))
         if not any(window.target == "daemon" for window in self._windows):
             self._service.struck = self._service.forgiven = False
+
+
+def _is_kept(victim: Process) -> bool:
+    """Whether it will serve other steps, too, which do not know what it suffers."""
+    return victim.kind == STEPD and cgroup_of(victim.pid).endswith(f"/{RUNNERS}")
 
 
 def _open_descriptors(pid: int) -> int:

@@ -10,6 +10,7 @@ RIGHT, LOST, WRONG = "right", "lost", "wrong"
 SIGNALS = {"KILL": 9, "TERM": 15}
 SCARCE = ("descriptors", "memory", "full")
 SERVICE = ("daemon", "reception", "forkserver", "machine")
+RUNNERS = ("stepd", "runner")
 _REFUSED = ("FAILED", "NODE_FAIL", "CANCELLED")
 Record = Mapping[str, object] | None
 
@@ -25,7 +26,7 @@ def judge(work: Work, record: Record) -> tuple[str, str]:
         + ("none" if record is None else f"{record['job']}.{record['step']} {record['state']} "
            f"{record['exit_status']} {record['reason']!r}")
     )  # fmt: skip
-    runner_struck = any(target == "stepd" and how != "STOP" for target, how in work.suffered)
+    runner_struck = any(target in RUNNERS and how != "STOP" for target, how in work.suffered)
     lost = record is None or (record["state"] == "NODE_FAIL" and not runner_struck)
     return (LOST if work.ran and lost else WRONG), why
 
@@ -35,7 +36,7 @@ def ends(work: Work) -> set[str]:
     permitted = {"known"}
     for target, how in work.suffered:
         deadly = how in SIGNALS
-        if target == "stepd" and deadly:
+        if target in RUNNERS and deadly:
             permitted.add("runner died")
         if (target, how) == ("stepd", "TERM"):
             permitted.add("told to stop")

@@ -9,17 +9,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nodectl.stepd.orders import WAITING
 from nodectl.tracing.recorder import cgroup_of
 from nodectl.wire import lean_json
 
 STEPD = "stepd"
-_KINDS = {"nodectl-fork": "forkserver", "nodectl-spank": "slurmd", "nodectl-first": "", "nodectl-errand": "errand"}
+RUNNER = "runner"
+_KINDS = {
+    "nodectl-fork": "forkserver", "nodectl-spank": "slurmd", "nodectl-first": "", "nodectl-errand": "errand",
+    WAITING: RUNNER,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Process:
-    """One that a fault can strike: `kind` is daemon, forkserver, reception, slurmd, errand, stepd or task; `name` is
-    its step's.
+    """One that a fault can strike: `kind` is daemon, forkserver, reception, slurmd, errand, stepd, runner (a stepd that
+    waits for its next step) or task; `name` is its step's.
     """
 
     pid: int
@@ -33,6 +38,8 @@ class Process:
         except OSError:
             return False
         try:
+            if self.kind in (STEPD, RUNNER) and number != signal.SIGCONT:
+                return self._strike_while_it_stands(fd, number, known)
             if self not in known(self.pid):
                 return False
             signal.pidfd_send_signal(fd, number)
@@ -41,6 +48,16 @@ class Process:
         finally:
             os.close(fd)
         return True
+
+    def _strike_while_it_stands(self, fd: int, number: int, known: Callable[[int], list[Process]]) -> bool:
+        """It may begin another step at any moment, unless it is stopped: that one would not know what it suffered."""
+        signal.pidfd_send_signal(fd, signal.SIGSTOP)
+        meant = self in known(self.pid)
+        if meant:
+            signal.pidfd_send_signal(fd, number)
+        if not meant or number != signal.SIGSTOP:
+            signal.pidfd_send_signal(fd, signal.SIGCONT)
+        return meant
 
 
 def found(daemon: int, cgroup_name: str, steps: Path, only: int = 0) -> list[Process]:

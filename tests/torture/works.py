@@ -64,6 +64,7 @@ class Work:
     out: str = ""
     err: str = ""
     hooks: list[str] = field(default_factory=list)
+    may_be_bare: bool = False  # there was a time without the plugin
 
     @property
     def ran(self) -> bool:
@@ -73,6 +74,8 @@ class Work:
     @property
     def hooks_are_whole(self) -> bool:
         """Whether each hook was called for each of its processes, and the step's around its tasks'."""
+        if self.may_be_bare and not self.hooks:
+            return True
         tasks = Counter(f"{hook} {rank}" for hook in ("task_init", "task_exit") for rank in range(self.ntasks))
         whole = Counter(self.hooks) == tasks + Counter(("init", "exit"))
         return whole and self.hooks[0] == "init" and self.hooks[-1] == "exit"
@@ -117,9 +120,18 @@ class Works:
         self.hooks.mkdir()
         self.hooks.chmod(0o755)
         node.plugin("hooklog", HOOK_LOG.format(hooks=self.hooks))
-        node.plugstack("optional hooklog.py\n")
         self.running: dict[str, Work] = {}
         self.over: dict[str, Work] = {}
+        self._hooks = False
+        self.change_plugins()
+
+    def change_plugins(self) -> None:
+        """The plugin is stacked, or is no more: then a step's runner may serve others behind it."""
+        self._hooks = not self._hooks
+        if not self._hooks:
+            for work in self.running.values():
+                work.may_be_bare = True
+        self._node.plugstack("optional hooklog.py\n" if self._hooks else "")
 
     def begin(self, work: Work) -> None:
         """Starts its client."""
@@ -137,6 +149,7 @@ class Works:
                 user=user.pw_uid, group=user.pw_gid, extra_groups=[],
             )  # fmt: skip
         work.began = time.monotonic()
+        work.may_be_bare = not self._hooks
         self.running[work.name] = work
 
     def collect(self) -> None:
