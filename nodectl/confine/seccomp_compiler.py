@@ -90,11 +90,10 @@ def _library() -> ModuleType:
 
 
 def _sources() -> set[str]:
-    """The files that decide what is compiled: our lists, and the library, where it was found."""
+    """The files of others that decide what is compiled: the library, where it was found, and its module."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
         libraries = {line.split(maxsplit=5)[5].rstrip("\n") for line in file if "/libseccomp." in line}
-    modules = ("nodectl.confine.denied_calls", "pyseccomp")
-    return {__file__, *libraries, *(str(sys.modules[name].__file__) for name in modules)}
+    return {*libraries, str(sys.modules["pyseccomp"].__file__)}
 
 
 def attempt(made: Mapping[str, object]) -> None:

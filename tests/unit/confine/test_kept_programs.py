@@ -48,6 +48,18 @@ def test_they_are_not_taken_with_another_library(kept: str, source: Path) -> Non
     assert kept_programs.read(kept) == b""
 
 
+def test_they_are_not_taken_from_another_installation(
+    kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lists may be others. All that it was made of may still be there."""
+    ours = []
+    for path in kept_programs._OURS:
+        ours.append(tmp_path / os.path.basename(path))
+        ours[-1].write_bytes(Path(path).read_bytes())
+    monkeypatch.setattr(kept_programs, "_OURS", tuple(map(str, ours)))
+    assert kept_programs.read(kept) == b""
+
+
 def test_they_are_not_taken_under_another_kernel(kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_kernel, "landlock_abi", lambda: 99)
     assert kept_programs.read(kept) == b""
