@@ -22,6 +22,7 @@ from nodectl.wire import framing
 
 _HOLD = ("sleep", "infinity")
 _ENDED_BY_JOB = 1
+_COUNT = ("ntasks", "ntasks_per_node")  # who gives one of these says how many tasks a step has that does not say so
 
 
 def main(settings: GlobalOptions, words: Sequence[str]) -> int:
@@ -43,6 +44,7 @@ def _allocate(command: JobCommand) -> int:
     argv = argv or [_shell()]
     values.setdefault("name", "interactive" if shell else os.path.basename(argv[0]))
     command.parsed.argv = list(argv)
+    counted = not values.keys().isdisjoint(_COUNT)
     request, options = command.request()
     session = command.session
     job = waiting.job(session, {**request, "environment": waiting.told(request)}, options, patience, "alloc")
@@ -55,7 +57,7 @@ def _allocate(command: JobCommand) -> int:
     _, _, events = session.launch(request)
     waiting.say(f"Granted job allocation {job}")
     record: Any = session.call("ShowJob", job=str(job))["record"]
-    environment = of_allocation(job, record, request, os.path.abspath(session.path))
+    environment = of_allocation(job, record, request, os.path.abspath(session.path), counted=counted)
     return Held(job, events, signal.SIGHUP if shell and kill is None else kill).run(argv, environment)
 
 

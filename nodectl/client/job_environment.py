@@ -9,8 +9,12 @@ _ASKED = (("ntasks_per_node", "NTASKS_PER_NODE"), ("threads_per_core", "THREADS_
           ("distribution", "DISTRIBUTION"), ("mem_bind", "MEM_BIND"))  # fmt: skip
 
 
-def of_allocation(job: int, record: Mapping[str, Any], request: Mapping[str, Any], socket: str) -> dict[str, str]:
-    """The environment of the command: `record` is ShowJob's, `request` what was launched, `socket` the service's."""
+def of_allocation(
+    job: int, record: Mapping[str, Any], request: Mapping[str, Any], socket: str, *, counted: bool
+) -> dict[str, str]:
+    """The environment of the command: `record` is ShowJob's, `request` what was launched, `socket` the service's.
+    `counted`: whether a number of tasks was asked for.
+    """
     environment = dict(request["environment"])
     nodes, cpus = str(record.get("nodes") or ""), str(record.get("cpus") or 0)
     variables = {
@@ -25,9 +29,9 @@ def of_allocation(job: int, record: Mapping[str, Any], request: Mapping[str, Any
         "NNODES": "1",
         "JOB_CPUS_PER_NODE": cpus,
         "TASKS_PER_NODE": str(request["ntasks"]),
-        "NTASKS": str(request["ntasks"]),
-        "NPROCS": str(request["ntasks"]),
     }
+    if counted:
+        variables |= {"NTASKS": str(request["ntasks"]), "NPROCS": str(request["ntasks"])}
     if request.get("cpus_per_task"):
         variables["CPUS_PER_TASK"] = str(request["cpus_per_task"])
     layout = request.get("layout", {})

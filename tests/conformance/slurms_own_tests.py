@@ -39,7 +39,8 @@ def main() -> int:
     place.chmod(0o755)
     expect = place / "expect"
     shutil.copytree(arguments.testsuite / "expect", expect)
-    (expect / "globals.local").write_text(f'set slurm_dir "{place}"\n', encoding="utf-8")
+    (expect / "globals.local").write_text(f'set slurm_dir "{place}"\nset build_dir "{place}"\n', encoding="utf-8")
+    (place / "config.h").write_text("#define SCHED_GETAFFINITY_THREE_ARGS 1\n", encoding="utf-8")
     (expect / "testsuite.conf").touch()
     for path in (expect, *expect.rglob("*")):
         shutil.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)

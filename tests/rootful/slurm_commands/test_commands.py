@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from rootful.jobs.machine import CPUS
 from rootful.node import NOBODY, wait_until
 from rootful.slurm_commands.conftest import Cluster
 
@@ -175,6 +176,8 @@ def test_an_allocation_says_what_salloc_says(cluster: Cluster) -> None:
     done = cluster.sh("salloc -n1 /no/such/program")
     assert 'salloc: error: Unable to exec command "/no/such/program": ' in done.stderr
     assert cluster.ok("salloc -O -n3 sh -c 'echo $SLURM_OVERCOMMIT $SLURM_NPROCS'") == "1 3\n"
+    told = cluster.ok("salloc --exclusive sh -c 'echo ${SLURM_NTASKS-none}; srun -c1 echo task; srun echo alone'")
+    assert told.split() == ["none", *["task"] * CPUS, "alone"]
     job = held(cluster)
     done = cluster.sh(f"(sleep 1; scontrol release {job}; scancel {job}) & salloc -d afterany:{job} true")
     first, second = done.stderr.splitlines()[:2]
