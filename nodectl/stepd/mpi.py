@@ -13,6 +13,7 @@ from nodectl.kernel import _kernel, children, operations, signals
 from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.identity import become_user
 from nodectl.plugin_host.loader import PluginRefused
+from nodectl.stepd.run import StepFailed
 from nodectl.task import rlimits
 
 TYPE_CHECKING = False
@@ -288,5 +289,7 @@ def begin(run: "Run", reaper: "Reaper") -> None:
             mpi.failed = f"it was not ready after {_BEGIN_SECONDS:g} s"
             break
         reaper.turn(_SLOW)
+    if run.state != "RUNNING":
+        raise StepFailed(run.reason)
     if mpi.failed:
         raise run.failed(f"the server of {run.step.mpi}: {mpi.failed}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rootful.node import NOBODY, Node, running
+from rootful.node import NOBODY, Node, running, wait_until
 
 PLUGIN = """
 import os
@@ -116,3 +116,29 @@ def test_a_server_that_says_too_much_ends_its_step_and_is_told_once() -> None:
         assert len(lines) == 2, lines
         assert lines[0].endswith("task 1 wanted MPI to start further programs, which a step does not")
         assert lines[1].endswith("its MPI server says too much: the step ends")
+
+
+NEVER = """
+from nodectl.model.mpi_server import MpiServer
+
+plugin_type = "mpi/never"
+plugin_name = "never ready"
+plugin_version = (22, 5, 8)
+
+def mpi_p_slurmstepd_prefork(step):
+    step.mpi_server = MpiServer(["/bin/sleep", "600"], {}, announces=True)
+"""
+
+
+def test_a_step_that_is_cancelled_while_its_server_begins_has_no_tasks() -> None:
+    with running() as node:
+        node.plugin("never", NEVER, kind="mpi")
+        node.configure(mpi_plugin=["mpi/none", "mpi/never"])
+        node.restart()
+        client = node.popen("-n2", "--mpi=never", "echo", "begun", user=NOBODY)
+        wait_until(lambda: any(name == "sleep" for _, name in node.processes()), "the server begins")
+        assert node.nodectl("cancel", "1.0").returncode == 0
+        out, _ = client.communicate(timeout=60)
+        assert (out, client.returncode != 0) == ("", True)
+        assert node.record(1)["state"] == "CANCELLED"
+        assert not [line for line in node.trace(1) if line["call"] == "fork"]
