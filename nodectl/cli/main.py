@@ -30,6 +30,7 @@ COMMANDS = (
     ("ps", "list running steps"),
     ("show", "show one step, running or ended"),
     ("signal", "send a signal to a step's tasks"),
+    ("attach", "see what a running step's tasks write; type at its terminal"),
     ("enter", "open a shell in the container of a running job"),
     ("bcast", "write a file into the container of a running job"),
     ("suspend", "stop all of a step, or of a job, until it is resumed"),

@@ -214,6 +214,12 @@ class Session:
         self._events = Events(events, commands)
         return int(str(answer["job"])), int(str(answer["step"])), self._events
 
+    def view(self, job: int, step: int) -> "tuple[Mapping[str, object], int]":
+        """What is known of a running step's streams, and a connection to what copies them. Raises Failed."""
+        answer = self.call("View", job=job, step=step)
+        (view,) = self._inbox.take_descriptors()
+        return answer, view
+
     def follow(self) -> bool:
         """Connects to the service that comes after one that has ended: under systemd the socket is there all the time.
         False when there is none, or when that has happened too often.

@@ -102,7 +102,7 @@ class Copying:
 
     def __init__(self, sock: "_socket.socket") -> None:
         self._sock = sock
-        self._typed = b""  # a packet for which there is no room yet
+        self._unsent = b""  # a packet for which there is no room yet
         self._shown = b""  # bytes for which there is no room yet
         self._window = window()
         self._listens = True  # to standard input
@@ -112,10 +112,10 @@ class Copying:
         """What it waits for now."""
         if self.is_open:
             wanted = 0 if self._shown else select.POLLIN
-            poll.register(self._sock.fileno(), wanted | (select.POLLOUT if self._typed else 0))
+            poll.register(self._sock.fileno(), wanted | (select.POLLOUT if self._unsent else 0))
         if self._shown:
             poll.register(1, select.POLLOUT)
-        if self._listens and self.is_open and not self._typed:
+        if self._listens and self.is_open and not self._unsent:
             poll.register(0, select.POLLIN)
 
     def handle(self, fd: int, mask: int) -> None:
@@ -126,7 +126,7 @@ class Copying:
             self._show()
         elif self.is_open and fd == self._sock.fileno():
             if mask & select.POLLOUT:
-                self._send(self._typed)
+                self._send(self._unsent)
             if mask & ~select.POLLOUT and not self._shown:
                 self._receive()
 
@@ -154,17 +154,23 @@ class Copying:
         except OSError:
             data = b""  # the terminal has gone
         self._listens = bool(data)
-        self._send(packets.packet(packets.INPUT, data))
+        if self._typed(data):
+            self._send(packets.packet(packets.INPUT, data))
+
+    def _typed(self, data: bytes) -> bool:
+        """Whether this goes to the step; b"" is the end of input."""
+        del data
+        return True
 
     def _send(self, packet: bytes) -> None:
-        self._typed = packet
+        self._unsent = packet
         try:
             self._sock.send(packet, _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
         except BlockingIOError:
             return
         except OSError:
             self._listens = False  # what came before it closed is still shown
-        self._typed = b""
+        self._unsent = b""
 
     def _receive(self) -> bool:
         """False where nothing is there."""
@@ -184,6 +190,9 @@ class Copying:
         del task
         if kind == packets.OUT:
             self._shown = data
+            self._show()
+        elif kind == packets.NOTE:
+            self._shown = b"\r\nnodectl: %s\r\n" % data
             self._show()
 
     def _show(self) -> None:

@@ -48,6 +48,7 @@ from nodectl.daemon.methods import (
     submit,
     suspend,
     update,
+    view,
 )
 from nodectl.daemon.methods.job_calls import JobCalls
 from nodectl.daemon.methods.start import StepStart
@@ -98,6 +99,7 @@ class Node:
         self._send_signal = send_signal.SendSignal(registry)
         self._suspend = suspend.Suspend(registry, jobs.suspension)
         self._update = update.Update(base.mount, registry, constraints)
+        self._view = view.View(registry)
         self._enter = enter.Enter(registry, levels, jobs.containers)
         self._selection = this_machine.selection_of(config, plugins.stacks["select"][0], binder, constraints.total)
         self.controller = self._make_controller(store, start, base.path, Growth(base.mount, binder, constraints))
@@ -145,6 +147,7 @@ class Node:
             "Suspend": (WHICH, self._suspend.suspend),
             "Resume": (WHICH, self._suspend.resume),
             "Update": (update.UPDATE, self._update.update),
+            "View": (WHICH, self._view.view),
             "Enter": (enter.ENTER, self._enter.enter),
             "Bcast": (enter.BCAST, self._enter.bcast),
             "Submit": (submit.SUBMIT, self._submit.submit),

@@ -23,12 +23,13 @@ from nodectl.stepd.connections import MAX_MESSAGE, Links
 from nodectl.stepd.methods import Methods
 from nodectl.stepd.orders import Order, Orders
 from nodectl.stepd.plugin_output import PluginOutput
+from nodectl.stepd.pumps import forget, start_pumps
 from nodectl.stepd.reaper import Reaper
 from nodectl.stepd.run import STEPD_SLOT, Run, StepFailed
 from nodectl.stepd.script_messages import ScriptMessages
 from nodectl.stepd.start import start_tasks
 from nodectl.stepd.termination import OUTPUT_LIMIT
-from nodectl.task import client_streams, environment, pump, rlimits
+from nodectl.task import client_streams, environment, rlimits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def _obey(order: Order, node: "NodePlugins", cgroup_mount: str, store: "PluginSt
     prctl.set_name(f"stepd {step}")
     container.introduce(step, f"{order.stem}.json")
     run = Run(step, order.fds, node, cgroup_mount, kept=orders is not None)
+    run.seen_at = f"{order.stem}.view"
     run.may_be_spared = _may_be_spared(f"{order.stem}.json")
     _serve(run, order.stem, store)
     if orders is not None:
@@ -199,7 +201,7 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     try:
         for task in run.tasks:
             run.require(run.spank.call("slurm_spank_task_post_fork", task))
-        _start_pumps(run)
+        start_pumps(run)
         reaper.turn(0)
         if run.state == "RUNNING":
             open_gate(run)
@@ -226,38 +228,6 @@ def _streams_are_there(run: Run) -> bool:
         return client_streams.has_come(run.client_streams)
     except OSError as error:
         raise run.failed(f"the streams of its client never came: {error.strerror}") from None
-
-
-def _start_pumps(run: Run) -> None:
-    """Forks the processes that copy streams, where there are streams to copy. Raises StepFailed."""
-    for copies in (run.streams.inputs, run.streams.outputs):
-        if copies:
-            try:
-                pid = run.spawn()
-            except OSError as error:
-                raise run.failed(f"fork a process that copies streams: {error.strerror}") from error
-            if pid == 0:
-                pump.main(copies, run.client_streams, run.step, run.enter_container)
-            run.step.helpers.add(pid)
-            run.pumps.add(pid, awaited=copies is run.streams.outputs)
-    if run.streams.terminal >= 0:
-        _start_copying(run)
-
-
-def _start_copying(run: Run) -> None:
-    """Forks the process between the terminal of --pty and the client. Raises StepFailed."""
-    from nodectl.task import terminal  # which is there: it made the terminal
-
-    try:
-        leash, run.pumps.leash = os.pipe2(os.O_CLOEXEC)
-        pid = run.spawn()
-    except OSError as error:
-        raise run.failed(f"fork the process that copies its terminal: {error.strerror}") from error
-    if pid == 0:
-        terminal.main(run.step, run.streams.terminal, run.client_streams, leash)
-    os.close(leash)
-    run.step.helpers.add(pid)
-    run.pumps.add(pid, awaited=True)
 
 
 def open_gate(run: Run) -> None:
@@ -289,6 +259,8 @@ def finish(run: Run, reaper: Reaper) -> None:
     run.pumps.let_go()
     for pid, awaited in run.pumps:
         wait_for_pump(run, reaper, pid, awaited=awaited)
+    if run.pumps.any():
+        forget(run)
     run.log(run.node.call(run.caller, "task_p_post_step", (step,)))
     outcome = run.spank.call("slurm_spank_exit")
     run.log(outcome)

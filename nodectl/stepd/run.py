@@ -138,6 +138,7 @@ class Run(StepContext):
         "pumps",
         "reason",
         "recorder",
+        "seen_at",
         "spoiled",
         "started",
         "state",
@@ -146,6 +147,7 @@ class Run(StepContext):
     )  # fmt: skip
 
     links: "Links"
+    seen_at: str  # the path of the socket at which others attach to its streams
 
     def __init__(
         self, step: Step, fds: Descriptors, node: "NodePlugins", cgroup_mount: str, *, kept: bool = False

@@ -12,5 +12,6 @@ The way of a task:
     placement.py, client_streams.py, rlimits.py   what some stages need
     reports.py          what a task tells its stepd before its program runs
     pump.py             the process that copies streams, for -l, -u and a shared stdin
-    terminal.py, viewers.py   likewise the terminal of --pty
+    terminal.py         likewise the terminal of --pty
+    viewers.py          who sees what these copy
 """

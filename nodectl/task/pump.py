@@ -1,18 +1,23 @@
 """A pump: a process of the step that copies streams where copying cannot be avoided, as the user, never as root.
 
-The output pump labels lines (-l) and reads the ptys of -u. It is in the stepd's cgroup, so that a kill of the step's
-processes does not cut off what they have written, and it ends when every stream that it reads has ended. The input pump
-copies one stdin to several tasks. It is killed with the step, because a terminal's input has no end.
+The output pump labels lines (-l), reads the ptys of -u, and shows what it reads to those who attach. It is in the
+stepd's cgroup, so that a kill of the step's processes does not cut off what they have written, and it ends when every
+stream that it reads has ended. The input pump copies one stdin to several tasks. It is killed with the step, because a
+terminal's input has no end.
 """
 
+import errno
 import os
 import select
+import stat
 
 from nodectl.kernel import children, signals, user_path
 from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.identity import become_user
 from nodectl.task import client_streams
-from nodectl.task.stdio import of_client
+from nodectl.task.stdio import OUT, of_client
+from nodectl.task.viewers import Viewers
+from nodectl.wire import terminal_packets as packets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 65536
 _LONGEST_LINE = 1 << 20
+_OLD_KERNEL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # where pipes have no RWF_NOWAIT
 
 
 class Pumps:
@@ -43,6 +49,10 @@ class Pumps:
         if self.leash >= 0:
             os.close(self.leash)
         self.leash = -1
+
+    def any(self) -> bool:
+        """True where some were started."""
+        return bool(self._awaited)
 
     def add(self, pid: int, *, awaited: bool) -> None:
         """Adds one that has been forked."""
@@ -67,18 +77,24 @@ class Pumps:
 
 
 class _Channel:
-    """One Copy at work; `rest` is the beginning of a line that is not complete yet."""
+    """One Copy at work; `rest` is the beginning of a line that is not complete yet. Writing to `_pipes` does
+    not wait.
+    """
 
-    __slots__ = ("copy", "label", "rest")
+    __slots__ = ("_pipes", "_viewers", "copy", "kind", "label", "rest")
 
-    def __init__(self, copy: "Copy") -> None:
+    def __init__(self, copy: "Copy", viewers: "Viewers | None") -> None:
         self.copy = copy
+        self.kind = packets.OUT if copy.number == OUT else packets.ERR
+        self._viewers = viewers
+        self._pipes = {sink for sink in copy.sinks if stat.S_ISFIFO(os.fstat(sink).st_mode)} if viewers else set()
         self.label = None if copy.label is None else copy.label.encode()
         self.rest = b""
 
     def feed(self, data: bytes) -> None:
         """Writes data on; with a label, whole lines only. At the end (b"") a partial line gets its newline."""
         if self.label is None:
+            self._show(data)
             self.write(data)
             return
         data_at_hand = self.rest + data
@@ -88,22 +104,49 @@ class _Channel:
             lines += self.rest + b"\n"
             self.rest = b""
         if lines:
+            self._show(lines)
             self.write(self.label + lines[:-1].replace(b"\n", b"\n" + self.label) + b"\n")
 
+    def _show(self, data: bytes) -> None:
+        if data and self._viewers is not None:
+            self._viewers.show(self.kind, data, self.copy.task)
+
     def write(self, data: bytes) -> None:
-        """Writes to every sink and blocks: a slow reader slows the tasks down, as it would without a pump. A sink that
+        """Writes to every sink and waits: a slow reader slows the tasks down, as it would without a pump. A sink that
         fails is dropped.
         """
         for sink in list(self.copy.sinks):
             view = memoryview(data)
             while view:
                 try:
-                    view = view[os.write(sink, view) :]
+                    view = view[self._write_some(sink, view) :]
                 except BlockingIOError:
-                    _wait_until_writable(sink)  # the client has set that, and may need it
+                    self._wait_until_writable(sink)
                 except OSError:
                     self.copy.sinks.remove(sink)
                     break
+
+    def _write_some(self, sink: int, data: memoryview) -> int:
+        """A pipe is the client's, and others have it open: so it is not set to O_NONBLOCK. Raises OSError."""
+        if sink in self._pipes:
+            try:
+                return os.pwritev(sink, (data,), -1, os.RWF_NOWAIT)
+            except OSError as error:
+                if error.errno not in _OLD_KERNEL:
+                    raise
+                self._pipes.clear()  # those who attach wait while a write waits
+        return os.write(sink, data)
+
+    def _wait_until_writable(self, sink: int) -> None:
+        """Those who attach are served meanwhile."""
+        poll = select.poll()
+        poll.register(sink, select.POLLOUT)
+        if self._viewers is not None:
+            poll.register(self._viewers.fd, select.POLLIN)
+        while sink not in (ready := [fd for fd, _ in poll.poll()]):
+            _serve(self._viewers)
+        if len(ready) > 1:
+            _serve(self._viewers)
 
     def finish(self) -> None:
         """The source has ended: closes the pipes that it fed, unless other channels write to them, too."""
@@ -113,15 +156,14 @@ class _Channel:
                 os.close(sink)
 
 
-def _wait_until_writable(fd: int) -> None:
-    poll = select.poll()
-    poll.register(fd, select.POLLOUT)
-    poll.poll()
+def _serve(viewers: "Viewers | None") -> None:
+    for _ in viewers.serve() if viewers is not None else ():
+        pass  # what they type has no reader here
 
 
-def main(copies: "list[Copy]", streams: int, step: "Step", enter: "Callable[[], bool]") -> "NoReturn":
+def main(copies: "list[Copy]", streams: int, step: "Step", enter: "Callable[[], bool]", listener: int) -> "NoReturn":
     """The whole life of a pump. The stepd forks it when all tasks are forked and before the gate opens. The client's
-    streams are in `streams`.
+    streams are in `streams`; on `listener` there are those who attach, -1 for none.
 
     Where it opens a file it joins the job's container first, as the tasks do.
     """
@@ -133,10 +175,11 @@ def main(copies: "list[Copy]", streams: int, step: "Step", enter: "Callable[[], 
         if any(copy.of_client() for copy in copies):
             _resolve(copies, client_streams.take(streams))
         keep = {fd for copy in copies for fd in (copy.source, *copy.sinks)}
-        close_all_but(keep)  # not the gate, not the stepd's connections, not the tasks' ends of the pipes
+        close_all_but({*keep, listener})  # not the gate, not the stepd's connections, not the tasks' ends of the pipes
         os.umask(step.umask)
         _open_files(copies)
-        _run({copy.source: _Channel(copy) for copy in copies})
+        viewers = None if listener < 0 else Viewers(-1, listener)
+        _run({copy.source: _Channel(copy, viewers) for copy in copies}, viewers)
         status = 0
     finally:
         os._exit(status)
@@ -162,12 +205,17 @@ def _open_files(copies: "list[Copy]") -> None:
         copy.sinks = [opened[copy.path]]
 
 
-def _run(channels: "dict[int, _Channel]") -> None:
+def _run(channels: "dict[int, _Channel]", viewers: "Viewers | None") -> None:
     poll = select.poll()
     for source in channels:
         poll.register(source, select.POLLIN)
+    if viewers is not None:
+        poll.register(viewers.fd, select.POLLIN)
     while channels:
         for source, _ in poll.poll():
+            if source not in channels:
+                _serve(viewers)
+                continue
             try:
                 data = os.read(source, _CHUNK)
             except BlockingIOError:
@@ -181,3 +229,5 @@ def _run(channels: "dict[int, _Channel]") -> None:
                 poll.unregister(source)
                 channels.pop(source).finish()
                 os.close(source)  # writers get SIGPIPE, as without a pump
+    if viewers is not None:
+        viewers.farewell()

@@ -61,10 +61,10 @@ def of_client(fd: int, clients: "Sequence[int]") -> int:
 
 class Copy:
     """Work for a pump: what it reads from `source` it writes to `sinks`, labelled line by line where `label` is not
-    None.
+    None. `task`, `number`: whose stream it is, and which.
     """
 
-    __slots__ = ("ends_sinks", "label", "path", "sinks", "source")
+    __slots__ = ("ends_sinks", "label", "number", "path", "sinks", "source", "task")
 
     def __init__(
         self,
@@ -74,8 +74,12 @@ class Copy:
         path: str = "",
         *,
         ends_sinks: bool = False,
+        task: int = 0,
+        number: int = IN,
     ) -> None:
         self.source = source
+        self.task = task
+        self.number = number
         self.sinks = list(sinks)
         self.label = label
         self.path = path  # a file the pump opens, as the user, instead of sinks
@@ -182,7 +186,7 @@ class Streams:
             ours, theirs = _raw_pty(step.uid) if unbuffered else os.pipe2(os.O_CLOEXEC)
             streams.append(Stream(number, fd=theirs, path=path, shared=True))
             label = f"{rank:>{width}}: " if step.label else None
-            self.outputs.append(Copy(ours, [client] if to_client else [], label, path))
+            self.outputs.append(Copy(ours, [client] if to_client else [], label, path, task=rank, number=number))
 
     def _count_takers(self) -> int:
         if self.terminal != NONE:

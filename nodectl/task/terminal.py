@@ -10,7 +10,6 @@ import fcntl
 import os
 import select
 import stat
-import sys
 import termios
 import time
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from nodectl.model.step import Step
+    from nodectl.task.viewers import Viewer
 
 _TTY_GROUP = 5  # the group "tty", the same everywhere
 _MODE = stat.S_IRUSR | stat.S_IWUSR | stat.S_IWGRP
@@ -32,8 +32,8 @@ _IUTF8 = 0o40000  # which Python's termios does not name
 _CHUNK = 4096  # what a terminal gives at once
 _MOST_INPUT = 65536  # bytes that the program has not read yet
 _END_AGAIN = 1.0  # seconds
-_LFLAG, _CC = 3, 6  # of what tcgetattr returns
-_WINDOW = b"\0" * packets.WINDOW_SIZE
+_LOOK_AGAIN = 0.1
+_CC = 6  # of what tcgetattr returns
 
 
 def make(step: "Step") -> tuple[int, int]:
@@ -47,21 +47,22 @@ def make(step: "Step") -> tuple[int, int]:
     os.fchown(theirs, step.uid, _TTY_GROUP)
     os.fchmod(theirs, _MODE)
     _, *size = step.pty
-    fcntl.ioctl(ours, termios.TIOCSWINSZ, b"".join(number.to_bytes(2, sys.byteorder) for number in size))
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, packets.winsize(size))
     os.set_blocking(ours, False)
     return ours, theirs
 
 
-def main(step: "Step", ours: int, streams: int, leash: int) -> "NoReturn":
-    """The whole life of the process, forked like a pump (`pump.main`). It ends when the client has read everything and
-    nobody has the program's end of the terminal any more, or the stepd has closed `leash`.
+def main(step: "Step", ours: int, streams: int, leash: int, listener: int) -> "NoReturn":
+    """The whole life of the process, forked like a pump (`pump.main`). It ends when the stepd has closed `leash`,
+    since nothing of the step runs any more, and the client has read everything. On `listener` there are
+    those who attach; -1 for none.
     """
     status = 1
     try:
         become_user(step.identity)
         client, *_ = client_streams.take(streams, stay=False)
-        close_all_but((ours, client, leash))
-        _Copier(ours, Viewers(client), leash).run()
+        close_all_but((ours, client, leash, listener))
+        _Copier(ours, Viewers(client, listener, packets.winsize(step.pty[1:])), leash).run()
         status = 0
     finally:
         os._exit(status)
@@ -74,8 +75,10 @@ class _Copier:
         self._ours = ours
         self._viewers = viewers
         self._leash = leash
+        self._window = viewers.window()
         self._input = bytearray()
         self._end_again = 0.0  # when who reads the input is told again that it has ended
+        self._look_again = 0.0  # when somebody may have opened the program's end, which nobody has
 
     def run(self) -> None:
         """Until all is done. The terminal hangs up by the end of the process, or when its client has gone."""
@@ -86,26 +89,33 @@ class _Copier:
                 elif fd == self._leash:
                     self._drain()
                 else:
-                    for kind, data in self._viewers.handle(fd, mask):
-                        self._obey(kind, data)
+                    for viewer, kind, data in self._viewers.serve():
+                        self._obey(viewer, kind, data)
+                    self._resize()
             if self._end_again and time.monotonic() >= self._end_again:
                 self._tell_end()
+        self._viewers.farewell()
 
     def _wait(self) -> list[tuple[int, int]]:
         poll = select.poll()
-        self._viewers.register(poll, heard=len(self._input) < _MOST_INPUT)
+        self._viewers.hear(on=len(self._input) < _MOST_INPUT)
+        poll.register(self._viewers.fd, select.POLLIN)
+        now = time.monotonic()
+        waits = [at - now for at in (self._end_again, self._look_again) if at]
+        waits += [] if self._viewers.patience is None else [self._viewers.patience]
         if self._ours >= 0:
             poll.register(self._leash, 0)
-            wanted = (select.POLLOUT if self._input else 0) | (select.POLLIN if self._viewers.have_room else 0)
-            if wanted:  # else a terminal that has ended would wake us all the time
+        if self._ours >= 0 and now >= self._look_again:
+            self._look_again = 0.0
+            wanted = (select.POLLOUT if self._input else 0) | (select.POLLIN if self._viewers.have_room() else 0)
+            if wanted:  # else one whose other end nobody has would wake us all the time
                 poll.register(self._ours, wanted)
-        patience = max(0.0, self._end_again - time.monotonic()) * 1000 if self._end_again else None
-        return poll.poll(patience)
+        return poll.poll(max(0.0, min(waits)) * 1000 + 1 if waits else None)
 
     def _attend(self, mask: int) -> None:
         if mask & select.POLLOUT:
             self._type()
-        if mask & ~select.POLLOUT and self._viewers.have_room:
+        if mask & ~select.POLLOUT and self._viewers.have_room():
             self._read()
 
     def _read(self) -> bool:
@@ -114,8 +124,8 @@ class _Copier:
             data = os.read(self._ours, _CHUNK)
         except BlockingIOError:
             return False
-        except OSError:  # EIO: nobody has the other end any more
-            self._close()
+        except OSError:  # EIO: nobody has the other end. Hung up now, a program that is about to end would be killed
+            self._look_again = time.monotonic() + _LOOK_AGAIN
             return False
         self._viewers.show(packets.OUT, data)
         return True
@@ -130,19 +140,18 @@ class _Copier:
         if self._ours >= 0:
             os.close(self._ours)
         self._ours = -1
-        self._end_again = 0.0
+        self._end_again = self._look_again = 0.0
         self._input.clear()
 
-    def _obey(self, kind: bytes, data: bytes) -> None:
-        if self._ours < 0:
+    def _obey(self, viewer: "Viewer", kind: bytes, data: bytes) -> None:
+        """What a viewer has sent. Its size the viewers know."""
+        if self._ours < 0 or kind != packets.INPUT:
             return
-        if kind == packets.INPUT and data:
+        if data:
             self._input += data
             self._type()
-        elif kind == packets.INPUT:
+        elif viewer.is_client:
             self._tell_end()
-        elif kind == packets.WINDOW and len(data) == packets.WINDOW_SIZE:
-            self._resize(data)
 
     def _type(self) -> None:
         try:
@@ -152,9 +161,12 @@ class _Copier:
         except OSError:
             self._input.clear()
 
-    def _resize(self, size: bytes) -> None:
-        """The kernel tells the program's foreground (SIGWINCH), where the size is another one."""
-        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, size)
+    def _resize(self) -> None:
+        """The kernel tells the program's foreground (SIGWINCH)."""
+        size = self._viewers.window()
+        if size != self._window and size and self._ours >= 0:
+            fcntl.ioctl(self._ours, termios.TIOCSWINSZ, size)
+            self._window = size
 
     def _tell_end(self) -> None:
         """The client has no more input: the terminal's end-of-file key, and again as long as somebody may read, since
@@ -162,7 +174,9 @@ class _Copier:
         """
         if self._ours < 0:
             return
-        key = termios.tcgetattr(self._ours)[_CC][termios.VEOF]
         self._end_again = time.monotonic() + _END_AGAIN
+        if self._viewers.others_type():
+            return
+        key = termios.tcgetattr(self._ours)[_CC][termios.VEOF]
         self._input += key if isinstance(key, bytes) else bytes((key,))
         self._type()

@@ -1,11 +1,16 @@
-"""Who sees a step's streams in the process that copies them: the client that launched the step. Runs as the step's
-user.
+"""Who sees a step's streams in the process that copies them, as the step's user: the client that launched a step with a
+terminal, and those who attached later.
 
-Viewers are sockets, and none is waited for.
+Viewers are sockets, and none is waited for. What the client has not read is kept, and the program waits, unless others
+would have to wait with it. Others miss the oldest of what they do not read in time, and are told
+how much. Who attaches is shown the
+last of what was shown before. The daemon has asked the kernel who they are, and root alone reaches `listener`.
 """
 
 import _socket
+import os
 import select
+import time
 from collections import deque
 
 from nodectl.wire import terminal_packets as packets
@@ -15,88 +20,219 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ROOM = packets.HEAD + packets.LONGEST
+_MOST = 16
+_REMEMBERED = 65536  # bytes
+_MOST_UNREAD = 1 << 18  # bytes
+_PATIENCE = 2.0  # seconds that others wait with a client that reads nothing, and that all have at the end
 
 
-class _Viewer:
-    """One of them; `unread` are packets for which its socket has no room."""
+class Viewer:
+    """One of them. `unread` are packets for which its socket has no room, of `size` bytes. Who `skips` loses the oldest
+    where they are too many: `missed` bytes. `window` is the struct winsize of who types, b"" for none.
+    """
 
-    __slots__ = ("sock", "unread")
+    __slots__ = ("is_client", "missed", "size", "skips", "sock", "stuck", "unread", "waited_for", "window")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, *, is_client: bool = False) -> None:
         self.sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, fd)
+        self.is_client = is_client
+        self.skips = not is_client
         self.unread: deque[bytes] = deque()
+        self.size = 0
+        self.missed = 0
+        self.stuck = 0.0  # since when
+        self.window = b""
+        self.waited_for = select.EPOLLIN
+
+    def add(self, packet: bytes) -> None:
+        """For it to read. Raises OSError."""
+        self.unread.append(packet)
+        self.size += len(packet)
+        while self.skips and self.size > _MOST_UNREAD:
+            lost = len(self.unread.popleft())
+            self.size -= lost
+            self.missed += lost
+        self.flush()
 
     def flush(self) -> None:
         """Sends what there is room for. Raises OSError."""
         try:
             while self.unread:
-                self.sock.send(self.unread[0], _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
-                self.unread.popleft()
+                if self.missed:
+                    self._send(packets.packet(packets.NOTE, b"%d bytes that were not read are missing" % self.missed))
+                    self.missed = 0
+                self._send(self.unread[0])
+                self.size -= len(self.unread.popleft())
         except BlockingIOError:
-            pass
+            self.stuck = self.stuck or time.monotonic()
+            return
+        self.stuck = 0.0
+        self.skips = not self.is_client
+
+    def _send(self, packet: bytes) -> None:
+        self.sock.send(packet, _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
 
 
 class Viewers:
-    """All of them, by their sockets."""
+    """All of them, by their sockets. `client`, `listener`: descriptors, -1 for none."""
 
-    def __init__(self, client: int) -> None:
-        self._client = _Viewer(client)
-        self._by_fd = {client: self._client}
+    def __init__(self, client: int, listener: int, window: bytes = b"") -> None:
+        self._events = select.epoll()
+        self._hears = True
+        self._by_fd: dict[int, Viewer] = {}
+        self._client: Viewer | None = None
+        self._last: deque[bytes] = deque()  # packets
+        self._remembered = 0
+        self._listener = None
+        if client >= 0:
+            self._client = Viewer(client, is_client=True)
+            self._client.window = window
+            self._add(self._client)
+        if listener >= 0:
+            self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, listener)
+            self._listener.setblocking(False)
+            self._events.register(listener, select.EPOLLIN)
+
+    @property
+    def fd(self) -> int:
+        """For poll(2): when it can be read, `serve` has something to do."""
+        return self._events.fileno()
 
     @property
     def client_is_there(self) -> bool:
         """False when the client that launched the step has gone."""
-        return self._client.sock.fileno() in self._by_fd
+        return self._client is not None and self._client.sock.fileno() in self._by_fd
 
     @property
     def unread(self) -> bool:
         """True while the client has not read everything."""
-        return bool(self._client.unread)
+        return self._client is not None and bool(self._client.unread)
+
+    def have_room(self) -> bool:
+        """True where more may be shown: the client has read all, or others have waited long enough for it."""
+        client = self._client
+        if client is None or not client.unread or client.skips:
+            return True
+        client.skips = len(self._by_fd) > 1 and time.monotonic() >= client.stuck + _PATIENCE
+        return client.skips
 
     @property
-    def have_room(self) -> bool:
-        """True where more may be shown: the client has read all."""
-        return not self._client.unread
+    def patience(self) -> float | None:
+        """The seconds until there is room by that; None for never."""
+        client = self._client
+        if client is None or not client.unread or client.skips or len(self._by_fd) < 2:
+            return None
+        return max(0.0, client.stuck + _PATIENCE - time.monotonic())
 
-    def register(self, poll: "select.poll", *, heard: bool) -> None:
-        """`heard`: what they send can be taken."""
-        for fd, viewer in self._by_fd.items():
-            poll.register(fd, (select.POLLIN if heard else 0) | (select.POLLOUT if viewer.unread else 0))
+    def others_type(self) -> bool:
+        """True where somebody but the client may type."""
+        return any(viewer.window for viewer in self._by_fd.values() if not viewer.is_client)
+
+    def window(self) -> bytes:
+        """The largest struct winsize that fits into those of all who type; b"" where nobody has one."""
+        sizes = [memoryview(viewer.window).cast("H").tolist() for viewer in self._by_fd.values() if viewer.window]
+        known = [size for size in sizes if size[0] and size[1]]
+        if not known:
+            return b""
+        rows, columns = min(size[0] for size in known), min(size[1] for size in known)
+        x, y = next((size[2:] for size in known if size[:2] == [rows, columns]), (0, 0))
+        return packets.winsize((rows, columns, x, y))
+
+    def hear(self, *, on: bool) -> None:
+        """Whether what they send can be taken."""
+        if on != self._hears:
+            self._hears = on
+            for viewer in self._by_fd.values():
+                self._look(viewer)
+
+    def _add(self, viewer: Viewer) -> None:
+        self._by_fd[viewer.sock.fileno()] = viewer
+        self._events.register(viewer.sock.fileno(), viewer.waited_for)
+
+    def _look(self, viewer: Viewer) -> None:
+        wanted = (select.EPOLLIN if self._hears else 0) | (select.EPOLLOUT if viewer.unread else 0)
+        if wanted != viewer.waited_for:
+            viewer.waited_for = wanted
+            self._events.modify(viewer.sock.fileno(), wanted)
 
     def show(self, kind: bytes, data: bytes, task: int = 0) -> None:
-        """Shows these bytes of a task's stream to all."""
-        packet = packets.packet(kind, data, task)
-        for viewer in list(self._by_fd.values()):
-            viewer.unread.append(packet)
-            self._flush(viewer)
+        """Shows these bytes of a task's stream to all, and remembers the last."""
+        for start in range(0, len(data), packets.LONGEST):
+            packet = packets.packet(kind, data[start : start + packets.LONGEST], task)
+            if self._listener is not None:
+                self._remember(packet)
+            for viewer in list(self._by_fd.values()):
+                self._give(viewer, packet)
 
-    def handle(self, fd: int, mask: int) -> "Iterator[tuple[bytes, bytes]]":
-        """Serves one; yields what it has sent: kind and data."""
-        viewer = self._by_fd.get(fd)
-        if viewer is None:
-            return
-        if mask & select.POLLOUT:
-            self._flush(viewer)
-        if not mask & ~select.POLLOUT or fd not in self._by_fd:
-            return
+    def _remember(self, packet: bytes) -> None:
+        self._last.append(packet)
+        self._remembered += len(packet)
+        while self._remembered - len(self._last[0]) >= _REMEMBERED:
+            self._remembered -= len(self._last.popleft())
+
+    def _give(self, viewer: Viewer, packet: bytes) -> None:
         try:
-            raw = viewer.sock.recv(_ROOM, _socket.MSG_DONTWAIT)
+            viewer.add(packet)
+            self._look(viewer)
+        except OSError:
+            self._drop(viewer)
+
+    def serve(self) -> "Iterator[tuple[Viewer, bytes, bytes]]":
+        """Serves them; yields what they have sent: who, kind and data."""
+        for fd, mask in self._events.poll(0):
+            viewer = self._by_fd.get(fd)
+            if viewer is not None:
+                yield from self._attend(viewer, mask)
+            elif self._listener is not None and fd == self._listener.fileno():
+                self._welcome(self._listener)
+
+    def _attend(self, viewer: Viewer, mask: int) -> "Iterator[tuple[Viewer, bytes, bytes]]":
+        try:
+            if mask & select.EPOLLOUT:
+                viewer.flush()
+                self._look(viewer)
+            raw = viewer.sock.recv(_ROOM, _socket.MSG_DONTWAIT) if mask & ~select.EPOLLOUT else None
         except BlockingIOError:
             return
         except OSError:
             raw = b""
-        if not raw:
+        if raw == b"":
             self._drop(viewer)
-            return
-        kind, _, data = packets.split(raw)
-        yield kind, data
+        elif raw:
+            kind, _, data = packets.split(raw)
+            if kind == packets.WINDOW and len(data) == packets.WINDOW_SIZE:
+                viewer.window = data
+            yield viewer, kind, data
 
-    def _flush(self, viewer: _Viewer) -> None:
+    def _welcome(self, listener: "_socket.socket") -> None:
+        """Takes one who attaches, and shows what was shown last."""
         try:
-            viewer.flush()
+            fd, _ = listener._accept()  # type: ignore[attr-defined]  # what socket.accept calls, without importing socket
         except OSError:
-            self._drop(viewer)
+            return
+        os.set_inheritable(fd, False)
+        viewer = Viewer(fd)
+        if len(self._by_fd) >= _MOST:
+            viewer.sock.close()
+            return
+        self._add(viewer)
+        for packet in self._last:
+            self._give(viewer, packet)
 
-    def _drop(self, viewer: _Viewer) -> None:
-        self._by_fd.pop(viewer.sock.fileno(), None)
+    def farewell(self) -> None:
+        """There is nothing more: gives those who attached a moment to read what they were shown."""
+        end = time.monotonic() + _PATIENCE
+        while any(viewer.unread for viewer in self._by_fd.values()) and (left := end - time.monotonic()) > 0:
+            poll = select.poll()
+            poll.register(self.fd, select.POLLIN)
+            if poll.poll(left * 1000):
+                for _ in self.serve():
+                    pass
+
+    def _drop(self, viewer: Viewer) -> None:
+        if self._by_fd.pop(viewer.sock.fileno(), None) is not None:
+            self._events.unregister(viewer.sock.fileno())
+            if not viewer.is_client:
+                viewer.sock.close()
         viewer.unread.clear()
+        viewer.size = 0

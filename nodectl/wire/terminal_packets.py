@@ -5,6 +5,12 @@ SOCK_SEQPACKET socket. A packet is a kind, the number of a task in four bytes, a
     to the viewer     OUT, ERR bytes of a task's stream; NOTE a line about what it sees
 """
 
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 INPUT, WINDOW, OUT, ERR, NOTE = b"i", b"w", b"o", b"e", b"n"
 WINDOW_SIZE = 8  # bytes of a struct winsize, ioctl_tty(2)
 LONGEST = 65536  # bytes of data
@@ -14,6 +20,11 @@ HEAD = 5
 def packet(kind: bytes, data: bytes, task: int = 0) -> bytes:
     """The bytes of a packet."""
     return kind + task.to_bytes(4, "big") + data
+
+
+def winsize(figures: "Iterable[int]") -> bytes:
+    """A struct winsize: rows, columns, and both in pixels."""
+    return b"".join([number.to_bytes(2, sys.byteorder) for number in figures])
 
 
 def split(raw: bytes) -> tuple[bytes, int, bytes]:

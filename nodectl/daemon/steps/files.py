@@ -2,7 +2,8 @@
 
 They lie in the steps directory, which is root's alone. `J.S.json` (`J.batch.json` of a script's step) holds what the
 daemon decided, `.trace` is the flight recorder (the stepd locks it while it lives), `.sock` is the stepd's socket,
-`.record` the step's result. `.prolog` and `.epilog` say that one of these has still to end.
+`.record` the step's result. `.prolog` and `.epilog` say that one of these has still to end. `.view` is the socket
+of the process that copies the step's streams, where there is one.
 """
 
 import fcntl
@@ -15,7 +16,18 @@ from nodectl.model.step import Step
 from nodectl.model.step_number import step_name
 from nodectl.wire import framing, lean_json
 
-SUFFIXES = (".sock", ".json", ".json.part", ".trace", ".record", ".record.part", ".prolog", ".epilog", ".stderr")
+SUFFIXES = (
+    ".sock",
+    ".json",
+    ".json.part",
+    ".trace",
+    ".record",
+    ".record.part",
+    ".prolog",
+    ".epilog",
+    ".stderr",
+    ".view",
+)
 _PLAIN = (".json", ".trace", ".record")  # all that there is of a plain step whose stepd has left its record
 _MOST_TRACED = 17 << 20  # bytes: a trace ends at 16 MiB (kernel/c/trace.c), and a line
 _BACKLOG = 16

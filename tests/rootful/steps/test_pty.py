@@ -68,7 +68,7 @@ def test_keys_reach_the_foreground_as_at_a_login(shared_node: Node) -> None:
         client.line("jobs")
         client.wait_for("Stopped.*sleep 300")
         client.line("fg")
-        client.wait_for("fg\r\nsh -c .*sleep 300")
+        client.wait_for(r"fg\r\n(\$ )?sh -c .*sleep 300")
         client.line("typed")
         client.wait_for("typed")
         client.type(INTERRUPT)
@@ -99,6 +99,13 @@ def test_the_last_words_of_a_killed_step_are_shown(shared_node: Node) -> None:
         client.signal(signal.SIGTERM)
         assert client.wait_for_end() == 3
         assert "last" in client.screen
+
+
+def test_a_program_that_closes_the_terminal_before_it_ends_is_not_hung_up(shared_node: Node) -> None:
+    script = "exec 0<&- 1>&- 2>&-; sleep 1; echo again > /dev/tty; exec sh -c 'exit 3'"
+    with run_at_terminal(shared_node, "--pty", "sh", "-c", script, user=NOBODY) as client:
+        client.wait_for("again")
+        assert client.wait_for_end() == 3, client.screen
 
 
 def test_modes_are_the_terminals_own_again_when_it_has_ended(shared_node: Node) -> None:

@@ -1,0 +1,201 @@
+"""`nodectl attach`: see what a running step's tasks write, and type at its terminal. Any number may, at one time.
+
+What was written last is shown first. Who leaves does no harm to the step.
+"""
+
+import _socket
+import argparse
+import os
+import select
+import signal
+import sys
+
+from nodectl.client.command import Failed
+from nodectl.client.session import Session
+from nodectl.client.step_name import step_argument
+from nodectl.client.terminal import Copying, Terminal, fatal
+from nodectl.model.number import whole
+from nodectl.wire import terminal_packets as packets
+
+_CHUNK = 4096
+_LEAVE = b"\x1d"  # Ctrl-]
+_TIMES = 3
+_NOBODY = -1
+_MOST = 10**9
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nodectl attach` to its parser."""
+    parser.add_argument("step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job's first one by default")
+    parser.add_argument("--pty", action="store_true", help="type each key at the step's terminal, in raw mode; "
+                        "Ctrl-] three times leaves")  # fmt: skip
+    parser.add_argument("-r", "--read-only", action="store_true", help="type nothing: standard input is not read")
+    parser.add_argument("-l", "--label", action="store_true", help="begin each line with its task's number")
+    parser.add_argument("--input-filter", type=_task, metavar="TASK", help="only this task gets what is typed")
+    parser.add_argument("--output-filter", type=_task, metavar="TASK", help="show only this task's output")
+    parser.add_argument("--error-filter", type=_task, metavar="TASK", help="show only this task's errors")
+    parser.add_argument("--layout", action="store_true", help="print where the step's tasks are, and attach to nothing")
+    parser.add_argument("-Q", "--quiet", action="store_true", help="say nothing about what could not be shown")
+    parser.epilog = (
+        "A step can be seen that `nodectl run` has started with --pty, -l or -u; what is typed goes to the terminal of "
+        "--pty. Users attach to their own steps, root to all. Ctrl-C leaves, and the step goes on."
+    )
+
+
+def _task(text: str) -> int:
+    if text == "none":
+        return _NOBODY
+    number = whole(text, _MOST)
+    if number is None:
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no task")
+    return number
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Until the step's streams have ended, or the user leaves: 0."""
+    job, step = arguments.step
+    session = Session(arguments.settings, start_private=False)
+    try:
+        if arguments.layout:
+            _print_layout(session.call("Show", job=job, step=step)["record"])
+            return 0
+        answer, fd = session.view(job, step)
+    finally:
+        session.close()
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, fd)
+    terminal = answer.get("terminal")
+    _check(arguments, terminal, int(str(answer["ntasks"])))
+    if arguments.pty:
+        return _at_terminal(Keys(sock, arguments))
+    typed = terminal is not None and not arguments.read_only and arguments.input_filter in (None, terminal)
+    return _follow(Lines(sock, arguments, int(str(answer["ntasks"])), types=typed))
+
+
+def _check(arguments: argparse.Namespace, terminal: object, ntasks: int) -> None:
+    """Raises Failed for what makes no sense with this step."""
+    filters = (arguments.input_filter, arguments.output_filter, arguments.error_filter)
+    for task in filters:
+        if task is not None and task >= ntasks:
+            raise Failed(f"there is no task {task}: the step has {ntasks}")
+    if arguments.pty and terminal is None:
+        raise Failed("--pty: the step has no terminal")
+    if arguments.pty and (arguments.label or arguments.read_only or any(task is not None for task in filters)):
+        raise Failed("--pty goes with no other option: it shows the terminal as it is, and types all keys")
+    if arguments.input_filter not in (None, _NOBODY, terminal):
+        raise Failed(f"what is typed cannot go to task {arguments.input_filter}, which has no terminal")
+
+
+def _print_layout(record: object) -> None:
+    ntasks, node = record["ntasks"], record["node"]  # type: ignore[index]  # a step's
+    print("Job step layout:")
+    print(f"  {ntasks} tasks, 1 nodes ({node})\n")
+    print(f"  Node 0 ({node}), {ntasks} task(s): {' '.join(map(str, range(int(ntasks))))}")
+
+
+class Lines(Copying):
+    """Shows what tasks write, by task and line where that is asked for."""
+
+    def __init__(self, sock: "_socket.socket", arguments: argparse.Namespace, ntasks: int, *, types: bool) -> None:
+        super().__init__(sock)
+        self._listens = types
+        self._label = arguments.label
+        self._width = len(str(ntasks - 1))
+        self._only = {packets.OUT: arguments.output_filter, packets.ERR: arguments.error_filter}
+        self._quiet = arguments.quiet
+        self._begun: dict[tuple[bytes, int], bytes] = {}  # lines that have no end yet
+
+    def _take(self, kind: bytes, task: int, data: bytes) -> None:
+        if kind == packets.NOTE and not self._quiet:
+            _write(2, b"nodectl: %s\n" % data)
+        if kind not in self._only or self._only[kind] not in (None, task):
+            return
+        if self._label:
+            lines = (self._begun.pop((kind, task), b"") + data).split(b"\n")
+            if rest := lines.pop():
+                self._begun[kind, task] = rest
+            data = b"".join([b"%*d: %s\n" % (self._width, task, line) for line in lines])
+        if not _write(1 if kind == packets.OUT else 2, data):
+            self.close()
+
+    def finish(self) -> None:
+        """What has no end gets one."""
+        for (kind, task), rest in self._begun.items():
+            _write(1 if kind == packets.OUT else 2, b"%*d: %s\n" % (self._width, task, rest))
+
+
+class Keys(Copying):
+    """Types each key at the step's terminal, and shows it."""
+
+    def __init__(self, sock: "_socket.socket", arguments: argparse.Namespace) -> None:
+        super().__init__(sock)
+        self._quiet = arguments.quiet
+        self._leaves = 0  # how often that key was typed
+        self.terminal = Terminal()
+        self._window = b""
+
+    def _take(self, kind: bytes, task: int, data: bytes) -> None:
+        if kind != packets.NOTE or not self._quiet:
+            super()._take(kind, task, data)
+
+    def _typed(self, data: bytes) -> bool:
+        for byte in data:
+            self._leaves = self._leaves + 1 if byte == _LEAVE[0] else 0
+            if self._leaves == _TIMES:
+                self.close()
+                return False
+        return True
+
+
+def _write(fd: int, data: bytes) -> bool:
+    """Waits for who reads; the step does not. False where nobody does any more."""
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except OSError:
+        return False
+    return True
+
+
+def _follow(lines: Lines) -> int:
+    while lines.is_open:
+        poll = select.poll()
+        lines.register(poll)
+        for fd, mask in poll.poll():
+            lines.handle(fd, mask)
+    lines.finish()
+    return 0
+
+
+def _at_terminal(keys: Keys) -> int:
+    wakes, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    deadly = fatal()
+    for number in (signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT, *deadly):
+        signal.signal(number, lambda *_: None)
+    sys.stdout.flush()
+    keys.tell_window()
+    keys.terminal.make_raw()
+    try:
+        while keys.is_open:
+            poll = select.poll()
+            poll.register(wakes, select.POLLIN)
+            keys.register(poll)
+            for fd, mask in poll.poll():
+                for number in os.read(wakes, 512) if fd == wakes else ():
+                    _act(keys, number, deadly)
+                keys.handle(fd, mask)
+        keys.finish()
+    finally:
+        keys.terminal.restore()
+    return 0
+
+
+def _act(keys: Keys, number: int, deadly: set[int]) -> None:
+    if number == signal.SIGTSTP:
+        keys.terminal.suspend()
+    elif number == signal.SIGCONT:
+        keys.terminal.resume()
+    elif number in deadly:
+        keys.terminal.die_of(number)
+    keys.tell_window()

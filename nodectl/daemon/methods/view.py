@@ -1,0 +1,71 @@
+"""View: a connection to the process that copies a running step's streams, for `nodectl attach`. Allowed to the step's
+user, and to root.
+
+The rest of the admin group may not: who sees what is typed at a terminal, and types there, acts as its user.
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+
+from nodectl.daemon.jobs.registry import Registry
+from nodectl.model.step import Step
+from nodectl.task import filename
+from nodectl.wire.dispatch import Call, Refused
+
+_OF_CLIENT = ("", "all", "-")
+
+
+class View:
+    """The method of one node."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def view(self, call: Call) -> Mapping[str, object]:
+        """Connects, and hands the connection over. Nothing of the step's user has come to it, so that nobody waits."""
+        live = self._registry.find_running(call)
+        step = live.step
+        if call.peer.uid not in (0, step.uid):
+            raise Refused("NotPermitted", f"step {step} belongs to {step.user_name}")
+        if not (step.pty or step.label or step.unbuffered):
+            raise Refused("WrongState", _why_not(step))
+        answer: dict[str, object] = {"ntasks": step.ntasks}
+        if step.pty:
+            answer["terminal"] = step.pty[0]
+        view = _connect(f"{live.files.stem}.view", step)
+        way, nowhere = socket.socketpair()  # for descriptors that may have come with the call
+        nowhere.close()
+        call.hand_over(answer, (way.detach(), view))
+        return answer
+
+
+def _connect(path: str, step: Step) -> int:
+    """Raises Refused. The process is its user's, and may let us wait; so we do not."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.setblocking(False)
+    try:
+        sock.connect(path)
+    except BlockingIOError:
+        sock.close()
+        raise Refused("WrongState", f"step {step}: what shows its streams takes nobody more now") from None
+    except OSError:
+        sock.close()
+        raise Refused("WrongState", f"step {step}: its streams cannot be seen yet, or not any more") from None
+    os.set_blocking(sock.fileno(), True)
+    return sock.detach()
+
+
+def _why_not(step: Step) -> str:
+    files = {filename.expand(path, step, 0) for path in (step.stdout, step.stderr) if _is_file(path, step)}
+    if files:
+        return f"step {step}: its output is in {' and '.join(sorted(files))}"
+    return (
+        f"step {step}: its streams are its client's own, and pass through nothing that could show them; "
+        "--pty, -l or -u of `nodectl run` let others attach"
+    )
+
+
+def _is_file(path: str, step: Step) -> bool:
+    is_task = path.isdecimal() and int(path) < step.ntasks
+    return not (path in _OF_CLIENT or path == "none" or is_task)

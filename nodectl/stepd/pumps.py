@@ -1,0 +1,73 @@
+"""Starts the processes that copy a step's streams, and makes the socket at which others can see these. Runs in the
+stepd, as root; the processes are the user's.
+"""
+
+import _socket
+import os
+
+from nodectl.task import pump
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.stepd.run import Run
+
+_BACKLOG = 16
+
+
+def start_pumps(run: "Run") -> None:
+    """Forks them, where there are streams to copy. Raises StepFailed."""
+    listener = -1
+    try:
+        if run.streams.outputs or run.streams.terminal >= 0:
+            listener = _listen(run)
+        for copies in (run.streams.inputs, run.streams.outputs):
+            if copies:
+                shown = listener if copies is run.streams.outputs else -1
+                pid = run.spawn()
+                if pid == 0:
+                    pump.main(copies, run.client_streams, run.step, run.enter_container, shown)
+                run.step.helpers.add(pid)
+                run.pumps.add(pid, awaited=copies is run.streams.outputs)
+        if run.streams.terminal >= 0:
+            _start_copying(run, listener)
+    except OSError as error:
+        raise run.failed(f"fork a process that copies streams: {error.strerror}") from error
+    finally:
+        if listener >= 0:
+            os.close(listener)
+
+
+def _start_copying(run: "Run", listener: int) -> None:
+    """Forks the process between the terminal of --pty and the client. Raises OSError."""
+    from nodectl.task import terminal  # which is there: it made the terminal
+
+    leash, run.pumps.leash = os.pipe2(os.O_CLOEXEC)
+    pid = run.spawn()
+    if pid == 0:
+        terminal.main(run.step, run.streams.terminal, run.client_streams, leash, listener)
+    os.close(leash)
+    run.step.helpers.add(pid)
+    run.pumps.add(pid, awaited=True)
+
+
+def _listen(run: "Run") -> int:
+    """Root's socket, on which the daemon connects who wants to see the streams. -1 where it cannot be: then nobody
+    does.
+    """
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
+    try:
+        os.fchmod(sock.fileno(), 0o600)  # of what bind makes
+        sock.bind(run.seen_at)
+        sock.listen(_BACKLOG)
+    except OSError:
+        sock.close()
+        return -1
+    return sock.detach()
+
+
+def forget(run: "Run") -> None:
+    """When they have ended: nobody can attach any more."""
+    try:
+        os.unlink(run.seen_at)
+    except OSError:
+        pass  # it was never made
