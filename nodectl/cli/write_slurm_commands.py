@@ -25,6 +25,7 @@ COMMANDS = (
     ("sacct", "acct", "tells what jobs and steps used"),
     ("sstat", "acct", "tells what running steps have used so far"),
     ("sbcast", "bcast", "writes a file into a running job"),
+    ("sattach", "attach", "shows what a running step's tasks write, types at its terminal"),
 )
 _MARK = "# Written by `nodectl slurm-commands`, which replaces and removes it."
 _TEXT = """\

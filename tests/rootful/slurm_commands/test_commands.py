@@ -12,7 +12,7 @@ from rootful.node import NOBODY, wait_until
 from rootful.slurm_commands.conftest import Cluster
 
 HOST = os.uname().nodename
-COMMANDS = ("sacct", "salloc", "sbatch", "sbcast", "scancel", "scontrol", "sinfo", "squeue", "srun", "sstat")
+COMMANDS = ("sacct", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol", "sinfo", "squeue", "srun", "sstat")
 
 
 def held(cluster: Cluster, *options: str) -> str:
@@ -179,8 +179,10 @@ def test_an_allocation_says_what_salloc_says(cluster: Cluster) -> None:
     told = cluster.ok("salloc --exclusive sh -c 'echo ${SLURM_NTASKS-none}; srun -c1 echo task; srun echo alone'")
     assert told.split() == ["none", *["task"] * CPUS, "alone"]
     job = held(cluster)
-    done = cluster.sh(f"(sleep 1; scontrol release {job}; scancel {job}) & salloc -d afterany:{job} true")
-    first, second = done.stderr.splitlines()[:2]
+    cluster.ok(
+        f"salloc -d afterany:{job} true 2>told & until grep -q queued told; do sleep 0.1; done; scancel {job}; wait $!"
+    )
+    first, second = cluster.text("told").splitlines()[:2]
     number = first.removeprefix("salloc: Pending job allocation ")
     assert second.startswith(f"salloc: job {number} queued and waiting for resources")
 
@@ -199,6 +201,18 @@ def test_a_file_is_sent_into_the_job_that_it_is_typed_in(cluster: Cluster) -> No
     target = cluster.node.scratch / "sent"
     cluster.ok(f"salloc -n1 sh -c 'echo all of it >file; sbcast -f file {target}; srun cat {target}'")
     assert target.read_text(encoding="utf-8") == "all of it\n"
+
+
+def test_who_attaches_sees_what_a_step_writes(cluster: Cluster) -> None:
+    there = cluster.node.scratch / "there"
+    command = f"srun -l sh -c 'echo first; echo x >{there}; while [ -e {there} ]; do sleep 0.1; done; echo last'"
+    job = cluster.ok(f'sbatch --parsable -n1 --wrap "{command}"').strip()
+    wait_until(lambda: there.exists() and there.read_text(encoding="utf-8") == "x\n", "the step writes")
+    assert f"{HOST}" in cluster.ok(f"sattach --layout {job}.0")
+    cluster.ok(f"sattach {job}.0 >seen & until grep -q first seen; do sleep 0.1; done; rm {there}; wait $!")
+    assert cluster.text("seen").splitlines()[-1].endswith("last")
+    assert cluster.sh("sattach").returncode == 1
+    assert cluster.sh("sattach 999999.0").returncode == 1
 
 
 def test_they_come_and_go_and_touch_nothing_else(cluster: Cluster) -> None:

@@ -1,0 +1,44 @@
+"""sattach: `nodectl attach`, with sattach's options."""
+
+from __future__ import annotations
+
+import argparse
+
+from nodectl.cli import attach
+from nodectl.client.command import BadUsage, GlobalOptions
+from nodectl.slurm_commands.command_line import HELP, read_line
+from nodectl.slurm_commands.option_words import ARGUMENT, Option
+
+_TABLE = (
+    Option("error-filter", "", ARGUMENT, "show only this task's errors"),
+    Option("input-filter", "", ARGUMENT, "only this task gets what is typed"),
+    Option("label", "l", text="begin each line with its task's number"),
+    Option("layout", "", text="print where the step's tasks are, and attach to nothing"),
+    Option("output-filter", "", ARGUMENT, "show only this task's output"),
+    Option("pty", "", text="type each key at the step's terminal"),
+    Option("quiet", "Q", text="say nothing about what could not be shown"),
+    Option("help", "h", text="print this"),
+    Option("usage", "u", text="print this"),
+    *HELP[2:],
+)
+_FLAGS = ("label", "layout", "pty", "quiet")
+_FILTERS = ("error-filter", "input-filter", "output-filter")
+
+
+def main(settings: GlobalOptions, words: list[str]) -> int:
+    """The whole command. Returns the exit status."""
+    given = read_line(words, _TABLE, "[OPTIONS] JOB.STEP")
+    if given is None:
+        return 0
+    if len(given.words) != 1:
+        raise BadUsage("sattach wants one JOB.STEP", 1)
+    translated = [f"--{name}" for name in _FLAGS if name in given]
+    translated += [f"--{name}={given.value(name)}" for name in _FILTERS if name in given]
+    parser = argparse.ArgumentParser(prog="sattach", exit_on_error=False)
+    attach.add_arguments(parser)
+    try:
+        arguments = parser.parse_args([*translated, "--", *given.words])
+    except argparse.ArgumentError as error:
+        raise BadUsage(str(error), 1) from None
+    arguments.settings = settings
+    return attach.main(arguments)
