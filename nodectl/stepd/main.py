@@ -275,7 +275,7 @@ def finish(run: Run, reaper: Reaper) -> None:
 def wait_for_pump(run: Run, reaper: Reaper, pid: int, *, awaited: bool) -> None:
     """Ends an input pump; waits until an output pump has written everything. It waits as long as the client is there,
     which may be a pager, but after an early end of the step no longer than kill_wait. A step that is told to end while
-    it waits here is cancelled.
+    it waits here, or whose time limit comes, is cancelled.
     """
     if not awaited:
         run.pumps.end(pid)

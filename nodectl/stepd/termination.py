@@ -96,6 +96,8 @@ class Termination:
             elif self.runs():
                 self._run.announce_cancel("DUE TO TIME LIMIT")
                 self.end("TIMEOUT", f"time limit of {self._run.step.time_limit} s")
+            else:
+                self.cut_short("its time limit was reached before its output was read", self._run.step.kill_wait)
 
     def signal(self, number: int) -> None:
         """Sends a signal to every task that still runs, and SIGKILL also to everything that tasks have started.

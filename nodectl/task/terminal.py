@@ -30,6 +30,7 @@ _TTY_GROUP = 5  # the group "tty", the same everywhere
 _MODE = stat.S_IRUSR | stat.S_IWUSR | stat.S_IWGRP
 _IUTF8 = 0o40000  # which Python's termios does not name
 _CHUNK = 4096  # what a terminal gives at once
+_MOST_AT_ONCE = 8  # of these
 _MOST_INPUT = 65536  # bytes that the program has not read yet
 _END_AGAIN = 1.0  # seconds
 _LOOK_AGAIN = 0.1
@@ -119,16 +120,18 @@ class _Copier:
             self._read()
 
     def _read(self) -> bool:
-        """Passes on what there is. False where there is nothing."""
+        """Passes on what there is, in pieces of some size. False where there is no more."""
+        found = []
         try:
-            data = os.read(self._ours, _CHUNK)
+            for _ in range(_MOST_AT_ONCE):
+                found.append(os.read(self._ours, _CHUNK))
         except BlockingIOError:
-            return False
+            pass
         except OSError:  # EIO: nobody has the other end. Hung up now, a program that is about to end would be killed
             self._look_again = time.monotonic() + _LOOK_AGAIN
-            return False
-        self._viewers.show(packets.OUT, data)
-        return True
+        if found:
+            self._viewers.show(packets.OUT, b"".join(found))
+        return len(found) == _MOST_AT_ONCE
 
     def _drain(self) -> None:
         """The step is over: there is no more than what there is."""

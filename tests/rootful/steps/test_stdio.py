@@ -311,3 +311,13 @@ def test_a_step_whose_streams_were_not_copied_to_the_end_has_not_ended_well(node
     assert client.returncode != 0
     assert "a process that copies its streams was ended by signal 9" in err
     assert node.record(1)["state"] == "FAILED"
+
+
+def test_output_that_nobody_reads_does_not_outlive_the_time_limit(shared_node: Node) -> None:
+    client = shared_node.popen("-l", "-t0:02", "seq", "20000", user=NOBODY)  # more than a pipe takes
+    assert client.wait(PATIENCE) in (0, 143)
+    client.communicate()
+    record = shared_node.record(shared_node.last_job())
+    assert record["state"] == "CANCELLED"
+    assert "time limit" in str(record["reason"])
+    shared_node.assert_clean()
