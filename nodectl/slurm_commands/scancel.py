@@ -153,7 +153,8 @@ def _confirmed(what: str) -> bool:
 def _cancel(session: Session, given: Given, name: str, choice: dict[str, list[str]], number: int | None) -> int:
     """One job or step, or for "" all that are chosen; 0, or 1 with a line about it."""
     if "verbose" in given:
-        what = f"step {name}" if "." in name else f"job {name}" if name else "jobs"
+        job = "batch job" if "batch" in given else "job"
+        what = f"step {name}" if "." in name else f"{job} {name}" if name else f"{job}s"
         say(f"Signal {number} to {what}" if number is not None else f"Terminating {what}")
     try:
         if "." in name:

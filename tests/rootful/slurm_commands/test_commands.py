@@ -169,7 +169,8 @@ def test_a_step_and_a_job_tell_their_limits(cluster: Cluster) -> None:
     assert "TimeLimit=00:02:00" in cluster.ok(f"scontrol show step {job}.0")
     assert "TimeLimit=00:10:00" in cluster.ok(f"scontrol show job {job}")
     assert "MinMemoryCPU=20M" in cluster.ok(f"scontrol show job {job}")
-    assert cluster.sh(f"scancel -v -s USR1 {job}").stderr == f"scancel: Signal 10 to job {job}\n"
+    assert cluster.sh(f"scancel -v -s URG {job}").stderr == f"scancel: Signal 23 to job {job}\n"
+    assert cluster.sh(f"scancel -b -v -s URG {job}").stderr == f"scancel: Signal 23 to batch job {job}\n"
 
 
 def test_an_allocation_says_what_salloc_says(cluster: Cluster) -> None:
