@@ -106,7 +106,9 @@ class Watch:
 
     def _end_the_last(self) -> None:
         """--wait is over: those that still run are killed."""
-        self._tell_line("first", wait=self._manners.wait if self._manners else 0)
+        if self._manners is not None:
+            self._tell_line("first", wait=self._manners.wait)
+            self._manners.wait = 0  # once
         self._tell_states()
         self._tell_line("terminating")
         self._call("Signal", signal=int(_signal.SIGKILL), forwarded=True)
