@@ -1,8 +1,9 @@
 """Which steps a runner may serve that is kept: one that has served others of the same user, and will serve more.
 
 Such a runner is root's, is charged to no job, and must be as it was when its next step comes. So nothing is called in
-it but nodectl's own plugins, what its user makes it remember is small, and its one task takes all that its client sent:
-streams that several share lie in a socket until the process ends that has it.
+it but nodectl's own plugins, its step's processes are those of a cgroup, what its user makes it remember is small, and
+its one task takes all that its client sent: streams that several share lie in a socket until the process ends that has
+it.
 """
 
 from nodectl.config import Config
@@ -12,14 +13,16 @@ from nodectl.plugin_host import BUILTIN_DIR
 from nodectl.plugin_host.node_plugins import NodePlugins
 
 _LARGEST = 1 << 18  # bytes of the step's files
+_TRACKER = "proctrack/cgroup"
 
 
 class WarmRunners:
     """One object per daemon."""
 
     def __init__(self, config: Config, plugins: NodePlugins) -> None:
-        ours = all(plugin.path.startswith(BUILTIN_DIR) for stack in plugins.stacks.values() for plugin in stack)
-        self._any = config.warm_runners > 0 and ours
+        ours = all(plugin.path.startswith(f"{BUILTIN_DIR}/") for stack in plugins.stacks.values() for plugin in stack)
+        # Other trackers have helpers in the stepd, and are not certain of what a step has started.
+        self._any = config.warm_runners > 0 and ours and config.proctrack_type == _TRACKER
 
     def of(self, step: Step, size: int) -> int | None:
         """The uid of the user whose runner may serve the step, None where it gets one of its own. `size`: bytes of its

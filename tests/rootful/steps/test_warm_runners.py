@@ -195,6 +195,13 @@ def test_no_runner_is_kept_where_there_are_to_be_none() -> None:
         assert not Path(f"{node.base}/runners").exists()
 
 
+@pytest.mark.parametrize("tracker", ["pgid", "linuxproc"])
+def test_nothing_that_another_tracker_starts_is_among_the_runners(tracker: str) -> None:
+    with running(proctrack_type=f"proctrack/{tracker}", task_plugin="task/affinity,task/cgroup") as node:
+        assert runner_of(node, "true") != runner_of(node, "true")
+        assert not Path(f"{node.base}/runners").exists()
+
+
 def test_a_sites_plugin_is_called_in_a_process_for_its_step_alone() -> None:
     node = Node(task_plugin="task/affinity,task/site")
     node.plugin("site", "def task_p_pre_setuid(step):\n    return 0\n", "task")
