@@ -74,19 +74,27 @@ def _rank(job_id):
     return None if task is None else task.local_id
 """
 
+_MPI = """
+def _rank(task):
+    return task.local_id if hasattr(task, "local_id") else None
+"""
+
 
 class Stage:
     """The node, and the orders for its plugins.
 
     An order's name is `plugin.hook`; the plugins are `first` and `second` (SPANK, with `local.` behind it in the user's
-    command and `slurmd.` beside the daemon), `task`, `proctrack` and `container`. Only with `jobs` do the SPANK plugins
-    have the hooks around a job, which cost each job two processes, and those of the daemon's end, and `container` has
-    container_p_delete; then there are a Prolog and an Epilog script too, which run the orders `prolog` and `epilog`, of
-    shell commands.
+    command and `slurmd.` beside the daemon), `task`, `proctrack`, `container` and, where it is asked for, `mpi`. Only
+    with `jobs` do the SPANK plugins have the hooks around a job, which cost each job two processes, and those of the
+    daemon's end, and `container` has container_p_delete; then there are a Prolog and an Epilog script too, which run
+    the orders `prolog` and `epilog`, of shell commands.
     """
 
     def __init__(self, *, jobs: bool = False, **config: object) -> None:
-        plugins = {"task_plugin": list(TASK_PLUGINS), "proctrack_type": PROCTRACK, "job_container_type": CONTAINER}
+        plugins = {
+            "task_plugin": list(TASK_PLUGINS), "proctrack_type": PROCTRACK, "job_container_type": CONTAINER,
+            "mpi_plugin": ["mpi/puppet"],
+        }  # fmt: skip
         self.node = Node(**{**plugins, **config})
         self.orders = self.node.dir / "orders"
         self.orders.mkdir()
@@ -96,6 +104,7 @@ class Stage:
         self.node.plugin("puppet", common + _TASK + _task_hooks(), kind="task")
         self.node.plugin("puppet", common + _PROCTRACK + _proctrack_hooks(), kind="proctrack")
         self.node.plugin("puppet", common + _CONTAINER + _container_hooks(jobs=jobs), kind="job_container")
+        self.node.plugin("puppet", common + _MPI + _mpi_hooks(), kind="mpi")
         self.stack("required", "required")
         if jobs:
             scripts = {name: str(self._around(name)) for name in ("prolog", "epilog")}
@@ -237,6 +246,15 @@ def _task_hooks() -> str:
         if hook.kind == "task":
             taken, passed = arguments[hook.arity]
             text += f'\ndef {hook.call}({taken}):\n    return _obey("task.{hook.call}", _rank({passed}))\n'
+    return text
+
+
+def _mpi_hooks() -> str:
+    text = ""
+    for hook in HOOKS:
+        if hook.kind == "mpi":
+            words = ", ".join("ab"[: hook.arity])
+            text += f'\ndef {hook.call}({words}):\n    return _obey("mpi.{hook.call}", _rank({words[-1]}))\n'
     return text
 
 

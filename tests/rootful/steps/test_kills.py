@@ -26,7 +26,7 @@ BESIDE = {
     "confine": "second.slurm_spank_task_init",
 }
 SCRIPTS = ("task_prolog", "exec", "task_epilog")
-PREFIX = {"spank": "first", "task": "task", "proctrack": "proctrack", "job_container": "container"}
+PREFIX = {"spank": "first", "task": "task", "proctrack": "proctrack", "job_container": "container", "mpi": "mpi"}
 # See test_job_kills.py and test_container_failures.py.
 AROUND_THE_JOB = (
     "slurm_spank_job_prolog", "prolog", "slurm_spank_job_epilog", "epilog", "container_p_delete",
@@ -46,7 +46,7 @@ def stopped_at(call: str) -> str:
 
 def launch(stage: Stage, call: str, ntasks: int = 2) -> subprocess.Popen[str]:
     """A step, stopped in the row; where that is the step's and not the daemon's, the daemon has answered."""
-    words = [f"-n{ntasks}", "--first=x"]
+    words = [f"-n{ntasks}", "--first=x", f"--mpi={'puppet' if ROWS[call].kind == 'mpi' else 'none'}"]
     program = ["sh", "-c", "echo ran"]
     if call in SCRIPTS:
         script = str(stage.script(call))
