@@ -9,7 +9,7 @@ from __future__ import annotations
 from nodectl.binding.entries import shown
 from nodectl.binding.geometry import given, sockets_used, threads_used
 from nodectl.binding.refused import Refused
-from nodectl.binding.request import BLOCK, Distribution, Request, Settings
+from nodectl.binding.request import Distribution, Request, Settings
 from nodectl.machine.topology import Topology
 
 NEVER = "Requested node configuration is not available"
@@ -101,6 +101,8 @@ def inherited(request: Request, nodes: int) -> dict[str, str]:
 
 def _written(distribution: Distribution) -> str:
     """A distribution as SLURM_DISTRIBUTION has it."""
-    levels = [distribution.node or BLOCK, distribution.socket, distribution.core]
+    if not distribution.node:
+        return "pack" if distribution.pack else "nopack"
+    levels = [distribution.node, distribution.socket, distribution.core]
     text = ":".join(level for level in levels if level)
     return text if distribution.pack is None else f"{text},{'pack' if distribution.pack else 'nopack'}"

@@ -106,8 +106,12 @@ def parse_distribution(text: str) -> Distribution:
         return Distribution(ARBITRARY, pack=pack)
     if len(words) > 3 or node == FULL_CYCLIC or any(level not in _LEVELS for level in words):
         raise refused
-    node_level, socket, core = (*(_LEVELS[level] for level in words), None, None)[:3]
-    return Distribution(node_level or BLOCK, socket, core, pack=pack)
+    if text.lower() in _PACKS:
+        return Distribution(pack=pack)
+    # "*" asks for the default of its level: nodes filled, sockets in turn, cores as the sockets.
+    socket = _LEVELS[words[1]] or CYCLIC if len(words) > 1 else None
+    core = _LEVELS[words[2]] or socket if len(words) > 2 else None
+    return Distribution(_LEVELS[node] or BLOCK, socket, core, pack=pack)
 
 
 def parse_geometry(text: str) -> tuple[int, ...]:

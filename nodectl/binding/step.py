@@ -190,7 +190,8 @@ def _distribution(distribution: Distribution | None, node_level: str) -> str:
     """SLURM_DISTRIBUTION: the levels as given, the first one as it was decided."""
     if distribution is None:
         return node_level
-    text = node_level
+    if not distribution.node:
+        return "pack" if distribution.pack else "nopack"
     levels = [distribution.socket, distribution.core]
     while levels and levels[-1] is None:
         levels.pop()
