@@ -121,18 +121,21 @@ def _times(job: Mapping[str, Any]) -> Iterator[list[str]]:
 
 
 def _places(job: Mapping[str, Any]) -> Iterator[list[str]]:
+    layout = job.get("layout") or {}
     node = str(job.get("nodes") or "")
     yield [f"Partition={job.get('partition') or ''}", f"AllocNode:Sid={os.uname().nodename}:0"]
     yield [f"ReqNodeList={NULL}", f"ExcNodeList={NULL}"]
     yield [f"NodeList={node}"]
     if node:
         yield [f"BatchHost={node}"]
+    geometry = f"0:0:{layout.get('cores_per_socket') or '*'}:{layout.get('threads_per_core') or '*'}"
     yield [
         "NumNodes=1", f"NumCPUs={job.get('cpus') or 1}", f"NumTasks={job.get('ntasks') or job.get('tasks') or 1}",
-        f"CPUs/Task={job.get('cpus_per_task') or 1}", "ReqB:S:C:T=0:0:*:*",
+        f"CPUs/Task={job.get('cpus_per_task') or 1}", f"ReqB:S:C:T={geometry}",
     ]  # fmt: skip
     yield [f"TRES={tres(job)}"]
-    yield ["Socks/Node=*", "NtasksPerN:B:S:C=0:0:*:*", "CoreSpec=*"]
+    tasks = f"0:0:{layout.get('ntasks_per_socket') or '*'}:{layout.get('ntasks_per_core') or '*'}"
+    yield [f"Socks/Node={layout.get('sockets_per_node') or '*'}", f"NtasksPerN:B:S:C={tasks}", "CoreSpec=*"]
 
 
 def _wishes(job: Mapping[str, Any]) -> Iterator[list[str]]:
