@@ -15,7 +15,7 @@ from nodectl.wire.names import NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from nodectl.client.command import GlobalOptions
     from nodectl.client.local_spank import LocalStack
@@ -129,9 +129,12 @@ def _run(session: Session, words: list[str], configuration: "str | None") -> int
             from nodectl.cli.run_terminal import Screen  # paid with --pty
 
             screen = Screen(session, parsed)
+        stopped = _stopped(parsed) if manners is not None and manners.debugger_test else None
         step = start(session, local, parsed)
         watch = Watch(step, str(hello["node"]), verbose=parsed.verbose, manners=manners)
         watch.warned = local.warned if local else set()
+        if stopped is not None:
+            stopped(watch)
         record = (screen.until_end(watch) if screen else watch.until_end()) or step.ask_for_end()
         step.write_trace()
         if manners is not None:
@@ -171,6 +174,12 @@ def _manners(parser: "Parser", parsed: "Parsed") -> "Manners | None":
     from nodectl.client.srun import manners
 
     return manners.of(parsed, environ())
+
+
+def _stopped(parsed: "Parsed") -> "Callable[[Watch], None]":
+    from nodectl.client.srun import debugger  # few steps are debugged
+
+    return debugger.stop_tasks(parsed)
 
 
 class Started:

@@ -75,8 +75,8 @@ class JobCommand:
     def request(self) -> "tuple[dict[str, object], dict[str, object]]":
         """Request and JobOptions; all that is left of what was parsed goes in."""
         surroundings = outside_of_jobs(own_environment())
-        options = job_options(self.parsed)
         settle(self.parsed)
+        options = job_options(self.parsed)
         self.parsed.told.update((TOLD[name], str(options[name])) for name in TOLD if name in options)
         environment = job_environment(self.parsed, self.parsed.environment or surroundings)
         stdin = self.parsed.values.get("stdin")

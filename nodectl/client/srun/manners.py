@@ -4,6 +4,7 @@ What the service can be asked for stays among the options, under the names of th
 """
 
 import os
+import time
 
 from nodectl.client.command import BadOption, Program
 from nodectl.client.srun import devices
@@ -22,11 +23,12 @@ _TMP = "/tmp"  # where --tmp wants room
 class Manners:
     """`wait`: seconds after the first end of a task, 0 for none; `reduced`: tasks that end alike are told of once."""
 
-    __slots__ = ("bcast", "disable_status", "epilog", "prolog", "quiet",
+    __slots__ = ("bcast", "debugger_test", "disable_status", "epilog", "prolog", "quiet",
                  "quit_on_interrupt", "reduced", "test_exec", "test_only", "wait")  # fmt: skip
 
     def __init__(self) -> None:
         self.wait = 0
+        self.debugger_test = False
         self.disable_status = False
         self.quit_on_interrupt = False
         self.quiet = False
@@ -43,8 +45,8 @@ def of(parsed: "Parsed", variables: "Mapping[str, str]") -> Manners:
     manners, values = Manners(), parsed.values
     manners.reduced = _is_on(variables.get("SLURM_SRUN_REDUCE_TASK_EXIT_MSG", ""))
     manners.test_exec = "SLURM_TEST_EXEC" in variables
-    for name in ("wait", "disable_status", "quit_on_interrupt", "quiet", "test_only", "prolog", "epilog",
-                 "bcast"):  # fmt: skip
+    for name in ("wait", "debugger_test", "disable_status", "quit_on_interrupt", "quiet", "test_only", "prolog",
+                 "epilog", "bcast"):  # fmt: skip
         if name in values:
             setattr(manners, name, values.pop(name))
     for name in ("by_variable", "bcast_exclude", "compress", "send_libs", "het_group"):
@@ -76,6 +78,16 @@ def settle(parsed: "Parsed") -> None:
     if "nodefile" in values:
         values["nodelist"] = nodes_of(str(values.pop("nodefile")))
     devices.settle(values)
+    if "time_min" in values:
+        _check_least(int(str(values.pop("time_min"))), values)
+
+
+def _check_least(least: int, values: "Mapping[str, object]") -> None:
+    """--time-min: the deadline and --time leave so much. A job gets all of its time here, so nothing is made of it."""
+    begin = max(time.time(), float(str(values.get("begin", 0))))
+    room = float(str(values.get("deadline") or begin + least)) - begin
+    if least > room or 0 < float(str(values.get("time_limit") or 0)) < least:
+        raise BadOption("Invalid time-min specification: more than --deadline or --time leaves")
 
 
 def _is_on(text: str) -> bool:

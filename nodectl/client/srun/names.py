@@ -10,9 +10,9 @@ NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
 IGNORED = (
     (ARGUMENT, "acctg-freq bb bbf cluster cluster-constraint clusters:M cpu-freq delay-boot extra gpu-freq licenses:L "
                "mail-type mail-user max-time mcs-label msg-timeout network partition:p power prefer profile segment "
-               "slurmd-debug switches threads:T time-min wckey"),
+               "slurmd-debug switches threads:T wckey"),
     (MAYBE_ARGUMENT, "no-kill:k resv-ports"),
-    (NO_ARGUMENT, "autocomplete consolidate-segments debugger-test interactive reboot spread-job spread-segments "
+    (NO_ARGUMENT, "autocomplete consolidate-segments interactive reboot spread-job spread-segments "
                   "stepmgr"),
 )  # fmt: skip
 # Here it would be wrong to go on without: the program would run otherwise than its user wants.
@@ -31,11 +31,11 @@ ALIASES = {
 # Those with a meaning which `bulk`, `submit` and `alloc` may not have.
 _WITH_MEANING = (
     (ARGUMENT, "accel-bind account:A bcast-exclude cpus-per-gpu epilog export-file gpus-per-socket het-group "
-               "mem-per-gpu mpi nodefile:F ntasks-per-gpu ntasks-per-tres open-mode prolog tmp tres-bind tres-per-task "
-               "wait:W"),
+               "mem-per-gpu mpi nodefile:F ntasks-per-gpu ntasks-per-tres open-mode prolog time-min tmp tres-bind "
+               "tres-per-task wait:W"),
     (MAYBE_ARGUMENT, "bcast compress immediate:I nice send-libs x11"),
-    (NO_ARGUMENT, "disable-status:X external-launcher multi-prog preserve-env:E pty quiet:Q quit-on-interrupt "
-                  "test-only usage version:V"),
+    (NO_ARGUMENT, "debugger-test disable-status:X external-launcher multi-prog preserve-env:E pty quiet:Q "
+                  "quit-on-interrupt test-only usage version:V"),
 )  # fmt: skip
 _OF_JOBS = (
     (ARGUMENT, "begin:b comment constraint:C deadline dependency:d jobid mem mem-per-cpu priority propagate qos:q "

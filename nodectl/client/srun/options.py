@@ -5,7 +5,16 @@ What is ignored is kept as a list of names under `IGNORED`; what is refused says
 
 from nodectl.client.command import BadOption
 from nodectl.client.job_options import count, open_mode, yes
-from nodectl.client.run_options import ARGUMENT, MAYBE_ARGUMENT, NO_ARGUMENT, Option, Parser, mebibytes, positive
+from nodectl.client.run_options import (
+    ARGUMENT,
+    MAYBE_ARGUMENT,
+    NO_ARGUMENT,
+    Option,
+    Parser,
+    mebibytes,
+    positive,
+    seconds,
+)
 from nodectl.client.srun import names
 
 TYPE_CHECKING = False
@@ -50,6 +59,7 @@ def _switch(long: str, short: str, help: str) -> Option:  # noqa: A002  # likewi
 
 
 FURTHER = (
+    _switch("debugger-test", "", "tasks stop before their programs, and are listed: who attaches to one continues it"),
     _switch("disable-status", "X", "pass each Ctrl-C on at once, without telling how the tasks are"),
     _option("epilog", "", "FILE", "script that this command runs when the step has ended"),
     _option("export-file", "", "FILE", "environment of the tasks: NAME=VALUE, each with a NUL byte behind it"),
@@ -70,6 +80,8 @@ FURTHER = (
     _option("send-libs", "", "yes|no", "of --bcast: libraries are there already", yes_or_no, has_arg=MAYBE_ARGUMENT),
     _option("nodefile", "F", "FILE", "on the nodes that this file names"),
     _option("tmp", "", "SIZE", "at least so much room in /tmp, in MiB or with K, M, G, T", mebibytes),
+    _option("time-min", "", "TIME", "the least that --time may be cut down to: refused where --deadline leaves less",
+            seconds),
     _option("account", "A", "NAME", "told to the tasks as SLURM_JOB_ACCOUNT"),
     _option("x11", "", "WHICH", "wants DISPLAY to be set: its windows need no forwarding here",
             has_arg=MAYBE_ARGUMENT),
@@ -88,7 +100,7 @@ FURTHER = (
 
 
 _OF_JOBS = frozenset({"cpus-per-gpu", "export-file", "gpus-per-socket", "mem-per-gpu", "nodefile", "ntasks-per-gpu",
-                      "ntasks-per-tres", "tres-bind", "tres-per-task"})  # fmt: skip
+                      "ntasks-per-tres", "time-min", "tres-bind", "tres-per-task"})  # fmt: skip
 
 
 def further(known: "Mapping[str, Option]") -> tuple[Option, ...]:
