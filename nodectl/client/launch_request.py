@@ -65,6 +65,10 @@ def make_request(parsed: Parsed, surroundings: "Mapping[str, str] | None" = None
         request["stdin"] = "none"  # else somebody would have to copy the nothing to all tasks
     if layout:
         request["layout"] = layout
+        if "hint" in layout:
+            from nodectl.client.srun import hint  # few steps have one
+
+            hint.tell_conflict({**values, **layout})
     if request["ntasks"] != 1 and parsed.argv:
         from nodectl.client import mpi_program  # one task needs no other
 
@@ -86,15 +90,25 @@ def _reads_nothing() -> bool:
 
 def _ntasks(layout: "Mapping[str, str]", environment: "Mapping[str, str]", cpus_per_task: int = 0) -> int:
     """How many tasks where -n does not say: srun's variables, --ntasks-per-node on this one node, the lines of a host
-    file, as many as fit into the job with these CPUs for each, or one.
+    file, the CPUs of -B, as many as fit into the job with these CPUs for each, or one.
     """
     of_node = layout.get("ntasks_per_node") or environment.get("SLURM_NTASKS_PER_NODE")
     for text in (environment.get("SLURM_NTASKS"), environment.get("SLURM_NPROCS"), of_node):
         if text and (ntasks := whole(text, _MOST_TASKS)):
             return ntasks
+    if "extra_node_info" in layout and not layout.get("hostfile"):
+        return _of_geometry(layout["extra_node_info"]) // (cpus_per_task or 1) or 1
     of_job = environment.get("SLURM_JOB_CPUS_PER_NODE", "") if cpus_per_task and "NODECTL_JOB_ID" in environment else ""
     fitting = (whole(of_job, _MOST_TASKS) or 0) // (cpus_per_task or 1)
     return len(layout.get("hostfile", "").replace(",", " ").split()) or fitting or 1
+
+
+def _of_geometry(text: str) -> int:
+    """How many CPUs -B names. What makes no sense the service refuses."""
+    cpus = 1
+    for level in text.split(":"):
+        cpus *= whole(level.partition("-")[0], _MOST_TASKS) or 1
+    return min(cpus, _MOST_TASKS)
 
 
 def _host_file(path: str) -> str:

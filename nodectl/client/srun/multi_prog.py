@@ -21,7 +21,7 @@ def read(path: str, given: "list[str]") -> list[list[object]]:
     if len(text) > _LONGEST:
         raise BadOption(f"--multi-prog: {path!r}: longer than {_LONGEST >> 10} KiB")
     rows: list[list[object]] = []
-    for number, line in enumerate(text.replace("\\\n", " ").split("\n"), 1):
+    for number, line in enumerate(text.replace("\\\n", "").split("\n"), 1):
         try:
             words = script.split(line)
         except ValueError as error:

@@ -20,6 +20,12 @@ LINES = {
     "state": "StepId={step} {tasks}: {state}",
 }
 ALLOCATE, CREATE, SUBMIT = "Unable to allocate resources", "Unable to create step", "Batch job submission failed"
+# Slurm's own tests wait for all of it.
+HINT = (
+    "Following options are mutually exclusive with --hint: --ntasks-per-core, --threads-per-core, -B and --cpu-bind "
+    "(other then --cpu-bind=verbose). Ignoring --hint."
+)
+_NUMBERS = {"map_cpu": "0123456789", "mask_cpu": "0123456789abcdefABCDEF"}
 _NOT_AVAILABLE = "Requested node configuration is not available"
 _OF_NODES = (
     "--mem",
@@ -44,8 +50,19 @@ def said(text: str) -> str:
 
 def refusal(failed: "Failed", what: str) -> str:
     """Why `what` was not done: begins as Slurm's line does where the machine does not have what was asked for."""
-    reason = str(failed)
+    reason = _number(str(failed))
+    if reason.startswith("--multi-prog: "):
+        return f"Configuration file of the step is invalid: {reason}"
     if not failed.name or not reason.startswith(_OF_NODES):  # a name is the service's
         return reason
     known = reason.startswith((_NOT_AVAILABLE, "Requested nodes", "Invalid"))
     return f"{what}: {reason}" if known else f"{what}: {_NOT_AVAILABLE}: {reason}"
+
+
+def _number(reason: str) -> str:
+    """What is no number in a list of --cpu-bind, and at which letter that shows."""
+    option, _, rest = reason.partition(": '")
+    word, quote, _ = rest.partition("' is not a ")
+    digits = _NUMBERS.get(option.removeprefix("--cpu-bind="))
+    wrong = word.removeprefix("0x" if option.endswith("mask_cpu") else "").strip(digits) if digits and quote else ""
+    return f"Failed to validate number: {word}, the offending character is {wrong[0]} ({reason})" if wrong else reason

@@ -21,7 +21,7 @@ def test_each_task_runs_what_its_line_says(shared_node: Node, file: Path) -> Non
         "4-5,1 echo of the list %t:%o\n"
         "0     sh -c 'echo \"quoted  words\" $SLURM_PROCID'\n"
         "1     echo never, a line before has it\n"
-        "2     echo goes \\\n  on\n"
+        "2     echo goes \\\n  on tog\\\nether\n"
         "*     echo the rest %t:%o\n",
         encoding="utf-8",
     )
@@ -30,7 +30,7 @@ def test_each_task_runs_what_its_line_says(shared_node: Node, file: Path) -> Non
     assert sorted(done.stdout.splitlines()) == [
         "0: quoted  words 0",
         "1: of the list 1:2 more",
-        "2: goes on more",
+        "2: goes on together more",
         "3: the rest 3:0 more",
         "4: of the list 4:0 more",
         "5: of the list 5:1 more",

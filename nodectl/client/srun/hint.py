@@ -1,0 +1,25 @@
+"""--hint beside options that say the same more closely: it has no effect then, and who typed it is told."""
+
+import os
+
+from nodectl.client.command import Program
+from nodectl.client.srun import wording
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_CLOSER = frozenset({"extra_node_info", "ntasks_per_core", "threads_per_core"})
+_TOLD_ONLY = frozenset({"v", "verbose", "q", "quiet"})  # words of --cpu-bind that bind nothing
+
+
+def tell_conflict(values: "Mapping[str, object]") -> None:
+    """One line where it is so."""
+    closer = sorted(name.replace("_", "-") for name in _CLOSER & values.keys())
+    if set(str(values.get("cpu_bind", "quiet")).lower().split(",")) - _TOLD_ONLY:
+        closer.append("cpu-bind")
+    if not closer or Program.quiet:
+        return
+    text = f"--hint has no effect beside --{', --'.join(closer)}"
+    said = wording.HINT if Program.is_slurms() else text
+    os.write(2, f"{Program.name}: {said}\n".encode())
