@@ -25,6 +25,7 @@ from rootful.node import NOBODY, Node
 from rootful.queued import queue_node
 
 _RESULT = re.compile(r"^(SUCCESS|FAILURE|SKIPPED)\b", re.MULTILINE)
+_CONFIGURED = ("SCHED_GETAFFINITY_THREE_ARGS", "HAVE_SCHED_SETAFFINITY")  # of config.h, for the testsuite's programs
 _TEST = re.compile(r"test(\d+)\.(\d+)")
 
 
@@ -34,13 +35,15 @@ def main() -> int:
     parser.add_argument("testsuite", type=Path)
     parser.add_argument("tests", nargs="*", default=["1"])
     parser.add_argument("--seconds", type=int, default=300, help="for each test")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     place = Path(tempfile.mkdtemp(prefix="slurms-own-tests-"))
     place.chmod(0o755)
     expect = place / "expect"
     shutil.copytree(arguments.testsuite / "expect", expect)
-    (expect / "globals.local").write_text(f'set slurm_dir "{place}"\nset build_dir "{place}"\n', encoding="utf-8")
-    (place / "config.h").write_text("#define SCHED_GETAFFINITY_THREE_ARGS 1\n", encoding="utf-8")
+    names = {"slurm_dir": place, "build_dir": place, "mpicc": shutil.which("mpicc.mpich") or "none"}
+    settings = "".join(f'set {key} "{name}"\n' for key, name in names.items())
+    (expect / "globals.local").write_text(settings, encoding="utf-8")
+    (place / "config.h").write_text("".join(f"#define {name} 1\n" for name in _CONFIGURED), encoding="utf-8")
     (expect / "testsuite.conf").touch()
     for path in (expect, *expect.rglob("*")):
         shutil.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)

@@ -123,7 +123,7 @@ def test_tasks_for_a_debugger_stop_before_their_programs_and_go_on_when_continue
         assert found, line
         pids.append(found[1])
     for pid in pids:
-        wait_until(lambda pid=pid: stopped(pid), "the task stopped")  # type: ignore[misc]
+        wait_until(lambda pid=pid: stopped(pid), "the task stopped")
         os.kill(int(pid), signal.SIGCONT)
     output, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, sorted(output.split()), errors) == (0, sorted(["0", host]), "")
