@@ -146,9 +146,9 @@ def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
         other, number = _count(name, text)
         kind, count = kind or other, max(count, number)
     for word in filter(None, options.get("gres", "").split(",")):
-        name, _, text = word.partition(":")
+        name, colon, text = word.partition(":")
         if name.lower() in ("none", GPU):
-            other, number = _count("gres", text or "1") if name.lower() == GPU else ("", 0)
+            other, number = _count("gres", text or colon or "1") if name.lower() == GPU else ("", 0)
             kind, count = kind or other, max(count, number)
         elif text.rpartition(":")[2] != "0":  # none of what is not there is nothing to refuse
             raise Refused(f"--gres={word[:60]}: only {GPU} can be asked for")
@@ -160,7 +160,7 @@ def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
 
 def _count(option: str, text: str) -> tuple[str, int]:
     kind, _, number = text.rpartition(":")
-    if not number and not kind:
+    if not text:
         return "", 0
     count = whole(number, _MOST_ASKED)
     if count is None:

@@ -201,6 +201,7 @@ class Step:
             "memory": self.memory,
             "limits": self.limits,
             "submitted": self.submitted,
+            **({"devices": self.devices} if self.devices else {}),
         }
 
     def _told_command(self) -> "list[str]":

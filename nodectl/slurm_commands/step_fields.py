@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -72,7 +73,9 @@ def step_facts(step: Row) -> Iterator[list[str]]:
     yield [f"State={step['state']}", f"Partition={step['partition']}", f"NodeList={step.get('node', '')}"]
     yield ["Nodes=1", f"CPUs={step['cpu_count']}", f"Tasks={step['ntasks']}", f"Name={step['name']}", "Network=(null)"]
     memory = f",mem={step['memory']}M" if step.get("memory") else ""
-    yield [f"TRES=cpu={step['cpu_count']}{memory},node=1"]
+    devices = Counter(str(key).partition(":")[0] for key in step.get("devices") or ())
+    gres = "".join(f",gres/{name}={count}" for name, count in devices.items())
+    yield [f"TRES=cpu={step['cpu_count']}{memory},node=1{gres}"]
     yield ["ResvPorts=(null)"]
     yield ["CPUFreqReq=Default", "Dist=Block"]
     yield [f"SrunHost:Pid={step.get('node', '')}:{step.get('pid') or 0}"]

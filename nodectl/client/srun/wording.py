@@ -53,6 +53,8 @@ def refusal(failed: "Failed", what: str) -> str:
     reason = _number(str(failed))
     if reason.startswith("--multi-prog: "):
         return f"Configuration file of the step is invalid: {reason}"
+    if reason.startswith("--gres="):
+        return f"{what}: Invalid generic resource: {reason}"
     if not failed.name or not reason.startswith(_OF_NODES):  # a name is the service's
         return reason
     known = reason.startswith((_NOT_AVAILABLE, "Requested nodes", "Invalid"))

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rootful.node import NOBODY, PATIENCE, wait_until
+from rootful.jobs.machine import TURNS
+from rootful.node import NOBODY, PATIENCE, running, wait_until
 from rootful.slurm_commands.conftest import Cluster
 
 EXCLUDED = "mutually exclusive with --hint"
@@ -127,3 +128,16 @@ def test_tasks_for_a_debugger_stop_before_their_programs_and_go_on_when_continue
         os.kill(int(pid), signal.SIGCONT)
     output, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, sorted(output.split()), errors) == (0, sorted(["0", host]), "")
+
+
+def test_devices_of_a_step_are_shown_and_what_is_no_number_of_them_is_invalid() -> None:
+    with running(**TURNS, gres=["Name=gpu File=/dev/null,/dev/zero"]) as node:
+        cluster = Cluster(node)
+        for words in ("gpu:", "gpu::", "gpu:tesla:", "gpu:tesla:many"):
+            done = cluster.sh(f"srun --gres={words} true")
+            assert (done.returncode, "Invalid generic resource" in done.stderr) == (1, True), done.stderr
+        assert "gres/gpu" in cluster.ok("scontrol show config | grep AccountingStorageTRES")
+        shown = cluster.ok("srun --gres=gpu:2 sh -c 'scontrol show step $SLURM_JOB_ID.0'")
+        assert re.search(r"TRES=cpu=\S*,gres/gpu=2\n", shown), shown
+        shown = cluster.ok("srun sh -c 'scontrol show step $SLURM_JOB_ID.0'")
+        assert "gres/gpu" not in shown
