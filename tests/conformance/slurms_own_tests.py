@@ -35,6 +35,8 @@ def main() -> int:
     parser.add_argument("testsuite", type=Path)
     parser.add_argument("tests", nargs="*", default=["1"])
     parser.add_argument("--seconds", type=int, default=300, help="for each test")
+    parser.add_argument("--gpus", action="store_true", help="the node has two devices that it calls GPUs")
+    parser.add_argument("--variable", action="append", default=[], metavar="NAME=VALUE", help="for the tests")
     arguments = parser.parse_intermixed_args()
     place = Path(tempfile.mkdtemp(prefix="slurms-own-tests-"))
     place.chmod(0o755)
@@ -47,11 +49,12 @@ def main() -> int:
     (expect / "testsuite.conf").touch()
     for path in (expect, *expect.rglob("*")):
         shutil.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
-    node = queue_node(kill_wait=5)
+    gres = ["Name=gpu File=/dev/null,/dev/zero"] if arguments.gpus else []
+    node = queue_node(kill_wait=5, gres=gres)
     try:
         node.start()
         assert node.nodectl("slurm-commands", str(place / "bin")).returncode == 0
-        results = Counter(_told(node, place, name, arguments.seconds) for name in _chosen(expect, arguments.tests))
+        results = Counter(_told(node, place, name, arguments) for name in _chosen(expect, arguments.tests))
     finally:
         node.close()
     print(*(f"{count} {result}" for result, count in results.items()), f"see {place}", sep=", ")
@@ -64,14 +67,14 @@ def _chosen(expect: Path, wanted: list[str]) -> list[str]:
     return sorted(names, key=lambda name: (int(found[name][1]), int(found[name][2])))
 
 
-def _told(node: Node, place: Path, name: str, seconds: int) -> str:
-    result = _run(place, name, seconds)
+def _told(node: Node, place: Path, name: str, arguments: argparse.Namespace) -> str:
+    result = _run(place, name, arguments.seconds, dict(word.split("=", 1) for word in arguments.variable))
     print(f"{name}: {result}", flush=True)
     node.nodectl("cancel", "--state", "PD,R,S")
     return result
 
 
-def _run(place: Path, name: str, seconds: int) -> str:
+def _run(place: Path, name: str, seconds: int, variables: dict[str, str]) -> str:
     """SUCCESS, FAILURE, SKIPPED, or that it took too long."""
     expect = place / "expect"
     log = place / f"{name}.log"
@@ -91,6 +94,7 @@ def _run(place: Path, name: str, seconds: int) -> str:
                 "LANG": "C.UTF-8",
                 "TERM": "dumb",
                 "SLURM_TESTSUITE_CONF": str(expect / "testsuite.conf"),
+                **variables,
             },
             user=NOBODY.pw_uid,
             group=NOBODY.pw_gid,
