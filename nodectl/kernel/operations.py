@@ -91,8 +91,8 @@ def controlling_terminal(fd: int) -> "Operation":
 
 
 def join_namespace(fd: int, what: str, behind: str) -> "Operation":
-    """As root: enters the namespace that the descriptor stands for. Neither a user nor a time namespace, which the
-    kernel lets nobody enter who shares memory with others.
+    """As root: enters the namespace that the descriptor stands for. No time namespace, which the kernel lets nobody
+    enter who shares memory with others, and no user namespace, whose capabilities have no business in that memory.
     """
     return _kernel.OP_JOIN_NAMESPACE, fd, 0, b"", _told(what, behind)
 
