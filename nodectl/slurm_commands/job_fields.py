@@ -106,12 +106,18 @@ def tres(job: Row) -> str:
     parts = [f"cpu={job.get('cpus') or 1}"]
     if job.get("memory"):
         parts.append(f"mem={memory(job)}")
-    gres: dict[str, int] = {}
+    gres = [f"gres/{name}={count}" for name, count in devices(job).items()]
+    return ",".join([*parts, "node=1", f"billing={job.get('cpus') or 1}", *gres])
+
+
+def devices(job: Row) -> dict[str, int]:
+    """How many it holds or asks for, by name."""
+    found: dict[str, int] = {}
     for word in filter(None, str(job.get("gres") or "").split(",")):
         name, _, count = word.partition(":")
         asked = job["state"] == "PENDING" and count.isdecimal()
-        gres[name] = gres.get(name, 0) + (int(count) if asked else 1)
-    return ",".join([*parts, "node=1", f"billing={job.get('cpus') or 1}", *(f"gres/{k}={n}" for k, n in gres.items())])
+        found[name] = found.get(name, 0) + (int(count) if asked else 1)
+    return found
 
 
 def _left(job: Row) -> str:

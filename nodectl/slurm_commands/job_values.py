@@ -10,6 +10,7 @@ from nodectl.slurm_commands.job_fields import (
     BATCH,
     NULL,
     command_of,
+    devices,
     exit_pair,
     group_of,
     memory,
@@ -86,7 +87,7 @@ def job_facts(job: Mapping[str, Any], *, details: bool) -> Iterator[list[str]]:
     yield from _times(job)
     yield from _places(job)
     if details:
-        yield [f"JOB_GRES={job.get('gres') or NULL}"]
+        yield [f"JOB_GRES={','.join(f'{name}:{count}' for name, count in devices(job).items()) or NULL}"]
         if job.get("cpu_list"):
             yield [
                 f"  Nodes={job.get('nodes') or ''}", f"CPU_IDs={job['cpu_list']}", f"Mem={job.get('memory') or 0}",

@@ -179,7 +179,6 @@ def _config(session: Session) -> Iterator[str]:
         _KEYS.get(name) or "".join(part.capitalize() for part in name.split("_")): _word(value)
         for name, value in config.items()
     }
-    shown["AccountingStorageTRES"] = f"cpu,mem,node,billing{',gres/gpu' if config.get('gres') else ''}"
     shown |= _ALWAYS | {"SlurmctldHost[0]": str(hello["node"]), "SLURM_CONF": DEFAULT_PATH}
     shown["SelectTypeParameters"] = shown.get("SelectTypeParameters", "NONE").upper()
     shown |= {"".join(part.capitalize() for part in name.split("_")): f"{config[name]} sec" for name in _SECONDS}

@@ -136,7 +136,7 @@ def test_devices_of_a_step_are_shown_and_what_is_no_number_of_them_is_invalid() 
         for words in ("gpu:", "gpu::", "gpu:tesla:", "gpu:tesla:many"):
             done = cluster.sh(f"srun --gres={words} true")
             assert (done.returncode, "Invalid generic resource" in done.stderr) == (1, True), done.stderr
-        assert "gres/gpu" in cluster.ok("scontrol show config | grep AccountingStorageTRES")
+        assert "JOB_GRES=gpu:2\n" in cluster.ok("srun --gres=gpu:2 sh -c 'scontrol -d show job $SLURM_JOB_ID'")
         shown = cluster.ok("srun --gres=gpu:2 sh -c 'scontrol show step $SLURM_JOB_ID.0'")
         assert re.search(r"TRES=cpu=\S*,gres/gpu=2\n", shown), shown
         shown = cluster.ok("srun sh -c 'scontrol show step $SLURM_JOB_ID.0'")
