@@ -99,7 +99,7 @@ class Node:
         self._send_signal = send_signal.SendSignal(registry)
         self._suspend = suspend.Suspend(registry, jobs.suspension)
         self._update = update.Update(base.mount, registry, constraints)
-        self._view = view.View(registry)
+        self._view = view.View(registry, levels)
         self._enter = enter.Enter(registry, levels, jobs.containers)
         self._selection = this_machine.selection_of(config, plugins.stacks["select"][0], binder, constraints.total)
         self.controller = self._make_controller(store, start, base.path, Growth(base.mount, binder, constraints))

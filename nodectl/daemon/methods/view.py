@@ -1,13 +1,15 @@
 """View: a connection to the process that copies a running step's streams, for `nodectl attach`. Allowed to the step's
 user, and to root.
 
-The rest of the admin group may not: who sees what is typed at a terminal, and types there, acts as its user.
+The rest of the admin group may not: who sees what is typed at a terminal, and types there, acts as its user. For the
+same reason a confined step attaches to none with more rights, as it enters none (`enter.py`).
 """
 
 import os
 import socket
 from collections.abc import Mapping
 
+from nodectl.daemon.admission.confinement import ConfinementLevels
 from nodectl.daemon.jobs.registry import Registry
 from nodectl.model.step import Step
 from nodectl.task import filename
@@ -19,8 +21,9 @@ _OF_CLIENT = ("", "all", "-")
 class View:
     """The method of one node."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, levels: ConfinementLevels) -> None:
         self._registry = registry
+        self._levels = levels
 
     def view(self, call: Call) -> Mapping[str, object]:
         """Connects, and hands the connection over. Nothing of the step's user has come to it, so that nobody waits."""
@@ -28,6 +31,7 @@ class View:
         step = live.step
         if call.peer.uid not in (0, step.uid):
             raise Refused("NotPermitted", f"step {step} belongs to {step.user_name}")
+        self._levels.check_enter(live, call.peer)
         if not (step.pty or step.label or step.unbuffered):
             raise Refused("WrongState", _why_not(step))
         answer: dict[str, object] = {"ntasks": step.ntasks}

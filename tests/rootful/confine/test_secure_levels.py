@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from nodectl.model.confinement_level import LEVELS, is_below
+from rootful.at_terminal import run_at_terminal
 from rootful.confined import read_status, status
 from rootful.node import NOBODY, PATIENCE, Node, running
 from rootful.raw import call, exchange, launch
@@ -235,6 +236,35 @@ def test_a_confined_step_visits_no_job_with_more_rights(free: Node, command: str
     assert from_within(free, "none", *words).returncode == 0
     assert target.exists()
     job.end()
+
+
+def test_a_confined_step_types_at_no_terminal_with_more_rights(free: Node) -> None:
+    target = free.scratch / "target"
+    with run_at_terminal(free, "--secure=none", "--pty", "sh", user=NOBODY) as victim:
+        victim.wait_for(r"\$ ")
+        name = str(free.last_job())
+        attach = shlex.join(free.command("attach", name))
+        for level in ("default", "strict"):
+            done = free.run(f"--secure={level}", "sh", "-c", f"echo 'touch {target}; exit' | {attach}", user=NOBODY)
+            assert done.returncode == 1, done.stdout
+            assert f"step {name}.0, at secure=none, is not entered from step" in done.stderr
+        assert not target.exists()
+        done = free.run("--secure=none", "sh", "-c", f"echo 'touch {target}; exit' | {attach}", user=NOBODY)
+        assert done.returncode == 0, done.stderr
+        assert victim.wait_for_end() == 0
+    assert target.exists()
+
+
+def test_a_strict_step_sees_its_own_terminal_and_no_other_strict_ones(free: Node) -> None:
+    attach = shlex.join(free.command("attach", "-r"))
+    with run_at_terminal(free, "--secure=strict", "--pty", "sh", user=NOBODY) as other:
+        other.wait_for(r"\$ ")
+        done = free.run("--secure=strict", "sh", "-c", f"{attach} {free.last_job()}", user=NOBODY)
+        assert done.returncode == 1, done.stdout
+        assert "is not entered from step" in done.stderr
+        other.line(f"echo fir''st; {attach} $SLURM_JOB_ID >seen & until grep first seen; do sleep 0.1; done; exit")
+        assert other.wait_for_end() == 0
+    assert "first" in (free.scratch / "seen").read_text()
 
 
 def test_visitors_are_confined_as_the_job_is(free: Node) -> None:
