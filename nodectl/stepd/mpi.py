@@ -47,6 +47,7 @@ class Mpi:
         self._rest = b""
         self._left = _MOST_WORDS + len(run.tasks) * _WORDS_OF_TASK
         self._lost: set[int] = set()
+        self._left_by = -1  # the task that others wait for in vain
         self._told: set[str] = set()
         self._unneeded = False
         self._life = -1
@@ -145,7 +146,11 @@ class Mpi:
         self._ends.clear()
 
     def read(self) -> None:
-        """Takes words of the server's."""
+        """Takes words of the server's. Nothing that follows from one of them collects a child, which would read here
+        again.
+        """
+        if self.words < 0:
+            return
         try:
             data = os.read(self.words, _LONGEST_WORD)
         except BlockingIOError:
@@ -184,8 +189,14 @@ class Mpi:
 
     def _stuck(self, rank: int, _: str) -> None:
         self._lost.add(rank)
-        self._reaper.collect()  # how it ended says more
-        self._end(f"task {rank} has left MPI and others wait for it")
+        self._left_by = rank
+
+    def judge(self) -> None:
+        """Called when no word is being heard and no child collected: what had to wait for that is done."""
+        rank, self._left_by = self._left_by, -1
+        if rank >= 0:
+            self._reaper.collect()  # how it ended says more
+            self._end(f"task {rank} has left MPI and others wait for it")
 
     def _bad(self, rank: int, _: str) -> None:
         self._end(f"task {rank} sent its MPI server what is no message")
@@ -210,21 +221,22 @@ class Mpi:
     def _lose(self, rank: int, _: str) -> None:
         self._lost.add(rank)
         task = self._run.tasks[rank]
-        if task.status is not None:
-            self.task_ended(task)
+        if task.status:
+            self._task_failed(task)
 
     def task_ended(self, task: "Task") -> None:
         """The others wait for one that failed within MPI, as long as they are let."""
-        if not task.status:
-            return
-        if self.words >= 0:
+        if task.status:
             self.read()  # what it said before it ended
+            self._task_failed(task)
+
+    def _task_failed(self, task: "Task") -> None:
         if task.local_id not in self._lost:
             return
         if task.out_of_memory:
             self._reaper.termination.end("OUT_OF_MEMORY", self._run.end_reasons.reason)
         else:
-            self._end(f"task {task.local_id} {children.said(task.status)} before MPI_Finalize")
+            self._end(f"task {task.local_id} {children.said(task.status or 0)} before MPI_Finalize")
 
     def _end(self, why: str) -> None:
         if self._run.state == "RUNNING":

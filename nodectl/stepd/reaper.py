@@ -124,6 +124,8 @@ class Reaper:
             else:
                 self._run.links.handle(fd, mask)
         self.collect()
+        if self._run.mpi is not None:
+            self._run.mpi.judge()
         self.termination.act()
 
     def collect(self) -> None:

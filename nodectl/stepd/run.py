@@ -77,6 +77,9 @@ if TYPE_CHECKING:
         def read(self) -> None:
             """Takes what it says."""
 
+        def judge(self) -> None:
+            """After a collection of children: the step may have to end."""
+
         def task_ended(self, task: Task) -> None:
             """The step may have to end."""
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -116,6 +119,65 @@ def test_a_server_that_says_too_much_ends_its_step_and_is_told_once() -> None:
         assert len(lines) == 2, lines
         assert lines[0].endswith("task 1 wanted MPI to start further programs, which a step does not")
         assert lines[1].endswith("its MPI server says too much: the step ends")
+
+
+NESTED = """
+from nodectl.model.mpi_server import MpiServer
+
+plugin_type = "mpi/nested"
+plugin_name = "kills tasks and talks about them"
+plugin_version = (22, 5, 8)
+CODE = '''
+import os, signal, time
+place, words, tasks = "SCRATCH", int(os.environ["NODECTL_MPI_WORDS"]), int(os.environ["NODECTL_MPI_TASKS"])
+line = b"x" * 63 + bytes([10])
+most = 131072 + tasks * 4096
+for _ in range((most - 4 * 8192) // 64):
+    os.write(words, line)
+open(f"{place}/filled", "w").close()
+while not os.path.exists(f"{place}/stopped"):
+    time.sleep(0.01)
+for rank in range(1, tasks):
+    os.kill(int(open(f"{place}/pid-{rank}").read()), signal.SIGKILL)
+os.set_blocking(words, False)
+os.write(words, b"stuck 1" + bytes([10]) + line * 900)
+open(f"{place}/said", "w").close()
+time.sleep(600)
+'''.replace("SCRATCH", "PLACE")
+
+def mpi_p_slurmstepd_prefork(step):
+    step.mpi_server = MpiServer(["/usr/bin/python3", "-c", CODE], {})
+"""
+_TASK = "echo $$ >PLACE/pid-$SLURM_PROCID.new; mv PLACE/pid-$SLURM_PROCID.new PLACE/pid-$SLURM_PROCID; exec sleep 600"
+
+
+def test_a_server_that_talks_of_dead_tasks_and_too_much_at_once_does_not_take_the_step_runner_along() -> None:
+    with running() as node:
+        place = node.scratch
+        node.plugin("nested", NESTED.replace("PLACE", str(place)), kind="mpi")
+        node.configure(mpi_plugin=["mpi/none", "mpi/nested"])
+        node.restart()
+        task = _TASK.replace("PLACE", str(place))
+        client = node.popen("-n6", "--mpi=nested", "sh", "-c", task, user=NOBODY)
+        pids = [place / f"pid-{rank}" for rank in range(6)]
+        wait_until(lambda: (place / "filled").exists() and all(pid.exists() for pid in pids), "tasks run")
+        runner = int(Path(f"/proc/{int(pids[0].read_text())}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(runner, signal.SIGSTOP)  # so that it finds both at once
+        try:
+            (place / "stopped").touch()
+            wait_until((place / "said").exists, "the server has spoken")
+            wait_until(lambda: all(_is_dead(int(pid.read_text())) for pid in pids[1:]), "tasks have ended")
+        finally:
+            os.kill(runner, signal.SIGCONT)
+        _, said = client.communicate(timeout=60)
+        assert client.returncode == 128 + signal.SIGTERM
+        assert said.count("the step ends") == 1
+        assert node.record(1)["state"] == "FAILED"
+        assert "Traceback" not in node.logged()
+
+
+def _is_dead(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 NEVER = """

@@ -32,10 +32,13 @@ def left() -> list[str]:
     ]
 
 
-def test_a_user_sees_no_option_to_be_needed(served: Node) -> None:
+def test_a_server_that_strangers_can_hold_up_is_not_chosen_unasked_and_its_user_is_told_once(served: Node) -> None:
     done = served.run("-n2", compiled("cpi", served.dir, OPEN_MPI), user=NOBODY)
-    assert (done.stdout, done.returncode, done.stderr) == ("2 tasks: pi is 3.141593\n", 0, "")
-    assert not left()
+    assert "2 tasks" not in done.stdout
+    assert done.stderr.count("--mpi=pmix is not chosen by itself: each of the 2 tasks will be alone in its world") == 1
+    assert done.stderr.count("(--mpi=pmix lets them find each other)") == 1
+    told = served.run("-n2", "sh", "-c", "echo ${SLURM_MPI_TYPE:-none}", user=NOBODY)
+    assert (told.stdout, told.stderr) == ("none\n" * 2, "")
 
 
 @pytest.mark.parametrize("ntasks", [1, 2, 8])
