@@ -8,7 +8,8 @@ import os
 import stat
 import time
 
-from nodectl.client.bulk import private_directory, safe_way
+from nodectl.client import safe_way
+from nodectl.client.bulk import private_directory
 from nodectl.client.command import Failed, complain
 from nodectl.messages import printable
 
@@ -236,9 +237,8 @@ class Results(Outputs):
 
 def _refuse_strangers(path: str) -> None:
     """Root's files are where root means them to be. Raises Failed, OSError."""
-    if os.geteuid() == 0 and (place := safe_way.stranger_on(path)):
-        why = f"{printable(place)} is in another user's hands, who could lead root's commands elsewhere"
-        raise Failed(f"keep outputs in {printable(path)}: {why}: let the whole command be that user's", 255)
+    if why := safe_way.why_not_root(path):
+        raise Failed(f"keep outputs in {printable(path)}: {why}", 255)
 
 
 def file_name(value: str, number: int) -> str:

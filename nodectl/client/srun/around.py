@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-from nodectl.client import waiting
+from nodectl.client import waiting, whole_file
 from nodectl.client.command import BadOption, Failed, Program, complain
 from nodectl.client.launch_request import job_environment, make_request
 from nodectl.client.start_test import would_start
@@ -93,13 +93,18 @@ def _copied(path: str, wanted: str) -> str:
     target = os.path.abspath(wanted or os.path.basename(path))
     if os.path.isdir(target):
         target = os.path.join(target, os.path.basename(path))
-    if os.path.exists(target) and os.path.samefile(path, target):
-        return target
+    if os.path.lexists(target) and os.path.samestat(os.stat(path), os.lstat(target)):
+        return target  # a link that leads there is replaced: it may be another user's
     try:
-        with open(path, "rb") as source, open(target, "wb") as copy:
-            while data := source.read(_CHUNK):
-                copy.write(data)
-        os.chmod(target, os.stat(path).st_mode & 0o777)
+        with open(path, "rb") as source:
+            directory = whole_file.open_directory(os.path.dirname(target))
+            try:
+                mode = os.fstat(source.fileno()).st_mode & 0o777
+                whole_file.write(directory, os.path.basename(target), mode, iter(lambda: source.read(_CHUNK), b""))
+            finally:
+                os.close(directory)
+    except Failed as error:
+        raise BadOption(f"--bcast: {error}") from None
     except OSError as error:
-        raise BadOption(f"--bcast: {error.filename or target}: {error.strerror}") from None
+        raise BadOption(f"--bcast: {path if error.filename == path else target}: {error.strerror}") from None
     return target

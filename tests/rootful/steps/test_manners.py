@@ -4,13 +4,16 @@ it runs before and behind the step.
 
 from __future__ import annotations
 
+import os
+import pwd
 import signal
+import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from rootful.node import NOBODY, PATIENCE, Node, wait_for_answer
+from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_for_answer
 
 ASLEEP = "echo ready; exec sleep 300"
 
@@ -113,6 +116,51 @@ def test_a_program_is_copied_first_and_the_copy_is_executed(shared_node: Node, p
     done = shared_node.run(f"--bcast={place}/copy", "--send-libs=no", path, user=NOBODY)
     assert done.stdout == f"{place}/copy\n"
     assert (place / "copy").read_text(encoding="utf-8") == Path(path).read_text(encoding="utf-8")
+
+
+def planted(*words: str, user: pwd.struct_passwd = NOBODY) -> None:
+    """What an attacker has made where the copy is to be."""
+    subprocess.run(words, check=True, user=user.pw_uid, group=user.pw_gid, extra_groups=[], umask=0)
+
+
+def test_roots_copy_goes_through_no_planted_link_and_into_no_strangers_file(shared_node: Node, place: Path) -> None:
+    place.chmod(0o1777)
+    path = script(place / "original", "echo $0")
+    victim = place / "victim"
+    victim.write_text("precious", encoding="utf-8")
+    planted("ln", "-s", str(victim), str(place / "link"))
+    planted("touch", str(place / "file"))
+    planted("chmod", "777", str(place / "file"))
+    for target in (place / "link", place / "file"):
+        done = shared_node.run(f"--bcast={target}", path)
+        assert done.stdout == f"{target}\n", done.stderr
+        found = target.lstat()
+        assert (found.st_uid, found.st_mode) == (0, stat.S_IFREG | 0o755)
+    assert victim.read_text(encoding="utf-8") == "precious"
+
+
+def test_roots_copy_goes_into_no_directory_that_a_stranger_made_or_leads_to(shared_node: Node, place: Path) -> None:
+    path = script(place / "original", "echo $0")
+    mine = place / "mine"
+    mine.mkdir()
+    planted("mkdir", str(place / "theirs"))
+    planted("ln", "-s", str(mine), str(place / "link"))
+    for target in (place / "theirs", place / "theirs/copy", place / "link", place / "link/copy"):
+        done = shared_node.run(f"--bcast={target}", path)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "in another user's hands" in done.stderr
+    assert not [*mine.iterdir(), *(place / "theirs").iterdir()]
+
+
+def test_a_strangers_link_to_the_program_is_not_executed_as_its_copy(shared_node: Node, place: Path) -> None:
+    """Who planted it could lead it to another program by then."""
+    place.chmod(0o1777)
+    path = script(place / "original", "echo $0")
+    planted("ln", "-s", path, str(place / "link"), user=OTHER)
+    done = shared_node.run(f"--bcast={place}/link", path, user=NOBODY)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"--bcast: {place}/link: Operation not permitted" in done.stderr
+    assert sorted(os.listdir(place)) == ["link", "original"]
 
 
 def test_files_of_output_are_emptied_or_not(shared_node: Node, place: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.client.bulk.safe_way import stranger_on
+from nodectl.client.safe_way import stranger_on
 
 OTHER = 65534
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes things that belong to others")
@@ -58,3 +58,10 @@ def test_links_that_lead_round_end(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     assert stranger_on(str(tmp_path / "a/x")) in (str(tmp_path / "a"), str(tmp_path / "b"))
+
+
+def test_what_is_missing_may_be_a_strangers_by_the_time_it_is_used(tmp_path: Path) -> None:
+    made(tmp_path / "out")
+    assert stranger_on(str(tmp_path / "out"), whole=True) == ""
+    with pytest.raises(FileNotFoundError):
+        stranger_on(str(tmp_path / "out/1"), whole=True)

@@ -5,13 +5,24 @@ another user's directories and links lead.
 import os
 import stat
 
+from nodectl.messages import printable
+
 _MOST_LINKS = 40  # as the kernel follows
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def stranger_on(path: str) -> str:
+def why_not_root(path: str, *, whole: bool = False) -> str:
+    """Why root's command must not write there; "" where it may, and for another user's. As `stranger_on`."""
+    if os.geteuid() != 0 or not (place := stranger_on(path, whole=whole)):
+        return ""
+    why = f"{printable(place)} is in another user's hands, who could lead root's commands elsewhere"
+    return f"{why}: let the whole command be that user's"
+
+
+def stranger_on(path: str, *, whole: bool = False) -> str:
     """The first place on the way to this absolute path, as far as it is there, that another user owns, or where others
-    may put something in the place of what is there; "" for none. Raises OSError.
+    may put something in the place of what is there; "" for none. With `whole` all of it must be there: others may
+    be quicker to make what is missing. Raises OSError.
     """
     way, left, links = "/", _parts(path), 0
     if not _is_ours(os.lstat("/")):
@@ -25,6 +36,8 @@ def stranger_on(path: str) -> str:
         try:
             status = os.lstat(place)
         except FileNotFoundError:
+            if whole:
+                raise
             return ""
         if not _is_ours(status):
             return place

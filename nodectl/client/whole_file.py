@@ -1,0 +1,36 @@
+"""A file that a command writes at one go: it is there whole or not at all, takes the place of what had its name, and
+follows no link to anywhere else.
+"""
+
+import os
+
+from nodectl.client import safe_way
+from nodectl.client.command import Failed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def open_directory(path: str) -> int:
+    """A descriptor of the directory at this absolute path, for `write`. Raises OSError; Failed where another user could
+    lead root's command elsewhere.
+    """
+    if why := safe_way.why_not_root(path, whole=True):
+        raise Failed(f"write into {path}: {why}")
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def write(directory: int, name: str, mode: int, chunks: "Iterable[bytes]") -> None:
+    """Raises OSError."""
+    partial = f".{name[:200]}.{os.urandom(6).hex()}"
+    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    try:
+        with open(fd, "wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+            os.fchmod(fd, mode)
+        os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        os.unlink(partial, dir_fd=directory)
+        raise
