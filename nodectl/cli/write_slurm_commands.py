@@ -7,9 +7,9 @@ before it, and nothing of the user's surroundings in it.
 import argparse
 import json
 import os
-import secrets
 import sys
 
+from nodectl.client import safe_way, whole_file
 from nodectl.client.command import Failed
 from nodectl.render.table import table
 from nodectl.render.terminal import put
@@ -65,20 +65,45 @@ def main(arguments: argparse.Namespace) -> int:
     directory = os.path.abspath(arguments.directory)
     try:
         if arguments.remove:
-            removed = [name for name, *_ in COMMANDS if _removed(os.path.join(directory, name))]
-            print(f"{directory}: removed {', '.join(removed) or 'nothing'}")
-            return 0
-        os.makedirs(directory, mode=0o755, exist_ok=True)
-        taken = [name for name, *_ in COMMANDS if _is_foreign(os.path.join(directory, name))]
+            print(f"{directory}: removed {', '.join(_remove(directory)) or 'nothing'}")
+        else:
+            _write(directory, arguments)
+            names = " ".join(name for name, *_ in COMMANDS)
+            print(f"{directory}: {names}; for a shell and its jobs: PATH={directory}:$PATH")
+    except OSError as error:
+        raise Failed(f"{directory}: {error.strerror}") from None
+    return 0
+
+
+def _remove(directory: str) -> list[str]:
+    """Which were there. Raises OSError, Failed."""
+    try:
+        at = whole_file.open_directory(directory)
+    except FileNotFoundError:
+        return []
+    try:
+        removed = [name for name, *_ in COMMANDS if _is_ours(name, at)]
+        for name in removed:
+            os.unlink(name, dir_fd=at)
+    finally:
+        os.close(at)
+    return removed
+
+
+def _write(directory: str, arguments: argparse.Namespace) -> None:
+    """Raises OSError, Failed."""
+    if why := safe_way.why_not_root(directory):
+        raise Failed(f"write into {directory}: {why}")
+    os.makedirs(directory, mode=0o755, exist_ok=True)
+    at = whole_file.open_directory(directory)
+    try:
+        taken = [name for name, *_ in COMMANDS if _is_foreign(name, at)]
         if taken and not arguments.force:
             raise Failed(f"{directory}: {', '.join(taken)}: not written by this command; --force replaces them")
         for name, *_ in COMMANDS:
-            _write(os.path.join(directory, name), _text(name, arguments))
-    except OSError as error:
-        raise Failed(f"{error.filename or directory}: {error.strerror}") from None
-    names = " ".join(name for name, *_ in COMMANDS)
-    print(f"{directory}: {names}; for a shell and its jobs: PATH={directory}:$PATH")
-    return 0
+            whole_file.write(at, name, 0o755, [os.fsencode(_text(name, arguments))])
+    finally:
+        os.close(at)
 
 
 def _list(*, as_json: bool) -> None:
@@ -102,14 +127,14 @@ def _text(name: str, arguments: argparse.Namespace) -> str:
     )
 
 
-def _is_foreign(path: str) -> bool:
+def _is_foreign(name: str, at: int) -> bool:
     """True where something is there that this command has not written."""
-    return os.path.lexists(path) and not _is_ours(path)
+    return name in os.listdir(at) and not _is_ours(name, at)
 
 
-def _is_ours(path: str) -> bool:
+def _is_ours(name: str, at: int) -> bool:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
     except OSError:
         return False
     try:
@@ -118,24 +143,3 @@ def _is_ours(path: str) -> bool:
         return False
     finally:
         os.close(fd)
-
-
-def _write(path: str, text: str) -> None:
-    """Whole or not at all."""
-    made = f"{path}.{secrets.token_hex(4)}"
-    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o755)
-    try:
-        with open(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-            os.fchmod(file.fileno(), 0o755)
-        os.replace(made, path)
-    except OSError:
-        os.unlink(made)
-        raise
-
-
-def _removed(path: str) -> bool:
-    if not _is_ours(path):
-        return False
-    os.unlink(path)
-    return True

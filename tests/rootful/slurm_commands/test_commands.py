@@ -234,3 +234,19 @@ def test_they_come_and_go_and_touch_nothing_else(cluster: Cluster) -> None:
     assert {
         row["name"] for row in json.loads(node.nodectl("slurm-commands", "--list", "--json").stdout)["commands"]
     } == {*COMMANDS}
+
+
+def test_root_neither_writes_nor_removes_them_where_a_stranger_leads(cluster: Cluster) -> None:
+    node = cluster.node
+    mine, empty, link = node.dir / "mine", node.dir / "empty", node.scratch / "link"
+    empty.mkdir()
+    assert node.nodectl("slurm-commands", str(mine)).returncode == 0
+    for words, leads_to in ((["--force"], empty), (["--remove"], mine)):
+        cluster.ok(f"ln -s {leads_to} {link}")
+        before = os.listdir(leads_to)
+        for path in (str(link), f"{link}/further"):
+            done = node.nodectl("slurm-commands", *words, path)
+            assert done.returncode == 1, done.stdout
+            assert f"{link} is in another user's hands" in done.stderr
+        assert os.listdir(leads_to) == before
+        link.unlink()
