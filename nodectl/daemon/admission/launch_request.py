@@ -39,6 +39,7 @@ _MOST_CPUS = 999_999_999
 MEMORY = integer(0, 1 << 40)  # MiB
 _LIMIT = integer(-1, 2**63 - 1)
 _LONGEST_LIST = 131_072
+_BY_GROUP = "proctrack/pgid"
 _OF_TERMINAL = 5  # figures: the task, rows, columns, and both in pixels
 _TEXTS = mapping(text(8 << 20), most=64)  # each is bounded by its name
 
@@ -185,7 +186,7 @@ def make_step(  # everything a step is made from
         cpus_per_task=_cpus_per_task(layout, binder.allocation),
         layout=layout,
         **_unbound(binder, int(str(request["ntasks"]))),
-        **_streams(request),
+        **_streams(request, config),
         **_of_tasks(request),
         verbose=request.get("verbose", 0),
         kill_on_bad_exit=request.get("kill_on_bad_exit", False),
@@ -228,12 +229,14 @@ def _kept(request: Mapping[str, object]) -> dict[str, str]:
     return {name: environment[name] for name in _PRESERVED if name in environment}
 
 
-def _streams(request: Mapping[str, object]) -> dict[str, object]:
+def _streams(request: Mapping[str, object], config: Config) -> dict[str, object]:
     files = {name: request.get(name, "") for name in ("stdin", "stdout", "stderr")}
     flags = {name: request.get(name, False) for name in ("label", "unbuffered", "open_append")}
     pty: Sequence[int] = request.get("pty", ())  # type: ignore[assignment]  # REQUEST says so
     if pty and (len(pty) != _OF_TERMINAL or pty[0] >= int(str(request["ntasks"])) or request.get("bulk")):
         raise invalid("pty", f"{list(pty)!r} is no task of the step with four figures of its terminal's size")
+    if pty and config.proctrack_type == _BY_GROUP:
+        raise invalid("pty", f"not with {_BY_GROUP}, which does not find what has a terminal and session of its own")
     for name, given in (files | flags).items():
         if pty and given and name not in ("unbuffered", "open_append"):
             raise invalid(name, "it and --pty are mutually exclusive")

@@ -39,15 +39,23 @@ def has_job_control(client: AtTerminal) -> None:
     "config",
     [
         {"always_fork": True},
-        {"proctrack_type": "proctrack/pgid", "task_plugin": ["task/none"]},
         {"proctrack_type": "proctrack/linuxproc", "task_plugin": ["task/none"]},
         {"secure": "strict"},
     ],
-    ids=["forks", "pgid", "linuxproc", "strict"],
+    ids=["forks", "linuxproc", "strict"],
 )
 def test_a_shell_has_job_control(config: dict[str, object]) -> None:
     with running(**config) as node, run_at_terminal(node, *BASH, user=NOBODY) as client:
         has_job_control(client)
+
+
+def test_nothing_at_a_terminal_hides_from_a_tracker_of_process_groups() -> None:
+    """A terminal's programs lead sessions and groups of their own: the step could not be ended."""
+    with running(proctrack_type="proctrack/pgid", task_plugin=["task/none"]) as node:
+        done = node.run("--pty", "sh", "-c", "sleep 300 & echo begun", user=NOBODY)
+        assert done.returncode == 1
+        assert "pty: not with proctrack/pgid" in done.stderr
+        assert "begun" not in done.stdout
 
 
 @pytest.mark.parametrize("namespaces", ["", "pid,ipc", "user,pid"])
