@@ -50,8 +50,8 @@ class Eater:
             return False
         if any(tasks[number]["status"] is None for number in self._ending):
             return False
-        (runner,) = (self._group / "stepd/cgroup.procs").read_text().split()
-        return state(int(runner)) == "S"  # it has told of its tasks, and nothing else is to come
+        runner = int(json.loads(service.nodectl("show", "--json", f"{self._job}.0"))["pid"])
+        return state(runner) == "S"  # it has told of its tasks, and nothing else is to come
 
     def _tasks(self) -> list[dict[str, Any]]:
         """As the step runner has it; none while it is busy."""

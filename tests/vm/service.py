@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nodectl.cgroup.tree import RUNNERS
 from rootful import node
 
 UNIT = "nodectld.service"
@@ -171,8 +172,7 @@ class Sleeper:
 
     def runner(self) -> int:
         """The stepd."""
-        (pid,) = processes(self.group / "stepd")
-        return pid
+        return int(json.loads(nodectl("show", "--json", f"{self.job}.0"))["pid"])
 
 
 def running_steps(user: str = "") -> list[int]:
@@ -217,7 +217,7 @@ def only_running() -> tuple[int, int]:
 def leftovers() -> list[str]:
     """What is there of steps: files, sockets, cgroups, stepds."""
     found = [str(path) for path in STEPS.iterdir()] if STEPS.exists() else []
-    found += [str(path) for path in (CGROUPS / STEPS_GROUP[1:]).glob("*/")]
+    found += [str(path) for path in (CGROUPS / STEPS_GROUP[1:]).glob("*/") if path.name != RUNNERS]
     return found + [f"process {pid}" for pid in _named("stepd")]
 
 
