@@ -1,6 +1,6 @@
 """The cgroup v2 tree of steps: where it is, what its files are called, how a step's part is made, emptied and removed.
 
-    <cgroup2 mount>/<base>/job_J/step_S/{stepd, user/task_T, epilog}
+    <cgroup2 mount>/<base>/job_J/step_S/{stepd, user/{task_T, mpi}, epilog}
     <cgroup2 mount>/<base>/runners
 
 Where `base` is, and which controllers there are below it: `cgroup/delegation.py`. Limits are written on `job_J` and
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MOUNTS = "/proc/self/mounts"
+MPI = "mpi"  # below a step's `user`: the server of its MPI plugin
 RUNNERS = "runners"  # below the base, beside the jobs: step runners that are kept between steps
 
 

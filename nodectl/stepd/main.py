@@ -268,6 +268,8 @@ def finish(run: Run, reaper: Reaper) -> None:
     if step.container_id:
         run.log(run.node.call(run.caller, "proctrack_p_destroy", (step.container_id,)))
     run.end_reasons.step_ended()
+    if run.mpi is not None:
+        run.mpi.remove_group()
     if run.group is not None:
         remove_groups(run.group, run.tasks)
 

@@ -8,12 +8,14 @@ import _socket
 import os
 import time
 
+from nodectl.cgroup import tree
 from nodectl.confine.confinement import Confinement
-from nodectl.kernel import _kernel, children, operations, signals
+from nodectl.kernel import _kernel, children, operations, pseudo_file, signals
 from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.identity import become_user
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.stepd.run import StepFailed
+from nodectl.stepd.start import NO_CLONE_INTO_CGROUP
 from nodectl.task import rlimits
 
 TYPE_CHECKING = False
@@ -71,9 +73,9 @@ class Mpi:
             ours.append(writer)
             sockets = self._sockets() if server.connected else []
             ours += sockets
-            self._pid = self._run.spawn()
+            self._pid, cgroup = self._fork()
             if self._pid == 0:
-                self._become_server(server, life, writer, sockets)
+                self._become_server(server, life, writer, sockets, cgroup)
         finally:
             for fd in ours:
                 os.close(fd)
@@ -81,6 +83,27 @@ class Mpi:
         self._run.step.helpers.add(self._pid)
         self._run.private += [self._life, self.words]
         self._reaper.watch(self.words)
+
+    def _fork(self) -> "tuple[int, str]":
+        """A child in the cgroup that is stopped, limited and emptied with those of the tasks, because the step's user
+        can make it execute anything. Returns its pid, and the path of the cgroup that it still has to enter. Raises
+        OSError.
+        """
+        run = self._run
+        if run.group is None:
+            return run.spawn(), ""
+        group = run.group.child("user").make().child(tree.MPI).make()
+        if run.may_fork_into_cgroup and not run.caller.threaded:
+            fd = group.open()
+            try:
+                return _kernel.fork_into(fd), ""
+            except OSError as error:
+                if error.errno not in NO_CLONE_INTO_CGROUP:
+                    raise
+                run.may_fork_into_cgroup = False
+            finally:
+                os.close(fd)
+        return run.spawn(), group.full_path
 
     def _sockets(self) -> "list[int]":
         """Makes a socket for each task. Returns the server's ends."""
@@ -96,7 +119,7 @@ class Mpi:
             raise
         return theirs
 
-    def _become_server(self, server: "MpiServer", life: int, words: int, sockets: "list[int]") -> None:
+    def _become_server(self, server: "MpiServer", life: int, words: int, sockets: "list[int]", cgroup: str) -> None:
         step = self._run.step
         environment = {
             **server.environment,
@@ -107,6 +130,8 @@ class Mpi:
             "NODECTL_MPI_SOCKETS": ",".join(map(str, sockets)),
         }
         try:
+            if cgroup:
+                pseudo_file.write(f"{cgroup}/cgroup.procs", b"0")
             os.setpgid(0, 0)
             limits = [operations.hard_limit(_DATA, _MEMORY, _MEMORY), operations.hard_limit(_CORE, 0, 0)]
             numbers = operations.default_signals(range(1, 32))
@@ -256,6 +281,8 @@ class Mpi:
         """The step is over, and with it the server. One that does not end by itself is killed."""
         self.tasks_have_begun()
         self._unneeded = True
+        if self._reaper.termination.suspension.suspended:
+            self._thaw()
         if self._life >= 0:
             self._run.private.remove(self._life)
             os.close(self._life)
@@ -263,6 +290,17 @@ class Mpi:
         if not self._gone_in_time():
             signals.send_child(self._pid, signals.KILL)
             self._gone_in_time()
+
+    def _thaw(self) -> None:
+        """A step has been killed while it was suspended: its server has still to end, and nothing else goes on."""
+        run = self._run
+        run.kill()
+        run.log(run.node.call(run.caller, "proctrack_p_signal", (run.step.container_id, signals.CONT)))
+
+    def remove_group(self) -> None:
+        """The step's processes have ended."""
+        if self._run.group is not None:
+            self._run.group.child("user").child(tree.MPI).remove()
 
     def _gone_in_time(self) -> bool:
         limit = time.monotonic() + _END_SECONDS

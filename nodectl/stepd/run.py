@@ -89,6 +89,9 @@ if TYPE_CHECKING:
         def finish(self) -> None:
             """The step is over."""
 
+        def remove_group(self) -> None:
+            """And its processes have ended."""
+
 
 STEPD_SLOT = 0
 _OOM_ADJUSTMENT = b"-999"

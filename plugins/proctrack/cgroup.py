@@ -5,6 +5,7 @@ escapes, because only root can leave a cgroup.
 """
 
 import errno
+import os
 import time
 
 from nodectl.cgroup import tree
@@ -66,7 +67,8 @@ def proctrack_p_add(step: Step, pid: int) -> int:
 
 def proctrack_p_signal(cont_id: int, signal: int) -> int:
     """SIGKILL by cgroup.kill, when no core is being written; SIGSTOP by the freezer; others process by process, and
-    after SIGCONT the thaw.
+    after SIGCONT the thaw. A server of the tasks gets no SIGKILL here: it has to tidy up, and is killed by
+    `proctrack_p_wait` if it has not ended by then.
     """
     group = _group(cont_id)
     if signal == _STOP:
@@ -75,7 +77,7 @@ def proctrack_p_signal(cont_id: int, signal: int) -> int:
     if signal == 9:  # SIGKILL
         if group.populated():
             _let_dump(group, _State.dumps.get(cont_id, _LONGEST_DUMP))
-            group.kill_all()
+            _kill_tasks(group)
         return 0
 
     def group_holds(pid: int) -> bool:
@@ -128,6 +130,23 @@ def proctrack_p_has_pid(cont_id: int, pid: int) -> int:
 def proctrack_p_get_pids(cont_id: int) -> list[int]:
     """Every process of the container."""
     return _group(cont_id).pids()
+
+
+def _kill_tasks(group: tree.Group) -> None:
+    """Kills everything but what is in the cgroup of the MPI plugin's server."""
+    if not group.child(tree.MPI).exists():
+        group.kill_all()
+        return
+    fd = group.open()
+    try:
+        names = os.listdir(fd)
+    finally:
+        os.close(fd)
+    for name in names:
+        if name.startswith("task_"):
+            group.child(name).kill_all()
+    for pid in group.core.procs:  # moved here
+        signals.send_listed(pid, signals.KILL, group.holds)
 
 
 def _let_dump(group: tree.Group, patience: float) -> None:

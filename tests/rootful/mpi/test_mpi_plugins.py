@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.cgroup import tree
+from nodectl.tracing.recorder import cgroup_of
 from rootful.node import NOBODY, Node, running, wait_until
 
 PLUGIN = """
@@ -204,3 +206,60 @@ def test_a_step_that_is_cancelled_while_its_server_begins_has_no_tasks() -> None
         assert (out, client.returncode != 0) == ("", True)
         assert node.record(1)["state"] == "CANCELLED"
         assert not [line for line in node.trace(1) if line["call"] == "fork"]
+
+
+TAKEN = """
+from nodectl.model.mpi_server import MpiServer
+
+plugin_type = "mpi/taken"
+plugin_name = "a server that its user has made execute something else"
+plugin_version = (22, 5, 8)
+CODE = '''
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+while True:
+    with open(f"PLACE/tick-{os.getpid()}", "a") as file:
+        file.write("x")
+    time.sleep(0.01)
+'''
+
+def mpi_p_slurmstepd_prefork(step):
+    step.mpi_server = MpiServer(["/usr/bin/python3", "-c", CODE], {})
+"""
+
+
+def test_what_a_user_runs_in_the_server_is_stopped_limited_and_killed_with_the_tasks() -> None:
+    with running(suspend_grace_time=0) as node:
+        place = node.scratch
+        node.plugin("taken", TAKEN.replace("PLACE", str(place)), kind="mpi")
+        node.configure(mpi_plugin=["mpi/none", "mpi/taken"])
+        node.restart()
+        client = node.popen("-n2", "--mpi=taken", "sleep", "600", user=NOBODY)
+        wait_until(lambda: len(list(place.glob("tick-*"))) == 2, "both processes run")
+        (cgroup,) = {cgroup_of(pid) for pid in _pids(place)}
+        assert cgroup.endswith("/step_0/user/mpi")
+        user = tree.Group(tree.find_mount() + os.path.dirname(cgroup))
+        assert node.nodectl("suspend", "1").returncode == 0
+        wait_until(user.is_frozen, "the step stands still")
+        before = _ticks(place)
+        assert node.nodectl("queue").returncode == 0  # time passes
+        assert _ticks(place) == before
+        assert node.nodectl("resume", "1").returncode == 0
+        wait_until(lambda: all(now > then for now, then in zip(_ticks(place), before, strict=True)), "both go on")
+        pids = _pids(place)
+        assert node.nodectl("cancel", "1").returncode == 0
+        client.communicate(timeout=60)
+        assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+        wait_until(lambda: not user.exists(), "its cgroups are removed")
+        assert "cannot be removed" not in node.logged()
+        node.assert_clean()
+
+
+def _pids(place: Path) -> list[int]:
+    return [int(path.name.rpartition("-")[2]) for path in place.glob("tick-*")]
+
+
+def _ticks(place: Path) -> list[int]:
+    return [path.stat().st_size for path in sorted(place.glob("tick-*"))]

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.cgroup import tree
 from nodectl.mpi import openpmix
+from nodectl.tracing.recorder import cgroup_of
 from rootful.contained import contained
 from rootful.mpi_programs import OPEN_MPI, compiled
 from rootful.node import NOBODY, Node, running, wait_until
@@ -87,6 +89,23 @@ def test_either_of_the_servers_processes_may_be_killed(served: Node, which: int)
     assert client.returncode == 128 + signal.SIGTERM
     assert "the step ends" in said
     wait_until(lambda: not left(), "directories are removed")
+
+
+@pytest.mark.parametrize("suspended", [False, True])
+def test_nothing_is_left_of_a_step_that_is_killed(suspended: bool) -> None:
+    with running(suspend_grace_time=0) as node:
+        mark = node.scratch / "pid"
+        client = node.popen("-n2", "--mpi=pmix", compiled("waits", node.dir, OPEN_MPI), str(mark), user=NOBODY)
+        wait_until(lambda: mark.exists() and mark.read_text(), "task 0 waits")
+        assert left()
+        if suspended:
+            assert node.nodectl("suspend", "1").returncode == 0
+            cgroup = cgroup_of(int(mark.read_text())).rpartition("/")[0]
+            wait_until(tree.Group(tree.find_mount() + cgroup).is_frozen, "the step stands still")
+        assert node.nodectl("cancel", "--signal=KILL", "1").returncode == 0
+        client.communicate(timeout=60)
+        wait_until(lambda: not left(), "directories are removed")
+        node.assert_clean()
 
 
 def test_nothing_is_left_of_ten_steps_each_of_which_ends_otherwise(served: Node) -> None:
