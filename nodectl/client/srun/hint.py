@@ -3,7 +3,6 @@
 import os
 
 from nodectl.client.command import Program
-from nodectl.client.srun import wording
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,5 +20,4 @@ def tell_conflict(values: "Mapping[str, object]") -> None:
     if not closer or Program.quiet:
         return
     text = f"--hint has no effect beside --{', --'.join(closer)}"
-    said = wording.HINT if Program.is_slurms() else text
-    os.write(2, f"{Program.name}: {said}\n".encode())
+    os.write(2, f"{Program.name}: {text}\n".encode())

@@ -20,11 +20,6 @@ LINES = {
     "state": "StepId={step} {tasks}: {state}",
 }
 ALLOCATE, CREATE, SUBMIT = "Unable to allocate resources", "Unable to create step", "Batch job submission failed"
-# Slurm's own tests wait for all of it.
-HINT = (
-    "Following options are mutually exclusive with --hint: --ntasks-per-core, --threads-per-core, -B and --cpu-bind "
-    "(other then --cpu-bind=verbose). Ignoring --hint."
-)
 _NUMBERS = {"map_cpu": "0123456789", "mask_cpu": "0123456789abcdefABCDEF"}
 _NOT_AVAILABLE = "Requested node configuration is not available"
 _OF_NODES = (

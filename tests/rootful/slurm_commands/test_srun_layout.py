@@ -14,7 +14,7 @@ from rootful.jobs.machine import TURNS
 from rootful.node import NOBODY, PATIENCE, running, wait_until
 from rootful.slurm_commands.conftest import Cluster
 
-EXCLUDED = "mutually exclusive with --hint"
+EXCLUDED = "--hint has no effect beside"
 
 
 def stopped(pid: str) -> bool:
