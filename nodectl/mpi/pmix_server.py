@@ -1,10 +1,10 @@
 """The PMIx server of one step: OpenPMIx's library, in a process of the step's user.
 
-Two processes: one is the library's, the other waits for it and removes what the programs have left in directories that
-are the step's own. Either may be killed; the other one does what is left to do.
+Two processes: one is the library's, the other is the way to it (`nodectl/mpi/entrance.py`), and removes what the
+programs have left in directories that are the step's own. Either may be killed; the other one does what is left to do.
 
-The library listens on the loopback device, and believes whoever knows the name of the tasks' namespace: so that is
-random, and only the tasks' environment has it.
+The library believes whoever knows the name of the tasks' namespace: so that is random, and only the tasks' environment
+has it.
 """
 
 import contextlib
@@ -12,10 +12,11 @@ import ctypes
 import os
 import select
 import shutil
+import socket
 import sys
 import tempfile
 
-from nodectl.mpi import openpmix
+from nodectl.mpi import entrance, openpmix
 from nodectl.mpi.openpmix import DONE, NOT_FOUND, NOT_SUPPORTED, SUCCESS, Library, Module, Proc
 from nodectl.mpi.words import Given, name_process
 
@@ -30,14 +31,15 @@ _RANDOM = 16
 class Server:
     """The library at work."""
 
-    def __init__(self, given: Given, directory: str) -> None:
-        """Raises openpmix.Failed."""
+    def __init__(self, given: Given, directory: str, listens: "Callable[[], None]") -> None:
+        """`listens` is called when the library listens. Raises what that raises, openpmix.Failed."""
         self._given = given
         self._library = Library()
         self._name = f"nodectl-{given.job}-{os.urandom(_RANDOM).hex()}".encode("ascii")
         self._module = self._make_module()
         made = openpmix.infos({"pmix.srvr.tmpdir": directory, "pmix.sys.tmpdir": directory})
         self._library.call("PMIx_server_init", ctypes.byref(self._module), *made)
+        listens()
         self._register(directory)
 
     def _make_module(self) -> Module:
@@ -125,15 +127,20 @@ def _fence(  # as the library calls it
     return SUCCESS
 
 
-def _serve(given: Given, directories: "list[str]", other: int) -> int:
+def _serve(given: Given, directories: "list[str]", private: socket.socket, other: socket.socket) -> int:
     """The library's process. `other`: the end of this means that the other process has gone."""
+
+    def hand_over() -> None:
+        with entrance.replace_listener(private) as listener:
+            socket.send_fds(other, [b"\0"], [listener.fileno()])
+
     beyond = {}
     if len(directories) > 1:
         beyond = {f"OMPI_MCA_btl_{name}_backing_directory": directories[1] for name in ("vader", "sm")}
     try:
-        server = Server(given, directories[0])
+        server = Server(given, directories[0], hand_over)
         server.announce(beyond)
-    except openpmix.Failed as error:
+    except (OSError, openpmix.Failed) as error:
         given.tell(f"failed {error}")
         return 1
     poll = select.poll()
@@ -161,11 +168,27 @@ def main() -> None:
     if not directories:
         given.tell(f"failed no directory in {_PLACES[0]}")
         sys.exit(1)
-    other, kept = os.pipe()
+    try:
+        status = _serve_and_lead(given, directories)
+    finally:
+        _remove(directories)
+    sys.exit(status != 0)
+
+
+def _serve_and_lead(given: Given, directories: "list[str]") -> int:
+    """Forks the library's process, and leads to it who may come, until it ends."""
+    path = f"{directories[0]}/entrance"
+    private = socket.socket(socket.AF_UNIX)
+    private.bind(path)
+    private.listen(given.tasks + socket.SOMAXCONN)
+    private.setblocking(False)
+    own, other = socket.socketpair()
     pid = os.fork()
     if pid == 0:
-        os.close(kept)
-        os._exit(_serve(given, directories, other))
-    _, status = os.waitpid(pid, 0)
-    _remove(directories)
-    sys.exit(os.waitstatus_to_exitcode(status) != 0)
+        own.close()
+        os._exit(_serve(given, directories, private, other))
+    other.close()
+    private.close()
+    if fds := socket.recv_fds(own, 1, 1)[1]:
+        entrance.Entrance(socket.socket(fileno=fds[0]), path).serve(own)
+    return os.waitpid(pid, 0)[1]

@@ -72,7 +72,7 @@ PLUGINS = section(
     ),
     Key(
         "mpi_default", MPI_DEFAULT, "auto",
-        "The one of a step without `--mpi`: none, pmi2, pmix, or another of mpi_plugin; auto: pmi2 where the "
-        "program is linked to MPICH's library, else none.",
+        "The one of a step without `--mpi`: none, pmi2, pmix, or another of mpi_plugin; auto: what suits the MPI "
+        "library that the program is linked to, none where it is linked to none.",
     ),
 )  # fmt: skip

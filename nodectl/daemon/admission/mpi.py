@@ -8,7 +8,6 @@ from nodectl.wire.dispatch import invalid
 
 _AUTO, _NONE = "auto", "none"
 _KIND = "mpi/"
-_ASKED_FOR = "pmix"  # only: any user of this machine can keep its server from answering
 
 
 def choose(step: Step, request: Mapping[str, object], config: Config) -> None:
@@ -17,15 +16,12 @@ def choose(step: Step, request: Mapping[str, object], config: Config) -> None:
     asked = str(request.get("mpi", ""))
     name = asked.removeprefix(_KIND) or config.mpi_default
     known = [plugin.removeprefix(_KIND) for plugin in config.mpi_plugin]
-    why = "--mpi=none"
     if name == _AUTO:
-        if linked == _ASKED_FOR:
-            why = f"--mpi={linked} is not chosen by itself"
-        name = linked if linked in known and linked != _ASKED_FOR else _NONE
+        name = linked if linked in known else _NONE
     if name == _NONE:
         if linked and step.ntasks > 1:
             step.told.append(
-                f"nodectl: warning: {step.argv[0]} is linked to an MPI library, and {why}: each of the "
+                f"nodectl: warning: {step.argv[0]} is linked to an MPI library, and --mpi=none: each of the "
                 f"{step.ntasks} tasks will be alone in its world (--mpi={linked} lets them find each other)"
             )
         return

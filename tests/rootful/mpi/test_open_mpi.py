@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from nodectl.mpi import openpmix
 from nodectl.tracing.recorder import cgroup_of
 from rootful.contained import contained
 from rootful.mpi_programs import OPEN_MPI, compiled
-from rootful.node import NOBODY, Node, running, wait_until
+from rootful.node import NOBODY, OTHER, Node, running, wait_until
 
 try:
     ctypes.CDLL("libpmix.so.2")
@@ -34,13 +36,47 @@ def left() -> list[str]:
     ]
 
 
-def test_a_server_that_strangers_can_hold_up_is_not_chosen_unasked_and_its_user_is_told_once(served: Node) -> None:
+def test_a_user_sees_no_option_to_be_needed(served: Node) -> None:
     done = served.run("-n2", compiled("cpi", served.dir, OPEN_MPI), user=NOBODY)
-    assert "2 tasks" not in done.stdout
-    assert done.stderr.count("--mpi=pmix is not chosen by itself: each of the 2 tasks will be alone in its world") == 1
-    assert done.stderr.count("(--mpi=pmix lets them find each other)") == 1
-    told = served.run("-n2", "sh", "-c", "echo ${SLURM_MPI_TYPE:-none}", user=NOBODY)
-    assert (told.stdout, told.stderr) == ("none\n" * 2, "")
+    assert (done.stdout, done.returncode, done.stderr) == ("2 tasks: pi is 3.141593\n", 0, "")
+    assert not left()
+
+
+STRANGER = """
+import socket, sys, time
+owner, kept = sys.argv[1], []
+def found():  # a socket of this owner that listens: proc(5)
+    for row in open("/proc/net/tcp").read().splitlines()[1:]:
+        _, address, _, state, _, _, _, uid, *_ = row.split()
+        if state == "0A" and uid == owner and address.startswith("0100007F"):
+            return int(address.rpartition(":")[2], 16)
+while not (port := found()):
+    pass
+for _ in range(20):
+    kept.append(socket.create_connection(("127.0.0.1", port)))
+print("is there", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_strangers_who_connect_and_say_nothing_hold_up_no_step(served: Node) -> None:
+    """They come as soon as the server listens, and stay."""
+    words = [sys.executable, "-IS", "-c", STRANGER, str(NOBODY.pw_uid)]
+    there = served.scratch / "there"
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=OTHER.pw_uid, group=OTHER.pw_gid, extra_groups=[]
+    ) as stranger:
+        assert stranger.stdin is not None
+        assert stranger.stdout is not None
+        try:
+            waits = f"while [ ! -e {there} ]; do sleep 0.02; done; exec {compiled('cpi', served.dir, OPEN_MPI)}"
+            client = served.popen("-n2", "--mpi=pmix", "sh", "-c", waits, user=NOBODY)
+            assert stranger.stdout.readline() == b"is there\n"
+            there.touch()
+            out, said = client.communicate(timeout=60)
+            assert (out, client.returncode) == ("2 tasks: pi is 3.141593\n", 0), said
+        finally:
+            stranger.kill()
 
 
 @pytest.mark.parametrize("ntasks", [1, 2, 8])

@@ -1,0 +1,224 @@
+"""The entrance to a PMIx server: nobody but the step's user gets as far as OpenPMIx's library.
+
+The library listens on the loopback device, where any user can connect, and waits in its only thread for what a
+connection says first: a stranger who says nothing would hold up the step. So its listening socket is replaced by one
+in a directory of the user's own (`replace_listener`, in the library's process), and another process accepts who comes
+by the loopback device, asks the kernel who that is, and passes on what the user's own processes say (`Entrance`).
+"""
+
+import contextlib
+import os
+import resource
+import select
+import socket
+import sys
+
+from nodectl.mpi.openpmix import Failed
+
+_TABLE = "/proc/net/tcp"
+_PIECE = 1 << 16  # bytes that wait in one direction
+_AT_ONCE = 64  # connections that are looked up together
+_SECONDS = 0.05
+
+
+def replace_listener(private: socket.socket) -> socket.socket:
+    """Gives the library's listening socket another meaning: `private`, which is bound and listens. Returns what it was.
+    Connections that the library has accepted meanwhile are cut off: no task knows of it yet. Raises Failed, OSError.
+    """
+    found = [(number, one) for number, one in _sockets() if one.family != socket.AF_UNIX and _listens(one)]
+    if len(found) != 1 or found[0][1].family != socket.AF_INET:
+        raise Failed("its library listens where nobody watches")
+    number, listener = found[0]
+    os.dup2(private.fileno(), number, inheritable=False)
+    address = listener.getsockname()
+    with socket.socket() as wake, socket.socket(socket.AF_UNIX) as probe:
+        wake.setblocking(False)  # the library's thread still sleeps on what the number meant
+        with contextlib.suppress(OSError):
+            wake.connect(address)
+        probe.connect(private.getsockname())
+        probe.shutdown(socket.SHUT_WR)
+        probe.settimeout(_SECONDS)
+        while not _has_ended(probe):  # it is the last one in the library's queue
+            _cut_off(address)
+    return listener
+
+
+def _has_ended(probe: socket.socket) -> bool:
+    try:
+        return not probe.recv(_PIECE)
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def _cut_off(address: object) -> None:
+    for _, one in _sockets():
+        with contextlib.suppress(OSError):
+            if one.family == socket.AF_INET and one.getsockname() == address and one.getpeername():
+                one.shutdown(socket.SHUT_RDWR)
+
+
+def _listens(one: socket.socket) -> bool:
+    return bool(one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
+def _sockets() -> "list[tuple[int, socket.socket]]":
+    """This process's sockets: the descriptor and a copy of each."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                found.append((int(name), socket.socket(fileno=os.dup(int(name)))))
+    return found
+
+
+class _Way:
+    """What goes in one direction."""
+
+    def __init__(self, source: socket.socket, sink: socket.socket) -> None:
+        self.source, self.sink = source, sink
+        self.data = b""
+        self.ended = False
+
+    def move(self) -> None:
+        """Takes and gives what it can without waiting. Raises OSError."""
+        with contextlib.suppress(BlockingIOError):
+            if not self.data and not self.ended:
+                self.data = self.source.recv(_PIECE)
+                self.ended = not self.data
+                if self.ended:
+                    self.sink.shutdown(socket.SHUT_WR)
+            if self.data:
+                self.data = self.data[self.sink.send(self.data) :]
+
+
+class _Relay:
+    """A connection of the user's, and the one to the library that belongs to it."""
+
+    def __init__(self, poll: "select.poll", one: socket.socket, other: socket.socket) -> None:
+        self._poll = poll
+        self.both = one, other
+        self._ways = _Way(one, other), _Way(other, one)
+        self._watched: set[int] = set()
+
+    def go_on(self) -> bool:
+        """Does what can be done. False where it has ended."""
+        try:
+            for way in self._ways:
+                way.move()
+        except OSError:
+            self._end()
+            return False
+        if all(way.ended for way in self._ways):
+            self._end()
+            return False
+        self._watch()
+        return True
+
+    def _watch(self) -> None:
+        masks: dict[int, int] = {}
+        for way in self._ways:
+            if way.data:
+                masks[way.sink.fileno()] = masks.get(way.sink.fileno(), 0) | select.POLLOUT
+            elif not way.ended:
+                masks[way.source.fileno()] = masks.get(way.source.fileno(), 0) | select.POLLIN
+        for fd in self._watched - masks.keys():
+            self._poll.unregister(fd)  # else its end would be told without end
+        for fd, mask in masks.items():
+            self._poll.register(fd, mask)
+        self._watched = set(masks)
+
+    def _end(self) -> None:
+        for fd in self._watched:
+            self._poll.unregister(fd)
+        for one in self.both:
+            one.close()
+
+
+class Entrance:
+    """Who comes by `listener` is led to the socket at `path`, if it is a process of this user's."""
+
+    def __init__(self, listener: socket.socket, path: str) -> None:
+        self._listener = listener
+        self._path = path
+        self._poll = select.poll()
+        self._relays: dict[int, _Relay] = {}
+        self._listener.setblocking(False)
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+    def serve(self, until: socket.socket) -> None:
+        """Returns when `until` has ended."""
+        self._poll.register(until, 0)
+        self._poll.register(self._listener, select.POLLIN)
+        while True:
+            for fd, _ in self._poll.poll():
+                if fd == until.fileno():
+                    return
+                if fd == self._listener.fileno():
+                    self._accept()
+                elif fd in self._relays:  # else it ended in this round
+                    self._go_on(self._relays[fd])
+
+    def _go_on(self, relay: _Relay) -> None:
+        numbers = [one.fileno() for one in relay.both]
+        if relay.go_on():
+            return
+        for number in numbers:
+            self._relays.pop(number, None)
+        self._poll.register(self._listener, select.POLLIN)  # there is room again
+
+    def _accept(self) -> None:
+        came: list[socket.socket] = []
+        try:
+            while len(came) < _AT_ONCE:
+                came.append(self._listener.accept()[0])
+        except (BlockingIOError, ConnectionError):
+            pass
+        except OSError:
+            if self._relays:
+                self._poll.unregister(self._listener)  # it waits until there is room
+        owners = _owners(_word(self._listener.getsockname())) if came else {}
+        for one in came:
+            try:
+                is_own = owners.get(_word(one.getpeername())) == os.getuid()
+            except OSError:
+                is_own = False  # it has gone
+            if not is_own or not self._lead(one):
+                one.close()
+
+    def _lead(self, one: socket.socket) -> bool:
+        try:
+            other = socket.socket(socket.AF_UNIX)
+            other.setblocking(False)
+            other.connect(self._path)
+        except OSError:
+            return False
+        one.setblocking(False)
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        relay = _Relay(self._poll, one, other)
+        self._relays[one.fileno()] = self._relays[other.fileno()] = relay
+        self._go_on(relay)
+        return True
+
+
+def _word(address: "tuple[str, int]") -> str:
+    """An address as the kernel's table has it: proc(5)."""
+    host, port = address
+    return f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
+
+
+def _owners(listener: str) -> "dict[str, int]":
+    """Whose the other ends are of connections to this address, by theirs."""
+    owners = {}
+    try:
+        with open(_TABLE, encoding="ascii") as rows:
+            next(rows, None)
+            for row in rows:
+                _, own, other, _, _, _, _, uid, *_ = row.split(None, 8)
+                if other == listener:
+                    owners[own] = int(uid)
+    except OSError:
+        pass  # nobody is let in
+    return owners
