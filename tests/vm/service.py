@@ -172,7 +172,10 @@ class Sleeper:
 
     def runner(self) -> int:
         """The stepd."""
-        return int(json.loads(nodectl("show", "--json", f"{self.job}.0"))["pid"])
+        groups = (self.group / "stepd", CGROUPS / STEPS_GROUP[1:] / RUNNERS)
+        found = [pid for group in groups if group.exists() for pid in processes(group)]
+        (pid,) = set(found) & set(_named(f"stepd {self.job}.0"))
+        return pid
 
 
 def running_steps(user: str = "") -> list[int]:
