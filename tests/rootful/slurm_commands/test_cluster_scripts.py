@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import re
 
+import pytest
+
+from rootful.mpi_programs import MPICH, OPEN_MPI, compiled
 from rootful.node import wait_until
 from rootful.slurm_commands.conftest import Cluster
 
@@ -93,6 +96,20 @@ def test_a_launcher_finds_its_ranks_and_the_first_host(cluster: Cluster) -> None
     said = cluster.text("train.out").splitlines()
     assert said[0] == f"1 {HOST}"
     assert sorted(said[1:]) == [f"{rank}/2 {rank} 0 2 {HOST}" for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("compiler", [MPICH, OPEN_MPI])
+def test_an_mpi_job_finds_its_ranks_by_srun_and_by_mpiexec(cluster: Cluster, compiler: str) -> None:
+    program = compiled("cpi", cluster.node.dir, compiler)
+    mpiexec = "mpiexec.mpich" if compiler == MPICH else "mpiexec.openmpi"
+    cluster.file(
+        "mpi.sh",
+        "#!/bin/bash\n#SBATCH -J mpi -N 1 --ntasks=2 -t 5 -o mpi.out -e mpi.err\nset -e\n"
+        f"srun --mpi={'pmi2' if compiler == MPICH else 'pmix'} {program}\nsrun {program}\n{mpiexec} -n 2 {program}\n",
+    )
+    done = cluster.sh("sbatch --wait mpi.sh")
+    assert done.returncode == 0, cluster.text("mpi.err")
+    assert cluster.text("mpi.out") == "2 tasks: pi is 3.141593\n" * 3
 
 
 def test_an_allocation_gives_its_tasks_to_srun(cluster: Cluster) -> None:
