@@ -65,8 +65,8 @@ def test_several_type_and_see_and_leave(shared_node: Node) -> None:
             one.line("echo from-one-$((1 + 2))")
             for each in (client, one, roots):
                 each.wait_for("from-one-3\r\n")
-            roots.line("sleep 300")
-            roots.wait_for("sleep 300\r\n")
+            roots.line("sh -c 'echo begun; exec sleep 300'")
+            roots.wait_for("begun\r\n")  # it has the terminal, and what is typed
             roots.type(INTERRUPT)
             client.wait_for(r"\^C")
             one.type(LEAVE)
