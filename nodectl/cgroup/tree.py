@@ -15,7 +15,7 @@ import os
 from cgroupspy.controllers import Controller
 from cgroupspy.interfaces import CommaDashSetFile, DictFile, FlagFile, IntegerFile, ListFile, MultiLineIntegerFile
 
-from nodectl.kernel import pseudo_file, signals
+from nodectl.kernel import _kernel, pseudo_file, signals
 from nodectl.model.step_number import step_word
 from nodectl.tracing.recorder import cgroup_of
 
@@ -198,6 +198,14 @@ class Group:
     def open(self) -> int:
         """A descriptor that stands for this cgroup, for `_kernel.fork_into`. The caller closes it."""
         return pseudo_file.open_at(self.full_path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def fork(self) -> int:
+        """fork(2), with the child born here. Raises OSError, also where the kernel has no such fork."""
+        fd = self.open()
+        try:
+            return _kernel.fork_into(fd)
+        finally:
+            os.close(fd)
 
 
 def find_mount(mounts: str = MOUNTS) -> str:

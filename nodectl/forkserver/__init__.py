@@ -3,7 +3,8 @@ request, and it imports what those need once, before the first fork. It may impo
 of the daemon.
 
 The way of a step:
-    main.py                 receives the daemon's order, reads the step, forks the stepd into its cgroup
+    main.py                 receives the daemon's order
+    stepds.py, runners.py   fork a stepd into its cgroup, or hand the order to one that waits
     stepd/main.py           `run_step` is the launch, `finish` the end
     task/main.py            `SEQUENCE` is what a task does from its fork to its program
 Outside of a step:

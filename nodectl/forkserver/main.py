@@ -27,20 +27,17 @@ import prctl
 
 from nodectl import messages
 from nodectl.cgroup import tree
-from nodectl.confine import confinement
 from nodectl.confine.confinement import PROGRAMS
 from nodectl.forkserver import container_requests
 from nodectl.forkserver.runners import Runners
+from nodectl.forkserver.stepds import LOCK, Stepds
 from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.closing import close_in_time
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.plugin_host.node_plugins import Host, load_node_plugins
 from nodectl.spank import preload, probe_variable, versions
 from nodectl.spank.plugin_store import PluginStore
-from nodectl.spank.stack import Stack
-from nodectl.stepd import main as stepd
-from nodectl.stepd.orders import Orders, receive
-from nodectl.stepd.start import NO_CLONE_INTO_CGROUP
+from nodectl.stepd.orders import receive
 from nodectl.task.main import IGNORED
 from nodectl.wire import lean_json
 from nodectl.wire.framing import LONGEST_ORDER
@@ -55,7 +52,6 @@ if TYPE_CHECKING:
     Order = tuple[bytes, list[int]]  # a message and the descriptors that came with it
 
 CHANNEL = 3  # the descriptor that the daemon leaves open for us
-LOCK = 4  # where the first order's descriptors are put, this and PROGRAMS
 _OUT_OF_THE_WAY = 10  # dup2 onto 4 must not overwrite a descriptor that will become 5
 _OWN_WORDS = 5  # python -I -S -c CODE
 
@@ -121,7 +117,7 @@ def _serve(
     if mount:
         pseudo_file.hold(mount)
     runners = Runners(most_runners)
-    nursery = Nursery(channel, node, mount, store, runners)
+    stepds = Stepds(channel, node, mount, store, runners)
     while True:
         data, fds = handed_over or receive(channel)
         handed_over = None
@@ -134,7 +130,7 @@ def _serve(
         if not store.refresh(request.get("plugins", ())):  # type: ignore[arg-type]
             return data, fds
         try:
-            _answer(channel, nursery.start(data, request, fds))
+            _answer(channel, stepds.start(data, request, fds))
         finally:
             close_in_time(fds)
 
@@ -186,109 +182,3 @@ def _answer(channel: "_socket.socket", message: "Mapping[str, object]") -> None:
         channel.send(lean_json.dumps(message).encode("ascii"), _socket.MSG_NOSIGNAL)
     except ConnectionError:
         return  # the daemon has ended since it asked; the next receive says so
-
-
-class Nursery:
-    """Where stepds come from: what each of them starts with, and the way to those that are kept."""
-
-    __slots__ = ("_channel", "_mount", "_node", "_runners", "_store")
-
-    def __init__(
-        self, channel: "_socket.socket", node: "NodePlugins", mount: str, store: PluginStore, runners: Runners
-    ) -> None:
-        self._channel = channel
-        self._node = node
-        self._mount = mount
-        self._store = store
-        self._runners = runners
-
-    def start(self, data: bytes, request: "Mapping[str, object]", fds: "list[int]") -> "Mapping[str, object]":
-        """Has a stepd serve the order, one that waits or a new one. Returns the answer to the daemon."""
-        step, secure, keep = str(request["step"]), str(request["secure"]), request["keep"]
-        if Stack.probe is not None:
-            keep = None
-        try:
-            if keep is not None and (pid := self._runners.serve(data, fds, (int(str(keep)), secure))):
-                return {"step": step, "pid": pid}
-            confinement.load(PROGRAMS, secure)
-            node = self._node.with_container(str(request["container_plugin"]))
-            # In a probe run the probe stands beside each call of a plugin.
-            if Stack.probe is None:
-                self._store.make_ready(request.get("stack", []))  # type: ignore[arg-type]  # our own daemon's words
-            pid = 0
-            if keep is not None and self._runners.has_room(int(str(keep))):
-                pid = self._fork_one_to_keep(request, fds, node, (int(str(keep)), secure))
-            if not pid:
-                pid = self._fork_one(request, fds, node)
-        except PluginRefused as refused:
-            return {"step": step, "error": str(refused)}
-        except OSError as error:
-            what = f"start a step runner: {error.strerror}"
-            return {"step": step, "error": f"{what}: {error.filename}" if error.filename else what}
-        return {"step": step, "pid": pid}
-
-    def _fork_one_to_keep(
-        self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins", whose: tuple[int, str]
-    ) -> int:
-        """Forks a stepd that may serve further steps. Returns 0 where the kernel does not fork into cgroups."""
-        base = os.path.dirname(os.path.dirname(str(request["cgroup"])))
-        cgroup = tree.Group(f"{self._mount}{base}/{tree.RUNNERS}").make().open()
-        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-        try:
-            pid = _kernel.fork_into(cgroup)
-            if pid == 0:
-                os.close(cgroup)
-                ours.close()
-                self._become_stepd(request, fds, node, Orders(theirs))
-        except OSError as error:
-            ours.close()
-            if error.errno not in NO_CLONE_INTO_CGROUP:
-                raise
-            return 0
-        finally:
-            os.close(cgroup)
-            theirs.close()
-        self._runners.add(pid, whose, ours)
-        return pid
-
-    def _fork_one(self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> int:
-        """Forks a stepd for this step alone, into the step's cgroup."""
-        group = tree.Group(f"{self._mount}{request['cgroup']}/stepd")
-        cgroup = group.make().open() if request["cgroup"] else -1
-        try:
-            try:
-                pid = _kernel.fork_into(cgroup) if cgroup >= 0 else os.fork()
-            except OSError as error:
-                if cgroup < 0 or error.errno not in NO_CLONE_INTO_CGROUP:
-                    raise
-                pid = os.fork()
-                if pid == 0:
-                    _enter_or_end(group)
-            if pid == 0:
-                if cgroup >= 0:
-                    os.close(cgroup)
-                self._become_stepd(request, fds, node, None)
-        finally:
-            if cgroup >= 0:
-                os.close(cgroup)
-        return pid
-
-    def _become_stepd(
-        self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins", orders: Orders | None
-    ) -> "NoReturn":
-        self._channel.close()
-        os.close(LOCK)
-        os.close(PROGRAMS)
-        self._runners.let_go()
-        stepd.main(request, fds, node, self._mount, self._store, orders)
-
-
-def _enter_or_end(cgroup: tree.Group) -> None:
-    """In a stepd that the kernel has not forked into its cgroup. One that cannot enter it must not return, because it
-    would serve the channel as a second forkserver.
-    """
-    try:
-        cgroup.add(0)
-    except OSError as error:
-        messages.to_log(f"nodectl stepd: enter its cgroup: {error.strerror}")
-        os._exit(1)

@@ -6,7 +6,7 @@ import time
 
 from nodectl import messages
 from nodectl.cgroup import tree
-from nodectl.kernel import _kernel, pseudo_file
+from nodectl.kernel import pseudo_file
 from nodectl.kernel.identity import become_user, effective_user
 from nodectl.model.launch_order import ROWS
 from nodectl.model.step import Step, Task
@@ -332,13 +332,7 @@ class Run(StepContext):
     def spawn(self) -> int:
         """fork(2), from one thread only. The child is in the step's cgroup, wherever the stepd is."""
         assert self.caller.one_thread(), "fork with threads"  # noqa: S101  # the caller has checked
-        if not self.kept:
-            return os.fork()
-        fd = self.helpers_group().open()
-        try:
-            return _kernel.fork_into(fd)
-        finally:
-            os.close(fd)
+        return self.helpers_group().fork() if self.kept else os.fork()
 
     def helpers_group(self) -> tree.Group:
         """Where a step's stepd is, and what it forks that is no task; made where the stepd serves several steps and is

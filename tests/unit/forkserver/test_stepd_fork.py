@@ -7,32 +7,28 @@ import sys
 
 FORK = """
 import errno, os, socket, types
-from nodectl.forkserver import main
-
-def refuse(*_):
-    raise OSError(errno.ENOSYS, "no clone3")
+from nodectl.forkserver import runners, stepds
 
 class Removed:
     def __init__(self, path):
         pass
     def make(self):
         return self
-    def open(self):
-        return os.open("/", os.O_PATH)
+    def fork(self):
+        raise OSError(errno.ENOSYS, "no clone3")
     def add(self, pid):
         raise OSError(errno.ENOENT, "the cgroup has gone")
 
-main._kernel = types.SimpleNamespace(fork_into=refuse)
-main.tree = types.SimpleNamespace(Group=Removed, RUNNERS="runners")
-main.confinement = types.SimpleNamespace(load=lambda *_: None)
+stepds.tree = types.SimpleNamespace(Group=Removed, RUNNERS="runners")
+stepds.confinement = types.SimpleNamespace(load=lambda *_: None)
 node = types.SimpleNamespace(with_container=lambda _: node)
 store = types.SimpleNamespace(make_ready=lambda _: None)
 request = {
     "step": "1.0", "cgroup": "/job_1/step_0", "spec": "/nowhere/1.0.json", "trace": False, "secure": "none",
-    "container_plugin": "none", "keep": None,
+    "container_plugin": "none", "keep": None, "stack": [],
 }
 first = os.getpid()
-answer = main.Nursery(socket.socket(), node, "", store, main.Runners(0)).start(b"", request, [])
+answer = stepds.Stepds(socket.socket(), node, "", store, runners.Runners(0)).start(b"", request, [])
 if os.getpid() != first:
     os.write(1, b"the child serves orders, too\\n")
     os._exit(0)

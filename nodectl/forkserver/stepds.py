@@ -1,0 +1,125 @@
+"""`Stepds.start`: who serves a step. A runner of its user's that waits, or a new stepd, forked into its cgroup."""
+
+import _socket
+import os
+
+from nodectl import messages
+from nodectl.cgroup import tree
+from nodectl.confine import confinement
+from nodectl.confine.confinement import PROGRAMS
+from nodectl.plugin_host.loader import PluginRefused
+from nodectl.spank.stack import Stack
+from nodectl.stepd import main as stepd
+from nodectl.stepd.orders import Orders
+from nodectl.stepd.start import NO_CLONE_INTO_CGROUP
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import NoReturn
+
+    from nodectl.forkserver.runners import Runners, Whose
+    from nodectl.plugin_host.node_plugins import NodePlugins
+    from nodectl.spank.plugin_store import PluginStore
+
+LOCK = 4  # where the first order's descriptors are put, this and PROGRAMS
+
+
+class Stepds:
+    """What each of them starts with, and the way to those that are kept."""
+
+    __slots__ = ("_channel", "_mount", "_node", "_runners", "_store")
+
+    def __init__(
+        self, channel: "_socket.socket", node: "NodePlugins", mount: str, store: "PluginStore", runners: "Runners"
+    ) -> None:
+        self._channel = channel
+        self._node = node
+        self._mount = mount
+        self._store = store
+        self._runners = runners
+
+    def start(self, data: bytes, request: "Mapping[str, object]", fds: "list[int]") -> "Mapping[str, object]":
+        """Has a stepd serve the order. Returns the answer to the daemon; does not return in a new stepd."""
+        step, secure = str(request["step"]), str(request["secure"])
+        # In a probe run the probe stands beside each call of a plugin, and no process is kept.
+        keep = None if Stack.probe is not None else request["keep"]
+        whose = None if keep is None else (int(str(keep)), secure)
+        try:
+            if whose is not None and (pid := self._runners.serve(data, fds, whose)):
+                return {"step": step, "pid": pid}
+            confinement.load(PROGRAMS, secure)
+            node = self._node.with_container(str(request["container_plugin"]))
+            if Stack.probe is None:
+                self._store.make_ready(request["stack"])  # type: ignore[arg-type]  # our own daemon's words
+            pid = 0
+            if whose is not None and self._runners.has_room(whose[0]):
+                pid = self._fork_one_to_keep(request, fds, node, whose)
+            if not pid:
+                pid = self._fork_one(request, fds, node)
+        except PluginRefused as refused:
+            return {"step": step, "error": str(refused)}
+        except OSError as error:
+            what = f"start a step runner: {error.strerror}"
+            return {"step": step, "error": f"{what}: {error.filename}" if error.filename else what}
+        return {"step": step, "pid": pid}
+
+    def _fork_one_to_keep(
+        self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins", whose: "Whose"
+    ) -> int:
+        """Forks a stepd that may serve further steps. Returns 0 where the kernel does not fork into cgroups."""
+        base = os.path.dirname(os.path.dirname(str(request["cgroup"])))
+        group = tree.Group(f"{self._mount}{base}/{tree.RUNNERS}").make()
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        try:
+            pid = group.fork()
+            if pid == 0:
+                ours.close()
+                self._become_stepd(request, fds, node, Orders(theirs))
+        except OSError as error:
+            ours.close()
+            if error.errno not in NO_CLONE_INTO_CGROUP:
+                raise
+            return 0
+        finally:
+            theirs.close()
+        self._runners.add(pid, whose, ours)
+        return pid
+
+    def _fork_one(self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> int:
+        """Forks a stepd for this step alone, into the step's cgroup."""
+        group = None
+        if request["cgroup"]:
+            group = tree.Group(f"{self._mount}{request['cgroup']}/stepd").make()
+        try:
+            pid = os.fork() if group is None else group.fork()
+        except OSError as error:
+            if group is None or error.errno not in NO_CLONE_INTO_CGROUP:
+                raise
+            pid = os.fork()
+            if pid == 0:
+                _enter_or_end(group)
+        if pid == 0:
+            self._become_stepd(request, fds, node, None)
+        return pid
+
+    def _become_stepd(
+        self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins", orders: Orders | None
+    ) -> "NoReturn":
+        """In the child: nothing of the forkserver's stays open."""
+        self._channel.close()
+        os.close(LOCK)
+        os.close(PROGRAMS)
+        self._runners.let_go()
+        stepd.main(request, fds, node, self._mount, self._store, orders)
+
+
+def _enter_or_end(cgroup: tree.Group) -> None:
+    """In a stepd that the kernel has not forked into its cgroup. One that cannot enter it must not return, because it
+    would serve the channel as a second forkserver.
+    """
+    try:
+        cgroup.add(0)
+    except OSError as error:
+        messages.to_log(f"nodectl stepd: enter its cgroup: {error.strerror}")
+        os._exit(1)
