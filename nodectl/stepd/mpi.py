@@ -68,9 +68,11 @@ class Mpi:
         ours: list[int] = []
         life, self._life = os.pipe2(os.O_CLOEXEC)
         ours.append(life)
+        self._run.private.append(self._life)
         try:
             self.words, writer = os.pipe2(os.O_CLOEXEC)
             ours.append(writer)
+            self._run.private.append(self.words)
             sockets = self._sockets() if server.connected else []
             ours += sockets
             self._pid, cgroup = self._fork()
@@ -81,7 +83,6 @@ class Mpi:
                 os.close(fd)
         os.set_blocking(self.words, False)
         self._run.step.helpers.add(self._pid)
-        self._run.private += [self._life, self.words]
         self._reaper.watch(self.words)
 
     def _fork(self) -> "tuple[int, str]":

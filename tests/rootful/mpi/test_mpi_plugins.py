@@ -208,6 +208,34 @@ def test_a_step_that_is_cancelled_while_its_server_begins_has_no_tasks() -> None
         assert not [line for line in node.trace(1) if line["call"] == "fork"]
 
 
+SHORT = """
+import os
+import resource
+
+from nodectl.model.mpi_server import MpiServer
+
+plugin_type = "mpi/short"
+plugin_name = "leaves the step runner few descriptors"
+plugin_version = (22, 5, 8)
+
+def mpi_p_slurmstepd_prefork(step):
+    step.mpi_server = MpiServer(["/bin/sleep", "600"], {}, connected=True)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 10, most))
+"""
+
+
+def test_a_server_for_which_there_are_no_descriptors_keeps_the_step_from_beginning() -> None:
+    with running() as node:
+        node.plugin("short", SHORT, kind="mpi")
+        node.configure(mpi_plugin=["mpi/none", "mpi/short"])
+        node.restart()
+        done = node.run("-n64", "--overcommit", "--mpi=short", "echo", "begun", user=NOBODY)
+        assert (done.stdout, done.returncode != 0) == ("", True)
+        assert "start the server of mpi/short: Too many open files" in done.stderr
+        assert node.record(1)["state"] == "FAILED"
+
+
 TAKEN = """
 from nodectl.model.mpi_server import MpiServer
 
