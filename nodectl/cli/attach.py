@@ -17,7 +17,6 @@ from nodectl.client.terminal import Copying, Terminal, fatal
 from nodectl.model.number import whole
 from nodectl.wire import terminal_packets as packets
 
-_CHUNK = 4096
 _LEAVE = b"\x1d"  # Ctrl-]
 _TIMES = 3
 _NOBODY = -1
@@ -99,6 +98,7 @@ class Lines(Copying):
         super().__init__(sock)
         self._listens = types
         self._label = arguments.label
+        self._ntasks = ntasks
         self._width = len(str(ntasks - 1))
         self._only = {packets.OUT: arguments.output_filter, packets.ERR: arguments.error_filter}
         self._quiet = arguments.quiet
@@ -107,11 +107,12 @@ class Lines(Copying):
     def _take(self, kind: bytes, task: int, data: bytes) -> None:
         if kind == packets.NOTE and not self._quiet:
             _write(2, b"nodectl: %s\n" % data)
-        if kind not in self._only or self._only[kind] not in (None, task):
+        if kind not in self._only or self._only[kind] not in (None, task) or task >= self._ntasks:
             return
         if self._label:
             lines = (self._begun.pop((kind, task), b"") + data).split(b"\n")
-            if rest := lines.pop():
+            # A longer one is shown as a line: it may have no end, ever.
+            if len(lines[-1]) <= packets.LONGEST and (rest := lines.pop()):
                 self._begun[kind, task] = rest
             data = b"".join([b"%*d: %s\n" % (self._width, task, line) for line in lines])
         if not _write(1 if kind == packets.OUT else 2, data):
@@ -148,11 +149,15 @@ class Keys(Copying):
 
 def _write(fd: int, data: bytes) -> bool:
     """Waits for who reads; the step does not. False where nobody does any more."""
-    try:
-        while data:
+    while data:
+        try:
             data = data[os.write(fd, data) :]
-    except OSError:
-        return False
+        except BlockingIOError:  # others who have this terminal or pipe want that
+            poll = select.poll()
+            poll.register(fd, select.POLLOUT)
+            poll.poll()
+        except OSError:
+            return False
     return True
 
 
