@@ -13,26 +13,10 @@ from nodectl.wire import terminal_packets as packets
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Protocol
 
     from nodectl.client.run_options import Parsed
-    from nodectl.client.session import Events, Session
-
-    class Watch(Protocol):
-        """What `nodectl run` watches a step with (`cli/run.py`)."""
-
-        events: Events
-        signals: int
-        record: Mapping[str, object] | None
-        tell: Callable[[Mapping[str, object]], None]
-        take_signal: Callable[[int], None]
-        say: Callable[[str], None]
-
-        def patience(self) -> float | None:
-            """Milliseconds until time is over."""
-
-        def serve(self, ready: set[int]) -> bool:
-            """Serves what poll(2) reported. False when the step runner has gone."""
+    from nodectl.client.session import Session
+    from nodectl.client.watch import Watch
 
 
 class Screen:
