@@ -7,7 +7,7 @@ import os
 import time
 
 from nodectl.client.command import BadOption, Program
-from nodectl.client.srun import devices
+from nodectl.client.srun import devices, text_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from nodectl.client.run_options import Parsed
 
 UNAVAILABLE = "Requested node configuration is not available"
-_MOST_BYTES = 16 << 20  # of a file of variables or of nodes
 _TMP = "/tmp"  # where --tmp wants room
 
 
@@ -112,27 +111,16 @@ def _need_room(mebibytes: int) -> None:
 
 def nodes_of(path: str) -> str:
     """The nodes that a file names, between blanks, commas or ends of lines."""
-    return ",".join(_read(path, "the file of nodes").replace(",", " ").split())
+    return ",".join(text_file.read(path, "the file of nodes").replace(",", " ").split())
 
 
 def _environment(path: str) -> dict[str, str]:
     """NAME=VALUE, each with a NUL byte behind it, as `env -0` writes them."""
     variables = {}
-    for word in _read(path, "--export-file").split("\0"):
+    for word in text_file.read(path, "--export-file").split("\0"):
         name, equals, value = word.partition("=")
         if name and equals:
             variables[name] = value
         elif word.strip():
             raise BadOption(f"--export-file {path!r}: {word[:40]!r} is no NAME=VALUE")
     return variables
-
-
-def _read(path: str, what: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise BadOption(f"{what} {path!r}: {error.strerror}") from None
-    if len(text) > _MOST_BYTES:
-        raise BadOption(f"{what} {path!r}: longer than {_MOST_BYTES >> 20} MiB")
-    return text

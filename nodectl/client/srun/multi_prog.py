@@ -5,23 +5,15 @@ Lines may go on behind a backslash; quotes are a shell's, '#' begins a comment. 
 
 from nodectl.client import script
 from nodectl.client.command import BadOption
-
-_LONGEST = 1 << 20
+from nodectl.client.srun import text_file
 
 
 def read(path: str, given: "list[str]") -> list[list[object]]:
     """The rows of the request: tasks and argv. `given`: words behind the file, which go to every program. Raises
     BadOption.
     """
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read(_LONGEST + 1)
-    except OSError as error:
-        raise BadOption(f"--multi-prog: {path!r}: {error.strerror}") from None
-    if len(text) > _LONGEST:
-        raise BadOption(f"--multi-prog: {path!r}: longer than {_LONGEST >> 10} KiB")
     rows: list[list[object]] = []
-    for number, line in enumerate(text.replace("\\\n", "").split("\n"), 1):
+    for number, line in enumerate(text_file.read(path, "--multi-prog:").replace("\\\n", "").split("\n"), 1):
         try:
             words = script.split(line)
         except ValueError as error:
