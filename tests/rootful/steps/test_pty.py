@@ -31,7 +31,9 @@ def test_a_task_has_a_terminal_of_its_own_with_the_size_of_the_clients(shared_no
 def test_only_one_task_has_it_and_the_others_have_nothing(shared_node: Node) -> None:
     script = 'echo "$SLURM_PROCID $(readlink /proc/self/fd/0)" >> seen; tty'
     with run_at_terminal(shared_node, "-n3", "--pty=1", "sh", "-c", script, user=NOBODY) as client:
-        assert client.wait_for_end() == 0 or "not a tty" not in client.screen
+        assert client.wait_for_end() == 1, "tty fails in the others"
+        assert client.screen.startswith("/dev/pts/")
+        assert "not a tty" not in client.screen
     seen = sorted((shared_node.scratch / "seen").read_text(encoding="utf-8").splitlines())
     assert seen[0] == "0 /dev/null"
     assert seen[1].startswith("1 /dev/pts/")
