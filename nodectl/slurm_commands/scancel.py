@@ -15,6 +15,8 @@ from nodectl.client.session import Session
 from nodectl.client.step_name import step_of
 from nodectl.client.waiting import say
 from nodectl.model.step_number import step_name
+from nodectl.render.words import printable
+from nodectl.scheduler import job_array
 from nodectl.slurm_commands import jobs
 from nodectl.slurm_commands.command_line import HELP, read_line
 from nodectl.slurm_commands.job_fields import ACTIVE, name_of
@@ -102,7 +104,10 @@ def _signal(given: Given) -> int | None:
 
 
 def _choice(given: Given) -> dict[str, list[str]]:
-    """By what the service chooses jobs."""
+    """By what the service chooses jobs. Raises Failed for a choice of nothing, which must not mean all."""
+    for option in ("user", "name", "jobname"):
+        if option in given and not given.listed(option):
+            raise Failed(f"Invalid {option}: nothing is given")
     wanted = {
         "users": jobs.users_named(given.listed("user")) + ([jobs.me()] if "me" in given else []),
         "names": given.listed("name", "jobname"),
@@ -118,14 +123,35 @@ def _chosen(session: Session, given: Given, names: list[str], choice: dict[str, 
     if "interactive" not in given and not any(option in given for option in _BY_COMMAND):
         yield from names or [""]
         return
-    named = jobs.jobs_named(name for name in names if "." not in name)
-    for job in jobs.queued(session, {"jobs": named, **choice}) if named or not names else ():
-        if _has(job, given) and ("interactive" not in given or _asked(job)):
+    steps = [name for name in names if "." in name]
+    asks = "interactive" in given
+    over = [name for name in names if name not in steps and asks and _is_over(session, name)]  # before one is cancelled
+    for job in _queued(session, names, choice):
+        if _has(job, given) and (not asks or _asked(job)):
             yield f"{job['job']}_[{job['array_tasks']}]" if job.get("array_tasks") else str(job["job"])
-    for name in names:
-        over = "." not in name and "interactive" in given and _is_over(session, name)
-        if over or ("." in name and ("interactive" not in given or _confirmed(f"step_id={name}"))):
-            yield name
+    yield from over
+    yield from (name for name in steps if not asks or _confirmed(f"step_id={name}"))
+
+
+def _queued(session: Session, names: list[str], choice: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
+    """The jobs of these names, or all; of tasks that wait in one row those alone that are named."""
+    if not names:
+        yield from jobs.queued(session, choice)
+    for name in jobs.jobs_named(name for name in names if "." not in name):
+        tasks = name.partition("_")[2]
+        for job in jobs.queued(session, {"jobs": [name], **choice}):
+            if not tasks or not job.get("array_tasks"):
+                yield job
+            elif both := _in_both(job["array_tasks"], tasks):
+                yield {**job, "array_tasks": both}
+
+
+def _in_both(waiting: str, named: str) -> str:
+    every = job_array.tasks_of(waiting)
+    try:
+        return job_array.text_of(job_array.without_all(every, job_array.without_all(every, job_array.tasks_of(named))))
+    except ValueError as error:
+        raise Failed(f"Invalid job id: {named[:40]}: {error}") from None
 
 
 def _has(job: dict[str, Any], given: Given) -> bool:
@@ -146,7 +172,7 @@ def _asked(job: dict[str, Any]) -> bool:
 
 
 def _confirmed(what: str) -> bool:
-    print(f"Cancel {what} [y/n]? ", end="", flush=True)
+    print(f"Cancel {printable(what)} [y/n]? ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

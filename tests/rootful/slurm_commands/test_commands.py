@@ -66,6 +66,8 @@ def test_jobs_are_shown_held_changed_and_released(cluster: Cluster) -> None:
     [
         ("scancel 999999", "scancel: error: Kill job error on job id 999999: Invalid job id specified"),
         ("scancel", "scancel: error: No job identification provided"),
+        ("scancel -p local -u ''", "scancel: error: Invalid user: nothing is given"),
+        ("SCANCEL_NAME= scancel --me", "scancel: error: Invalid name: nothing is given"),
         ("scancel 7x", "scancel: error: Invalid job id: 7x"),
         ("squeue -j 999999", "squeue: error: Invalid job id specified: 999999"),
         ("squeue -u no_such_user", "squeue: error: Invalid user: no_such_user"),
@@ -112,6 +114,21 @@ def test_who_asks_before_each_job_cancels_what_is_confirmed(cluster: Cluster) ->
     done = cluster.sh(f"scancel -i {gone}")
     assert "Job/step already completing or completed" in done.stderr
     assert "No active jobs match ALL job filters" in cluster.sh("scancel -v --name=none").stderr
+
+
+@pytest.mark.parametrize("way", ["scancel -p local {}", "yes | scancel -i {}"])
+def test_who_names_tasks_of_an_array_cancels_no_others(cluster: Cluster, way: str) -> None:
+    array = held(cluster, "--array=0-9")
+    cluster.ok(way.format(f"{array}_[3-4,9]"))
+    wait_until(lambda: cluster.ok("squeue -h -o %K") == "0-2,5-8\n", "they are gone")
+    cluster.ok(f"scancel {array}")
+
+
+def test_a_name_that_would_write_on_the_terminal_of_who_cancels_is_escaped(cluster: Cluster) -> None:
+    held(cluster, "-J", "$'evil\\e[2J'")
+    asked = cluster.ok("yes | scancel -i --me")
+    assert "evil\\x1b[2J" in asked
+    assert "\x1b" not in asked
 
 
 def test_the_machine_is_one_node_of_one_partition(cluster: Cluster) -> None:
