@@ -4,6 +4,7 @@ They are taken while all they were made of is as it was: the kernel, the library
 they lie, or they are not taken. Runs in the daemon, as root; `origin` in the compiler.
 """
 
+import contextlib
 import os
 
 from nodectl.kernel import _kernel, trust
@@ -42,14 +43,15 @@ def read(path: str) -> bytes:
 def keep(path: str, data: bytes) -> None:
     """Writes them down for the next daemon. Raises OSError."""
     new = f"{path}.{os.getpid()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        with open(
-            os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "wb"
-        ) as file:
+        with open(os.open(new, flags, 0o600), "wb") as file:
             file.write(data)
         os.rename(new, path)
-    except FileExistsError:
-        os.unlink(new)  # of a daemon that was killed: the next one keeps them
+    except OSError:  # the disk is full, or a daemon was killed that had this number: the next one keeps them
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new)
+        raise
 
 
 def _machine() -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,19 @@ def test_they_are_taken_while_nothing_has_changed(kept: str) -> None:
     assert lean_json.load_object(kept_programs.read(kept))["default"] == "00"
     assert os.stat(kept).st_mode & 0o777 == 0o600
     assert os.listdir(os.path.dirname(kept)).count(kept_programs.NAME) == 1
+
+
+def test_a_full_disk_leaves_nothing_behind(kept: str) -> None:
+    before = Path(kept).read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))  # Python ignores SIGXFSZ
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            kept_programs.keep(kept, b"x" * 8192)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert Path(kept).read_bytes() == before
+    assert [path.name for path in Path(kept).parent.glob(f"{kept_programs.NAME}*")] == [kept_programs.NAME]
 
 
 def test_they_are_not_taken_with_another_library(kept: str, source: Path) -> None:
