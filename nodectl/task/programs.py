@@ -51,10 +51,11 @@ def wrong_with(programs: "Sequence[Any]", ntasks: int) -> str:
 def argv_of(programs: "Sequence[Any]", ntasks: int) -> list[list[str]]:
     """What each task executes: the first row that names it says so."""
     found: dict[int, list[str]] = {}
+    left = dict.fromkeys(range(ntasks))
     for tasks, argv, *plain in programs:
-        named = tasks_of(tasks, ntasks) or [task for task in range(ntasks) if task not in found]
-        for place, task in enumerate(named):
-            if task not in found:
+        for place, task in enumerate(tasks_of(tasks, ntasks) or list(left)):
+            if task in left:
+                del left[task]
                 found[task] = (
                     argv if plain else [word.replace("%t", str(task)).replace("%o", str(place)) for word in argv]
                 )
