@@ -13,9 +13,11 @@ STABLE_ABI_OF_3_11 = "0x030B0000"
 WARNINGS = ["-std=gnu11", "-Wall", "-Wextra", "-Wshadow"]
 KERNEL_C = "nodectl/kernel/c"
 SPANK_C = "nodectl/spank/c"
+COMMAND_C = "nodectl/client/c"
+COMMAND = ["main", "step", "python", "request", "program", "job", "words", "wire", "json", "buffer"]
 KERNEL = [
-    "kernel", "launch", "operation", "operation_bind", "operation_open", "operation_confine", "operation_report",
-    "system", "trace", "clock", "shared", "socket", "confine", "devices",
+    "kernel", "launch", "move", "operation", "operation_bind", "operation_open", "operation_confine",
+    "operation_report", "system", "trace", "clock", "shared", "socket", "confine", "devices",
 ]  # fmt: skip
 SPANK_HOST = [
     "host", "load", "walk", "link", "libslurm", "job", "message", "option", "environment", "item",
@@ -25,14 +27,26 @@ SPANK_HOST = [
 LIBSLURM_RELEASES = range(36, 46)
 
 
-class BuildWithStandIns(build_ext):
-    """The extensions, and libslurm/libslurm.so.N: libraries with nothing but that name, for plugins linked with one
-    that is not installed.
-    """
+class BuildAll(build_ext):
+    """The extensions, and what else a compiler makes: the command, and the stand-ins."""
 
     def run(self) -> None:
-        """Everything into the place where the extensions are built."""
+        """Each into the place where its kind is built."""
         super().run()
+        self._build_command()
+        self._build_stand_ins()
+
+    def _build_command(self) -> None:
+        """`nodectl`, which stands beside the command in Python."""
+        sources = [f"{COMMAND_C}/{name}.c" for name in COMMAND]
+        objects = self.compiler.compile(sources, output_dir=self.build_temp, extra_postargs=WARNINGS)
+        place = self.get_finalized_command("build_scripts").build_dir
+        self.compiler.link_executable(objects, "nodectl", output_dir=place, extra_postargs=["-Wl,-z,now"])
+
+    def _build_stand_ins(self) -> None:
+        """libslurm/libslurm.so.N: libraries with nothing but that name, for plugins linked with one that is not
+        installed.
+        """
         package = os.path.dirname(self.get_ext_fullpath("nodectl.spank._spank_host"))
         os.makedirs(os.path.join(package, "libslurm"), exist_ok=True)
         with tempfile.TemporaryDirectory() as scratch:
@@ -80,6 +94,6 @@ setup(
             py_limited_api=True,
         ),
     ],
-    cmdclass={"build_ext": BuildWithStandIns},
+    cmdclass={"build_ext": BuildAll},
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -13,11 +13,12 @@ import pytest
 pytestmark = pytest.mark.lint
 
 PACKAGE = Path(__file__).resolve().parents[2] / "nodectl"
-KERNEL_C, SPANK_C = PACKAGE / "kernel" / "c", PACKAGE / "spank" / "c"
+KERNEL_C, SPANK_C, COMMAND_C = (PACKAGE / name / "c" for name in ("kernel", "spank", "client"))
 INCLUDE = [f"-I{place}" for place in (sysconfig.get_path("include"), PACKAGE / "include", KERNEL_C)]
 FLAGS = ["-std=gnu11", "-O0", "-DPy_LIMITED_API=0x030B0000", *INCLUDE]
+WARNINGS = ["-O2", "-Wall", "-Wextra", "-Wshadow", "-Werror"]
 FILE_LINES = 400
-HEADERS = [KERNEL_C / "kernel.h", SPANK_C / "host.h"]
+HEADERS = [KERNEL_C / "kernel.h", SPANK_C / "host.h", COMMAND_C / "quick.h"]
 ORDER = re.compile(r"^ \*   (\w+\.c) ", re.MULTILINE)
 
 
@@ -55,8 +56,17 @@ def test_c_file_has_its_place_in_the_order(header: Path) -> None:
     assert sorted(order_of(header)) == sorted(path.name for path in header.parent.glob("*.c"))
 
 
+@pytest.mark.parametrize("header", HEADERS, ids=lambda header: header.name)
+def test_c_files_compile_without_a_warning(header: Path, tmp_path: Path) -> None:
+    """Here, and not where it is installed: another compiler may know of more that could be wrong."""
+    if shutil.which("cc") is None:
+        pytest.skip("no cc here")
+    sources = [header.parent / name for name in order_of(header)]
+    subprocess.run(["cc", *FLAGS, *WARNINGS, "-c", *sources], cwd=tmp_path, check=True)
+
+
 def test_no_c_file_is_longer_than_can_be_kept_in_mind() -> None:
-    files = [path for folder in (KERNEL_C, SPANK_C) for path in folder.iterdir()]
+    files = [path for folder in (KERNEL_C, SPANK_C, COMMAND_C) for path in folder.iterdir()]
     assert not [path.name for path in files if len(path.read_text(encoding="ascii").splitlines()) > FILE_LINES]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "nodectl/bin/nodectl"
+SCRIPT = Path(__file__).resolve().parents[3] / "nodectl/bin/nodectl-python"
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 MAIN = """
 import sys
@@ -24,7 +24,7 @@ def command():
 def make_prefix(prefix: Path, packages: str) -> Path:
     """An installation with nothing but the script and a nodectl that tells what it sees."""
     (prefix / "bin").mkdir(parents=True)
-    script = Path(shutil.copy(SCRIPT, prefix / "bin/nodectl"))
+    script = Path(shutil.copy(SCRIPT, prefix / "bin/nodectl-python"))
     (prefix / "bin/python3").symlink_to(os.path.realpath(sys.executable))
     command = prefix / packages / "nodectl/cli"
     command.mkdir(parents=True)

@@ -1,0 +1,138 @@
+/* The way of all that is not plain: the command in Python, which stands beside this program. */
+#define _GNU_SOURCE
+#include "quick.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { MOST_HANDED_OVER = 2 << 20, FEW = 16 };
+
+static const char variable[] = "_NODECTL_LAUNCHED";
+static const char command[] = "/nodectl-python", interpreter[] = "/python3";
+
+/* Where this program is, by the kernel's word; PATH and argv[0] are the caller's. NULL where nobody knows. */
+static char *own_directory(void)
+{
+    char *path = malloc(PATH_MAX + 1);
+    ssize_t size = path == NULL ? -1 : readlink("/proc/self/exe", path, PATH_MAX);
+    if (size < 0) {
+        free(path);
+        const char *executed = (const char *)getauxval(AT_EXECFN);
+        path = executed == NULL ? NULL : realpath(executed, NULL);
+        if (path == NULL)
+            return NULL;
+    } else {
+        path[size] = '\0';
+    }
+    char *slash = strrchr(path, '/');
+    if (slash == NULL) {
+        free(path);
+        return NULL;
+    }
+    *slash = '\0';
+    return path;
+}
+
+static char *joined(const char *directory, const char *name)
+{
+    char *path;
+    return asprintf(&path, "%s%s", directory, name) < 0 ? NULL : path;
+}
+
+/* The interpreter that stands here, too, as in a virtual environment; else what the command's first line says. */
+static void execute(char **words, char **variables)
+{
+    size_t count = 0;
+    while (words[count] != NULL)
+        count++;
+    char *directory = own_directory();
+    char *script = directory == NULL ? NULL : joined(directory, command);
+    char *python = directory == NULL ? NULL : joined(directory, interpreter);
+    char **argv = malloc((count + 4) * sizeof *argv);
+    if (script == NULL || python == NULL || argv == NULL) {
+        fprintf(stderr, "nodectl: error: find %s beside this program: %s\n", command + 1, strerror(errno));
+        return;
+    }
+    char flags[] = "-IS"; /* as in the command's own first line */
+    argv[0] = python;
+    argv[1] = flags;
+    argv[2] = script;
+    memcpy(argv + 3, words, (count + 1) * sizeof *argv);
+    if (access(python, X_OK) == 0)
+        execve(python, argv, variables);
+    execve(script, argv + 2, variables);
+    fprintf(stderr, "nodectl: error: execute %s: %s\n", script, strerror(errno));
+}
+
+void start_python(char **words)
+{
+    execute(words, environ);
+}
+
+bool prepare(struct launch *launch)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < MOST_HANDED_OVER)
+        return false;
+    launch->fd = memfd_create("nodectl", MFD_CLOEXEC);
+    /* And room for the pipes that come with the reply, and for Python's own. */
+    return launch->fd >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > (rlim_t)launch->fd + FEW;
+}
+
+/* "1 SOCKET EVENTS COMMANDS SIGNAL,SIGNAL HELLO REPLY EVENTS\n", the last three as numbers of bytes that follow. */
+static void tell(struct launch *launch, struct buffer *text)
+{
+    const struct wire *wire = &launch->wire;
+    const struct buffer *parts[] = {&launch->hello, &wire->in, &launch->events};
+    const int fds[] = {wire->sock, wire->came[0], wire->came[1]};
+    add_text(text, "1");
+    for (size_t index = 0; index < 3; index++) {
+        add_text(text, " ");
+        add_number(text, fds[index]);
+    }
+    add_text(text, " 0");
+    for (int number = 1; number < NSIG; number++)
+        if (sigismember(&wire->blocked, number) == 1) {
+            add_text(text, ",");
+            add_number(text, number);
+        }
+    for (size_t index = 0; index < 3; index++) {
+        add_text(text, " ");
+        add_number(text, (long long)parts[index]->size);
+    }
+    add_text(text, "\n");
+    for (size_t index = 0; index < 3; index++)
+        add(text, parts[index]->data, parts[index]->size);
+}
+
+void hand_over(struct launch *launch, char **words)
+{
+    struct buffer text = {.limit = MOST_HANDED_OVER};
+    size_t count = 0;
+    tell(launch, &text);
+    while (environ[count] != NULL)
+        count++;
+    char **variables = malloc((count + 2) * sizeof *variables);
+    char *place = NULL;
+    const int kept[] = {launch->fd, launch->wire.sock, launch->wire.came[0], launch->wire.came[1]};
+    if (!text.failed && variables != NULL && asprintf(&place, "%s=%d", variable, launch->fd) >= 0
+        && pwrite(launch->fd, text.data, text.size, 0) == (ssize_t)text.size) {
+        for (size_t index = 0; index < sizeof kept / sizeof *kept; index++)
+            if (kept[index] >= 0)
+                fcntl(kept[index], F_SETFD, 0);
+        memcpy(variables, environ, count * sizeof *variables);
+        variables[count] = place;
+        variables[count + 1] = NULL;
+        execute(words, variables);
+    } else {
+        fprintf(stderr, "nodectl: error: hand the step over: %s\n", strerror(errno));
+    }
+}

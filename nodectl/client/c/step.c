@@ -1,0 +1,106 @@
+/* The quick way: a step that has nothing to say and ends well. */
+#define _GNU_SOURCE
+#include "quick.h"
+
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CHUNK = 65536, LONGEST_REPLY = 256 << 10, LONGEST_EVENTS = 512 << 10 };
+/* Of a launch: arguments and variables of twice this size can be executed with, whatever the limit of the stack. */
+enum { LONGEST_REQUEST = 64 << 10 };
+
+/* Python's part begins, before anything was launched. As a command in Python, it is over where it was interrupted. */
+static void begin_again(struct wire *wire)
+{
+    sigset_t pending;
+    if (sigpending(&pending) == 0 && sigismember(&pending, SIGINT) && sigismember(&wire->blocked, SIGINT))
+        _exit(130);
+    unblock_signals(wire);
+    close(wire->signals);
+    close(wire->sock);
+}
+
+/* Whether this service wants nothing of its clients but a launch. */
+static bool wants_nothing(const struct buffer *hello)
+{
+    struct value message = message_in(hello, 0);
+    struct value parameters = member(message, "parameters");
+    bool nothing_behind = hello->size == (size_t)(message.end - message.at) + 1;
+    return nothing_behind && member(message, "error").at == NULL && member(parameters, "cluster").at == NULL
+        && is(member(parameters, "stack"), "[]") && is(member(parameters, "warnings"), "[]");
+}
+
+/* Asks who the service is, and then for the step. False where Python has to begin. */
+static bool is_agreed(struct launch *launch, const char *path, const struct buffer *call)
+{
+    static char question[] = "{\"method\":\"org.nodectl.Hello\",\"parameters\":{}}"; /* and its NUL */
+    const struct buffer hello = {.data = question, .size = sizeof question};
+    struct wire *wire = &launch->wire;
+    if (!connect_to(wire, path) || !prepare(launch) || send_all(wire, &hello, false) != DONE || receive(wire) != DONE)
+        return false;
+    if (!wants_nothing(&wire->in) || wire->came[0] >= 0)
+        return false;
+    launch->hello = wire->in;
+    wire->in = (struct buffer){.limit = LONGEST_REPLY};
+    return send_all(wire, call, true) == DONE;
+}
+
+static bool is_launched(const struct wire *wire)
+{
+    struct value message = message_in(&wire->in, 0);
+    struct value parameters = member(message, "parameters");
+    return member(message, "error").at == NULL && member(parameters, "job").at != NULL
+        && member(parameters, "step").at != NULL && wire->came[1] >= 0;
+}
+
+/* Whether an event is none that anybody is told of; ends this process where it is the step's end, and a good one. */
+static bool is_quiet(struct value message)
+{
+    struct value event = member(member(message, "parameters"), "event");
+    struct value kind = member(event, "event");
+    if (is(kind, "\"end\"") && is(member(member(event, "record"), "exit_status"), "0"))
+        _exit(0);
+    return is(kind, "\"start\"")
+        || (is(kind, "\"exit\"") && is(member(event, "status"), "0") && is(member(event, "out_of_memory"), "false"));
+}
+
+/* Reads events until one is for Python. Those that were read stay, from the first one on. */
+static void watch(struct launch *launch)
+{
+    struct buffer *events = &launch->events;
+    size_t taken = 0;
+    int fd = launch->wire.came[0];
+    while (wait_for(&launch->wire, fd, POLLIN) == DONE) {
+        char *room = room_for(events, CHUNK);
+        ssize_t size = room == NULL ? -1 : read(fd, room, CHUNK);
+        if (size <= 0)
+            return;
+        events->size += (size_t)size;
+        for (struct value next; (next = message_in(events, taken)).at != NULL;) {
+            if (!is_quiet(next))
+                return;
+            taken += (size_t)(next.end - next.at) + 1;
+        }
+    }
+}
+
+void run_step(struct wanted *wanted, char **words)
+{
+    struct launch launch = {
+        .wire = {.sock = -1, .signals = -1, .in = {.limit = LONGEST_REPLY}, .came = {-1, -1}},
+        .events = {.limit = LONGEST_EVENTS},
+        .fd = -1,
+    };
+    struct buffer call = {.limit = LONGEST_REQUEST};
+    if (!read_job(wanted) || !add_launch(&call, wanted)) /* first of all: to look at files may take its time, and be interrupted */
+        return;
+    if (!block_signals(&launch.wire) || !is_agreed(&launch, wanted->socket, &call)) {
+        begin_again(&launch.wire);
+        return;
+    }
+    if (receive(&launch.wire) == DONE && is_launched(&launch.wire))
+        watch(&launch);
+    hand_over(&launch, words);
+    _exit(1); /* and with this connection the step */
+}

@@ -1,0 +1,89 @@
+/* The options that are known here: few, in their plain forms. tests/unit/client/quick/test_request.py compares them with what
+ * nodectl/client/run_options.py makes of the same words. */
+#include "quick.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_DIGITS = 6 };
+
+long long number_of(const char *text, size_t most_digits)
+{
+    size_t length = strspn(text, "0123456789");
+    return text[0] == '0' || length == 0 || length > most_digits || text[length] != '\0' ? 0 : atoll(text);
+}
+
+/* What is said by the option that `*words` is at, if that is its name: "--ntasks=4", "--ntasks", "4". NULL where it is
+ * another one, or has no value. Leaves `*words` at the last of its words. */
+static const char *value_of_long(char ***words, const char *name)
+{
+    const char *word = **words;
+    size_t length = strlen(name);
+    if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, length) != 0)
+        return NULL;
+    if (word[2 + length] == '=')
+        return word + 2 + length + 1;
+    if (word[2 + length] != '\0' || (*words)[1] == NULL)
+        return NULL;
+    (*words)++;
+    return **words;
+}
+
+/* Likewise "-n4", "-n", "4". */
+static const char *value_of(char ***words, char letter, const char *name)
+{
+    const char *word = **words;
+    if (word[1] != letter)
+        return value_of_long(words, name);
+    if (word[2] != '\0')
+        return word + 2;
+    if ((*words)[1] == NULL)
+        return NULL;
+    (*words)++;
+    return **words;
+}
+
+static bool read_option(char ***words, struct wanted *wanted)
+{
+    const char *value;
+    if ((value = value_of(words, 'n', "ntasks")) != NULL)
+        return (wanted->ntasks = number_of(value, MOST_DIGITS)) != 0;
+    if ((value = value_of(words, 'c', "cpus-per-task")) != NULL)
+        return (wanted->cpus_per_task = number_of(value, MOST_DIGITS)) != 0;
+    if ((value = value_of(words, 'J', "job-name")) == NULL)
+        return false;
+    wanted->name = value;
+    return true;
+}
+
+/* --socket PATH, which stands before the command. */
+static bool read_global_options(char ***words, struct wanted *wanted)
+{
+    for (; **words != NULL && (**words)[0] == '-'; (*words)++) {
+        const char *value = value_of_long(words, "socket");
+        if (value == NULL || value[0] == '\0')
+            return false;
+        wanted->socket = value;
+    }
+    return true;
+}
+
+bool read_words(char **words, struct wanted *wanted)
+{
+    if (!read_global_options(&words, wanted) || *words == NULL || strcmp(*words, "run") != 0)
+        return false;
+    words++;
+    for (char **word = words; *word != NULL; word++)
+        if (strcmp(*word, ":") == 0) /* several components */
+            return false;
+    for (; *words != NULL && (*words)[0] == '-' && (*words)[1] != '\0'; words++) {
+        if (strcmp(*words, "--") == 0) {
+            words++;
+            break;
+        }
+        if (!read_option(&words, wanted))
+            return false;
+    }
+    wanted->argv = words;
+    return *words != NULL;
+}
