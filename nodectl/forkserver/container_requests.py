@@ -58,6 +58,7 @@ def begin(
     try:
         if request["container"] == "reconfigure":
             _reconfigure(request, node)
+            runners.spare.let_go()  # it has the old configuration
             return
         if os.fork() == 0:
             runners.let_go()
@@ -141,7 +142,7 @@ def _restore(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugi
 def _reconfigure(request: "Mapping[str, object]", node: "NodePlugins") -> None:
     why = _why(node, "container_p_reconfig", _call(node, "container_p_reconfig", request, -1))
     if why:
-        print(f"nodectl forkserver: {why}", file=sys.stderr)
+        messages.tell("container-failed", why)
 
 
 def _call(node: "NodePlugins", call: str, request: "Mapping[str, object]", answer: int) -> "Outcome | None":

@@ -133,6 +133,7 @@ def _serve(
             _answer(channel, stepds.start(data, request, fds))
         finally:
             close_in_time(fds)
+        stepds.prepare()
 
 
 def _begin(channel: "_socket.socket") -> bytes:
@@ -148,7 +149,7 @@ def _begin(channel: "_socket.socket") -> bytes:
 
 def _print(why: str) -> None:
     """A forkserver that executed itself again does not answer whether it is ready: the daemon notices its end."""
-    print(f"nodectl forkserver: {why}", file=sys.stderr)
+    messages.tell("forkserver-cannot-start", why)
 
 
 def _execute_again(first: bytes, data: bytes, fds: "list[int]") -> "NoReturn":

@@ -6,6 +6,7 @@ when there is an order. How many there are is bounded, for all users and for one
 
 import _socket
 
+from nodectl.forkserver.spare import Spare
 from nodectl.stepd.orders import WAITS
 from nodectl.wire.framing import send_some
 
@@ -27,11 +28,12 @@ class _Runner:
 
 
 class Runners:
-    """The runners of one forkserver. `most`: as many as there may be; a user may have half of them."""
+    """The runners of one forkserver, and its spare. `most`: as many as there may be; a user may have half of them."""
 
-    __slots__ = ("_all", "_most")
+    __slots__ = ("_all", "_most", "spare")
 
     def __init__(self, most: int) -> None:
+        self.spare = Spare(wanted=most > 0)
         self._most = most
         self._all: list[_Runner] = []
 
@@ -73,6 +75,7 @@ class Runners:
         for runner in self._all:
             runner.link.close()
         self._all.clear()
+        self.spare.let_go()
 
     def _look(self, runner: _Runner) -> bool:
         """True when it waits. Forgets it when it has ended."""

@@ -1,7 +1,8 @@
-"""`Stepds.start`: who serves a step. A runner of its user's that waits, or a new stepd, forked into its cgroup."""
+"""`Stepds.start`: who serves a step: a runner of its user's that waits, the spare, or a stepd forked for it."""
 
 import _socket
 import os
+import sys
 
 from nodectl import messages
 from nodectl.cgroup import tree
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from nodectl.forkserver.runners import Runners, Whose
+    from nodectl.forkserver.spare import Fit
     from nodectl.plugin_host.node_plugins import NodePlugins
     from nodectl.spank.plugin_store import PluginStore
 
@@ -28,7 +30,7 @@ LOCK = 4  # where the first order's descriptors are put, this and PROGRAMS
 class Stepds:
     """What each of them starts with, and the way to those that are kept."""
 
-    __slots__ = ("_channel", "_mount", "_node", "_runners", "_store")
+    __slots__ = ("_channel", "_followed_by", "_mount", "_node", "_runners", "_store")
 
     def __init__(
         self, channel: "_socket.socket", node: "NodePlugins", mount: str, store: "PluginStore", runners: "Runners"
@@ -38,6 +40,7 @@ class Stepds:
         self._mount = mount
         self._store = store
         self._runners = runners
+        self._followed_by: tuple[tree.Group, Fit, NodePlugins] | None = None  # the spare that the last step is to have
 
     def start(self, data: bytes, request: "Mapping[str, object]", fds: "list[int]") -> "Mapping[str, object]":
         """Has a stepd serve the order. Returns the answer to the daemon; does not return in a new stepd."""
@@ -56,7 +59,7 @@ class Stepds:
             if whose is not None and self._runners.has_room(whose[0]):
                 pid = self._fork_one_to_keep(request, fds, node, whose)
             if not pid:
-                pid = self._fork_one(request, fds, node)
+                pid = self._spare_or_fork(data, request, fds, node)
         except PluginRefused as refused:
             return {"step": step, "error": str(refused)}
         except OSError as error:
@@ -68,8 +71,7 @@ class Stepds:
         self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins", whose: "Whose"
     ) -> int:
         """Forks a stepd that may serve further steps. Returns 0 where the kernel does not fork into cgroups."""
-        base = os.path.dirname(os.path.dirname(str(request["cgroup"])))
-        group = tree.Group(f"{self._mount}{base}/{tree.RUNNERS}").make()
+        group = self._runners_group(request).make()
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         try:
             pid = group.fork()
@@ -85,6 +87,35 @@ class Stepds:
             theirs.close()
         self._runners.add(pid, whose, ours)
         return pid
+
+    def prepare(self) -> None:
+        """Behind the answer: forks the spare, where one is wanted."""
+        wanted, self._followed_by = self._followed_by, None
+        if wanted is None or not self._runners.spare.is_wanted():
+            return
+        self._runners.spare.let_step_begin(self._channel)
+        group, fit, node = wanted
+        try:
+            link = self._runners.spare.fork(group, fit)
+        except OSError:
+            return  # the next step does without
+        if link is not None:
+            self._become_spare(link, node)
+
+    def _spare_or_fork(
+        self, data: bytes, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins"
+    ) -> int:
+        pid = 0
+        if request["cgroup"] and Stack.probe is None:
+            fit = str(request["secure"]), str(request["container_plugin"]), self._store.rows
+            pid = self._runners.spare.serve(data, fds, fit)
+            self._followed_by = self._runners_group(request), fit, node
+        return pid or self._fork_one(request, fds, node)
+
+    def _runners_group(self, request: "Mapping[str, object]") -> tree.Group:
+        """The cgroup of what is charged to no job."""
+        base = os.path.dirname(os.path.dirname(str(request["cgroup"])))
+        return tree.Group(f"{self._mount}{base}/{tree.RUNNERS}")
 
     def _fork_one(self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> int:
         """Forks a stepd for this step alone, into the step's cgroup."""
@@ -106,12 +137,27 @@ class Stepds:
     def _become_stepd(
         self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins", orders: Orders | None
     ) -> "NoReturn":
-        """In the child: nothing of the forkserver's stays open."""
+        """In the child."""
+        self._close()
+        stepd.main(request, fds, node, self._mount, self._store, orders)
+
+    def _become_spare(self, link: "_socket.socket", node: "NodePlugins") -> "NoReturn":
+        """In the child."""
+        try:
+            self._close()
+            request, fds, ahead = self._runners.spare.wait(link, self._mount)
+            stepd.main(request, fds, node, self._mount, self._store, None, ahead)
+        except BaseException:  # the top of a process, which must not return: it would be a second forkserver
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(1)
+
+    def _close(self) -> None:
+        """In a child: nothing of the forkserver's stays open."""
         self._channel.close()
         os.close(LOCK)
         os.close(PROGRAMS)
         self._runners.let_go()
-        stepd.main(request, fds, node, self._mount, self._store, orders)
 
 
 def _enter_or_end(cgroup: tree.Group) -> None:
@@ -121,5 +167,5 @@ def _enter_or_end(cgroup: tree.Group) -> None:
     try:
         cgroup.add(0)
     except OSError as error:
-        messages.to_log(f"nodectl stepd: enter its cgroup: {error.strerror}")
+        messages.to_log(f"nodectl stepd: enter its cgroup: {error.strerror}", "runner-cannot-begin")
         os._exit(1)

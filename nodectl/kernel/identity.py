@@ -13,6 +13,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+# The uid with which this process, or the one that it was forked from, was executed: 0 in the service, its user's in a
+# node of a user's own. A plugin may have changed the ids since.
+BEGAN_AS = os.geteuid()
+
 
 class Identity:
     """The user a step runs as, resolved before any fork. `gids` are all groups, the primary one among them."""
@@ -73,15 +77,19 @@ class effective_user:  # noqa: N801  # a context manager, read as a verb phrase 
 
     def __init__(self, who: Identity) -> None:
         self._who = who
-        self._groups: list[int] = []
+        self._groups: list[int] | None = None  # root's, which may be none
 
     def __enter__(self) -> None:
+        if BEGAN_AS != 0:
+            return  # a node of an ordinary user's own is that user already
         self._groups = os.getgroups()
         os.setgroups(self._who.gids)
         os.setegid(self._who.gid)
         os.seteuid(self._who.uid)
 
     def __exit__(self, *_: object) -> None:
+        if self._groups is None:
+            return
         os.seteuid(0)
         os.setegid(0)
         os.setgroups(self._groups)

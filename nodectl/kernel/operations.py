@@ -169,9 +169,14 @@ def umask(mask: int) -> "Operation":
     return _kernel.OP_UMASK, mask, 0, b"", _SILENT
 
 
-def take_streams(socket: int, *, stay: bool) -> "Operation":
-    """Takes copies of the client's three descriptors out of the socket; with `stay` they stay there for others."""
-    return _kernel.OP_TAKE_STREAMS, socket, int(stay), b"", _told("take the streams of the client: ")
+TAKES_ALL, ALL_STAY, LAST_TAKES_ALL = range(3)
+
+
+def take_streams(socket: int, how: int) -> "Operation":
+    """Takes copies of the client's three descriptors out of the socket. They stay there for others, or are taken away:
+    by this one, or by the last of as many as `Progress.expect_takers` has said, when that has its copies too.
+    """
+    return _kernel.OP_TAKE_STREAMS, socket, how, b"", _told("take the streams of the client: ")
 
 
 def stream(number: int, fd: int, path: str, *, shared: bool, what: str, behind: str) -> "Operation":

@@ -8,6 +8,8 @@ each stepd and task.
 import os
 
 _CHUNK = 65536
+_PAGE = 4096  # with room for more the kernel clears as much memory before it tells one number of /proc/sys
+_SURELY_ALL = 2048  # bytes: a read gives a page at most, in whole lines, and none of those that are read here is longer
 
 
 _NOTHING = "\0"  # begins no path
@@ -57,17 +59,21 @@ def open_at(path: str, flags: int) -> int:
 
 
 def read(path: str) -> bytes:
-    """The whole file. Raises OSError with the path."""
+    """The whole file, which has no line longer than half a page. Raises OSError with the path."""
     fd = open_at(path, os.O_RDONLY)
     try:
-        data = os.read(fd, _CHUNK)
-        if len(data) < _CHUNK:
-            return data  # the kernel's files end with their first short read
-        while more := os.read(fd, _CHUNK):
-            data += more
-        return data
+        data = os.read(fd, _PAGE)
+        return data if len(data) < _SURELY_ALL else data + read_on(fd)
     finally:
         os.close(fd)
+
+
+def read_on(fd: int) -> bytes:
+    """What is left of the file, whatever its lines are: the kernel gives them a page at a time. Raises OSError."""
+    data = b""
+    while more := os.read(fd, _CHUNK):
+        data += more
+    return data
 
 
 def write(path: str, data: bytes) -> None:

@@ -4,6 +4,7 @@
  *
  *   kernel.c     the module, and single calls: forks, descriptors, files
  *   launch.c     a task that is started from its operations
+ *   move.c       a process that goes on in another cgroup
  *   operation.c  what a task does between its birth and its program
  *   operation_bind.c     of these: what a task may use
  *   operation_confine.c  of these: what cannot be undone
@@ -51,6 +52,7 @@ HIDDEN char *put_hex(char *out, uint64_t number, int least);
 HIDDEN bool name_operations(PyObject *module);
 
 HIDDEN extern PyMethodDef launch_methods[];
+HIDDEN extern PyMethodDef move_methods[];
 HIDDEN extern PyMethodDef trace_methods[];
 HIDDEN extern PyMethodDef clock_methods[];
 HIDDEN extern PyMethodDef socket_methods[];

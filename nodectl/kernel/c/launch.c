@@ -180,6 +180,9 @@ static struct started *read_launch(PyObject *operations, PyObject *context, stru
         if (PyObject_GetBuffer(progress, &buffer, PyBUF_WRITABLE) != 0)
             goto broken;
         launch->progress = slot >= 0 && 2 * slot + 1 < buffer.len ? (unsigned char *)buffer.buf + 2 * slot : NULL;
+        char *takers = (char *)buffer.buf + buffer.len - sizeof *launch->takers;
+        bool has_takers = buffer.len >= (Py_ssize_t)sizeof *launch->takers && (uintptr_t)takers % sizeof *launch->takers == 0;
+        launch->takers = has_takers ? (uint32_t *)(void *)takers : NULL;
         PyBuffer_Release(&buffer); /* it stays mapped */
     }
     launch->room_size = (size_t)(LEAST_ROOM + EACH_GROUP * groups);

@@ -102,6 +102,12 @@ static const char *why_not(const struct launch *launch, const struct operation *
         return ": its interpreter is missing";
     if (error == EACCES && raw(SYS_newfstatat, AT_FDCWD, path, &status, 0) == 0 && S_ISDIR(status.st_mode))
         return ": it is a directory";
+    if (error == EACCES && operation->a)
+        return ": it is not executable, or a directory of its path is closed";
+    if (error == ENOENT && !operation->a)
+        return ": in no directory of PATH";
+    if (error == ENOEXEC)
+        return ": a script begins with #! and its interpreter";
     return "";
 }
 

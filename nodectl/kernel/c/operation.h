@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 /* Meanings of `a`, `b` and `data` are in nodectl/kernel/operations.py, where each has a function that makes it. */
@@ -62,6 +63,7 @@ struct launch {
     long task;
     const char *facts; /* of the task, in lines of the trace */
     unsigned char *progress; /* two bytes: the row, and the place of its plugin */
+    uint32_t *takers; /* who has yet to take copies of the client's streams */
     /* For lines; nothing else is written to but what follows. */
     char *room;
     size_t room_size;

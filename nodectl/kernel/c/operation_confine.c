@@ -83,8 +83,8 @@ static const char *left_over(const struct launch *launch, uid_t uid, gid_t gid, 
         return "the user ids are others afterwards";
     if (raw(SYS_getresgid, &gids[0], &gids[1], &gids[2]) != 0 || gids[0] != gid || gids[1] != gid || gids[2] != gid)
         return "the group ids are others afterwards";
-    if (launch->room_size < count * sizeof *groups || raw(SYS_getgroups, count, launch->room) != (long)count ||
-        memcmp(launch->room, groups, count * sizeof *groups) != 0)
+    if (count > 0 && (launch->room_size < count * sizeof *groups || raw(SYS_getgroups, count, launch->room) != (long)count ||
+        memcmp(launch->room, groups, count * sizeof *groups) != 0))
         return "the groups are others afterwards";
     if (raw(SYS_prctl, PR_GET_SECUREBITS) & ~LOCKED)
         return "securebits are left";
@@ -100,6 +100,14 @@ static const char *left_over(const struct launch *launch, uid_t uid, gid_t gid, 
     if (!in_group_0 && raw(SYS_setgid, 0) == 0)
         return "setgid(0) succeeded after the drop";
     return NULL;
+}
+
+/* Whose process this was when it began: root's, or that of a user whose own node it is. */
+static uid_t began_as;
+
+static void __attribute__((constructor)) remember(void)
+{
+    began_as = geteuid();
 }
 
 /* An errno; or 0, and what was left over.
@@ -119,6 +127,9 @@ long become_user(const struct launch *launch, const struct operation *operation,
     size_t count = operation->size / sizeof *groups;
     struct sets sets;
     long error;
+    /* In a node of the user's own there is nothing to give up. Who came from root is never taken for that, whatever ids
+     * a plugin has given it: its groups may be root's still. */
+    bool is_already = uid != 0 && began_as == uid;
     if (raw(SYS_prctl, PR_GET_SECUREBITS) & ~LOCKED && (error = -raw(SYS_prctl, PR_SET_SECUREBITS, 0)) != 0)
         return error;
     if ((error = get_sets(&sets)) != 0)
@@ -128,7 +139,9 @@ long become_user(const struct launch *launch, const struct operation *operation,
         if ((error = set_sets(&sets)) != 0)
             return error;
     }
-    if (!launch->shared) {
+    if (is_already) {
+        error = 0;
+    } else if (!launch->shared) {
         if (setgroups(count, groups) != 0 || setresgid(gid, gid, gid) != 0 || setresuid(uid, uid, uid) != 0)
             return errno;
     } else if ((error = -raw(SYS_setgroups, count, groups)) != 0 || (error = -raw(SYS_setresgid, gid, gid, gid)) != 0 ||
@@ -142,7 +155,7 @@ long become_user(const struct launch *launch, const struct operation *operation,
         error = set_sets(&none);
     }
     if (error == 0)
-        *left = left_over(launch, uid, gid, groups, count);
+        *left = left_over(launch, uid, gid, groups, is_already ? 0 : count);
     return error;
 }
 

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 enum { MOST_DESCRIPTORS = 253 /* SCM_MAX_FD */, IN = 0, OUT = 1, FIRST_OF_CLIENT = -2 };
+enum { TAKES_ALL = 0, LAST_TAKES_ALL = 2 }; /* `b` of OP_TAKE_STREAMS; else all stays */
 
 /* `named`: by a user, so that nothing leads by way of what a process has open. A descriptor, or -errno. */
 long open_path(const char *path, uint64_t flags, uint64_t mode, bool named)
@@ -23,15 +24,26 @@ long open_path(const char *path, uint64_t flags, uint64_t mode, bool named)
     return raw(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
 }
 
+/* Every other taker has its copies, and this one too: what lies in the socket goes. None of it is closed by that, because
+ * the copies are open: no file system of a user's is asked. Where it does not go, it is seen by who looks.
+ */
+static void drop_streams(long socket)
+{
+    char byte;
+    raw(SYS_recvfrom, socket, &byte, 1, MSG_DONTWAIT, NULL, NULL);
+}
+
 /* An errno. The descriptors of the client go into the launch. */
 long take_streams(struct launch *launch, const struct operation *operation)
 {
+    if (operation->b == LAST_TAKES_ALL && launch->takers == NULL)
+        return EINVAL;
     char byte;
     _Alignas(struct cmsghdr) char room[CMSG_SPACE(MOST_DESCRIPTORS * sizeof(int))];
     struct iovec data = {&byte, 1};
     struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
     long size;
-    while ((size = raw(SYS_recvmsg, operation->a, &message, MSG_CMSG_CLOEXEC | (operation->b ? MSG_PEEK : 0))) == -EINTR)
+    while ((size = raw(SYS_recvmsg, operation->a, &message, MSG_CMSG_CLOEXEC | (operation->b == TAKES_ALL ? 0 : MSG_PEEK))) == -EINTR)
         ;
     if (size < 0)
         return -size;
@@ -49,7 +61,11 @@ long take_streams(struct launch *launch, const struct operation *operation)
             came++;
         }
     }
-    return came == STREAMS ? 0 : EBADF; /* the daemon counted them */
+    if (came != STREAMS)
+        return EBADF; /* the daemon counted them */
+    if (operation->b == LAST_TAKES_ALL && __atomic_sub_fetch(launch->takers, 1, __ATOMIC_SEQ_CST) == 0)
+        drop_streams(operation->a);
+    return 0;
 }
 
 /* An errno. `a`: the number of the stream, and what to do with a path; `b`: an open descriptor, or one of the client's. */

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from nodectl.forkserver import spare
 from nodectl.stepd.orders import WAITING
+from nodectl.wire import framing
+from rootful.fuse import unanswered_file
+from rootful.hostile import as_user
 from rootful.node import NOBODY, OTHER, Node, running, wait_until
+from rootful.raw import connect, launch
 
 STEPS = 30
+MANY = 33
+TOO_FEW_FILES = 4
 SESSION_KEYRING = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None)
@@ -31,10 +39,15 @@ def shared_node() -> Iterator[Node]:
         yield node
 
 
+def among_runners(node: Node) -> list[str]:
+    """Who is in their cgroup."""
+    return Path(f"{node.base}/runners/cgroup.procs").read_text(encoding="ascii").split()
+
+
 def waiting(node: Node) -> list[int]:
     """The runners of the node that wait for a step."""
     found = []
-    for pid in Path(f"{node.base}/runners/cgroup.procs").read_text(encoding="ascii").split():
+    for pid in among_runners(node):
         try:
             if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == WAITING:
                 found.append(int(pid))
@@ -66,10 +79,11 @@ def memory_holds(pid: int, what: bytes) -> bool:
     return False
 
 
-def test_a_users_next_step_has_the_same_runner(shared_node: Node) -> None:
-    first = runner_of(shared_node, "true")
+@pytest.mark.parametrize("tasks", ["-n1", "-n7"])
+def test_a_users_next_step_has_the_same_runner(shared_node: Node, tasks: str) -> None:
+    first = runner_of(shared_node, tasks, "true")
     assert first in waiting(shared_node)
-    assert runner_of(shared_node, "true") == first
+    assert runner_of(shared_node, tasks, "true") == first
 
 
 def test_no_runner_serves_two_users(shared_node: Node) -> None:
@@ -87,24 +101,26 @@ def test_a_users_words_are_not_in_the_memory_of_another_ones_runner(shared_node:
     assert own != others
 
 
-def test_a_runner_that_waits_has_nothing_open_of_its_last_step(shared_node: Node) -> None:
-    pid = runner_of(shared_node, "echo", "hello")
+@pytest.mark.parametrize("tasks", ["-n1", "-n7"])
+def test_a_runner_that_waits_has_nothing_open_of_its_last_step(shared_node: Node, tasks: str) -> None:
+    pid = runner_of(shared_node, tasks, "echo", "hello")
     targets = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd") if int(fd) > 2}
     sockets = {target for target in targets if target.startswith("socket:")}
     assert len(sockets) == 1, targets
     assert targets - sockets <= {shared_node.mount}, targets
 
 
-def test_a_runner_is_no_larger_after_many_steps(shared_node: Node) -> None:
+@pytest.mark.parametrize("tasks", ["-n1", "-n7"])
+def test_a_runner_is_no_larger_after_many_steps(shared_node: Node, tasks: str) -> None:
     def size() -> tuple[int, int]:
-        pid = runner_of(shared_node, "true")
+        pid = runner_of(shared_node, tasks, "true")
         maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").count("\n")
         return pid, maps
 
     size()
     pid, maps = size()
     for _ in range(STEPS):
-        shared_node.run("true", user=NOBODY)
+        shared_node.run(tasks, "true", user=NOBODY)
     assert size() == (pid, maps)
 
 
@@ -149,9 +165,47 @@ def test_a_runner_that_is_killed_while_it_serves_is_told_of_as_any(shared_node: 
     shared_node.assert_clean()
 
 
-def test_a_step_with_a_plugin_or_several_tasks_gets_a_runner_of_its_own(shared_node: Node) -> None:
+def test_a_runner_whose_tasks_left_a_clients_streams_untaken_serves_nobody_any_more() -> None:
+    """What is left in the socket is closed by whoever ends: that may take as long as its maker likes."""
+    with running(task_hard_limits=[f"NOFILE={TOO_FEW_FILES}"]) as node:
+        runners = []
+        for _ in range(2):
+            done = node.run("-n2", "true", user=NOBODY)
+            assert "take the streams of the client" in done.stderr, done
+            node.assert_clean()
+            runners += [line["pid"] for line in node.trace(node.last_job()) if line["process"] == "stepd"][:1]
+        assert runners[0] != runners[1]
+        assert not set(runners) & set(waiting(node))
+
+
+@pytest.mark.parametrize("end", ["time limit", "root"])
+def test_a_runner_whose_tasks_hang_with_their_streams_serves_nobody_any_more(end: str) -> None:
+    with running(unkillable_step_timeout=1, kill_wait=1) as node, unanswered_file(path := node.scratch / "file"):
+        kept = runner_of(node, "-n2", "true")
+        limit = {"time_limit": 1} if end == "time limit" else {}
+
+        def act() -> None:
+            sock = connect(node)
+            file = os.open(path, os.O_RDWR)
+            request = launch(argv=["sleep", "1000"], ntasks=2, stdin="none", **limit)
+            socket.send_fds(sock, [request], [file] * 3)
+            assert "job" in str(framing.receive(sock, framing.Inbox(1 << 20)))
+            sock.detach()
+
+        with as_user(act):
+            job = node.last_job()
+            if end == "root":
+                assert node.nodectl("signal", "-s", "KILL", str(job)).returncode == 0
+            wait_until(lambda: "exit_status" in node.record(job), "it has ended")
+            assert node.record(job)["state"] == ("TIMEOUT" if end == "time limit" else "CANCELLED")
+            assert kept in {line["pid"] for line in node.trace(job)}, "the test is about a runner that was kept"
+            assert kept not in waiting(node)
+
+
+def test_a_step_with_a_plugin_a_pump_or_many_tasks_gets_a_runner_of_its_own(shared_node: Node) -> None:
     kept = runner_of(shared_node, "true")
-    assert runner_of(shared_node, "-n2", "true") != kept
+    assert runner_of(shared_node, "-O", f"-n{MANY}", "true") != kept
+    assert runner_of(shared_node, "-n2", "true", stdin="copied to both") != kept
     shared_node.plugin("quiet", "def slurm_spank_init(*_):\n    return 0\n")
     shared_node.plugstack(f"required {shared_node.plugins}/spank/quiet.py\n")
     try:
@@ -199,7 +253,8 @@ def test_no_runner_is_kept_where_there_are_to_be_none() -> None:
 def test_nothing_that_another_tracker_starts_is_among_the_runners(tracker: str) -> None:
     with running(proctrack_type=f"proctrack/{tracker}", task_plugin="task/affinity,task/cgroup") as node:
         assert runner_of(node, "true") != runner_of(node, "true")
-        assert not Path(f"{node.base}/runners").exists()
+        names = [Path(f"/proc/{pid}/comm").read_text(encoding="utf-8") for pid in among_runners(node)]
+        assert set(names) <= {f"{spare.WAITING}\n"}
 
 
 def test_a_sites_plugin_is_called_in_a_process_for_its_step_alone() -> None:

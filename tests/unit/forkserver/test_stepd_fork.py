@@ -22,7 +22,7 @@ class Removed:
 stepds.tree = types.SimpleNamespace(Group=Removed, RUNNERS="runners")
 stepds.confinement = types.SimpleNamespace(load=lambda *_: None)
 node = types.SimpleNamespace(with_container=lambda _: node)
-store = types.SimpleNamespace(make_ready=lambda _: None)
+store = types.SimpleNamespace(make_ready=lambda _: None, rows=[])
 request = {
     "step": "1.0", "cgroup": "/job_1/step_0", "spec": "/nowhere/1.0.json", "trace": False, "secure": "none",
     "container_plugin": "none", "keep": None, "stack": [],
