@@ -1,4 +1,4 @@
-"""The configuration in words: `nodectl config --explain`, and the manual's chapter."""
+"""The configuration in words: `nodectl config --explain`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,3 @@ def explain(config: Config | None = None) -> str:
         text = f"# {key.help}\n# Allowed: {key.parser.allowed}.\n# Default: {key.default_text()}.\n"
         blocks.append(f"{text}{value}\n")
     return "\n".join(blocks)
-
-
-def manual() -> str:
-    """The manual's chapter about the configuration, in Markdown: each section of the table with its keys."""
-    lines = []
-    for index, key in enumerate(KEYS):
-        if index == 0 or key.section != KEYS[index - 1].section:
-            lines += [f"### {key.section.capitalize()}", ""]
-        lines += [f"`{key.name}`", f":   {key.help} Allowed: {key.parser.allowed}."]
-        lines += [f"    Default: {key.default_text()}.", ""]
-    return "\n".join(lines)

@@ -6,7 +6,7 @@ an unknown key.
 
 from __future__ import annotations
 
-from nodectl.config import Config, ConfigError
+from nodectl.config import Config, ConfigError, own_node
 from nodectl.config_file.table import KEYS
 from nodectl.kernel import trust
 
@@ -24,15 +24,25 @@ def load(path: str | None, *, must_exist: bool) -> Config:
 
     Called by the daemon as root and by the client as its user. Raises `ConfigError` for a file that
     cannot be read or (for root) trusted, that is no TOML, or that holds an unknown key or a value
-    that is not allowed; for an absent one if it `must_exist`.
+    that is not allowed; for an absent one if it `must_exist`. The file of a user's own node need not
+    exist, and has other defaults.
     """
     path = DEFAULT_PATH if path is None else path
+    usual: Mapping[str, object] = {}
+    if own_node.is_own(path):
+        from nodectl.config_file.own_node import defaults_of_own
+
+        must_exist = False
+        try:
+            usual = defaults_of_own()
+        except own_node.NotOurs as error:
+            raise ConfigError(str(error)) from error
     try:
         text = trust.read(path, _MAX_BYTES)
     except FileNotFoundError as error:
         if must_exist:
             raise ConfigError(f"configuration {path}: {error.strerror}") from error
-        return build({})
+        return build(usual)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     except trust.Untrusted as error:
@@ -43,7 +53,7 @@ def load(path: str | None, *, must_exist: bool) -> Config:
         values = tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:  # also of int(), which has a limit of digits
         raise ConfigError(f"{path}: no TOML: {error}") from error
-    return build(values, path)
+    return build({**usual, **values}, path)
 
 
 def build(values: Mapping[str, object], where: str = "configuration") -> Config:

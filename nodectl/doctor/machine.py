@@ -63,6 +63,15 @@ def all_checks(config: Config) -> Iterator[Check]:
         yield directory(name, path)
 
 
+def checks_of_own(config: Config) -> Iterator[Check]:
+    """The findings that matter to a node of a user's own."""
+    yield from kernel(os.uname().release)
+    yield processors()
+    yield subreaper()
+    for name, path in (("runtime_dir", config.runtime_dir), ("state_dir", config.state_dir)):
+        yield directory(name, path, os.geteuid())
+
+
 def root() -> Check:
     """Whether the checks that need root can be made."""
     if os.geteuid() == 0:
@@ -225,18 +234,21 @@ def subreaper() -> Check:
     return Check(OK, "prctl", "can be a subreaper")
 
 
-def directory(name: str, path: str) -> Check:
-    """Whether a directory of the configuration is there and root's alone, and can be written to; or could be made."""
+def directory(name: str, path: str, owner: int = 0) -> Check:
+    """Whether a directory of the configuration is there and root's alone, or this owner's, and can be written to; or
+    could be made.
+    """
     here = path
     while not os.path.exists(here):
         here = os.path.dirname(here) or "/"
     try:
         status = os.stat(here)
-        if here == path and (status.st_uid != 0 or status.st_mode & 0o022):
+        if here == path and (status.st_uid != owner or status.st_mode & 0o022):
+            who = "root" if owner == 0 else "its user"
             return Check(
-                FAIL, name, f"{path}: others than root may write there", f"chown root {path}; chmod go-w {path}"
+                FAIL, name, f"{path}: others than {who} may write there", f"chown {owner} {path}; chmod go-w {path}"
             )
-        if os.geteuid() == 0:
+        if os.geteuid() == owner:
             _write_in(here)
     except OSError as error:
         return Check(
