@@ -10,6 +10,7 @@ from nodectl.binding.layout import Layout
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 
 Answer = dict[str, Any]
+_TOLD = ("SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION", "SLURM_TASKS_PER_NODE")
 
 
 def layout_answer(layout: Layout, held: Mapping[int, tuple[str, int]]) -> Answer:
@@ -32,6 +33,23 @@ def layout_answer(layout: Layout, held: Mapping[int, tuple[str, int]]) -> Answer
         "allocated": lists[0] if len(set(lists)) == 1 else ";".join(lists),
         "env": dict(layout.environment),
         "rule": layout.rule,
+        "error": None,
+    }
+
+
+def given_answer(
+    numbers: Sequence[int], masks: Sequence[int], cpus: int, mems: str, variables: Mapping[str, str]
+) -> Answer:
+    """The object of a step that was laid out elsewhere: the numbers of its tasks here, their masks, what it has."""
+    rule = "as it was laid out with the step's other nodes"
+    return {
+        "tasks": [
+            {"task": number, "cpus": _list(mask or cpus), "mems": mems, "why": rule}
+            for number, mask in zip(numbers, masks, strict=True)
+        ],
+        "allocated": _list(cpus),
+        "env": {name: value for name, value in variables.items() if name.startswith(_TOLD)},
+        "rule": rule,
         "error": None,
     }
 

@@ -1,6 +1,8 @@
-"""Names of nodes as Slurm writes them: `n1`, `n[1-3,7]`, `n[01-10],m2`."""
+"""Names of nodes as Slurm writes them, `n1`, `n[1-3,7]`, `n[01-10],m2`: one by one, and back. Pure."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from nodectl.binding import brackets
 from nodectl.binding.entries import shown
@@ -11,6 +13,8 @@ from nodectl.model.number import whole
 MAX_NAMES = 4096
 MAX_NAME = 255
 _MAX_NUMBER = 999_999
+_DIGITS = "0123456789"
+_LONGEST_NUMBER = 9
 
 
 def expand(text: str) -> tuple[str, ...]:
@@ -53,3 +57,39 @@ def _bounded(text: str, name: str) -> str:
 
 def _refused(text: str, why: str) -> Refused:
     return Refused(f"node list {shown(text)}: {why}")
+
+
+def compressed(names: Sequence[str], *, in_order: bool = False) -> str:
+    """Names that differ in their last number share brackets."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    split = [_split(name) for name in names]
+    padded = {(head, len(digits)) for head, digits in split if digits.startswith("0")}
+    for head, digits in split:
+        if not digits:
+            groups.setdefault((head, 0), [])
+            continue
+        width = len(digits) if (head, len(digits)) in padded else 1  # 10 stands beside 09
+        groups.setdefault((head, width), []).append(int(digits))
+    return ",".join(
+        head if not width else _group(head, numbers if in_order else sorted(set(numbers)), width)
+        for (head, width), numbers in groups.items()
+    )
+
+
+def _split(name: str) -> tuple[str, str]:
+    """What a name begins with, and its number; "" where it ends with none."""
+    digits = name[len(name.rstrip(_DIGITS)) :][-_LONGEST_NUMBER:]
+    return name[: len(name) - len(digits)], digits
+
+
+def _group(head: str, numbers: Sequence[int], width: int) -> str:
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    if len(spans) == 1 and spans[0][0] == spans[0][1]:
+        return f"{head}{spans[0][0]:0{width}}"
+    parts = (f"{a:0{width}}" if a == b else f"{a:0{width}}-{b:0{width}}" for a, b in spans)
+    return f"{head}[{','.join(parts)}]"

@@ -41,8 +41,9 @@ def planes(slots: Sequence[int], ntasks: int, size: int) -> list[int]:
     while left:
         full = all(count >= slot for count, slot in zip(counts, slots, strict=True))
         for node, slot in enumerate(slots):
-            # A plane that is begun is not cut where the node's slots end.
-            more = min(left, max(turn * size - counts[node], 0)) if full or counts[node] < slot else 0
+            # A plane that is begun is not cut where the node's slots end. Who overcommits gives whole ones beyond them.
+            rest = size if full else max(turn * size - counts[node], 0)
+            more = min(left, rest) if full or counts[node] < slot else 0
             counts[node] += more
             left -= more
         turn += 1

@@ -14,6 +14,7 @@ from nodectl.machine.spec import socket_as
 from nodectl.machine.topology import Topology
 
 _TOO_MANY = "More processors requested than permitted"
+_OnNode = tuple[int, int, task_masks.Bound, list[MemPolicy | None]]
 
 
 def place(
@@ -24,7 +25,7 @@ def place(
     """
     count, ntasks = nodes.wanted(allocation, request)
     grants = nodes.chosen(allocation, request, count)
-    slots = [_slots(machines[grant.node], grant, request, allocation) for grant in grants]
+    slots = _slots_of(machines, grants, request, allocation)
     if request.distribution and request.distribution.pack and not request.nodes:
         # Packed, a step takes no more nodes than it fills.
         count = next((few for few in range(1, count) if sum(slots[:few]) >= ntasks), count)
@@ -37,9 +38,15 @@ def place(
     shares: list[NodeShare] = []
     places: list[TaskPlace] = []
     rules: list[str] = []
+    alike: dict[tuple[int, int, int], _OnNode] = {}  # thousands of nodes are of a few kinds
     for grant, local in zip(grants, numbers, strict=True):
         if local:
-            share, bound, policies = _on_node(machines[grant.node], grant, len(local), request, settings)
+            kind = id(machines[grant.node]), grant.cpus, len(local)
+            found = alike.get(kind)
+            if found is None:
+                found = alike[kind] = _on_node(machines[grant.node], grant, len(local), request, settings)
+            cpus, mems, bound, policies = found
+            share = NodeShare(grant.node, cpus, mems, len(local), bound.told, bound.entries)
             shares.append(share)
             rules.append(bound.rule)
             hardware = Hardware(machines[grant.node]) if reasons else None
@@ -82,6 +89,20 @@ def _threads(machine: Topology, request: Request, allocation: Allocation | None 
     return asked
 
 
+def _slots_of(
+    machines: Sequence[Topology], grants: Sequence[NodeGrant], request: Request, allocation: Allocation
+) -> list[int]:
+    """How many tasks fit on each node."""
+    alike: dict[tuple[int, int, int], int] = {}
+    slots = []
+    for grant in grants:
+        kind = id(machines[grant.node]), grant.cpus, grant.cpu_count
+        if kind not in alike:
+            alike[kind] = _slots(machines[grant.node], grant, request, allocation)
+        slots.append(alike[kind])
+    return slots
+
+
 def _slots(machine: Topology, grant: NodeGrant, request: Request, allocation: Allocation) -> int:
     """How many tasks fit on a node."""
     threads = _threads(machine, request, allocation)
@@ -121,10 +142,8 @@ def _spread(
     return counts, spread.consecutive(counts)
 
 
-def _on_node(
-    machine: Topology, grant: NodeGrant, ntasks: int, request: Request, settings: Settings
-) -> tuple[NodeShare, task_masks.Bound, list[MemPolicy | None]]:
-    """The step's share of one node and the binding of its tasks there."""
+def _on_node(machine: Topology, grant: NodeGrant, ntasks: int, request: Request, settings: Settings) -> _OnNode:
+    """The step's CPUs and NUMA nodes on a node, and the binding of its tasks there."""
     cpus = grant.cpus
     if is_exact(request):
         cpus = _own_cores(machine, grant, ntasks, request)
@@ -133,7 +152,7 @@ def _on_node(
     for node in machine.nodes:
         mems |= 1 << node.number
     policies = memory.policies(machine, [mask or cpus for mask in bound.masks], request.mem_bind)
-    return NodeShare(grant.node, cpus, mems, ntasks, bound.told, bound.entries), bound, policies
+    return cpus, mems, bound, policies
 
 
 def _own_cores(machine: Topology, grant: NodeGrant, ntasks: int, request: Request) -> int:

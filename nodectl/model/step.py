@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from nodectl.model.mpi_server import MpiServer
     from nodectl.model.node_device import NodeDevice
+    from nodectl.model.part import Part
 
     class Binder(Protocol):
         """Decides in the daemon which CPUs, memory and devices a step gets: `daemon/admission/binder.py`."""
@@ -47,10 +48,10 @@ class Step:
         "container", "cores", "cpu_masks", "cpus_per_task", "cwd", "device_rules", "devices", "environment",
         "first_step", "gid", "gids", "hard_limits", "hook_timeout", "job_began", "job_control", "job_ends", "job_id",
         "kept", "kill_on_bad_exit", "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems", "mpi",
-        "name", "node_name", "ntasks", "oom_kill_step", "open_append", "options", "partition", "programs",
-        "pty", "restart", "rlimits", "secure", "shares", "stack", "stderr", "stdin", "stdout", "step_cpus", "step_id",
-        "submitted", "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables", "time_limit", "told",
-        "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
+        "name", "node_name", "ntasks", "oom_kill_step", "open_append", "options", "part", "partition",
+        "programs", "pty", "restart", "rlimits", "secure", "shares", "stack", "stderr", "stdin", "stdout",
+        "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables",
+        "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
     )  # fmt: skip
     __slots__ = (
         *FIELDS, "binder", "container_id", "forked_into_cgroup", "helpers", "mpi_server", "process_group", "refused",
@@ -73,6 +74,7 @@ class Step:
     gids: list[int]
     user_name: str
     name: str
+    part: "Part | None"  # of a step over several nodes, which this one is a part of
     argv: list[str]
     environment: dict[str, str]
     cwd: str
@@ -168,6 +170,36 @@ class Step:
         return self.array_task if self.array_job else _NO_VAL
 
     @property
+    def total_tasks(self) -> int:
+        """Tasks of the whole step, on all of its nodes."""
+        return self.ntasks if self.part is None else self.part.ntasks
+
+    @property
+    def nnodes(self) -> int:
+        """Nodes of the whole step."""
+        return 1 if self.part is None else self.part.nnodes
+
+    @property
+    def nodeid(self) -> int:
+        """Which of these this node is."""
+        return 0 if self.part is None else self.part.nodeid
+
+    @property
+    def nodelist(self) -> str:
+        """These, as Slurm writes them."""
+        return self.node_name if self.part is None else self.part.nodes
+
+    @property
+    def tasks_per_node(self) -> str:
+        """How many tasks they have, as Slurm writes it."""
+        return str(self.ntasks) if self.part is None else self.part.tasks_per_node
+
+    @property
+    def numbers(self) -> "Sequence[int]":
+        """The numbers in the whole step of the tasks here, ascending."""
+        return range(self.ntasks) if self.part is None else self.part.numbers
+
+    @property
     def identity(self) -> Identity:
         """Who its tasks run as."""
         return Identity(self.uid, self.gid, self.gids)
@@ -202,6 +234,7 @@ class Step:
             "limits": self.limits,
             "submitted": self.submitted,
             **({"devices": self.devices} if self.devices else {}),
+            **({"part": self.part.as_json()} if self.part is not None else {}),
         }
 
     def _told_command(self) -> "list[str]":
@@ -221,6 +254,8 @@ class Step:
         fields["step_cpus"] = f"{self.step_cpus:x}"
         fields["cpu_masks"] = [f"{mask:x}" for mask in self.cpu_masks]
         fields["stack"] = [entry_as_list(entry) for entry in self.stack]
+        if self.part is not None:
+            fields["part"] = self.part.as_json()
         return fields
 
     @classmethod
@@ -234,6 +269,10 @@ class Step:
         values["step_cpus"] = int(values["step_cpus"], 16)  # type: ignore[call-overload]
         values["cpu_masks"] = [int(mask, 16) for mask in values["cpu_masks"]]  # type: ignore[attr-defined]
         values["stack"] = [entry_from_list(row) for row in values["stack"]]  # type: ignore[attr-defined]
+        if values["part"] is not None:
+            from nodectl.model.part import Part  # few steps are one
+
+            values["part"] = Part(values["part"])  # type: ignore[arg-type]
         return cls(**values)
 
 
@@ -244,6 +283,7 @@ _LATER = {
     "allocation": "0",
     "base": "0",
     "step_cpus": "0",
+    "part": None,
 }  # what would not be empty, or travels as text
 
 
@@ -253,7 +293,8 @@ def _empty() -> "dict[str, object]":
 
 
 class Task:
-    """One task of a step: the documents' slurmd_task_p_info_t.
+    """One task of a step: the documents' slurmd_task_p_info_t. `local_id` is its place among those of this node,
+    `number` what it is told as: its number in the whole step.
 
     `environment` and `argv` are this task's own copies, final when task_p_pre_launch sees them but for what that and
     the later hooks change. `status` is the wait status, None until the task has ended; `usage` user and system CPU
@@ -263,12 +304,13 @@ class Task:
     """
 
     __slots__ = (
-        "argv", "ended", "environment", "killed_by_command", "local_id", "mask", "mpi_fd", "out_of_memory", "pid",
-        "status", "transferred", "usage", "used",
+        "argv", "ended", "environment", "killed_by_command", "local_id", "mask", "mpi_fd", "number",
+        "out_of_memory", "pid", "status", "transferred", "usage", "used",
     )  # fmt: skip
 
-    def __init__(self, local_id: int, mask: int) -> None:
+    def __init__(self, local_id: int, mask: int, number: "int | None" = None) -> None:
         self.local_id = local_id
+        self.number = local_id if number is None else number
         self.mask = mask
         self.pid = NO_TASK
         self.status: int | None = None
@@ -284,5 +326,5 @@ class Task:
 
     @property
     def global_id(self) -> int:
-        """The same as the local id: a step has one node here."""
-        return self.local_id
+        """Its number in the whole step."""
+        return self.number

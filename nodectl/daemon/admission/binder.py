@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 
 from nodectl.binding import detected_devices, devices, node
-from nodectl.binding.answer import add_devices, layout_answer
+from nodectl.binding.answer import add_devices, given_answer, layout_answer
 from nodectl.binding.job import check_node
 from nodectl.binding.layout import Layout
 from nodectl.binding.options import request_of
@@ -142,7 +142,7 @@ class Binder:
         held = self._held(req, asked)
         if req.step_id in (BATCH, EXTERN):
             _keep_to_job(req)
-        else:
+        elif req.part is None:  # else it was laid out with the other parts
             need = req.ntasks * req.cpus_per_task
             self._lay_out_tasks(req, devices.cpus_near(held, req.base, asked, need, self._machine))
         if held:
@@ -159,9 +159,9 @@ class Binder:
         """The devices of the step: those that its job was given; else, for a job's first step, free ones."""
         if req.devices:
             return [device for device in self.node_devices if device.key in req.devices]
-        if asked.count and not req.is_first:
+        if asked.count and not req.is_first and req.part is None:
             raise Refused("devices are given to a job with its first step, not to a further one")
-        if not asked.count:
+        if not asked.count or req.part is not None:
             return []
         return devices.hold(self.node_devices, asked, self._taken(), req.allocation, self._machine)
 
@@ -180,6 +180,8 @@ class Binder:
 
     def explain(self, req: Step) -> Mapping[str, object]:
         """The layout of a step with the rule behind it. Raises Refused."""
+        if req.part is not None:
+            return given_answer(req.numbers, req.cpu_masks, req.step_cpus, req.mems, req.environment)
         layout = self._lay_out(self._read(req.layout), req.base, reasons=True)
         answer = layout_answer(layout, {0: (self._name, req.allocation)})
         if req.devices:

@@ -120,7 +120,7 @@ class ConfinementLevels:
 
     async def _compile(self) -> str:
         """Returns why there are no filters, "" when there are."""
-        if not _kernel.capabilities()[0] & CAP_SETPCAP:
+        if os.geteuid() == 0 and not _kernel.capabilities()[0] & CAP_SETPCAP:
             return "the service lacks CAP_SETPCAP"
         os.ftruncate(self.programs, 0)
         if kept := kept_programs.read(self._kept):

@@ -7,9 +7,7 @@ against the machine and the caller.
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from nodectl.binding.options import NAMES, check_text, gathered
 from nodectl.binding.refused import Refused as NoLayout
 from nodectl.cgroup import shares
 from nodectl.cgroup.constraints import Constraints
@@ -20,110 +18,15 @@ from nodectl.daemon.admission.binder import Binder
 from nodectl.model.number import whole
 from nodectl.model.plugstack_entry import Entry
 from nodectl.model.step import Step
-from nodectl.task import programs
-from nodectl.task.keys import RLIMITS
-from nodectl.wire import lean_json
+from nodectl.request import launch
 from nodectl.wire.dispatch import Refused, invalid
-from nodectl.wire.shape import Optional, array, boolean, integer, mapping, text
 
-if TYPE_CHECKING:
-    from nodectl.wire.shape import Shape
-
-_MOST_BESIDE = 256 << 10  # bytes of a request, as JSON, beside what execve(2) bounds, or `_job_control`
-_BOUNDED = ("argv", "environment", "job_control")
-_WORD = text(131_072)  # MAX_ARG_STRLEN: what execve(2) takes
-_PATH = text(4096)
-_LONGEST_NAME = 1024
-_YEAR = 366 * 86_400
 _MOST_CPUS = 999_999_999
-MEMORY = integer(0, 1 << 40)  # MiB
-_LIMIT = integer(-1, 2**63 - 1)
-_LONGEST_LIST = 131_072
 _BY_GROUP = "proctrack/pgid"
 _OF_TERMINAL = 5  # figures: the task, rows, columns, and both in pixels
-_TEXTS = mapping(text(8 << 20), most=64)  # each is bounded by its name
 
-
-def _anything(_: object) -> str:
-    return ""
-
-
-def _texts_of_layout(value: object) -> str:
-    """The shape of `layout`: a text for each option that there is."""
-    wrong = _TEXTS(value)
-    if wrong:
-        return wrong
-    for name, word in value.items():  # type: ignore[attr-defined]  # a mapping
-        if name not in NAMES:
-            return f"no option of layout is called {name[:64]!r}"
-        try:
-            check_text(name, word)
-        except NoLayout as error:
-            return error.reason
-    return ""
-
-
-def _programs(value: object) -> str:
-    """The shape of `programs`: rows of a list of tasks and an argv."""
-    wrong = _ROWS(value)
-    if wrong:
-        return wrong
-    for row in value:  # type: ignore[attr-defined]  # an array
-        whole_row = len(row) > 1 and row[2:] in ([], [True])
-        wrong = _TASKS(row[0]) or _ARGV(row[1]) if whole_row else "is not a list of tasks and an argv"
-        if wrong:
-            return wrong
-    return ""
-
-
-_ROWS, _TASKS, _ARGV = array(array(_anything, most=3), most=4096), text(65_536), array(_WORD, most=4096)
-
-REQUEST: "Shape" = {
-    "argv": array(_WORD, most=65_536),
-    "environment": mapping(text(2 << 20), most=65_536),
-    "cwd": _PATH,
-    "ntasks": integer(1, 2**31),
-    "cpus_per_task": Optional(integer(1, 2**31)),
-    "name": Optional(text(_LONGEST_NAME)),
-    "time_limit": Optional(integer(1, _YEAR)),
-    "cpu_bind": Optional(text(_LONGEST_LIST)),
-    "layout": Optional(_texts_of_layout),
-    "stdin": Optional(_PATH),
-    "stdout": Optional(_PATH),
-    "stderr": Optional(_PATH),
-    "open_append": Optional(boolean),
-    "label": Optional(boolean),
-    "unbuffered": Optional(boolean),
-    "kill_on_bad_exit": Optional(boolean),
-    "pty": Optional(array(integer(0, 0xFFFF), most=5)),
-    "bulk": Optional(boolean),
-    "preserve_env": Optional(boolean),
-    "programs": Optional(_programs),
-    "verbose": Optional(integer(0, 10)),
-    "umask": Optional(integer(0, 0o777)),
-    "rlimits": Optional(mapping(_LIMIT, most=16)),
-    "options": Optional(array(array(text(65_536), most=3), most=256)),
-    "job_control": Optional(mapping(_WORD, most=4096)),
-    "task_prolog": Optional(_PATH),
-    "task_epilog": Optional(_PATH),
-    "uid": Optional(text(256)),
-    "gid": Optional(text(256)),
-    "job": Optional(integer(1, 2**32 - 1)),
-    "step": Optional(integer(0, 2**32 - 1)),
-    "jobid": Optional(integer(1, 2**32 - 1)),
-    "container_ns": Optional(array(text(16), most=16)),
-    "mem": Optional(MEMORY),
-    "mem_per_cpu": Optional(MEMORY),
-    "oom_kill_step": Optional(boolean),
-    "secure": Optional(text(16)),
-    "mpi": Optional(text(64)),
-    "mpi_linked": Optional(text(64)),
-    **shares.REQUEST,
-}
 
 _SPANK = "SPANK_"  # variables that root's scripts would obey (PATH, LD_PRELOAD, BASH_ENV) do not begin so
-_LONGEST_VARIABLE = 128 * 1024  # MAX_ARG_STRLEN, with '=' and NUL
-_LONGEST_OPTION = _LONGEST_VARIABLE - 1024  # without what its name begins with
 _MOST_VARIABLES = 1 << 20  # bytes
 USER_EPILOG_SECONDS = 5.0
 _PRESERVED = ("SLURM_NNODES", "SLURM_NPROCS", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE")
@@ -132,9 +35,18 @@ _UNNUMBERED = dict.fromkeys(
 )
 
 
+def _total_tasks(request: Mapping[str, object]) -> int:
+    """Tasks of the whole step. Raises Refused."""
+    if "part" not in request:
+        return int(str(request["ntasks"]))
+    from nodectl.daemon.admission import part  # few steps are one
+
+    return int(str(part.shaped(request["part"])["ntasks"]))
+
+
 async def who_runs(users: Users, request: Mapping[str, object], caller: int) -> User:
     """The account that the step runs as: the caller's, or with --uid/--gid, from root, another. Raises Refused."""
-    wanted = request.get("uid")
+    wanted, looked_up = request.get("uid"), "uid"
     try:
         async with users.turns.of(caller):
             user = await users.get(caller if wanted is None or caller != 0 else str(wanted))
@@ -142,9 +54,10 @@ async def who_runs(users: Users, request: Mapping[str, object], caller: int) -> 
                 raise Refused("NotPermitted", f"--uid={wanted}: only root may run steps as another user")
             if request.get("gid") is None:
                 return user
+            looked_up = "gid"
             gid = await group_id(str(request["gid"]))
     except UnknownUser as error:
-        raise Refused("InvalidRequest", str(error), parameter="uid") from None
+        raise Refused("InvalidRequest", f"{looked_up}: {error}", parameter=looked_up) from None
     if caller != 0 and gid not in user.gids:
         raise Refused("NotPermitted", f"--gid={request['gid']}: {user.name} is not in this group")
     return User(user.uid, user.name, gid, tuple({gid, *user.gids}))
@@ -164,7 +77,7 @@ def make_step(  # everything a step is made from
 ) -> Step:
     """The Step that a request means, without its number and cgroup. Raises Refused, naming the parameter."""
     argv: list[str] = request["argv"]  # type: ignore[assignment]  # REQUEST says so
-    _check(request, argv, config)
+    _check(request, config)
     layout = _layout(request, binder)
     step = Step(
         **_UNNUMBERED,
@@ -175,7 +88,7 @@ def make_step(  # everything a step is made from
         gid=user.gid,
         gids=list(user.gids),
         user_name=user.name,
-        name=request.get("name") or os.path.basename(argv[0])[:_LONGEST_NAME],
+        name=request.get("name") or os.path.basename(argv[0])[: launch.LONGEST_NAME],
         argv=argv,
         environment={**request["environment"], "NODECTL_SOCKET": config.socket},  # type: ignore[dict-item]  # its service
         cwd=request["cwd"],
@@ -233,7 +146,7 @@ def _streams(request: Mapping[str, object], config: Config) -> dict[str, object]
     files = {name: request.get(name, "") for name in ("stdin", "stdout", "stderr")}
     flags = {name: request.get(name, False) for name in ("label", "unbuffered", "open_append")}
     pty: Sequence[int] = request.get("pty", ())  # type: ignore[assignment]  # REQUEST says so
-    if pty and (len(pty) != _OF_TERMINAL or pty[0] >= int(str(request["ntasks"])) or request.get("bulk")):
+    if pty and (len(pty) != _OF_TERMINAL or pty[0] >= _total_tasks(request) or request.get("bulk")):
         raise invalid("pty", f"{list(pty)!r} is no task of the step with four figures of its terminal's size")
     if pty and config.proctrack_type == _BY_GROUP:
         raise invalid("pty", f"not with {_BY_GROUP}, which does not find what has a terminal and session of its own")
@@ -276,6 +189,7 @@ def _unbound(binder: Binder, ntasks: int) -> dict[str, object]:
         "limits": {},
         "device_rules": [],
         "told": [],
+        "part": None,
         "mpi": "",
     }
 
@@ -284,11 +198,9 @@ def _layout(request: Mapping[str, object], binder: Binder) -> dict[str, object]:
     """The options of layout and binding in force: given ones, then srun's variables of the step's environment. Raises
     Refused.
     """
-    given = {name: request[name] for name in ("ntasks", "cpus_per_task", "cpu_bind") if request.get(name)}
-    environment: Mapping[str, str] = request["environment"]  # type: ignore[assignment]  # REQUEST says so
     try:
-        layout = gathered({**request.get("layout", {}), **given}, environment)  # type: ignore[dict-item]
-        own = "jobid" not in request and "step" not in request
+        layout = launch.options_of(request)
+        own = not {"jobid", "step", "part"} & request.keys()
         binder.check(layout, int(str(request["ntasks"])), own=own)
     except NoLayout as error:
         parameter = "cpu_bind" if "cpu_bind" in request and "--cpu-bind" in error.reason else "layout"
@@ -332,31 +244,11 @@ def _shares(request: Mapping[str, object], constraints: Constraints, *, is_root:
         raise invalid(error.parameter, str(error)) from None
 
 
-def _check(request: Mapping[str, object], argv: list[str], config: Config) -> None:
+def _check(request: Mapping[str, object], config: Config) -> None:
     ntasks = int(str(request["ntasks"]))
-    beside = len(lean_json.dumps({name: value for name, value in request.items() if name not in _BOUNDED}))
-    if beside > _MOST_BESIDE:
-        raise invalid("request", f"{beside} bytes beside program and environment are more than {_MOST_BESIDE}")
-    if not argv or not argv[0]:
-        raise invalid("argv", "no program given")
     if ntasks > config.max_tasks_per_node:
         raise invalid("ntasks", f"{ntasks} is more than max_tasks_per_node = {config.max_tasks_per_node}")
-    if "programs" in request and (wrong := programs.wrong_with(request["programs"], ntasks)):  # type: ignore[arg-type]
-        raise invalid("programs", wrong)
-    if not str(request["cwd"]).startswith("/"):
-        raise invalid("cwd", f"{request['cwd']!r} is not absolute")
-    for name in request.get("rlimits", {}):  # type: ignore[attr-defined]
-        if name not in RLIMITS:
-            raise invalid("rlimits", f"no limit called {name}")
-    for option in request.get("options", []):  # type: ignore[attr-defined]
-        if len(option) not in (2, 3):
-            raise invalid("options", "an option is plugin, name and, where it has one, its argument")
-        # Prologs and epilogs have it as a variable, and one that does not begin costs the machine.
-        if sum(len(word.encode("utf-8", "surrogateescape")) for word in option) > _LONGEST_OPTION:
-            raise invalid("options", f"{option[1][:64]!r}: too long for an environment")
-    for key in ("task_prolog", "task_epilog"):
-        if not str(request.get(key, "/")).startswith("/"):
-            raise invalid(key, f"{request[key]!r} is not absolute")
+    launch.check_meaning(request, _total_tasks(request))
 
 
 def _job_control(given: Mapping[str, str]) -> dict[str, str]:
@@ -369,7 +261,7 @@ def _job_control(given: Mapping[str, str]) -> dict[str, str]:
         whole = name if name.startswith(_SPANK) else _SPANK + name
         size = len(whole) + len(value.encode("utf-8", "surrogateescape")) + 2
         total += size
-        if size > _LONGEST_VARIABLE or total > _MOST_VARIABLES:
+        if size > launch.LONGEST_VARIABLE or total > _MOST_VARIABLES:
             raise invalid("job_control", f"{name[:64]}: too long for an environment")
         variables[whole] = value
     return variables

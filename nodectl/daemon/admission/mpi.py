@@ -25,6 +25,13 @@ def choose(step: Step, request: Mapping[str, object], config: Config) -> None:
                 f"{step.ntasks} tasks will be alone in its world (--mpi={linked} lets them find each other)"
             )
         return
+    if step.nnodes > 1:
+        if asked not in ("", _AUTO):
+            raise invalid("mpi", f"--mpi={name}: a step over {step.nnodes} nodes has no MPI plugin yet: --mpi=none")
+        if linked:
+            alone = "each task will be alone in its world: a step over several nodes has no MPI plugin yet"
+            step.told.append(f"nodectl: warning: {step.argv[0]} is linked to an MPI library, and {alone}")
+        return
     if name not in known:
         which = f"--mpi={name}" if asked else f"mpi_default = {name!r}"
         raise invalid("mpi", f"{which}: there is no such MPI plugin; there are {', '.join([_NONE, *known[1:]])}")

@@ -4,6 +4,7 @@ A launch makes the step of its request at once. A batch job's step is made when 
 can be, and again when the job starts. Used only from the event loop.
 """
 
+import os
 from collections.abc import Mapping
 
 from nodectl.cgroup.constraints import Constraints
@@ -14,7 +15,8 @@ from nodectl.daemon.admission.binder import Binder
 from nodectl.daemon.admission.confinement import ConfinementLevels
 from nodectl.daemon.admission.current_plugstack import CurrentPlugstack
 from nodectl.model.step import Step
-from nodectl.wire.dispatch import invalid
+from nodectl.request import launch
+from nodectl.wire.dispatch import Refused, invalid
 from nodectl.wire.framing import Peer
 from nodectl.wire.shape import BadShape, check
 
@@ -37,17 +39,22 @@ class StepMaker:
     def shaped(self, request: object) -> Mapping[str, object]:
         """A request of the right shape. Raises Refused."""
         try:
-            return check(request, launch_request.REQUEST)
+            return check(request, launch.REQUEST)
         except BadShape as error:
             raise invalid(error.parameter, str(error).partition(": ")[2]) from None
 
     def known_user(self, request: Mapping[str, object], caller: int) -> User | None:
         """Who the step runs as, where nobody has to be asked for that."""
-        return None if "uid" in request or "gid" in request else self.users.known(caller)
+        if "uid" in request or "gid" in request or _is_of_another(caller):
+            return None
+        return self.users.known(caller)
 
     async def user_of(self, request: Mapping[str, object], caller: int) -> User:
         """Likewise, after a look-up where that is needed. Raises Refused."""
-        return self.known_user(request, caller) or await launch_request.who_runs(self.users, request, caller)
+        user = self.known_user(request, caller) or await launch_request.who_runs(self.users, request, caller)
+        if _is_of_another(user.uid):
+            raise Refused("NotPermitted", f"this is the own node of uid {os.geteuid()}, which starts no others' steps")
+        return user
 
     def level_of(self, request: Mapping[str, object], peer: Peer) -> str:
         """How far it is confined. Raises Refused."""
@@ -68,3 +75,8 @@ class StepMaker:
             request, user, self.config, caller=caller, stack=self._plugstack.get().entries, binder=self.binder,
             constraints=self._constraints, hard_limits=self._hard_limits, secure=level,
         )  # fmt: skip
+
+
+def _is_of_another(uid: int) -> bool:
+    """True in a node of a user's own, for anybody else."""
+    return uid != os.geteuid() != 0

@@ -190,3 +190,15 @@ def test_planes_begin_with_one_task_everywhere() -> None:
 
 def test_counts_of_tasks_are_told_in_runs() -> None:
     assert spread.tasks_per_node([3, 2, 2, 2, 3]) == "3,2(x3),3"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ntasks", "size", "measured"),
+    [
+        (2, 4, 2, [3, 1]), (2, 8, 3, [4, 4]), (2, 11, 4, [6, 5]), (2, 5, 1, [3, 2]), (3, 7, 2, [3, 3, 1]),
+        (3, 8, 4, [5, 2, 1]), (3, 11, 3, [4, 4, 3]), (3, 11, 4, [5, 5, 1]),
+    ],
+)  # fmt: skip
+def test_planes_beyond_a_nodes_cpus_are_whole(nodes: int, ntasks: int, size: int, measured: list[int]) -> None:
+    """As srun -O has dealt them out on nodes of one CPU."""
+    assert spread.planes([1] * nodes, ntasks, size) == measured

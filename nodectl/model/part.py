@@ -1,0 +1,58 @@
+"""What a step on this node is a part of: one step over several nodes, whose numbers its tasks have.
+
+The daemon is told (`daemon/admission/part.py`) and writes it into the step's file; stepd and tasks read it there. Lean:
+a step that is no part of another imports none of it. Pure.
+"""
+
+from nodectl.model.number import whole
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FIELDS = ("nodes", "nnodes", "nodeid", "ntasks", "tasks", "tasks_per_node")
+
+
+class Part:
+    """`nodes`: those of the whole step, as a host list, of which there are `nnodes`; `nodeid`: which of them this one
+    is. `ntasks`: of the whole step; `tasks`: the numbers that those here have in it, ascending, as "0-3,8" and as
+    `numbers`. `tasks_per_node`: as "2(x3),1".
+    """
+
+    __slots__ = (*_FIELDS, "numbers")
+
+    nodes: str
+    nnodes: int
+    nodeid: int
+    ntasks: int
+    tasks: str
+    tasks_per_node: str
+    numbers: list[int]
+
+    def __init__(self, values: "Mapping[str, object]") -> None:
+        """Of other values those that it does not know. Raises KeyError, ValueError."""
+        for name in _FIELDS:
+            setattr(self, name, values[name])
+        self.numbers = numbers_of(self.tasks, self.ntasks, self.ntasks)
+
+    def as_json(self) -> "dict[str, object]":
+        """Every field under its own name."""
+        return {name: getattr(self, name) for name in _FIELDS}
+
+
+def numbers_of(text: str, most: int, ntasks: int) -> list[int]:
+    """The numbers that a list names: below `ntasks`, ascending, each once, and no more than `most`. ValueError."""
+    found: list[int] = []
+    latest = -1
+    for word in text.split(","):
+        first, dash, last = word.partition("-")
+        low, high = whole(first, ntasks - 1), whole(last if dash else first, ntasks - 1)
+        if low is None or high is None:
+            raise ValueError(f"{word[:40]!r} is no number and no range below {ntasks}")
+        if not latest < low <= high:
+            raise ValueError(f"{word[:40]!r} is not behind what is before it")
+        if high - low >= most - len(found):
+            raise ValueError(f"they are more than {most}")
+        found += range(low, high + 1)
+        latest = high
+    return found
