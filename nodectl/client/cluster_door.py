@@ -1,0 +1,110 @@
+"""Where a command finds the cluster of the allocation in which it was typed: the door of the agent on its machine.
+
+Lean; imported only within an allocation. The directory is the user's alone, in one that is as well.
+"""
+
+import posix as os
+
+from nodectl.client.command import environ
+from nodectl.config import own_node
+from nodectl.model.number import whole
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from nodectl.client.run_options import Parsed
+
+CLUSTER = "NODECTL_CLUSTER"  # JOB.NODE, where no variables of Slurm's say it
+NO_NODE = "-"  # a machine that is none of the cluster's nodes, but has a door: where salloc was typed
+_OF_JOB = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")
+_MOST = 1_000_000
+_LONGEST = 40  # characters of a name: a socket's path has room for 107
+
+
+def name_of(variables: "Mapping[str, str]") -> str:
+    """The name of the directory: of the job and the node; "" outside of allocations."""
+    if CLUSTER in variables:
+        name = variables[CLUSTER]
+    else:
+        name = f"{variables.get('SLURM_JOB_ID', '')}.{variables.get('SLURMD_NODENAME') or NO_NODE}"
+    if name.startswith(".") or name.endswith(".") or "/" in name:
+        return ""
+    if len(name) <= _LONGEST:
+        return name
+    from zlib import crc32  # few nodes have such names
+
+    return f"{name[: _LONGEST - 9]}-{crc32(name.encode('utf-8', 'surrogateescape')):08x}"
+
+
+def fit(request: "dict[str, Any]", parsed: "Parsed", patience: "int | None") -> None:
+    """What of a request is otherwise over several nodes: how many of them, and so of tasks, where the command line does
+    not say so; what only the leader can do.
+    """
+    variables = environ()
+    layout: dict[str, str] = dict(request.get("layout", ()))
+    given = "ntasks" in parsed.values or any(variables.get(name) for name in ("SLURM_NTASKS", "SLURM_NPROCS"))
+    if "nodes" not in layout and "hostfile" not in layout:
+        layout["nodes"] = _nodes(layout, variables, int(request["ntasks"]) if given else 0)
+    if not given and "hostfile" not in layout:
+        each = whole(layout.get("ntasks_per_node") or variables.get("SLURM_NTASKS_PER_NODE", ""), _MOST) or 1
+        least = layout["nodes"].partition("-")[0]  # what is no number the leader refuses
+        request["ntasks"] = each * (whole(least, _MOST) or 1)
+    request["layout"] = layout
+    if patience is not None:
+        request["immediate"] = patience
+    if parsed.no_kill or request.get("bulk"):  # its commands begin again elsewhere
+        request["no_kill"] = True
+
+
+def _nodes(layout: "Mapping[str, str]", variables: "Mapping[str, str]", ntasks: int) -> str:
+    """As srun has it: those that are named, or all of the job, but no more than there are tasks."""
+    if "nodelist" in layout:
+        from nodectl.binding.hostlist import expand
+
+        count = len(expand(layout["nodelist"]))
+    else:
+        count = next((n for name in _OF_JOB if (n := whole(variables.get(name, ""), _MOST))), 1)
+    return str(min(count, ntasks) if ntasks else count)
+
+
+def slots(nodes: str, each: int) -> int:
+    """How many commands run at a time on so many of the job's nodes, or on all: as there are CPUs for them."""
+    variables = environ()
+    here = len(os.sched_getaffinity(0))  # which posix has, too
+    counts: list[int] = []
+    for word in variables.get("SLURM_JOB_CPUS_PER_NODE", "").split(","):
+        cpus, _, times = word.partition("(x")
+        counts += [whole(cpus, _MOST) or here] * (whole(times.rstrip(")"), _MOST) or 1)
+    of_job = next((n for name in _OF_JOB if (n := whole(variables.get(name, ""), _MOST))), 1)
+    wanted = whole(nodes.partition("-")[0], _MOST) or of_job
+    counts += [counts[-1]] * (wanted - len(counts))
+    return sum(max(1, cpus // each) for cpus in counts[:wanted])
+
+
+def bases() -> "list[str]":
+    """The directories in which a cluster's may be. The one of a login session may come and go while a job runs.
+    Raises NotOurs.
+    """
+    own, temporary = own_node.runtime_dir(), f"/tmp/nodectl-{os.geteuid()}"
+    return [own] if own == temporary else [own, temporary]
+
+
+def socket() -> str:
+    """The door's, "" where there is none."""
+    name = name_of(environ())
+    if not name:
+        return ""
+    try:
+        for base in bases():
+            directory = f"{base}/cluster/{name}"
+            try:
+                os.stat(f"{directory}/nodectl.sock")
+            except OSError:
+                continue
+            own_node.must_be_ours(base)
+            return f"{directory}/nodectl.sock"
+    except own_node.NotOurs:
+        pass
+    return ""

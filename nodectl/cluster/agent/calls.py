@@ -1,0 +1,61 @@
+"""Calls of org.nodectl at the daemon of the agent's own node, which may be started again in between."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nodectl.client.api.async_session import AsyncSession, may_ask_again
+from nodectl.client.command import Failed, GlobalOptions
+from nodectl.client.session import Gone, NotTaken
+
+_MOST_IDLE = 64
+_PATIENCE = 60.0  # seconds for a daemon that is started again
+_AGAIN = 0.05
+
+
+class Calls:
+    """Of one socket. Each call has a connection of its own while it is under way."""
+
+    def __init__(self, path: str) -> None:
+        self._settings = GlobalOptions()
+        self._settings.config, self._settings.socket = None, path
+        self._idle: list[AsyncSession] = []
+
+    async def ask(
+        self, method: str, parameters: Mapping[str, object], fds: Sequence[int] = ()
+    ) -> tuple[Mapping[str, Any], list[int]]:
+        """What is replied, and the descriptors that come along, which are the caller's. Raises Failed."""
+        while True:
+            session = self._idle.pop() if self._idle else await self._connected()
+            keep = False
+            try:
+                reply = await session.request(method, fds, parameters)
+                keep = True
+                return reply, session.take_descriptors()
+            except Gone as gone:
+                # A launch that was not taken leaves its descriptors with us.
+                if not may_ask_again(method, gone, fds) and not isinstance(gone, NotTaken):
+                    raise
+            except Failed as failed:
+                keep = bool(failed.name)
+                raise
+            finally:  # after a cancellation the answer may come later: nobody is to take it for another's
+                if keep and len(self._idle) < _MOST_IDLE:
+                    self._idle.append(session)
+                else:
+                    session.close()
+
+    async def _connected(self) -> AsyncSession:
+        until = asyncio.get_running_loop().time() + _PATIENCE
+        while True:
+            try:
+                return AsyncSession(self._settings, start_private=False)
+            except Failed:
+                if asyncio.get_running_loop().time() > until:
+                    raise
+            await asyncio.sleep(_AGAIN)
+
+    def close(self) -> None:
+        """Ends the connections that nobody uses."""
+        while self._idle:
+            self._idle.pop().close()

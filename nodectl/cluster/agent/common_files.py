@@ -1,0 +1,78 @@
+"""Files that tasks of all nodes share: -i, -o and -e without %t, %n and %N in the name.
+
+They are on the client's node, which need not share its disks with the others; and a node that empties a file of output,
+as one node's step does, empties what tasks of the others have written. So they are streams, as without these options:
+the agent of the client's node opens them, as srun does, once the step has its number. The agent is the step's user.
+"""
+
+import os
+import pwd
+from collections.abc import Mapping
+from typing import Any
+
+from nodectl.kernel import user_path
+from nodectl.model.step import Step
+from nodectl.task import filename
+from nodectl.task.stdio import ERR, IN, OUT
+
+_SENT, _NAMES = "all", {IN: "stdin", OUT: "stdout", ERR: "stderr"}
+_DEVICES = "/dev/"  # a node's own, which nobody empties
+_USUAL_UMASK = 0o022
+
+
+class CommonFiles:
+    """Those of one request. `request` is what is asked of the nodes."""
+
+    __slots__ = ("_asked", "_patterns", "request")
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        """Of a request that nobody has looked at."""
+        self._asked = request
+        self._patterns = _common(request)
+        self.request = {**request, **{_NAMES[number]: _SENT for number in self._patterns}}
+
+    def open_into(self, fds: list[int], key: tuple[int, int]) -> None:
+        """Puts them in the place of the client's streams. Raises OSError, naming the file."""
+        paths: dict[str, int] = {}
+        for number, pattern in self._patterns.items():
+            path = filename.expand(pattern, self._step(pattern, *key), 0)
+            if number == IN:
+                fd = user_path.open_file(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+            else:
+                fd = paths[path] = os.dup(paths[path]) if path in paths else self._opened(path)
+            os.close(fds[number])
+            fds[number] = fd
+
+    def _step(self, pattern: str, job: int, step: int) -> Step:
+        """What names of files tell of it."""
+        asked = self._asked
+        user = pwd.getpwuid(os.geteuid()).pw_name if "u" in pattern else ""
+        name = asked.get("name") or os.path.basename(asked["argv"][0])
+        return Step.from_json({"job_id": job, "step_id": step, "cwd": asked["cwd"], "name": name, "user_name": user})
+
+    def _opened(self, path: str) -> int:
+        keeps = 0 if self._asked.get("open_append") else os.O_TRUNC
+        before = os.umask(self._asked.get("umask", _USUAL_UMASK))
+        try:
+            # A FIFO that nobody reads is an error: the agent waits for nobody.
+            return user_path.open_file(
+                path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK | keeps
+            )
+        finally:
+            os.umask(before)
+
+
+def _common(request: Mapping[str, Any]) -> dict[int, str]:
+    """The pattern of each stream that goes into such a file."""
+    given = {number: request.get(name) or "" for number, name in _NAMES.items()}
+    if request.get("bulk") or not all(isinstance(pattern, str) for pattern in given.values()):
+        return {}
+    found: dict[int, str] = given
+    found[ERR] = found[ERR] or found[OUT]  # where nothing else is said they go together
+    return {number: pattern for number, pattern in found.items() if _is_common(pattern, request.get("ntasks"))}
+
+
+def _is_common(pattern: str, ntasks: object) -> bool:
+    is_task = pattern.isdecimal() and (not isinstance(ntasks, int) or int(pattern) < ntasks)
+    is_stream = pattern in ("", "all", "-", "none") or is_task
+    return not is_stream and not pattern.startswith(_DEVICES) and not filename.per_node(pattern)

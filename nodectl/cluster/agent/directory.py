@@ -1,0 +1,117 @@
+"""The agent's directory: its door, and its node's. Others that were killed together with all that was theirs leave
+theirs behind; the next agent on the machine removes them.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+
+from nodectl.client import cluster_door
+from nodectl.client.command import Failed
+from nodectl.config import own_node
+
+_LOCK = "lock"  # of an agent's directory, and of its node's, which the daemon and its forkserver hold
+_PAUSE = 0.05
+_PATIENCE = 60.0  # seconds for an earlier node of the same job to end its steps
+
+
+class Directory:
+    """`path` is this agent's alone while it lives."""
+
+    def __init__(self, path: str, lock: int) -> None:
+        self.path = path
+        self._lock = lock
+
+    def remove(self) -> None:
+        """With all that is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def take(name: str) -> Directory:
+    """Makes the directory of this name. Raises Failed."""
+    try:
+        base = _base()
+        top = f"{base}/cluster"
+        for directory in (base, top):  # nothing is made in what may be somebody else's
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(directory, 0o700)
+            own_node.must_be_ours(directory)
+        path = f"{top}/{name}"
+        if os.path.isdir(path):
+            _wait_for_end(path)
+        lock = _make(top, name)
+    except own_node.NotOurs as error:
+        raise Failed(str(error)) from None
+    except OSError as error:
+        raise Failed(f"make {error.filename}: {error.strerror}") from None
+    if lock is None:
+        raise Failed(f"another agent serves {path}")
+    return Directory(path, lock)
+
+
+def _base() -> str:
+    """A login session's directory, where there is one; its variable may come from another machine."""
+    first, *others = cluster_door.bases()
+    return first if os.path.isdir(os.path.dirname(first)) else others[0]
+
+
+def _wait_for_end(path: str) -> None:
+    """Of an earlier agent's node in the same place. Raises Failed, OSError."""
+    try:
+        if not _is_dead(path, _PATIENCE):
+            raise Failed(f"another agent serves {path}")
+    except FileNotFoundError:
+        return
+
+
+def _make(top: str, name: str) -> int | None:
+    """The directory, and its lock, None where another agent has it. One agent at a time looks and makes: others would
+    take a directory for dead that has no lock yet. Raises OSError.
+    """
+    turn = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        for found in os.listdir(top):
+            try:
+                if _is_dead(f"{top}/{found}", 0):
+                    shutil.rmtree(f"{top}/{found}", ignore_errors=True)
+            except OSError:
+                continue  # its own node is quicker
+        path = f"{top}/{name}"
+        if os.path.isdir(path):
+            return None
+        os.mkdir(path, 0o700)
+        return _taken(path, 0)
+    finally:
+        os.close(turn)
+
+
+def _is_dead(path: str, patience: float) -> bool:
+    """Neither an agent nor a node's daemon lives there. Raises OSError."""
+    for directory in (path, f"{path}/node"):
+        if not os.path.isdir(directory):
+            continue
+        lock = _taken(directory, patience)
+        if lock is None:
+            return False
+        os.close(lock)
+    return True
+
+
+def _taken(directory: str, patience: float) -> int | None:
+    """The lock of a directory; None where others keep it for longer than that. Raises OSError."""
+    fd = os.open(f"{directory}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    until = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                os.close(fd)
+                return None
+            time.sleep(_PAUSE)
+        else:
+            return fd

@@ -1,0 +1,172 @@
+"""The commands of a bulk step over several nodes: each goes to the node that has the most room for it, and what happens
+there comes together for the client. Runs in the client's agent. Without I/O.
+
+To its client it looks like one node with the slots of all. What a lost node had begun begins once more elsewhere, and
+what it had not begun does so anyway. No node hears that nothing more comes before all commands have ended.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from nodectl.stepd.bulk.commands import BadCommand, Command
+
+Tell = Callable[[Mapping[str, object]], None]
+_LOST = 1 << 8  # a wait status
+_MOST_AT_ONCE = 256 << 10  # bytes of commands in one message
+
+
+class _Sent(NamedTuple):
+    """A command: as it was given, what it counts in a window."""
+
+    given: Mapping[str, object]
+    size: int
+
+
+class _Node:
+    """`sent`: what waits or runs there."""
+
+    __slots__ = ("begun", "bytes", "most", "most_bytes", "sent", "slots")
+
+    def __init__(self, started: Mapping[str, Any]) -> None:
+        self.slots = max(1, int(started["slots"]))
+        self.most = int(started["window"])
+        self.most_bytes = int(started["window_bytes"])
+        self.sent: dict[int, _Sent] = {}
+        self.begun: set[int] = set()
+        self.bytes = 0
+
+    def has_room(self, size: int) -> bool:
+        return len(self.sent) < self.most and (not self.sent or self.bytes + size <= self.most_bytes)
+
+    def take(self, seq: int, command: _Sent) -> None:
+        self.sent[seq] = command
+        self.bytes += command.size
+
+    def give_back(self, seq: int) -> None:
+        self.begun.discard(seq)
+        if (command := self.sent.pop(seq, None)) is not None:
+            self.bytes -= command.size
+
+
+class Dispatcher:
+    """`ranks`: of the step's nodes. `send(rank, method, parameters)` calls a step there; `tell` tells the client."""
+
+    def __init__(
+        self, ranks: Iterable[int], send: Callable[[int, str, Mapping[str, object]], None], tell: Tell
+    ) -> None:
+        self._awaited = set(ranks)
+        self._nodes: dict[int, _Node] = {}
+        self._send = send
+        self._tell = tell
+        self._queue: deque[tuple[int, _Sent]] = deque()
+        self._second: set[int] = set()  # commands that begin for the second time
+        self._no_more = self._withdrew = self._closed = False
+
+    # What the client says.
+
+    def call(self, method: str, parameters: Mapping[str, Any]) -> None:
+        """A call of org.nodectl.step that is about commands. Raises BadCommand."""
+        if method == "Run":
+            commands = parameters.get("commands")
+            self._take(commands if isinstance(commands, list) else [None])
+        elif method == "NoMore":
+            self._no_more = True
+        else:
+            self._withdraw()
+        self._go_on()
+
+    def _take(self, given: Sequence[Any]) -> None:
+        for one in given:
+            if not isinstance(one, dict):
+                raise BadCommand("commands: not objects")
+            command = Command(one)
+            self._queue.append((command.seq, _Sent(one, command.size)))
+
+    def _withdraw(self) -> None:
+        """What has not begun will not. Nodes say which of theirs that are."""
+        self._withdrew = True
+        here, self._queue = [seq for seq, _ in self._queue], deque()
+        self._tell({"event": "tasks", "withdrawn": here})
+        for rank in self._nodes:
+            self._send(rank, "Withdraw", {})
+
+    # What nodes say.
+
+    def heard(self, rank: int, event: Mapping[str, Any]) -> None:
+        """It has slots, or commands there have begun and ended."""
+        if event.get("event") == "start":
+            self._nodes[rank] = _Node(event)
+            self._has_come(rank)
+        elif (node := self._nodes.get(rank)) is not None:
+            node.begun.update(int(row[0]) for row in event.get("begun", ()))
+            for told in event.get("ended", ()):
+                node.give_back(int(told["seq"]))
+            for seq in event.get("withdrawn", ()):
+                node.give_back(int(seq))
+            self._tell(event)
+        self._go_on()
+
+    def _has_come(self, rank: int) -> None:
+        """The client begins to send when all have."""
+        if rank not in self._awaited:
+            return
+        self._awaited.discard(rank)
+        if not self._awaited and self._nodes:
+            nodes = self._nodes.values()
+            self._tell({
+                "event": "start", "pids": [], "slots": sum(node.slots for node in nodes),
+                "window": sum(node.most for node in nodes), "window_bytes": sum(node.most_bytes for node in nodes),
+            })  # fmt: skip
+
+    def lost(self, rank: int, why: str) -> None:
+        """A node is gone, with what it had."""
+        node = self._nodes.pop(rank, None)
+        self._has_come(rank)
+        failed: list[Mapping[str, object]] = []
+        if node is None:
+            self._go_on()
+            return
+        for seq, command in reversed(node.sent.items()):
+            again = not self._withdrew and not (seq in node.begun and seq in self._second)
+            if again and self._nodes:
+                if seq in node.begun:
+                    self._second.add(seq)
+                self._queue.appendleft((seq, command))
+            else:
+                failed.append({
+                    "seq": seq, "slot": 0, "status": _LOST, "started": 0.0, "seconds": 0.0, "user": 0.0, "system": 0.0,
+                    "memory": 0, "read": 0, "written": 0, "failed": why,
+                })  # fmt: skip
+        if failed:
+            self._tell({"event": "tasks", "ended": failed})
+        self._go_on()
+
+    # What follows.
+
+    def _go_on(self) -> None:
+        chosen: dict[int, list[Mapping[str, object]]] = {}
+        sizes: dict[int, int] = {}
+        while self._queue and not self._awaited:
+            seq, command = self._queue[0]
+            rank = self._with_most_room(command.size)
+            if rank is None:
+                break
+            self._queue.popleft()
+            self._nodes[rank].take(seq, command)
+            if rank in chosen and sizes[rank] + command.size > _MOST_AT_ONCE:
+                self._send(rank, "Run", {"commands": chosen.pop(rank)})
+                sizes[rank] = 0
+            chosen.setdefault(rank, []).append(command.given)
+            sizes[rank] = sizes.get(rank, 0) + command.size
+        for rank, commands in chosen.items():
+            self._send(rank, "Run", {"commands": commands})
+        if self._no_more and not self._closed and not self._queue and not any(n.sent for n in self._nodes.values()):
+            self._closed = True
+            for rank in self._nodes:
+                self._send(rank, "NoMore", {})
+
+    def _with_most_room(self, size: int) -> int | None:
+        """Where there are the fewest for each slot."""
+        rooms = [(len(node.sent) / node.slots, rank) for rank, node in self._nodes.items() if node.has_room(size)]
+        return min(rooms)[1] if rooms else None

@@ -1,0 +1,201 @@
+"""The door: a local socket at which commands of this node reach the cluster, as they reach a daemon on one node.
+
+It speaks org.nodectl. What comes is bounded and looked at here, then asked of the leader; the agent itself answers only
+what is about this node's command line. The steps that come out of it are in `launched.py`. A call waits where the
+leader is away, and is asked again when it is back: the leader knows calls by their numbers.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nodectl import __version__
+from nodectl.cluster.agent.common_files import CommonFiles
+from nodectl.cluster.agent.hello import Hello
+from nodectl.cluster.agent.launched import LaunchedSteps
+from nodectl.cluster.agent.post import Header, Post
+from nodectl.cluster.agent.sinks import is_null
+from nodectl.cluster.agent.visitor import Visitor
+from nodectl.cluster.tree import LEADER
+from nodectl.model.cpu_list import parse_cpulist
+from nodectl.wire import framing
+from nodectl.wire.dispatch import STANDARD, Call, Refused, Service, error_reply, invalid
+from nodectl.wire.names import NODE
+
+_BACKLOG = 512
+_MOST_VISITORS = 1024
+_STREAMS = 3
+
+
+class _Pending:
+    """A call that the leader has not answered. `files`: in the place of streams of a launch."""
+
+    __slots__ = ("call", "fds", "files", "header", "visitor")
+
+    def __init__(self, visitor: Visitor, call: Call, fds: list[int], header: Header, files: CommonFiles | None) -> None:
+        self.files = files
+        self.visitor = visitor
+        self.call = call
+        self.fds = fds
+        self.header = header
+
+
+class Door:
+    """The socket at `path`, in a directory of the user's alone. `count`: how many nodes there are."""
+
+    def __init__(self, post: Post, path: str, launched: LaunchedSteps, hello: Hello, count: int) -> None:
+        self._post = post
+        self._path = path
+        self._hello = hello
+        self._launched = launched
+        self._count = count
+        self._loop = asyncio.get_running_loop()
+        self._standard = Service(__version__, {f"{NODE}.Hello": ({}, _none)})
+        self._visitors: set[Visitor] = set()
+        self._pending: dict[int, _Pending] = {}
+        self._number = 0
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    def open(self) -> None:
+        """From now on commands find it. Raises OSError."""
+        new = f"{self._path}.new"
+        self._listener.bind(new)
+        os.chmod(new, 0o600)
+        self._listener.listen(_BACKLOG)
+        self._listener.setblocking(False)
+        os.rename(new, self._path)
+        self._loop.add_reader(self._listener.fileno(), self._accept)
+
+    def handlers(self) -> Mapping[str, Callable[[int, Header, bytes], None]]:
+        """By kind of message."""
+        return {"reply": self._reply}
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:
+            return  # it has gone; or no descriptor is left, and it waits
+        if framing.peer_of(sock).uid != os.geteuid() or len(self._visitors) >= _MOST_VISITORS:
+            sock.close()
+            return
+        visitor = Visitor(sock, self._take, self._leave)
+        self._visitors.add(visitor)
+
+    def _leave(self, visitor: Visitor) -> None:
+        """A client has gone: what waits for its answer is not wanted any more."""
+        self._visitors.discard(visitor)
+        for number, pending in list(self._pending.items()):
+            if pending.visitor is visitor:
+                self._post.send(LEADER, "hang_up", {"id": number})
+
+    def _take(self, visitor: Visitor, message: Mapping[str, Any], fds: list[int]) -> None:
+        """A client's call, one at a time of each. Whoever answers closes its descriptors."""
+        try:
+            call = Call(message, framing.Peer(0, os.geteuid(), os.getegid()))
+            interface, _, method = call.method.rpartition(".")
+            if interface == STANDARD:
+                framing.close(fds)
+                visitor.answer({"parameters": self._standard.find(call)(call)}, oneway=call.oneway)
+                return
+            if interface != NODE:
+                raise Refused(f"{STANDARD}.InterfaceNotFound", f"no interface {interface[:128]}")
+            if not isinstance(call.parameters, dict):
+                raise invalid("parameters", "not an object")
+            if method == "Hello":
+                framing.close(fds)
+                visitor.answer({"parameters": self._hello.answer()}, oneway=call.oneway)
+                return
+            self._ask_leader(visitor, call, method, fds)
+        except Refused as refused:
+            framing.close(fds)
+            visitor.answer(error_reply(refused))
+
+    def _ask_leader(self, visitor: Visitor, call: Call, method: str, fds: list[int]) -> None:
+        if fds and (method != "Launch" or len(fds) != _STREAMS):
+            raise invalid("request", f"comes with {len(fds)} descriptors, in a cluster three come with Launch only")
+        parameters, files = call.parameters, None
+        if fds and isinstance(request := parameters.get("request"), dict):
+            files = CommonFiles(_without_input(request, fds[0]))
+            parameters = {**parameters, "request": files.request}
+        self._number += 1
+        header = {"id": self._number, "method": method, "parameters": parameters, "streams": bool(fds)}
+        call.parameters = parameters
+        self._pending[self._number] = _Pending(visitor, call, fds, header, files)
+        try:
+            self._post.send(LEADER, "call", header)
+        except ValueError as error:  # too long for a message
+            del self._pending[self._number]
+            raise Refused("TooLarge", str(error)) from None
+
+    def ask_again(self) -> None:
+        """The leader was away, and is back; or another one is."""
+        for pending in self._pending.values():
+            self._post.send(LEADER, "call", pending.header)
+        for number, pending in self._pending.items():
+            if pending.visitor not in self._visitors:
+                self._post.send(LEADER, "hang_up", {"id": number})
+
+    def _reply(self, sender: int, header: Header, body: bytes) -> None:
+        del sender, body
+        pending = self._pending.pop(int(header["id"]), None)
+        if pending is None:
+            return  # answered twice, by a leader that was started again
+        parameters = header.get("parameters") or {}
+        if "error" in header:
+            name = str(header["error"])
+            framing.close(pending.fds)
+            answer = {"error": name if "." in name else f"{NODE}.{name}", "parameters": parameters}
+            pending.visitor.answer(answer, oneway=pending.call.oneway)
+        elif pending.fds:
+            self._launch(pending, dict(parameters))
+        else:
+            pending.visitor.answer({"parameters": parameters}, oneway=pending.call.oneway)
+
+    def _launch(self, pending: _Pending, parameters: dict[str, Any]) -> None:
+        """A step has begun: the client gets its pipes. Where it has gone meanwhile, that is the end of the step."""
+        ranks = parameters.pop("ranks", None)
+        ranks = range(self._count) if ranks is None else ranks if isinstance(ranks, list) else parse_cpulist(ranks)
+        request = pending.call.parameters["request"]
+        stdin, bulk = request.get("stdin", "all"), bool(request.get("bulk"))
+        reads = not bulk and (stdin == "all" or str(stdin).isdecimal())
+        key = int(parameters["job"]), int(parameters["step"])
+        try:
+            if pending.files is not None:
+                pending.files.open_into(pending.fds, key)
+            theirs = self._launched.add(key, pending.fds, list(ranks), reads=reads, bulk=bulk, pty="pty" in request)
+        except (OSError, ValueError, LookupError) as error:
+            framing.close(pending.fds)
+            self._launched.decline(key)
+            why = f"step {key[0]}.{key[1]}: {_why(error)}"
+            pending.visitor.answer(error_reply(Refused("LaunchRefused", why, exit_status=1)))
+            return
+        pending.visitor.answer({"parameters": parameters}, theirs)
+
+    def close(self) -> None:
+        """No command finds it any more; those that wait are told."""
+        self._loop.remove_reader(self._listener.fileno())
+        self._listener.close()
+        for visitor in list(self._visitors):
+            visitor.close()
+
+
+def _without_input(request: Mapping[str, Any], stdin: int) -> Mapping[str, Any]:
+    """Where there is nothing to read, nobody has to carry it to all nodes."""
+    if "pty" in request:
+        return request
+    if request.get("stdin") in (None, "all") and is_null(os.fstat(stdin)):
+        return {**request, "stdin": "none"}
+    return request
+
+
+def _why(error: Exception) -> str:
+    """What came of a user's pattern for a file, or of a limit."""
+    if isinstance(error, OSError):
+        return f"open file {error.filename!r}: {error.strerror}" if error.filename else str(error.strerror)
+    return f"a file for its streams: {error.args[0] if error.args else error!r}"
+
+
+def _none(call: Call) -> None:
+    """Never called: that method is known elsewhere."""

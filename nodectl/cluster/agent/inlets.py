@@ -1,0 +1,56 @@
+"""What the nodes of a step send of its output, put in order for the client's streams. Runs in the client's agent."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nodectl.cluster.agent.sinks import Sink
+
+Answer = Callable[[Mapping[str, object]], None]
+_TOLD_BY = 4  # parts of a window
+
+
+class Inlet:
+    """One stream of one node. What was written to `sink` is told to the node, by `answer`, when it is worth a message;
+    `window` is the node's.
+    """
+
+    __slots__ = ("_answer", "_have", "_sink", "_told", "_window", "_written")
+
+    def __init__(self, sink: Sink, answer: Answer, window: int) -> None:
+        self._sink = sink
+        self._answer = answer
+        self._window = window
+        self._have = 0
+        self._written = 0
+        self._told = 0
+
+    def take(self, header: Mapping[str, Any], body: bytes) -> None:
+        """A message of that node."""
+        at = int(header["at"])
+        if at > self._have or (header.get("end") is not None and at != self._have):
+            self._tell(again=True)
+            return
+        if at + len(body) > self._have:
+            fresh = body[self._have - at :]
+            self._have += len(fresh)
+            self._sink.write(fresh, self._wrote)
+        if self._sink.broken:
+            self._answer({"bytes": self._have, "have": self._have, "gone": True})
+        elif header.get("end") is not None:
+            self._tell()
+
+    def _wrote(self, size: int) -> None:
+        self._written += size
+        if self._written - self._told >= self._window // _TOLD_BY and not self._sink.broken:
+            self._tell()
+        elif self._sink.broken:
+            self._answer({"bytes": self._have, "have": self._have, "gone": True})
+
+    def ask(self) -> None:
+        """A link was broken: what is missing is to be sent again."""
+        self._tell(again=True)
+
+    def _tell(self, *, again: bool = False) -> None:
+        self._told = self._written
+        told: dict[str, object] = {"bytes": self._written, "have": self._have}
+        self._answer({**told, "again": True} if again else told)

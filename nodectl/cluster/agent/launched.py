@@ -1,0 +1,394 @@
+"""Steps that clients of this node have launched: what all nodes say of one comes together here, in the agent of the
+node on which the client runs, and goes on to the client as a single node's would.
+"""
+
+import asyncio
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from nodectl.cluster.agent.channel import Channel
+from nodectl.cluster.agent.dispatcher import Dispatcher
+from nodectl.cluster.agent.feed import Feed
+from nodectl.cluster.agent.inlets import Inlet
+from nodectl.cluster.agent.messages import Reader, Writer
+from nodectl.cluster.agent.outlets import window_of
+from nodectl.cluster.agent.post import Header, Key, Post
+from nodectl.cluster.agent.relay import Relay
+from nodectl.cluster.agent.sinks import Sink, is_null, is_same
+from nodectl.cluster.tree import LEADER
+from nodectl.stepd.bulk.commands import BadCommand
+from nodectl.wire import framing
+from nodectl.wire.dispatch import Refused, error_reply, invalid
+from nodectl.wire.names import STEP
+
+_OF_BULK = ("Run", "NoMore", "Withdraw")
+_MOST_UNREAD = 4 << 20  # bytes of events
+_LONGEST_ORDER = 1 << 20
+_MOST_EARLY = 16 << 20  # bytes of output of steps that are not known yet
+_EARLY_SECONDS = 60.0
+_MOST_REMEMBERED = 4096
+
+
+class Launched:
+    """One such step. `fds`: the client's streams, closed here, none where it has given none. `ranks`: of its nodes.
+    `on_over`: nothing is left of it.
+    """
+
+    def __init__(
+        self, post: Post, key: Key, fds: Sequence[int], ranks: Sequence[int], on_over: Callable[["Launched"], None],
+        *, reads: bool, bulk: bool = False, pty: bool = False,
+    ) -> None:  # fmt: skip
+        self.key = key
+        self._post = post
+        self._name = {"job": key[0], "step": key[1]}
+        self._ranks = ranks
+        self._on_over = on_over
+        self._over = False
+        self._ended = self.hung_up = False
+        self._last: Mapping[str, object] | None = None  # the end, which waits for the terminal
+        self._feed: Feed | None = None
+        self._inlets: dict[tuple[int, int], Inlet] = {}
+        self._sinks: dict[int, Sink] = {}
+        self._channels: dict[int, Channel] = {}  # of a bulk step
+        self._dispatcher = Dispatcher(ranks, self._call, self._tell_work) if bulk else None
+        theirs, self._events, self._commands = self._pipes()
+        self.theirs: list[int] = theirs
+        self._relay_fd = -1
+        self._relay: Relay | None = None  # of a step with a terminal
+        self._relayed = False
+        if fds and pty:
+            self._relay_fd = fds[0]
+            framing.close(fds[1:])
+        elif fds:
+            self._take_streams(*fds, reads=reads)
+
+    def _pipes(self) -> tuple[list[int], Writer, Reader]:
+        """The client's ends, and ours."""
+        events, tells = os.pipe2(os.O_CLOEXEC)
+        try:
+            hears, commands = os.pipe2(os.O_CLOEXEC)
+        except OSError:
+            framing.close([events, tells])
+            raise
+        writer = Writer(tells, _MOST_UNREAD, self.hang_up)
+        return [events, commands], writer, Reader(hears, _LONGEST_ORDER, self._obey, self.hang_up)
+
+    def _take_streams(self, stdin: int, stdout: int, stderr: int, *, reads: bool) -> None:
+        self._sinks[1] = Sink(stdout)
+        self._sinks[2] = self._sinks[1]
+        if is_same(stdout, stderr):
+            os.close(stderr)
+        else:
+            self._sinks[2] = Sink(stderr)
+        if reads and not is_null(os.fstat(stdin)):
+            self._feed = Feed(stdin, self._ranks, self._give)
+            return
+        os.close(stdin)
+        if reads:
+            self._give(self._ranks, {"at": 0}, b"")
+
+    def _give(self, ranks: Iterable[int], header: Mapping[str, object], data: bytes) -> None:
+        for rank in ranks:
+            self._post.send(rank, "in", {**self._name, **header}, data)
+
+    # What the client says.
+
+    def _obey(self, messages: list[Mapping[str, Any]]) -> None:
+        for message in messages:
+            method, parameters = str(message.get("method", "")), message.get("parameters") or {}
+            interface, _, word = method.rpartition(".")
+            refused = None
+            if interface != STEP or word not in ("Signal", "End", *_OF_BULK):
+                refused = Refused(
+                    "org.varlink.service.MethodNotFound", f"no method {method[:128]}", method=method[:256]
+                )
+            elif not isinstance(parameters, dict):
+                refused = invalid("parameters", "not an object")
+            elif word in _OF_BULK:
+                refused = self._dispatch(word, parameters)
+            else:
+                self._order(word, parameters)
+            if not message.get("oneway"):
+                self._events.send(error_reply(refused) if refused else {"parameters": {}})
+
+    def _dispatch(self, method: str, parameters: Mapping[str, Any]) -> Refused | None:
+        """Commands for a bulk step. A client that sends anything else has its step ended."""
+        if self._dispatcher is None:
+            return Refused("org.nodectl.step.WrongState", "it is no step for commands")
+        try:
+            self._dispatcher.call(method, parameters)
+        except BadCommand as error:
+            self._events.send({"parameters": {"event": {"event": "message", "text": f"nodectl: error: {error}"}}})
+            self._order("End", {})
+        return None
+
+    def _channel(self, rank: int) -> Channel:
+        """To the part there."""
+        if rank not in self._channels:
+
+            def send(header: Header) -> None:
+                self._post.send(rank, "deal", {**self._name, **header})
+
+            self._channels[rank] = Channel(send, lambda said: self._heard(rank, said))
+        return self._channels[rank]
+
+    def _call(self, rank: int, method: str, parameters: Mapping[str, object]) -> None:
+        """Of the part there."""
+        self._channel(rank).say({"method": method, "parameters": parameters})
+
+    def _heard(self, rank: int, said: Any) -> None:
+        """Events about commands, or a packet of the terminal; the first one is told that the terminal is there."""
+        if self._dispatcher is not None:
+            for event in said:
+                self._dispatcher.heard(rank, event)
+            return
+        if self._relay is None and self._relay_fd >= 0:
+            self._relay, self._relay_fd = Relay(self._relay_fd, self._channel(rank), self._flushed), -1
+            self._relay.begin()
+        if self._relay is not None:
+            self._relay.take(said)
+
+    def _flushed(self) -> None:
+        """All that the terminal has shown has gone to the client."""
+        self._relayed = True
+        if self._last is not None:
+            self._tell_end(self._last)
+
+    def _tell_work(self, event: Mapping[str, object]) -> None:
+        self._events.send({"parameters": {"event": event}, "continues": True})
+
+    def work(self, rank: int, header: Header) -> None:
+        """Commands there have begun and ended; or none will any more."""
+        if header.get("gone"):
+            if self._dispatcher is not None:
+                self._dispatcher.lost(rank, "its step runner has ended")
+            return
+        self._channel(rank).hear(header)
+        if self._relay is not None:
+            self._relay.begin()
+
+    def _order(self, method: str, parameters: Mapping[str, object]) -> None:
+        self._post.send(LEADER, "order", {**self._name, "call": {"method": method, "parameters": parameters}})
+
+    def hang_up(self) -> None:
+        """The client has gone: what it launched ends."""
+        if self._over:
+            return
+        if not self._ended:
+            self.hung_up = True
+            _hang_up(self._post, self.key)
+        self._close()
+
+    def _close(self) -> None:
+        self._over = True
+        if self._feed is not None:
+            self._feed.close()
+        self._commands.close()
+        self._events.close()
+        for sink in self._sinks.values():
+            sink.close()
+        self._close_relay()
+        self._on_over(self)
+
+    def _close_relay(self) -> None:
+        if self._relay is not None:
+            self._relay.close()
+        if self._relay_fd >= 0:
+            os.close(self._relay_fd)
+            self._relay_fd = -1
+
+    # What nodes and the leader say.
+
+    def output(self, rank: int, header: Header, body: bytes) -> None:
+        """Some of its output."""
+        fd = int(header["fd"])
+        inlet = self._inlets.get((rank, fd))
+        if inlet is None:
+            name = {**self._name, "fd": fd}
+            sink = self._sinks.get(fd)
+            if sink is None:
+                self._post.send(rank, "more", {**name, "gone": True})
+                return
+            inlet = Inlet(
+                sink, lambda told: self._post.send(rank, "more", {**name, **told}), window_of(len(self._ranks))
+            )
+            self._inlets[rank, fd] = inlet
+        inlet.take(header, body)
+
+    def took(self, rank: int, header: Header) -> None:
+        """A node's tasks have taken input."""
+        if self._feed is not None:
+            self._feed.heard(rank, header)
+
+    def lost(self, rank: int, why: str) -> None:
+        """A node is gone for good."""
+        if self._feed is not None:
+            self._feed.forget(rank)
+        if self._dispatcher is not None and rank in self._ranks:
+            self._dispatcher.lost(rank, why)
+
+    def resumed(self, rank: int) -> None:
+        """The way to a node was broken, and is whole again."""
+        for (of, _), inlet in list(self._inlets.items()):
+            if of == rank:
+                inlet.ask()
+        if rank in self._channels:
+            self._channels[rank].ask()
+
+    def events(self, events: Sequence[Mapping[str, object]]) -> None:
+        """What the leader tells of it; the end waits for the output."""
+        for event in events:
+            if self._ended:
+                return
+            if event.get("event") != "end":
+                self._events.send({"parameters": {"event": event}, "continues": True})
+                continue
+            self._ended = True
+            if self._feed is not None:
+                self._feed.close()
+            self._flush({*self._sinks.values()}, event)
+
+    def _flush(self, sinks: set[Sink], event: Mapping[str, object]) -> None:
+        """Tells the end when all output has gone."""
+        if not sinks:
+            # A node that has a terminal says its last before its part is over: who has not done it is lost.
+            if self._relay is None or self._relayed or not self._relay.heard_last:
+                self._tell_end(event)
+            else:
+                self._last = event
+            return
+        sink = sinks.pop()
+        sink.flush(lambda: self._flush(sinks, event))
+
+    def _tell_end(self, event: Mapping[str, object]) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._close_relay()
+        self._events.send({"parameters": {"event": event}}, last=True)
+        self._commands.close()
+        self._on_over(self)
+
+
+class LaunchedSteps:
+    """All of them, and what has come for those that are not known yet: a node may be quicker than the leader."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+        self._steps: dict[Key, Launched] = {}
+        self._early: dict[Key, list[tuple[str, int, Header, bytes]]] = {}
+        self._early_bytes = 0
+        self._gone: OrderedDict[Key, None] = OrderedDict()
+        self._hung_up: OrderedDict[Key, None] = OrderedDict()  # which the leader may not have heard
+        self._loop = asyncio.get_running_loop()
+
+    def handlers(self) -> Mapping[str, Callable[[int, Header, bytes], None]]:
+        """By kind of message."""
+        return {"out": self._out, "took": self._took, "event": self._event, "work": self._work}
+
+    def add(self, key: Key, fds: Sequence[int], ranks: Sequence[int], *, reads: bool, **of_kind: bool) -> list[int]:
+        """A step that was launched: the client's ends of two pipes, which the caller closes. Raises OSError, and then
+        has not closed `fds`.
+        """
+        step = Launched(self._post, key, fds, ranks, self._over, reads=reads, **of_kind)
+        self._steps[key] = step
+        self._gone.pop(key, None)
+        for kind, rank, header, body in self._early.pop(key, ()):
+            self._early_bytes -= len(body)
+            self.handlers()[kind](rank, header, body)
+        return step.theirs
+
+    def decline(self, key: Key) -> None:
+        """A step that has begun, and that its client cannot be given: it ends."""
+        _remember(self._gone, key)
+        _remember(self._hung_up, key)
+        _hang_up(self._post, key)
+
+    def _over(self, step: Launched) -> None:
+        self._steps.pop(step.key, None)
+        _remember(self._gone, step.key)
+        if step.hung_up:
+            _remember(self._hung_up, step.key)
+
+    def _out(self, rank: int, header: Header, body: bytes) -> None:
+        key = int(header["job"]), int(header["step"])
+        if (step := self._steps.get(key)) is not None:
+            step.output(rank, header, body)
+        elif key in self._gone:
+            self._post.send(rank, "more", {"job": key[0], "step": key[1], "fd": header["fd"], "gone": True})
+        else:
+            self._keep("out", rank, header, body)
+
+    def _event(self, rank: int, header: Header, body: bytes) -> None:
+        key = int(header["job"]), int(header["step"])
+        if (step := self._steps.get(key)) is not None:
+            step.events(header["events"])
+        elif key not in self._gone:
+            self._keep("event", rank, header, body)
+
+    def _work(self, rank: int, header: Header, body: bytes) -> None:
+        key = int(header["job"]), int(header["step"])
+        if (step := self._steps.get(key)) is not None:
+            step.work(rank, header)
+        elif key not in self._gone:
+            self._keep("work", rank, header, body)
+        elif not header.get("gone"):  # else two agents would answer each other for ever
+            self._post.send(rank, "deal", {"job": key[0], "step": key[1], "heard": 0, "gone": True})
+
+    def _keep(self, kind: str, rank: int, header: Header, body: bytes) -> None:
+        """What there is no room for the node sends again when it is asked."""
+        key = int(header["job"]), int(header["step"])
+        if self._early_bytes + len(body) > _MOST_EARLY:
+            return
+        if key not in self._early:
+            self._early[key] = []
+            self._loop.call_later(_EARLY_SECONDS, self._forget, key)
+        self._early[key].append((kind, rank, header, body))
+        self._early_bytes += len(body)
+
+    def _forget(self, key: Key) -> None:
+        """A step that nobody has launched, or that did not begin."""
+        for kind, rank, header, body in self._early.pop(key, ()):
+            self._early_bytes -= len(body)
+            _remember(self._gone, key)
+            if kind == "out":
+                self._post.send(rank, "more", {"job": key[0], "step": key[1], "fd": header["fd"], "gone": True})
+
+    def _took(self, rank: int, header: Header, body: bytes) -> None:
+        del body
+        if (step := self._steps.get((int(header["job"]), int(header["step"])))) is not None:
+            step.took(rank, header)
+
+    def lost(self, rank: int, why: str) -> None:
+        """A node is gone for good."""
+        for step in list(self._steps.values()):
+            step.lost(rank, why)
+
+    def resumed(self, rank: int) -> None:
+        """The way to a node was broken, and is whole again."""
+        for step in list(self._steps.values()):
+            step.resumed(rank)
+
+    def ask_again(self) -> None:
+        """The leader was away, and is back; or another one is. It may have told the end of steps."""
+        if self._steps:
+            self._post.send(LEADER, "again", {"steps": [list(key) for key in self._steps]})
+        for key in self._hung_up:
+            _hang_up(self._post, key)
+
+    def close(self) -> None:
+        """The agent ends."""
+        for step in list(self._steps.values()):
+            step.hang_up()
+
+
+def _hang_up(post: Post, key: Key) -> None:
+    post.send(LEADER, "order", {"job": key[0], "step": key[1], "call": {"method": "hangup", "parameters": {}}})
+
+
+def _remember(keys: OrderedDict[Key, None], key: Key) -> None:
+    keys[key] = None
+    while len(keys) > _MOST_REMEMBERED:
+        keys.popitem(last=False)

@@ -1,0 +1,97 @@
+"""The leader, as a child of the agent of rank 0: started again when it dies, or is not heard any more (somebody has
+stopped it, perhaps); ended with the agent.
+
+Its standard input is a pipe that only the agent holds. The first line is the secret, the second one JSON: the addresses
+of the agent, the job, the names of all nodes and of guests, the path of its journal; the end is its end.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from nodectl.cluster.agent.place import Place
+from nodectl.kernel import signals
+from nodectl.wire import lean_json
+
+_START = "import sys; sys.path[:0] = {path!r}; from nodectl.cluster.leader import main; sys.exit(main.main())"
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 10.0
+_SOON = 10.0  # a leader that lived no longer makes the next one wait
+_ENDING = 5.0
+_LOOK, _MOST_LOOKS = 1.0, 30  # seconds; not by a clock: where we were stopped ourselves, it gets its time again
+
+
+class LeaderProcess:
+    """`say` gets a line for the agent's log; `is_there`: whether the mesh has a way to it."""
+
+    def __init__(
+        self,
+        secret: bytes,
+        at: Sequence[tuple[str, int]],
+        where: Place,
+        journal: str,
+        say: Callable[[str], None],
+        is_there: Callable[[], bool],
+    ) -> None:
+        told = {"at": [list(one) for one in at], "job": where.job, "names": list(where.names), "journal": journal}
+        told["guests"] = list(where.guests)
+        self._words = f"{secret.hex()}\n{lean_json.dumps(told)}\n".encode("ascii")
+        self._say = say
+        self._is_there = is_there
+        self._process: asyncio.subprocess.Process | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Starts it, and keeps it going."""
+        self._keeper = asyncio.create_task(self._keep())
+
+    async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
+        pause = 0.0
+        while True:
+            begun = loop.time()
+            try:
+                status: object = await self._once()
+            except OSError as error:  # no process for it just now
+                status = error.strerror
+            pause = _FIRST_PAUSE if loop.time() - begun > _SOON else min(max(_FIRST_PAUSE, 2 * pause), _LONGEST_PAUSE)
+            self._say(f"the leader has ended ({status}); another one is started")
+            await asyncio.sleep(pause)
+
+    async def _once(self) -> int:
+        """Its whole life."""
+        code = _START.format(path=[p for p in sys.path if p])
+        self._process = process = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-S", "-c", code,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, start_new_session=True,
+            env={**os.environ},
+        )  # fmt: skip
+        if process.stdin is not None:
+            process.stdin.write(self._words)
+        unheard = 0
+        while True:
+            try:
+                async with asyncio.timeout(_LOOK):
+                    return await process.wait()
+            except TimeoutError:
+                unheard = 0 if self._is_there() else unheard + 1
+            if unheard == _MOST_LOOKS and process.returncode is None:
+                self._say("the leader is not heard any more, and is killed")
+                signals.send_child(process.pid, signals.KILL)
+
+    async def end(self) -> None:
+        """It ends, too."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            async with asyncio.timeout(_ENDING):
+                await process.wait()
+        except TimeoutError:
+            signals.send_child(process.pid, signals.KILL)
+            await process.wait()

@@ -1,0 +1,222 @@
+"""The agent of one node, a process of the user's, for as long as the allocation.
+
+The engine starts it and holds its standard input: the first line is the secret, the second the leader's addresses, the
+end is the agent's end. To its standard output it writes lines: `leader HOST:PORT ...`, which is that second line, from
+rank 0; `joined RANK`; `failed NODE WHY`. Exit status: 0 when it was told to end, 1 when it could not begin or the
+others have given it up.
+"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import signal
+import stat
+import sys
+from collections.abc import Sequence
+
+from nodectl.client.command import Failed
+from nodectl.cluster.agent import addresses, directory, place
+from nodectl.cluster.agent.calls import Calls
+from nodectl.cluster.agent.door import Door
+from nodectl.cluster.agent.hello import Hello
+from nodectl.cluster.agent.launched import LaunchedSteps
+from nodectl.cluster.agent.leader_process import LeaderProcess
+from nodectl.cluster.agent.node import OwnNode
+from nodectl.cluster.agent.parts import Parts
+from nodectl.cluster.agent.place import Place
+from nodectl.cluster.agent.post import Header
+from nodectl.cluster.machine import described, given
+from nodectl.cluster.mesh.mesh import Mesh, NotJoined
+from nodectl.machine import topology
+
+_LONGEST_LINE = 1 << 16
+_SHORTEST_SECRET = 16  # bytes
+_GARBAGE = 5000  # objects: those of many steps are looked through at once
+
+
+def main() -> int:
+    """The whole process."""
+    if os.geteuid() == 0:
+        print("nodectl agent: root has the service on each node; agents are for everybody else", file=sys.stderr)
+        return 1
+    os.umask(0o077)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    try:
+        where = place.of(os.environ)
+        own = directory.take(where.directory)
+    except Failed as failed:
+        print(f"failed {os.environ.get('SLURMD_NODENAME') or '-'} {failed}", flush=True)
+        print(f"nodectl agent: {failed}", file=sys.stderr)
+        return 1
+    try:
+        return asyncio.run(Agent(where, own.path).run())
+    finally:
+        own.remove()
+
+
+class Agent:
+    """The process. `path` is its directory."""
+
+    def __init__(self, where: Place, path: str) -> None:
+        self._place = where
+        self._path = path
+        self._over = asyncio.Event()
+        self._status = 0
+        self._leader: LeaderProcess | None = None
+
+    async def run(self) -> int:
+        """Until somebody ends it: the exit status."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._over.set)
+        node = OwnNode(self._path)
+        starting = asyncio.create_task(node.start())
+        mesh: Mesh | None = None
+        try:
+            lines = await _standard_input()
+            secret = await _secret(lines)
+            mesh = Mesh(self._place.rank, self._place.members, secret, said=self._said())
+            work = Work(mesh, self._place, self._path, node.socket)
+            mesh.on_lost(self._lost)
+            mesh.handle("end", lambda *_: self._over.set())
+            await starting
+            await self._meet(mesh, lines, secret)
+            work.open()
+            gc.collect()
+            gc.freeze()  # what is there now stays
+            gc.set_threshold(_GARBAGE)
+            print("joined", self._place.rank, flush=True)
+            watching = asyncio.create_task(self._until_end_of(lines))
+            await self._over.wait()
+            watching.cancel()
+            work.close()
+        except (Failed, NotJoined, OSError) as error:
+            self._fail(str(error))
+        finally:
+            if not starting.done():
+                starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            await node.end()
+            if self._leader is not None:
+                await self._leader.end()
+            if mesh is not None:
+                await mesh.close()
+        return self._status
+
+    def _said(self) -> dict[str, object]:
+        """What the leader is told of this machine."""
+        if self._place.is_guest:
+            return {}
+        machine = topology.read(allowed=os.sched_getaffinity(0))
+        return described(given(machine, os.environ, self._place.rank))
+
+    async def _meet(self, mesh: Mesh, lines: asyncio.StreamReader, secret: bytes) -> None:
+        """The others, by way of rank 0. Raises Failed, NotJoined, OSError."""
+        if self._place.rank == 0:
+            hosts = addresses.own(os.environ.get("SLURM_LAUNCH_NODE_IPADDR", ""))
+            at = await mesh.listen(hosts)
+            print("leader", *map(addresses.written, at), flush=True)
+            journal = f"{self._path}/journal"
+            self._leader = LeaderProcess(secret, at, self._place, journal, self._say, lambda: mesh.has_leader)
+            self._leader.start()
+        line = (await lines.readline()).decode("ascii", "replace").split()
+        if self._place.rank == 0:
+            return
+        try:
+            at = [addresses.read(word) for word in line if word != "leader"]
+        except ValueError as error:
+            raise Failed(str(error)) from None
+        if not at:
+            raise Failed("nobody said where the leader is")
+        await mesh.join(at)
+
+    async def _until_end_of(self, lines: asyncio.StreamReader) -> None:
+        while await lines.readline():
+            pass
+        self._over.set()
+
+    def _lost(self, rank: int, why: str) -> None:
+        if rank == self._place.rank:
+            self._fail(f"the others have given it up: {why}")
+            self._over.set()
+
+    def _fail(self, why: str) -> None:
+        self._status = 1
+        with contextlib.suppress(OSError):
+            print("failed", self._place.name, " ".join(why.split()), flush=True)
+        self._say(why)
+
+    def _say(self, line: str) -> None:
+        print(f"nodectl agent of {self._place.name}: {line}", file=sys.stderr, flush=True)
+
+
+class Work:
+    """What an agent does once it is one: parts of steps, and the door."""
+
+    def __init__(self, mesh: Mesh, where: Place, path: str, node: str) -> None:
+        self._names = where.members
+        self._calls = Calls(node)
+        socket = f"{path}/nodectl.sock"
+        self._parts = Parts(mesh, where.name, self._calls, socket)
+        self._launched = LaunchedSteps(mesh)
+        hello = Hello(where.name, where.job, len(where.names))
+        self._door = Door(mesh, socket, self._launched, hello, len(where.names))
+        for part in (self._parts, self._launched, self._door):
+            for kind, handler in part.handlers().items():
+                mesh.handle(kind, handler)
+        mesh.handle("leader", self._led)
+        mesh.on_lost(self._lost)
+        mesh.on_resumed(self._resumed)
+
+    def open(self) -> None:
+        """Raises OSError."""
+        self._door.open()
+
+    def _lost(self, rank: int, why: str) -> None:
+        self._parts.lost(rank)
+        self._launched.lost(rank, f"node {self._names[rank]} was lost: {why}")
+
+    def _resumed(self, rank: int) -> None:
+        self._parts.resumed(rank)
+        self._launched.resumed(rank)
+
+    def _led(self, sender: int, header: Header, body: bytes) -> None:
+        """A leader says that it may have missed something."""
+        self._parts.tell_all(sender, header, body)
+        self._launched.ask_again()
+        self._door.ask_again()
+
+    def close(self) -> None:
+        """Nobody comes any more; what runs ends."""
+        self._door.close()
+        self._launched.close()
+        self._parts.close()
+        self._calls.close()
+
+
+async def _standard_input() -> asyncio.StreamReader:
+    """Raises Failed."""
+    kind = os.fstat(0).st_mode
+    if not (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
+        raise Failed("its standard input is to be a pipe: an agent is started by `nodectl cluster start`")
+    reader = asyncio.StreamReader(_LONGEST_LINE)
+    stdin = os.fdopen(os.dup(0), "rb", buffering=0)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), stdin)
+    return reader
+
+
+async def _secret(lines: asyncio.StreamReader) -> bytes:
+    """Raises Failed."""
+    try:
+        secret = bytes.fromhex((await lines.readline()).decode("ascii").strip())
+    except ValueError:
+        secret = b""
+    if len(secret) < _SHORTEST_SECRET:
+        raise Failed("the first line of its standard input is to be the secret")
+    return secret
+
+
+__all__: Sequence[str] = ("main",)

@@ -1,0 +1,121 @@
+"""Messages over pipes and sockets of this machine, without waiting: those of org.nodectl.step, and the door's."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nodectl.wire import framing
+
+_CHUNK = 65536
+
+
+class Writer:
+    """Writes to `fd`, closed here. What there is no room for is kept; who does not read `most` bytes is given up, and
+    `on_broken` is told, once, from the event loop.
+    """
+
+    def __init__(self, fd: int, most: int, on_broken: Callable[[], object]) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+        self._most = most
+        self._on_broken = on_broken
+        self._out = bytearray()
+        self._waits = False
+        self._last = False
+        self._loop = asyncio.get_running_loop()
+
+    def send(self, message: Mapping[str, object], *, last: bool = False) -> None:
+        """One message; behind the last one the pipe is closed."""
+        if self._fd < 0:
+            return
+        self._out += framing.encode(message)
+        self._last = last
+        if not self._waits:
+            self._flush()
+        elif len(self._out) > self._most:
+            self._break()
+
+    def _flush(self) -> None:
+        try:
+            while self._out:
+                del self._out[: os.write(self._fd, self._out)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._break()
+            return
+        if len(self._out) > self._most:
+            self._break()
+            return
+        waits = bool(self._out)
+        if waits != self._waits:
+            self._waits = waits
+            if waits:
+                self._loop.add_writer(self._fd, self._flush)
+            else:
+                self._loop.remove_writer(self._fd)
+        if self._last and not waits:
+            self.close()
+
+    def _break(self) -> None:
+        self.close()
+        self._loop.call_soon(self._on_broken)
+
+    def close(self) -> None:
+        """What has not gone is thrown away."""
+        if self._fd < 0:
+            return
+        if self._waits:
+            self._loop.remove_writer(self._fd)
+            self._waits = False
+        os.close(self._fd)
+        self._fd = -1
+        self._out.clear()
+
+
+class Reader:
+    """Reads messages of at most `longest` bytes from `fd`, closed here. At the end, or where it is no message that
+    comes, `on_end` is told, once.
+    """
+
+    def __init__(
+        self,
+        fd: int,
+        longest: int,
+        on_messages: Callable[[list[Mapping[str, Any]]], None],
+        on_end: Callable[[], object],
+    ) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+        self._inbox = framing.Inbox(longest)
+        self._on_messages = on_messages
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(fd, self._read)
+
+    def _read(self) -> None:
+        messages: list[Mapping[str, Any]] = []
+        alive = False
+        try:
+            data = os.read(self._fd, _CHUNK)
+            self._inbox.feed(data)
+            alive = bool(data)
+            while (message := self._inbox.next()) is not None:
+                messages.append(message)
+        except BlockingIOError:
+            return
+        except (OSError, framing.BrokenWire):
+            alive = False
+        if messages:
+            self._on_messages(messages)
+        if not alive and self._fd >= 0:
+            self.close()
+            self._on_end()
+
+    def close(self) -> None:
+        """Nothing more is read."""
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,67 @@
+"""Where an agent stands: its rank, the names of all nodes, the job, as the engine that started it says in its
+environment.
+
+Slurm's srun sets its own variables. Another engine sets NODECTL_AGENT to "JOB RANK NODES", NODES as Slurm writes them.
+Ranks behind those of the nodes are guests', whose names are in NODECTL_GUESTS: machines with a door, and no tasks.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from nodectl.binding.hostlist import expand
+from nodectl.client import cluster_door
+from nodectl.client.command import Failed
+from nodectl.model.number import whole
+from nodectl.model.value_class import dataclass
+from nodectl.wire.dispatch import Refused
+
+AGENT, GUESTS = "NODECTL_AGENT", "NODECTL_GUESTS"
+_MOST_NODES = 1 << 20
+_LAST_JOB = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`names` are those of all nodes, by rank; `members` has guests, too."""
+
+    job: int
+    rank: int
+    names: Sequence[str]
+    guests: Sequence[str] = ()
+
+    @property
+    def members(self) -> Sequence[str]:
+        """The names of all ranks."""
+        return (*self.names, *self.guests)
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether this machine is none of the nodes."""
+        return self.rank >= len(self.names)
+
+    @property
+    def name(self) -> str:
+        """Of this machine."""
+        return self.members[self.rank]
+
+    @property
+    def directory(self) -> str:
+        """The name of the agent's directory, by which commands of this node find its door."""
+        name = cluster_door.NO_NODE if self.is_guest else self.name
+        return cluster_door.name_of({cluster_door.CLUSTER: f"{self.job}.{name}"})
+
+
+def of(variables: Mapping[str, str]) -> Place:
+    """Raises Failed."""
+    if AGENT in variables:
+        job, rank, nodes = (*variables[AGENT].split(" "), "", "", "")[:3]
+    else:
+        job, rank = variables.get("SLURM_JOB_ID", ""), variables.get("SLURM_NODEID", "")
+        nodes = variables.get("SLURM_STEP_NODELIST") or variables.get("SLURM_NODELIST", "")
+    number, position = whole(job, _LAST_JOB), whole(rank, _MOST_NODES)
+    try:
+        names, guests = expand(nodes), expand(variables.get(GUESTS, ""))
+    except Refused as refused:
+        raise Failed(f"the nodes of the agents: {refused}") from None
+    if number is None or position is None or position >= len(names) + len(guests):
+        raise Failed("an agent is started by `nodectl cluster start`, within an allocation")
+    return Place(number, position, names, guests)

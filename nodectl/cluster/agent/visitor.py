@@ -1,0 +1,139 @@
+"""One connection at the door: what comes is bounded, what goes out waits for who does not read."""
+
+import asyncio
+import select
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nodectl.reception.message import checked
+from nodectl.wire import framing
+from nodectl.wire.dispatch import Refused, error_reply
+
+LONGEST = 3 << 20  # bytes of a call: one message of the mesh holds it
+_MOST_QUEUED = 64
+
+Take = Callable[["Visitor", Mapping[str, Any], list[int]], None]
+
+
+class Visitor:
+    """`take` gets a call and its descriptors, the next one when it has answered. `on_leave`: the connection is over."""
+
+    def __init__(self, sock: socket.socket, take: Take, on_leave: Callable[["Visitor"], None]) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._take = take
+        self._on_leave = on_leave
+        self._inbox = framing.Inbox(LONGEST)
+        self._calls: list[tuple[bytes, list[int]]] = []
+        self._busy = False
+        self._out = bytearray()
+        self._theirs: list[int] = []
+        self._sent_all = False
+        self._waits = False
+        self._gone = False
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(sock.fileno(), self._read)
+
+    def _read(self) -> None:
+        try:
+            alive = self._inbox.receive(self._sock)
+            while (text := self._inbox.take()) is not None:
+                self._calls.append((text, self._inbox.take_descriptors()))
+            if len(self._calls) > _MOST_QUEUED or sum(len(text) for text, _ in self._calls) > LONGEST:
+                raise framing.BrokenWire("more calls than can wait for a reply")
+        except BlockingIOError:
+            return
+        except framing.BrokenWire as error:
+            self._refuse(str(error))
+            return
+        except OSError:
+            alive = False
+        if not alive:
+            self._sent_all = True
+            self._loop.remove_reader(self._sock.fileno())
+            if self._is_gone():
+                self.close()
+                return
+        self._next()
+
+    def _is_gone(self) -> bool:
+        """False for who has closed only its own way, and waits for replies."""
+        poll = select.poll()
+        poll.register(self._sock.fileno(), 0)
+        return bool(poll.poll(0))
+
+    def _next(self) -> None:
+        if self._gone or self._busy or self._out:
+            return
+        if not self._calls:
+            if self._sent_all:
+                self.close()
+            return
+        text, fds = self._calls.pop(0)
+        try:
+            message = checked(text)
+        except framing.BrokenWire as error:
+            framing.close(fds)
+            self._refuse(str(error))
+            return
+        self._busy = True
+        self._take(self, message, fds)
+
+    def _refuse(self, reason: str) -> None:
+        """The last thing that it hears, if it reads at once."""
+        try:
+            framing.send_some(self._sock, framing.encode(error_reply(Refused("InvalidRequest", reason, parameter=""))))
+        except OSError:
+            pass
+        self.close()
+
+    def answer(self, reply: Mapping[str, object], theirs: Sequence[int] = (), *, oneway: bool = False) -> None:
+        """To the call that was taken; `theirs` go along, and are closed here."""
+        self._busy = False
+        if self._gone:
+            framing.close(theirs)
+            return
+        if oneway:
+            framing.close(theirs)
+        else:
+            self._out += framing.encode(reply)
+            self._theirs += theirs
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            while self._out:
+                sent = framing.send_some(self._sock, self._out, self._theirs)
+                framing.close(self._theirs)
+                self._theirs = []
+                del self._out[:sent]
+        except BlockingIOError:
+            if not self._waits:
+                self._waits = True
+                self._loop.add_writer(self._sock.fileno(), self._flush)
+            return
+        except OSError:
+            self.close()
+            return
+        if self._waits:
+            self._waits = False
+            self._loop.remove_writer(self._sock.fileno())
+        self._loop.call_soon(self._next)
+
+    def close(self) -> None:
+        """The connection is over."""
+        if self._gone:
+            return
+        self._gone = True
+        fd = self._sock.fileno()
+        self._loop.remove_reader(fd)
+        if self._waits:
+            self._loop.remove_writer(fd)
+        self._sock.close()
+        framing.close(self._theirs)
+        for _, fds in self._calls:
+            framing.close(fds)
+        self._calls.clear()
+        self._inbox.close()
+        self._on_leave(self)

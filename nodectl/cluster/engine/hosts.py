@@ -1,0 +1,75 @@
+"""A plain list of hosts, and one ssh for each: for tests, and for those without a scheduler.
+
+Nobody says that these hosts are ours alone, or when we have to leave them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from collections.abc import Mapping, Sequence
+
+from nodectl.binding import hostlist
+from nodectl.binding.refused import Refused
+from nodectl.cluster.engine.engine import AGENT, Agents, Nodes, NoEngine, begin
+from nodectl.kernel import signals
+
+PROGRAM = "ssh -o BatchMode=yes -o ServerAliveInterval=5"
+_FIRST_JOB, _JOBS = 1 << 30, 1 << 30  # none that Slurm's controller gives
+
+
+class Hosts:
+    """`listed` as Slurm writes names. `program`, words for a shell, is followed by a host and a command."""
+
+    name = "hosts"
+
+    def __init__(self, listed: str, program: str, environment: Mapping[str, str]) -> None:
+        self._listed = listed
+        self._program = program
+        self._environment = environment
+        self._running: list[Agents] = []
+
+    def nodes(self) -> Nodes:
+        """The list, under a number that is drawn. Raises NoEngine."""
+        try:
+            names = hostlist.expand(self._listed)
+        except Refused as refused:
+            raise NoEngine(str(refused)) from None
+        if not names or len({*names}) < len(names) or any(name.startswith("-") for name in names):
+            raise NoEngine(f"-w {self._listed[:200]}: names of hosts are wanted, each once")
+        return Nodes(_FIRST_JOB + secrets.randbelow(_JOBS), names)
+
+    def start(self, nodes: Nodes, words: Sequence[str]) -> list[Agents]:
+        """One process for each. Raises NoEngine."""
+        try:
+            program = shlex.split(self._program)
+        except ValueError as error:
+            raise NoEngine(f"NODECTL_SSH: {self._program}: {error}") from None
+        for rank, name in enumerate(nodes.names):
+            line = [*program, name, f"exec env {_agent(nodes, rank)} {shlex.join(words)}"]
+            try:
+                self._running.append(begin(line, self._environment, (rank,)))
+            except NoEngine:
+                self.cancel(nodes)
+                raise
+        return self._running
+
+    def cancel(self, nodes: Nodes) -> None:
+        """Ends the connections; agents end at the end of their stdin."""
+        for agents in self._running:
+            if agents.process.returncode is None:
+                signals.send_child(agents.process.pid, signals.TERM)
+
+    def states(self, nodes: Nodes) -> Mapping[str, str]:
+        """Nobody tells."""
+        return {}
+
+    def runs(self, nodes: Nodes) -> bool:
+        """Only the holder knows."""
+        return False
+
+
+def _agent(nodes: Nodes, rank: int) -> str:
+    """What Slurm would say in variables, as words for the shell there."""
+    variables = {AGENT: nodes.variable(rank), **nodes.environment()}
+    return shlex.join(f"{name}={value}" for name, value in variables.items())

@@ -1,0 +1,103 @@
+"""Slurm: the nodes are those of the allocation that we are in, and one srun starts all agents.
+
+The step of the agents overlaps all others, holds no CPU, memory or device for itself alone, and is left running by
+srun whatever becomes of single nodes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+
+from nodectl.binding import hostlist
+from nodectl.binding.refused import Refused
+from nodectl.cluster.engine.engine import Agents, Nodes, NoEngine, begin
+
+STEP = "nodectl"  # the name of the agents' step, by which it is found again
+_AGENTS_SECONDS = 15.0  # for agents to end
+_LOOK_AGAIN = 0.3
+_SECONDS = 30.0  # for an answer of the controller
+# The allocation's own choices are for its programs. These variables are options of srun to itself.
+_OPTIONS_OF_SRUN = (
+    "ACCTG_FREQ", "CORE_SPEC", "CPUS_PER_GPU", "CPUS_PER_TASK", "CPU_BIND", "CPU_BIND_LIST", "CPU_BIND_TYPE",
+    "CPU_BIND_VERBOSE", "CPU_FREQ_REQ", "DEPENDENCY", "DISABLE_STATUS", "DISTRIBUTION", "EPILOG", "EXACT", "EXCLUSIVE",
+    "EXPORT_ENV", "GPUS", "GPUS_PER_NODE", "GPUS_PER_SOCKET", "GPUS_PER_TASK", "GPU_BIND", "GRES", "GRES_FLAGS", "HINT",
+    "HOSTFILE", "IMMEDIATE", "KILL_BAD_EXIT", "LABELIO", "MEM_BIND", "MEM_BIND_LIST", "MEM_BIND_TYPE",
+    "MEM_BIND_VERBOSE", "MEM_PER_CPU", "MEM_PER_GPU", "MEM_PER_NODE", "MPI_TYPE", "MULTI_PROG", "NCORES_PER_SOCKET",
+    "NNODES", "NODELIST", "NPROCS", "NTASKS", "NTASKS_PER_CORE", "NTASKS_PER_GPU", "NTASKS_PER_NODE",
+    "NTASKS_PER_SOCKET", "OPEN_MODE", "OVERCOMMIT", "OVERLAP", "PROLOG", "REMOTE_CWD", "RESV_PORTS", "SPREAD_JOB",
+    "STDERRMODE", "STDINMODE", "STDOUTMODE", "STEP_GRES", "TASK_EPILOG", "TASK_PROLOG", "THREADS", "THREADS_PER_CORE",
+    "THREAD_SPEC", "TIMELIMIT", "TRES_BIND", "TRES_PER_TASK", "UNBUFFEREDIO", "WAIT", "WCKEY", "WHOLE", "WORKING_DIR",
+)  # fmt: skip
+_OPTIONS = (
+    "--overlap", "--ntasks-per-node=1", "--cpu-bind=none", "--mem-bind=none", "--mem=0", "--export=ALL", "--mpi=none",
+    "--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--input=all", "--output=all", "--error=all",
+    f"--job-name={STEP}", "--quiet",
+)  # fmt: skip
+
+
+class Slurm:
+    """`environment` is that of a process in the allocation."""
+
+    name = "slurm"
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+
+    def nodes(self) -> Nodes:
+        """Those of the allocation. Raises NoEngine."""
+        job = self._environment.get("SLURM_JOB_ID", "")
+        listed = self._environment.get("SLURM_JOB_NODELIST", "")
+        if not job.isdecimal() or not listed:
+            raise NoEngine("this is not inside an allocation of Slurm -> salloc, sbatch, or name hosts with -w")
+        try:
+            return Nodes(int(job), hostlist.expand(listed))
+        except Refused as refused:
+            raise NoEngine(f"SLURM_JOB_NODELIST: {refused}") from None
+
+    def start(self, nodes: Nodes, words: Sequence[str]) -> list[Agents]:
+        """One srun for all of them. Raises NoEngine."""
+        count = len(nodes.names)
+        line = ["srun", f"--jobid={nodes.job}", f"--nodes={count}", f"--ntasks={count}", *_OPTIONS, *words]
+        taken = {f"{prefix}_{name}" for prefix in ("SLURM", "SRUN") for name in _OPTIONS_OF_SRUN}
+        environment = {name: value for name, value in self._environment.items() if name not in taken}
+        for name in ("MEM_PER_NODE", "MEM_PER_CPU"):  # the job's: agents give no more, says nodectl/cluster/machine.py
+            if value := self._environment.get(f"SLURM_{name}"):
+                environment[f"NODECTL_{name}"] = value
+        return [begin(line, {**environment, **nodes.environment()}, range(count))]
+
+    def cancel(self, nodes: Nodes) -> None:
+        """Slurm ends the step, on all nodes that still answer. Agents are told first, and leave nothing then."""
+        for signal in ("TERM", "KILL"):
+            steps = [step for step, name in self._steps(nodes.job) if name == STEP]
+            if not steps:
+                return
+            self._ask("scancel", f"--signal={signal}", *steps)
+            until = time.monotonic() + _AGENTS_SECONDS
+            while self.runs(nodes) and time.monotonic() < until:
+                time.sleep(_LOOK_AGAIN)
+
+    def runs(self, nodes: Nodes) -> bool:
+        """Whether Slurm has a step of agents."""
+        return any(name == STEP for _, name in self._steps(nodes.job))
+
+    def states(self, nodes: Nodes) -> Mapping[str, str]:
+        """What Slurm says of nodes that are not well."""
+        told = self._ask("sinfo", "--noheader", "-N", f"--nodes={','.join(nodes.names)}", "-o", "%N %T")
+        pairs = (line.split(maxsplit=1) for line in told.splitlines())
+        return {name: state for name, state in pairs if state.startswith(("down", "fail", "unknown")) or "*" in state}
+
+    def _steps(self, job: int) -> list[list[str]]:
+        told = self._ask("squeue", "--steps", "--noheader", f"--jobs={job}", "-o", "%i %j")
+        return [words for line in told.splitlines() if len(words := line.split(maxsplit=1)) == 2]
+
+    def _ask(self, *words: str) -> str:
+        """Nothing, where there is no answer."""
+        try:
+            return subprocess.run(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                timeout=_SECONDS, check=False, env=self._environment,
+            ).stdout  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired):
+            return ""

@@ -1,0 +1,68 @@
+"""A launch as its client asks for it: its form and meaning looked at as a node's daemon does, its options read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from nodectl.binding.options import request_of
+from nodectl.binding.refused import Refused as NoLayout
+from nodectl.binding.request import Request
+from nodectl.cluster.leader.placing import Wish
+from nodectl.model.value_class import replace
+from nodectl.request import launch
+from nodectl.wire.dispatch import Refused, invalid
+from nodectl.wire.shape import BadShape, Optional, boolean, check, integer
+
+_OF_THE_LEADER = ("layout", "jobid", "job", "step", "immediate", "no_kill")  # of no use to a node
+_REQUEST = {
+    **launch.REQUEST,
+    "immediate": Optional(integer(0, 366 * 86_400)),
+    "no_kill": Optional(boolean),
+}
+
+
+class Asked(NamedTuple):
+    """`request`: for the nodes, without what is decided here. `numbers`: of the job and step that it names, -1 for
+    none. `immediate`: seconds that it may wait, None for any time. `alike`: equal for launches that need the same.
+    """
+
+    request: dict[str, Any]
+    wish: Wish
+    numbers: tuple[int, int]
+    immediate: int | None
+    no_kill: bool
+    alike: tuple[object, ...]
+
+
+def read(request: object) -> Asked:
+    """Raises `wire.dispatch.Refused`."""
+    try:
+        given: Mapping[str, Any] = check(request, _REQUEST)
+    except BadShape as error:
+        raise invalid(error.parameter, str(error).partition(": ")[2]) from None
+    if "part" in given:
+        raise invalid("part", "the leader says which part of a step a node runs")
+    launch.check_meaning(given, int(given["ntasks"]))
+    try:
+        texts = {name: str(text) for name, text in launch.options_of(given).items()}
+        wish = _wish(given, _in_an_allocation(request_of(texts, {}, texts.get("hostfile", ""))), texts)
+    except NoLayout as error:
+        raise Refused("InvalidRequest", error.reason, parameter="layout") from None
+    numbers = (int(given.get("jobid", given.get("job", -1))), int(given.get("step", -1)))
+    told = {name: value for name, value in given.items() if name not in _OF_THE_LEADER}
+    alike = (wish.memory, wish.memory_per_cpu, *sorted(texts.items()))
+    return Asked(told, wish, numbers, given.get("immediate"), bool(given.get("no_kill")), alike)
+
+
+def _wish(given: Mapping[str, Any], request: Request, texts: Mapping[str, str]) -> Wish:
+    if "mem" in given and "mem_per_cpu" in given:
+        raise invalid("mem", "it and --mem-per-cpu are mutually exclusive")
+    return Wish(request, int(given.get("mem", 0)), int(given.get("mem_per_cpu", 0)), texts)
+
+
+def _in_an_allocation(request: Request) -> Request:
+    """Every step has its CPUs for itself there; --exclusive is that, as srun's. Whole nodes are --whole. Overcommitted
+    tasks share what is free on their nodes.
+    """
+    return replace(request, exclusive=request.whole, exact=not request.whole and not request.overcommit)

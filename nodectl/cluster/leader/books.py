@@ -1,0 +1,46 @@
+"""All that the leader knows, and its answers to callers: what core, calls and restoring share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nodectl.binding.request import Settings
+from nodectl.cluster.leader.effects import Out
+from nodectl.cluster.leader.history import History
+from nodectl.cluster.leader.life import Life
+from nodectl.cluster.leader.line import Line
+from nodectl.cluster.leader.placing import Table
+from nodectl.cluster.leader.step_numbers import Numbers
+from nodectl.cluster.leader.steps import Caller
+from nodectl.wire.dispatch import Refused, error_reply
+
+
+class Books:
+    """`names` of all nodes by rank; `now`: the time of what happens; `expected`: ranks that have not joined yet and may
+    still: what does not fit waits for them. `on_free`: something has become free.
+    """
+
+    def __init__(
+        self, job: int, names: Sequence[str], now: float, owner: Mapping[str, Any], settings: Settings | None,
+        on_free: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self.job = job
+        self.names = names
+        self.now = now
+        self.expected = set(range(len(names)))
+        self.table = Table(settings)
+        self.out = Out()
+        self.history = History()
+        self.line = Line()
+        self.numbers = Numbers(self.out)
+        self.life = Life(job, names, self.table, self.out, self.history, on_free)
+        self.life.owner = dict(owner)
+
+    def reply(self, call: Caller, parameters: Mapping[str, object]) -> None:
+        """The answer to a call."""
+        self.out.send(call[0], "reply", id=call[1], parameters=parameters)
+
+    def refuse(self, call: Caller, refused: Refused) -> None:
+        """Likewise, why not."""
+        self.out.send(call[0], "reply", id=call[1], **error_reply(refused))

@@ -1,0 +1,281 @@
+"""What commands ask of the leader: the methods of org.nodectl that it answers. All callers are the cluster's user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from nodectl.accounting import usage
+from nodectl.cluster.leader import asked, shown
+from nodectl.cluster.leader.books import Books
+from nodectl.cluster.leader.steps import Caller, Step
+from nodectl.wire.dispatch import Refused, invalid
+from nodectl.wire.shape import BadShape, Optional, array, boolean, check, integer, text
+
+if TYPE_CHECKING:
+    from nodectl.wire.shape import Shape
+
+Reply = Mapping[str, object]
+_NUMBER = integer(0, 2**32 - 1)
+_WHICH: Shape = {"job": _NUMBER, "step": _NUMBER}
+_WORDS = Optional(array(text(1024), most=10_000))
+_MOST_LISTED = 1000
+_WHY_NOT = "its job is Slurm's, and its steps start, wait, are signalled and end"
+
+
+def _an_object(value: object) -> str:
+    return "" if isinstance(value, dict) else "not an object"
+
+
+class Calls:
+    """Of one leader; `launch` starts steps. `_asks`: what a node was asked on behalf of a caller, by number."""
+
+    def __init__(self, books: Books, launch: Callable[..., None]) -> None:
+        self._books = books
+        self._launch = launch
+        self._asks: dict[int, tuple[int, Caller, str, dict[str, Any]]] = {}
+        self._count = 0
+        self._methods: dict[str, tuple[Shape, Callable[[Caller, Any], Reply | None]]] = {
+            "List": ({"ended": Optional(integer(0, 10_000)), "skip": Optional(integer(0, 2**31))}, self._list),
+            "Show": (_WHICH, self._show),
+            "Wait": ({**_WHICH, "epilog": Optional(boolean)}, self._wait),
+            "Signal": ({**_WHICH, "signal": integer(1, 64)}, self._signal),
+            "Explain": (_WHICH, self._explain),
+            "Trace": ({**_WHICH, "begin": Optional(integer(0, 2**31))}, self._trace),
+            "Reserve": ({"jobid": Optional(_NUMBER), "request": Optional(_an_object)}, self._reserve),
+            "Nodes": ({}, self._nodes),
+            "Queue": (
+                {
+                    "jobs": _WORDS, "users": _WORDS, "states": _WORDS, "names": _WORDS,
+                    "skip": Optional(integer(0, 2**31)), "points": Optional(boolean),
+                },
+                self._queue,
+            ),
+            "Cancel": (
+                {
+                    "jobs": _WORDS, "users": _WORDS, "states": _WORDS, "names": _WORDS,
+                    "signal": Optional(integer(1, 64)), "batch": Optional(boolean),
+                },
+                self._cancel,
+            ),
+            "Accounting": (
+                {
+                    "of": text(16), "uid": Optional(_NUMBER), "jobs": Optional(array(_NUMBER, most=10_000)),
+                    "since": Optional(integer(0, 1 << 40)), "until": Optional(integer(0, 1 << 40)),
+                    "next": Optional(text(64)),
+                },
+                self._accounting,
+            ),
+            "Hello": ({}, self._of_own_node("Hello")),
+            "Config": ({}, self._of_own_node("Config")),
+        }  # fmt: skip
+
+    def answer(self, call: Caller, header: Mapping[str, Any], now: float) -> Reply | None:
+        """The reply; None where it comes later. Raises Refused."""
+        method = str(header["method"]).rpartition(".")[2]
+        parameters = header.get("parameters") or {}
+        if method == "Launch":
+            found = _shaped(parameters, {"request": _an_object})
+            self._launch(call, found["request"], now, streams=bool(header.get("streams")))
+            return None
+        if method not in self._methods:
+            raise Refused("InvalidRequest", f"a cluster does not answer {method[:64]}: {_WHY_NOT}", parameter="method")
+        shape, function = self._methods[method]
+        return function(call, _shaped(parameters, shape))
+
+    # Steps.
+
+    def _list(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
+        del call
+        books, skip, most = self._books, int(parameters.get("skip", 0)), int(parameters.get("ended", 0))
+        steps: list[Mapping[str, Any]] = []
+        if not skip:
+            steps += [step.summary(books.names) for step in books.life.steps.values()]
+        latest = books.history.latest(min(most, _MOST_LISTED), skip)
+        more = len(latest) == _MOST_LISTED < most and len(books.history) > skip + len(latest)
+        return {"steps": [*steps, *map(shown.brief, latest)], "more": more}
+
+    def _show(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
+        del call
+        step = self._running(parameters)
+        if step is None:
+            return {"record": self._ended(parameters)}
+        return {"record": {**step.summary(self._books.names), "tasks": step.tasks()}}
+
+    def _wait(self, call: Caller, parameters: Mapping[str, Any]) -> Reply | None:
+        step = self._running(parameters)
+        if step is None:
+            return {"record": self._ended(parameters)}
+        step.waiters.append(call)
+        return None
+
+    def _running(self, parameters: Mapping[str, Any]) -> Step | None:
+        return self._books.life.steps.get(parameters["step"]) if parameters["job"] == self._books.job else None
+
+    def _ended(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        books = self._books
+        record = books.history.get(parameters["step"]) if parameters["job"] == books.job else None
+        if record is None:
+            raise Refused("NoSuchStep", f"no step {parameters['job']}.{parameters['step']} is known")
+        return record
+
+    def _must_run(self, parameters: Mapping[str, Any]) -> Step:
+        step = self._running(parameters)
+        if step is None:
+            record = self._ended(parameters)
+            raise Refused("WrongState", f"step {record['job']}.{record['step']} has ended: {record['state']}")
+        return step
+
+    def _signal(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
+        del call
+        self._books.life.signal(self._must_run(parameters), parameters["signal"], self._books.now)
+        return {}
+
+    def _explain(self, call: Caller, parameters: Mapping[str, Any]) -> None:
+        step = self._must_run(parameters)
+        self._ask(next(iter(step.open_ranks), 0), call, "Explain", parameters)
+
+    def _trace(self, call: Caller, parameters: Mapping[str, Any]) -> None:
+        """Of the step's first node: the clocks of several are not one."""
+        step = self._running(parameters)
+        if step is not None:
+            rank = next(iter(step.parts))
+        else:
+            nodes = self._ended(parameters).get("nodes") or [{}]
+            names = self._books.names
+            rank = names.index(nodes[0]["node"]) if nodes[0].get("node") in names else 0
+        self._ask(rank, call, "Trace", parameters)
+
+    def _of_own_node(self, method: str) -> Callable[[Caller, Any], None]:
+        """What the caller's own node says of itself."""
+        return lambda call, parameters: self._ask(call[0], call, method, parameters)
+
+    def _reserve(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
+        del call
+        books = self._books
+        books.numbers.check((int(parameters.get("jobid", -1)), -1), books.job)
+        if "request" in parameters:
+            wanted = asked.read({"environment": {}, **parameters["request"]})
+            if not books.expected and (never := books.table.never_fits(wanted.wish)):
+                raise invalid("layout", never)
+        return {"job": books.job, "step": books.numbers.reserve()}
+
+    # The allocation.
+
+    def _nodes(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
+        del call, parameters
+        return {"nodes": list(shown.nodes(self._books))}
+
+    def _queue(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
+        del call
+        states = parameters.get("states")
+        rows = [] if states and not {"PENDING", "PD"} & {one.upper() for one in states} else self._waiting(parameters)
+        skip = int(parameters.get("skip", 0))
+        rows = rows[skip : skip + _MOST_LISTED + 1]
+        return {"jobs": rows[:_MOST_LISTED], "more": len(rows) > _MOST_LISTED}
+
+    def _waiting(self, parameters: Mapping[str, Any]) -> list[dict[str, object]]:
+        names, jobs = parameters.get("names"), parameters.get("jobs")
+        if jobs and str(self._books.job) not in jobs:
+            return []
+        rows = (shown.waiting(self._books, one) for one in self._books.line)
+        return [row for row in rows if not names or row["name"] in names]
+
+    def _cancel(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
+        """Steps that run and launches that wait: all of the job's, or those of these names, in these states."""
+        del call
+        books = self._books
+        jobs = parameters.get("jobs")
+        if jobs and str(books.job) not in jobs:
+            raise Refused("NoSuchJob", f"no job {jobs[0]} is known: this is job {books.job}")
+        number = parameters.get("signal")
+        cancelled = []
+        for step in self._chosen(parameters):
+            if number is None:
+                books.life.cancel(step, books.now)
+            else:
+                books.life.signal(step, number, books.now)
+            cancelled.append(step.name)
+        states = parameters.get("states")
+        if number is None and (not states or {"PENDING", "PD"} & {one.upper() for one in states}):
+            names = parameters.get("names")
+            for one in list(books.line):
+                if not names or shown.name_of(one.asked.request) in names:
+                    books.line.remove(one.call)
+                    books.refuse(one.call, Refused("LaunchRefused", "it was cancelled while it waited", exit_status=1))
+                    cancelled.append(str(books.job))
+        return {"cancelled": cancelled}
+
+    def _chosen(self, parameters: Mapping[str, Any]) -> Iterator[Step]:
+        names, states = parameters.get("names"), parameters.get("states")
+        if states and not {"RUNNING", "R"} & {one.upper() for one in states}:
+            return
+        for step in list(self._books.life.steps.values()):
+            if not names or step.facts["name"] in names:
+                yield step
+
+    def _accounting(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
+        del call
+        books = self._books
+        jobs = parameters.get("jobs")
+        if parameters["of"] != "steps" or (jobs and books.job not in jobs):
+            return {"records": [], "next": ""}
+        skip = int(parameters["next"]) if str(parameters.get("next", "")).isdecimal() else 0
+        found = books.history.latest(_MOST_LISTED // 2, skip)
+        records = [usage.of_step(record) for record in found]
+        if not skip:
+            running = (step.summary(books.names) for step in books.life.steps.values())
+            records = [*(usage.of_step(one) for one in running), *records]
+        more = len(books.history) > skip + len(found)
+        return {"records": records, "next": str(skip + len(found)) if more else ""}
+
+    # Asked of nodes.
+
+    def _ask(self, rank: int, call: Caller, method: str, parameters: Mapping[str, Any]) -> None:
+        if self._books.table.why_down(rank):
+            raise Refused("NoSuchStep", f"node {self._books.names[rank]} is gone: {self._books.table.why_down(rank)}")
+        self._count += 1
+        self._asks[self._count] = rank, call, method, dict(parameters)
+        self._books.out.send(rank, "ask", id=self._count, method=method, parameters=dict(parameters))
+
+    def ask_again(self, rank: int) -> None:
+        """What a node was asked, or its answer, may be lost with a link. Of two answers the second is left."""
+        for number, (asked_rank, _, method, parameters) in self._asks.items():
+            if asked_rank == rank:
+                self._books.out.send(rank, "ask", id=number, method=method, parameters=parameters)
+
+    def answered(self, rank: int, header: Mapping[str, Any]) -> None:
+        """A node's answer goes to who asked."""
+        known = self._asks.get(int(header["id"]))
+        if known is None or known[0] != rank:
+            return
+        del self._asks[int(header["id"])]
+        call = known[1]
+        told = {name: header[name] for name in ("error", "parameters") if name in header}
+        self._books.out.send(call[0], "reply", id=call[1], **told)
+
+    def node_lost(self, rank: int, reason: str) -> None:
+        """It does not answer any more."""
+        for number, (asked_rank, call, *_) in list(self._asks.items()):
+            if rank in (asked_rank, call[0]):
+                del self._asks[number]
+                if rank != call[0]:
+                    self._books.refuse(
+                        call, Refused("NoSuchStep", f"node {self._books.names[rank]} was lost: {reason}")
+                    )
+
+    def hung_up(self, call: Caller) -> None:
+        """Who asked has gone."""
+        for number, (_, caller, *_) in list(self._asks.items()):
+            if caller == call:
+                del self._asks[number]
+        for step in self._books.life.steps.values():
+            if call in step.waiters:
+                step.waiters.remove(call)
+
+
+def _shaped(parameters: object, shape: Shape) -> Mapping[str, Any]:
+    try:
+        return check(parameters, shape)
+    except BadShape as error:
+        raise Refused("org.varlink.service.InvalidParameter", str(error), parameter=error.parameter) from None

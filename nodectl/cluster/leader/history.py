@@ -1,0 +1,74 @@
+"""Steps that have ended, the latest ones, as many as fit into a bounded memory."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nodectl.cluster.leader.steps import Caller
+from nodectl.wire import lean_json
+
+_MOST = 2000
+_MOST_BYTES = 16 << 20
+_LARGEST = 1 << 20
+
+
+class History:
+    """Records by the number of the step, as JSON texts; and which call launched it."""
+
+    def __init__(self, most: int = _MOST, most_bytes: int = _MOST_BYTES) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._records: OrderedDict[int, str] = OrderedDict()
+        self._calls: dict[int, Caller] = {}
+        self._by_call: dict[Caller, int] = {}
+        self._bytes = 0
+
+    def add(self, number: int, record: Mapping[str, Any], call: Caller | None) -> dict[str, Any]:
+        """The step has ended. The record as it is kept: of a huge one the tasks and nodes are left out."""
+        kept = dict(record)
+        text = lean_json.dumps(kept)
+        if len(text) > _LARGEST:
+            kept = shortened(kept)
+            text = lean_json.dumps(kept)
+        self._records[number] = text
+        self._bytes += len(text)
+        if call is not None:
+            self._calls[number] = call
+            self._by_call[call] = number
+        while len(self._records) > self._most or self._bytes > self._most_bytes:
+            old, gone = self._records.popitem(last=False)
+            self._bytes -= len(gone)
+            if (caller := self._calls.pop(old, None)) is not None:
+                self._by_call.pop(caller, None)
+        return kept
+
+    def get(self, number: int) -> dict[str, Any] | None:
+        """The record."""
+        text = self._records.get(number)
+        return None if text is None else dict(lean_json.loads(text))  # type: ignore[call-overload]  # an object
+
+    def of_call(self, call: Caller) -> int | None:
+        """The step that this call has launched."""
+        return self._by_call.get(call)
+
+    def latest(self, most: int, skip: int) -> list[dict[str, Any]]:
+        """The last to end first."""
+        numbers = list(reversed(self._records))[skip : skip + most]
+        return [record for number in numbers if (record := self.get(number)) is not None]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def entries(self) -> Iterator[tuple[int, dict[str, Any], Caller | None]]:
+        """All, in the order in which they ended."""
+        for number in self._records:
+            record = self.get(number)
+            if record is not None:
+                yield number, record, self._calls.get(number)
+
+
+def shortened(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Without its tasks and nodes."""
+    return {**record, "tasks": [], "nodes": []}

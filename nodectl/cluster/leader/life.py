@@ -1,0 +1,397 @@
+"""The life of the steps that run: started on their nodes, told of, ended, recorded.
+
+A step begins when all its nodes have begun, and is over when all its parts are. What one part cannot, ends the others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nodectl.binding.parts import parts_of
+from nodectl.cluster.leader.asked import Asked
+from nodectl.cluster.leader.effects import Out, SendEach
+from nodectl.cluster.leader.history import History
+from nodectl.cluster.leader.placing import Placed, Table
+from nodectl.cluster.leader.steps import ASKED, BEGUN, OVER, Caller, Part, Step, list_of, tasks_of, told_command
+from nodectl.cluster.leader.sums import CANCELLED, FAILED, NODE_FAIL, OUT_OF_MEMORY
+from nodectl.kernel.children import said
+
+KILL_SECONDS = 120.0  # in which a part ends that was told to; then its output is dropped, which nobody may read
+DROP_SECONDS = 30.0  # and after these its node does not answer for its processes
+_HANG_UP = {"method": "hangup", "parameters": {}}
+_END = {"method": "End", "parameters": {}}
+_KILL = {"method": "Signal", "parameters": {"signal": 9}}
+
+
+class Life:
+    """`job`: the number of the allocation; `variables`: what tasks are told of it beside their environment; `on_free`:
+    something has become free.
+    """
+
+    def __init__(
+        self, job: int, names: Sequence[str], table: Table, out: Out, history: History, on_free: Callable[[], None]
+    ) -> None:
+        self.job = job
+        self._names = names
+        self.variables: dict[str, str] = {}
+        self.owner: dict[str, Any] = {}
+        self.steps: dict[int, Step] = {}
+        self.count = 0  # of messages by which parts are asked, and by which nodes are asked for their parts
+        self.begin = 0  # of that count; a lower one is an earlier leader's
+        self._table = table
+        self._out = out
+        self._history = history
+        self._on_free = on_free
+        self._by_call: dict[Caller, Step] = {}
+        self._talkative: dict[int, Step] = {}  # whose clients are to be told something
+        self._ending: dict[int, Step] = {}
+
+    def start(self, number: int, asked: Asked, placed: Placed, call: Caller, now: float, *, streams: bool) -> Step:
+        """Starts a step that was placed."""
+        table, layout = self._table, placed.layout
+        whole, own = parts_of(layout, table.indexed_names, (self.job, number), environment=self.variables)
+        each = {placed.ranks[index]: part for index, part in own.items()}
+        self.count += 1
+        parts = {rank: Part(nodeid, str(part["tasks"]), self.count) for nodeid, (rank, part) in enumerate(each.items())}
+        for rank, part in each.items():
+            if share := placed.held.shares[rank].gres:
+                part["devices"] = list(share)
+        request = asked.request
+        step = Step(
+            self.job, number, self._facts(number, asked, placed, whole, now), parts, placed.held, call=call,
+            client=call[0] if streams else None, kill_on_bad=bool(request.get("kill_on_bad_exit")),
+            no_kill=asked.no_kill,
+        )  # fmt: skip
+        self._add(step)
+        self._out.keep({"e": "step", **step.as_json()})
+        common = {"job": self.job, "step": number, "client": step.client, "request": request, "whole": whole}
+        self._out.effects.append(SendEach("start", common, each))
+        return step
+
+    def _facts(
+        self, number: int, asked: Asked, placed: Placed, whole: Mapping[str, Any], now: float
+    ) -> dict[str, Any]:  # fmt: skip
+        request = asked.request
+        argv = list(request["argv"])
+        return {
+            "job": self.job,
+            "step": number,
+            "restart": 0,
+            "name": request.get("name") or argv[0].rpartition("/")[2][:1024],
+            **self.owner,
+            "node": str(whole["nodes"]),
+            "command": told_command(argv),
+            "cwd": request["cwd"],
+            "ntasks": len(placed.layout.tasks),
+            "cpus": "",
+            "cpu_count": sum(share.cpus.bit_count() for share in placed.layout.nodes),
+            "secure": request.get("secure", "none"),
+            "memory": request.get("mem", 0),
+            "limits": {},
+            "submitted": now,
+            "time_limit": request.get("time_limit", 0),
+        }
+
+    def _add(self, step: Step) -> None:
+        self.steps[step.number] = step
+        if step.call is not None:
+            self._by_call[step.call] = step
+
+    def restore(self, step: Step) -> None:
+        """A step of an earlier leader: which of its parts run, their nodes will say."""
+        self._add(step)
+        if step.held.number:
+            self._table.hold(step.held)
+
+    def of_call(self, call: Caller) -> Step | None:
+        """The running step that this call has launched."""
+        return self._by_call.get(call)
+
+    def begun(self, rank: int, number: int, error: Mapping[str, Any] | None, now: float) -> None:
+        """A node has begun its part, or cannot."""
+        found = self._part(rank, number)
+        if found is None:
+            self._hang_up(rank, number)
+            return
+        step, part = found
+        if part.state == ASKED:
+            step.unbegun -= 1
+        elif error is None:
+            return  # told again
+        if error is None:
+            part.state = BEGUN
+            step.started = step.started or now
+            if not step.unbegun:
+                self._reply(step)
+            if step.ending:
+                self._order(step, [rank], _way_to_end(step))  # it was on its way when the others were told
+            return
+        why = f"{self._names[rank]}: {error.get('reason', '')}" if len(step.parts) > 1 else error.get("reason", "")
+        self._refuse(step, error, str(why))
+        self._end(step, FAILED, str(why), now)
+        self._lose(step, rank, part, str(why), FAILED, now)
+
+    def _refuse(self, step: Step, error: Mapping[str, Any], why: str) -> None:
+        """The answer to the launch: one node cannot."""
+        if step.replied:
+            self._tell(step, {"event": "message", "text": f"nodectl: error: {why}"})
+            return
+        step.replied = True
+        if step.call is None:
+            return
+        name = str(error.get("name") or "LaunchRefused")
+        parameters: dict[str, Any] = {"reason": why, "exit_status": int(error.get("exit_status") or 1)}
+        if error.get("parameter"):
+            parameters["parameter"] = error["parameter"]
+        self._out.send(
+            step.call[0], "reply", id=step.call[1], error=name if "." in name else f"org.nodectl.{name}",
+            parameters=parameters,
+        )  # fmt: skip
+        step.client = None
+
+    def _reply(self, step: Step) -> None:
+        if step.replied:
+            return
+        step.replied = True
+        self.reply_again(step)
+
+    def reply_again(self, step: Step) -> None:
+        """The answer to the launch, which its node has lost with an earlier leader."""
+        if step.call is not None and step.replied:
+            told = {"job": step.job, "step": step.number, "ranks": list_of(step.parts)}
+            self._out.send(step.call[0], "reply", id=step.call[1], parameters=told)
+
+    def told(self, rank: int, number: int, events: list[Mapping[str, Any]], now: float) -> None:
+        """What happens in a part."""
+        found = self._part(rank, number)
+        if found is None:
+            return
+        step, part = found
+        for event in events:
+            self._take_event(step, rank, part, event, now)
+
+    def _take_event(self, step: Step, rank: int, part: Part, event: Mapping[str, Any], now: float) -> None:
+        kind = event.get("event")
+        several = len(step.parts) > 1
+        if kind == "start":
+            step.pids.update(zip(tasks_of(part), event.get("pids") or (), strict=False))
+            step.unstarted -= 1
+            if several:
+                if not step.unstarted:
+                    self._tell(step, {"event": "start", "pids": [pid for _, pid in sorted(step.pids.items())]})
+                return
+        if kind == "end":
+            return  # `ended` tells
+        if kind == "exit":
+            step.statuses.update(dict.fromkeys(event.get("tasks") or (), int(event.get("status") or 0)))
+        if kind == "message" and " CANCELLED AT " in str(event.get("text")):
+            if step.cancel_told:
+                return  # each node says so
+            step.cancel_told = True
+        self._tell(step, {**event, "node": self._names[rank]})
+        if kind == "exit" and step.kill_on_bad and several and (event.get("status") or event.get("out_of_memory")):
+            task = min(event.get("tasks") or [0])
+            why = f"task {task} {said(int(event['status'] or 0))} and --kill-on-bad-exit was given"
+            self._end(step, OUT_OF_MEMORY if event.get("out_of_memory") else FAILED, why, now)
+
+    def _tell(self, step: Step, event: Mapping[str, Any]) -> None:
+        if step.client is not None:
+            step.events.append(event)
+            self._talkative[step.number] = step
+
+    def flush(self) -> None:
+        """Sends what clients are to be told, each all at once; nothing before their launch was answered."""
+        for number, step in list(self._talkative.items()):
+            if step.replied:
+                self._send_events(step)
+                del self._talkative[number]
+
+    def _send_events(self, step: Step) -> None:
+        if step.events and step.client is not None:
+            self._out.send(step.client, "event", job=step.job, step=step.number, events=step.events)
+        step.events = []
+
+    def ended(self, rank: int, number: int, record: Mapping[str, Any], now: float) -> None:
+        """A part is over."""
+        found = self._part(rank, number)
+        if found is None:
+            if number not in self.steps:
+                self._out.send(rank, "over", job=self.job, step=number)  # as it was told when the step was
+            return
+        step, part = found
+        if part.state == ASKED:
+            self.begun(rank, number, None, now)
+        if record.get("state") == NODE_FAIL and not step.cause:
+            self.part_lost(step, rank, f"node {self._names[rank]}: {record.get('reason', '')}", now)
+            return
+        step.sums.add(part.nodeid, self._names[rank], part.tasks, record)
+        self._part_over(step, part, now)
+        # Where no leader was there to be told of the task's exit.
+        if step.left and step.kill_on_bad and record.get("state") in (FAILED, OUT_OF_MEMORY):
+            self._end(step, record["state"], str(record.get("reason") or ""), now)
+
+    def _lose(self, step: Step, rank: int, part: Part, why: str, state: str, now: float) -> None:
+        step.sums.lose(part.nodeid, self._names[rank], part.tasks, why, state)
+        if part.state == ASKED and state != FAILED:
+            step.unbegun -= 1
+        self._part_over(step, part, now)
+
+    def _part_over(self, step: Step, part: Part, now: float) -> None:
+        part.state = OVER
+        step.left -= 1
+        if not step.left:
+            self._finish(step, now)
+
+    def _part(self, rank: int, number: int) -> tuple[Step, Part] | None:
+        """The step and its part there, if that is not over."""
+        step = self.steps.get(number)
+        part = None if step is None else step.parts.get(rank)
+        return None if step is None or part is None or part.state == OVER else (step, part)
+
+    def _finish(self, step: Step, now: float) -> None:
+        """All parts are over."""
+        state, reason = step.cause or step.sums.judged()
+        figures = step.sums.figures()
+        record = {
+            **step.facts,
+            "state": state,
+            "reason": reason[:600],
+            "exit_status": step.sums.exit_status(state),
+            **figures,
+            "started": figures["started"] or step.started or None,
+            "ended": figures["ended"] or now,
+        }
+        del self.steps[step.number]
+        self._ending.pop(step.number, None)
+        self._talkative.pop(step.number, None)
+        if step.call is not None:
+            self._by_call.pop(step.call, None)
+        kept = self._history.add(step.number, record, step.call)
+        self._out.keep({"e": "ended", "number": step.number, "call": step.call, "record": kept})
+        if not step.replied:
+            if step.cause is not None and step.cause[0] != CANCELLED:
+                self._refuse(step, {}, reason)
+            self._reply(step)
+        self._tell(step, {"event": "end", "record": kept})
+        self._send_events(step)
+        self._talkative.pop(step.number, None)
+        over = {"job": step.job, "step": step.number}
+        self._out.effects.append(SendEach("over", over, dict.fromkeys(step.parts)))
+        for rank, call in step.waiters:
+            self._out.send(rank, "reply", id=call, parameters={"record": kept})
+        self._table.release(step.held)
+        self._on_free()
+
+    def order(self, step: Step, call: Mapping[str, Any], now: float) -> None:
+        """What a client asks of its step, for all its nodes."""
+        if call.get("method") in ("hangup", "End"):
+            self.expect_end(step, now)
+        if call.get("method") == "hangup":
+            step.client = None
+        self._order(step, step.open_ranks, call)
+
+    def _order(self, step: Step, ranks: list[int], call: Mapping[str, Any]) -> None:
+        if ranks:
+            common = {"job": step.job, "step": step.number, "call": call}
+            self._out.effects.append(SendEach("order", common, dict.fromkeys(ranks)))
+
+    def signal(self, step: Step, number: int, now: float) -> None:
+        """A signal for all its tasks."""
+        self._order(step, step.open_ranks, {"method": "Signal", "parameters": {"signal": number}})
+        if number == 9:
+            self.expect_end(step, now)
+
+    def cancel(self, step: Step, now: float) -> None:
+        """Ends it as a batch system does: SIGTERM, and SIGKILL some time later. Parts that are over stay so."""
+        if not step.cancel_told and len(step.statuses) < step.facts["ntasks"]:
+            step.cancel_told = True
+            at = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now))
+            text = f"nodectl: error: *** STEP {step.name} ON {step.facts['node']} CANCELLED AT {at} ***"
+            self._tell(step, {"event": "message", "text": text})
+        self.expect_end(step, now)
+        self._order(step, step.open_ranks, _END)
+
+    def _end(self, step: Step, state: str, reason: str, now: float) -> None:
+        step.cause = step.cause or (state, reason)
+        if not step.ending:
+            self.expect_end(step, now)
+            self._order(step, step.open_ranks, _way_to_end(step))
+
+    def expect_end(self, step: Step, now: float) -> None:
+        """Its end was asked for: parts that do not end are given up some day."""
+        if not step.ending:
+            step.ending = True
+            step.give_up = now + KILL_SECONDS
+            self._ending[step.number] = step
+
+    def _hang_up(self, rank: int, number: int) -> None:
+        """A part of no step that the leader knows."""
+        common = {"job": self.job, "step": number, "call": _HANG_UP}
+        self._out.effects.append(SendEach("order", common, {rank: None}))
+
+    def deadline(self) -> float | None:
+        """When the next part is given up."""
+        return min((step.give_up for step in self._ending.values()), default=None)
+
+    def tick(self, now: float) -> None:
+        """Gives up parts that do not end. Nothing more is placed on their nodes."""
+        for step in [one for one in self._ending.values() if one.give_up <= now]:
+            if not step.dropped:
+                step.dropped = True
+                step.give_up = now + DROP_SECONDS
+                self._order(step, step.open_ranks, _KILL)  # where nothing else ends what ignores SIGTERM
+                self._order(step, step.open_ranks, _HANG_UP)
+                continue
+            for rank in step.open_ranks:
+                why = f"node {self._names[rank]} did not end its part: Kill task failed"
+                self._table.take_out(rank, "Kill task failed")
+                self._lose(step, rank, step.parts[rank], why, NODE_FAIL, now)
+
+    def node_lost(self, rank: int, reason: str, now: float) -> None:
+        """What ran there is lost with it; steps of its clients end."""
+        for step in list(self.steps.values()):
+            part = step.parts.get(rank)
+            if part is not None and part.state != OVER:
+                self.part_lost(step, rank, f"node {self._names[rank]} was lost: {reason}", now)
+            caller = step.call is not None and step.call[0] == rank and not step.replied
+            if step.number in self.steps and (caller or step.client == rank):
+                step.client = None
+                self.order(step, _HANG_UP, now)
+
+    def part_lost(self, step: Step, rank: int, why: str, now: float) -> None:
+        """Nobody will tell how this part ended."""
+        part = step.parts[rank]
+        tasks = f"{'task' if part.tasks.isdecimal() else 'tasks'} {part.tasks}"
+        self._tell(step, {"event": "message", "text": f"nodectl: error: {why}, and {tasks} with it"})
+        if step.no_kill and step.left > 1:
+            self._lose(step, rank, part, why, NODE_FAIL, now)
+            if not step.unbegun:
+                self._reply(step)
+            return
+        step.cause = step.cause or (NODE_FAIL, why)
+        if not step.replied:
+            self._refuse(step, {}, why)
+        if step.left > 1:
+            self._end(step, NODE_FAIL, why, now)
+        self._lose(step, rank, part, why, NODE_FAIL, now)
+
+    def here(self, rank: int, numbers: list[int], token: int, now: float) -> None:
+        """A node says which parts it has. What was asked of it before that and is not among them never came there."""
+        if token <= self.begin:
+            return
+        there = set(numbers)
+        for step in list(self.steps.values()):
+            part = step.parts.get(rank)
+            if part is None or part.state == OVER:
+                continue
+            if step.number not in there and part.asked < token:
+                self.part_lost(step, rank, f"node {self._names[rank]} has lost its part", now)
+        for number in there - self.steps.keys():
+            self._hang_up(rank, number)
+
+
+def _way_to_end(step: Step) -> Mapping[str, Any]:
+    """Output that nobody takes, as of a launch that was refused, would keep a part from being over."""
+    return _END if step.client is not None else _HANG_UP

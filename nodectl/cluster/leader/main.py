@@ -1,0 +1,183 @@
+"""The leader's process: it reads and writes for the core. The agent of rank 0 starts it, and starts it again.
+
+Its standard input is a pipe that only the agent holds: the first line is the secret, the second one JSON: `at`, the
+addresses of that agent; `job`, the number of the allocation; `names` of its nodes by rank, and of `guests`, whose ranks
+follow; `journal`, the path of its journal. The end is its end. Exit status: 0 when it was told to end, 1 when it could
+not begin, with a line on standard error, or the others have given it up.
+"""
+
+import asyncio
+import os
+import pwd
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nodectl.binding.request import Settings
+from nodectl.cluster.leader.core import Core
+from nodectl.cluster.leader.effects import Keep, Send, SendEach
+from nodectl.cluster.leader.journal import InUse, Journal
+from nodectl.cluster.mesh.mesh import LEADER, Mesh, NotJoined
+from nodectl.config import ConfigError, own_node
+from nodectl.config_file.reader import load
+from nodectl.wire import lean_json
+
+KINDS = ("call", "hang_up", "begun", "told", "ended", "order", "here", "again", "answer")
+_LONGEST_LINE = 16 << 20
+
+
+def main() -> int:
+    """The whole process."""
+    try:
+        return asyncio.run(_run())
+    except (NotJoined, InUse, OSError, ValueError, KeyError, ConfigError) as error:
+        _say(str(error))
+        return 1
+
+
+async def _run() -> int:
+    lines = asyncio.StreamReader(_LONGEST_LINE)
+    pipe = os.fdopen(0, "rb", buffering=0, closefd=False)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), pipe)
+    secret = bytes.fromhex((await lines.readline()).decode("ascii").strip())
+    told: Mapping[str, Any] = lean_json.load_object(await lines.readline())
+    names: Sequence[str] = told["names"]
+    journal = Journal(told["journal"], _say) if told.get("journal") else None
+    mesh = Mesh(LEADER, [*names, *told.get("guests", ())], secret)
+    leader = Leader(mesh, int(told["job"]), names, journal)
+    try:
+        await mesh.join([(host, port) for host, port in told["at"]])
+        ended = asyncio.create_task(_end_of(lines))
+        await asyncio.wait([ended, leader.over], return_when=asyncio.FIRST_COMPLETED)
+        return 0 if ended.done() else 1
+    finally:
+        await mesh.close()
+        leader.close()
+
+
+async def _end_of(lines: asyncio.StreamReader) -> None:
+    while await lines.readline():
+        pass
+
+
+class Leader:
+    """Between core, journal and mesh, in one event loop. `over` is done when the others have given us up."""
+
+    def __init__(self, mesh: Mesh, job: int, names: Sequence[str], journal: Journal | None) -> None:
+        self._mesh = mesh
+        self._journal = journal
+        self._loop = asyncio.get_running_loop()
+        self._wall = time.time() - self._loop.time()  # the clock of records, which does not leap while we live
+        self.over: asyncio.Future[None] = self._loop.create_future()
+        self._is_drain_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        entries = [] if journal is None else journal.entries
+        self.core = Core(
+            job, names, self._now(), owner=_owner(), settings=_settings(), journal=entries,
+            tells_job="SLURM_JOB_NODELIST" not in os.environ,
+        )  # fmt: skip
+        if journal is not None:
+            journal.entries = []
+        for kind in KINDS:
+            mesh.handle(kind, self._handler(kind))
+        mesh.on_joined(lambda rank, said: self._tell(self.core.joined, rank, said))
+        mesh.on_lost(self._lost)
+        mesh.on_resumed(lambda rank: self._tell(self.core.resumed, rank))
+
+    def _now(self) -> float:
+        return self._wall + self._loop.time()
+
+    def _handler(self, kind: str) -> Any:
+        def handle(rank: int, header: Mapping[str, Any], body: bytes) -> None:
+            del body
+            try:
+                self.core.received(kind, rank, header, self._now())
+            except Exception as error:  # others are not to wait for it
+                _say(f"a message {kind!r} of rank {rank} makes no sense: {error!r}")
+            self._soon()
+
+        return handle
+
+    def _tell(self, what: Any, *words: object) -> None:
+        try:
+            what(*words, self._now())
+        finally:
+            self._soon()
+
+    def _lost(self, rank: int, why: str) -> None:
+        if rank == LEADER:
+            _say(f"the others have given the leader up: {why}")
+            if not self.over.done():
+                self.over.set_result(None)
+            return
+        self._tell(self.core.lost, rank, why)
+
+    def _soon(self) -> None:
+        """What has come together in one turn of the loop is answered together."""
+        if not self._is_drain_due:
+            self._is_drain_due = True
+            self._loop.call_soon(self._drain)
+
+    def _drain(self) -> None:
+        self._is_drain_due = False
+        effects = self.core.take()
+        kept = [effect for effect in effects if isinstance(effect, Keep)]
+        if kept and self._journal is not None:
+            self._journal.append([one.entry for one in kept], durable=any(one.durable for one in kept))
+            if self._journal.is_long:
+                self._journal.rewrite(self.core.entries())
+        for effect in effects:
+            try:
+                if isinstance(effect, Send):
+                    self._mesh.send(effect.to, effect.kind, effect.header)
+                elif isinstance(effect, SendEach):
+                    self._mesh.send_each(effect.kind, effect.common, effect.each)
+            except ValueError as error:  # longer than a frame
+                self.core.too_long(effect, str(error), self._now())
+                self._soon()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        moment = self.core.deadline()
+        if moment is not None:
+            self._timer = self._loop.call_at(max(moment - self._wall, self._loop.time()), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._tell(self.core.tick)
+
+    def close(self) -> None:
+        """It ends."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._journal is not None:
+            self._journal.close()
+
+
+def _owner() -> dict[str, object]:
+    """Whose steps these are, as records say it."""
+    uid, gid = os.getuid(), os.getgid()
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = str(uid)
+    return {"user": name, "uid": uid, "gid": gid}
+
+
+def _settings() -> Settings:
+    """By which steps are placed: those of the user's own configuration."""
+    config = load(own_node.configuration(), must_exist=False)
+    return Settings(
+        select_type_parameters=tuple(word.lower() for word in config.select_type_parameters),
+        slurmd_parameters=tuple(word.lower() for word in config.slurmd_parameters),
+        task_plugin_param=tuple(word.lower() for word in config.task_plugin_param),
+        core_spec_count=config.core_spec_count,
+    )
+
+
+def _say(line: str) -> None:
+    print(f"nodectl leader: {line}", file=sys.stderr, flush=True)

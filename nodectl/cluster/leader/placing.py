@@ -1,0 +1,329 @@
+"""Which nodes, CPUs, memory and devices a step gets, and which of its tasks go where.
+
+select/cons_tres chooses the nodes over the table of them, as it does for a job, and says whether the step fits beside
+those that run. On what is free of these nodes the step is then laid out by `nodectl.binding`, as a step in its job: as
+many tasks on each node as on the others, and no more CPUs than they need. For a step that has nothing for itself
+(--overlap) all nodes are idle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from bisect import bisect_left
+from collections.abc import Mapping
+
+from nodectl.binding.allocation import Allocation, NodeGrant
+from nodectl.binding.devices import GPU, wanted
+from nodectl.binding.job import NEVER, check_names, specialised, tasks_of
+from nodectl.binding.layout import Layout
+from nodectl.binding.refused import Refused
+from nodectl.binding.request import Request, Settings
+from nodectl.binding.step import place
+from nodectl.cluster.leader.holding import Held, Share, resources_of
+from nodectl.cluster.machine import Machine
+from nodectl.machine.topology import Topology
+from nodectl.model.value_class import dataclass, replace
+from nodectl.selection.answers import BUSY, Choice, Refusal
+from nodectl.selection.host import Selection
+from nodectl.selection.ledger import Ledger
+from nodectl.selection.loading import caller_of, load_plugin
+from nodectl.selection.modes import (
+    NODE_STATE_DOWN,
+    NODE_STATE_IDLE,
+    RUNNING,
+    SELECT_MODE_RUN_NOW,
+    SELECT_MODE_TEST_ONLY,
+)  # fmt: skip
+from nodectl.selection.planning import allocation_of, details_of
+from nodectl.selection.records import JobRecord, NodeRecord, NodeTable
+from nodectl.selection.slurmctld import Parameters
+
+_PLUGIN = "select/cons_tres"
+_NO_STATE = "/nonexistent"
+_ANY_TIME = 0  # of our own plugin
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a step asks for: its options, MiB of each node or of each CPU, devices by their options."""
+
+    request: Request
+    memory: int = 0
+    memory_per_cpu: int = 0
+    layout: Mapping[str, str] = {}  # never written
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a step goes. `ranks`: by index of the layout's nodes; `held`: what nobody else has meanwhile."""
+
+    layout: Layout
+    ranks: tuple[int, ...]
+    held: Held
+
+
+class Table:
+    """The nodes that have joined, by their ranks, and what of them is taken."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._parameters = Parameters(settings or Settings())
+        self.machines: dict[int, Machine] = {}
+        self.names: dict[int, str] = {}
+        self._down: dict[int, str] = {}
+        self._caller = caller_of(_ANY_TIME)
+        self._plugin = load_plugin(_PLUGIN, caller=self._caller)
+        self._selection: Selection | None = None
+        self._ranks: tuple[int, ...] = ()
+        self._topologies: list[Topology] = []
+        self.indexed_names: list[str] = []  # of the nodes in the table
+        self._jobs: dict[int, JobRecord] = {}
+        self._holdings: dict[int, Held] = {}
+        self._used: dict[int, int] = {}  # by rank, masks of the CPUs that steps have for themselves
+        self._usable: list[int] = []  # of the nodes in the table
+        self._number = 0
+
+    def add(self, rank: int, name: str, machine: Machine) -> None:
+        """A node has joined, or joins again."""
+        same = self.machines.get(rank) == machine and self.names.get(rank) == name
+        self.machines[rank], self.names[rank] = machine, name
+        was_down = self._down.pop(rank, None) is not None
+        if not same:
+            self._selection = None  # made anew when it is asked
+        elif was_down and self._selection is not None:
+            self._set_state(rank, NODE_STATE_IDLE)
+
+    def take_out(self, rank: int, reason: str) -> None:
+        """Nothing is placed there any more."""
+        self._down[rank] = reason  # also of one that has not joined, as a new leader is told
+        if rank in self.machines and self._selection is not None:
+            self._set_state(rank, NODE_STATE_DOWN)
+
+    def _set_state(self, rank: int, state: int) -> None:
+        selection = self.selection
+        node = selection.nodes[self._index(rank)]
+        node.node_state = state
+        selection.update_node_state(node)
+
+    def why_down(self, rank: int) -> str:
+        """Why nothing is placed there; "" where it is."""
+        return self._down.get(rank, "")
+
+    def is_up(self, rank: int) -> bool:
+        """Whether steps are placed there."""
+        return rank in self.machines and rank not in self._down
+
+    @property
+    def settings(self) -> Settings:
+        """By which steps are placed."""
+        return self._parameters.settings
+
+    @property
+    def selection(self) -> Selection:
+        """The plugin over the nodes that there are now."""
+        if self._selection is None:
+            self._selection = self._made()
+        return self._selection
+
+    def _made(self) -> Selection:
+        self._ranks = tuple(sorted(self.machines))
+        self._topologies = [self.machines[rank].topology for rank in self._ranks]
+        self.indexed_names = [self.names[rank] for rank in self._ranks]
+        self._usable = [self._usable_of(rank) for rank in self._ranks]
+        nodes = NodeTable(self._record(rank) for rank in self._ranks)
+        selection = Selection(self._plugin, nodes, self._caller, parameters=self._parameters, believes_own=True)
+        place_of = {rank: index for index, rank in enumerate(self._ranks)}
+        there = [job for number, job in self._jobs.items() if self._holdings[number].write(job, nodes, place_of)]
+        selection.start(_NO_STATE, there)
+        return selection
+
+    def _usable_of(self, rank: int) -> int:
+        topology = self.machines[rank].topology
+        return topology.usable & ~specialised(topology, self.settings)
+
+    def _record(self, rank: int) -> NodeRecord:
+        machine = self.machines[rank]
+        return NodeRecord(
+            self.names[rank],
+            machine.topology,
+            real_memory=machine.memory,
+            reserved_cpus=machine.topology.usable & ~self._usable[bisect_left(self._ranks, rank)],
+            devices=machine.devices,
+            node_state=NODE_STATE_DOWN if rank in self._down else NODE_STATE_IDLE,
+        )
+
+    def place(self, wish: Wish) -> Placed | None:
+        """Takes what the step needs, and lays it out there; None where it has to wait. Raises Refused: it never can."""
+        if not self.machines:
+            raise Refused(NEVER)
+        selection, request = self.selection, wish.request
+        if request.nodelist or request.exclude:
+            check_names(request, self.indexed_names)
+        job = self._job(wish)
+        found = self._chosen(job, request)
+        if isinstance(found, Refusal):
+            self._must_fit_some_day(job, request, found)
+            return None
+        with contextlib.suppress(Refused):
+            placed = self._begun(job, found, wish, self._evenly(found, request))
+            if placed is not None:
+                return placed
+        # As it was chosen, for a job: some nodes may have more tasks than others.
+        chosen = replace(allocation_of(found, selection.nodes, request), own=True)
+        return self._begun(job, found, wish, chosen)
+
+    def _begun(self, job: JobRecord, found: Choice, wish: Wish, allocation: Allocation) -> Placed | None:
+        """The step laid out on that, which it holds from now on; None where others do. Raises Refused."""
+        chosen = len(allocation.nodes)  # of -N 1-3, and of nodes for which there are no tasks
+        nodes = (chosen, chosen) if wish.request.nodes else None
+        step = replace(wish.request, relative=None, exclusive=False, nodes=nodes)
+        layout = place(self._topologies, allocation, step, self.settings, reasons=False)
+        shares = _shares(layout, found, wish)
+        held = Held({self._ranks[index]: share for index, share in shares.items()})
+        if not step.overlap and not self._begin(job, held, shares):
+            return None
+        return Placed(layout, self._ranks, held)
+
+    def _begin(self, job: JobRecord, held: Held, shares: Mapping[int, Share]) -> bool:
+        """The step holds that from now on; False where others do."""
+        selection = self.selection
+        job.job_resrcs = resources_of(shares, selection.nodes)
+        job.node_bitmap = job.job_resrcs.node_bitmap
+        if selection.job_begin(job):
+            return False
+        job.job_state = RUNNING
+        held.number = job.job_id
+        self._jobs[job.job_id], self._holdings[job.job_id] = job, held
+        for rank, share in held.shares.items():
+            self._used[rank] = self._used.get(rank, 0) | share.mask
+        return True
+
+    def _evenly(self, found: Choice, request: Request) -> Allocation:
+        """What is free of the nodes that were chosen: srun lays a step out on all of its job's nodes, as many tasks on
+        each as on the others.
+        """
+        per_node = request.ntasks_per_node or 0
+        if per_node * found.nodes.count() < tasks_of(request):
+            per_node = 0  # more tasks than that go there all the same
+        most = per_node * (request.cpus_per_task or 1)
+        grants = []
+        for index in found.nodes.search(1):
+            free = self._usable[index]
+            if not request.overlap:
+                free &= ~self._used.get(self._ranks[index], 0)
+            count = free.bit_count()
+            grants.append(NodeGrant(index, self.indexed_names[index], free, min(count, most) if most else count))
+        return Allocation(tuple(grants))
+
+    def _chosen(self, job: JobRecord, request: Request, *, ever: bool = False) -> Choice | Refusal:
+        """What the plugin chooses among the nodes that are up, or would choose on idle ones."""
+        ever = ever or request.overlap
+        among = None
+        if request.relative or ever:
+            among = self.selection.nodes.bitmap(index for index, rank in enumerate(self._ranks) if self.is_up(rank))
+            among[: request.relative or 0] = 0
+        return self.selection.job_test(job, SELECT_MODE_TEST_ONLY if ever else SELECT_MODE_RUN_NOW, nodes=among)
+
+    def _job(self, wish: Wish) -> JobRecord:
+        request = wish.request
+        details = details_of(replace(request, relative=None))
+        details.pn_min_memory, details.mem_per_cpu = wish.memory, wish.memory_per_cpu
+        details.gres = _gres(wish, details.num_tasks, details.min_nodes)
+        details.layout = {name: text for name, text in wish.layout.items() if name == "gres_flags"}
+        if request.hosts:
+            details.req_nodes = tuple(dict.fromkeys(request.hosts))
+            details.min_nodes = details.max_nodes = len(details.req_nodes)
+        self._number += 1
+        return JobRecord(self._number, details=details)
+
+    def _must_fit_some_day(self, job: JobRecord, request: Request, busy: Refusal) -> None:
+        """Raises Refused where it would not fit on the nodes that there are, with nobody on them."""
+        never = self._chosen(job, request, ever=True)
+        if isinstance(never, Refusal):
+            raise Refused(never.reason)
+        if busy.kind != BUSY:
+            raise Refused(busy.reason)
+
+    def never_fits(self, wish: Wish) -> str:
+        """Why the step cannot be placed on the nodes that are left, whoever ends; "" where it can."""
+        try:
+            self._must_fit_some_day(self._job(wish), wish.request, Refusal(BUSY, ""))
+        except Refused as error:
+            return error.reason
+        return ""
+
+    def hold(self, held: Held) -> None:
+        """A step of an earlier leader has this."""
+        if held.number:
+            self._number = max(self._number, held.number)
+            job = JobRecord(held.number)
+            self._jobs[held.number], self._holdings[held.number] = job, held
+            for rank, share in held.shares.items():
+                self._used[rank] = self._used.get(rank, 0) | share.mask
+            self._selection = None
+
+    def release(self, held: Held) -> None:
+        """The step has ended."""
+        job = self._jobs.pop(held.number, None)
+        if self._holdings.pop(held.number, None) is not None:
+            for rank, share in held.shares.items():
+                self._used[rank] &= ~share.mask
+        if job is not None and self._selection is not None:
+            self._forget(job)
+
+    def _forget(self, job: JobRecord) -> None:
+        selection = self.selection
+        selection.job_fini(job)
+        selection.forget(job)
+
+    def cpus(self) -> dict[str, int]:
+        """By name of each node, how many CPUs steps can have there."""
+        return {self.names[rank]: self._usable_of(rank).bit_count() for rank in sorted(self.machines)}
+
+    def cpus_used(self, rank: int) -> int:
+        """The mask of the CPUs there that steps hold."""
+        return self._ledger().cpus_used(self._index(rank))
+
+    def memory_used(self, rank: int) -> int:
+        """MiB that steps hold there."""
+        return self._ledger().memory_used(self._index(rank))
+
+    def devices_used(self, rank: int) -> list[str]:
+        """The keys of the devices there that steps hold."""
+        return sorted(self._ledger().devices_used(self._index(rank)))
+
+    def _ledger(self) -> Ledger:
+        return self.selection.ledger
+
+    def _index(self, rank: int) -> int:
+        return bisect_left(self._ranks, rank)
+
+
+def _shares(layout: Layout, found: Choice, wish: Wish) -> dict[int, Share]:
+    """What the step holds, by index of the node: its CPUs, with the memory and devices that go with them."""
+    known: dict[Share, Share] = {}
+    shares = {}
+    for part in layout.nodes:
+        cpus = part.cpus.bit_count()
+        memory = wish.memory or wish.memory_per_cpu * cpus
+        gres = tuple(found.resources.gres.get(part.node, ()))
+        share = Share(part.cpus, cpus, memory, part.ntasks, gres)
+        shares[part.node] = known.setdefault(share, share)
+    return shares
+
+
+def _gres(wish: Wish, ntasks: int, nodes: int) -> dict[str, int]:
+    """Devices of each node, by name or name:type. Those of all tasks together are shared out evenly. Raises Refused."""
+    layout = dict(wish.layout)
+    total = layout.get("gpus")
+    per_task = layout.get("gpus_per_task")
+    if total or per_task:
+        each = -(-ntasks // max(nodes, 1))
+        asked = wanted(layout, ntasks)
+        count = asked.per_task * each if per_task else -(-asked.count // max(nodes, 1))
+    else:
+        asked = wanted(layout, ntasks)
+        count = asked.count
+    if not count:
+        return {}
+    name = asked.name or GPU
+    return {f"{name}:{asked.type}" if asked.type else name: count}

@@ -1,0 +1,140 @@
+"""Steps that run on nodes of a cluster, as the leader knows them: values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nodectl.cluster.leader.holding import Held, ranks_of
+from nodectl.cluster.leader.sums import Sums
+from nodectl.model.cpu_list import format_cpulist
+
+ASKED, BEGUN, OVER = "asked", "begun", "over"
+_COMMAND = 4096  # characters
+_MOST_TASKS = 2048
+Caller = tuple[int, int]
+"""The rank of the node on which somebody calls, and the number of the call there."""
+
+
+class Part:
+    """`asked`: the leader's count of messages when it was, by which an answer is told from an earlier one."""
+
+    __slots__ = ("asked", "nodeid", "state", "tasks")
+
+    def __init__(self, nodeid: int, tasks: str, asked: int, state: str = ASKED) -> None:
+        self.nodeid = nodeid
+        self.tasks = tasks
+        self.asked = asked
+        self.state = state
+
+
+class Step:
+    """One step. `parts` by rank; `left` of them are not over, `unbegun` have not answered. `cause`: state and reason
+    that its record will have, whatever its parts say. `give_up`: when parts that do not end are given up.
+    """
+
+    __slots__ = (
+        "call", "cancel_told", "cause", "client", "dropped", "ending", "events", "facts", "give_up", "held", "job",
+        "kill_on_bad", "left", "no_kill", "number", "parts", "pids", "replied", "started",
+        "statuses", "sums", "unbegun", "unstarted", "waiters",
+    )  # fmt: skip
+
+    def __init__(
+        self, job: int, number: int, facts: Mapping[str, Any], parts: dict[int, Part], held: Held, *,
+        call: Caller | None = None, client: int | None = None, kill_on_bad: bool = False, no_kill: bool = False,
+    ) -> None:  # fmt: skip
+        self.job = job
+        self.number = number
+        self.facts = facts
+        self.parts = parts
+        self.held = held
+        self.call = call
+        self.client = client
+        self.kill_on_bad = kill_on_bad
+        self.no_kill = no_kill
+        self.left = self.unbegun = self.unstarted = len(parts)
+        self.replied = False
+        self.cause: tuple[str, str] | None = None
+        self.ending = self.dropped = False
+        self.give_up = 0.0
+        self.cancel_told = False
+        self.started = 0.0
+        self.sums = Sums()
+        self.events: list[Mapping[str, Any]] = []  # for its client, since they were sent last
+        self.pids: dict[int, int] = {}  # by task
+        self.statuses: dict[int, int] = {}  # likewise, of those that have ended
+        self.waiters: list[Caller] = []
+
+    @property
+    def name(self) -> str:
+        """As users name it."""
+        return f"{self.job}.{self.number}"
+
+    @property
+    def open_ranks(self) -> list[int]:
+        """Of the parts that are not over."""
+        return [rank for rank, part in self.parts.items() if part.state != OVER]
+
+    def as_json(self) -> dict[str, Any]:
+        """What a later leader has to know of it."""
+        return {
+            "number": self.number,
+            "facts": self.facts,
+            "ranks": [[rank, part.tasks] for rank, part in self.parts.items()],
+            "held": self.held.as_json(),
+            "call": self.call,
+            "client": self.client,
+            "kill_on_bad": self.kill_on_bad,
+            "no_kill": self.no_kill,
+        }
+
+    @classmethod
+    def from_json(cls, job: int, told: Mapping[str, Any]) -> Step:
+        """What `as_json` wrote: whether its parts run is not known. Raises KeyError, ValueError, TypeError."""
+        parts = {int(rank): Part(nodeid, tasks, 0) for nodeid, (rank, tasks) in enumerate(told["ranks"])}
+        call = told["call"]
+        return cls(
+            job, int(told["number"]), told["facts"], parts, Held.from_json(told["held"]),
+            call=None if call is None else (int(call[0]), int(call[1])), client=told["client"],
+            kill_on_bad=bool(told["kill_on_bad"]), no_kill=bool(told["no_kill"]),
+        )  # fmt: skip
+
+    def summary(self, names: Sequence[str]) -> dict[str, Any]:
+        """As lists of running steps have it."""
+        return {
+            **self.facts,
+            "state": "RUNNING",
+            "reason": "",
+            "started": self.started or None,
+            "nodes": [
+                {"node": names[rank], "nodeid": part.nodeid, "tasks": part.tasks, "state": part.state}
+                for rank, part in self.parts.items()
+            ],
+        }
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """Those that have started, as far as there is room for them."""
+        return [
+            {"task": task, "pid": self.pids[task], "status": self.statuses.get(task), "cpus": ""}
+            for task in sorted(self.pids)[:_MOST_TASKS]
+        ]
+
+
+def told_command(argv: list[str]) -> list[str]:
+    """The first of argv, "..." for the rest."""
+    room = _COMMAND
+    for number, word in enumerate(argv):
+        if len(word) >= room:
+            return [*argv[:number], f"{word[:room]}..."]
+        room -= len(word) + 1
+    return argv
+
+
+def tasks_of(part: Part) -> list[int]:
+    """The numbers of its tasks in the step."""
+    return ranks_of(part.tasks)
+
+
+def list_of(numbers: object) -> str:
+    """As `0-3,8`."""
+    return format_cpulist(numbers)  # type: ignore[arg-type]  # numbers

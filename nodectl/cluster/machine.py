@@ -1,0 +1,145 @@
+"""What an agent says of its machine when it joins, and the leader reads: CPUs as `nodectl.machine` has them, those of
+them that Slurm gave, memory, devices.
+
+Agents describe, the leader reads. Ten thousand nodes of a cluster are of few kinds: machines that are alike become one
+value, so that who compares nodes compares kinds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nodectl.binding.devices import Device
+from nodectl.machine.caches import Cache
+from nodectl.machine.topology import Board, Kind, Node, Topology, assemble
+from nodectl.model.cpu_list import mask_of
+from nodectl.model.number import whole
+from nodectl.model.value_class import dataclass
+from nodectl.wire import lean_json
+
+_MOST = 999_999_999
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """`topology.usable` is what steps may use; `memory` in MiB, 0 for unknown."""
+
+    topology: Topology
+    memory: int = 0
+    devices: tuple[Device, ...] = ()
+
+
+def given(topology: Topology, environ: Mapping[str, str], rank: int, devices: Sequence[Device] = ()) -> Machine:
+    """What of a machine Slurm gave to the job whose variables these are, on the node of this rank. Where it gives
+    fewer CPUs than it binds its processes to, these are the first ones.
+    """
+    cpus = _of_node(environ.get("SLURM_JOB_CPUS_PER_NODE", ""), rank)
+    usable = topology.usable
+    if 0 < cpus < usable.bit_count():
+        order = [cpu for cpu in topology.machine_of if usable >> cpu & 1]
+        usable = mask_of(order[:cpus])
+    memory = _figure(environ, "MEM_PER_NODE") or _figure(environ, "MEM_PER_CPU") * usable.bit_count()
+    memory = memory or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MIB
+    shown = environ.get("SLURM_JOB_GPUS") or environ.get("SLURM_STEP_GPUS")
+    if shown is not None:
+        numbers = shown.split(",")
+        devices = [device for device in devices if device.name != "gpu" or str(device.number) in numbers]
+    return Machine(_with_usable(topology, usable), memory, tuple(devices))
+
+
+def _figure(environ: Mapping[str, str], name: str) -> int:
+    """Of the job, 0 for none. The starter hands it on: to srun these variables are options, and Slurm's agents have
+    theirs.
+    """
+    return whole(environ.get(f"NODECTL_{name}") or environ.get(f"SLURM_{name}", ""), _MOST) or 0
+
+
+def _of_node(text: str, rank: int) -> int:
+    """Of `4(x2),3` the figure of one node, 0 where it has none."""
+    first = 0
+    for word in text.split(","):
+        figure, _, times = word.partition("(x")
+        first += whole(times.rstrip(")"), _MOST) or 1
+        if rank < first:
+            return whole(figure, _MOST) or 0
+    return 0
+
+
+def _with_usable(topology: Topology, usable: int) -> Topology:
+    if usable == topology.usable:
+        return topology
+    return _assembled({**_topology(topology), "usable": f"{usable:x}"})
+
+
+def described(machine: Machine) -> dict[str, object]:
+    """As JSON can hold it."""
+    return {
+        "topology": _topology(machine.topology),
+        "memory": machine.memory,
+        "devices": [
+            [one.name, one.number, one.type, one.file, one.cores, f"{one.cpus:x}", one.also] for one in machine.devices
+        ],
+    }
+
+
+def _topology(one: Topology) -> dict[str, object]:
+    """Without amounts of memory, in which machines of one kind differ by a little; nothing is placed by them."""
+    return {
+        "packages": [[socket.package, [core.cpus for core in socket.cores]] for socket in one.sockets],
+        "nodes": [[node.number, f"{node.mask:x}"] for node in one.nodes],
+        "caches": [[cache.level, cache.kind, cache.size, f"{cache.mask:x}"] for cache in one.caches],
+        "boards": [f"{board.mask:x}" for board in one.boards],
+        "kinds": [[kind.name, f"{kind.mask:x}"] for kind in one.kinds],
+        "usable": f"{one.usable:x}",
+        "usable_nodes": f"{one.usable_nodes:x}",
+        "offline": f"{one.offline:x}",
+        "isolated": f"{one.isolated:x}",
+    }
+
+
+class Machines:
+    """Reads descriptions; equal machines are the same value."""
+
+    def __init__(self) -> None:
+        self._topologies: dict[str, Topology] = {}
+        self._devices: dict[str, tuple[Device, ...]] = {}
+
+    def read(self, told: Mapping[str, Any]) -> Machine:
+        """The machine of a description. Raises ValueError for what is none."""
+        try:
+            key = lean_json.dumps(told["topology"])
+            topology = self._topologies.get(key)
+            if topology is None:
+                topology = self._topologies[key] = _assembled(told["topology"])
+            key = lean_json.dumps(told["devices"])
+            devices = self._devices.get(key)
+            if devices is None:
+                devices = self._devices[key] = tuple(map(_device, told["devices"]))
+            return Machine(topology, int(told["memory"]), devices)
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            raise ValueError(f"no description of a machine: {error!r}") from None
+
+
+def _device(row: Sequence[Any]) -> Device:
+    name, number, kind, file, cores, cpus, also = row
+    return Device(name, number, kind, file, None if cores is None else tuple(cores), int(cpus, 16), tuple(also))
+
+
+def _assembled(told: Mapping[str, Any]) -> Topology:
+    made = assemble(
+        [(package, [tuple(cpus) for cpus in cores]) for package, cores in told["packages"]],
+        nodes=[Node(number, int(mask, 16), 0) for number, mask in told["nodes"]],
+        caches=[Cache(level, kind, size, int(mask, 16)) for level, kind, size, mask in told["caches"]],
+        boards=[Board(number, int(mask, 16)) for number, mask in enumerate(told["boards"])],
+        kinds=[Kind(name, int(mask, 16)) for name, mask in told["kinds"]],
+        usable=int(told["usable"], 16),
+        usable_nodes=int(told["usable_nodes"], 16),
+        offline=int(told["offline"], 16),
+        isolated=int(told["isolated"], 16),
+    )
+    if not made.sockets or not made.usable:
+        raise ValueError("a machine without a CPU that may be used")
+    return made

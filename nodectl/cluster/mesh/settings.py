@@ -1,0 +1,22 @@
+"""The tree's measures: its width, and how long what may take. Tests make them small."""
+
+from typing import NamedTuple
+
+from nodectl.cluster import tree
+from nodectl.cluster.link import connection
+
+
+class Settings(NamedTuple):
+    """In seconds, where it is a time."""
+
+    width: int = tree.WIDTH
+    beat: float = 1.0  # a heartbeat, each way over each link
+    silence: float = 10.0  # a link over which nothing has come for so long is cut
+    grace: float = 5.0  # for a rank whose link was cut to be back
+    patience: float = 5.0  # for a rank to wait for its parent's joining before it stands beneath another one
+    handshake: float = connection.HANDSHAKE
+    most_queued: int = connection.MOST_QUEUED
+    most_strangers: int = 1024  # connections that have not proven themselves
+
+
+DEFAULT = Settings()

@@ -1,0 +1,254 @@
+"""The holder: what `nodectl cluster start` leaves behind. It keeps the standard input of the agents open, and what
+keeps the agents: srun, or one ssh a host. When it goes, however that happens, their input ends, and they do.
+
+Run as the user, in a session of its own, by no terminal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from nodectl.cluster.engine.engine import AGENT, Engine, Nodes, NoEngine, begin
+from nodectl.cluster.start import words
+from nodectl.cluster.start.place import HoldersPlace
+from nodectl.cluster.start.streams import Streams
+from nodectl.cluster.start.words import BadWords
+from nodectl.kernel import signals
+from nodectl.wire import lean_json
+
+_LONGEST_LINE = 4096  # of what an agent says to people
+_MOST_LOGGED = 1 << 20
+_END_SECONDS = 10.0  # which agents get, before Slurm is asked to end them, and then that again
+_BACKLOG = 8
+_MOST_VISITORS = 8
+_NAP = 0.05
+
+
+class Holder:
+    """`secret` is what agents prove themselves by. `told` is the pipe to the starter: a line for each thing that it
+    should know. Until all agents have joined, the end of that pipe is the end of it all.
+    """
+
+    def __init__(self, engine: Engine, nodes: Nodes, secret: bytes, place: HoldersPlace, told: int) -> None:
+        self._engine = engine
+        self._nodes = nodes
+        self._secret = secret
+        self._place = place
+        self._told = told
+        self._streams: list[Streams] = []
+        self._joined: set[int] = set()
+        self._failed: dict[str, str] = {}
+        self._leader = ""
+        self._logged = 0
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._visitors: list[socket.socket] = []
+        self._ending = False
+
+    def run(self, program: Sequence[str]) -> None:
+        """All of its life."""
+        self._listener.bind(self._place.socket)
+        self._listener.listen(_BACKLOG)
+        try:
+            self._begin(program)
+            while not self._ending and self._has_nodes():
+                self._turn(None)
+        finally:
+            self._end()
+            self._place.remove()
+
+    def _has_nodes(self) -> bool:
+        """Whether anything keeps agents of nodes. Guests alone are nothing."""
+        return any(not one.over and one.ranks[0] < len(self._nodes.names) for one in self._streams)
+
+    def _begin(self, program: Sequence[str]) -> None:
+        agents = self._engine.start(self._nodes, program)
+        for rank, _ in enumerate(self._nodes.guests, len(self._nodes.names)):  # this machine
+            own = {AGENT: self._nodes.variable(rank), **self._nodes.environment()}
+            agents.append(begin(program, {**os.environ, **own}, (rank,)))
+        self._streams = [Streams(one) for one in agents]
+        for streams in self._streams:
+            streams.write(f"{self._secret.hex()}\n".encode())
+
+    def _turn(self, seconds: float | None) -> None:
+        """Waits for one thing to happen, and does what is to be done about it."""
+        running = [streams for streams in self._streams if not streams.over]
+        ready = self._wait(running, seconds)
+        for streams in running:
+            streams.write()
+            has_ended = streams.pidfd in ready
+            for fd in streams.reads:
+                if has_ended or fd in ready:
+                    self._hear(streams, fd)
+            if has_ended:
+                self._bury(streams)
+        if self._told in ready:
+            self._starter_gone()
+        if self._listener.fileno() in ready:
+            self._welcome()
+        for visitor in [one for one in self._visitors if one.fileno() in ready]:
+            self._serve(visitor)
+
+    def _wait(self, running: Sequence[Streams], seconds: float | None) -> set[int]:
+        poll = select.poll()
+        for streams in running:
+            for fd in (streams.pidfd, *streams.reads):
+                poll.register(fd, select.POLLIN)
+            if streams.writes:
+                poll.register(streams.stdin, select.POLLOUT)
+        poll.register(self._listener, select.POLLIN)
+        if self._told >= 0:
+            poll.register(self._told, 0)  # the end of the other side alone
+        for visitor in self._visitors:
+            poll.register(visitor, 0 if self._ending else select.POLLIN)
+        return {fd for fd, _ in poll.poll(None if seconds is None else seconds * 1000)}
+
+    # Agents.
+
+    def _hear(self, streams: Streams, fd: int) -> None:
+        try:
+            for line in streams.read(fd):
+                said = words.read(line) if fd == streams.stdout else None
+                if said is None:
+                    streams.last_said = line
+                    self._log(line)
+                else:
+                    self._take(said, streams)
+        except BadWords as error:
+            self._log(f"from an agent: {error}")
+
+    def _take(self, said: words.Joined | words.Failed | words.Leader, streams: Streams) -> None:
+        names = self._nodes.members
+        if isinstance(said, words.Leader):
+            self._leader = said.line
+            for one in self._streams:
+                one.write(f"{said.line}\n".encode())
+        elif isinstance(said, words.Failed):
+            name = said.name or names[streams.ranks[0]]
+            self._failed[name] = said.why
+            self._log(f"node {name}: {said.why}")
+            self._tell({"failed": name, "why": said.why})
+        elif said.rank < len(names):
+            self._joined.add(said.rank)
+            self._tell({"joined": names[said.rank]})
+
+    def _bury(self, streams: Streams) -> None:
+        """A process has ended. Where it was one host's, that one's agent has, too."""
+        streams.bury()
+        if len(streams.ranks) > 1:
+            return
+        (rank,) = streams.ranks
+        name = self._nodes.members[rank]
+        if not self._ending and rank not in self._joined and name not in self._failed:
+            self._take(words.Failed(name, streams.last_said or "its agent has ended"), streams)
+
+    def _log(self, line: str) -> None:
+        self._tell({"said": line[:_LONGEST_LINE]})
+        if self._logged < _MOST_LOGGED:
+            with contextlib.suppress(OSError):  # a full disk ends no cluster
+                self._logged += os.write(2, f"{line[:_LONGEST_LINE]}\n".encode("utf-8", "replace"))
+
+    # The starter.
+
+    def _tell(self, said: Mapping[str, object]) -> None:
+        if self._told >= 0:
+            try:
+                os.write(self._told, lean_json.dumps(said).encode("ascii") + b"\n")
+            except OSError:
+                self._starter_gone()
+
+    def _starter_gone(self) -> None:
+        os.close(self._told)
+        self._told = -1
+        if not self._joined.issuperset(range(len(self._nodes.names))):
+            self._ending = True
+
+    # Other commands of the user's on this machine.
+
+    def _welcome(self) -> None:
+        try:
+            visitor, _ = self._listener.accept()
+        except OSError:
+            time.sleep(_NAP)  # it has gone; or no descriptor is left, and it waits
+            return
+        if len(self._visitors) >= _MOST_VISITORS:
+            visitor.close()
+        else:
+            self._visitors.append(visitor)
+
+    def _serve(self, visitor: socket.socket) -> None:
+        """`stop`: who asked sees the end of the connection when nothing is left. `status`: one line."""
+        try:
+            asked = visitor.recv(64, socket.MSG_DONTWAIT).strip()
+            if asked == b"status":
+                visitor.send(lean_json.dumps(self._status()).encode("ascii") + b"\n", socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            asked = b""
+        if asked == b"stop":
+            self._ending = True
+        else:
+            self._visitors.remove(visitor)
+            visitor.close()
+
+    def _status(self) -> Mapping[str, object]:
+        names = self._nodes.names
+        return {
+            "job": self._nodes.job,
+            "nodes": [*names],
+            "joined": [name for rank, name in enumerate(names) if rank in self._joined],
+            "failed": self._failed,
+        }
+
+    # The end.
+
+    def _end(self) -> None:
+        """Closes their input; then what they have not done is done for them."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self._ending = True
+        for streams in self._streams:
+            streams.close()
+        for harder in (None, self._cancel, self._kill):
+            if harder is not None and not all(one.over for one in self._streams):
+                harder()
+            until = time.monotonic() + _END_SECONDS
+            while (left := until - time.monotonic()) > 0 and not all(one.over for one in self._streams):
+                self._turn(min(left, 0.2))
+
+    def _cancel(self) -> None:
+        self._engine.cancel(self._nodes)
+
+    def _kill(self) -> None:
+        for streams in self._streams:
+            if not streams.over:
+                signals.send_child(streams.process.pid, signals.KILL)
+
+
+def become(holder: Holder, program: Sequence[str]) -> NoReturn:
+    """What the starter's child does."""
+    status = 1
+    try:
+        os.setsid()
+        for number in (signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, _leave)
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each host takes four
+        holder.run(program)
+        status = 0
+    except (NoEngine, OSError) as error:
+        os.write(2, f"{error}\n".encode())
+    finally:
+        os._exit(status)
+
+
+def _leave(_number: int, _frame: object) -> NoReturn:
+    raise SystemExit(1)

@@ -1,0 +1,65 @@
+"""Where the holder of a cluster has its files: a directory of the user's alone, below that of a node of one's own.
+
+Run by the commands of `nodectl cluster`, and by the holder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from nodectl.config import own_node
+
+
+class Taken(Exception):
+    """Another holder of this job is on this machine."""
+
+
+def holders() -> str:
+    """The directory of the user's holders on this machine; made where it is missing. Raises OSError, NotOurs."""
+    above = own_node.runtime_dir()
+    if not os.path.isdir(os.path.dirname(above)):  # the variable that names it has come from another machine
+        above = f"/tmp/nodectl-{os.geteuid()}"
+    for path in (above, f"{above}/holders"):
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            pass
+        own_node.must_be_ours(path)
+    return f"{above}/holders"
+
+
+class HoldersPlace:
+    """The directory of the holder of a job, locked for as long as it lives."""
+
+    def __init__(self, job: int) -> None:
+        self.path = f"{holders()}/{job}"
+        self.socket = f"{self.path}/holder.sock"
+        self.log = f"{self.path}/log"
+
+    def take(self) -> int:
+        """The descriptor that has the lock; what an earlier holder has left is removed. Raises Taken, OSError,
+        NotOurs.
+        """
+        os.makedirs(self.path, mode=0o700, exist_ok=True)
+        own_node.must_be_ours(self.path)
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise Taken from None
+        self._empty()
+        return fd
+
+    def remove(self) -> None:
+        """The holder is about to end."""
+        self._empty()
+        os.rmdir(self.path)
+
+    def _empty(self) -> None:
+        for path in (self.socket, self.log):
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                pass

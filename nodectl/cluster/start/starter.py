@@ -1,0 +1,148 @@
+"""The starter: has agents started, by a holder that stays, and waits until all have joined.
+
+Run by the command `nodectl cluster start`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from nodectl.client.command import Failed
+from nodectl.cluster.engine.engine import Engine, Nodes, NoEngine
+from nodectl.cluster.start.holder import Holder, become
+from nodectl.cluster.start.place import HoldersPlace, Taken
+from nodectl.cluster.start.words import Lines
+from nodectl.config.own_node import NotOurs
+from nodectl.kernel.closing import close_all_but
+from nodectl.wire import lean_json
+
+_KEY_BYTES = 32
+_CHUNK = 65536
+_MOST_SAID = 64  # lines
+_PATIENCE = 40.0  # seconds for a holder that is to end
+
+
+class Outcome(NamedTuple):
+    """What became of it: `missing` says why nodes have not joined, and guests."""
+
+    nodes: Nodes
+    missing: Mapping[str, str]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a cluster, with all of its nodes."""
+        return self.missing.keys().isdisjoint(self.nodes.names)
+
+
+def start(engine: Engine, agent: Sequence[str], seconds: float) -> Outcome:
+    """Starts `agent` on all nodes. Where one is missing at the end, nothing is left of the others. Raises Failed."""
+    try:
+        nodes = engine.nodes()
+        nodes = nodes._replace(guests=_guests(nodes))
+        place = HoldersPlace(nodes.job)
+        lock = place.take()
+    except Taken:
+        raise Failed("the cluster of this job runs already -> `nodectl cluster status`") from None
+    except (NoEngine, NotOurs, OSError) as error:
+        raise Failed(str(error)) from None
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    holder = os.fork()
+    if holder == 0:
+        _detach(place, {writer, lock})
+        become(Holder(engine, nodes, secrets.token_bytes(_KEY_BYTES), place, writer), agent)
+    os.close(writer)
+    os.close(lock)
+    waiting = _Waiting(nodes)
+    try:
+        waiting.read(reader, time.monotonic() + seconds)
+    finally:
+        os.close(reader)  # if one is missing, the holder ends all of it
+        if waiting.missing.keys() & {*nodes.names}:
+            _wait_for(holder)
+    return Outcome(nodes, waiting.reasons(engine, seconds))
+
+
+def _guests(nodes: Nodes) -> tuple[str, ...]:
+    """This machine, where it is none of the nodes: commands that are typed here want a door."""
+    here = os.uname().nodename
+    is_node = {os.environ.get("SLURMD_NODENAME"), here} & {*nodes.names}
+    return () if is_node else (here,)
+
+
+def _detach(place: HoldersPlace, keep: set[int]) -> None:
+    """In the holder nothing of the terminal's stays open, nor of a script's whose end somebody waits for."""
+    null = os.open("/dev/null", os.O_RDWR)
+    log = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for fd, target in ((null, 0), (null, 1), (log, 2)):
+        os.dup2(fd, target)
+    close_all_but(keep)
+
+
+def _wait_for(holder: int) -> None:
+    end = time.monotonic() + _PATIENCE
+    while os.waitpid(holder, os.WNOHANG) == (0, 0) and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+class _Waiting:
+    """What the holder tells."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self.missing = dict.fromkeys(nodes.members)  # in their order
+        self._failed: dict[str, str] = {}
+        self._said: list[str] = []
+        self._over = False
+
+    @property
+    def _fails(self) -> bool:
+        """Whether there will be no cluster. A guest is no reason."""
+        return not self._failed.keys().isdisjoint(self._nodes.names)
+
+    def read(self, fd: int, deadline: float) -> None:
+        """Until all have joined, one says that it cannot, the holder has ended, or that time."""
+        lines = Lines()
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        while self.missing.keys() - self._failed.keys() and not self._over and not self._fails:
+            if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+                return
+            data = os.read(fd, _CHUNK)
+            self._over = not data
+            for line in lines.feed(data):
+                self._take(lean_json.load_object(line.encode()))
+
+    def _take(self, said: Mapping[str, object]) -> None:
+        if "joined" in said:
+            self.missing.pop(str(said["joined"]), None)
+        elif "failed" in said:
+            self._failed[str(said["failed"])] = str(said["why"])
+        elif "said" in said:
+            self._said = [*self._said[-_MOST_SAID:], str(said["said"])]
+
+    def reasons(self, engine: Engine, seconds: float) -> dict[str, str]:
+        """Of each that is missing the best that is known."""
+        if not self.missing:
+            return {}
+        if self._fails:  # the others were not waited for
+            return self._failed
+        states = engine.states(self._nodes)
+        otherwise = f"its agent has not joined within {seconds:g} s"
+        if self._over:
+            otherwise = self._said[-1] if self._said else "its agent has ended"
+        told = {name: f"{engine.name} says that it is {state}" for name, state in states.items()}
+        if self.missing.keys() <= {*self._nodes.guests}:
+            told |= self._failed
+        # Where srun does not reach one, it ends the others: only the first of these is why.
+        told |= {name: why for name in self.missing if (why := self._said_of(f"failed on node {name}:"))}
+        told = told or {name: why for name in self.missing if (why := self._said_of(f" {name}:", f"-{name}:"))}
+        return told or dict.fromkeys(self.missing, otherwise)
+
+    def _said_of(self, *words: str) -> str | None:
+        """A line of srun's or of slurmstepd's, the last one."""
+        return next((line for line in reversed(self._said) if any(word in line for word in words)), None)

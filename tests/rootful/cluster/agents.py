@@ -1,0 +1,192 @@
+"""Agents of one cluster on this machine: a process each, as an ordinary user, found by each other over loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from rootful.node import BOOT, NOBODY, PATH, PATIENCE, wait_until
+
+JOB = 4711
+GIVEN_UP = 2 * PATIENCE
+_AGENT = "import sys; sys.path[:0] = {path!r}; from nodectl.cluster.agent.main import main; sys.exit(main())"
+_LONGEST = 1 << 16
+
+
+class Agents:
+    """`count` of them, n0, n1, ...; `start` returns when all doors are open. `config`: the user's own configuration."""
+
+    def __init__(self, count: int = 3, user: pwd.struct_passwd = NOBODY, job: int = JOB, *, config: str = "") -> None:
+        self.user, self.job = user, job
+        self.names = [f"n{rank}" for rank in range(count)]
+        self.dir = Path(tempfile.mkdtemp(prefix="nca-", dir="/run"))
+        self.dir.chmod(0o755)
+        self.home, self.runtime = self.dir / "home", self.dir / "run"
+        for path in (self.home, self.runtime):
+            path.mkdir(mode=0o700)
+            os.chown(path, user.pw_uid, user.pw_gid)
+        if config:
+            self._configure(config)
+        self.log = self.home / "log"
+        self.secret = secrets.token_hex(32)
+        self.agents: list[subprocess.Popen[str]] = []
+        self.everybody: dict[tuple[int, float], str] = {}  # processes that were seen, to be gone at the end
+
+    def _configure(self, text: str) -> None:
+        directory = self.home / ".config" / "nodectl"
+        directory.mkdir(parents=True)
+        (directory / "nodectl.toml").write_text(text, encoding="utf-8")
+        for path in (directory.parent, directory, directory / "nodectl.toml"):
+            os.chown(path, self.user.pw_uid, self.user.pw_gid)
+
+    def door(self, rank: int) -> Path:
+        return self.runtime / "nodectl" / "cluster" / f"{self.job}.{self.names[rank]}" / "nodectl.sock"
+
+    def environment(self, rank: int, **more: str) -> dict[str, str]:
+        """Of a command that is typed on a node."""
+        return {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(self.home),
+            "XDG_RUNTIME_DIR": str(self.runtime),
+            "SLURM_JOB_ID": str(self.job),
+            "SLURMD_NODENAME": self.names[rank],
+            **more,
+        }
+
+    def how(self, rank: int, user: pwd.struct_passwd | None = None, **more: str) -> dict[str, Any]:
+        user = user or self.user
+        ids = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        return {"env": self.environment(rank, **more), "cwd": str(self.home), **ids}
+
+    def start(self) -> Agents:
+        for rank, _ in enumerate(self.names):
+            self.agents.append(self._start(rank))
+        self.say(0, self.secret)
+        self.at = self._line(0)
+        for rank, _ in enumerate(self.names):
+            if rank:
+                self.say(rank, self.secret)
+            self.say(rank, self.at)
+        for rank, _ in enumerate(self.names):
+            assert self._line(rank) == f"joined {rank}", self.logged()
+            assert self.door(rank).exists()
+        self.look()
+        return self
+
+    def _start(self, rank: int) -> subprocess.Popen[str]:
+        nodes = f"n[0-{len(self.names) - 1}]" if len(self.names) > 1 else "n0"
+        how = self.how(rank, NODECTL_AGENT=f"{self.job} {rank} {nodes}")
+        with open(self.log, "ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _AGENT.format(path=PATH)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, bufsize=1, **how,
+            )  # fmt: skip
+
+    def nobody(self) -> None:
+        """An agent of another job that is told no secret, and ends."""
+        how = self.how(0, NODECTL_AGENT=f"{self.job + 1} 0 n0")
+        words = [sys.executable, "-I", "-S", "-c", _AGENT.format(path=PATH)]
+        subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=GIVEN_UP, **how)
+
+    def say(self, rank: int, line: str) -> None:
+        stdin = self.agents[rank].stdin
+        assert stdin is not None
+        try:
+            stdin.write(f"{line}\n")
+            stdin.flush()
+        except BrokenPipeError:
+            raise AssertionError(f"the agent of rank {rank} has ended: {self.logged()}") from None
+
+    def _line(self, rank: int) -> str:
+        stdout = self.agents[rank].stdout
+        assert stdout is not None
+        line = stdout.readline().strip()
+        assert line, self.logged()
+        return line
+
+    def look(self) -> None:
+        """Remembers what runs now."""
+        for agent in self.agents:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for process in psutil.Process(agent.pid).children(recursive=True):
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        self.everybody[process.pid, process.create_time()] = " ".join(process.cmdline())[-120:]
+
+    def children(self, rank: int, text: str) -> list[psutil.Process]:
+        """Processes beneath an agent whose command line has a text in it."""
+        found = []
+        for process in psutil.Process(self.agents[rank].pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if text in " ".join(process.cmdline()):
+                    found.append(process)
+        return found
+
+    def words(self, *words: str) -> list[str]:
+        return [sys.executable, "-IS", "-c", BOOT.format(path=PATH), *words]
+
+    def nodectl(self, *words: str, rank: int = 0, **how: Any) -> subprocess.CompletedProcess[str]:
+        """A command typed on a node, to its end."""
+        return subprocess.run(
+            self.words(*words), capture_output=True, text=True, check=False,
+            timeout=GIVEN_UP, **{"stdin": subprocess.DEVNULL, **self.how(rank), **how},
+        )  # fmt: skip
+
+    def popen(self, *words: str, rank: int = 0, **how: Any) -> subprocess.Popen[str]:
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(self.words(*words), text=True, **{**streams, **self.how(rank), **how})
+
+    def logged(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def stop(self) -> None:
+        """As when Slurm ends the step of the agents: their input ends."""
+        self.look()
+        for agent in self.agents:
+            assert agent.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                agent.stdin.close()
+        for agent in self.agents:
+            agent.wait(GIVEN_UP)
+
+    def left(self) -> list[str]:
+        """What was seen, and runs still; and directories."""
+        running = []
+        for (pid, began), words in self.everybody.items():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process = psutil.Process(pid)
+                if process.create_time() == began and process.status() != psutil.STATUS_ZOMBIE:
+                    running.append(f"{pid} {words}")
+        places = self.runtime / "nodectl" / "cluster"
+        return running + [str(path) for path in (places.iterdir() if places.exists() else ())]
+
+    def close(self) -> None:
+        self.stop()
+        wait_until(lambda: not self.left(), "nothing is left of the agents and of what was theirs")
+        shutil.rmtree(self.dir)
+
+    def kill(self, rank: int, number: int = signal.SIGKILL) -> None:
+        self.look()
+        self.agents[rank].send_signal(number)
+
+
+@contextlib.contextmanager
+def agents(count: int = 3, **how: Any) -> Iterator[Agents]:
+    """For a test; nothing is left of them."""
+    cluster = Agents(count, **how)
+    try:
+        yield cluster.start()
+        assert "Traceback" not in cluster.logged(), cluster.logged()
+    finally:
+        cluster.close()

@@ -1,0 +1,32 @@
+"""Agents by themselves: they begin, open their doors, keep their nodes going, end, and leave nothing."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from rootful.cluster.agents import agents
+from rootful.node import wait_until
+
+pytestmark = pytest.mark.rootful
+
+
+def test_three_agents_begin_and_end() -> None:
+    with agents() as cluster:
+        assert all(cluster.children(rank, "of_agent") for rank in range(3))
+
+
+def test_a_daemon_that_dies_is_started_again() -> None:
+    with agents(1) as cluster:
+        (daemon,) = cluster.children(0, "of_agent")
+        daemon.send_signal(signal.SIGKILL)
+        daemon.wait()
+        wait_until(lambda: cluster.children(0, "of_agent"), "another daemon is there")
+
+
+def test_an_agent_that_is_killed_leaves_nothing() -> None:
+    with agents(2) as cluster:
+        cluster.kill(1)
+        place = cluster.door(1).parent
+        wait_until(lambda: not place.exists(), "its node has removed its directory")

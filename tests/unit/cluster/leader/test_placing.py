@@ -1,0 +1,235 @@
+"""Where steps go: as srun was measured to lay out steps on several nodes, and beside each other without a CPU twice."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodectl.binding.options import request_of
+from nodectl.binding.refused import Refused
+from nodectl.binding.step import is_exact
+from nodectl.cluster.leader import asked
+from nodectl.cluster.leader.holding import Held
+from nodectl.cluster.leader.placing import Placed, Table, Wish
+from nodectl.cluster.machine import Machine
+from nodectl.machine.spec import from_spec
+from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.model.value_class import replace
+from oracle.cases import TOLD, Case, cases, request, unrolled
+
+NODE = from_spec("2s:4c:1t")
+
+
+def table(count: int = 3, spec: str = "2s:4c:1t", memory: int = 1000) -> Table:
+    made = Table()
+    for rank in range(count):
+        made.add(rank, f"n{rank + 1}", Machine(from_spec(spec), memory))
+    return made
+
+
+def wish(**options: Any) -> Wish:
+    """As a request of these members and options of layout is read."""
+    members: dict[str, object] = {name: options.pop(name) for name in ("mem", "mem_per_cpu") if name in options}
+    layout = {name: str(value) for name, value in options.items()}
+    ntasks = int(layout.pop("ntasks", 1))
+    return asked.read(
+        {"argv": ["true"], "environment": {}, "cwd": "/", "ntasks": ntasks, "layout": layout, **members}
+    ).wish
+
+
+def counts(placed: Placed | None) -> list[int]:
+    assert placed is not None
+    return [share.ntasks for share in placed.layout.nodes]
+
+
+def measured() -> list[Case]:
+    """Steps on whole nodes of four."""
+    return [case for case in cases("multi4-2x4x2") if case.row["mode"] == "step"]
+
+
+@pytest.mark.parametrize("case", measured(), ids=str)
+def test_a_step_over_nodes_is_laid_out_as_it_was_measured(case: Case) -> None:
+    made = Table(case.machine.settings)
+    for rank, (name, topology) in enumerate(zip(case.machine.names, case.machine.nodes, strict=True)):
+        made.add(rank, name, Machine(topology))
+    wanted = request(case.row["args"], case.row.get("environ", {}))
+    packed = wanted.distribution is not None and wanted.distribution.pack
+    count = len(case.machine.nodes)
+    nodes = wanted.nodes or (None if packed else (count, count))  # the job's, as its shell tells srun
+    exact = is_exact(wanted)
+    wanted = replace(wanted, nodes=nodes, exclusive=not exact, whole=not exact, exact=exact)
+    try:
+        placed = made.place(Wish(wanted))
+    except Refused:
+        placed = None
+    if "refusal" in case.row:
+        assert placed is None
+        return
+    assert placed is not None
+    told = {name: placed.layout.environment.get(f"SLURM_{name}") for name in TOLD if name in case.row["env"]}
+    assert [format_cpulist(cpus_of(task.cpus)) for task in placed.layout.tasks] == unrolled(case.row["cpus"])
+    assert told == {name: case.row["env"][name] for name in told}
+
+
+def test_tasks_are_shared_out_evenly_over_the_nodes_that_are_asked_for() -> None:
+    assert counts(table().place(wish(ntasks=6, nodes="3"))) == [2, 2, 2]
+    assert counts(table().place(wish(ntasks=5, nodes="2"))) == [3, 2]
+
+
+def test_what_a_step_has_nobody_else_gets_until_it_ends() -> None:
+    made = table()
+    first = made.place(wish(ntasks=12, nodes="3"))
+    second = made.place(wish(ntasks=12, nodes="3"))
+    assert first is not None
+    assert second is not None
+    assert made.place(wish(ntasks=1)) is None
+    for rank in range(3):
+        assert first.held.used(rank) & second.held.used(rank) == 0
+        assert first.held.used(rank) | second.held.used(rank) == NODE.usable
+    made.release(first.held)
+    assert counts(made.place(wish(ntasks=12, nodes="3"))) == [4, 4, 4]
+
+
+def test_overlap_takes_nothing_and_waits_for_nobody() -> None:
+    made = table()
+    assert made.place(wish(ntasks=24, nodes="3")) is not None
+    shared = made.place(wish(ntasks=3, nodes="3", overlap="1"))
+    assert counts(shared) == [1, 1, 1]
+    assert shared is not None
+    made.release(shared.held)
+    assert made.place(wish(ntasks=1)) is None
+
+
+def test_overcommitted_tasks_share_what_is_free() -> None:
+    made = table()
+    assert made.place(wish(ntasks=18, nodes="3")) is not None
+    placed = made.place(wish(ntasks=30, nodes="3", overcommit="1"))
+    assert counts(placed) == [10, 10, 10]
+    assert placed is not None
+    assert [share.cpus.bit_count() for share in placed.layout.nodes] == [2, 2, 2]
+    assert made.place(wish(ntasks=1)) is None
+
+
+def test_whole_nodes_are_for_one_step_and_its_tasks_may_use_all_of_them() -> None:
+    made = table()
+    assert made.place(wish(ntasks=1, nodelist="n2")) is not None
+    placed = made.place(wish(ntasks=2, nodes="2", whole="1"))
+    assert placed is not None
+    assert sorted(placed.held.shares) == [0, 2]
+    assert [share.cpus for share in placed.layout.nodes] == [NODE.usable] * 2
+    assert made.place(wish(ntasks=1, whole="1")) is None
+
+
+def test_exclusive_is_a_steps_own_cpus_and_not_whole_nodes() -> None:
+    made = table(1)
+    for _ in range(8):
+        assert made.place(wish(ntasks=1, exclusive="1")) is not None
+    assert made.place(wish(ntasks=1, exclusive="1")) is None
+
+
+def test_memory_is_held_as_cpus_are() -> None:
+    made = table()
+    first = made.place(wish(ntasks=3, nodes="3", mem=600))
+    assert first is not None
+    assert made.place(wish(ntasks=1, mem=600)) is None
+    assert made.place(wish(ntasks=1, mem=400)) is not None
+    made.release(first.held)
+    assert made.place(wish(ntasks=2, nodes="2", mem_per_cpu=900)) is not None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"nodes": "4", "ntasks": 4}, {"ntasks": 25}, {"mem": 1001}, {"nodelist": "n9"},
+     {"nodelist": "n1", "exclude": "n1"}, {"nodes": "3", "ntasks": 3, "exclude": "n2"}],
+)  # fmt: skip
+def test_what_can_never_be_is_refused_and_does_not_wait(options: dict[str, object]) -> None:
+    with pytest.raises(Refused):
+        table().place(wish(**options))
+
+
+def test_named_excluded_and_relative_nodes_are_kept_to() -> None:
+    made = table(4)
+    for options, ranks in (
+        ({"nodelist": "n3"}, [2]),
+        ({"exclude": "n1,n2", "nodes": "2", "ntasks": 2}, [2, 3]),
+        ({"relative": "2", "nodes": "2", "ntasks": 2}, [2, 3]),
+        ({"nodes": "1-3", "ntasks": 9}, [0, 1, 2]),
+        ({"ntasks": 6, "ntasks_per_node": "2"}, [0, 1, 2]),
+    ):
+        placed = made.place(wish(**options))
+        assert placed is not None
+        assert sorted(placed.held.shares) == ranks, options
+        made.release(placed.held)
+
+
+def test_a_node_that_is_lost_gets_nothing_until_it_joins_again() -> None:
+    made = table()
+    made.take_out(1, "lost")
+    placed = made.place(wish(ntasks=16, nodes="2"))
+    assert placed is not None
+    assert sorted(placed.held.shares) == [0, 2]
+    with pytest.raises(Refused):
+        made.place(wish(ntasks=3, nodes="3"))
+    made.add(1, "n2", Machine(NODE, 1000))
+    assert counts(made.place(wish(ntasks=8))) == [8]
+
+
+def test_what_runs_keeps_what_it_has_when_a_node_joins() -> None:
+    made = table(2)
+    first = made.place(wish(ntasks=16, nodes="2"))
+    assert first is not None
+    made.add(2, "n3", Machine(NODE, 1000))
+    placed = made.place(wish(ntasks=8))
+    assert placed is not None
+    assert sorted(placed.held.shares) == [2]
+    made.release(first.held)
+    assert counts(made.place(wish(ntasks=16, nodes="2"))) == [8, 8]
+
+
+def test_what_a_step_holds_comes_back_as_it_was_written() -> None:
+    made = table()
+    placed = made.place(wish(ntasks=5, nodes="3", mem=10))
+    assert placed is not None
+    again = Held.from_json(placed.held.as_json())
+    assert (again.number, again.shares) == (placed.held.number, placed.held.shares)
+    other = table()
+    other.hold(again)
+    rest = other.place(wish(ntasks=19, nodes="3"))
+    assert rest is not None
+    assert not any(rest.held.used(rank) & placed.held.used(rank) for rank in range(3))
+    other.release(again)
+    other.release(rest.held)
+    assert counts(other.place(wish(ntasks=24, nodes="3"))) == [8, 8, 8]
+
+
+@given(st.lists(st.tuples(st.integers(1, 20), st.integers(1, 3), st.integers(0, 400), st.booleans()), max_size=20))
+def test_no_cpu_and_no_memory_is_given_twice(steps: list[tuple[int, int, int, bool]]) -> None:
+    made = table(3, "1s:4c:2t")
+    running: list[Placed] = []
+    for ntasks, nodes, memory, ends in steps:
+        try:
+            placed = made.place(wish(ntasks=ntasks, nodes=f"1-{nodes}", mem=memory))
+        except Refused:
+            continue
+        if placed is not None:
+            running.append(placed)
+            assert len(placed.layout.tasks) == ntasks
+        if ends and running:
+            made.release(running.pop(0).held)
+        for rank in range(3):
+            used = [one.held.used(rank) for one in running]
+            assert sum(mask.bit_count() for mask in used) == functools.reduce(int.__or__, used, 0).bit_count()
+            assert sum(one.held.shares[rank].memory for one in running if rank in one.held.shares) <= 1000
+    for placed in running:
+        made.release(placed.held)
+    assert counts(made.place(wish(ntasks=24, nodes="3"))) == [8, 8, 8]
+
+
+def test_options_that_srun_reads_from_variables_count() -> None:
+    request = {"argv": ["true"], "environment": {"SLURM_NNODES": "3"}, "cwd": "/", "ntasks": 3}
+    assert counts(table().place(asked.read(request).wish)) == [1, 1, 1]
+    assert request_of({"nodes": "3"}, {}).nodes == asked.read(request).wish.request.nodes

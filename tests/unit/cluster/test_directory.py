@@ -1,0 +1,84 @@
+"""Directories of agents: one for each place, and nothing stays of those that were killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nodectl.client import cluster_door
+from nodectl.client.command import Failed
+from nodectl.cluster.agent import directory
+
+_TAKE = """
+import sys
+sys.path[:0] = {path!r}
+from nodectl.cluster.agent import directory
+directory.take(sys.argv[1])
+print("taken", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    return tmp_path / "nodectl" / "cluster"
+
+
+def agent(name: str) -> subprocess.Popen[str]:
+    """A process that has a directory."""
+    words = [sys.executable, "-c", _TAKE.format(path=sys.path), name]
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_place_is_one_agents(place: Path) -> None:
+    own = directory.take("7.n1")
+    other = directory.take("7.n2")
+    assert sorted(path.name for path in place.iterdir()) == ["7.n1", "7.n2"]
+    own.remove()
+    other.remove()
+    assert not list(place.iterdir())
+
+
+def test_another_agent_of_the_same_place_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory, "_PATIENCE", 0.1)
+    own = directory.take("7.n1")
+    with pytest.raises(Failed, match="another agent serves"):
+        directory.take("7.n1")
+    assert (place / "7.n1").is_dir()
+    own.remove()
+
+
+def test_what_killed_agents_have_left_goes(place: Path) -> None:
+    with agent("7.n1") as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == "taken\n"
+        killed.kill()
+    (place / "7.n1" / "nodectl.sock").touch()
+    directory.take("8.n1").remove()
+    assert not list(place.iterdir())
+
+
+def test_agents_that_begin_together_leave_each_other_alone(place: Path) -> None:
+    agents = [agent(f"7.n{number}") for number in range(8)]
+    said = [one.stdout.readline() for one in agents if one.stdout is not None]
+    assert said == ["taken\n"] * 8
+    assert len(list(place.iterdir())) == 8
+    for one in agents:
+        one.communicate()
+
+
+def test_nothing_is_made_behind_a_link_that_somebody_else_may_have_put_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(elsewhere)
+    monkeypatch.setattr(cluster_door, "bases", lambda: ["/nowhere/nodectl", str(link)])
+    with pytest.raises(Failed, match="is not a directory"):
+        directory.take("7.n1")
+    assert not list(elsewhere.iterdir())
