@@ -123,6 +123,9 @@ class Constraints:
 
     def of_job(self, step: Step) -> Confinement:
         """What a step's job is confined to."""
+        if step.part is not None:  # of a job that is not this node's alone: its limits are the allocation's to set
+            wanted = shares.files({}, _OWN)
+            return Confinement(self._cpuset(step.allocation, "") | self._there(wanted), [])
         files = self._limits(step, step.allocation, "", _OWN)
         return Confinement(files, device_access.of_job(*self._devices(step)))
 
@@ -137,12 +140,15 @@ class Constraints:
     def _limits(self, step: Step, cpus: int, mems: str, more: Mapping[str, int]) -> dict[str, str]:
         ram, swap = "constrain_ram_space" in self._kept, "constrain_swap_space" in self._kept
         files = memory_limits(step.memory, self.total, self._config, ram=ram, swap=swap) if ram or swap else {}
-        if "constrain_cores" in self._kept:
-            files["cpuset.cpus"] = format_cpulist(cpus_of(cpus))
-            if mems:
-                files["cpuset.mems"] = mems
-        wanted = shares.files(step.shares, more)
-        return files | {name: text for name, text in wanted.items() if name in self._files}
+        return files | self._cpuset(cpus, mems) | self._there(shares.files(step.shares, more))
+
+    def _cpuset(self, cpus: int, mems: str) -> dict[str, str]:
+        if "constrain_cores" not in self._kept:
+            return {}
+        return {"cpuset.cpus": format_cpulist(cpus_of(cpus)), **({"cpuset.mems": mems} if mems else {})}
+
+    def _there(self, wanted: Mapping[str, str]) -> dict[str, str]:
+        return {name: text for name, text in wanted.items() if name in self._files}
 
     def _devices(self, step: Step) -> tuple[Sequence[NodeDevice], Sequence[str]]:
         """The node's devices that are confined, and those that the step's job holds."""

@@ -5,7 +5,7 @@
 
 Where `base` is, and which controllers there are below it: `cgroup/delegation.py`. Limits are written on `job_J` and
 on `user`; the stepd sits beside `user`, so that emptying it never touches the stepd, which is charged to the job. One
-that serves several steps is charged to none: it is in `runners`. Typed
+that serves several steps is charged to none: it is in `runners`, as is one that waits for its only step. Typed
 access to the files is cgroupspy's: its controllers are for v1, the classes here name v2's files. Its `nodes` module
 imports logging, which doubles the price of every fork, and stays with the daemon (`daemon/recovery/sweep.py`).
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MOUNTS = "/proc/self/mounts"
 MPI = "mpi"  # below a step's `user`: the server of its MPI plugin
-RUNNERS = "runners"  # below the base, beside the jobs: step runners that are kept between steps
+RUNNERS = "runners"  # below the base, beside the jobs: step runners that are kept between steps, or wait for one
 
 
 class Files(Controller):  # type: ignore[misc]  # cgroupspy has no types

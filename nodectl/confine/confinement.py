@@ -7,7 +7,7 @@ import errno
 import os
 
 from nodectl.kernel import _kernel, operations
-from nodectl.kernel.identity import enter
+from nodectl.kernel.identity import BEGAN_AS, enter
 from nodectl.model.confinement_level import DEFAULT, NONE, STRICT
 from nodectl.wire import lean_json
 
@@ -91,7 +91,7 @@ class Confinement:
 
     def bounds(self) -> "list[Operation]":
         """`limit_capabilities` as operations."""
-        if self._level == NONE:
+        if self._level == NONE or BEGAN_AS != 0:  # only root could, and no_new_privs lets no program get one
             return []
         return [operations.bound_capabilities(_KEPT[self._level], self._what("limit the capabilities"))]
 

@@ -145,15 +145,18 @@ class Entrance:
         self._poll = select.poll()
         self._relays: dict[int, _Relay] = {}
         self._listener.setblocking(False)
+        self._has_room = True
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
     def serve(self, until: socket.socket) -> None:
         """Returns when `until` has ended."""
         self._poll.register(until, 0)
-        self._poll.register(self._listener, select.POLLIN)
         while True:
-            for fd, _ in self._poll.poll():
+            self._poll.register(self._listener, select.POLLIN if self._has_room else 0)
+            patience = None if self._has_room else _SECONDS * 1000
+            self._has_room = True  # it is tried again
+            for fd, _ in self._poll.poll(patience):
                 if fd == until.fileno():
                     return
                 if fd == self._listener.fileno():
@@ -167,7 +170,6 @@ class Entrance:
             return
         for number in numbers:
             self._relays.pop(number, None)
-        self._poll.register(self._listener, select.POLLIN)  # there is room again
 
     def _accept(self) -> None:
         came: list[socket.socket] = []
@@ -177,8 +179,7 @@ class Entrance:
         except (BlockingIOError, ConnectionError):
             pass
         except OSError:
-            if self._relays:
-                self._poll.unregister(self._listener)  # it waits until there is room
+            self._has_room = False  # too many descriptors, or no memory: who comes waits
         owners = _owners(_word(self._listener.getsockname())) if came else {}
         for one in came:
             try:
@@ -216,8 +217,8 @@ def _owners(listener: str) -> "dict[str, int]":
         with open(_TABLE, encoding="ascii") as rows:
             next(rows, None)
             for row in rows:
-                _, own, other, _, _, _, _, uid, *_ = row.split(None, 8)
-                if other == listener:
+                _, own, other, _, _, _, _, uid, _, inode, *_ = row.split(None, 10)
+                if other == listener and inode != "0":  # else nobody has it any more, and its uid is 0
                     owners[own] = int(uid)
     except OSError:
         pass  # nobody is let in

@@ -1,8 +1,7 @@
 """The `sp` that every SPANK hook is given: what may be asked and changed here and now.
 
 One handle per context and process. The stack sets `hook`, `plugin` and `task` around each call, so that validity
-(which item exists in which hook) is decided in one place. Rules and error codes: reference of today's Slurm, with the
-node's one-step numbers.
+(which item exists in which hook) is decided in one place. Rules and error codes: reference of today's Slurm.
 """
 
 import os
@@ -49,7 +48,9 @@ _STEP_ITEMS = {
     spank_h.S_JOB_ID: "job_id",
     spank_h.S_JOB_STEPID: "step_id",
     spank_h.S_JOB_LOCAL_TASK_COUNT: "ntasks",
-    spank_h.S_JOB_TOTAL_TASK_COUNT: "ntasks",
+    spank_h.S_JOB_TOTAL_TASK_COUNT: "total_tasks",
+    spank_h.S_JOB_NNODES: "nnodes",
+    spank_h.S_JOB_NODEID: "nodeid",
     spank_h.S_JOB_NCPUS: "cpus",
     spank_h.S_STEP_CPUS_PER_TASK: "cpus_per_task",
     spank_h.S_JOB_ALLOC_CORES: "cores",
@@ -59,11 +60,6 @@ _STEP_ITEMS = {
     spank_h.S_SLURM_RESTART_COUNT: "restart",
     spank_h.S_JOB_ALLOC_MEM: "memory",
     spank_h.S_STEP_ALLOC_MEM: "memory",
-}
-# One node: the numbers Slurm has for that.
-_SAME_EVERYWHERE = {
-    spank_h.S_JOB_NNODES: 1,
-    spank_h.S_JOB_NODEID: 0,
 }
 FORWARDED = "_SLURM_SPANK_OPTION_"
 """What the names of variables begin with that carry options of plugins."""
@@ -200,10 +196,7 @@ class Spank:
         if argument is None:
             raise SpankError(spank_h.ESPANK_BAD_ARG, _item_name(item))
         if item in (spank_h.S_JOB_LOCAL_TO_GLOBAL_ID, spank_h.S_JOB_GLOBAL_TO_LOCAL_ID):
-            if 0 <= argument < step.ntasks:
-                return argument
-            beyond = spank_h.ESPANK_NOEXIST if item == spank_h.S_JOB_LOCAL_TO_GLOBAL_ID else spank_h.ESPANK_BAD_ARG
-            raise SpankError(beyond, f"id {argument}")
+            return _renumbered(step, item, argument)
         if self.hook not in _PID_HOOKS:
             raise SpankError(spank_h.ESPANK_NOT_EXECD, f"pid {argument}")
         for task in self.tasks:
@@ -218,6 +211,17 @@ class Spank:
             return self.job_environment() if self.context == spank_h.S_CTX_REMOTE else None
         if item == spank_h.S_JOB_ARGV:
             return list(step.argv if self.task is None or not self.task.argv else self.task.argv)
-        if item == spank_h.S_JOB_SUPPLEMENTARY_GIDS:
-            return list(step.gids)
-        return _SAME_EVERYWHERE[item]
+        return list(step.gids)  # S_JOB_SUPPLEMENTARY_GIDS
+
+
+def _renumbered(step: "Step", item: int, argument: int) -> int:
+    """The number in the whole step of a task by its place here, or the other way round. Raises SpankError."""
+    numbers = step.numbers
+    if item == spank_h.S_JOB_LOCAL_TO_GLOBAL_ID:
+        if 0 <= argument < len(numbers):
+            return numbers[argument]
+    elif argument in numbers:
+        return numbers.index(argument)
+    elif not 0 <= argument < step.total_tasks:
+        raise SpankError(spank_h.ESPANK_BAD_ARG, f"id {argument}")
+    raise SpankError(spank_h.ESPANK_NOEXIST, f"id {argument}")

@@ -72,10 +72,10 @@ def of_step(step: Step, *, over: bool = False) -> dict[str, object]:
         "name": step.name or (os.path.basename(step.argv[0]) if step.argv else None),
         "nice": _UNTOUCHED,
         "node_inx": True,  # the first to the first
-        "nodes": step.node_name,
+        "nodes": step.nodelist,
         "num_cpus": cpus,
-        "num_nodes": 1,
-        "num_tasks": step.ntasks,
+        "num_nodes": step.nnodes,
+        "num_tasks": step.total_tasks,
         "partition": step.partition or _PARTITION,
         "pn_min_cpus": 1,
         "pn_min_memory": step.memory or 0,

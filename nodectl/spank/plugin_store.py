@@ -34,13 +34,15 @@ _FINE, _THREADED = "fine", "threads"
 
 
 class PluginStore:
-    """Plugins by path, looked at again when size, times, file, owner or mode have changed; `ready`: see make_ready."""
+    """Plugins by path, looked at again when size, times, file, owner or mode have changed; `ready`: see make_ready.
+    `rows`, the stack's lines, are the same object as long as none of them or their files has changed.
+    """
 
-    __slots__ = ("_known", "_opened", "_rows", "ready")
+    __slots__ = ("_known", "_opened", "ready", "rows")
 
     def __init__(self) -> None:
         self.ready: ReadyStack | None = None
-        self._rows: list[list[object]] | None = None
+        self.rows: list[list[object]] | None = None
         self._known: dict[str, tuple[bytes, Source | NativeSource | DeferredSource | PluginRefused]] = {}
         self._opened: dict[str, bytes] = {}
 
@@ -52,14 +54,14 @@ class PluginStore:
             stamp = _kernel.stamp(path)
             if not stamp:
                 self._known.pop(path, None)
-                self._rows = None
+                self.rows = None
                 continue
             known = self._known.get(path)
             if known is not None and known[0] == stamp:
                 continue
             if path in self._opened:
                 return False
-            self._rows = None
+            self.rows = None
             if len(self._known) >= _MOST:
                 self._known = {path: self._known[path] for path in self._opened if path in self._known}
             try:
@@ -70,10 +72,10 @@ class PluginStore:
 
     def make_ready(self, rows: "list[list[object]]") -> None:
         """Puts the stack of these lines, as they travel in a Step, together for the stepds to come: `ready`."""
-        if rows == self._rows:
+        if rows == self.rows:
             return
         entries = [entry_from_list(row) for row in rows]
-        self._rows, self.ready = rows, None
+        self.rows, self.ready = rows, None
         if all(is_native(entry.path) for entry in entries):
             from nodectl.spank.ready_stack import ready_stack  # only where native plugins are stacked
 

@@ -187,7 +187,7 @@ class Stack:
         handle, begin = self.handle, 0
         handle.hook, handle.task = row.call, task
         try:
-            number = None if task is None else task.local_id
+            number = None if task is None else task.number
             while (stopped := self._caller.walk(row, compiled, handle, begin, task=number)) is not None:
                 place, outcome = stopped
                 if not outcome and self._ends_walk(compiled.members[place], row, outcome):
@@ -223,7 +223,7 @@ class Stack:
                 stacked.plugin.name,
                 function,
                 arguments,
-                task=None if task is None else task.local_id,
+                task=None if task is None else task.number,
                 place=stacked.place,
             )
         finally:

@@ -114,17 +114,17 @@ class EndReasons:
         named = list({one.pid: one for one in reversed(lines)}.values())[::-1]
         for one in named:
             self._pids.add(one.pid)
-            self.victims.append({"task": task.local_id, "pid": one.pid, "name": one.name})
+            self.victims.append({"task": task.number, "pid": one.pid, "name": one.name})
         if known:
             return  # the kernel goes on killing after the task's end where it kills the whole step
         if named:
             more = f" and {count - 1} more" if count > 1 else ""
             who = f"process {named[0].pid} ({named[0].name}){more}"
-            self._tell(f"task {task.local_id}: killed {who}{self._limit(named[0])}")
+            self._tell(f"task {task.number}: killed {who}{self._limit(named[0])}")
         elif _is_killed(task):
-            self._tell(f"task {task.local_id}: killed process {task.pid}")
+            self._tell(f"task {task.number}: killed process {task.pid}")
         else:
-            self._tell(f"task {task.local_id}: killed {count} of its processes")
+            self._tell(f"task {task.number}: killed {count} of its processes")
 
     def _is_new(self, one: accounting.Victim, task: "Task", cgroup: str) -> bool:
         if one.pid in self._pids:
@@ -143,8 +143,8 @@ class EndReasons:
             return
         self._pids.add(pid)
         task.out_of_memory = True
-        self.victims.append({"task": task.local_id, "pid": pid, "name": name})
-        self._tell(f"task {task.local_id}: killed process {pid} ({name})")
+        self.victims.append({"task": task.number, "pid": pid, "name": name})
+        self._tell(f"task {task.number}: killed process {pid} ({name})")
 
     def _limit(self, one: accounting.Victim) -> str:
         """Names the limit, where it is one of the step's or its job's."""

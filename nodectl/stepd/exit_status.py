@@ -52,5 +52,5 @@ def _reason(run: "Run", status: int) -> str:
     if run.failures:
         rank, why = min(run.failures.items())
         return f"task {rank}: {why}"
-    why = next((f"task {task.local_id} {said(task.status)}" for task in run.tasks if task.status), "")
+    why = next((f"task {task.number} {said(task.status)}" for task in run.tasks if task.status), "")
     return f"{why}; {run.end_reasons.refused}" if run.end_reasons.refused else why

@@ -21,7 +21,7 @@ from nodectl.stepd.bulk.commands import LONGEST_MESSAGE
 from nodectl.stepd.bulk.work import run_commands
 from nodectl.stepd.connections import MAX_MESSAGE, Links
 from nodectl.stepd.methods import Methods
-from nodectl.stepd.orders import Order, Orders
+from nodectl.stepd.orders import ForkedAhead, Order, Orders, Unreadable
 from nodectl.stepd.plugin_output import PluginOutput
 from nodectl.stepd.pumps import forget, start_pumps
 from nodectl.stepd.reaper import Reaper
@@ -51,19 +51,24 @@ def main(
     cgroup_mount: str,
     store: "PluginStore",
     orders: "Orders | None",
+    ahead: "ForkedAhead | None" = None,
 ) -> "NoReturn":
-    """The whole life of a stepd: the order that it was forked for and, where it is kept, further `orders`. Never
-    returns.
+    """The whole life of a stepd: the order that it was forked for, or `ahead` of, and further `orders`, where it is
+    kept. Never returns.
     """
     status = 1
     try:
         _settle()
         first = Order(request, fds)
         sign_in(first.step.uid)
-        _obey(first, node, cgroup_mount, store, orders)
+        _obey(first, node, cgroup_mount, store, orders, ahead)
         while orders is not None and (order := orders.next()) is not None:
             _obey(order, node, cgroup_mount, store, orders)
+        if ahead is not None:
+            ahead.step_ends()
         status = 0
+    except Unreadable as error:
+        messages.to_log(str(error))
     except BaseException:  # the top of a process; the daemon records its death
         sys.excepthook(*sys.exc_info())
     finally:
@@ -76,9 +81,17 @@ def _settle() -> None:
     prctl.set_child_subreaper(1)
 
 
-def _obey(order: Order, node: "NodePlugins", cgroup_mount: str, store: "PluginStore", orders: "Orders | None") -> None:
+def _obey(
+    order: Order,
+    node: "NodePlugins",
+    cgroup_mount: str,
+    store: "PluginStore",
+    orders: "Orders | None",
+    ahead: "ForkedAhead | None" = None,
+) -> None:
     """Runs one step, from its order to its end."""
     step = order.step
+    messages.serves(step.job_id, str(step), step.uid)
     try:
         _kernel.new_session_keyring()  # else all users' tasks shared the keyring of whatever started the service
     except OSError:
@@ -87,6 +100,9 @@ def _obey(order: Order, node: "NodePlugins", cgroup_mount: str, store: "PluginSt
     container.introduce(step, f"{order.stem}.json")
     run = Run(step, order.fds, node, cgroup_mount, kept=orders is not None)
     run.seen_at = f"{order.stem}.view"
+    if ahead is not None:
+        run.on_begun = ahead.tasks_begin
+        run.private.append(ahead.fd())
     run.may_be_spared = _may_be_spared(f"{order.stem}.json")
     _serve(run, order.stem, store)
     if orders is not None:
@@ -161,7 +177,7 @@ def _redirect_stderr(run: Run, directory: int, stem: str) -> None:
     """From here on what plugins write to stderr, and to the log, is known to be theirs."""
     private = _PRIVATE in stem  # its log is the terminal of the command
     if not private:
-        messages.keep(messages.to_log, run.plugin_being_called)
+        messages.keep(messages.plugin_to_log, run.plugin_being_called)
     try:
         run.plugin_output = PluginOutput(directory, os.path.basename(stem))
     except OSError:
@@ -241,7 +257,10 @@ def open_gate(run: Run) -> None:
         pass  # every task has ended before it
     run.gate_is_open = True
     run.leave("open_gate", started)
-    run.links.broadcast({"event": "start", "pids": [task.pid for task in run.tasks]})
+    told = {} if run.step.part is None else {"tasks": run.step.numbers}
+    run.links.broadcast({"event": "start", "pids": [task.pid for task in run.tasks], **told})
+    if run.on_begun is not None:
+        run.on_begun()
 
 
 def finish(run: Run, reaper: Reaper) -> None:

@@ -163,7 +163,7 @@ class Mpi:
             child.stepd_fds = [*child.stepd_fds, *(fd for fd in self._ends if fd != task.mpi_fd)]
         task.environment.update(self.environment)
         run = self._run
-        run.require(run.node.call(run.caller, "mpi_p_slurmstepd_task", (run.step, task), task.local_id))
+        run.require(run.node.call(run.caller, "mpi_p_slurmstepd_task", (run.step, task), task.number))
 
     def tasks_have_begun(self) -> None:
         """Or never will: only they have their ends now."""
@@ -257,12 +257,12 @@ class Mpi:
             self._task_failed(task)
 
     def _task_failed(self, task: "Task") -> None:
-        if task.local_id not in self._lost:
+        if task.number not in self._lost:
             return
         if task.out_of_memory:
             self._reaper.termination.end("OUT_OF_MEMORY", self._run.end_reasons.reason)
         else:
-            self._end(f"task {task.local_id} {children.said(task.status or 0)} before MPI_Finalize")
+            self._end(f"task {task.number} {children.said(task.status or 0)} before MPI_Finalize")
 
     def _end(self, why: str) -> None:
         if self._run.state == "RUNNING":

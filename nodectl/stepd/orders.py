@@ -16,6 +16,7 @@ import prctl
 from nodectl import container, messages
 from nodectl.kernel import children, pseudo_file
 from nodectl.kernel.closing import close_all_but
+from nodectl.kernel.own_pages import own_pages
 from nodectl.model.step import Step
 from nodectl.spank import job_info
 from nodectl.stepd.run import Descriptors
@@ -33,7 +34,45 @@ WAITS = b"waits"  # what a runner tells its forkserver
 WAITING = "nodectl-runner"  # the name of a process that waits
 _IDLE_SECONDS = 10.0
 _MOST_STEPS = 1000  # that one serves: whatever a step costs it that nobody knows of is given back
+_OF_ONE_STEP = 1  # the oldest generation that this is in
 _INT = 4
+
+
+class Unreadable(Exception):
+    """The file of a step is gone or is none."""
+
+
+class ForkedAhead:
+    """The way to the forkserver of a stepd that was forked ahead of its order (`nodectl/forkserver/spare.py`). Over it
+    goes that the tasks have begun or, where the forkserver still has to learn them, which pages the stepd has touched.
+    """
+
+    __slots__ = ("_link", "_teaches")
+
+    def __init__(self, link: "_socket.socket", *, teaches: bool) -> None:
+        self._link = link
+        self._teaches = teaches
+
+    def fd(self) -> int:
+        """What no task needs."""
+        return self._link.fileno()
+
+    def tasks_begin(self) -> None:
+        """From here on the stepd waits for them, and the next spare's fork is in nobody's way."""
+        if not self._teaches:
+            try:
+                self._link.shutdown(_socket.SHUT_RDWR)
+            except OSError:
+                pass  # the forkserver has ended, or did not wait so long
+
+    def step_ends(self) -> None:
+        """Tells what a step's stepd makes its own."""
+        if not self._teaches:
+            return
+        try:
+            self._link.send(own_pages(), _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT)
+        except OSError:
+            pass  # the forkserver has ended, or a plugin has given the stepd a root without a /proc
 
 
 class Order:
@@ -42,9 +81,12 @@ class Order:
     __slots__ = ("fds", "stem", "step")
 
     def __init__(self, request: "Mapping[str, object]", fds: "list[int]") -> None:
-        """Raises OSError where the step's file cannot be read."""
+        """Raises Unreadable."""
         spec = str(request["spec"])
-        self.step = Step.from_json(lean_json.load_object(pseudo_file.read(spec)))
+        try:
+            self.step = Step.from_json(lean_json.load_object(pseudo_file.read(spec)))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise Unreadable(f"the file of a step cannot be read: {spec}: {error}") from None
         self.stem = spec.removesuffix(".json")
         job_info.STEPS[0] = os.path.dirname(spec)
         if not request["trace"]:
@@ -100,7 +142,7 @@ class Orders:
         """Waits for another order. None when there is none: the runner is to end."""
         if not self._waits:
             return None
-        gc.collect()  # what the last step was made of
+        gc.collect(_OF_ONE_STEP)  # what the last step was made of; all else is frozen, or stays
         self._link.settimeout(_IDLE_SECONDS)
         try:
             data, fds = receive(self._link)

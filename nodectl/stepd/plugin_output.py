@@ -54,8 +54,10 @@ def log_rest(stem: str) -> None:
             file.truncate(0)
     except OSError:
         return
+    step = os.path.basename(stem)
+    facts = {"job": step.partition(".")[0], "step": step}
     for line in _lines(data, size):
-        messages.to_log(f"nodectl stepd: step {os.path.basename(stem)}: {messages.printable(line)}")
+        messages.to_log(f"nodectl stepd: step {step}: {messages.printable(line)}", "plugin-output", **facts)
 
 
 def _lines(data: bytes, size: int) -> list[str]:

@@ -180,7 +180,7 @@ class Reaper:
         run = self._run
         hook, place = run.progress.place(task.local_id + 1)
         kept_waiting = hook is ROWS["gate"] and task.status == _NOT_LET_IN
-        if hook is not None and not kept_waiting and task.local_id not in run.failures and not task.killed_by_command:
+        if hook is not None and not kept_waiting and task.number not in run.failures and not task.killed_by_command:
             self._explain(task, f"it ended inside {run.call_name(hook, place)}")
         (run.bulk or run.end_reasons).task_ended(task)
         run.step.environment.update(environment.of_rank(task))  # for the step's last hook: the task that ended last
@@ -199,7 +199,7 @@ class Reaper:
             self.termination.end("OUT_OF_MEMORY", run.end_reasons.reason)
         elif task.status:
             self.termination.end(
-                "FAILED", f"task {task.local_id} {children.said(task.status)} and --kill-on-bad-exit was given"
+                "FAILED", f"task {task.number} {children.said(task.status)} and --kill-on-bad-exit was given"
             )
 
     def _post_term(self, task: "Task") -> "Outcome":
@@ -208,21 +208,21 @@ class Reaper:
         if not run.node.has("task_p_post_term"):
             return OK
         with effective_user(run.step.identity):
-            return run.node.call(run.caller, "task_p_post_term", (run.step, task), task.local_id)
+            return run.node.call(run.caller, "task_p_post_term", (run.step, task), task.number)
 
     def _judge(self, task: "Task", outcome: "Outcome", code: int = 1) -> None:
         """A plugin's failure at the end of a task becomes the task's, if the task ended well."""
         if outcome:
             return
         if task.status:
-            self._say(task.local_id, outcome.why)
+            self._say(task.number, outcome.why)
         else:
-            self._fail(task.local_id, outcome.why)
+            self._fail(task.number, outcome.why)
             task.status = code << 8
 
     def _explain(self, task: "Task", why: str) -> None:
         """Tells the user why a task never became its program; that is a failure, whatever its status."""
-        self._fail(task.local_id, why)
+        self._fail(task.number, why)
         if task.status == 0:
             task.status = 1 << 8
 
@@ -246,7 +246,7 @@ class Reaper:
         ended, self._ended = self._ended, []
         alike: dict[tuple[int, bool], list[int]] = {}
         for task in ended:
-            alike.setdefault((task.status or 0, task.out_of_memory), []).append(task.local_id)
+            alike.setdefault((task.status or 0, task.out_of_memory), []).append(task.number)
         for (status, oom), tasks in alike.items():
             self._run.links.broadcast({"event": "exit", "tasks": tasks, "status": status, "out_of_memory": oom})
 
@@ -255,7 +255,7 @@ class Reaper:
             if "say" in report:
                 self._run.links.broadcast_line(str(report["say"]))
             elif "log" in report:
-                messages.to_log(str(report["log"]))
+                messages.plugin_to_log(str(report["log"]))
             elif "failed" in report:
                 self._fail(int(str(report["task"])), str(report["failed"]))
 

@@ -50,7 +50,7 @@ def compose(run: "Run") -> "dict[str, object]":
         **({"bulk": run.bulk.figures()} if run.bulk is not None else {}),
         "tasks": [
             {
-                "task": task.local_id,
+                "task": task.number,
                 "pid": task.pid,
                 "status": task.status,
                 "cpus": f"{task.mask:x}" if task.mask else "",

@@ -138,6 +138,7 @@ class Run(StepContext):
         "may_fork_into_cgroup",
         "may_share_memory",
         "mpi",
+        "on_begun",
         "orphans",
         "plugin_output",
         "private",
@@ -170,7 +171,8 @@ class Run(StepContext):
         self.caller = PluginCaller(self.recorder, self.progress, STEPD_SLOT, step.hook_timeout, single_threaded=True)
         self.spank = Stack(self.caller, Spank(S_CTX_REMOTE, step))
         self.group = tree.Group(cgroup_mount + step.cgroup) if step.cgroup else None
-        self.tasks = [Task(rank, mask) for rank, mask in enumerate(step.cpu_masks)]
+        numbered = enumerate(zip(step.cpu_masks, step.numbers, strict=True))
+        self.tasks = [Task(place, mask, number) for place, (mask, number) in numbered]
         self.spank.handle.tasks = self.tasks
         self.children: list[Child] = []  # what its tasks are made of
         self.gate_writer = -1
@@ -178,6 +180,7 @@ class Run(StepContext):
         self.may_be_spared = False
         self.may_share_memory = self.may_fork_into_cgroup = True  # until the kernel refuses it
         self.private: list[int] = []  # descriptors of the stepd that no task needs
+        self.on_begun: Callable[[], None] | None = None  # called when the gate is open
         self.pumps = Pumps()
         self.mpi: Mpi | None = None  # where its MPI plugin has a server
         self.orphans = accounting.Orphans()
@@ -206,7 +209,7 @@ class Run(StepContext):
         """Sends what hooks have written to stderr to the user and to the log."""
         for line in self.plugin_output.take() if self.plugin_output is not None else ():
             self.links.broadcast_line(line)
-            messages.to_log(f"nodectl stepd: step {self.step}: {messages.printable(line)}")
+            messages.to_log(f"nodectl stepd: step {self.step}: {messages.printable(line)}", "plugin-output")
 
     def require(self, outcome: "Outcome") -> None:
         """Raises StepFailed for a call that failed."""
@@ -320,7 +323,7 @@ class Run(StepContext):
             **({"bulk": self.bulk.figures()} if self.bulk is not None else {}),
             "tasks": [
                 {
-                    "task": task.local_id,
+                    "task": task.number,
                     "pid": task.pid,
                     "status": task.status,
                     "cpus": f"{task.mask:x}" if task.mask else "",

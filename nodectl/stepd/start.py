@@ -36,6 +36,7 @@ def start_tasks(run: "Run", reaper: "Reaper") -> None:
     try:
         gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
         run.streams = Streams(run.step, run.as_user, has_client=run.fds.client is not None)
+        run.progress.expect_takers(run.streams.takers)
     except OSError as error:
         raise run.failed(f"open the streams of {run.step.ntasks} tasks: {error.strerror}") from error
     try:
@@ -64,7 +65,7 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
     several = _programs(run.step) if run.step.programs else None
     for task in run.tasks:
         task.environment = environment.for_task(run.step, task, common)
-        task.argv = list(run.step.argv) if several is None else several[task.local_id]
+        task.argv = list(run.step.argv) if several is None else several[task.number]
         child = Child(run, task, *common_arguments)
         if run.mpi is not None:
             run.mpi.introduce(child)
@@ -83,7 +84,7 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
     with run.caller:
         for child in run.children:
             task = child.task
-            run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.local_id))
+            run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.number))
             if child.placement is not None:
                 child.placement.done()
 
@@ -91,7 +92,7 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
 def _programs(step: "Step") -> list[list[str]]:
     from nodectl.task import programs  # few steps have several
 
-    return programs.argv_of(step.programs, step.ntasks)
+    return programs.argv_of(step.programs, step.total_tasks)
 
 
 def must_fork(step: "Step") -> bool:
@@ -130,7 +131,7 @@ def start(run: "Run", child: Child, group: "tree.Group | None", wanted: "list[Op
             os.setpgid(task.pid, run.step.process_group or child.context.tasks[0].pid)
     except (PermissionError, ProcessLookupError):
         pass  # it has ended already, or executes its program
-    run.leave("fork", started, task=task.local_id)
+    run.leave("fork", started, task=task.number)
 
 
 def _launched(run: "Run", child: Child, wanted: "list[Operation]", fd: int) -> bool:

@@ -46,8 +46,8 @@ def run_all(run: "Run", task: "Task") -> None:
         except OSError as error:  # the job may have all the processes that it may have
             why, code = str(error.strerror), error.errno or 1
         if why:
-            messages.error(f"step {step}: task {task.local_id}: task epilog {path!r}: {why}")
-        run.recorder.write(ROWS["task_epilog"], started, task=task.local_id, rc=code if code >= 0 else 1, note=path)
+            messages.error(f"step {step}: task {task.number}: task epilog {path!r}: {why}")
+        run.recorder.write(ROWS["task_epilog"], started, task=task.number, rc=code if code >= 0 else 1, note=path)
     if cgroup is not None:
         cgroup.kill_all()
 

@@ -63,10 +63,14 @@ class Termination:
 
     def end(self, state: str, reason: str) -> None:
         """Ends the step as a batch system does: CONT and TERM now, KILL after kill_wait."""
-        if self._run.state != "RUNNING":
-            return
+        if self._run.state == "RUNNING":
+            self._end_survivors(state, reason)
+
+    def _end_survivors(self, state: str, reason: str) -> None:
+        """Likewise where tasks still run, though a signal that they have survived gave the step its state already."""
         self._run.end_as(state, reason)
-        self.stop()
+        if _KILL not in self._deadlines and _UNKILLABLE not in self._deadlines:
+            self.stop()
 
     def stop(self) -> None:
         """Likewise for a step that has another state already."""
@@ -95,7 +99,7 @@ class Termination:
                 self._give_up()
             elif self.runs():
                 self._run.announce_cancel("DUE TO TIME LIMIT")
-                self.end("TIMEOUT", f"time limit of {self._run.step.time_limit} s")
+                self._end_survivors("TIMEOUT", f"time limit of {self._run.step.time_limit} s")
             else:
                 self.cut_short("its time limit was reached before its output was read", self._run.step.kill_wait)
 
@@ -152,7 +156,7 @@ class Termination:
     def cut_short(self, reason: str, patience: float, state: str = CANCELLED) -> None:
         """Ends the step, if a task still runs. When all have ended, only output that nobody reads can be dropped."""
         if self.runs():
-            self.end(state, reason)
+            self._end_survivors(state, reason)
             return
         at = time.monotonic() + patience
         if self.late is None or at < self.late[1]:

@@ -76,7 +76,7 @@ class Child:
         self.confinement = Confinement(context.step, task.environment)
         self.slot = task.local_id + 1
         cgroup = None if context.group is None else f"{context.step.cgroup}/user/task_{task.local_id}"
-        self.recorder = Recorder(context.trace, "task", cgroup=cgroup, task=task.local_id)
+        self.recorder = Recorder(context.trace, "task", cgroup=cgroup, task=task.number)
 
     def make_caller(self) -> PluginCaller:
         """In a fork: through which it calls plugins. Threads that a hook leaves do no harm: exec ends them."""
@@ -87,13 +87,13 @@ class Child:
     def for_operations(self) -> "tuple[int, int, int, str, memoryview, int, int]":
         """Where operations report: see `_kernel.start`."""
         recorder, progress = self.recorder, self.context.progress.memory
-        task = self.task.local_id
+        task = self.task.number
         return self.report, recorder.fd, task, recorder.of_process(), progress, self.slot, self.groups
 
     @property
     def has_terminal(self) -> bool:
         """True for the task whose streams are the terminal of --pty."""
-        return self.step.pty[:1] == [self.task.local_id]
+        return self.step.pty[:1] == [self.task.number]
 
     def row(self, call: str) -> "Operation":
         """A row of the launch order that is nodectl's own begins."""
@@ -118,6 +118,11 @@ class Child:
         elif _JOIN in plugin.hooks:
             yield self._join_container
 
+    @property
+    def answers(self) -> object:
+        """What plugins want done in this task, for who compares that with another's."""
+        return self._plans
+
     def _planned(self, hook: "Hook", place: int, plugin: "Plugin") -> "Iterator[Operation]":
         wanted, outcome = self._plans[hook.call, place]
         who = f"plugin {plugin.type}: {hook.call}: "
@@ -135,10 +140,10 @@ class Child:
                 for place, plugin in enumerate(self.context.node.stacks["task"]):
                     plan = plugin.hooks.get(its_plan)
                     if plan is not None:
-                        self._plans[call, place] = caller.value(plan, (self.step, self.task))
+                        self._plans[call, place] = _kept(*caller.value(plan, (self.step, self.task)))
             plan = self.context.node.container.hooks.get(_JOIN_PLAN)
             if plan is not None and self.placement is None:
-                self._plans[_JOIN, 0] = caller.value(plan, (self.step, self.task))
+                self._plans[_JOIN, 0] = _kept(*caller.value(plan, (self.step, self.task)))
                 if _children_are_elsewhere():
                     self.stepd = 0
 
@@ -180,11 +185,16 @@ class Child:
 
     def tell(self, key: str, text: str) -> None:
         """A report to the stepd: `key` is "say", "log" or "failed"."""
-        data = framing.encode({"task": self.task.local_id, key: text[: _LONGEST_REPORT // 6]})
+        data = framing.encode({"task": self.task.number, key: text[: _LONGEST_REPORT // 6]})
         try:
             os.write(self.report, data)
         except OSError:
             pass  # the stepd has died, and nobody else reads the pipe
+
+
+def _kept(wanted: object, outcome: "Outcome") -> "tuple[object, Outcome]":
+    """A plugin may change its own list for the next task."""
+    return (wanted.copy() if type(wanted) is list else wanted), outcome
 
 
 def _children_are_elsewhere() -> bool:

@@ -2,7 +2,7 @@
 
 The daemon has made the socket; its other end is in the process that serves the client (`nodectl/reception`). The stepd
 only looks whether the streams have come. Tasks and pumps take the descriptors: a user has made them, so that any use
-may hang, and nobody waits for a task or a pump.
+may hang, and nobody waits for a task or a pump. When the last of several tasks has its copies nothing stays.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""The environment of a step and of each task: Slurm's variables, as far as they apply to one node.
+"""The environment of a step and of each task: Slurm's variables.
 
 Pure functions over a Step. It begins with what the client sent, which has applied --export. The step's variables
 replace those, and the task's replace the step's. Names and formats are Slurm's.
@@ -18,7 +18,13 @@ _OF_ONE_MACHINE = {
     "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
     "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",  # of the command that started the step
     "SLURM_SRUN_COMM_HOST": "127.0.0.1",
+    "SLURM_SRUN_COMM_PORT": "0",  # it listens on none; a number, as programs read it as one
 }
+_OF_JOB = (
+    "SLURM_CLUSTER_NAME", "SLURM_JOB_PARTITION", "SLURM_JOB_CPUS_PER_NODE", "SLURM_JOB_NUM_NODES", "SLURM_NODELIST",
+    "SLURM_JOB_NODELIST", "SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_HOST", "SLURM_SRUN_COMM_PORT",
+)  # fmt: skip
+"""What a step over several nodes is told of its job, which is no job of this node's: what it came with is right."""
 _LAUNCHERS = {"HYDRA_LAUNCHER": "fork", "OMPI_MCA_plm": "^slurm", "PRTE_MCA_plm": "^slurm"}
 _LAUNCHERS_ALONE = {**_LAUNCHERS, "OMPI_MCA_ras": "^slurm", "PRTE_MCA_ras": "^slurm"}
 _SHORT = LONGEST // 4  # characters, of at most four bytes each
@@ -38,15 +44,17 @@ def announced(step: "Step") -> dict[str, str]:
     if step.is_first:
         variables["SLURM_JOB_NAME"] = step.name  # of a further step it is in the environment that it came with
     for name in ("NNODES", "JOB_NUM_NODES"):
-        variables[f"SLURM_{name}"] = "1"
+        variables[f"SLURM_{name}"] = str(step.nnodes)
     for name in ("NODELIST", "JOB_NODELIST"):
-        variables[f"SLURM_{name}"] = step.node_name
+        variables[f"SLURM_{name}"] = step.nodelist
+    if step.part is not None:
+        variables |= {name: step.environment[name] for name in _OF_JOB if name in step.environment}
     if step.step_id != BATCH:
         variables.update(_of_tasks(step))
     return {
         **variables,
         **step.kept,
-        **of_launchers(step.environment, alone=step.ntasks == 1 and step.step_id != BATCH),
+        **of_launchers(step.environment, alone=step.total_tasks == 1 and step.step_id != BATCH),
     }
 
 
@@ -60,10 +68,16 @@ def of_launchers(environment: "Mapping[str, str]", *, alone: bool) -> dict[str, 
 
 def _of_tasks(step: "Step") -> dict[str, str]:
     """Of the step as one of its job's. A script has none of them: its number of tasks is the job's."""
-    ntasks = str(step.ntasks)
-    names = ("NTASKS", "NPROCS", "STEP_NUM_TASKS", "TASKS_PER_NODE", "STEP_TASKS_PER_NODE")
-    variables = {f"SLURM_{name}": ntasks for name in names}
-    return {**variables, "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": step.node_name}
+    ntasks, per_node = str(step.total_tasks), step.tasks_per_node
+    return {
+        "SLURM_NTASKS": ntasks,
+        "SLURM_NPROCS": ntasks,
+        "SLURM_STEP_NUM_TASKS": ntasks,
+        "SLURM_TASKS_PER_NODE": per_node,
+        "SLURM_STEP_TASKS_PER_NODE": per_node,
+        "SLURM_STEP_NUM_NODES": str(step.nnodes),
+        "SLURM_STEP_NODELIST": step.nodelist,
+    }
 
 
 def _identity(step: "Step") -> dict[str, str]:
@@ -86,8 +100,8 @@ def for_step(step: "Step") -> dict[str, str]:
         **_identity(step),
         "SLURM_JOB_START_TIME": str(int(step.job_began or step.submitted)),
         "SLURM_CPUS_ON_NODE": str(step.step_cpus.bit_count()),
-        "SLURM_NODEID": "0",
-        "SLURM_GTIDS": ",".join(map(str, range(step.ntasks))),
+        "SLURM_NODEID": str(step.nodeid),
+        "SLURM_GTIDS": ",".join(map(str, step.numbers)),
         "SLURMD_NODENAME": step.node_name,
     }
     if step.pty:

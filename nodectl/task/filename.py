@@ -16,7 +16,7 @@ _ARRAY = 10  # %b is the task's number in an array modulo this
 
 
 def expand(pattern: str, step: "Step", rank: int) -> str:
-    """The absolute path of `pattern` for the task; relative names are below the step's directory."""
+    """The absolute path of `pattern` for the task of this number; relative names are below the step's directory."""
     name = pattern.replace("\\", "") if "\\" in pattern else _expand(pattern, step, rank)
     return name if name.startswith("/") else f"{step.cwd}/{name}"
 
@@ -24,6 +24,11 @@ def expand(pattern: str, step: "Step", rank: int) -> str:
 def per_task(pattern: str) -> bool:
     """True when different tasks get different files."""
     return "\\" not in pattern and any(letter == "t" for _, letter, _ in _fields(pattern))
+
+
+def per_node(pattern: str) -> bool:
+    """True when tasks of different nodes get different files."""
+    return "\\" not in pattern and any(letter and letter in "tNn" for _, letter, _ in _fields(pattern))
 
 
 def _fields(pattern: str) -> list[tuple[str, str, str]]:
@@ -50,7 +55,7 @@ def _fields(pattern: str) -> list[tuple[str, str, str]]:
 
 def _expand(pattern: str, step: "Step", rank: int) -> str:
     numbers = {
-        "A": step.array_job or step.job_id, "j": step.job_id, "s": step.step_id, "t": rank, "n": 0,
+        "A": step.array_job or step.job_id, "j": step.job_id, "s": step.step_id, "t": rank, "n": step.nodeid,
         "r": step.restart or 0,
     }  # fmt: skip
     words = {"%": "%", "J": str(step), "N": step.node_name, "u": step.user_name, "x": step.name}

@@ -76,7 +76,8 @@ STEPS = section(
     ),
     Key(
         "warm_runners", number(0, 1024, "runners"), 16,
-        "Step runners that serve several steps of one user, one after the other; half of them for one user; 0: none.",
+        "Step runners that serve several steps of one user, one after the other; half of them for one user; 0: none, "
+        "and none that is forked ahead of need.",
     ),
     Key(
         "always_fork", SWITCH, False,

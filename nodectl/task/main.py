@@ -25,7 +25,7 @@ from nodectl.task.stdio import CLIENT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from typing import NoReturn
 
     from nodectl.kernel.operations import Operation
@@ -39,27 +39,30 @@ _CHANGED = (*IGNORED, _signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGTERM, _signal
 _MISSING_ARGUMENTS = 2
 _BAD_ARGUMENTS = 22  # EINVAL
 _LAST_HOOK = "slurm_spank_task_init"
+_NOT_FOUND = " (a shell's for what is missing or cannot be executed)"  # behind 127
 _USUAL_TMPDIR = "/tmp"  # as with Slurm
 
 
 def plan(child: Child) -> "list[Operation] | None":
-    """In the stepd: all that a task does, None where something has to be called in it. What all tasks of the step do
-    alike was composed for the first of them.
+    """In the stepd: all that a task does, None where something has to be called in it. What it does like the task
+    before it was composed for that one.
     """
     found: list[Operation] = []
     common = child.context.common_stages
     try:
         for stage in SEQUENCE:
-            if stage in common:
-                found += common[stage]
+            look = _LOOKS_AT.get(stage)
+            seen = None if look is None else look(child)
+            if look is not None and stage in common and common[stage][0] == seen:
+                found += common[stage][1]
                 continue
             before = len(found)
             for piece in stage(child):
                 if not isinstance(piece, tuple):
                     return None
                 found.append(piece)
-            if stage in _ALIKE:
-                common[stage] = found[before:]
+            if look is not None:
+                common[stage] = seen, found[before:]
     except ValueError as error:
         found.append(_impossible(child, error))
     return found
@@ -170,8 +173,8 @@ def join_container(child: Child) -> "Iterator[Piece]":
 
 
 def task_init_privileged(child: Child) -> "Iterator[Piece]":
-    """Calls the SPANK plugins, as root."""
-    if child.context.spank.has("slurm_spank_task_init_privileged"):
+    """Calls the SPANK plugins, as root; not in a node of a user's own."""
+    if child.context.spank.has("slurm_spank_task_init_privileged") and identity.BEGAN_AS == 0:
         yield lambda: child.spank("slurm_spank_task_init_privileged")
 
 
@@ -206,7 +209,7 @@ def connect_streams(child: Child) -> "Iterator[Piece]":
     yield operations.umask(child.step.umask)
     if socket >= 0:
         if any(stream.fd in CLIENT for stream in own):
-            yield operations.take_streams(socket, stay=streams.takers > 1)
+            yield operations.take_streams(socket, streams.taking)
         yield operations.close((socket,))
     for stream in own:
         yield stream.connection(child.as_user)
@@ -217,7 +220,7 @@ def connect_streams(child: Child) -> "Iterator[Piece]":
 def enter_directory(child: Child) -> "Iterator[Piece]":
     """Enters the step's directory; where the user cannot, /tmp, with a message, as with Slurm."""
     step = child.step
-    what = f"nodectl: error: step {step} task {child.task.local_id}: enter working directory {step.cwd!r}: "
+    what = f"nodectl: error: step {step} task {child.task.number}: enter working directory {step.cwd!r}: "
     yield operations.enter_directory(step.cwd, what, f"{child.as_user}: going to {_USUAL_TMPDIR} instead")
 
 
@@ -295,7 +298,7 @@ def _task_prolog(child: Child, path: str) -> None:
     child.end_row("task_prolog", started, status, path)
     os.write(1, scripts.apply_prolog(output, child.task.environment))
     if status != 0:
-        raise TaskEnds(f"task prolog {path!r} ended with status {status}", status)
+        raise TaskEnds(f"task prolog {path!r} ended with status {status}{_NOT_FOUND if status == 127 else ''}", status)
 
 
 def lock_files(child: Child) -> "Iterator[Piece]":
@@ -371,10 +374,21 @@ SEQUENCE = (
     set_soft_limits,
     execute,
 )
-# Stages that give the same for all tasks of a step: what they look at is the step's, and the same to its end.
-_ALIKE = frozenset(
-    (
-        task_init_privileged, drop_privileges, die_with_stepd, default_signals, confine, task_init, task_prologs,
-        set_soft_limits,
-    )
-)  # fmt: skip
+# What of a task a stage looks at: where that is the same it gives the same for two tasks of a step, because all else is
+# the step's, and the same to its end. Stages that are not here change something themselves, or look at too much.
+_LOOKS_AT: "Mapping[Callable[[Child], Iterator[Piece]], Callable[[Child], object]]" = {
+    **dict.fromkeys(
+        (
+            set_hard_limits, task_init_privileged, drop_privileges, die_with_stepd, default_signals, confine, task_init,
+            task_prologs, set_soft_limits,
+        ),
+        lambda _: None,
+    ),
+    leave_stepd: lambda child: child.stepd_fds,
+    pre_launch_priv: lambda child: child.answers,
+    connect_streams: lambda child: (
+        child.context.streams.tasks[child.task.local_id], child.has_terminal, child.step.umask,
+    ),
+    enter_directory: lambda child: (child.task.number, child.step.cwd),
+    wait_at_gate: lambda child: child.gate,
+}  # fmt: skip

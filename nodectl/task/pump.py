@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _CHUNK = 65536
 _LONGEST_LINE = 1 << 20
+_GONE = (errno.EPIPE, errno.ECONNRESET)  # nobody reads: that is the reader's to know
+_LARGEST_ERROR = 0x7F
+_OF_ERR = 0x80  # in the status of a pump: it was standard error that it could not write
 _OLD_KERNEL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # where pipes have no RWF_NOWAIT
 
 
@@ -73,6 +76,9 @@ class Pumps:
         if pid not in self._awaited or pid in self._unneeded:
             return ""
         self._unneeded.add(pid)  # a later child may get its pid
+        if os.WIFEXITED(status) and (code := os.WEXITSTATUS(status)) > 1:
+            stream = "standard error" if code & _OF_ERR else "standard output"
+            return f"its {stream} could not be written: {os.strerror(code & _LARGEST_ERROR)}"
         return f"a process that copies its streams {children.said(status)}" if status else ""
 
 
@@ -81,7 +87,7 @@ class _Channel:
     not wait.
     """
 
-    __slots__ = ("_pipes", "_viewers", "copy", "kind", "label", "rest")
+    __slots__ = ("_pipes", "_viewers", "copy", "kind", "label", "lost", "rest")
 
     def __init__(self, copy: "Copy", viewers: "Viewers | None") -> None:
         self.copy = copy
@@ -90,6 +96,7 @@ class _Channel:
         self._pipes = {sink for sink in copy.sinks if stat.S_ISFIFO(os.fstat(sink).st_mode)} if viewers else set()
         self.label = None if copy.label is None else copy.label.encode()
         self.rest = b""
+        self.lost = 0  # the status of a pump that could not write to a sink
 
     def feed(self, data: bytes) -> None:
         """Writes data on; with a label, whole lines only. At the end (b"") a partial line gets its newline."""
@@ -113,7 +120,7 @@ class _Channel:
 
     def write(self, data: bytes) -> None:
         """Writes to every sink and waits: a slow reader slows the tasks down, as it would without a pump. A sink that
-        fails is dropped.
+        fails is dropped, and told of at the end unless its reader has gone.
         """
         for sink in list(self.copy.sinks):
             view = memoryview(data)
@@ -122,9 +129,17 @@ class _Channel:
                     view = view[self._write_some(sink, view) :]
                 except BlockingIOError:
                     self._wait_until_writable(sink)
-                except OSError:
+                except OSError as error:
                     self.copy.sinks.remove(sink)
+                    self.lost = self.lost or self._loss(sink, error.errno)
                     break
+
+    def _loss(self, sink: int, number: "int | None") -> int:
+        hung_up = number == errno.EIO and stat.S_ISCHR(os.fstat(sink).st_mode)  # a terminal
+        if number in _GONE or hung_up:
+            return 0
+        told = number if number and errno.EPERM < number <= _LARGEST_ERROR else errno.EIO
+        return told | (_OF_ERR if self.kind == packets.ERR else 0)
 
     def _write_some(self, sink: int, data: memoryview) -> int:
         """A pipe is the client's, and others have it open: so it is not set to O_NONBLOCK. Raises OSError."""
@@ -179,8 +194,7 @@ def main(copies: "list[Copy]", streams: int, step: "Step", enter: "Callable[[], 
         os.umask(step.umask)
         _open_files(copies)
         viewers = None if listener < 0 else Viewers(-1, listener)
-        _run({copy.source: _Channel(copy, viewers) for copy in copies}, viewers)
-        status = 0
+        status = _run({copy.source: _Channel(copy, viewers) for copy in copies}, viewers)
     finally:
         os._exit(status)
 
@@ -197,7 +211,7 @@ def _open_files(copies: "list[Copy]") -> None:
         if not copy.path:
             continue
         if copy.path not in opened:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOCTTY
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY | (0 if copy.keeps else os.O_TRUNC)
             try:
                 opened[copy.path] = user_path.open_file(copy.path, flags)
             except OSError:
@@ -205,7 +219,9 @@ def _open_files(copies: "list[Copy]") -> None:
         copy.sinks = [opened[copy.path]]
 
 
-def _run(channels: "dict[int, _Channel]", viewers: "Viewers | None") -> None:
+def _run(channels: "dict[int, _Channel]", viewers: "Viewers | None") -> int:
+    """Until every source has ended. Returns what the stepd is told by the pump's status: what was not written."""
+    lost = 0
     poll = select.poll()
     for source in channels:
         poll.register(source, select.POLLIN)
@@ -228,6 +244,8 @@ def _run(channels: "dict[int, _Channel]", viewers: "Viewers | None") -> None:
             if not data or not channel.copy.sinks:
                 poll.unregister(source)
                 channels.pop(source).finish()
+                lost = lost or channel.lost
                 os.close(source)  # writers get SIGPIPE, as without a pump
     if viewers is not None:
         viewers.farewell()
+    return lost

@@ -9,6 +9,7 @@ import os
 import termios
 
 from nodectl.kernel import operations, user_path
+from nodectl.kernel.identity import BEGAN_AS
 from nodectl.task import filename
 
 TYPE_CHECKING = False
@@ -61,10 +62,10 @@ def of_client(fd: int, clients: "Sequence[int]") -> int:
 
 class Copy:
     """Work for a pump: what it reads from `source` it writes to `sinks`, labelled line by line where `label` is not
-    None. `task`, `number`: whose stream it is, and which.
+    None. `task`, `number`: whose stream it is, and which. `keeps`: a file that it opens keeps what it had.
     """
 
-    __slots__ = ("ends_sinks", "label", "number", "path", "sinks", "source", "task")
+    __slots__ = ("ends_sinks", "keeps", "label", "number", "path", "sinks", "source", "task")
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class Copy:
         path: str = "",
         *,
         ends_sinks: bool = False,
+        keeps: bool = False,
         task: int = 0,
         number: int = IN,
     ) -> None:
@@ -84,6 +86,7 @@ class Copy:
         self.label = label
         self.path = path  # a file the pump opens, as the user, instead of sinks
         self.ends_sinks = ends_sinks
+        self.keeps = keeps
 
     def of_client(self) -> bool:
         """True when it needs a descriptor of the client's."""
@@ -92,10 +95,10 @@ class Copy:
 
 class Streams:
     """The streams of all tasks, and the pumps' work: `inputs` end with the step, `outputs` are waited for. `takers`:
-    how many tasks and pumps need the client's descriptors.
+    how many tasks need the client's descriptors; `taking`: how each of these takes them, see `operations.take_streams`.
     """
 
-    __slots__ = ("_as_user", "_client", "_step", "inputs", "outputs", "takers", "tasks", "terminal")
+    __slots__ = ("_as_user", "_client", "_step", "inputs", "outputs", "takers", "taking", "tasks", "terminal")
 
     def __init__(self, step: "Step", as_user: "Callable[[Callable[[], None]], None]", *, has_client: bool) -> None:
         """`as_user(act)` runs `act` where the tasks will open their files, and as the user that they will be.
@@ -114,22 +117,23 @@ class Streams:
             self._input()
             self._output(OUT, step.stdout, self._client[OUT])
             self._output(ERR, step.stderr, self._client[ERR])
-        self.takers = self._count_takers()
+        self.takers = sum(any(stream.fd in CLIENT for stream in streams) for streams in self.tasks)
+        self.taking = self._choose_taking()
 
     def _input(self) -> None:
-        pattern, ntasks = self._step.stdin, self._step.ntasks
-        chosen = _one_task(pattern, ntasks)
+        pattern, numbers = self._step.stdin, self._step.numbers
+        chosen = _one_task(pattern, self._step.total_tasks)
         from_client = pattern in ("", "all", "-") or chosen is not None
         stdin = self._client[IN]
         if pattern == "none" or (from_client and stdin == NONE):
             self._everyone(IN, path="/dev/null")
         elif chosen is not None:
-            for rank, streams in enumerate(self.tasks):
+            for rank, streams in zip(numbers, self.tasks, strict=True):
                 streams.append(Stream(IN, fd=stdin) if rank == chosen else Stream(IN, path="/dev/null"))
         elif not from_client:
-            for rank, streams in enumerate(self.tasks):
+            for rank, streams in zip(numbers, self.tasks, strict=True):
                 streams.append(Stream(IN, path=filename.expand(pattern, self._step, rank)))
-        elif ntasks == 1:
+        elif len(numbers) == 1:
             self._everyone(IN, fd=stdin)
         else:
             sinks = []
@@ -140,11 +144,13 @@ class Streams:
             self.inputs.append(Copy(stdin, sinks, ends_sinks=True))
 
     def _give_terminal(self, chosen: int) -> None:
-        """With --pty one task has a terminal, the others nothing."""
-        from nodectl.task import terminal  # paid where it is asked for
+        """With --pty one task has a terminal, the others nothing; it may be on another node."""
+        theirs = NONE
+        if chosen in self._step.numbers:
+            from nodectl.task import terminal  # paid where it is asked for
 
-        self.terminal, theirs = terminal.make(self._step)
-        for rank, streams in enumerate(self.tasks):
+            self.terminal, theirs = terminal.make(self._step)
+        for rank, streams in zip(self._step.numbers, self.tasks, strict=True):
             for number in (IN, OUT, ERR):
                 has_it = rank == chosen
                 streams.append(Stream(number, fd=theirs) if has_it else Stream(number, path="/dev/null"))
@@ -158,20 +164,22 @@ class Streams:
         step = self._step
         if number == ERR and pattern == "" and step.stdout not in ("", "all", "-"):
             pattern = step.stdout  # the default of stderr is where stdout goes
-        chosen = _one_task(pattern, step.ntasks)
+        chosen = _one_task(pattern, step.total_tasks)
         to_client = pattern in ("", "all", "-") or chosen is not None
-        shared = not to_client and pattern != "none" and step.ntasks > 1 and not filename.per_task(pattern)
-        if shared and not step.label and not step.open_append:
+        shared = not to_client and pattern != "none" and step.total_tasks > 1 and not filename.per_task(pattern)
+        # One that tasks of other nodes have too was emptied before: nobody here knows what they have written.
+        keeps = step.open_append or not (step.nnodes == 1 or filename.per_node(pattern))
+        if shared and not step.label and not keeps:
             path = filename.expand(pattern, step, 0)
             self._as_user(lambda: _empty(path))
-        kept = shared or step.open_append
-        width = len(str(step.ntasks - 1))
+        kept = shared or keeps
+        width = len(str(step.total_tasks - 1))
         nowhere, to_stdout, straight = (
             Stream(number, path="/dev/null"),
             Stream(number, fd=OUT),
             Stream(number, fd=client),
         )
-        for rank, streams in enumerate(self.tasks):
+        for rank, streams in zip(step.numbers, self.tasks, strict=True):
             if pattern == "none" or (chosen is not None and rank != chosen) or (to_client and client == NONE):
                 streams.append(nowhere)
                 continue
@@ -186,13 +194,13 @@ class Streams:
             ours, theirs = _raw_pty(step.uid) if unbuffered else os.pipe2(os.O_CLOEXEC)
             streams.append(Stream(number, fd=theirs, path=path, shared=True))
             label = f"{rank:>{width}}: " if step.label else None
-            self.outputs.append(Copy(ours, [client] if to_client else [], label, path, task=rank, number=number))
+            sinks = [client] if to_client else []
+            self.outputs.append(Copy(ours, sinks, label, path, keeps=keeps, task=rank, number=number))
 
-    def _count_takers(self) -> int:
-        if self.terminal != NONE:
-            return 1
-        tasks = sum(any(stream.fd in CLIENT for stream in streams) for streams in self.tasks)
-        return tasks + sum(any(copy.of_client() for copy in copies) for copies in (self.inputs, self.outputs))
+    def _choose_taking(self) -> int:
+        if any(copy.of_client() for copy in (*self.inputs, *self.outputs)):
+            return operations.ALL_STAY  # pumps take copies too, and do not say when
+        return operations.TAKES_ALL if self.takers == 1 else operations.LAST_TAKES_ALL
 
     def close(self) -> None:
         """In the stepd, when every task and pump is forked: drops pipes and ptys."""
@@ -231,5 +239,6 @@ def _raw_pty(uid: int) -> tuple[int, int]:
     settings = termios.tcgetattr(theirs)
     settings[1] &= ~termios.OPOST
     termios.tcsetattr(theirs, termios.TCSANOW, settings)
-    os.fchown(theirs, uid, -1)
+    if BEGAN_AS == 0:
+        os.fchown(theirs, uid, -1)
     return ours, theirs

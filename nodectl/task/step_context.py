@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class StepContext:
     """`group` is the step's cgroup, None where the tracker makes none. Two descriptors: `trace` of the file that takes
     the trace, `client_streams` of the socket in which the client's streams wait (`task.client_streams`); -1 for none.
-    `common_stages`: what all tasks do alike, by the stage of `task.main` that gave it.
+    `common_stages`: by the stage of `task.main` that gave it, what the last task does, and what the stage looked at.
     """
 
     __slots__ = (
@@ -48,4 +48,4 @@ class StepContext:
     trace: int
     client_streams: int
     common_words: "CommonWords"
-    common_stages: "dict[Callable[..., object], list[Operation]]"
+    common_stages: "dict[Callable[..., object], tuple[object, list[Operation]]]"

@@ -14,7 +14,7 @@ import termios
 import time
 
 from nodectl.kernel.closing import close_all_but
-from nodectl.kernel.identity import become_user
+from nodectl.kernel.identity import BEGAN_AS, become_user
 from nodectl.task import client_streams
 from nodectl.task.viewers import Viewers
 from nodectl.wire import terminal_packets as packets
@@ -45,7 +45,8 @@ def make(step: "Step") -> tuple[int, int]:
     settings = termios.tcgetattr(theirs)
     settings[0] |= _IUTF8
     termios.tcsetattr(theirs, termios.TCSANOW, settings)
-    os.fchown(theirs, step.uid, _TTY_GROUP)
+    if BEGAN_AS == 0:  # else it is this user's already, with the group that the system gives terminals
+        os.fchown(theirs, step.uid, _TTY_GROUP)
     os.fchmod(theirs, _MODE)
     _, *size = step.pty
     fcntl.ioctl(ours, termios.TIOCSWINSZ, packets.winsize(size))

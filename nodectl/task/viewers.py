@@ -2,9 +2,9 @@
 terminal, and those who attached later.
 
 Viewers are sockets, and none is waited for. What the client has not read is kept, and the program waits, unless others
-would have to wait with it. Others miss the oldest of what they do not read in time, and are told
-how much. Who attaches is shown the
-last of what was shown before. The daemon has asked the kernel who they are, and root alone reaches `listener`.
+would have to wait with it. Others miss the oldest of what they do not read in time, and are told how much. Who attaches
+is shown the last of what was shown before. The daemon has asked the kernel who they are, and root alone reaches
+`listener`.
 """
 
 import _socket
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ROOM = packets.HEAD + packets.LONGEST
-_MOST = 16
+_MOST = 16  # who attach
 _REMEMBERED = 65536  # bytes
 _MOST_UNREAD = 1 << 18  # bytes
 _PATIENCE = 2.0  # seconds that others wait with a client that reads nothing, and that all have at the end
@@ -212,10 +212,11 @@ class Viewers:
             return
         os.set_inheritable(fd, False)
         viewer = Viewer(fd)
-        if len(self._by_fd) >= _MOST:
-            viewer.sock.close()
-            return
         self._add(viewer)
+        if len(self._by_fd) - self.client_is_there > _MOST:
+            self._give(viewer, packets.packet(packets.NOTE, b"%d are attached already, and no more can be" % _MOST))
+            self._drop(viewer)
+            return
         for packet in self._last:
             self._give(viewer, packet)
 

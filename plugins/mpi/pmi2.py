@@ -24,6 +24,6 @@ def mpi_p_slurmstepd_task(step: "Step", task: "Task") -> None:
     task.environment.update(
         PMI_FD=str(task.mpi_fd),
         PMI_RANK=str(task.global_id),
-        PMI_SIZE=str(step.ntasks),
+        PMI_SIZE=str(step.total_tasks),
         PMI_JOBID=str(step),
     )

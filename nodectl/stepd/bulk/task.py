@@ -4,6 +4,7 @@ slot to itself, a process group and a gate of its own, and nobody to wait for.
 
 import os
 
+from nodectl.kernel import operations
 from nodectl.model.step import Task
 from nodectl.stepd.bulk.commands import CLIENT, NOTHING
 from nodectl.stepd.start import must_fork, start
@@ -17,7 +18,10 @@ from nodectl.task.step_context import StepContext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nodectl.cgroup import tree
+    from nodectl.kernel.operations import Operation
     from nodectl.stepd.bulk.commands import Command
     from nodectl.stepd.reaper import Reaper
     from nodectl.stepd.run import Run
@@ -51,7 +55,7 @@ class BulkTask(Task):
 class _Streams:
     """The streams of the task that starts, as `task.main` looks them up. There may be another taker each time."""
 
-    takers = 2
+    taking = operations.ALL_STAY
 
     def __init__(self) -> None:
         self.tasks: dict[int, list[Stream]] = {}
@@ -75,7 +79,9 @@ class _Streams:
 class Starter:
     """What all tasks of a bulk step have in common, made once. Raises OSError."""
 
-    __slots__ = ("_context", "_forked", "_limits", "_memory", "_reaper", "_run", "_streams", "_user", "_variables")
+    __slots__ = (
+        "_context", "_forked", "_limits", "_memory", "_reaper", "_run", "_stages", "_streams", "_user", "_variables",
+    )  # fmt: skip
 
     def __init__(self, run: "Run", reaper: "Reaper") -> None:
         self._run = run
@@ -91,7 +97,7 @@ class Starter:
             if name not in ("common_stages", "common_words", "streams", "tasks"):
                 setattr(context, name, getattr(run, name))
         context.common_words = CommonWords(self._variables)
-        context.common_stages = {}
+        self._stages: list[dict[Callable[..., object], tuple[object, list[Operation]]]] = [{} for _ in run.tasks]
         context.streams = self._streams  # type: ignore[assignment]  # what tasks need of it
 
     def make(self, slot: int, command: "Command", mask: int) -> BulkTask:
@@ -108,6 +114,7 @@ class Starter:
         """Its process, in its cgroup, through the gate. Raises OSError where there is none; StepFailed."""
         run = self._run
         self._context.tasks = [task]
+        self._context.common_stages = self._stages[task.local_id]
         self._context.trace = run.recorder.fd
         self._streams.are_of(task)
         run.progress.clear(task.local_id + 1)
@@ -122,7 +129,7 @@ class Starter:
                 self._forked = wanted is None or not run.may_share_memory  # what the first task has to call, all have
                 self._memory[task.local_id] = child.memory
                 self._reaper.expect(task)
-                run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.local_id))
+                run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.number))
                 if child.placement is not None:
                     child.placement.done()
             finally:

@@ -140,7 +140,7 @@ def test_update_of_what_cannot_be_updated_is_refused_in_one_line(with_shares: No
     ):
         refused = with_shares.nodectl("update", *words, user=user)
         assert refused.returncode == status
-        assert reason in refused.stderr.splitlines()[-1]
+        assert reason in refused.stderr.splitlines()[0]
 
 
 def test_constraint_that_nobody_wants_is_not_spoken_of() -> None:

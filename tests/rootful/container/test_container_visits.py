@@ -216,4 +216,4 @@ def test_a_job_that_is_not_running_is_not_entered(shared: Contained) -> None:
     assert done.stderr == f"nodectl: error: step {shared.node.last_job()}.0 has ended: COMPLETED\n"
     done = shared.node.nodectl("enter", "4000000", "true", user=NOBODY)
     assert done.returncode == 1
-    assert done.stderr == "nodectl: error: no step 4000000.0 is running or in the history\n"
+    assert done.stderr.startswith("nodectl: error: no step 4000000.0 is running or in the history -> ")

@@ -386,9 +386,9 @@ def test_the_next_run_removes_what_a_killed_one_has_left(spank_try: SpankTry) ->
 
 
 @pytest.mark.parametrize("language", ["c", "python"])
-def test_the_plugins_of_the_readme_work(spank_try: SpankTry, language: str) -> None:
-    readme = Path(__file__).resolve().parents[3] / "README.md"
-    text = readme.read_text(encoding="utf-8").partition("## Test a SPANK plugin in one command")[2]
+def test_the_plugins_of_the_guide_work(spank_try: SpankTry, language: str) -> None:
+    guide = Path(__file__).resolve().parents[3] / "docs/guides/spank-plugins.md"
+    text = guide.read_text(encoding="utf-8")
     source = text.partition(f"```{language}\n")[2].partition("```")[0]
     plugin = spank_try.native(source) if language == "c" else spank_try.plugin(source, "nofile.py")
     result = spank_try.run(plugin, "--nofile=64", "--user", NOBODY.pw_name, "--", "sh", "-c", "ulimit -n; echo $NOFILE")

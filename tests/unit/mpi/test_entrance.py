@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import threading
@@ -24,19 +25,28 @@ def listening(address: str | tuple[str, int]) -> socket.socket:
     return one
 
 
+@contextlib.contextmanager
+def serving(outer: socket.socket, path: Path) -> Iterator[None]:
+    """An entrance at work."""
+    own, other = socket.socketpair()
+    thread = threading.Thread(target=entrance.Entrance(outer, str(path)).serve, args=[own])
+    thread.start()
+    try:
+        yield
+    finally:
+        other.close()
+        thread.join()
+        own.close()
+
+
 @pytest.fixture
 def led(tmp_path: Path) -> Iterator[tuple[tuple[str, int], socket.socket]]:
     """The address of an entrance at work, and the socket to which it leads."""
     outer, inner = listening(("127.0.0.1", 0)), listening(str(tmp_path / "inner"))
-    address = outer.getsockname()
-    own, other = socket.socketpair()
-    thread = threading.Thread(target=entrance.Entrance(outer, str(tmp_path / "inner")).serve, args=[own])
-    thread.start()
-    yield address, inner
-    other.close()
-    thread.join()
-    for one in (own, outer, inner):
-        one.close()
+    with outer, inner:
+        address = outer.getsockname()
+        with serving(outer, tmp_path / "inner"):
+            yield address, inner
 
 
 def read_all(one: socket.socket) -> bytes:
@@ -92,3 +102,45 @@ def test_nobody_is_let_in_who_is_another_user(
     monkeypatch.setattr(os, "getuid", lambda: uid)
     with socket.create_connection(led[0]) as client, contextlib.suppress(ConnectionResetError):
         assert client.recv(1) == b""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="the kernel says root of a socket that nobody has any more")
+def test_nobody_is_let_in_who_has_gone(tmp_path: Path) -> None:
+    with listening(("127.0.0.1", 0)) as outer, listening(str(tmp_path / "inner")) as inner:
+        with socket.create_connection(outer.getsockname()) as gone:
+            gone.sendall(b"a stranger's")
+        with socket.create_connection(outer.getsockname()) as client, serving(outer, tmp_path / "inner"):
+            client.sendall(b"mine")
+            client.shutdown(socket.SHUT_WR)
+            with inner.accept()[0] as server:
+                assert read_all(server) == b"mine"
+
+
+class Full(socket.socket):
+    """A socket for whose connections there are no descriptors, so many times."""
+
+    times = 0
+
+    def accept(self) -> tuple[socket.socket, tuple[str, int]]:
+        """As accept(2)."""
+        if self.times:
+            self.times -= 1
+            raise OSError(errno.EMFILE, "too many")
+        return super().accept()
+
+
+def test_who_comes_while_there_is_no_room_waits_for_no_others_end(tmp_path: Path) -> None:
+    with (
+        listening(("127.0.0.1", 0)) as plain,
+        listening(str(tmp_path / "inner")) as inner,
+        Full(fileno=plain.detach()) as outer,
+        serving(outer, tmp_path / "inner"),
+        socket.create_connection(outer.getsockname()),
+        inner.accept()[0],
+    ):
+        outer.times = 2
+        inner.settimeout(60)
+        with socket.create_connection(outer.getsockname()) as client, inner.accept()[0] as server:
+            client.sendall(b"x")
+            assert server.recv(1) == b"x"
+        assert outer.times == 0

@@ -46,7 +46,7 @@ def start_three(monkeypatch: pytest.MonkeyPatch, kernel: Kernel) -> list[str]:
     place = types.SimpleNamespace(open=lambda: os.open("/", os.O_PATH), full_path="/")
     group: Any = types.SimpleNamespace(make=lambda: place, full_path="/")
     for number in range(3):
-        task = types.SimpleNamespace(pid=-1, local_id=number)
+        task = types.SimpleNamespace(pid=-1, local_id=number, number=number)
         child: Any = types.SimpleNamespace(task=task, placement=None, has_terminal=False)
         start(run, child, group, [])
     return kernel.asked
