@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nodectl.log.journal import Journal
+
 PLAIN, ERROR, INFO, VERBOSE, DEBUG, DEBUG2, DEBUG3 = range(7)
 WARNING = "nodectl: warning: "
 _WORDS = {ERROR: "error: ", INFO: "", VERBOSE: "", DEBUG: "debug: ", DEBUG2: "debug2: ", DEBUG3: "debug3: "}
@@ -29,6 +31,8 @@ class _Outlet:
     plugin = ""
     about = ""
     log = _LOG
+    journal: "Journal | None" = None
+    facts: "dict[str, object]" = {}  # noqa: RUF012  # never changed, but replaced
     keep: "Callable[[str], None] | None" = None
     speaks: "Callable[[], str] | None" = None
     heard: "list[str] | None" = None
@@ -64,8 +68,14 @@ def log_is(fd: int) -> None:
     _outlet.log = fd
 
 
-def to_log(line: str) -> None:
-    """A line for the daemon's log."""
+def to_log(line: str, name: str = "runner-said", **facts: object) -> None:
+    """A line for the daemon's log; its name in `nodectl/log/table.py`; the job, step and uid that it is about, where
+    that is not what this process is about anyway.
+    """
+    line = printable(line)  # what it quotes may be a user's, who would add lines of others
+    if _outlet.journal is not None and _outlet.log >= 0:
+        _outlet.journal.write(line, name, {**_outlet.facts, **facts}, _outlet.log)
+        return
     try:
         os.write(_outlet.log, line.encode("utf-8", "replace") + b"\n")
     except OSError:
@@ -76,6 +86,21 @@ def log(process: str) -> None:
     """From now on this process's lines up to INFO are the log's: `nodectl daemon: plugin task/x: job 7: error: ...`."""
     _outlet.write = None
     _outlet.process = process
+    if b"JOURNAL_STREAM" in os.environ and _outlet.journal is None:
+        from nodectl.log import journal  # where systemd keeps the log
+
+        if journal.is_kept(os.environ, _LOG):
+            _outlet.journal = journal.Journal()
+
+
+def tell(name: str, text: str, **facts: object) -> None:
+    """This process's own line for the log; otherwise as `to_log`."""
+    to_log(f"nodectl {_outlet.process or 'daemon'}: {text}", name, **facts)
+
+
+def plugin_to_log(line: str) -> None:
+    """What a plugin has said, for the log."""
+    to_log(line, "plugin-said")
 
 
 def speaker(plugin: str) -> None:
@@ -86,6 +111,12 @@ def speaker(plugin: str) -> None:
 def concerns(job: int) -> None:
     """The next lines in the log are about this job; 0: about none."""
     _outlet.about = f"job {job}: " if job else ""
+    _outlet.facts = {"job": job} if job else {}
+
+
+def serves(job: int, step: str, uid: int) -> None:
+    """This process is about a step, as 7.0, of this user from now on."""
+    _outlet.facts = {"job": job, "step": step, "uid": uid}
 
 
 class heard:  # noqa: N801  # a context manager, read as a verb
@@ -127,7 +158,7 @@ def _log(level: int, text: str) -> None:
     for line in text.splitlines() or [""]:
         if level <= INFO:
             head = f"nodectl {_outlet.process}: plugin {_outlet.plugin}: {_outlet.about}{_WORDS.get(level, '')}"
-            to_log(f"{head}{printable(line[:_LONGEST])}")
+            plugin_to_log(f"{head}{printable(line[:_LONGEST])}")
         if _outlet.heard is not None and level <= _outlet.heard_level and len(_outlet.heard) < _MOST_HEARD:
             head = "" if level == PLAIN else f"nodectl: {_WORDS[level]}"
             _outlet.heard.append(head + line[:_LONGEST])
@@ -135,6 +166,8 @@ def _log(level: int, text: str) -> None:
 
 def printable(line: str) -> str:
     """A user's words may be in it: nothing that a terminal or another line of the log could take for its own."""
+    if line.isprintable():
+        return line
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
 
 

@@ -1,6 +1,6 @@
 """The fields that `nodectl acct --format` knows: sacct's names, widths and ways to print, and some of nodectl's own.
 
-A field of sacct's that says nothing on one machine without accounts is empty; it stays allowed, so that scripts go on
+A field of sacct's that says nothing on one machine is empty; it stays allowed, so that scripts go on
 working. Pure.
 """
 
@@ -100,6 +100,7 @@ def _ave(row: Row, value: int | None, style: Style) -> str:
 
 
 _FIELDS = (
+    Field("Account", 10, lambda r, s: r.account),
     Field("AllocCPUS", 10, lambda r, s: r.cpus if r.started else 0),
     Field("AllocNodes", 10, lambda r, s: int(bool(r.started))),
     Field("AllocTRES", 10, lambda r, s: _tres(r, r.cpus, s) if r.started else ""),
@@ -175,7 +176,7 @@ _FIELDS = (
     Field("Written", 12, lambda r, s: _moved(r.used.written, s)),
 )
 _NOTHING_HERE = """
-    Account AdminComment AssocID AveCPUFreq AvePages AveVMSize BlockID Cluster Constraints Container DBIndex Extra
+    AdminComment AssocID AveCPUFreq AvePages AveVMSize BlockID Cluster Constraints Container DBIndex Extra
     FailedNode Flags Layout Licenses MaxDiskReadNode MaxDiskWriteNode MaxPages MaxPagesNode MaxPagesTask MaxVMSize
     MaxVMSizeNode
     MaxVMSizeTask McsLabel MinCPUNode PlannedCPU PlannedCPURAW QOSRAW ReqCPUFreq ReqCPUFreqGov ReqCPUFreqMax

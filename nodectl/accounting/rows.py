@@ -78,6 +78,7 @@ class Row:
     qos: str = ""
     priority: int = 0
     comment: str = ""
+    account: str = ""
     reservation: str = ""
     restarts: int = 0
     secure: str = ""
@@ -238,6 +239,7 @@ def job_row(job: Mapping[str, Any]) -> Row:
         qos=job.get("qos", ""),
         priority=job.get("priority", 0),
         comment=job.get("comment", ""),
+        account=job.get("account", ""),
         reservation=details.get("reservation", ""),
         restarts=job.get("restart_cnt", 0),
     )
@@ -291,7 +293,7 @@ def _complete(job: Row, steps: Sequence[Row]) -> None:
     job.derived = max((step.exit[0] for step in steps), default=0)
     for step in steps:
         step.array_job, step.array_task = job.array_job, job.array_task
-        step.partition, step.qos = job.partition, job.qos
+        step.partition, step.qos, step.account = job.partition, job.qos, job.account
     job.used = total([step.used for step in steps])
 
 

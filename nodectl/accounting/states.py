@@ -5,12 +5,13 @@ _STATES = {
     "F": "FAILED", "NF": "NODE_FAIL", "OOM": "OUT_OF_MEMORY", "PD": "PENDING", "PR": "PREEMPTED", "R": "RUNNING",
     "RQ": "REQUEUED", "RS": "RESIZING", "S": "SUSPENDED", "TO": "TIMEOUT",
 }  # fmt: skip
+STATES = tuple(sorted(_STATES.values()))
 
 
 def state_named(word: str) -> str:
     """The state. Raises ValueError."""
     name = word.strip().upper()
     found = _STATES.get(name, name)
-    if found not in _STATES.values():
-        raise ValueError(f"no state {word[:40]!r}: {', '.join(sorted(_STATES.values()))}")
+    if found not in STATES:
+        raise ValueError(f"no state {word[:40]!r}: {', '.join(STATES)}")
     return found

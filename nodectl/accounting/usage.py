@@ -19,7 +19,8 @@ _FACTS = (
 _JOB_FACTS = (
     "job_id", "array_job_id", "array_task_id", "array_tasks", "name", "user_name", "user_id", "group_id", "partition",
     "qos", "held_by", "job_state", "state_reason", "priority", "nice", "time_limit", "submit_time", "eligible_time",
-    "start_time", "end_time", "suspended_seconds", "restart_cnt", "exit_code", "comment", "nodes", "preempted_by",
+    "start_time", "end_time", "suspended_seconds", "restart_cnt", "exit_code", "comment", "account", "nodes",
+    "preempted_by",
 )  # fmt: skip
 _JOB_DETAILS = ("num_tasks", "cpus_per_task", "min_cpus", "pn_min_memory", "mem_per_cpu", "work_dir", "reservation")
 _SIGNALLED_BY_THE_KERNEL = 125  # what sacct shows for a job that ran out of memory
@@ -28,7 +29,7 @@ _SIGNALLED_BY_THE_KERNEL = 125  # what sacct shows for a job that ran out of mem
 def of_step(record: Mapping[str, Any]) -> dict[str, Any]:
     """What accounting has of a step's record."""
     found = {name: record[name] for name in _FACTS if record.get(name) is not None}
-    found["cpus"] = int(record.get("cpus") or "0", 16).bit_count()
+    found["cpus"] = record.get("cpu_count") or int(record.get("cpus") or "0", 16).bit_count()  # of several nodes
     found["command"] = " ".join(record.get("command") or ())[:_COMMAND]
     tasks = [task for task in record.get("tasks") or () if "user_seconds" in task]
     orphans = record.get("orphans")

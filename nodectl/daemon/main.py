@@ -15,7 +15,6 @@ import gc
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
 
@@ -23,7 +22,7 @@ from nodectl import messages
 from nodectl.cgroup import delegation, tree
 from nodectl.cgroup.constraints import CannotConstrain, Constraints, wanted_controllers
 from nodectl.cgroup.delegation import Base
-from nodectl.config import Config, ConfigError
+from nodectl.config import Config, ConfigError, own_node
 from nodectl.config_file.reader import with_section
 from nodectl.confine import keys as confine_keys
 from nodectl.container import settings as container_settings
@@ -42,6 +41,7 @@ from nodectl.plugin_host import kinds
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.plugin_host.node_plugins import Host, NodePlugins, load_node_plugins
 from nodectl.selection.answers import SelectionFailed
+from nodectl.spank.left_out import left_out
 from nodectl.wire import framing
 from nodectl.wire.dispatch import STANDARD
 
@@ -58,11 +58,12 @@ class CannotStart(Exception):
 
 
 def run(config: Config, read: Callable[[], Config], begun: Companions, *, private: bool = False) -> int:
-    """Runs the daemon until it is told to end. Returns the exit status. Must be root.
+    """Runs the daemon until it is told to end. Returns the exit status. As root, or as the user whose own node it is.
 
     `read` reads the configuration's file again; it raises ConfigError. Those `begun` end with this process.
     """
     messages.log("daemon")
+    _tell_what_is_left_out(config)
     try:
         with contextlib.ExitStack() as ending:
             asyncio.run(_serve(config, read, begun, ending, private=private))
@@ -75,7 +76,7 @@ def run(config: Config, read: Callable[[], Config], begun: Companions, *, privat
         ReceptionFailed,
         SelectionFailed,
     ) as error:
-        print(f"nodectl daemon: {error}", file=sys.stderr)
+        messages.tell("cannot-start", str(error))
         return 1
     return 0
 
@@ -125,6 +126,11 @@ async def _serve(
         remove_base(base.mount + base.path, steps_run=bool(node.registry.live))
 
 
+def _tell_what_is_left_out(config: Config) -> None:
+    if os.geteuid() != 0 and (names := left_out(config)):
+        messages.tell("plugins-left-out", f"as uid {os.geteuid()}, not called: {', '.join(names)}: root's")
+
+
 def _collect_less(*, private: bool) -> None:
     """What is there now stays: the garbage collector has no need to look through it again. A private node is not there
     for long enough to look through it even once.
@@ -168,7 +174,7 @@ def _load_plugins(config: Config, ending: contextlib.ExitStack) -> NodePlugins:
     plugins = load_node_plugins(
         kinds.configured(config),
         config.plugin_dir,
-        Host(config.spank_hook_timeout, lambda why: print(f"nodectl daemon: {why}", file=sys.stderr), forks=False),
+        Host(config.spank_hook_timeout, lambda why: messages.tell("plugin-late", why), forks=False),
     )
     ending.callback(plugins.end)
     return plugins
@@ -188,13 +194,17 @@ def _prepare(config: Config) -> Lock:
         raise CannotStart(wrong)
     try:
         os.makedirs(config.runtime_dir, mode=0o755, exist_ok=True)
+        if os.geteuid() != 0:
+            own_node.must_be_ours(config.runtime_dir)
         os.makedirs(f"{config.runtime_dir}/steps", mode=0o700, exist_ok=True)
         os.chmod(f"{config.runtime_dir}/steps", 0o700)  # the names of the files tell which steps there are
         status = os.stat(config.runtime_dir)
-        if status.st_uid != 0 or status.st_mode & 0o022:
-            raise CannotStart(f"{config.runtime_dir}: others than root may write there")
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            raise CannotStart(f"{config.runtime_dir}: others than its user may write there")
         # A daemon that is ending has closed its socket; its forkserver may need a moment longer.
         lock = Lock.take(config.runtime_dir, wait=0 if _is_served(config) else _LOCK_SECONDS)
+    except own_node.NotOurs as error:
+        raise CannotStart(str(error)) from None
     except OSError as error:
         raise CannotStart(f"prepare {error.filename or config.runtime_dir}: {error.strerror}") from error
     if lock is None:
@@ -233,7 +243,7 @@ def _confine(config: Config, *, private: bool) -> tuple[Base, Constraints]:
             tree.Group(base.mount + base.path).remove()
         raise CannotStart(str(error)) from None
     for line in () if private else constraints.complaints:
-        print(f"nodectl daemon: {line}", file=sys.stderr)
+        messages.tell("not-enforced", line)
     return base, constraints
 
 
@@ -249,7 +259,8 @@ def _listen(config: Config, *, private: bool) -> tuple[socket.socket, bool]:
         if os.path.exists(new):
             os.unlink(new)  # ours: we hold the lock
         listener.bind(new)
-        os.chmod(new, 0o600 if private else 0o666)  # who may do what is decided per call, by SO_PEERCRED
+        # Who may do what is decided per call, by SO_PEERCRED; what is one user's own is for nobody else.
+        os.chmod(new, 0o600 if private or os.geteuid() != 0 else 0o666)
         listener.listen(_BACKLOG)
         os.rename(new, config.socket)  # after a crash there is the old socket or one that listens
     except OSError as error:
@@ -261,7 +272,8 @@ def _tell_client_ready() -> None:
     """A private node's client names a descriptor for this; sd_notify is the service's way."""
     fd = os.environ.pop("NODECTL_READY_FD", "")
     if fd:
-        os.write(int(fd), b"1")
+        with contextlib.suppress(BrokenPipeError):  # it has given up, and the daemon ends for want of it
+            os.write(int(fd), b"1")
         os.close(int(fd))
 
 
@@ -274,7 +286,7 @@ def _notify(state: str) -> None:
         try:
             sock.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
         except OSError as error:
-            print(f"nodectl daemon: notify the service manager: {error.strerror}", file=sys.stderr)
+            messages.tell("manager-not-told", f"notify the service manager: {error.strerror}")
 
 
 async def _heartbeat(store: Store) -> None:
@@ -298,7 +310,7 @@ def _reload(loop: asyncio.AbstractEventLoop, node: Node, read: Callable[[], Conf
             raise ConfigError(wrong)
         config = new
     except ConfigError as error:
-        print(f"nodectl daemon: reload: {error}; what was read before is kept", file=sys.stderr)
+        messages.tell("reload-failed", f"reload: {error}; what was read before is kept")
     task = loop.create_task(node.reload(config))
     task.add_done_callback(lambda _: _notify("READY=1"))
 

@@ -39,6 +39,7 @@ from nodectl.daemon.methods import (
     control,
     enter,
     launch,
+    metrics,
     nodes,
     read_trace,
     reservations,
@@ -115,6 +116,7 @@ class Node:
         self._queue = show_queue.ShowQueue(calls)
         self._control = control.Control(calls)
         self._nodes = nodes.Nodes(calls)
+        self._metrics = metrics.Metrics(self._nodes, registry, store, self.forkserver)
         self._reservations = reservations.Reservations(calls)
 
     def _make_controller(self, store: Store, start: StepStart, base: str, growth: Growth) -> Controller:
@@ -165,6 +167,7 @@ class Node:
             "SuspendJob": (ONE_JOB, self._control.suspend),
             "ResumeJob": (ONE_JOB, self._control.resume),
             "Nodes": ({}, self._nodes.nodes),
+            "Metrics": ({}, self._metrics.metrics),
             "UpdateNode": (nodes.UPDATE_NODE, self._nodes.update),
             "CreateReservation": (reservations.CREATE, self._reservations.create),
             "DeleteReservation": (reservations.DELETE, self._reservations.delete),

@@ -7,7 +7,6 @@ keeps the plugin that made its container, whatever the configuration says since.
 
 import itertools
 import os
-import sys
 import time
 
 from nodectl import messages, plugin_api
@@ -168,7 +167,7 @@ def _load(plugin_type: str, dirs: "Sequence[str]", host: Host) -> Plugin:
     messages.speaker(plugin_type)
     plugin = caller.within_time(lambda: load(source, KINDS[plugin_type.partition("/")[0]], Plugin))
     for warning in () if host.forks else plugin.warnings:  # told once, by the daemon
-        print(f"nodectl daemon: {warning}; it is never called", file=sys.stderr)
+        messages.tell("plugin-warning", f"{warning}; it is never called")
     outcome = caller.silent(plugin.hooks.get("init", _nothing), ())
     if host.forks and _has_threads():
         if outcome:
@@ -201,4 +200,4 @@ def _end(plugins: "Sequence[Plugin]") -> None:
         fini = plugin.hooks.get("fini")
         messages.speaker(plugin.type)
         if fini is not None and not (outcome := caller.silent(fini, ())):
-            print(f"nodectl: plugin {plugin.type}: fini(): {outcome.why}", file=sys.stderr)
+            messages.tell("plugin-end-failed", f"plugin {plugin.type}: fini(): {outcome.why}")

@@ -328,9 +328,12 @@ def _become(uid: int, gid: int) -> None:
     os.setsid()
     prctl.set_name("nodectl-desk")
     _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
-    os.setgroups(())
-    os.setresgid(gid, gid, gid)
-    os.setresuid(uid, uid, uid)
+    if os.geteuid() != 0:  # a node of a user's own: all desks are that user's, and the daemon refuses others
+        uid, gid = os.geteuid(), os.getegid()
+    else:
+        os.setgroups(())
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
     prctl.cap_effective.limit()
     prctl.cap_permitted.limit()
     prctl.set_no_new_privs(1)

@@ -265,7 +265,7 @@ class Reception:
             down.shutdown(_socket.SHUT_RD)
             entrance.shutdown(_socket.SHUT_RD)
             entrance.setblocking(False)
-            entrance.setsockopt(_socket.SOL_SOCKET, _SO_SNDBUFFORCE, _ROOM)
+            entrance.setsockopt(_socket.SOL_SOCKET, _SO_SNDBUFFORCE if os.geteuid() == 0 else _socket.SO_SNDBUF, _ROOM)
             pid = os.fork()
             if pid == 0:
                 most = self._most if peer.uid else _NO_END

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from nodectl.model.value_class import dataclass, field
 from nodectl.scheduler.fair_share import FairShare
 from nodectl.scheduler.policy import Policy
-from nodectl.scheduler.priority import Priority
+from nodectl.scheduler.priority import Points, Priority
 from nodectl.selection.records import JobRecord
 
 _Entry = tuple[float, float, int, JobRecord]
@@ -125,6 +125,11 @@ class Line:
             + priority.share(factors[job.user_id])
             for job in jobs
         ]
+
+    def parts(self, jobs: Sequence[JobRecord], now: float) -> list[Points]:
+        """What the priorities of these jobs are made of."""
+        factors = self._fair_share.factors({*self._users, *(job.user_id for job in jobs)}, now)
+        return [self._priority.points(job, factors[job.user_id], now) for job in jobs]
 
     def is_its_turn(self, job: JobRecord) -> bool:
         """True for one that goes before all others, because it has waited so long."""

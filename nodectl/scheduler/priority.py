@@ -6,8 +6,21 @@ and when they became eligible.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nodectl.scheduler.policy import Policy, Qos
 from nodectl.selection.records import JobRecord
+
+
+class Points(NamedTuple):
+    """What a priority is the sum of; `nice` is taken away. `direct`: what an administrator gave it instead, or 0."""
+
+    age: float
+    fairshare: float
+    job_size: float
+    qos: float
+    nice: int
+    direct: int
 
 
 class Priority:
@@ -20,14 +33,22 @@ class Priority:
 
     def standing(self, job: JobRecord) -> float:
         """Points that stay as they are while the job waits: for size and quality of service, less its niceness."""
-        policy = self._policy
+        return self._job_size(job) - job.nice + self._qos(job)
+
+    def points(self, job: JobRecord, factor: float, now: float) -> Points:
+        """All of them apart. `factor`: of the fair share of the job's user."""
+        age = self.age(job.eligible_time or now, now)
+        return Points(age, self.share(factor), self._job_size(job), self._qos(job), job.nice, job.direct_priority)
+
+    def _job_size(self, job: JobRecord) -> float:
         size = min(job.details.min_cpus / self._cpus, 1.0)
-        if policy.priority_favor_small:
-            size = 1.0 - size
-        points = policy.priority_weight_job_size * size - job.nice
-        if self._most_qos:
-            points += policy.priority_weight_qos * policy.qos.get(job.qos, Qos(job.qos)).priority / self._most_qos
-        return points
+        return self._policy.priority_weight_job_size * (1.0 - size if self._policy.priority_favor_small else size)
+
+    def _qos(self, job: JobRecord) -> float:
+        if not self._most_qos:
+            return 0.0
+        own = self._policy.qos.get(job.qos, Qos(job.qos)).priority
+        return self._policy.priority_weight_qos * own / self._most_qos
 
     def age(self, eligible: float, now: float) -> float:
         """Points for having waited."""

@@ -18,6 +18,7 @@ from nodectl.scheduler.explain import Explainer
 from nodectl.scheduler.explanation import Explanation
 from nodectl.scheduler.limits import Block
 from nodectl.scheduler.policy import Policy
+from nodectl.scheduler.priority import Points
 from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Room
 from nodectl.scheduler.sweep import Sweeps
@@ -242,6 +243,10 @@ class Scheduler:
     def in_order(self, now: float) -> Iterator[JobRecord]:
         """Those that could start if there were room, in their order; who reads no further pays for no more."""
         return self._book.line.in_order(now)
+
+    def points(self, jobs: Sequence[JobRecord], now: float) -> list[Points]:
+        """What the priority of each is the sum of."""
+        return self._book.line.parts(jobs, now)
 
     def goes_before(self, job: JobRecord, other: JobRecord, now: float) -> bool:
         """True where the one is in front of the other, whether they still wait or not."""

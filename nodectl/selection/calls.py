@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -165,7 +164,7 @@ def _answer(value: object, outcome: Outcome) -> Answer:
 
 
 def _to_the_log(text: str) -> None:
-    print(f"nodectl daemon: {text}", file=sys.stderr, flush=True)
+    messages.tell("select-said", text)
 
 
 def _shown(value: object) -> str:

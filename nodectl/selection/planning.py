@@ -18,7 +18,7 @@ from nodectl.binding.request import Request, Settings
 from nodectl.machine.topology import Topology
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.loader import Plugin
-from nodectl.selection.answers import Refusal
+from nodectl.selection.answers import Choice, Refusal
 from nodectl.selection.host import Selection
 from nodectl.selection.loading import caller_of, load_plugin, unload
 from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_TEST_ONLY
@@ -93,24 +93,28 @@ def _allocation(
     if isinstance(found, Refusal):
         never = selection.job_test(job, SELECT_MODE_TEST_ONLY)
         raise Refused(never.reason if isinstance(never, Refusal) else found.reason)
+    first = found.nodes.find(1)
+    return allocation_of(found, nodes, request), found.resources.gres.get(first, ())
+
+
+def allocation_of(found: Choice, nodes: NodeTable, request: Request) -> Allocation:
+    """What was chosen for a job of this request, as the rules of binding read it."""
     held = found.resources
     grants = [
         NodeGrant(
-            node.index,
-            node.name,
-            nodes.cpu_mask(node, held.core_bitmap),
-            held.cpus[node.index],
-            held.tasks.get(node.index, 0),
+            index,
+            nodes[index].name,
+            nodes.cpu_mask(nodes[index], held.core_bitmap),
+            held.cpus[index],
+            held.tasks.get(index, 0),
         )
-        for node in nodes
-        if found.nodes[node.index]
+        for index in found.nodes.search(1)
     ]
-    allocation = Allocation(
+    return Allocation(
         tuple(grants),
         threads_per_core=given(request.threads_per_core),
         environment=inherited(request, len(grants)),
     )
-    return allocation, held.gres.get(grants[0].node, ())
 
 
 def details_of(request: Request) -> JobDetails:

@@ -259,6 +259,7 @@ class JobRecord:
     given_to: int = 0
     joining: tuple[tuple[int, int], ...] = ()
     comment: str = ""
+    account: str = ""
     nodes: str = ""
     details: JobDetails = field(default_factory=JobDetails)
     node_bitmap: bitarray | None = None

@@ -6,8 +6,8 @@ event loop.
 
 import asyncio
 import sqlite3
-import sys
 
+from nodectl import messages
 from nodectl.daemon.history.job_store import JobStore
 
 _AGAIN = 5.0  # seconds
@@ -63,7 +63,7 @@ class Commits:
     def _complain(self, why: str) -> None:
         asyncio.get_running_loop().call_later(_AGAIN, self._try_again)
         if not self._complained:
-            print(f"nodectl daemon: {why}", file=sys.stderr)
+            messages.tell("queue-not-written", why)
         self._complained = True
 
     def _try_again(self) -> None:

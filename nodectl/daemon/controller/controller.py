@@ -7,11 +7,11 @@ last step. Other modules of this package do the parts: `table.py` knows the jobs
 """
 
 import contextlib
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from nodectl import messages
 from nodectl.config import Config
 from nodectl.daemon.controller.commits import NotWritten
 from nodectl.daemon.controller.core import Core
@@ -203,7 +203,7 @@ class Controller(Core, Watcher):
         if self.ends.has_not_begun(job):
             return
         if for_good:
-            print(f"nodectl daemon: job {job.job_id} cannot begin: {why}", file=sys.stderr)
+            messages.tell("job-cannot-begin", f"job {job.job_id} cannot begin: {why}", job=job.job_id, uid=job.user_id)
             job.state_desc = why
             self.ends.over(job, "FAILED", 1)
         else:
@@ -232,7 +232,7 @@ class Controller(Core, Watcher):
         try:
             await self.parts.suspension.suspend_job(job.job_id)
         except Refused as error:
-            print(f"nodectl daemon: suspend job {job.job_id}: {error}", file=sys.stderr)
+            messages.tell("job-not-suspended", f"suspend job {job.job_id}: {error}", job=job.job_id, uid=job.user_id)
 
     async def go_on(self, job: JobRecord) -> str:
         """Its CPUs are its own again; lets it run. Returns why it stays suspended after all, which is logged too; ""
@@ -241,7 +241,7 @@ class Controller(Core, Watcher):
         try:
             await self.parts.suspension.resume_job(job.job_id)
         except Refused as error:
-            print(f"nodectl daemon: resume job {job.job_id}: {error}", file=sys.stderr)
+            messages.tell("job-not-resumed", f"resume job {job.job_id}: {error}", job=job.job_id, uid=job.user_id)
             if job.job_state == RUNNING:
                 self.job_suspended(job.job_id)
             return str(error)
@@ -282,7 +282,9 @@ class Controller(Core, Watcher):
         if found is None or found.job_state != RUNNING:
             return
         if why := self.scheduler.suspend(found, time.time()):
-            print(f"nodectl daemon: job {job} stands still and keeps its CPUs: {why}", file=sys.stderr)
+            messages.tell(
+                "job-stands-still", f"job {job} stands still and keeps its CPUs: {why}", job=job, uid=found.user_id
+            )
         self.table.changed(found)
         self.table.commits.soon()
         self.rounds.kick()

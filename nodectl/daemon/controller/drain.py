@@ -1,10 +1,10 @@
 """Whether jobs may start on this machine: an admin says so, and a prolog or epilog that fails. Kept over restarts."""
 
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from nodectl import messages
 from nodectl.daemon.controller.commits import NotWritten
 from nodectl.daemon.controller.core import Core
 from nodectl.selection.modes import NODE_STATE_DRAIN
@@ -46,7 +46,7 @@ class Drain:
         why = next((str(record[name]) for name in costly), "")
         node: NodeRecord = self._core.selection.nodes[0]
         if why and not node.node_state & NODE_STATE_DRAIN:
-            print(f"nodectl daemon: node {node.name} is drained: {why}", file=sys.stderr)
+            messages.tell("node-drained", f"node {node.name} is drained: {why}", job=record["job"])
             self._set(DRAIN, why, 0)
             self._core.table.commits.soon()
 

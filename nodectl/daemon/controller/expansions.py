@@ -3,13 +3,15 @@
 The moment is one transaction: from then on the one job holds all, and the other nothing; that one is ended. Its
 processes may run for a while still, with its own limits in its own cgroup. The other's cgroup and its first step's file
 grow when they are gone, so that what the processes of both can use is never more than what is held for them. Used only
+from nodectl import messages
+from nodectl import messages
 from the event loop.
 """
 
 import asyncio
-import sys
 import time
 
+from nodectl import messages
 from nodectl.daemon.admission.share import share_of
 from nodectl.daemon.controller.commits import NotWritten
 from nodectl.daemon.controller.core import Core
@@ -117,7 +119,9 @@ class Expansions:
         try:
             await self._core.parts.growth.grow(first, mask, memory)
         except OSError as error:
-            print(f"nodectl daemon: job {job.job_id} does not grow yet: {error}", file=sys.stderr)
+            messages.tell(
+                "job-does-not-grow", f"job {job.job_id} does not grow yet: {error}", job=job.job_id, uid=job.user_id
+            )
             return False
         job.joining = job.joining[len(done) :]
         self._core.table.changed(job)

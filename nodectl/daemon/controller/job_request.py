@@ -40,7 +40,7 @@ def checked_options(options: object) -> Mapping[str, object]:
         raise invalid(error.parameter, str(error).partition(": ")[2]) from None
 
 
-def job_of(step: Step, asked: Request, machine: Machine, *, held_by: str, memory_per_cpu: int = 0) -> JobRecord:
+def job_of(step: Step, asked: Request, machine: Machine, request: Mapping[str, object], *, held_by: str) -> JobRecord:
     """The job that a step of its own makes. `asked` is what its options of layout mean. Raises Refused."""
     return JobRecord(
         0,
@@ -52,7 +52,8 @@ def job_of(step: Step, asked: Request, machine: Machine, *, held_by: str, memory
         held_by=held_by,
         time_limit=step.time_limit,
         submit_time=step.submitted,
-        details=_details(step, asked, machine, held_by, memory_per_cpu),
+        account=str(request.get("account", "")),
+        details=_details(step, asked, machine, held_by, int(str(request.get("mem_per_cpu", 0)))),
     )
 
 

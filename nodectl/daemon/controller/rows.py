@@ -11,7 +11,7 @@ from nodectl.scheduler.explanation import Explanation
 from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import JobRecord, NodeTable, resources_as_json
 
-_PRIVATE = ("name", "command", "comment", "work_dir", "stdin", "stdout", "stderr", "dependency", "layout")
+_PRIVATE = ("name", "account", "command", "comment", "work_dir", "stdin", "stdout", "stderr", "dependency", "layout")
 """What only a job's owner and admins are told."""
 
 
@@ -43,6 +43,7 @@ def row(job: JobRecord, resources: Mapping[str, object], now: float, why: Explan
         "array_tasks": job.array_tasks,
         "array_limit": job.array_limit,
         "name": job.name,
+        "account": job.account,
         "user": job.user_name,
         "uid": job.user_id,
         "state": job.job_state,

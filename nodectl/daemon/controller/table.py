@@ -15,7 +15,7 @@ from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
 from nodectl.wire.dispatch import Refused
 
-_MOST_RECENT = 256  # more than end until the history has them
+_MOST_RECENT = 16  # of those that the history has
 
 
 class JobTable:
@@ -103,7 +103,7 @@ class JobTable:
         if self._drop(job):
             self.store.drop_batch(text_of(job))
         self._recent[job.job_id] = job
-        if len(self._recent) > _MOST_RECENT:
+        while len(self._recent) > _MOST_RECENT and not self.store.is_to_write(next(iter(self._recent))):
             self._recent.popitem(last=False)
         self._tell(job.job_id)
 

@@ -1,7 +1,6 @@
 """This machine as the one node of the table, and the select plugin over it. In the daemon, once at its start."""
 
-import sys
-
+from nodectl import messages
 from nodectl.config import Config
 from nodectl.daemon.admission.binder import Binder
 from nodectl.plugin_host.loader import Plugin
@@ -25,6 +24,6 @@ def selection_of(config: Config, plugin: Plugin, binder: Binder, memory: int) ->
         f"plugin {plugin.type}: a function did not return within {config.spank_hook_timeout} s, nothing interrupted it"
     )
     # A daemon that hangs serves nobody: it ends, and the next one begins.
-    caller = caller_of(config.spank_hook_timeout, lambda: print(f"nodectl daemon: {late}", file=sys.stderr, flush=True))
+    caller = caller_of(config.spank_hook_timeout, lambda: messages.tell("plugin-late", late))
     parameters = parameters_of(config, binder.settings)
     return Selection(plugin, NodeTable([node]), caller, parameters=parameters, believes_own=True)

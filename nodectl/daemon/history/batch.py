@@ -7,9 +7,9 @@ loop only.
 import asyncio
 import contextlib
 import sqlite3
-import sys
 from collections.abc import Iterator, Mapping
 
+from nodectl import messages
 from nodectl.daemon.history.store import Ended, Store
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.daemon.steps.spare_memory import SpareMemory
@@ -42,7 +42,7 @@ class Batch:
         try:
             self._store.add([ended for ended, _ in batch])
         except sqlite3.Error as error:
-            print(f"nodectl daemon: write {len(batch)} ended steps into the history: {error}", file=sys.stderr)
+            messages.tell("history-not-written", f"write {len(batch)} ended steps into the history: {error}")
             for ended, live in batch:
                 _keep(live, ended.record)
             self._flush_in(_SECONDS_AGAIN)
@@ -56,7 +56,8 @@ class Batch:
         try:
             live.files.remove(may_be_plain=not live.step.stack)
         except OSError as error:
-            print(f"nodectl daemon: step {live.step}: remove its files: {error}", file=sys.stderr)
+            told = f"step {live.step}: remove its files: {error}"
+            messages.tell("files-stay", told, job=live.key[0], step=str(live.step))
             if live.key not in self._failed:
                 self._failed[live.key] = live
                 asyncio.get_running_loop().call_later(_SECONDS_AGAIN, self._remove_again, live)

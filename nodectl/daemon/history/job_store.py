@@ -67,6 +67,10 @@ class JobStore:
         """The job, as it is when it is written."""
         self._jobs[job.job_id] = job
 
+    def is_to_write(self, job: int) -> bool:
+        """True where what is on the disk is not the job as it was put last."""
+        return job in self._jobs
+
     def put_run(self, job: JobRecord, state: str = REQUEUED) -> None:
         """A run of a job that is about to be put into the queue again, as it is now: it has ended."""
         self._statements["run", (job.job_id, job.restart_cnt)] = (_PUT, self._row(job, state))

@@ -3,9 +3,9 @@
 Names come from users, so they are written as JSON: one line, ASCII.
 """
 
-import sys
 from collections.abc import Mapping
 
+from nodectl import messages
 from nodectl.model.step_number import step_name
 from nodectl.wire.lean_json import dumps, quoted
 
@@ -18,11 +18,8 @@ def tell(record: Mapping[str, object]) -> None:
     facts = {name: record.get(name) for name in _TOLD}
     facts["name"] = str(facts["name"])[:_LONGEST]
     words = " ".join(f"{name}={_word(value)}" for name, value in facts.items())
-    try:
-        sys.stderr.write(f"nodectl daemon: ended step={step_name(record['job'], record['step'])} {words}\n")
-        sys.stderr.flush()
-    except OSError:
-        return
+    step = step_name(record["job"], record["step"])
+    messages.tell("step-ended", f"ended step={step} {words}", job=record["job"], step=step, uid=record.get("uid"))
 
 
 def _word(value: object) -> str:

@@ -7,10 +7,10 @@ that are due. A step is due when it has run for a second: thousands of short one
 
 import asyncio
 import sqlite3
-import sys
 import time
 from collections.abc import Container, Mapping
 
+from nodectl import messages
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel import pseudo_file
@@ -40,7 +40,7 @@ class ResetNotes:
         try:
             self._store.record_lost(self._boot, known)
         except sqlite3.Error as error:  # the notes stay
-            print(f"nodectl daemon: record the steps of an earlier boot: {error}", file=sys.stderr)
+            messages.tell("history-not-written", f"record the steps of an earlier boot: {error}")
         if self._live:
             self.begun()
 
@@ -60,7 +60,7 @@ class ResetNotes:
             try:
                 self._store.note(self._boot, [live.death_record(_WHY) for live in due.values()])
             except sqlite3.Error as error:
-                print(f"nodectl daemon: note running steps in the history: {error}", file=sys.stderr)
+                messages.tell("history-not-written", f"note running steps in the history: {error}")
             self._noted |= due.keys()
         if len(due) < len(new):
             self.begun()

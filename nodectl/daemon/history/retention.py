@@ -4,8 +4,8 @@ little at a time.
 
 import asyncio
 import sqlite3
-import sys
 
+from nodectl import messages
 from nodectl.daemon.history.store import Store
 
 _SECONDS = 3600.0
@@ -18,5 +18,5 @@ def begin(store: Store) -> None:
     try:
         more = store.forget_old()
     except sqlite3.Error as error:
-        print(f"nodectl daemon: forget old steps and jobs: {error}", file=sys.stderr)
+        messages.tell("history-not-written", f"forget old steps and jobs: {error}")
     asyncio.get_running_loop().call_later(_SECONDS_MORE if more else _SECONDS, begin, store)

@@ -18,12 +18,14 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from typing import Any, NamedTuple, Protocol
 
 from nodectl.daemon.history import pruning, schema
+from nodectl.daemon.history.counters import Counters
 from nodectl.model.step_number import BATCH
 from nodectl.wire.lean_json import dumps
 
 _DRAW = (
     "INSERT INTO counter VALUES ('job', :count) ON CONFLICT (name) DO UPDATE SET value = value + :count RETURNING value"
 )
+_LEAVE_OUT = "INSERT INTO counter VALUES ('job', :job) ON CONFLICT (name) DO UPDATE SET value = MAX(value, :job)"
 _AT_A_TIME = 16  # job ids, where jobs come one after the other: so many are lost should the daemon be killed
 _SOON = 1.0  # seconds
 _OF_STEP = "SELECT {} FROM step WHERE job = ? AND step = ? ORDER BY restart DESC LIMIT 1"
@@ -69,6 +71,7 @@ class Store:
         """
         self._limits = pruning.Limits(limit, most_bytes, days)
         self._tell = tell
+        self.counters = Counters()
         self.beside: list[Beside] = []
         self._drawn: list[int] = []  # job ids that were drawn and not given out yet, the next one last
         self._drawn_at = -_SOON
@@ -94,6 +97,12 @@ class Store:
     def has_next_job(self) -> bool:
         """True where the next job id needs no transaction."""
         return bool(self._drawn)
+
+    def pass_over(self, job: int) -> None:
+        """A job of other nodes too has this id: no job of this history's own will. Raises sqlite3.Error."""
+        if job <= _LAST_JOB:
+            self._db.execute(_LEAVE_OUT, {"job": job})
+            self._drawn = [drawn for drawn in self._drawn if drawn > job]
 
     def give_back(self, job: int) -> None:
         """A job id that was drawn and is not used; it is given out next."""
@@ -133,8 +142,9 @@ class Store:
         with self.transaction():
             self._db.executemany("INSERT OR IGNORE INTO step VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
             self._db.executemany("DELETE FROM running WHERE job = ? AND step = ?", (row[:2] for row in rows))
-        if self._tell is not None:
-            for step in steps:
+        for step in steps:
+            self.counters.add(step.record)
+            if self._tell is not None:
                 self._tell(step.record)
 
     def note(self, boot: str, records: Iterable[Mapping[str, object]]) -> None:

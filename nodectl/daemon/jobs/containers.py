@@ -11,9 +11,9 @@ import asyncio
 import os
 import socket
 import sqlite3
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from nodectl import messages
 from nodectl.config import Config
 from nodectl.container import settings
 from nodectl.daemon.history.store import Store
@@ -68,7 +68,7 @@ class Containers:
                 os.close(trace)
         if why:
             why = f"job {live.step.job_id}: {why}"
-            print(f"nodectl daemon: {why}", file=sys.stderr)
+            messages.tell("container-failed", why, job=live.step.job_id, uid=live.step.uid)
         return why
 
     def restore(self) -> None:
@@ -87,14 +87,14 @@ class Containers:
             try:
                 self._store.note_containers(*self._place())
             except sqlite3.Error as error:
-                print(f"nodectl daemon: note in the history where containers lie: {error}", file=sys.stderr)
+                messages.tell("container-not-noted", f"note in the history where containers lie: {error}")
 
     async def _restore(self, places: Iterable[tuple[str, str]]) -> None:
         for place in places:
             plugin, base = place
             why = await self._request({"container": "restore", "plugin": plugin, "base": base})
             if why:
-                print(f"nodectl daemon: restore containers: {why}", file=sys.stderr)
+                messages.tell("container-failed", f"restore containers: {why}")
             elif not self._is_used(place) and not _any_in(base):
                 self._store.forget_containers(*place)
 
@@ -113,7 +113,7 @@ class Containers:
                     {"container": "reconfigure", "timeout": self._config.spank_hook_timeout}, []
                 )
             except ForkserverDied as error:
-                print(f"nodectl daemon: container_p_reconfig: {error}", file=sys.stderr)
+                messages.tell("container-failed", f"container_p_reconfig: {error}")
 
     async def settle(self) -> None:
         """Before the daemon ends: stops waiting. What is under way goes on without it."""

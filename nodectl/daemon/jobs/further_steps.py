@@ -9,7 +9,7 @@ of them makes or removes anything of the job's, whichever process is killed when
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from nodectl.cgroup import shares
 from nodectl.daemon.history.store import Store
@@ -19,6 +19,8 @@ from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
 from nodectl.model.step_number import step_name
 from nodectl.wire.dispatch import Call, Refused, invalid
+
+_MOST_ELSEWHERE = 1024  # jobs that are remembered: of others their numbers are looked at once more
 
 
 class FurtherSteps:
@@ -33,6 +35,7 @@ class FurtherSteps:
         self._running: dict[int, set[int]] = {}  # further steps by job
         self._given: dict[int, int] = {}  # by job the highest number that a further step was given
         self._reserved = ReservedNumbers()
+        self._elsewhere: set[int] = set()  # jobs of other nodes too, of which parts of steps run here
         self._released: dict[int, asyncio.Future[None]] = {}  # by job: who waits for the end of a step
         self._wakes: dict[int, int] = {}  # by job: how often CPUs may have become free
 
@@ -70,6 +73,25 @@ class FurtherSteps:
         if not self._reserved.take(caller, job, NEW_JOB if first is None else step):
             raise invalid("job", f"{step_name(job, step) if 'step' in request else job} was not reserved by you")
         return job, step
+
+    def take_part(self, step: Step, jobs: Container[int]) -> None:
+        """The step is a part of one that has its numbers from elsewhere. Raises Refused where these are taken: by a job
+        of this node, of which the scheduler has `jobs`, or by a step that runs or ran here.
+        """
+        job, key = step.job_id, (step.job_id, step.step_id)
+        if job not in self._elsewhere:
+            if job in jobs or self._registry.first(job) is not None or self._reserved.has(job):
+                raise invalid("part", f"job: {job} is one of this node's own")
+            try:
+                self._store.pass_over(job)
+            except sqlite3.Error as error:
+                why = f"job {job} cannot be left out of this node's own: {error}"
+                raise Refused("LaunchRefused", why, exit_status=1) from None
+            if len(self._elsewhere) >= _MOST_ELSEWHERE:
+                self._elsewhere.clear()
+            self._elsewhere.add(job)
+        if key in self._registry.live or self._registry.batch.record(*key) is not None:
+            raise Refused("LaunchRefused", f"step {step} runs here already, or has", exit_status=1)
 
     def give_back(self, request: Mapping[str, object], caller: int, job: int) -> None:
         """The number that `take` gave a job of its own is not used after all: it is its caller's again, or free."""
@@ -122,8 +144,8 @@ class FurtherSteps:
         return self._given[job]
 
     def job_of(self, step: Step) -> Step:
-        """The first step of this step's job."""
-        return step if step.is_first else self._first(step.job_id, None)
+        """The first step of this step's job; a part of a step itself, whose job is not this node's."""
+        return step if step.is_first or step.part is not None else self._first(step.job_id, None)
 
     def running(self, job: int) -> list[LiveStep]:
         """The steps of the job that run, its first one among them."""

@@ -4,9 +4,9 @@ A job whose prolog has begun gets an epilog, from this daemon or the next one. U
 stay, and one of them says so (`StepFiles.begin_prolog`). Runs in the daemon, as root.
 """
 
-import sys
 from collections.abc import Callable, Coroutine, Mapping
 
+from nodectl import messages
 from nodectl.daemon.jobs.background_tasks import BackgroundTasks
 from nodectl.daemon.jobs.containers import Containers
 from nodectl.daemon.jobs.prolog_epilog import PrologEpilog
@@ -95,4 +95,4 @@ def _keep(live: LiveStep, record: Mapping[str, object]) -> None:
         live.files.write_record(record)
     except OSError as error:
         told = f"write the record of job {live.step.job_id} before its epilog: {error.strerror}"
-        print(f"nodectl daemon: {told}", file=sys.stderr)
+        messages.tell("record-not-written", told, job=live.step.job_id, uid=live.step.uid)

@@ -6,9 +6,9 @@ went wrong is one line; where both failed, the script's line counts.
 """
 
 import os
-import sys
 from collections.abc import Mapping
 
+from nodectl import messages
 from nodectl.cgroup import delegation, shares, tree
 from nodectl.cgroup.constraints import wanted_controllers
 from nodectl.config import Config
@@ -57,7 +57,11 @@ class PrologEpilog:
         self._mentioned_hooks = MentionedHooks()
 
     def any_for(self, step: Step) -> bool:
-        """True when something is to run around this job. Called at every launch, and looks at every plugin then."""
+        """True when something is to run around this job. Called at every launch, and looks at every plugin then. It is
+        root's: a node of a user's own has none of it.
+        """
+        if os.geteuid() != 0:
+            return False
         hooks = bool(step.stack) and bool(self._mentioned_hooks.places(step.stack, (PROLOG.call, EPILOG.call)))
         return hooks or bool(self._config.prolog or self._config.epilog)
 
@@ -106,7 +110,7 @@ class PrologEpilog:
                 failed = f"{moment.name}: {error.strerror}" + (f": {error.filename}" if error.filename else "")
             if failed:
                 why = f"job {step.job_id}: {failed}"
-                print(f"nodectl daemon: {why}", file=sys.stderr)
+                messages.tell("script-failed", why, job=step.job_id, uid=step.uid)
         return why
 
     def _make_group(self, path: str) -> None:

@@ -28,6 +28,10 @@ class ReservedNumbers:
             del own[next(iter(own))]
         own[job, step] = None
 
+    def has(self, job: int) -> bool:
+        """Whether somebody has a number of this job."""
+        return any(number[0] == job for own in self._steps.values() for number in own)
+
     def take(self, uid: int, job: int, step: int) -> bool:
         """Uses the number up. True when this user had it."""
         own = self._steps.get(uid, {})

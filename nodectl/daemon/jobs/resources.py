@@ -6,7 +6,6 @@ nothing.
 """
 
 import os
-import sys
 from collections.abc import Mapping
 
 from nodectl import messages
@@ -96,5 +95,5 @@ class Resources:
                 os.close(trace)
         if not outcome:
             outcome.why = f"job {job}: {outcome.why}"
-            print(f"nodectl daemon: {outcome.why}", file=sys.stderr)
+            messages.tell("plugin-failed", outcome.why, job=job, uid=live.step.uid)
         return outcome

@@ -7,8 +7,8 @@ daemon does not start, as slurmd would not. A process that dies is started again
 import asyncio
 import contextlib
 import os
-import sys
 
+from nodectl import messages
 from nodectl.config import Config
 from nodectl.daemon.processes.reporting_process import GRACE, ReportingProcess
 from nodectl.model.launch_order import SLURMD_HOOKS
@@ -37,7 +37,8 @@ class SlurmdContext:
         except plugstack.PlugstackError as error:
             _log(f"{error}; no plugin is told of the service's start")
             return
-        self._entries = [stack[place] for place in MentionedHooks().places(stack, SLURMD_HOOKS)]
+        if os.geteuid() == 0:  # they are root's
+            self._entries = [stack[place] for place in MentionedHooks().places(stack, SLURMD_HOOKS)]
 
     def begin(self) -> None:
         """Executes the process, without waiting for it. Raises OSError."""
@@ -107,4 +108,4 @@ class SlurmdContext:
 
 
 def _log(text: str) -> None:
-    print(f"nodectl daemon: {text}", file=sys.stderr)
+    messages.tell("slurmd-context", text)

@@ -2,10 +2,10 @@
 
 import asyncio
 import os
-import sys
 import time
 from collections.abc import Sequence
 
+from nodectl import messages
 from nodectl.cgroup import tree
 from nodectl.cgroup.constraints import Confinement
 from nodectl.cgroup.device_access import Rules
@@ -59,7 +59,7 @@ async def remove_step_cgroup(mount: str, path: str) -> bool:
         pause = min(pause * 2, _LONGEST_PAUSE)
         if group.populated():
             group.kill_all()
-    print(f"nodectl daemon: {path}: cannot be removed, processes {group.pids()} do not die", file=sys.stderr)
+    messages.tell("cgroup-stays", f"{path}: cannot be removed, processes {group.pids()} do not die")
     return False
 
 

@@ -8,13 +8,13 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from nodectl.daemon.admission.launch_request import MEMORY
 from nodectl.daemon.controller.commits import NotWritten
 from nodectl.daemon.controller.job_names import name_of
 from nodectl.daemon.controller.job_request import ADMIN, USER
 from nodectl.daemon.controller.options import LONGEST_LIST, MOMENT, NICE, ONE_JOB, PRIORITY, WORD, WORDS
 from nodectl.daemon.methods.job_calls import JobCalls, no_job
 from nodectl.daemon.methods.show_queue import Matching
+from nodectl.request.launch import MEMORY
 from nodectl.scheduler import job_array
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED

@@ -14,7 +14,7 @@ from nodectl.model.step import Step
 from nodectl.scheduler.explanation import Explanation
 from nodectl.selection.modes import ENDED
 from nodectl.selection.records import JobRecord
-from nodectl.wire.dispatch import Call, Refused
+from nodectl.wire.dispatch import Call, Refused, invalid
 
 
 class Wanted(NamedTuple):
@@ -46,14 +46,15 @@ class JobCalls:
     async def wanted(self, call: Call, held_by: str) -> Wanted:
         """Reads and checks the parameters `request` and `job`. Raises Refused."""
         request = self._maker.shaped(call.parameters["request"])
+        if "part" in request:
+            raise invalid("part", "a step is one, and no job")
         options = checked_options(call.parameters["job"])
         level = self._maker.level_of(request, call.peer)
         await self._maker.ready(level)
         user = await self._maker.user_of(request, call.peer.uid)
         step = self._maker.make(request, user, call.peer.uid, level)
         asked = self._maker.binder.options_of(step)
-        per_cpu = int(str(request.get("mem_per_cpu", 0)))
-        job = job_of(step, asked, self._machine, held_by=held_by, memory_per_cpu=per_cpu)
+        job = job_of(step, asked, self._machine, request, held_by=held_by)
         apply_options(job, options, is_admin=self.permissions.is_admin(call.peer))
         return Wanted(job, step, request, level)
 

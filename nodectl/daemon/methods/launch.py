@@ -62,6 +62,8 @@ class Launch:
         return self._numbers.reserve(call)
 
     def _reserve_for(self, call: Call, request: Mapping[str, object], user: User, level: str) -> Reply:
+        if "part" in request:
+            raise invalid("part", "it has its numbers with it: none is reserved")
         return self._numbers.reserve(call, self._made(call, request, user, level))
 
     def launch(self, call: Call) -> Reply | Awaitable[Reply]:
@@ -87,7 +89,14 @@ class Launch:
 
     def _made(self, call: Call, request: Mapping[str, object], user: User, level: str) -> Step:
         self._budget.check(user.uid, int(str(request["ntasks"])))
-        step = self._maker.make(request, user, call.peer.uid, level)
+        if "part" in request:
+            from nodectl.daemon.admission import part  # few steps are one
+
+            part.allow(request, call.peer.uid)
+            step = self._maker.make(request, user, call.peer.uid, level)
+            part.apply(step, request, self._maker.binder)
+        else:
+            step = self._maker.make(request, user, call.peer.uid, level)
         if not step.bulk:
             mpi.choose(step, request, self._maker.config)
         return step
@@ -98,6 +107,8 @@ class Launch:
             raise invalid("bulk", "the commands of such a step come from a client, which has three descriptors")
         if step.pty and not call.fds:
             raise invalid("pty", "a terminal is shown to a client, which has three descriptors")
+        if step.part is not None:
+            return self._begin_part(call, step)
         first = self._numbers.first_for(request, call.peer.uid, user.uid)
         if first is None:
             return self._begin_job(call, request, step)
@@ -106,6 +117,12 @@ class Launch:
         job, number = self._numbers.take(request, call.peer.uid, first)
         step.job_id, step.step_id = job, number
         step.cgroup = tree.step_path(self._base, job, number) if self._base else ""
+        return self._start.begin(step, call)
+
+    def _begin_part(self, call: Call, step: Step) -> Reply | Awaitable[Reply]:
+        """The step has its numbers, its CPUs, and a job elsewhere, which the scheduler here knows nothing of."""
+        self._numbers.take_part(step, self._controller.table.jobs)
+        step.cgroup = tree.step_path(self._base, step.job_id, step.step_id) if self._base else ""
         return self._start.begin(step, call)
 
     def _begin_job(self, call: Call, request: Mapping[str, object], step: Step) -> Reply | Awaitable[Reply]:
@@ -143,9 +160,8 @@ class Launch:
 
     def _started(self, request: Mapping[str, object], step: Step, caller: int) -> JobRecord:
         """A new job that is RUNNING. Raises Refused: Busy where it would have to wait."""
-        per_cpu = int(str(request.get("mem_per_cpu", 0)))
         asked = self._maker.binder.options_of(step)
-        job = job_of(step, asked, self._machine, held_by=RUN, memory_per_cpu=per_cpu)
+        job = job_of(step, asked, self._machine, request, held_by=RUN)
         # Not before: a request that makes no sense takes no job's number.
         job.job_id, _ = self._numbers.take(request, caller, None)
         why = "not started"

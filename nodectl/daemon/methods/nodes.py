@@ -1,6 +1,6 @@
 """Nodes and UpdateNode: the machine as jobs see it, and whether jobs may start on it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nodectl.daemon.controller.drain import DRAIN, RESUME
@@ -29,6 +29,10 @@ class Nodes:
         del call
         self._calls.controller.selection.info.refresh()
         return {"nodes": [self._told(node) for node in self._calls.controller.selection.nodes]}
+
+    def states(self) -> Iterator[str]:
+        """Of the jobs that have not ended, one by one."""
+        return (job.job_state for job in self._calls.controller.table.jobs.values())
 
     def _told(self, node: NodeRecord) -> Mapping[str, object]:
         controller = self._calls.controller

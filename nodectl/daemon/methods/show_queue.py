@@ -15,7 +15,7 @@ from nodectl.scheduler.explanation import Explanation
 from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import JobRecord
 from nodectl.wire.dispatch import Call, invalid
-from nodectl.wire.shape import Optional, integer
+from nodectl.wire.shape import Optional, boolean, integer
 
 if TYPE_CHECKING:
     from nodectl.wire.shape import Shape
@@ -26,6 +26,7 @@ _WAITING = (PENDING, SUSPENDED)  # for something, which is told
 QUEUE: "Shape" = {
     **{name: Optional(WORDS) for name in ("jobs", "users", "states", "names")},
     "skip": Optional(integer(0, 2**31)),
+    "points": Optional(boolean),
 }
 
 
@@ -45,8 +46,11 @@ class ShowQueue:
         page = list(itertools.islice(found, skip, skip + _MOST_ROWS + 1))
         told: list[Mapping[str, object]] = []
         listed = page[:_MOST_ROWS]
-        for job, why in zip(listed, self._calls.controller.scheduler.briefs(listed, now), strict=True):
-            told.append(self._row(call, job, now, why))
+        scheduler = self._calls.controller.scheduler
+        points = scheduler.points(listed, now) if given.get("points") else itertools.repeat(None)
+        for job, why, parts in zip(listed, scheduler.briefs(listed, now), points, strict=False):
+            more = {} if parts is None else {"points": parts._asdict()}
+            told.append({**self._row(call, job, now, why), **more})
             if not len(told) % _HANDFUL:
                 await asyncio.sleep(0)
         return {"jobs": told, "more": len(page) > _MOST_ROWS}

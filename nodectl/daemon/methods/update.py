@@ -20,10 +20,11 @@ from nodectl.daemon.admission.turns import Turns
 from nodectl.daemon.jobs.registry import WHICH, Registry
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
+from nodectl.request import launch
 from nodectl.wire.dispatch import Call, Refused, invalid
 from nodectl.wire.shape import Optional
 
-UPDATE = {**WHICH, "mem": Optional(launch_request.MEMORY), **shares.REQUEST}
+UPDATE = {**WHICH, "mem": Optional(launch.MEMORY), **shares.REQUEST}
 _HIGH, _MAX, _SWAP = "memory.high", "memory.max", "memory.swap.max"
 _UNASKED = "max"  # of memory and swap space: files as the kernel makes them
 _USER = "/user"

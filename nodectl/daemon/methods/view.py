@@ -34,13 +34,14 @@ class View:
         self._levels.check_enter(live, call.peer)
         if not (step.pty or step.label or step.unbuffered):
             raise Refused("WrongState", _why_not(step))
-        answer: dict[str, object] = {"ntasks": step.ntasks}
+        answer: dict[str, object] = {"ntasks": step.total_tasks}
         if step.pty:
             answer["terminal"] = step.pty[0]
-        view = _connect(f"{live.files.stem}.view", step)
         way, nowhere = socket.socketpair()  # for descriptors that may have come with the call
         nowhere.close()
-        call.hand_over(answer, (way.detach(), view))
+        with way:
+            view = _connect(f"{live.files.stem}.view", step)
+            call.hand_over(answer, (way.detach(), view))
         return answer
 
 

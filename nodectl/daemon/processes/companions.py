@@ -12,6 +12,7 @@ import sys
 from nodectl.spank import preload, probe_variable
 
 CHANNEL = 3  # a companion's descriptor of it
+_OF_LOG = ("JOURNAL_STREAM",)  # by which it knows that its stderr is the journal's
 _START = "import sys; sys.path[:0] = {path!r}; from {package} import main; main.main()"
 
 
@@ -47,6 +48,7 @@ def begin_forkserver() -> Companion:
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
         "LANG": "C.UTF-8",
         **probe_variable.environment(),
+        **{name: os.environ[name] for name in _OF_LOG if name in os.environ},
     }
     preload.add(environment)
     return _execute("nodectl.forkserver", environment)

@@ -2,7 +2,7 @@
 
 Such a runner is root's, is charged to no job, and must be as it was when its next step comes. So nothing is called in
 it but nodectl's own plugins, its step's processes are those of a cgroup, what its user makes it remember is small, and
-its one task takes all that its client sent: streams that several share lie in a socket until the process ends that has
+its tasks take all that its client sent: what a pump takes copies of lies in a socket until the process ends that has
 it.
 """
 
@@ -13,6 +13,8 @@ from nodectl.plugin_host import BUILTIN_DIR
 from nodectl.plugin_host.node_plugins import NodePlugins
 
 _LARGEST = 1 << 18  # bytes of the step's files
+_MOST_TASKS = 32  # each leaves 10 KiB in the runner, which no job is charged for
+_COPIED = ("", "all", "-")  # a stdin of several tasks: by a pump
 _TRACKER = "proctrack/cgroup"
 
 
@@ -35,7 +37,8 @@ class WarmRunners:
             or step.bulk
             or step.container
             or step.step_id in (BATCH, EXTERN)
-            or step.ntasks > 1
+            or step.ntasks > _MOST_TASKS
+            or (step.ntasks > 1 and step.stdin in _COPIED)
             or step.label
             or step.unbuffered
             or step.pty

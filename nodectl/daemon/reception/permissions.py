@@ -3,6 +3,8 @@
 Who calls, the kernel says. To everybody else a step is not there: the caller of this refuses with NoSuchStep.
 """
 
+import os
+
 from nodectl.wire.framing import Peer
 
 
@@ -15,8 +17,8 @@ class Permissions:
         self.admin_gid: int | None = None
 
     def is_admin(self, peer: Peer) -> bool:
-        """True for root and the members of admin_group."""
-        return peer.uid == 0 or (self.admin_gid is not None and self.admin_gid in peer.groups)
+        """True for root, the members of admin_group, and whose own node it is."""
+        return peer.uid in (0, os.geteuid()) or (self.admin_gid is not None and self.admin_gid in peer.groups)
 
     def may_see(self, peer: Peer, uid: object) -> bool:
         """True for what belongs to this user, and for an admin."""

@@ -8,10 +8,10 @@ import asyncio
 import functools
 import os
 import socket
-import sys
 from collections.abc import Mapping
 from typing import Any
 
+from nodectl import messages
 from nodectl.config import Config
 from nodectl.daemon.processes import companions
 from nodectl.daemon.processes.companions import Companion
@@ -161,7 +161,7 @@ class ReceptionSupervisor:
         signals.send(pidfd, signals.KILL)
         self._loop.add_reader(pidfd, _collect, self._loop, pidfd, pid)
         if not self._ended:
-            print("nodectl daemon: the reception has ended: another is started", file=sys.stderr)
+            messages.tell("reception-ended", "the reception has ended: another is started")
             self._loop.call_later(_BETWEEN_STARTS, self._start_again)
 
     def _start_again(self) -> None:
@@ -170,7 +170,7 @@ class ReceptionSupervisor:
         try:
             self._start(companions.begin_reception())
         except OSError as error:
-            print(f"nodectl daemon: start the reception: {error.strerror}", file=sys.stderr)
+            messages.tell("reception-not-started", f"start the reception: {error.strerror}")
             self._loop.call_later(_BETWEEN_STARTS, self._start_again)
 
     async def close(self) -> None:

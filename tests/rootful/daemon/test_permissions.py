@@ -120,7 +120,8 @@ def test_the_commands_do_not_say_that_there_is_anothers_step(busy: tuple[Node, d
     node, jobs = busy
     done = node.nodectl(command, f"{jobs['running']}.0", user=OTHER)
     assert done.returncode == 1
-    assert done.stderr.strip().endswith(f"no step {jobs['running']}.0 is running or in the history")
+    told = done.stderr.partition(" -> ")[0].strip()
+    assert told.endswith(f"no step {jobs['running']}.0 is running or in the history")
 
 
 @pytest.mark.parametrize("name", ["owner", "other", "administrator"])

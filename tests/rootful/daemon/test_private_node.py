@@ -204,7 +204,7 @@ def test_an_ordinary_user_gets_a_clear_line(alone: Node, command: str) -> None:
     (line,) = done.stderr.splitlines()
     assert line == (
         f"nodectl: error: no service at {alone.socket}: start it with `{START}`, "
-        "or run this command as root for a private node"
+        "or run this command as root, or as `nodectl --user`, for a private node"
     )
     assert leftovers(alone) == []
 
@@ -238,7 +238,8 @@ def test_a_socket_that_was_named_is_not_replaced_by_a_private_node(alone: Node) 
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone.environment())
     assert (done.returncode, done.stderr) == (
         1,
-        "nodectl: error: no service at /no/such.sock: connect: No such file or directory\n",
+        "nodectl: error: no service at /no/such.sock: connect: No such file or directory; "
+        "--socket or NODECTL_SOCKET has led here\n",
     )
 
 

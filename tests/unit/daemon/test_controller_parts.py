@@ -106,7 +106,7 @@ def test_what_one_turn_puts_goes_with_one_commit() -> None:
     assert asyncio.run(play()) == 1
 
 
-def test_full_disk_is_told_to_everybody_who_waits_and_to_the_log_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_full_disk_is_told_to_everybody_who_waits_and_to_the_log_once(capfd: pytest.CaptureFixture[str]) -> None:
     async def play() -> None:
         disk: Any = Disk()
         disk.full = True
@@ -120,7 +120,7 @@ def test_full_disk_is_told_to_everybody_who_waits_and_to_the_log_once(capsys: py
         await commits.durable()
 
     asyncio.run(play())
-    assert capsys.readouterr().err.count("disk is full") == 1
+    assert capfd.readouterr().err.count("disk is full") == 1
 
 
 class Plan:

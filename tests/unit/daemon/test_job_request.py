@@ -25,7 +25,7 @@ def step_of(ntasks: int, layout: dict[str, str]) -> Step:
 def test_cores_left_to_the_system_by_a_user_do_not_keep_others_from_the_machine() -> None:
     """As measured: Slurm ignores --core-spec where the configuration does not allow it (tests/oracle)."""
     layout = {"ntasks": "2", "core_spec": "1"}
-    job = job_of(step_of(2, layout), request_of(layout, {}), Machine(16, "main"), held_by="run")
+    job = job_of(step_of(2, layout), request_of(layout, {}), Machine(16, "main"), {}, held_by="run")
     bed = Bed(nodes(1, "2s:4c:2t:2n"))
     assert bed.start(job)
     assert bed.cpus(job) == "n1:0-1"
@@ -37,13 +37,13 @@ def test_a_job_of_more_cpus_than_there_are_is_refused_at_once(held_by: str) -> N
     """sbatch and salloc refuse it; with --overcommit its tasks share what there is."""
     layout = {"ntasks": "17"}
     with pytest.raises(Refused, match=r"^Requested node configuration is not available: 17 CPUs are more than the 16"):
-        job_of(step_of(17, layout), request_of(layout, {}), Machine(16, "main"), held_by=held_by)
+        job_of(step_of(17, layout), request_of(layout, {}), Machine(16, "main"), {}, held_by=held_by)
     layout["overcommit"] = "1"
-    job = job_of(step_of(17, layout), request_of(layout, {}), Machine(16, "main"), held_by=held_by)
+    job = job_of(step_of(17, layout), request_of(layout, {}), Machine(16, "main"), {}, held_by=held_by)
     assert (job.details.min_cpus, job.details.num_tasks, job.details.whole) == (1, 17, False)
 
 
 def test_a_run_of_more_tasks_than_cpus_has_the_whole_machine() -> None:
     layout = {"ntasks": "17"}
-    job = job_of(step_of(17, layout), request_of(layout, {}), Machine(16, "main"), held_by="run")
+    job = job_of(step_of(17, layout), request_of(layout, {}), Machine(16, "main"), {}, held_by="run")
     assert (job.details.min_cpus, job.details.whole) == (16, True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nodectl.scheduler.agenda import Agenda
 from nodectl.scheduler.fair_share import FairShare
 from nodectl.scheduler.line import Line
-from nodectl.scheduler.policy import Policy
+from nodectl.scheduler.policy import Policy, Qos
 from nodectl.scheduler.priority import Priority
 from nodectl.selection.records import JobDetails, JobRecord
 
@@ -63,6 +63,16 @@ def test_the_order_is_that_of_the_points_at_any_time(
     by_job = {one.job_id: at for one, at in zip(jobs[gone:], points, strict=True)}
     for before, after in pairwise(found):
         assert by_job[before.job_id] >= by_job[after.job_id] - 1e-6
+
+
+def test_a_priority_is_the_sum_of_its_points() -> None:
+    policy = Policy(priority_weight_job_size=100, qos={"high": Qos("high", priority=4), "low": Qos("low", priority=1)})
+    line = line_of(policy, [(1, 5000.0, NOW), (2, 100.0, NOW)])
+    jobs = [replace(job(1, cpus=16, nice=7), qos="low"), job(2, 2, direct_priority=900)]
+    found, fixed = line.parts(jobs, NOW + 500)
+    assert (found.job_size, found.nice, found.qos) == (25.0, 7, 2500.0)
+    total = found.age + found.fairshare + found.job_size + found.qos - found.nice
+    assert [total, fixed.direct] == line.all_points(jobs, NOW + 500)
 
 
 def test_equals_stand_in_the_order_of_submission() -> None:

@@ -12,9 +12,10 @@ import pytest
 from varlink.scanner import Interface, _Array, _CustomType, _Dict, _Error, _Maybe, _Method, _Struct
 
 import nodectl
-from nodectl.daemon.admission import launch_request
+from nodectl.daemon.admission import part
 from nodectl.daemon.controller import options
 from nodectl.daemon.node import Node
+from nodectl.request import launch
 from nodectl.stepd.methods import Methods
 from nodectl.wire.dispatch import STANDARD, Call, Refused, Service, error_reply
 from nodectl.wire.framing import Peer, peer_of
@@ -59,7 +60,8 @@ def shapes() -> Iterator[Any]:
                 shape = table[f"{name}.{member.name}"][0]
                 yield pytest.param(fields_of(interface, member.in_type), shape, id=f"{name}.{member.name}")
     interface = described("org.nodectl")
-    for named, of_type in (("Request", launch_request.REQUEST), ("JobOptions", options.JOB_OPTIONS)):
+    named_types = {"Request": launch.REQUEST, "JobOptions": options.JOB_OPTIONS, "Part": part.PART}
+    for named, of_type in named_types.items():
         yield pytest.param(fields_of(interface, interface.members[named].type), of_type, id=named)
 
 

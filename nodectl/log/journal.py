@@ -1,0 +1,124 @@
+"""The journal's native protocol, https://systemd.io/JOURNAL_NATIVE_PROTOCOL: a datagram of fields for each line.
+
+Nobody waits here: a line that the journal's socket has no room for goes the way of plain text, which has more; one for
+which that has no room either is lost, and counted.
+
+The journal takes only so many lines of one unit. A step's runner shares its unit with users' tasks, who could use that
+up; so it names the process that it was forked from, which lives in the service's unit (unix(7), SCM_CREDENTIALS).
+"""
+
+import _socket
+import posix as os  # the half in C, as everywhere that steps pay for
+import sys
+
+from nodectl.log.table import BY_NAME, WARNING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STREAM = b"JOURNAL_STREAM"  # in the environment: device and inode of what systemd has made our stderr
+_SOCKET = "/run/systemd/journal/socket"
+_UNIT = "nodectld.service"  # whose log it is, also where a step's runner says it, who lives in another unit
+_INT = 4
+_FIELDS = {"job": "NODECTL_JOB", "step": "NODECTL_STEP", "uid": "USER_ID"}
+
+
+def is_kept(environment: "Mapping[bytes, bytes]", fd: int) -> bool:
+    """Whether what is written to this descriptor goes to the journal."""
+    stream = environment.get(STREAM)
+    if not stream:
+        return False
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return False
+    return stream == b"%d:%d" % (status.st_dev, status.st_ino)
+
+
+def datagram(line: str, name: str, facts: "Mapping[str, object]") -> bytes:
+    """The fields of a line of this name in the table."""
+    _, number, priority, _, _ = BY_NAME[name]
+    fields = {
+        "MESSAGE": line,
+        "MESSAGE_ID": number,
+        "PRIORITY": str(priority),
+        "SYSLOG_IDENTIFIER": "nodectl",
+        "NODECTL_MESSAGE": name,
+        "OBJECT_SYSTEMD_UNIT": _UNIT,
+        **{field: str(facts[fact]) for fact, field in _FIELDS.items() if facts.get(fact) is not None},
+    }
+    return b"".join(_field(field, value.encode("utf-8", "replace")) for field, value in fields.items())
+
+
+def _field(name: str, value: bytes) -> bytes:
+    if b"\n" not in value:
+        return b"%s=%s\n" % (name.encode(), value)
+    return b"%s\n%s%s\n" % (name.encode(), len(value).to_bytes(8, "little"), value)
+
+
+class Journal:
+    """Where lines go. `stream` gives the descriptor of plain text. The process that makes it is the one that forks
+    name.
+    """
+
+    __slots__ = ("_lost", "_path", "_pid")
+
+    def __init__(self, path: str = _SOCKET) -> None:
+        self._path = path
+        self._lost = 0
+        self._pid = os.getpid()
+
+    def write(self, line: str, name: str, facts: "Mapping[str, object]", stream: int) -> None:
+        """Hands a line over, by one way or the other."""
+        if self._lost:
+            told = f"nodectl: the journal did not take {self._lost} lines"
+            if self._write(told, "log-lost", {}, stream):
+                self._lost = 0
+        if not self._write(line, name, facts, stream):
+            self._lost += 1
+
+    def _write(self, line: str, name: str, facts: "Mapping[str, object]", stream: int) -> bool:
+        return self._send(datagram(line, name, facts)) or _pour(line, BY_NAME.get(name, ("", "", WARNING))[2], stream)
+
+    def _send(self, data: bytes) -> bool:
+        try:
+            sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC, 0)
+        except OSError:
+            return False
+        try:
+            return self._send_by(sock, data, self._names()) or self._send_by(sock, data, [])
+        finally:
+            sock.close()
+
+    def _names(self) -> "list[tuple[int, int, bytes]]":
+        if os.getpid() == self._pid:
+            return []
+        ids = self._pid, os.geteuid(), os.getegid()
+        raw = b"".join(number.to_bytes(_INT, sys.byteorder) for number in ids)
+        return [(_socket.SOL_SOCKET, _socket.SCM_CREDENTIALS, raw)]
+
+    def _send_by(self, sock: "_socket.socket", data: bytes, names: "list[tuple[int, int, bytes]]") -> bool:
+        """False where there is no room now, or no journal; or where that process is no more, or only root may name
+        it.
+        """
+        try:
+            sock.sendmsg([data], names, _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL, self._path)
+        except OSError:
+            return False
+        return True
+
+
+def _pour(line: str, priority: object, stream: int) -> bool:
+    """The line as text into the journal's stream, with sd-daemon(3)'s mark of its weight."""
+    data = f"<{priority}>{line}\n".encode("utf-8", "replace")
+    try:
+        sock = _socket.socket(fileno=os.dup(stream))
+    except OSError:
+        return False
+    try:
+        return sock.send(data, _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL) == len(data)
+    except OSError:
+        return False
+    finally:
+        sock.close()

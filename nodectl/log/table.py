@@ -1,0 +1,186 @@
+"""Every kind of line in the service's log: its name, its MESSAGE_ID, its weight, what it means, what to do about it.
+
+Names and numbers never change, since people search for them: NODECTL_MESSAGE=node-drained. The log's journal reads the
+table in the service's processes; the manual makes a page of it.
+"""
+
+ERROR, WARNING, INFO = 3, 4, 6  # syslog(3)
+
+# name, MESSAGE_ID, PRIORITY, meaning, remedy
+MESSAGES = (
+    (
+        "step-ended", "041a10486d604bed8557321e380b4a09", INFO,
+        "A step has ended: who ran it, how it ended, when. The key `log_ended_steps` turns this off.",
+        "",
+    ),
+    (
+        "cannot-start", "651ac308063045f4b6c1efc497bee569", ERROR,
+        "The service does not start; the line says why.",
+        "Mend what is named, then `systemctl start nodectld`. `nodectl doctor` tells what the machine lacks.",
+    ),
+    (
+        "not-enforced", "9c3ca51ca53542fbb8609f64fd2d0999", WARNING,
+        "A limit of the configuration is not enforced, since the machine lacks what it needs.",
+        "`nodectl doctor` says what is missing. Set the key to `yes` if the service is not to start without "
+        "it, to `no` if nobody needs it.",
+    ),
+    (
+        "reload-failed", "2a1be10022a94ed09b0c933f858373cf", ERROR,
+        "The configuration was to be read again, and makes no sense; what was read before is kept.",
+        "Mend the key that is named, then `systemctl reload nodectld`.",
+    ),
+    (
+        "manager-not-told", "8940d0df8a7f4ec3a2db1e9851126b51", WARNING,
+        "systemd could not be told how the service is.",
+        "Look at systemd's own messages: it may restart the service for this.",
+    ),
+    (
+        "job-cannot-begin", "f10a2abe112f44009b9a54d883050201", ERROR,
+        "A job whose turn had come cannot begin, and has failed.",
+        "The reason names what refused: often its script, its directory or its user.",
+    ),
+    (
+        "job-not-suspended", "b00eda526bb44af4a50267eac8e4ede6", ERROR,
+        "A job that was to make room for another one could not be suspended.",
+        "`nodectl show` tells the state of its steps; `nodectl cancel` ends it.",
+    ),
+    (
+        "job-not-resumed", "6b224e5c335d410a8d31a0488cb7178c", ERROR,
+        "A suspended job that has its CPUs again could not go on.",
+        "`nodectl resume` tries again, `nodectl cancel` ends it.",
+    ),
+    (
+        "job-stands-still", "5eca5778eb844f2c969d11d7f80131d5", WARNING,
+        "A job is suspended, and the select plugin could not be told, so it keeps its CPUs.",
+        "`nodectl resume`, or `nodectl cancel`. The plugin's author wants to know.",
+    ),
+    (
+        "job-does-not-grow", "49e1250ccef54203ba5678da88af3acc", WARNING,
+        "A job that was given more could not use it yet; this is tried again.",
+        "The reason names the file of the cgroup that refused.",
+    ),
+    (
+        "node-drained", "493b93fba1f5477fa69c9cdbf68793bd", WARNING,
+        "No job starts any more, since a prolog or an epilog has failed (key `drain_on_failure`).",
+        "Mend the script, then `nodectl node resume`.",
+    ),
+    (
+        "script-failed", "c19ada0159024560b2b97f370d10908f", ERROR,
+        "A prolog or an epilog of a job, or a SPANK hook around it, has failed.",
+        "The line names the script or the hook, and how it ended.",
+    ),
+    (
+        "record-not-written", "50e0e40ec57a47e68d6802360fa8dcca", ERROR,
+        "What is known of a job could not be written before its epilog.",
+        "Make room where `runtime_dir` lies.",
+    ),
+    (
+        "history-not-written", "80be7c08024a4cd99bbb8a62fbc64300", ERROR,
+        "The history, the file `history.db`, could not be written. Nothing is lost as long as the service "
+        "runs: it tries again.",
+        "Make room where `state_dir` lies, or mend its permissions.",
+    ),
+    (
+        "queue-not-written", "891a062fe3444b39a62a5e1c5a74a49a", ERROR,
+        "Changes of jobs could not be written. They are tried again; what must be on the disk first waits.",
+        "Make room where `state_dir` lies.",
+    ),
+    (
+        "files-stay", "267d0d792075429fb8ef9716383f8ace", ERROR,
+        "The files of a step that has ended could not be removed; this is tried again.",
+        "The reason names the file.",
+    ),
+    (
+        "cgroup-stays", "19d083a8ff5a49f09cae12b106588338", ERROR,
+        "Processes of a step do not die, so its cgroup stays: they hang in the kernel, often in a file system "
+        "that does not answer.",
+        "Look at their stacks in /proc/PID/stack. Only what they wait for, or a reset, ends them.",
+    ),
+    (
+        "container-failed", "51ed3a649710443189351cafea978421", ERROR,
+        "A container of a job could not be made anew, removed or reconfigured.",
+        "The reason names the plugin or the directory.",
+    ),
+    (
+        "container-not-noted", "ac344605fc4a4f9ab87a20539b02cae5", ERROR,
+        "Where containers lie could not be noted in the history: a later service may leave theirs behind.",
+        "Make room where `state_dir` lies.",
+    ),
+    (
+        "reception-ended", "fa041f8650a44f5eacba14cbbbb099b7", ERROR,
+        "The process that accepts connections has ended, and another one is started. Connections of that "
+        "moment are lost.",
+        "If this comes again and again, its last words are in the log before this line.",
+    ),
+    (
+        "reception-not-started", "b307cfd9e3b343ffb0fddd2827660649", ERROR,
+        "The process that accepts connections could not be started; this is tried again.",
+        "The reason is the system's: memory or processes are short.",
+    ),
+    (
+        "slurmd-context", "31768238d18448319a8e41043e694de7", ERROR,
+        "A SPANK plugin's hook for the node's own start or end (slurmd_init, slurmd_exit) has failed.",
+        "The line names the plugin and the hook.",
+    ),
+    (
+        "plugin-late", "e830d7e2e7d746608607a8f2bf413034", ERROR,
+        "A plugin's function did not return in time, and nothing could interrupt it: its process ends.",
+        "Tell the plugin's author; `spank_hook_timeout` is the time.",
+    ),
+    (
+        "plugin-failed", "5a4e3b170a6b46afbdb4d1b5820b1ad7", ERROR,
+        "A task plugin's call in the service has failed.",
+        "The line names the plugin, the call and the job.",
+    ),
+    (
+        "plugins-left-out", "3cc4792276074a73a6724cfcbbc797d6", INFO,
+        "A node of an ordinary user does not call these plugins, which are root's.",
+        "",
+    ),
+    (
+        "plugin-warning", "22b38020cd94470bba4011b37ade6827", WARNING,
+        "A plugin's file has a function that looks like a hook, and is none.",
+        "Compare its name with `nodectl plugins --hooks`.",
+    ),
+    (
+        "plugin-end-failed", "100b3d9a44d647a5b6b58446521822cb", WARNING,
+        "A plugin's fini() has failed. This costs nothing.",
+        "Tell the plugin's author.",
+    ),
+    (
+        "plugin-said", "30f616341b544763a6e64095cf3a0a2c", INFO,
+        "A plugin has said this by slurm_error, slurm_info or the like.",
+        "",
+    ),
+    (
+        "plugin-output", "2d39ac51bf1d417ca9d7cc72023d4f26", INFO,
+        "A plugin's hook has written this to stderr.",
+        "",
+    ),
+    (
+        "select-said", "1fbe6c20e9214cabb5c5c8db96813b80", ERROR,
+        "The select plugin has failed, answered what cannot be, or said something.",
+        "`nodectl select check` examines a plugin of your own.",
+    ),
+    (
+        "forkserver-cannot-start", "3c00451745c4420cb36de0682d652d54", ERROR,
+        "The process that forks step runners cannot start.",
+        "The reason names the plugin that refused.",
+    ),
+    (
+        "runner-cannot-begin", "e6040c00400541b88562c1daefeb61d7", ERROR,
+        "A step's runner could not enter its cgroup; the step has failed.",
+        "The reason is the kernel's.",
+    ),
+    (
+        "runner-said", "74558f4635794531904b77ae1f8bd395", INFO,
+        "A step's runner has said this after its step had ended.",
+        "",
+    ),
+    (
+        "log-lost", "c92ad0db05ec4ca7886f528492715e2a", WARNING,
+        "The journal did not take so many lines, and they are lost: the service does not wait for it.",
+        "Look at systemd-journald: it hangs, or its disk does.",
+    ),
+)  # fmt: skip
+BY_NAME = {row[0]: row for row in MESSAGES}

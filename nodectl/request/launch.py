@@ -1,0 +1,151 @@
+"""A launch request of org.nodectl: its form, and what of its meaning no node changes. Pure."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from nodectl.binding.options import NAMES, check_text, gathered
+from nodectl.binding.refused import Refused as NoLayout
+from nodectl.cgroup import shares
+from nodectl.task import programs
+from nodectl.task.keys import RLIMITS
+from nodectl.wire import lean_json
+from nodectl.wire.dispatch import invalid
+from nodectl.wire.shape import Optional, array, boolean, integer, mapping, text
+
+if TYPE_CHECKING:
+    from nodectl.wire.shape import Shape
+
+_MOST_BESIDE = 256 << 10  # bytes of a request, as JSON, beside what execve(2) bounds, or `_job_control`
+_BOUNDED = ("argv", "environment", "job_control", "part")
+_WORD = text(131_072)  # MAX_ARG_STRLEN: what execve(2) takes
+_PATH = text(4096)
+LONGEST_NAME = 1024
+_YEAR = 366 * 86_400
+MEMORY = integer(0, 1 << 40)  # MiB
+_LIMIT = integer(-1, 2**63 - 1)
+_LONGEST_LIST = 131_072
+LONGEST_VARIABLE = 128 * 1024  # MAX_ARG_STRLEN, with '=' and NUL
+_LONGEST_OPTION = LONGEST_VARIABLE - 1024  # without what its name begins with
+_TEXTS = mapping(text(8 << 20), most=64)  # each is bounded by its name
+
+
+def an_object(value: object) -> str:
+    """The shape of what has a shape of its own and is looked at later."""
+    return "" if isinstance(value, dict) else "not an object"
+
+
+def _anything(_: object) -> str:
+    return ""
+
+
+def _texts_of_layout(value: object) -> str:
+    """The shape of `layout`: a text for each option that there is."""
+    wrong = _TEXTS(value)
+    if wrong:
+        return wrong
+    for name, word in value.items():  # type: ignore[attr-defined]  # a mapping
+        if name not in NAMES:
+            return f"no option of layout is called {name[:64]!r}"
+        try:
+            check_text(name, word)
+        except NoLayout as error:
+            return error.reason
+    return ""
+
+
+def _programs(value: object) -> str:
+    """The shape of `programs`: rows of a list of tasks and an argv."""
+    wrong = _ROWS(value)
+    if wrong:
+        return wrong
+    for row in value:  # type: ignore[attr-defined]  # an array
+        whole_row = len(row) > 1 and row[2:] in ([], [True])
+        wrong = _TASKS(row[0]) or _ARGV(row[1]) if whole_row else "is not a list of tasks and an argv"
+        if wrong:
+            return wrong
+    return ""
+
+
+_ROWS, _TASKS, _ARGV = array(array(_anything, most=3), most=4096), text(65_536), array(_WORD, most=4096)
+
+REQUEST: "Shape" = {
+    "argv": array(_WORD, most=65_536),
+    "environment": mapping(text(2 << 20), most=65_536),
+    "cwd": _PATH,
+    "ntasks": integer(1, 2**31),
+    "cpus_per_task": Optional(integer(1, 2**31)),
+    "name": Optional(text(LONGEST_NAME)),
+    "account": Optional(text(LONGEST_NAME)),
+    "time_limit": Optional(integer(1, _YEAR)),
+    "cpu_bind": Optional(text(_LONGEST_LIST)),
+    "layout": Optional(_texts_of_layout),
+    "stdin": Optional(_PATH),
+    "stdout": Optional(_PATH),
+    "stderr": Optional(_PATH),
+    "open_append": Optional(boolean),
+    "label": Optional(boolean),
+    "unbuffered": Optional(boolean),
+    "kill_on_bad_exit": Optional(boolean),
+    "pty": Optional(array(integer(0, 0xFFFF), most=5)),
+    "bulk": Optional(boolean),
+    "preserve_env": Optional(boolean),
+    "programs": Optional(_programs),
+    "verbose": Optional(integer(0, 10)),
+    "umask": Optional(integer(0, 0o777)),
+    "rlimits": Optional(mapping(_LIMIT, most=16)),
+    "options": Optional(array(array(text(65_536), most=3), most=256)),
+    "job_control": Optional(mapping(_WORD, most=4096)),
+    "task_prolog": Optional(_PATH),
+    "task_epilog": Optional(_PATH),
+    "uid": Optional(text(256)),
+    "gid": Optional(text(256)),
+    "job": Optional(integer(1, 2**32 - 1)),
+    "step": Optional(integer(0, 2**32 - 1)),
+    "jobid": Optional(integer(1, 2**32 - 1)),
+    "container_ns": Optional(array(text(16), most=16)),
+    "mem": Optional(MEMORY),
+    "mem_per_cpu": Optional(MEMORY),
+    "oom_kill_step": Optional(boolean),
+    "secure": Optional(text(16)),
+    "mpi": Optional(text(64)),
+    "mpi_linked": Optional(text(64)),
+    "part": Optional(an_object),
+    **shares.REQUEST,
+}
+
+
+def check_meaning(request: Mapping[str, object], ntasks: int) -> None:
+    """What is wrong with a request on any node, for a step of so many tasks in all. Raises Refused."""
+    argv: list[str] = request["argv"]  # type: ignore[assignment]  # REQUEST says so
+    beside = len(lean_json.dumps({name: value for name, value in request.items() if name not in _BOUNDED}))
+    if beside > _MOST_BESIDE:
+        raise invalid("request", f"{beside} bytes beside program and environment are more than {_MOST_BESIDE}")
+    if not argv or not argv[0]:
+        raise invalid("argv", "no program given")
+    if "programs" in request and (
+        wrong := programs.wrong_with(request["programs"], ntasks)  # type: ignore[arg-type]
+    ):
+        raise invalid("programs", wrong)
+    if not str(request["cwd"]).startswith("/"):
+        raise invalid("cwd", f"{request['cwd']!r} is not absolute")
+    for name in request.get("rlimits", {}):  # type: ignore[attr-defined]
+        if name not in RLIMITS:
+            raise invalid("rlimits", f"no limit called {name}")
+    for option in request.get("options", []):  # type: ignore[attr-defined]
+        if len(option) not in (2, 3):
+            raise invalid("options", "an option is plugin, name and, where it has one, its argument")
+        # Prologs and epilogs have it as a variable, and one that does not begin costs the machine.
+        if sum(len(word.encode("utf-8", "surrogateescape")) for word in option) > _LONGEST_OPTION:
+            raise invalid("options", f"{option[1][:64]!r}: too long for an environment")
+    for key in ("task_prolog", "task_epilog"):
+        if not str(request.get(key, "/")).startswith("/"):
+            raise invalid(key, f"{request[key]!r} is not absolute")
+
+
+def options_of(request: Mapping[str, object]) -> dict[str, object]:
+    """Its options of layout and binding in force: given ones, then srun's variables of the step's environment. Raises
+    `binding.refused.Refused`.
+    """
+    given = {name: request[name] for name in ("ntasks", "cpus_per_task", "cpu_bind") if request.get(name)}
+    environment: Mapping[str, str] = request["environment"]  # type: ignore[assignment]  # REQUEST says so
+    return gathered({**request.get("layout", {}), **given}, environment)  # type: ignore[dict-item]
