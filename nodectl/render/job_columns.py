@@ -3,6 +3,7 @@
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nodectl.render.table import table
@@ -98,7 +99,14 @@ def _command(command: object) -> str:
     return shlex.join(map(str, command)) if isinstance(command, list | tuple) else str(command or "-")
 
 
-def listing(jobs: Iterable[Job], names: Sequence[str], width: int | None, *, wide: Sequence[str] = ()) -> list[str]:
+def listing(
+    jobs: Iterable[Job],
+    names: Sequence[str],
+    width: int | None,
+    *,
+    wide: Sequence[str] = (),
+    paint: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
+) -> list[str]:
     """The table of these columns; with those of `wide`, before the last one, as far as the terminal has room."""
     rows = list(jobs)
     chosen = list(names)
@@ -106,13 +114,16 @@ def listing(jobs: Iterable[Job], names: Sequence[str], width: int | None, *, wid
         wider = [*chosen[:-1], name, chosen[-1]]
         if width is not None and max(map(len, _lines(rows, wider, None))) <= width:
             chosen = wider
-    lines = _lines(rows, chosen, None)
-    if width is not None and max(map(len, lines)) > width:
-        lines = _lines(rows, chosen, width)
-    return lines
+    too_wide = width is not None and max(map(len, _lines(rows, chosen, None))) > width
+    return _lines(rows, chosen, width if too_wide else None, paint)
 
 
-def _lines(rows: Sequence[Job], names: Sequence[str], width: int | None) -> list[str]:
+def _lines(
+    rows: Sequence[Job],
+    names: Sequence[str],
+    width: int | None,
+    paint: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
+) -> list[str]:
     columns = [COLUMNS[name] for name in names]
     cells = [[str(column.cell(job)) for column in columns] for job in rows]
     if width is not None:
@@ -125,7 +136,7 @@ def _lines(rows: Sequence[Job], names: Sequence[str], width: int | None) -> list
                 for row in cells:
                     row[place] = row[place] if len(row[place]) <= most else f"{row[place][: most - 1]}+"
     right = [column.header for column in columns if column.right]
-    return table([column.header for column in columns], cells, right=right, width=width)
+    return table([column.header for column in columns], cells, right=right, width=width, paint=paint)
 
 
 def job_facts(job: Job) -> Iterator[tuple[str, object]]:

@@ -31,7 +31,7 @@ _FILL = {
 }
 _FREE, _UNUSABLE, _SEVERAL = "#ffffff", "#8c8c8c", "#5c5c5c"
 # Light enough for black text, told apart by colour-blind people too (after Okabe and Ito); the letter says the same.
-_JOBS = ("#7cc4f0", "#f5b642", "#5fcfa8", "#f3a3c8", "#f6ec6b", "#c3b1ff", "#ff9c78", "#a8d98a")
+JOB_COLOURS = ("#7cc4f0", "#f5b642", "#5fcfa8", "#f3a3c8", "#f6ec6b", "#c3b1ff", "#ff9c78", "#a8d98a")
 _TITLE, _SMALL = 13, 11
 # Of DejaVu Sans Mono, the widest of the usual fonts of this kind, to its size.
 _CHARACTER = 0.61
@@ -131,7 +131,7 @@ class _Drawing:
         job = self.occupation.holder(cpu)
         usable = self.topology.usable >> cpu & 1
         several = label == MANY and job is None
-        fill = _SEVERAL if several else _colour(job, self.occupation) if job else _FREE
+        fill = _SEVERAL if several else colour(job, self.occupation) if job else _FREE
         ink = "#ffffff" if several else "#000000"
         if not usable:
             fill, ink = _UNUSABLE, "#ffffff"
@@ -161,7 +161,7 @@ def _legend(topology: Topology, occupation: Occupation, width: float) -> _Shape:
     rows = [
         (
             job.key,
-            _colour(job, occupation),
+            colour(job, occupation),
             f"job {step_name(job.number, step.number)}, {printable(job.user)}, {printable(step.name)}, "
             f"{step.ntasks} task{'s' if step.ntasks > 1 else ''}, {pinned_words(job, step)}, "
             f"CPUs {format_cpulist(cpus_of(job.mask))}",
@@ -190,8 +190,9 @@ def _entry(key: str, fill: str, words: str) -> _Shape:
     return _Shape(30 + _text_width(len(words), _SMALL), 19, tuple(marks))
 
 
-def _colour(job: Job, occupation: Occupation) -> str:
-    return _JOBS[occupation.jobs.index(job) % len(_JOBS)]
+def colour(job: Job, occupation: Occupation) -> str:
+    """Return the colour of a job in the picture."""
+    return JOB_COLOURS[occupation.jobs.index(job) % len(JOB_COLOURS)]
 
 
 def _wrapped(text: str, width: float) -> list[str]:

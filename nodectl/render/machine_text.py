@@ -26,8 +26,7 @@ _STEP_HEADER = ("", "STEP", "USER", "NAME", "TASKS", "PINNED", "CPUS")
 def draw(topology: Topology, occupation: Occupation, devices: Iterable[Device] = (), *, width: int = 100) -> list[str]:
     """Return the picture, line by line, none longer than `width` unless one core is."""
     machine = tree(topology, devices)
-    small = len(topology.machine_of) <= MOST_NUMBERED
-    drawing = (_Numbers if small else _Map)(topology, occupation, width)
+    drawing = _drawing(topology, occupation, width)
     lines = [machine.title]
     for note in machine.notes:
         lines += textwrap.wrap(note, width, subsequent_indent="  ")
@@ -35,6 +34,16 @@ def draw(topology: Topology, occupation: Occupation, devices: Iterable[Device] =
     for note in [drawing.legend(), *_remarks(topology)]:
         lines += textwrap.wrap(note, width, subsequent_indent="  ")
     return [*lines, *_steps(occupation, width)]
+
+
+def draw_cores(topology: Topology, occupation: Occupation, *, width: int) -> list[str]:
+    """Return what is within the machine alone, for who says the rest elsewhere."""
+    return _drawing(topology, occupation, width).contents(tree(topology), width)
+
+
+def _drawing(topology: Topology, occupation: Occupation, width: int) -> _Drawing:
+    kind = _Numbers if len(topology.machine_of) <= MOST_NUMBERED else _Map
+    return kind(topology, occupation, width)
 
 
 def _remarks(topology: Topology) -> Iterator[str]:

@@ -22,6 +22,11 @@ _CHARACTER = 7.0  # about, of the legend
 _WIDTH = 640  # of the bars together, as far as there are enough
 _TICKS = 5
 _LONGEST_NAME = 20
+_DARK = (
+    "<style>@media (prefers-color-scheme:dark){"
+    'rect[fill="#ffffff"]{fill:#16191d}rect{stroke:#16191d}text{fill:#e6e9ed}text[fill="#555555"]{fill:#a0a8b0}'
+    'line[stroke="#dddddd"]{stroke:#3a4048}line[stroke="#404040"]{stroke:#a0a8b0}}</style>'
+)
 
 
 def draw(title: str, unit: str, bars: Sequence[tuple[str, Mapping[str, float]]]) -> str:
@@ -38,6 +43,7 @@ def draw(title: str, unit: str, bars: Sequence[tuple[str, Mapping[str, float]]])
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{whole[0]:g}" height="{whole[1]:g}" '
         f'viewBox="0 0 {whole[0]:g} {whole[1]:g}" font-family="{_FONT}" font-size="{_SIZE}">',
+        _DARK,
         f'<rect width="{whole[0]:g}" height="{whole[1]:g}" fill="#ffffff"/>',
         _text(_LEFT, 22, title, size=_TITLE, weight="bold"),
         _text(_LEFT, 40, unit, fill="#555555"),

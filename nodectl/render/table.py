@@ -1,6 +1,7 @@
 """Tables in plain text, for people. Pure."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from nodectl.render.words import printable
 
@@ -9,23 +10,41 @@ _CUT = "+"  # at the end of a line that goes on, as in sacct
 
 
 def table(
-    header: Sequence[str], rows: Iterable[Sequence[object]], *, right: Collection[str] = (), width: int | None = None
+    header: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Collection[str] = (),
+    width: int | None = None,
+    paint: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
 ) -> list[str]:
     """The lines of a table with its header.
 
     Columns are as wide as their widest cell, those named in `right` flush right, the last one is not padded. With
-    `width`, lines are cut to it.
+    `width`, lines are cut to it. `paint` colours the cells of a column, which are as wide then as before.
     """
     cells = [list(header), *([printable(str(cell)) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
-    for row in cells:
+    for number, row in enumerate(cells):
         padded = [
             cell.rjust(wide) if name in right else cell.ljust(wide)
             for cell, name, wide in zip(row, header, widths, strict=True)
         ]
-        lines.append(cut(GAP.join(padded).rstrip(), width))
+        line = cut(GAP.join(padded).rstrip(), width)
+        lines.append(_painted(line, header, widths, paint) if paint and number else line)
     return lines
+
+
+def _painted(line: str, header: Sequence[str], widths: Sequence[int], paint: Mapping[str, Callable[[str], str]]) -> str:
+    begin, parts, done = 0, [], 0
+    for name, wide in zip(header, widths, strict=True):
+        end = min(begin + wide, len(line))
+        if name in paint and begin < end:
+            cell = line[begin:end]
+            parts += [line[done:begin], paint[name](cell.rstrip()), cell[len(cell.rstrip()) :]]
+            done = end
+        begin += wide + len(GAP)
+    return "".join([*parts, line[done:]])
 
 
 def cut(line: str, width: int | None) -> str:

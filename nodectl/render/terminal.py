@@ -5,9 +5,13 @@ import os
 import sys
 from collections.abc import Iterable
 
+COLOURS = ("auto", "always", "never")
 
-def wants_colour() -> bool:
-    """True on a terminal that can, unless NO_COLOR (no-color.org) says not to."""
+
+def wants_colour(choice: str = "auto") -> bool:
+    """What --color says; "auto": on a terminal that can, unless NO_COLOR (no-color.org) says not to."""
+    if choice != "auto":
+        return choice == "always"
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

@@ -1,0 +1,100 @@
+"""What the processes of a step use, as their cgroup's files tell any user (cgroup-v2.rst of Linux)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from nodectl.cgroup.tree import find_mount
+from nodectl.kernel import pseudo_file
+from nodectl.model.value_class import dataclass
+
+RESOURCES = ("cpu", "memory", "io")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_MOST_PROCESSES = 512  # of a step, that are looked at one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Sums and levels at one moment; None for what the machine does not tell. `pressure` is how much of the last ten
+    seconds something of the step waited for the resource, in percent.
+    """
+
+    cpu_seconds: float | None
+    memory: int | None
+    read: int | None
+    written: int | None
+    pressure: dict[str, float]
+
+
+class UsageReader:
+    """Reads below the place where cgroup2 is mounted."""
+
+    def __init__(self, mount: str | None = None) -> None:
+        self._mount = mount
+        if mount is None:
+            try:
+                self._mount = find_mount()
+            except OSError:
+                self._mount = None
+
+    def read(self, cgroup: str) -> Usage:
+        """Of a step's cgroup, as its record names it: its programs' part of it, without its runner."""
+        if self._mount is None or not cgroup.startswith("/"):
+            return Usage(None, None, None, None, {})
+        base = f"{self._mount}{cgroup}/user"
+        spent = _pairs(_text(f"{base}/cpu.stat")).get("usage_usec")
+        disks = _disks(_text(f"{base}/io.stat"))
+        shares = {name: _pressure(_text(f"{base}/{name}.pressure")) for name in RESOURCES}
+        pressure = {name: share for name, share in shares.items() if share is not None}
+        return Usage(None if spent is None else spent / 1e6, _memory(base), *disks, pressure)
+
+
+def _text(path: str) -> str:
+    try:
+        return pseudo_file.read(path).decode("ascii", "replace")
+    except OSError:
+        return ""
+
+
+def _pairs(text: str) -> dict[str, int]:
+    rows = (line.split() for line in text.splitlines())
+    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdecimal()}
+
+
+def _pressure(text: str) -> float | None:
+    for word in text.partition("\n")[0].split():
+        name, _, value = word.partition("=")
+        if name == "avg10":
+            return float(value)
+    return None
+
+
+def _disks(text: str) -> tuple[int | None, int | None]:
+    """Bytes read and written, of all disks."""
+    words = [word.partition("=") for word in text.split()]
+    if not words:
+        return None, None
+    sums = {name: sum(int(value) for key, _, value in words if key == name) for name in ("rbytes", "wbytes")}
+    return sums["rbytes"], sums["wbytes"]
+
+
+def _memory(base: str) -> int | None:
+    """As the kernel charges it; without the memory controller what is resident of each process."""
+    charged = _text(f"{base}/memory.current").strip()
+    if charged.isdecimal():
+        return int(charged)
+    resident, seen = 0, 0
+    for pid in _processes(base):
+        seen += 1
+        if seen > _MOST_PROCESSES:
+            return None
+        words = _text(f"/proc/{pid}/statm").split()
+        resident += int(words[1]) * _PAGE if len(words) > 1 else 0
+    return resident if seen else None
+
+
+def _processes(base: str) -> Iterator[str]:
+    for directory, _, files in os.walk(base):
+        if "cgroup.procs" in files:
+            yield from _text(f"{directory}/cgroup.procs").split()

@@ -1,0 +1,174 @@
+"""Asks the service what runs and waits, and reads what it uses: as seldom as can be.
+
+A look costs the service two calls, of some hundred microseconds together. Many steps and a long queue cost more: then
+it is asked less often, so that who looks at it takes about a hundredth of its time at most. What only steps that are
+new have to tell, their tasks' CPUs, is asked once for each.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from nodectl.client.command import Failed
+from nodectl.live.usage import Usage, UsageReader
+from nodectl.live.view import Row, View, name_of
+from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
+from nodectl.render.occupants import Occupation, occupation
+from nodectl.render.words import elapsed, printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.client.session import Session
+
+_SHARE = 0.01  # of the service's time, at most, for its answers
+_LONGEST = 5.0  # seconds without asking: a slow answer may have other reasons
+_MOST_ASKED = 16  # steps that are asked about in one look
+_MOST_TIMES = 5  # that one step is asked about
+_Step = tuple[int, int, int]  # job, step, restart
+
+
+class Watcher:
+    """Keeps one connection; a new one is made when the service has gone and another one has come."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Session],
+        usage: UsageReader | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connect = connect
+        self._clock = clock
+        self._session: Session | None = None
+        self._usage = usage or UsageReader()
+        self._before: dict[_Step, tuple[float, Usage]] = {}
+        self._pins: dict[_Step, list[Mapping[str, Any]]] = {}
+        self._asked: dict[_Step, int] = {}
+        self._steps: list[Mapping[str, Any]] = []
+        self._jobs: list[Mapping[str, Any]] = []
+        self._due = 0.0  # monotonic: when the service may be asked again
+        self._last = View(time.time(), "", (), Occupation())
+
+    def look(self, *, at_once: bool = False) -> View:
+        """What is there now; what was there the last time, with the problem, where the service does not answer.
+
+        `at_once`: the service is asked, however much that costs it.
+        """
+        try:
+            if at_once or self._clock() >= self._due:
+                self._ask()
+        except Failed as failed:
+            self.close()
+            last = self._last
+            return View(last.at, last.node, last.rows, last.occupation, str(failed))
+        self._last = self._view(self._steps)
+        return self._last
+
+    def close(self) -> None:
+        """Leaves the service."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _ask(self) -> None:
+        if self._session is None:
+            self._session = self._connect()
+        began = self._clock()
+        # A line that changes between two replies tells some of it twice.
+        self._steps = list({_id(step): step for step in _all(self._session, "List", "steps")}.values())
+        self._jobs = list({job["id"]: job for job in _all(self._session, "Queue", "jobs")}.values())
+        ended = self._clock()
+        self._due = ended + min((ended - began) / _SHARE, _LONGEST)
+        self._look_at_pins(self._session, self._steps)
+
+    def _look_at_pins(self, session: Session, steps: Iterable[Mapping[str, Any]]) -> None:
+        """Where tasks are pinned stays as it is; it is known as soon as they have been started."""
+        running = {_id(step): step for step in steps}
+        for known in (self._pins, self._asked, self._before):
+            for gone in known.keys() - running.keys():
+                del known[gone]
+        unknown = [key for key in running if key not in self._pins and self._asked.get(key, 0) < _MOST_TIMES]
+        for key in unknown[:_MOST_ASKED]:
+            self._asked[key] = self._asked.get(key, 0) + 1
+            try:
+                record: Any = session.call("Show", job=key[0], step=key[1])["record"]
+            except Failed as failed:
+                if failed.name.endswith(".NoSuchStep"):
+                    continue
+                raise
+            tasks = record.get("tasks") or []
+            if tasks and all("cpus" in task for task in tasks):
+                self._pins[key] = tasks
+
+    def _view(self, steps: list[Mapping[str, Any]]) -> View:
+        now = time.time()
+        jobs = {job["job"]: job for job in self._jobs}
+        seen = {step["job"] for step in steps}
+        others = [job for job in self._jobs if job["job"] not in seen and job["state"] != "COMPLETING"]
+        records: list[Mapping[str, Any]] = [{**step, "tasks": self._pins.get(_id(step), ())} for step in steps]
+        records += [_as_step(job) for job in others if job["cpu_list"]]
+        occupied = occupation(records)
+        keys = {job.number: job.key for job in occupied.jobs}
+        rows = [self._step_row(step, jobs.get(step["job"], {}), keys, now) for step in steps]
+        rows += [_job_row(job, keys) for job in others]
+        node = steps[0]["node"] if steps else self._last.node
+        return View(now, node, tuple(rows), occupied)
+
+    def _step_row(self, step: Mapping[str, Any], job: Mapping[str, Any], keys: Mapping[int, str], now: float) -> Row:
+        cpus = cpus_of(int(step["cpus"] or "0", 16))
+        usage = self._usage.read(step.get("cgroup", ""))
+        cpu, read, written = self._rates(_id(step), usage)
+        return Row(
+            step["job"], step["step"], name_of(step), printable(step["user"]), printable(step["name"]), step["state"],
+            step["ntasks"], len(cpus), format_cpulist(cpus), elapsed(step, now), printable(job.get("gres", "")),
+            printable(shlex.join(step["command"])), step.get("reason", ""), cpu, usage.memory,
+            step.get("memory") or 0, read, written, usage.pressure, keys.get(step["job"], ""),
+        )  # fmt: skip
+
+    def _rates(self, key: _Step, usage: Usage) -> tuple[float | None, float | None, float | None]:
+        """CPUs kept busy, bytes read and written a second: since the last look."""
+        now = self._clock()
+        before = self._before.get(key)
+        self._before[key] = (now, usage)
+        if before is None or now <= before[0]:
+            return None, None, None
+        span = now - before[0]
+
+        def rate(new: float | None, old: float | None) -> float | None:
+            return None if new is None or old is None else max(0.0, (new - old) / span)
+
+        then = before[1]
+        return rate(usage.cpu_seconds, then.cpu_seconds), rate(usage.read, then.read), rate(usage.written, then.written)
+
+
+def _all(session: Session, method: str, what: str) -> list[Mapping[str, Any]]:
+    """All of a list, in as many replies as it takes."""
+    found: list[Mapping[str, Any]] = []
+    more = True
+    while more:
+        reply: Any = session.call(method, skip=len(found)) if found else session.call(method)
+        found += reply[what]
+        more = reply["more"] and bool(reply[what])
+    return found
+
+
+def _id(step: Mapping[str, Any]) -> _Step:
+    return step["job"], step["step"], step.get("restart") or 0
+
+
+def _as_step(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """For the picture: a job of which only its CPUs are known."""
+    known = {name: job[name] for name in ("job", "user", "name")}
+    return {**known, "step": 0, "ntasks": job["tasks"], "cpus": f"{mask_of_list(job['cpu_list']):x}"}
+
+
+def _job_row(job: Mapping[str, Any], keys: Mapping[int, str]) -> Row:
+    reason = ": ".join(word for word in (job["reason"], job["words"]) if word)
+    command = shlex.join(job["command"]) if job.get("command") else ""
+    return Row(
+        job["job"], None, printable(job["id"]), printable(job["user"]), printable(job["name"]), job["state"],
+        job["tasks"], job["cpus"], job["cpu_list"], job["used"], printable(job["gres"]), printable(command),
+        printable(reason), key=keys.get(job["job"], ""),
+    )  # fmt: skip

@@ -1,0 +1,173 @@
+"""The launch of one step: its processes and what each of them called, made of the lines of its trace. Pure.
+
+Begins are nanoseconds of CLOCK_MONOTONIC, as recorded. A process's calls follow one another; those of several
+processes overlap.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from nodectl.model.step_number import step_name
+from nodectl.model.value_class import dataclass
+from nodectl.render.words import cpu_list, printable
+
+# What nodectl does itself while it waits for others.
+WAITS = ("gate", "proctrack_p_wait")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call. `task` is the task for which the step's runner made it, or that made it itself."""
+
+    begin: int
+    length: int
+    name: str
+    kind: str
+    plugin: str
+    task: int | None
+    ruid: int
+    euid: int
+    user: str
+    cgroup: str
+    cpus: str
+    rc: int
+    note: str
+
+    @property
+    def end(self) -> int:
+        """When it returned."""
+        return self.begin + self.length
+
+    @property
+    def is_hook(self) -> bool:
+        """Whether a plugin did it; otherwise nodectl itself."""
+        return bool(self.plugin)
+
+    @property
+    def identity(self) -> str:
+        """As whom: "root", "user", or "effective" for one that root can leave again."""
+        if self.euid != self.ruid:
+            return "effective"
+        return "root" if self.ruid == 0 else "user"
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """All that is known beside name and times, by the names that other tools show."""
+        found: dict[str, object] = {"user": self.user, "kind": self.kind}
+        found |= {"plugin": self.plugin} if self.plugin else {}
+        found |= {} if self.task is None else {"task": self.task}
+        found |= {"cgroup": self.cgroup or "unknown", "cpus": self.cpus, "rc": self.rc}
+        return found | ({"note": self.note} if self.note else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process; `task` is its task's number, None for one that is no task."""
+
+    pid: int
+    kind: str
+    task: int | None
+    calls: tuple[Call, ...]
+
+    @property
+    def name(self) -> str:
+        """As the timeline has it: stepd, task 3."""
+        return self.kind if self.task is None else f"{self.kind} {self.task}"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The launch of one step. `submitted` is when it was asked for, in seconds since the epoch: its first call stands
+    there.
+    """
+
+    job: int
+    step: int
+    node: str
+    submitted: float
+    title: str
+    processes: tuple[Process, ...]
+    forks: Mapping[int, Call]  # what made a task's process, by its pid
+
+    @property
+    def name(self) -> str:
+        """JOB.STEP."""
+        return step_name(self.job, self.step)
+
+    @property
+    def begin(self) -> int:
+        """When its first call began."""
+        return min(process.calls[0].begin for process in self.processes)
+
+    @property
+    def end(self) -> int:
+        """When its last call returned."""
+        return max(call.end for process in self.processes for call in process.calls)
+
+    @property
+    def first_program(self) -> int | None:
+        """When the first task became its program; None where none did."""
+        began = [call.end for process in self.processes for call in process.calls if call.name == "exec"]
+        return min(began, default=None)
+
+
+def launch_of(record: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], name_of: Callable[[int], str]) -> Launch:
+    """Make it of a step's record, as Show answers, and of at least one line of its trace. `name_of` turns a uid into a
+    name, and is asked once for each.
+    """
+    ordered = sorted(lines, key=lambda line: line["t"])
+    names = {uid: printable(name_of(uid)) for line in ordered for uid in (line["ruid"], line["euid"])}
+    by_process: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for line in ordered:
+        by_process.setdefault((line["process"], line["pid"]), []).append(line)
+    processes = tuple(_process(pid, kind, rows, names) for (kind, pid), rows in by_process.items())
+    tasks = record["ntasks"]
+    title = f"{printable(record['name'])}, {tasks} task{'' if tasks == 1 else 's'} of {printable(record['user'])}"
+    node = printable(record["node"])
+    return Launch(record["job"], record["step"], node, record["submitted"], title, processes, _forks(processes))
+
+
+def _forks(processes: Sequence[Process]) -> dict[int, Call]:
+    """In a bulk step a task number has many processes, one after the other: each is the latest fork's for that task."""
+    calls: dict[int, list[Call]] = {}
+    for process in processes:
+        for call in process.calls if process.task is None else ():
+            if call.name == "fork" and call.task is not None:
+                calls.setdefault(call.task, []).append(call)
+    found = {}
+    for process in processes:
+        begun = [] if process.task is None else calls.get(process.task, [])
+        at = bisect_right(begun, process.calls[0].begin, key=lambda call: call.begin)
+        if at:
+            found[process.pid] = begun[at - 1]
+    return found
+
+
+def _process(pid: int, kind: str, lines: list[Mapping[str, Any]], names: Mapping[int, str]) -> Process:
+    # Only of tasks: what the step's runner does for a task is no task's process.
+    task = lines[0]["task"] if kind == "task" else None
+    return Process(pid, printable(kind), task, tuple(_call(line, names) for line in lines))
+
+
+def _call(line: Mapping[str, Any], names: Mapping[int, str]) -> Call:
+    user = names[line["ruid"]]
+    if line["euid"] != line["ruid"]:
+        user += f" as {names[line['euid']]}"
+    return Call(
+        line["t"],
+        line["us"] * 1000,
+        printable(line["call"]),
+        printable(line["kind"]),
+        printable(line["plugin"]),
+        line["task"],
+        line["ruid"],
+        line["euid"],
+        user,
+        printable(line["cgroup"]),
+        cpu_list(line["affinity"]),
+        line["rc"],
+        printable(line.get("note", "")),
+    )

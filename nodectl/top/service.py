@@ -1,0 +1,58 @@
+"""What a user has done about a row: asked of the service, one connection for each, answered in a line or a text."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from nodectl.client.command import Failed
+from nodectl.client.session import Session
+from nodectl.live.view import Row
+from nodectl.render.explanation import explained
+from nodectl.render.layout import lines_of
+
+SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2", "KILL")
+Connect = Callable[[], Session]
+
+
+def explain(connect: Connect, row: Row, width: int) -> list[str]:
+    """Why a job waits, or how a step was laid out. Raises Failed."""
+    session = connect()
+    try:
+        answer: Any
+        if row.is_step:
+            answer = session.call("Explain", job=row.job, step=row.step)["layout"]
+            return [f"step {row.name} of {row.user}: {row.command}", "", *lines_of(answer, explain=True)]
+        answer = session.call("ExplainJob", job=row.name)["explanation"]
+        return explained(row.name, answer, width)
+    finally:
+        session.close()
+
+
+def send(connect: Connect, row: Row, name: str) -> str:
+    """A signal to a step's tasks. Raises Failed."""
+    number = int(signal.Signals[f"SIG{name}"])
+    return _called(connect, f"step {row.name}: sent {name}", "Signal", job=row.job, step=row.step, signal=number)
+
+
+def cancel(connect: Connect, row: Row) -> str:
+    """The end of a job. Raises Failed."""
+    return _called(connect, f"job {row.name} is cancelled", "Cancel", jobs=[row.name])
+
+
+def suspend_or_resume(connect: Connect, row: Row) -> str:
+    """A step that runs is stopped, one that is stopped goes on. Raises Failed."""
+    if not row.is_step:
+        raise Failed(f"job {row.name} has no step that could be suspended")
+    method, done = ("Resume", "goes on") if row.state == "SUSPENDED" else ("Suspend", "is suspended")
+    return _called(connect, f"step {row.name} {done}", method, job=row.job, step=row.step)
+
+
+def _called(connect: Connect, done: str, method: str, **parameters: object) -> str:
+    session = connect()
+    try:
+        session.call(method, (), **parameters)
+    finally:
+        session.close()
+    return done

@@ -1,0 +1,134 @@
+"""How often the service is asked, and what becomes of its answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.client.command import Failed
+from nodectl.live.usage import UsageReader
+from nodectl.live.watcher import Watcher
+
+STEP: dict[str, Any] = {
+    "job": 7, "step": 0, "restart": 0, "name": "so\x1b[31m", "user": "alice", "node": "n1", "command": ["a", "b c"],
+    "ntasks": 1, "cpus": "3", "state": "RUNNING", "submitted": 1.0, "started": 2.0, "cgroup": "/g/job_7/step_0",
+}  # fmt: skip
+JOB: dict[str, Any] = {
+    "job": 8, "id": "8", "name": "next", "user": "bob", "state": "PENDING", "reason": "Resources",
+    "words": "none is free", "tasks": 2, "cpus": 2, "cpu_list": "", "gres": "", "used": 0.0, "command": ["c"],
+}  # fmt: skip
+
+
+class Service:
+    """Answers as a session does, and counts."""
+
+    def __init__(self, steps: list[dict[str, Any]], jobs: list[dict[str, Any]]) -> None:
+        self.steps, self.jobs = steps, jobs
+        self.asked: list[str] = []
+        self.clock = 100.0
+        self.costs = 0.0
+        self.pinned = True
+        self.fails = False
+
+    def call(self, method: str, **parameters: int) -> Any:
+        self.asked.append(method)
+        self.clock += self.costs
+        if self.fails:
+            raise Failed("no service at /run/x")
+        if method == "Show":
+            tasks = [{"task": 0, "cpus": "1"}] if self.pinned else [{"task": 0, "pid": 5}]
+            return {"record": {**STEP, "job": parameters["job"], "tasks": tasks}}
+        found = self.steps if method == "List" else self.jobs
+        part = found[parameters.get("skip", 0) :][:2]
+        return {"steps": part, "jobs": part, "more": parameters.get("skip", 0) + 2 < len(found)}
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service([STEP], [JOB])
+
+
+def watching(service: Service, mount: str = "/nowhere") -> Watcher:
+    session: Any = service
+    return Watcher(lambda: session, UsageReader(mount), lambda: service.clock)
+
+
+def test_a_look_is_two_calls_and_a_new_step_one_more(service: Service) -> None:
+    watch = watching(service)
+    for _ in range(10):
+        service.clock += 1
+        watch.look()
+    assert service.asked == ["List", "Queue", "Show", *["List", "Queue"] * 9]
+
+
+def test_a_job_that_two_replies_tell_of_stands_there_once() -> None:
+    jobs = [{**JOB, "id": name} for name in ("8", "9", "9", "10")]
+    assert [row.name for row in watching(Service([], jobs)).look().rows] == ["8", "9", "10"]
+
+
+def test_a_step_whose_tasks_are_not_known_is_not_asked_about_for_ever(service: Service) -> None:
+    service.pinned = False
+    watch = watching(service)
+    for _ in range(20):
+        service.clock += 1
+        watch.look()
+    assert service.asked.count("Show") == 5
+
+
+def test_a_service_that_answers_slowly_is_asked_less_often(service: Service) -> None:
+    service.costs = 0.02  # a long queue
+    watch = watching(service)
+    begin = service.clock
+    while service.clock < begin + 100:
+        service.clock += 1
+        assert watch.look().waiting == 1
+    assert len(service.asked) * service.costs <= 0.012 * 100
+    asked = len(service.asked)
+    watch.look(at_once=True)
+    assert len(service.asked) == asked + 2
+
+
+def test_long_lists_come_in_several_replies(service: Service) -> None:
+    service.jobs = [{**JOB, "job": number, "id": str(number)} for number in range(8, 13)]
+    assert [row.name for row in watching(service).look().rows] == ["7.0", "8", "9", "10", "11", "12"]
+
+
+def test_what_was_there_stays_when_the_service_does_not_answer(service: Service) -> None:
+    watch = watching(service)
+    rows = watch.look().rows
+    service.fails = True
+    service.clock += 10
+    view = watch.look()
+    assert (view.problem, view.rows) == ("no service at /run/x", rows)
+    service.fails = False
+    assert not watch.look().problem
+
+
+def test_a_row_has_rates_between_looks_and_no_control_characters(service: Service, tmp_path: Path) -> None:
+    group = tmp_path / "g/job_7/step_0/user"
+    group.mkdir(parents=True)
+    (group / "memory.current").write_text("1048576\n")
+    (group / "cpu.pressure").write_text("some avg10=7.50 avg60=1.00 avg300=0.00 total=5\n")
+    watch = watching(service, str(tmp_path))
+    for spent, read in ((1_000_000, 0), (4_000_000, 4096)):
+        service.clock += 2
+        (group / "cpu.stat").write_text(f"usage_usec {spent}\nuser_usec 5\n")
+        (group / "io.stat").write_text(f"8:0 rbytes={read} wbytes=0 rios=1\n8:16 rbytes=0 wbytes=10 rios=1\n")
+        row, waiting = watch.look().rows
+    assert (row.cpu, row.read, row.written, row.memory) == (1.5, 2048.0, 0.0, 1 << 20)
+    assert (row.pressure, row.title, row.command) == ({"cpu": 7.5}, "so\\x1b[31m", "a 'b c'")
+    assert (waiting.waits, waiting.reason, waiting.cpu) == (True, "Resources: none is free", None)
+
+
+def test_other_users_jobs_are_in_the_picture_though_their_steps_are_not_told(service: Service) -> None:
+    service.jobs.append({**JOB, "job": 9, "id": "9", "state": "RUNNING", "cpu_list": "2-3", "user": "carol"})
+    view = watching(service).look()
+    assert [view.occupation.label(cpu) for cpu in range(4)] == ["A0", "A", "B", "B"]
+    assert [(row.name, row.key, row.is_step) for row in view.rows] == [
+        ("7.0", "A", True), ("8", "", False), ("9", "B", False),
+    ]  # fmt: skip

@@ -1,0 +1,89 @@
+"""The table of `nodectl top`, and its picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodectl.live.view import Row
+from nodectl.machine.spec import named
+from nodectl.render.occupants import occupation
+from nodectl.top import columns, picture
+
+
+def row(job: int, **others: Any) -> Row:
+    values: dict[str, Any] = {
+        "job": job, "step": 0, "name": f"{job}.0", "user": "alice", "title": "solve", "state": "RUNNING", "ntasks": 1,
+        "cpus": 2, "cpu_list": "0-1", "elapsed": 90_000.0, "gres": "", "command": "./solve all of it",
+        "cpu": 1.5, "memory": 3 << 30, "pressure": {"cpu": 12.0, "io": 3.0},
+    }  # fmt: skip
+    return Row(**{**values, **others})
+
+
+WAITING: dict[str, Any] = {"step": None, "state": "PENDING", "cpu": None, "memory": None, "pressure": {}}
+
+
+@pytest.mark.parametrize("width", [40, 79, 120, 199])
+def test_columns_fit_and_narrow_terminals_keep_what_matters(width: int) -> None:
+    rows = [row(7, user="a_long_name_of_a_user", title="x" * 50), row(8, **WAITING)]
+    shown = columns.fitting(rows, width, "CPU%")
+    assert sum(wide + columns.GAP for _, wide in shown) <= width
+    titles = [column.title for column, _ in shown]
+    assert {"STEP", "CPU%", "MEM"} <= set(titles)
+    if width >= 79:
+        assert {"USER", "NAME", "STATE", "TIME", "CPUS", "STALL%"} <= set(titles)
+    assert ("COMMAND OR REASON" in titles) == (width >= 120)
+
+
+def test_columns_that_say_nothing_are_left_out() -> None:
+    def titles(*rows: Row) -> set[str]:
+        return {column.title for column, _ in columns.fitting(rows, 200, "STEP")}
+
+    assert not {"DEVICES", "LIMIT", "I/O/s"} & titles(row(7))
+    assert {"DEVICES", "I/O/s"} <= titles(row(7), row(8, gres="gpu:2", read=5.0, written=0.0))
+
+
+def test_what_waits_stands_last_and_the_greatest_first() -> None:
+    rows = [row(7, cpu=0.5), row(8, **WAITING), row(9, cpu=None), row(10, cpu=2.0)]
+
+    def order(by: str, **how: bool) -> list[int]:
+        return [found.job for found in columns.arranged(rows, by, "", **how)]
+
+    assert order("CPU%") == [10, 7, 9, 8]
+    assert order("STEP") == [7, 9, 10, 8]
+    assert order("STEP", turned=True) == [10, 9, 7, 8]
+
+
+def test_filter_finds_users_names_states_and_jobs() -> None:
+    rows = [row(7), row(18, user="bob", **WAITING)]
+
+    def found(words: str) -> list[int]:
+        return [one.job for one in columns.arranged(rows, "STEP", words)]
+
+    assert (found("BOB"), found("waits"), found("alice runs"), found("bob runs")) == ([18], [18], [7], [])
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(None, "-"), (0, "0.0K"), (1536, "1.5K"), (10 << 20, "10M"), (999 << 20, "999M"), (1000 << 20, "1.0G")],
+)
+def test_amounts_are_short(count: int | None, words: str) -> None:
+    assert columns.amount(count) == words
+
+
+def test_the_worst_stall_is_named() -> None:
+    assert (columns.pressure(row(7)), columns.pressure(row(7, pressure={"io": 0.1}))) == ("cpu 12", "0")
+
+
+@pytest.mark.parametrize("machine", ["1s:4c:2t", "2s:128c:2t"])
+def test_letters_of_jobs_are_coloured_and_nothing_else(machine: str) -> None:
+    steps = [
+        {"job": 7, "step": 0, "user": "a", "name": "x", "ntasks": 1, "cpus": "3", "tasks": [{"task": 0, "cpus": "1"}]},
+        {"job": 8, "step": 0, "user": "b", "name": "y", "ntasks": 1, "cpus": "c"},
+    ]
+    for eight in (True, False):
+        drawn = picture.draw(named(machine), occupation(steps), 100, eight=eight)
+        coloured = [drawn.plain[span.start : span.end] for span in drawn.spans]
+        assert coloured in (["A0", "A", "B", "B"], ["A", "B"])
+        assert len({str(span.style) for span in drawn.spans}) == 2
