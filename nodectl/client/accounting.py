@@ -57,7 +57,7 @@ def user_ids(text: str) -> list[int]:
             found.append(pwd.getpwnam(word).pw_uid)
         except (KeyError, ValueError):
             if not word.isdecimal() or int(word) > _LAST_ID:
-                raise Failed(f"no user {word[:40]!r}") from None
+                raise Failed(f"no user {word[:40]!r} on this machine; `getent passwd` lists them") from None
             found.append(int(word))
     return found
 

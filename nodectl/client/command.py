@@ -7,6 +7,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
+LAUNCHED = "_NODECTL_LAUNCHED"  # in the environment of a command that goes on from where the quick way has come to
+_COERCED = (b"C.UTF-8", b"C.utf8", b"UTF-8")
+_CHUNK = 65536
 USAGE = 255  # srun's exit status where getopt_long(3) refuses a word
 
 
@@ -25,6 +28,27 @@ def environ() -> "MutableMapping[str, str]":
         coding = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
         _Environment.decoded = {n.decode(*coding): value.decode(*coding) for n, value in posix.environ.items()}
     return _Environment.decoded
+
+
+def undo_coercion() -> None:
+    """Takes back what Python has written into its environment where it found no locale (PEP 538): LC_CTYPE, which is
+    the user's, and goes to the tasks. What this process was given the kernel knows.
+    """
+    if posix.environ.get(b"LC_CTYPE") not in _COERCED:
+        return
+    try:
+        fd = posix.open("/proc/self/environ", posix.O_RDONLY | posix.O_CLOEXEC)
+    except OSError:
+        return  # a hardened machine
+    given = b"".join(iter(lambda: posix.read(fd, _CHUNK), b"")).split(b"\0")
+    posix.close(fd)
+    name, own = "LC_CTYPE", [entry for entry in given if entry.startswith(b"LC_CTYPE=")]
+    if own:
+        posix.putenv(name, own[0].partition(b"=")[2])
+        posix.environ[name.encode()] = own[0].partition(b"=")[2]
+    else:
+        posix.unsetenv(name)
+        del posix.environ[name.encode()]
 
 
 def is_same_file(path: str, other: str) -> bool:
@@ -60,7 +84,9 @@ class Program:
 
 
 class GlobalOptions:
-    """The options that stand before the command. `config` and `socket` are None when not given."""
+    """The options that stand before the command. `config` and `socket` are None when not given; --user names the
+    configuration of the user's own node.
+    """
 
     __slots__ = ("config", "socket")
 

@@ -5,6 +5,7 @@ what is asked of the service.
 import os
 import sys
 
+from nodectl.client.advice import refuse
 from nodectl.client.command import BadOption, BadUsage, Failed, Program, complain
 from nodectl.client.job_parser import JobParser, columns, ignored, job_options, outside_of_jobs
 from nodectl.client.launch_request import TOLD, job_environment, make_request, own_environment
@@ -130,10 +131,10 @@ def run_command(
         if session is None and any(word in ("-h", "--help") for word in words):
             print(JobParser(name).help(columns()))  # nobody can tell of plugins
             return 0
-        complain(wording.refusal(error, wording.ALLOCATE) if Program.is_slurms() else str(error))
+        refuse(wording.refusal(error, wording.ALLOCATE) if Program.is_slurms() else str(error))
         return error.status
     except BadOption as error:
-        complain(str(error))
+        refuse(str(error))
         if isinstance(error, BadUsage):
             print(Program.hint(name), file=sys.stderr)
         return error.status

@@ -8,7 +8,7 @@ import os
 
 from nodectl.client.command import Program
 from nodectl.client.job_options import ALLOC, SUBMIT
-from nodectl.client.option_lines import option_lines
+from nodectl.client.option_lines import option_lines, status_lines, wrapped
 from nodectl.client.run_options import (
     ARGUMENT,
     MAYBE_ARGUMENT,
@@ -35,14 +35,14 @@ _STEP_LAYOUT = frozenset({"exact", "exclusive", "overlap", "relative", "whole"})
 _TABLE = tuple(option for option in OPTIONS if option.long not in _OF_STEPS)
 # Taken since many scripts have them, and without effect on one machine, beside those of srun.
 _IGNORED = (
-    (ARGUMENT, "account:A batch context tmp wait-all-nodes"),
+    (ARGUMENT, "batch context tmp wait-all-nodes"),
     (MAYBE_ARGUMENT, "get-user-env"),
     (NO_ARGUMENT, "bell ignore-pbs no-bell"),
 )
 # Variables whose names are not those of their options.
 _VARIABLES = {"array": "ARRAY_INX", "time": "TIMELIMIT", "mem": "MEM_PER_NODE"}
 _NEVER = ("help", "verbose", "uid", "gid", "wrap", "parsable", "test-only", "no-shell")  # no variable gives them
-_TITLES_OF_SLURM = ("Parallel run options:", "Consumable resources related options:", "Constraint options:")
+_TITLES_OF_SLURM = ("Parallel run options", "Consumable resources related options", "Constraint options")
 _OFF = ("", "0", "no", "false")
 
 
@@ -86,21 +86,31 @@ class JobParser(Parser):
 
     def help(self, columns: int = 80) -> str:
         """The text of --help."""
+        lines = [f"Usage: {self.usage()}", "", *wrapped(self.about(), max(columns - 2, 20))]
+        for title, options in self.groups().items():
+            lines += ["", *([f"{title}:"] if title else []), *option_lines(options, columns)]
+        lines += status_lines("submit" if self._of_slurm == "sbatch" else "alloc", columns)
+        return "\n".join(lines)
+
+    def usage(self) -> str:
+        """How the command is called, by the name by which it was."""
         submit = self._of_slurm == "sbatch"
         called = Program.name if Program.is_slurms() else f"nodectl {'submit' if submit else 'alloc'}"
-        usage = f"{called} [OPTIONS] {'[SCRIPT [ARGS...]]' if submit else '[COMMAND [ARGS...]]'}"
-        what = (
-            ("Queue a batch script. Options stand in its lines #SBATCH and #NODECTL before", "the first command, too.")
-            if submit
-            else ("Wait for an allocation, run a command or a shell in it, and end it with that.",)
-        )
-        own, job, layout = _TITLES_OF_SLURM if Program.is_slurms() else ("", "Of the job:", "Layout:")
-        lines = [f"Usage: {usage}", "", *what, "", *([own] if own else []), *option_lines(self.own, columns)]
-        lines += ["", job, *option_lines(self._table, columns)]
-        lines += ["", layout, *option_lines(self._layout_options(), columns)]
-        if self.extra:
-            lines += ["", "Options provided by plugins:", *option_lines(self.extra, columns)]
-        return "\n".join(lines)
+        return f"{called} [OPTIONS] {'[SCRIPT [ARGS...]]' if submit else '[COMMAND [ARGS...]]'}"
+
+    def about(self) -> str:
+        """What the command does."""
+        if self._of_slurm == "sbatch":
+            return (
+                "Queue a batch script. Options stand in its lines #SBATCH and #NODECTL before the first command, too."
+            )
+        return "Wait for an allocation, run a command or a shell in it, and end it with that."
+
+    def groups(self) -> "dict[str, Iterable[Option]]":
+        """The options below their titles; the first ones may have none."""
+        titles = _TITLES_OF_SLURM if Program.is_slurms() else ("", "Of the job", "Layout")
+        groups = dict(zip(titles, (self.own, self._table, self._layout_options()), strict=True))
+        return groups | ({"Options provided by plugins": self.extra} if self.extra else {})
 
 
 def job_options(parsed: Parsed) -> dict[str, object]:

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_RLIMITS = ("CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS")
+RLIMITS = ("CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS")
 # Options that tasks find in their environment, where they are given.
 _TOLD = {
     "cpus_per_task": "SLURM_CPUS_PER_TASK",
@@ -191,10 +191,10 @@ def _here() -> str:
 def _propagated(text: str) -> "Sequence[str]":
     """The resource limits that --propagate names. Raises BadOption."""
     if text.upper() in ("", "ALL"):
-        return _RLIMITS
+        return RLIMITS
     names = () if text.upper() == "NONE" else [word.upper().removeprefix("RLIMIT_") for word in text.split(",")]
-    if unknown := [name for name in names if name not in _RLIMITS]:
-        raise BadOption(f"--propagate: no limit {unknown[0][:20]!r}, there are ALL, NONE, {', '.join(_RLIMITS)}")
+    if unknown := [name for name in names if name not in RLIMITS]:
+        raise BadOption(f"--propagate: no limit {unknown[0][:20]!r}, there are ALL, NONE, {', '.join(RLIMITS)}")
     return names
 
 

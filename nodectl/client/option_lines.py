@@ -28,6 +28,17 @@ def option_lines(options: "Iterable[Option]", columns: int = 80) -> list[str]:
     return lines
 
 
+def status_lines(command: str, columns: int = 80) -> list[str]:
+    """What the command ends with, as lines of help."""
+    from nodectl.model.exit_statuses import of_command  # who asks for help pays
+
+    lines = ["", "Exit status:"]
+    for status, meaning in of_command(command):
+        first, *others = wrapped(meaning, max(columns - 12, 20))
+        lines += [f"  {status:8}  {first}", *(f"{'':12}{line}" for line in others)]
+    return lines
+
+
 def wrapped(text: str, width: int) -> list[str]:
     """Lines of words; a line may also end behind the bar of a list of alternatives."""
     lines = [""]

@@ -40,8 +40,8 @@ def through_local_hooks(
     local.after_options()
     reserved = _reserved(session, request, parsed, patience)
     request["job"] = reserved["job"]
-    if "jobid" in request:
-        del request["jobid"]
+    if "jobid" in request or reserved["step"]:  # in a cluster each step has a number of its own
+        request.pop("jobid", None)
         request["step"] = reserved["step"]
     request["options"] = local.given()
     local.before_launch(request, reserved)

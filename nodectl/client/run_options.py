@@ -234,12 +234,16 @@ class Parsed:
     """What was given: `values` by dest, `argv` the program. Plugins have their options already. `layout`, `job`,
     `further`: which dests are options of layout and binding, of a job that may have to wait, and of what few steps
     have, beyond those of the table, where there was need to know them. `told`: variables of the tasks that say what
-    was given, beside `environment`, None for the command's own.
+    was given, beside `environment`, None for the command's own. `of_cluster`: it is asked of a cluster, where
+    `no_kill` has a meaning.
     """
 
-    __slots__ = ("argv", "environment", "further", "job", "layout", "told", "values", "verbose")
+    __slots__ = (
+        "argv", "environment", "further", "job", "layout", "no_kill", "of_cluster", "told", "values", "verbose",
+    )  # fmt: skip
 
     def __init__(self) -> None:
+        self.no_kill = self.of_cluster = False
         self.layout: tuple[str, ...] = ()
         self.job: tuple[str, ...] = ()
         self.further: tuple[str, ...] = ()
@@ -312,6 +316,11 @@ class Parser:
     def _tell(self, option: PluginOption, value: str | None) -> None:
         """The plugin learns of its option. Raises BadOption."""
         option.take_argument(value)
+
+    def all_options(self) -> "list[Option]":
+        """Each option that it knows, once."""
+        self._learn()
+        return list({id(option): option for option in self._long.values()}.values())
 
     def _learn(self) -> None:
         """Adds the options of layout and of jobs that wait, where they are not there yet."""

@@ -12,22 +12,26 @@ from nodectl.wire.names import NODE, STEP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import _socket
     from collections.abc import Mapping, Sequence
 
     from nodectl.client.command import GlobalOptions
+    from nodectl.client.launched import Launched
 
 REEXECUTED = "_NODECTL_REEXECUTED"  # in the environment of a command that was executed a second time, see reexec.py
 DEFAULT_SOCKET = "/run/nodectl/nodectl.sock"
 _LARGEST_REPLY = 64 << 20
-_PRIVATE_SECONDS = 20.0
+_PRIVATE_SECONDS = 60.0  # emulated CPUs, and others' work on them
 _MOST_SUCCESSORS = 4
 _SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 _CHUNK = 65536
-_ONCE = ("Signal", "Submit")  # what may have been done already is not asked for again
+ONCE = ("Signal", "Submit")  # what may have been done already is not asked for again
 
 
-def start_command() -> str:
-    """What root types to start the service here."""
+def start_command(*, own: bool = False) -> str:
+    """What root types to start the service here, or anybody to start their own."""
+    if own:
+        return "nodectl --user daemon"
     from os import path  # where nothing is in a hurry any more
 
     return "systemctl start nodectld" if path.exists(_SYSTEMD) else "nodectl daemon"
@@ -46,19 +50,25 @@ class Events:
 
     __slots__ = ("_commands", "_inbox", "fd")
 
-    def __init__(self, events: int, commands: int) -> None:
+    def __init__(self, events: int, commands: int, read: bytes = b"") -> None:
+        """`read`: what was read of the events before."""
         self.fd = events
         self._commands = commands
         self._inbox = framing.Inbox(_LARGEST_REPLY)
+        self._inbox.feed(read)
 
     def read(self) -> "tuple[list[Mapping[str, object]], bool]":
         """Reads once: the messages that are whole, and False when no more will come. Raises OSError, BrokenWire."""
         data = os.read(self.fd, _CHUNK)
         self._inbox.feed(data)
+        return self.take()[0], bool(data)
+
+    def take(self) -> "tuple[list[Mapping[str, object]], bool]":
+        """Likewise of what was read before. Raises BrokenWire."""
         messages = []
         while (message := self._inbox.next()) is not None:
             messages.append(message)
-        return messages, bool(data)
+        return messages, True
 
     def call(self, method: str, **parameters: object) -> None:
         """Calls a method of org.nodectl.step and wants no answer. Raises OSError: it has ended."""
@@ -99,18 +109,44 @@ class Session:
     command started one.
     """
 
-    __slots__ = ("_asked", "_events", "_inbox", "_sock", "_successors", "path", "private", "socket_path", "streams")
+    __slots__ = (
+        "_asked",
+        "_events",
+        "_inbox",
+        "_is_own",
+        "_launched",
+        "_sock",
+        "_successors",
+        "path",
+        "private",
+        "socket_path",
+        "streams",
+    )
+    tells = False  # whether somebody at a terminal is told what the command waits for
 
     def __init__(
-        self, settings: "GlobalOptions", *, start_private: bool = True, private: "PrivateNode | None" = None
+        self,
+        settings: "GlobalOptions",
+        *,
+        start_private: bool = True,
+        private: "PrivateNode | None" = None,
+        launched: "Launched | None" = None,
     ) -> None:
+        """`private`: a node that this command started before; `launched`: where it has asked for its step before."""
         self.private = private
+        self._launched = launched
         self.streams = (0, 1, 2)
         self._events: Events | None = None
         self._successors = _MOST_SUCCESSORS
         self._asked = ""
         self._inbox = framing.Inbox(_LARGEST_REPLY)
-        self.socket_path = settings.socket or ("" if settings.config else DEFAULT_SOCKET)
+        door = "" if settings.socket or settings.config else _door()
+        self.socket_path = settings.socket or door or ("" if settings.config else DEFAULT_SOCKET)
+        self._is_own = bool(door) or (not settings.socket and _is_own(settings))
+        if launched is not None:
+            self.path = self.socket_path
+            self._sock = launched.take_up(self._inbox)
+            return
         if private is not None:
             self._connect(private.path)
             return
@@ -118,7 +154,9 @@ class Session:
             self._connect(self.socket_path or _configured_socket(settings))
         except OSError as error:
             if settings.socket:
-                raise Failed(f"no service at {settings.socket}: {error.strerror}") from None
+                raise Failed(
+                    f"no service at {settings.socket}: {error.strerror}; --socket or NODECTL_SOCKET has led here"
+                ) from None
             self._connect_by_configuration(settings, start_private=start_private)
 
     def _connect_by_configuration(self, settings: "GlobalOptions", *, start_private: bool) -> None:
@@ -132,9 +170,10 @@ class Session:
                 pass
             else:
                 return
-        if not start_private or os.geteuid() != 0:
-            else_ = ", or run this command as root for a private node" if start_private else ""
-            raise Failed(f"no service at {config.socket}: start it with `{start_command()}`{else_}")
+        is_own = _is_own(settings)
+        if not start_private or (os.geteuid() != 0 and not is_own):
+            else_ = ", or run this command as root, or as `nodectl --user`, for a private node" if start_private else ""
+            raise Failed(f"no service at {config.socket}: start it with `{start_command(own=is_own)}`{else_}")
         from nodectl.client import private_node  # only without a service
 
         self.private = PrivateNode(*private_node.start(settings.config, config, _PRIVATE_SECONDS))
@@ -142,7 +181,17 @@ class Session:
 
     def _connect(self, path: str) -> None:
         self.path = path
-        self._sock = framing.connect(path)
+        self._sock = self._connected(path)
+
+    def _connected(self, path: str) -> "_socket.socket":
+        """A connection; in a user's own node to nobody else's process, who might have been quicker to make the
+        directory. Raises OSError, Failed.
+        """
+        sock = framing.connect(path)
+        if self._is_own and (uid := framing.peer_of(sock).uid) != os.geteuid():
+            sock.close()
+            raise Failed(f"{path}: uid {uid} listens there, and it is to be a node of your own")
+        return sock
 
     def call(self, method: str, fds: "Sequence[int]" = (), **parameters: object) -> "Mapping[str, object]":
         """Calls a method of org.nodectl; the reply's parameters. Raises Failed with the service's reason.
@@ -152,7 +201,7 @@ class Session:
         try:
             return self._call(method, fds, parameters)
         except Gone as gone:
-            asked_once = method in _ONCE and not isinstance(gone, NotTaken)
+            asked_once = method in ONCE and not isinstance(gone, NotTaken)
             if fds or asked_once or not self.follow():
                 raise
             return self.call(method, (), **parameters)
@@ -176,11 +225,19 @@ class Session:
                     framing.send(self._sock, {"method": f"{NODE}.{method}", "parameters": parameters}, fds)
             except ConnectionError:
                 unread = True  # what closed the connection may have said why
+            if self.tells:
+                from nodectl.client import patience  # for people; a step's launch pays nothing for it
+
+                patience.for_answer(self._sock.fileno(), method, self.path)
             reply = framing.receive(self._sock, self._inbox)
         except ConnectionError:
             reply, unread = None, True
         except (OSError, framing.BrokenWire) as error:
             raise Failed(f"{method}: the connection to the service broke: {error}") from None
+        return self._answer(method, reply, unread=unread)
+
+    def _answer(self, method: str, reply: "Mapping[str, object] | None", *, unread: bool) -> "Mapping[str, object]":
+        """What a reply says, None where the connection ended before it. Raises Failed."""
         if reply is None:
             raise (NotTaken if unread else Gone)(f"{method}: the service went away before it answered")
         found: Mapping[str, object] = reply.get("parameters") or {}  # type: ignore[assignment]
@@ -198,20 +255,41 @@ class Session:
             raise Failed(reason, status, str(reply["error"]), job)
         return found
 
+    def wait_at_most(self, seconds: float) -> None:
+        """From now on an answer that takes longer is a connection that broke; for who looks at the service again and
+        again.
+        """
+        self._sock.settimeout(seconds)
+
+    def hang_up(self) -> None:
+        """Another thread, which waits for an answer, waits no longer and asks nobody else."""
+        self._successors = 0
+        try:
+            self._sock.shutdown(2)  # both ways
+        except OSError:
+            pass  # it has been closed
+
     def launch(self, request: "Mapping[str, object]") -> "tuple[int, int, Events]":
         """Asks for a step with `streams`, this process's own by default: its job, its number, its events.
 
         A service that ends before it has taken the request is no reason to fail: the next one is asked. One that took
         it, or for whose job the plugins have done their part already, is.
         """
+        launched, self._launched = self._launched, None
+        if launched is not None:
+            self._asked = "Launch"
         try:
             answer = self.call("Launch", self.streams, request=request)
         except NotTaken:
             if "job" in request or not self.follow():
                 raise
             return self.launch(request)
-        events, commands = self._inbox.take_descriptors()
-        self._events = Events(events, commands)
+        fds = self._inbox.take_descriptors()
+        if len(fds) != 2:
+            framing.close(fds)
+            raise Failed("Launch: the reply came without the pipes of the step")
+        events, commands = fds
+        self._events = Events(events, commands, launched.events if launched else b"")
         return int(str(answer["job"])), int(str(answer["step"])), self._events
 
     def view(self, job: int, step: int) -> "tuple[Mapping[str, object], int]":
@@ -219,6 +297,20 @@ class Session:
         answer = self.call("View", job=job, step=step)
         (view,) = self._inbox.take_descriptors()
         return answer, view
+
+    @property
+    def is_open(self) -> bool:
+        """Until `close`."""
+        return self._sock.fileno() >= 0
+
+    @property
+    def followed(self) -> bool:
+        """Whether it has come to a later service than its first one."""
+        return self._successors < _MOST_SUCCESSORS
+
+    def take_descriptors(self) -> "list[int]":
+        """Those that came with the last reply; the caller closes them."""
+        return self._inbox.take_descriptors()
 
     def follow(self) -> bool:
         """Connects to the service that comes after one that has ended: under systemd the socket is there all the time.
@@ -232,9 +324,10 @@ class Session:
     def reconnect(self) -> bool:
         """Leaves its connection, with what may have been asked on it, for a new one. False where nobody listens."""
         try:
-            following = framing.connect(self.path)
+            following = self._connected(self.path)
         except OSError:
             return False
+        following.settimeout(self._sock.gettimeout())
         self._sock.close()
         self._sock, self._inbox = following, framing.Inbox(_LARGEST_REPLY)
         return True
@@ -255,7 +348,31 @@ class Session:
             self.private = None
 
 
+def _door() -> str:
+    """The cluster's in the allocation in which this was typed; "" where there is none."""
+    if b"SLURM_JOB_ID" not in os.environ and b"NODECTL_CLUSTER" not in os.environ:
+        return ""
+    from nodectl.client import cluster_door  # only within an allocation
+
+    return cluster_door.socket()
+
+
+def _is_own(settings: "GlobalOptions") -> bool:
+    if settings.config is None:
+        return False
+    from nodectl.config import own_node  # only where a configuration is named
+
+    return own_node.is_own(settings.config)
+
+
 def _configured_socket(settings: "GlobalOptions") -> str:
-    from nodectl.client.configuration import configured  # only where a configuration is named
+    if _is_own(settings):
+        from nodectl.config import own_node
+
+        try:
+            return f"{own_node.runtime_dir()}/nodectl.sock"  # or where its configuration says, if nobody listens here
+        except own_node.NotOurs as error:
+            raise Failed(str(error)) from None
+    from nodectl.client.configuration import configured
 
     return configured(settings.config).socket

@@ -81,6 +81,7 @@ class Watch:
 
     def until_end(self) -> "Mapping[str, object] | None":
         """The step's record; None when the step runner went away without one."""
+        self._hear(self.events.take)
         poll = select.poll()
         poll.register(self.events.fd, select.POLLIN)
         poll.register(self.signals, select.POLLIN)
@@ -93,7 +94,7 @@ class Watch:
         if self.signals in ready:
             for number in os.read(self.signals, 512):
                 self.take_signal(number)
-        if self.events.fd in ready and not self._read():
+        if self.events.fd in ready and not self._hear(self.events.read):
             return False
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._deadline = None
@@ -113,9 +114,9 @@ class Watch:
         self._tell_line("terminating")
         self._call("Signal", signal=int(_signal.SIGKILL), forwarded=True)
 
-    def _read(self) -> bool:
+    def _hear(self, take: "Callable[[], tuple[list[Mapping[str, object]], bool]]") -> bool:
         try:
-            messages, alive = self.events.read()
+            messages, alive = take()
             for message in messages:
                 event = message.get("parameters", {}).get("event", {})  # type: ignore[attr-defined]
                 self.tell(event)
@@ -150,7 +151,8 @@ class Watch:
         if manners is not None and manners.reduced:
             self._endings.add(status)
         ending = "Out Of Memory" if event.get("out_of_memory") else _ending(int(str(status)))
-        self.say(f"nodectl: error: {self._node}: {_tasks(event['tasks'])}: {ending}")
+        node = event.get("node", self._node)  # of several
+        self.say(f"nodectl: error: {node}: {_tasks(event['tasks'])}: {ending}")
 
     def _pass_on(self, number: int) -> None:
         if number == _signal.SIGINT:

@@ -8,7 +8,7 @@ from nodectl.client.bulk.halt import halt
 from nodectl.client.bulk.sources import delimiter
 from nodectl.client.command import BadOption
 from nodectl.client.job_options import count, yes
-from nodectl.client.option_lines import option_lines
+from nodectl.client.option_lines import option_lines, status_lines, wrapped
 from nodectl.client.run_options import (
     ARGUMENT,
     NO_ARGUMENT,
@@ -106,6 +106,7 @@ _COMMANDS = (
 _RUNNING = (
     _option("ntasks", "n", "N", "slots: commands that run at a time; N% of the CPUs (default 100%)", slots),
     _option("jobs", "j", "N", "likewise", slots, dest="ntasks"),
+    _option("nodes", "", "N", "in an allocation with a cluster, on so many nodes (default: all that it has)"),
     _option("retries", "", "N", "run a command that fails up to N times", positive),
     _option("timeout", "", "TIME", "end a command after so many seconds, or N% of the median", time_limit),
     _option("uid", "", "USER", "not here: root runs the whole command as USER: runuser -u USER -- nodectl bulk ...",
@@ -147,6 +148,15 @@ _OTHER_NAMES = (
 )
 _OWN = (*_COMMANDS, *_RUNNING, *_OUTPUT)
 NAMES = frozenset(option.dest for option in (*_OWN, *_OTHER_NAMES)) - {"ntasks", "cwd"}
+USAGE = "nodectl bulk [OPTIONS] [COMMAND [ARGS...]] [::: VALUES...] [:::: FILES...]"
+ABOUT = (
+    "Run many short commands as tasks of one step, a few at a time.",
+    "Without a COMMAND, values are commands. {} in it is a value (else one is put behind it), {.} the value without "
+    "its extension, {/} without its directory, {//} its directory, {/.} both; {2} that of the second source; {#} the "
+    "command's number, {%} its slot's. Values are lines of stdin, unless ::: or :::: or -a gives others; of several "
+    "sources every combination, or, with :::+ or ::::+, side by side.",
+)
+_WIDTH = 104  # of these texts
 _TABLE = tuple(option for option in OPTIONS if option.long not in _OF_RUN_ALONE)
 
 
@@ -160,29 +170,25 @@ class BulkParser(Parser):
 
     def help(self, columns: int = 80) -> str:
         """The text of --help."""
-        lines = ["Usage: nodectl bulk [OPTIONS] [COMMAND [ARGS...]] [::: VALUES...] [:::: FILES...]", ""]
-        lines += ["Run many short commands as tasks of one step, a few at a time.", ""]
-        lines += [
-            "Without a COMMAND, values are commands. {} in it is a value (else one is put behind it), {.} the value"
-        ]
-        lines += [
-            "without its extension, {/} without its directory, {//} its directory, {/.} both; {2} that of the second"
-        ]
-        lines += [
-            "source; {#} the command's number, {%} its slot's. Values are lines of stdin, unless ::: or :::: or -a"
-        ]
-        lines += ["gives others; of several sources every combination, or, with :::+ or ::::+, side by side.", ""]
-        lines += [
-            "The exit status is the number of commands that failed, 101 for more than 100, 255 where it went wrong."
-        ]
-        for title, options in (("Commands", _COMMANDS), ("Running", _RUNNING), ("Output", _OUTPUT)):
+        lines = [f"Usage: {USAGE}"]
+        for text in ABOUT:
+            lines += ["", *wrapped(text, _WIDTH)]
+        for title, options in self.groups().items():
             lines += ["", f"{title}:", *option_lines(options, columns)]
-        lines += ["", "Of the step, as `nodectl run` has them:", *option_lines(self._table, columns)]
-        lines += ["", "Layout and binding:", *option_lines(self._layout_options(), columns)]
-        lines += ["", "A job that may have to wait:", *option_lines(self._job_options(), columns)]
-        if self.extra:
-            lines += ["", "Options provided by plugins:", *option_lines(self.extra, columns)]
+        lines += status_lines("bulk", columns)
         return "\n".join(lines)
+
+    def groups(self) -> "dict[str, Iterable[Option]]":
+        """The options below their titles."""
+        groups: dict[str, Iterable[Option]] = {
+            "Commands": _COMMANDS,
+            "Running": _RUNNING,
+            "Output": _OUTPUT,
+            "Of the step, as `nodectl run` has them": self._table,
+            "Layout and binding": self._layout_options(),
+            "A job that may have to wait": self._job_options(),
+        }
+        return groups | ({"Options provided by plugins": self.extra} if self.extra else {})
 
     def _layout_options(self) -> tuple[Option, ...]:
         return tuple(option for option in layout_options() if option.long != "nodes")

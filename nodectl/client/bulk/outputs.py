@@ -4,6 +4,7 @@ A file may be larger than memory. Commands may put other things in the place of 
 they should be, or not at all.
 """
 
+import errno
 import os
 import stat
 import time
@@ -153,8 +154,10 @@ class Private(Outputs):
     def check(self) -> None:
         """A full disk would be silent: programs that print do not look."""
         try:
-            os.pwrite(self._probe, _PROBE, 0)
+            written = os.pwrite(self._probe, _PROBE, 0)
             os.ftruncate(self._probe, 0)
+            if written < len(_PROBE):  # another command's output went in between, which left room for a part
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise Failed(f"outputs in {self._path} may be incomplete: {error.strerror}", 255) from None
 

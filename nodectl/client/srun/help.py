@@ -3,7 +3,7 @@
 from nodectl import __version__
 from nodectl.client import mpi_program
 from nodectl.client.command import Program, environ
-from nodectl.client.option_lines import option_lines, wrapped
+from nodectl.client.option_lines import option_lines, status_lines, wrapped
 from nodectl.client.run_options import OPTIONS, layout_options, waiting_options
 from nodectl.client.srun import value_help
 from nodectl.client.srun.names import ALIASES, IGNORED, rows
@@ -77,6 +77,7 @@ def text(of_plugins: "Iterable[Option]", columns: int = 80) -> str:
     lines += [f"  {line}" for line in wrapped(others, max(columns - 2, 20))]
     if plugins := list(of_plugins):
         lines += ["", "Options provided by plugins:", *option_lines(plugins, columns)]
+    lines += status_lines("run", columns)
     return "\n".join(lines)
 
 

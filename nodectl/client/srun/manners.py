@@ -50,8 +50,6 @@ def of(parsed: "Parsed", variables: "Mapping[str, str]") -> Manners:
             setattr(manners, name, values.pop(name))
     for name in ("by_variable", "bcast_exclude", "compress", "send_libs", "het_group"):
         values.pop(name, None)
-    if "account" in values:
-        parsed.told["SLURM_JOB_ACCOUNT"] = str(values.pop("account"))
     if "open_mode" in values:
         values["open_append"] = values.pop("open_mode") == "append"
     if "x11" in values and not variables.get("DISPLAY"):
@@ -72,6 +70,8 @@ def of(parsed: "Parsed", variables: "Mapping[str, str]") -> Manners:
 def settle(parsed: "Parsed") -> None:
     """What a job can be asked for, too, in options that the service knows. Raises BadOption."""
     values = parsed.values
+    if "account" in values:
+        parsed.told["SLURM_JOB_ACCOUNT"] = str(values["account"])
     if "export_file" in values:
         parsed.environment = _environment(str(values.pop("export_file")))
     if "nodefile" in values:
@@ -95,6 +95,7 @@ def _is_on(text: str) -> bool:
 
 def _tell_ignored(parsed: "Parsed") -> None:
     ignored: list[str] = parsed.values.pop("ignored", [])  # type: ignore[assignment]  # as they were added
+    parsed.no_kill = "no-kill" in ignored  # over several nodes it means something
     if ignored and parsed.verbose:
         names = ", ".join(f"--{name}" for name in dict.fromkeys(ignored))
         os.write(2, f"{Program.name}: without effect on one machine: {names}\n".encode("utf-8", "surrogateescape"))

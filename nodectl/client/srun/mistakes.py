@@ -7,8 +7,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_LIKE = 0.7  # of difflib: 1.0 is the same
-
 
 def meant(name: str, known: "Iterable[str]", command: str) -> str:
     """The long option that `name` is the beginning of, of those that are known. An option of `command`, Slurm's, is
@@ -22,8 +20,8 @@ def meant(name: str, known: "Iterable[str]", command: str) -> str:
         return found[0]
     if len(found) > 1:
         raise BadUsage(f"option '--{name}' is ambiguous; possibilities: {' '.join('--' + long for long in found)}")
-    import difflib  # nobody is in a hurry any more
+    from nodectl.client.nearest import nearest  # nobody is in a hurry any more
 
-    near = difflib.get_close_matches(name[:64], sorted(here), n=1, cutoff=_LIKE)
-    hint = f"; the nearest is --{near[0]}" if near else ""
+    near = nearest(name, here)
+    hint = f"; the nearest is --{near}" if near else ""
     raise BadUsage(f"unrecognized option '--{name}'{hint}")

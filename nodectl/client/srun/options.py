@@ -82,7 +82,7 @@ FURTHER = (
     _option("tmp", "", "SIZE", "at least so much room in /tmp, in MiB or with K, M, G, T", mebibytes),
     _option("time-min", "", "TIME", "the least that --time may be cut down to: refused where --deadline leaves less",
             seconds),
-    _option("account", "A", "NAME", "told to the tasks as SLURM_JOB_ACCOUNT"),
+    _option("account", "A", "NAME", "whose work it is: shown with the job, told as SLURM_JOB_ACCOUNT", str.lower),
     _option("x11", "", "WHICH", "wants DISPLAY to be set: its windows need no forwarding here",
             has_arg=MAYBE_ARGUMENT),
     _switch("external-launcher", "", "beside the job's other steps, bound to nothing: for launchers of MPI"),
@@ -99,8 +99,8 @@ FURTHER = (
 )  # fmt: skip
 
 
-_OF_JOBS = frozenset({"cpus-per-gpu", "export-file", "gpus-per-socket", "mem-per-gpu", "nodefile", "ntasks-per-gpu",
-                      "ntasks-per-tres", "time-min", "tres-bind", "tres-per-task"})  # fmt: skip
+_OF_JOBS = frozenset({"account", "cpus-per-gpu", "export-file", "gpus-per-socket", "mem-per-gpu", "nodefile",
+                      "ntasks-per-gpu", "ntasks-per-tres", "time-min", "tres-bind", "tres-per-task"})  # fmt: skip
 
 
 def further(known: "Mapping[str, Option]") -> tuple[Option, ...]:

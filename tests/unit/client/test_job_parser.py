@@ -91,8 +91,8 @@ def test_the_later_word_counts() -> None:
 
 def test_options_without_effect_are_taken_and_named() -> None:
     parsed = JobParser("submit").parse(["-p", "debug", "--mail-type=END", "-Ame", "-n2"])
-    assert ignored(parsed) == ["partition", "mail-type", "account"]
-    assert parsed.values == {"ntasks": 2}
+    assert ignored(parsed) == ["partition", "mail-type"]
+    assert parsed.values == {"account": "me", "ntasks": 2}
 
 
 def test_what_is_the_jobs_is_taken_out() -> None:

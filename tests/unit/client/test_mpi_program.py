@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from nodectl.client.mpi_program import look, plugin_for
+from unit.client.mpi_programs import linked_to
 
 LIBRARIES = {
     "libmpich.so.12": "pmi2",
@@ -18,16 +18,6 @@ LIBRARIES = {
     "libmpicalc.so.1": "",
     "libimpi.so": "",
 }
-
-
-def linked_to(name: str, directory: Path) -> Path:
-    """A program that needs a library of this name."""
-    library, program = directory / name, directory / f"with-{name}"
-    subprocess.run(["cc", "-shared", "-x", "c", "-", "-o", library, f"-Wl,-soname,{name}"], input=b"", check=True)
-    source = b"int main(void) { return 0; }"
-    subprocess.run(["cc", "-x", "c", "-", "-o", program, "-Wl,--no-as-needed", "-x", "none", library], input=source,
-                   check=True)  # fmt: skip
-    return program
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

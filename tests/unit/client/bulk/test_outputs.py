@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -126,3 +127,16 @@ def test_files_that_may_be_anybody_elses_serve_nobody(
     assert silent(private, 2).stdout not in names
     private.close()
     capfd.readouterr()
+
+
+def test_a_disk_with_room_for_a_part_only_is_told_as_full(tmp_path: Path) -> None:
+    """The output that was printed last may have left so much behind. A limit of files stands for the disk."""
+    private = outputs.Private(outputs.Style(), [str(tmp_path)])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(Failed, match="may be incomplete: No space left on device"):
+            private.check()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    private.check()

@@ -1,0 +1,294 @@
+"""A client for asyncio. One event loop uses it; what is awaited may be cancelled, and a step that `run` awaits ends
+then.
+"""
+
+import asyncio
+import contextlib
+import warnings
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TypeVar, Unpack
+
+from nodectl.client.api import conversation, errors, operations, values
+from nodectl.client.api.async_session import AsyncSession, may_ask_again
+from nodectl.client.api.client import Path
+from nodectl.client.api.control import Control
+from nodectl.client.api.operations import Answer, Call, Operation, StepName, Turn, which
+from nodectl.client.api.options import JobOptions, StepOptions
+from nodectl.client.api.settings import Heard, Settings
+from nodectl.client.api.streams import PIPE, Stream, Streams
+from nodectl.client.command import BadOption, Failed
+from nodectl.client.session import Events
+from nodectl.model.step_number import step_word
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """As Client, with methods to be awaited. It starts no private node."""
+
+    def __init__(self, socket: Path | None = None, config: Path | None = None) -> None:
+        self._settings = Settings(socket, config)
+        self._idle: deque[AsyncSession] = deque()
+        with errors.translated():
+            first = self._session()
+        self.path = first.path
+        self._idle.append(first)
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connections. Steps go on until they are closed."""
+        while self._idle:
+            self._idle.pop().close()
+
+    # Steps.
+
+    async def run(
+        self, argv: Sequence[Path], *, input: bytes | None = None, stdin: Stream = None,  # noqa: A002  # subprocess's name
+        stdout: Stream = None, stderr: Stream = None, capture_output: bool = False, check: bool = False,
+        env: Mapping[str, str] | None = None, **options: Unpack[StepOptions],
+    ) -> values.Result:  # fmt: skip
+        """Runs a step and waits for its end. Who cancels this, as asyncio.timeout does, ends the step. Raises
+        NodectlError.
+        """
+        if capture_output:
+            stdout = stderr = PIPE
+        if input is not None:
+            stdin = PIPE
+        async with await self.start(argv, stdin=stdin, stdout=stdout, stderr=stderr, env=env, **options) as step:
+            result = await step.communicate(input)
+        if check and result.exit_status:
+            raise errors.StepFailed(result)
+        return result
+
+    async def start(
+        self, argv: Sequence[Path], *, stdin: Stream = None, stdout: Stream = None, stderr: Stream = None,
+        env: Mapping[str, str] | None = None, **options: Unpack[StepOptions],
+    ) -> "AsyncStep":  # fmt: skip
+        """Starts a step, when its turn has come; who cancels this before gives the turn up. Raises NodectlError."""
+        with errors.translated():
+            asked, turn = operations.request_of_step(argv, env, options, self.path), Turn()
+            with Streams(stdin, stdout, stderr, ntasks=int(str(asked.request["ntasks"]))) as streams:
+                try:
+                    job, number, events, calls = await self._do(operations.launch(asked, streams, turn))
+                except BaseException:
+                    await self._give_up(turn)
+                    raise
+                streams.let_go()
+                step = AsyncStep(self, job, number, Events(events, calls))
+                try:
+                    await step.open(streams)
+                except BaseException:
+                    step.close()
+                    raise
+                return step
+
+    async def wait(self, step: StepName) -> values.Result:
+        """Waits until a step has ended, anybody's whom this user may see."""
+        return values.result((await self._ask("Wait", **which(step)))["record"])
+
+    async def steps(self, *, ended: int = 0) -> list[values.StepInfo]:
+        """Running steps, and the latest `ended` ones that have ended."""
+        return await self._do(operations.steps(ended))
+
+    async def step(self, step: StepName) -> values.StepInfo:
+        """One step, running or ended."""
+        return values.step_info((await self._ask("Show", **which(step)))["record"])
+
+    async def signal(self, step: StepName, number: int) -> None:
+        """Signals a step's tasks; SIGKILL reaches everything that they started."""
+        await self._ask("Signal", **which(step), signal=int(number))
+
+    async def trace(self, step: StepName) -> list[values.TraceCall]:
+        """The calls of its launch and its end."""
+        return await self._do(operations.trace(step))
+
+    # Jobs.
+
+    async def submit(
+        self, script: Path, arguments: Sequence[str] = (), *, text: str | None = None,
+        env: Mapping[str, str] | None = None, **options: Unpack[JobOptions],
+    ) -> int:  # fmt: skip
+        """Queues a batch script, the file `script`, or `text` under that name: the job's number."""
+        return await self._do(operations.submit(script, arguments, text, env, options))
+
+    async def wait_for_job(self, number: int) -> values.JobInfo:
+        """Waits until a job, not an array, has ended."""
+        return await self._do(operations.wait_for_job(number))
+
+    async def jobs(
+        self, jobs: Sequence[str] | None = None, *, users: Sequence[str] | None = None,
+        states: Sequence[str] | None = None, names: Sequence[str] | None = None,
+    ) -> list[values.JobInfo]:  # fmt: skip
+        """The jobs that have not ended, those that start next first."""
+        return await self._do(operations.jobs({"jobs": jobs, "users": users, "states": states, "names": names}))
+
+    async def job(self, name: str | int) -> values.JobInfo:
+        """One job, also for some time after its end."""
+        return await self._do(operations.job(name))
+
+    async def cancel(self, *names: str | int) -> list[str]:
+        """Ends jobs, waiting or running, as 7 or "7_3"; the names of those that it found."""
+        return await self._do(operations.cancel(names))
+
+    # What they have in common.
+
+    async def _ask(self, method: str, **parameters: object) -> values.Record:
+        return await self._do(operations.ask(method, **parameters))
+
+    async def _do(self, operation: Operation[T]) -> T:
+        """As `conversation.drive`. Raises NodectlError."""
+        try:
+            call = next(operation)
+            while True:
+                try:
+                    found = await self._answer(call)
+                except Failed as failed:
+                    call = operation.throw(failed)
+                else:
+                    call = operation.send(found)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # the operation's
+        except (Failed, BadOption) as error:
+            raise errors.public(error) from None
+
+    async def _answer(self, call: Call) -> Answer:
+        if call.pause:
+            await asyncio.sleep(call.pause)
+        session = self._idle.pop() if self._idle else self._session()
+        keep = False
+        try:
+            while True:
+                try:
+                    reply = await session.request(call.method, call.fds, call.parameters)
+                    keep = not session.followed
+                    return Answer(reply, session.take_descriptors())
+                except Failed as failed:
+                    if may_ask_again(call.method, failed, call.fds) and session.follow():
+                        continue
+                    keep = errors.of_connection(failed).name != errors.NO_SERVICE
+                    raise
+        finally:  # after a cancellation the answer may come later: nobody is to take it for another's
+            if keep:
+                self._idle.append(session)
+            else:
+                session.close()
+
+    def _session(self) -> AsyncSession:
+        try:
+            return AsyncSession(self._settings, start_private=False)
+        except Failed as failed:
+            raise errors.of_connection(failed) from None
+
+    async def _give_up(self, turn: Turn) -> None:
+        if turn.job:
+            with contextlib.suppress(errors.NodectlError):  # over already; else its lease ends
+                await self.cancel(turn.job)
+
+
+class AsyncStep(Control):
+    """As Step; `stdin` is an asyncio.StreamWriter, `stdout` and `stderr` are StreamReaders where they were PIPE."""
+
+    def __init__(self, client: AsyncClient, job: int, step: int, events: Events) -> None:
+        self._client = client
+        self.job = job
+        self.step = step
+        self.name = f"{job}.{step_word(step)}"
+        self.stdin: asyncio.StreamWriter | None = None
+        self.stdout: asyncio.StreamReader | None = None
+        self.stderr: asyncio.StreamReader | None = None
+        self._heard = Heard()
+        self._over = asyncio.Event()
+        self._events: Events | None = events
+        self._transports: list[asyncio.BaseTransport] = []
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(events.fd, self._read)
+
+    async def open(self, streams: Streams) -> None:
+        """Makes streams of our ends of its pipes."""
+        if (stdin := conversation.opened(streams, 0)) is not None:
+            protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+            transport, _ = await self._loop.connect_write_pipe(lambda: protocol, stdin)
+            self._transports.append(transport)
+            self.stdin = asyncio.StreamWriter(transport, protocol, None, self._loop)
+        self.stdout = await self._reader(streams, 1)
+        self.stderr = await self._reader(streams, 2)
+
+    async def _reader(self, streams: Streams, number: int) -> asyncio.StreamReader | None:
+        if (file := conversation.opened(streams, number)) is None:
+            return None
+        reader = asyncio.StreamReader()
+        transport, _ = await self._loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
+        self._transports.append(transport)
+        return reader
+
+    async def __aenter__(self) -> "AsyncStep":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_events", None) is not None and not self._loop.is_closed():
+            if not self._heard.over:
+                warnings.warn(f"step {self.name} was not closed, and is ended", ResourceWarning, 2, self)
+            self.close()
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """Of its tasks, as far as that is known."""
+        return self._heard.pids
+
+    async def wait(self) -> values.Result:
+        """What became of it, when it has ended. Who cancels this does not end the step."""
+        await self._over.wait()
+        if self._heard.record is None:  # its runner is gone, and the service knows more
+            return await self._client.wait((self.job, self.step))
+        return values.result(self._heard.record, self._heard.messages)
+
+    async def communicate(self, input: bytes | None = None) -> values.Result:  # noqa: A002  # subprocess's name
+        """Gives it `input`, reads what it writes into PIPEs, and waits for its end."""
+        async with asyncio.TaskGroup() as group:
+            readers = [group.create_task(self._all_of(reader)) for reader in (self.stdout, self.stderr)]
+            if self.stdin is not None:
+                group.create_task(self._give(self.stdin, input or b""))
+        return conversation.with_output(await self.wait(), *(reader.result() for reader in readers))
+
+    @staticmethod
+    async def _all_of(reader: asyncio.StreamReader | None) -> bytes | None:
+        return None if reader is None else await reader.read()
+
+    @staticmethod
+    async def _give(writer: asyncio.StreamWriter, data: bytes) -> None:
+        with contextlib.suppress(ConnectionError):  # nobody reads it any more
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    def close(self) -> None:
+        """Closes its streams, and ends it if it runs."""
+        for transport in self._transports:
+            transport.close()
+        events, self._events = self._events, None
+        if events is not None:
+            self._loop.remove_reader(events.fd)
+            events.close()
+            self._heard.over = True
+            self._over.set()
+
+    def _read(self) -> None:
+        if self._events is not None:
+            conversation.read(self._heard, self._events)
+            if self._heard.over:
+                self._loop.remove_reader(self._events.fd)
+                self._over.set()
+
+    def _call(self, method: str, **parameters: object) -> None:
+        if self._events is not None:
+            with contextlib.suppress(OSError):  # it has ended
+                self._events.call(method, **parameters)

@@ -1,0 +1,116 @@
+"""What goes wrong, each with its reason and what to do about it."""
+
+from contextlib import contextmanager
+
+from nodectl.client.command import BadOption, Failed
+from nodectl.client.session import start_command
+from nodectl.wire.names import NODE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nodectl.client.api.values import Result
+
+
+class NodectlError(Exception):
+    """str() is the reason, one line; `advice` says what to do about it, "" where nobody knows; `name` is the error of
+    the protocol, as org.nodectl.Busy.
+    """
+
+    advice = ""
+
+    def __init__(self, reason: str, *, name: str = "", advice: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.name = name
+        self.advice = advice or type(self).advice
+
+
+class NoService(NodectlError, ConnectionError):
+    """No service answers, or it went away before it answered."""
+
+    def __init__(self, reason: str, *, name: str = "", advice: str = "") -> None:
+        super().__init__(reason, name=name, advice=advice or f"start it with `{start_command()}`, as root")
+
+
+class InvalidRequest(NodectlError, ValueError):
+    """The request makes no sense on this node."""
+
+    advice = "change the option that is named; `nodectl run --help` explains each, `nodectl doctor` what the node has"
+
+
+class NotPermitted(NodectlError, PermissionError):
+    """This user may not do that."""
+
+    advice = "ask as the owner of the job, as root, or as a member of the admin group"
+
+
+class NotFound(NodectlError, LookupError):
+    """No such job or step: neither there nor remembered."""
+
+    advice = "`nodectl queue` and `nodectl ps --ended` list what is known"
+
+
+class LaunchRefused(NodectlError):
+    """A plugin refused, or the machine could not."""
+
+    advice = "the reason names who refused; the service's log may say more (journalctl -u nodectld)"
+
+
+class Busy(NodectlError):
+    """What was asked for is not free now."""
+
+    advice = "ask again later, or without `immediate`, to wait for a turn"
+
+
+class StepFailed(NodectlError):
+    """A step that was to succeed did not; `result` is what became of it."""
+
+    advice = "`result` has the tasks' exit codes and what they wrote; `nodectl show JOB.STEP` tells more"
+
+    def __init__(self, result: "Result") -> None:
+        super().__init__(f"step {result.name}: {result.state}: {result.reason or f'exit status {result.exit_status}'}")
+        self.result = result
+
+
+class StepTimeout(NodectlError, TimeoutError):
+    """Time was up before the step had ended."""
+
+    advice = "wait longer, or end the step with cancel()"
+
+
+NO_SERVICE = "nodectl.client.NoService"  # the name of what the service did not answer
+_BY_NAME: "dict[str, type[NodectlError]]" = {
+    f"{NODE}.{name}": kind
+    for name, kind in {
+        "InvalidRequest": InvalidRequest,
+        "NotPermitted": NotPermitted,
+        "NoSuchStep": NotFound,
+        "NoSuchJob": NotFound,
+        "LaunchRefused": LaunchRefused,
+        "Busy": Busy,
+    }.items()
+} | {NO_SERVICE: NoService}
+
+
+def public(error: "Failed | BadOption") -> NodectlError:
+    """The public error for one of the command's. Without a name the service was not asked."""
+    if isinstance(error, BadOption) or not error.name:
+        return InvalidRequest(str(error))
+    return _BY_NAME.get(error.name, NodectlError)(str(error), name=error.name)
+
+
+def of_connection(failed: Failed) -> Failed:
+    """The same, named: it came from a session, and what has no name there is the service's silence."""
+    failed.name = failed.name or NO_SERVICE
+    return failed
+
+
+@contextmanager
+def translated() -> "Iterator[None]":
+    """The command's errors as the public ones."""
+    try:
+        yield
+    except (Failed, BadOption) as error:
+        raise public(error) from None

@@ -1,0 +1,221 @@
+"""The options of steps and jobs as keyword arguments: those of `nodectl run` and `nodectl submit`, by their long names
+with '_' for '-', read by the very tables that read the command line.
+
+A switch is True; False and None are as not given. A sequence is a list with commas, or the option once for each where
+it may be given several times. Unlike the command nothing is taken from variables (SLURM_*, SBATCH_*).
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import TypedDict
+
+from nodectl.client.command import BadOption
+from nodectl.client.job_parser import JobParser, job_options, outside_of_jobs
+from nodectl.client.launch_request import TOLD, job_environment, make_request
+from nodectl.client.run_options import Option, Parsed, Parser
+from nodectl.client.srun.manners import settle
+
+Text = str | int
+Listed = str | Sequence[str]
+Amount = str | int  # of memory: MiB, or with K, M, G, T
+Duration = str | int | timedelta  # minutes, or in srun's notations
+
+
+class CommonOptions(TypedDict, total=False):
+    """What both a step and a job may have; `nodectl run --help` explains each."""
+
+    begin: str
+    chdir: str | os.PathLike[str]
+    comment: str
+    constraint: str
+    container_ns: Listed
+    contiguous: bool
+    core_spec: int
+    cores_per_socket: int
+    cpu_max: Text
+    cpu_weight: int
+    cpus_per_task: int
+    deadline: str
+    dependency: str
+    distribution: str
+    exclude: Listed
+    exclusive: bool
+    extra_node_info: str
+    gid: Text
+    gpu_bind: str
+    gpus: Text
+    gpus_per_node: Text
+    gpus_per_task: Text
+    gres: Listed
+    gres_flags: str
+    hint: str
+    hold: bool
+    hugetlb_max: Listed
+    io_max: Listed
+    io_weight: int
+    job_name: str
+    mem: Amount
+    mem_bind: str
+    mem_per_cpu: Amount
+    mincpus: int
+    nice: Text
+    nodelist: Listed
+    nodes: Text
+    ntasks: int
+    ntasks_per_core: int
+    ntasks_per_node: int
+    ntasks_per_socket: int
+    oom_kill_step: bool
+    overcommit: bool
+    oversubscribe: bool
+    pids_max: Text
+    priority: Text
+    propagate: Listed
+    qos: str
+    reservation: str
+    secure: str
+    signal: str
+    sockets_per_node: int
+    thread_spec: int
+    threads_per_core: int
+    time: Duration
+    uid: Text
+    use_min_nodes: bool
+
+
+class StepOptions(CommonOptions, total=False):
+    """Of `run` and `start`. `plugin_options` are those of SPANK plugins: (plugin, option) or (plugin, option, argument)
+    each.
+    """
+
+    cpu_bind: str
+    exact: bool
+    immediate: bool | int
+    jobid: int
+    kill_on_bad_exit: bool
+    label: bool
+    mpi: str
+    overlap: bool
+    plugin_options: Sequence[tuple[str, ...]]
+    relative: int
+    task_epilog: str | os.PathLike[str]
+    task_prolog: str | os.PathLike[str]
+    unbuffered: bool
+    whole: bool
+
+
+class JobOptions(CommonOptions, total=False):
+    """Of `submit`. Patterns of file names: %j job, %A array, %a index, %x name, %u user."""
+
+    array: str
+    error: str | os.PathLike[str]
+    input: str | os.PathLike[str]
+    kill_on_invalid_dep: str
+    no_requeue: bool
+    open_mode: str
+    output: str | os.PathLike[str]
+    requeue: bool
+
+
+STEP = StepOptions.__required_keys__ | StepOptions.__optional_keys__
+JOB = JobOptions.__required_keys__ | JobOptions.__optional_keys__
+_OF_PLUGINS = "plugin_options"
+_STDIN = "all"  # stands where nothing was asked for, so that nobody looks at descriptor 0
+
+
+class Wanted:
+    """A request, and what of its job is beside it. `patience`: for how many seconds to wait for a turn, None for as
+    long as it takes.
+    """
+
+    __slots__ = ("of_job", "patience", "request")
+
+    def __init__(self, request: dict[str, object], of_job: dict[str, object], patience: int | None = None) -> None:
+        self.request = request
+        self.of_job = of_job
+        self.patience = patience
+
+
+def words(given: Mapping[str, object], known: Iterable[str], parser: Parser) -> list[str]:
+    """The words of a command line that say the same. TypeError for a name that no option has."""
+    if unknown := sorted(given.keys() - set(known)):
+        raise TypeError(f"{unknown[0]!r} is no option here; there are {', '.join(sorted(known))}")
+    found = []
+    for name, value in given.items():
+        if value is None or value is False:
+            continue
+        option = parser.find(name.replace("_", "-"))
+        found += [f"--{option.long}{text}" for text in _texts(option, value)]
+    return found
+
+
+def _texts(option: Option, value: object) -> list[str]:
+    if value is True:
+        return [""]
+    if isinstance(value, timedelta):
+        minutes, seconds = divmod(round(value.total_seconds()), 60)
+        return [f"={minutes}:{seconds:02}"]
+    if isinstance(value, str | os.PathLike):
+        return [f"={os.fsdecode(value)}"]
+    if isinstance(value, Sequence):
+        return [f"={one}" for one in value] if option.many else [f"={','.join(value)}"]
+    return [f"={value}"]
+
+
+def step(argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str] | None, given: Mapping[str, object]) -> Wanted:
+    """The request for a step, but for its streams. Raises BadOption, TypeError."""
+    if isinstance(argv, str | bytes) or not argv:
+        raise TypeError("the command is a sequence of words, as ['hostname', '-f']")
+    from nodectl.client.srun import options
+
+    parser = Parser(further=options.further)
+    of_command = {name: value for name, value in given.items() if name != _OF_PLUGINS}
+    parsed = parser.parse(words(of_command, STEP, parser))
+    parsed.argv = [os.fsdecode(word) for word in argv]
+    settle(parsed)
+    of_job = {name: parsed.values.pop(name) for name in parsed.job if name in parsed.values}
+    parsed.told.update((TOLD[name], str(of_job[name])) for name in TOLD if name in of_job)
+    patience = of_job.pop("immediate", None)
+    parsed.values["stdin"] = _STDIN
+    request = make_request(parsed, {})
+    del request["stdin"]
+    request["environment"] = _environment(parsed, env)
+    if given.get(_OF_PLUGINS):
+        request["options"] = [list(option) for option in given[_OF_PLUGINS]]  # type: ignore[attr-defined]
+    return Wanted(request, of_job, patience if isinstance(patience, int) else None)
+
+
+def job(
+    name: str, arguments: Sequence[str], lines: Iterable[tuple[str, Sequence[str]]], env: Mapping[str, str] | None,
+    given: Mapping[str, object],
+) -> Wanted:  # fmt: skip
+    """The request for a batch script, after what its own lines say. Raises BadOption, TypeError."""
+    parser, parsed = JobParser("submit"), Parsed()
+    for where, of_line in lines:
+        try:
+            parser.parse_into(parsed, of_line)
+        except BadOption as error:
+            raise type(error)(f"{where}: {error}") from None
+        if parsed.argv:
+            raise BadOption(f"{where}: {parsed.argv[0]!r} is no option")
+    parser.parse_into(parsed, words(given, JOB, parser))
+    for of_command in ("help", "ignored", "parsable", "quiet", "test_only", "wait", "wrap"):
+        parsed.values.pop(of_command, None)
+    parsed.argv = [name, *arguments]
+    parsed.values.setdefault("name", os.path.basename(name))
+    settle(parsed)
+    of_job = job_options(parsed)
+    parsed.told.update((TOLD[option], str(of_job[option])) for option in TOLD if option in of_job)
+    stdin = parsed.values.pop("stdin", None)
+    parsed.values["stdin"] = _STDIN
+    request = make_request(parsed, {})
+    del request["stdin"]
+    if stdin is not None:
+        request["stdin"] = stdin
+    request["environment"] = _environment(parsed, outside_of_jobs(os.environ) if env is None else env)
+    return Wanted(request, of_job)
+
+
+def _environment(parsed: Parsed, env: Mapping[str, str] | None) -> dict[str, str]:
+    return job_environment(parsed, parsed.environment or dict(os.environ if env is None else env))

@@ -1,0 +1,64 @@
+"""argparse with the manners of `nodectl run`: of a mistake one line tells, and another one where help is."""
+
+import argparse
+import sys
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from nodectl.client.nearest import hint
+from nodectl.model.exit_statuses import USAGE, ExitStatus
+
+_UNKNOWN = "unrecognized arguments: "  # argparse's words
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A command's parser; those of its own commands are of this kind too."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **{"formatter_class": _Formatter, **named})
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the process."""
+        if message.startswith(_UNKNOWN):
+            message = self._about_unknown(message.removeprefix(_UNKNOWN))
+        sys.stdout.flush()
+        sys.stderr.write(f"{self.prog}: error: {message}\nTry '{self.prog} --help' for more information.\n")
+        sys.exit(int(USAGE.status))
+
+    def _about_unknown(self, words: str) -> str:
+        options = [word.partition("=")[0] for word in words.split() if word.startswith("-")]
+        if not options:
+            return f"one word too many: {words}"
+        return f"unrecognized option '{options[0]}'{hint(options[0], _options(self))}"
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += hint(str(value), map(str, action.choices or ()))
+            raise
+
+
+class _Formatter(argparse.HelpFormatter):
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
+        super().add_usage(usage, actions, groups, "Usage: " if prefix is None else prefix)
+
+
+def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of a command's own commands, by their names."""
+    found: dict[str, argparse.ArgumentParser] = {}
+    for action in parser._actions:  # argparse has no other way to them
+        if isinstance(action, argparse._SubParsersAction):
+            found |= action.choices
+    return found
+
+
+def _options(parser: argparse.ArgumentParser) -> set[str]:
+    """All option strings of the command and of its own commands."""
+    found = {name for action in parser._actions for name in action.option_strings}
+    return found.union(*map(_options, subcommands(parser).values()))
+
+
+def status_lines(statuses: Iterable[ExitStatus]) -> str:
+    """The statuses in one sentence, for the end of a help text."""
+    return "Exit status: " + "; ".join(f"{status} {meaning}" for status, meaning in statuses) + "."

@@ -1,0 +1,87 @@
+"""What only the service knows: jobs, steps, reservations. A shell waits for it, so nothing here waits for long, starts
+anything or complains: whoever calls has set a limit.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from nodectl.client.command import Failed, GlobalOptions
+from nodectl.client.completion.grammar import Item
+from nodectl.client.completion.values import Candidate
+from nodectl.client.configuration import configured
+from nodectl.client.session import Session
+from nodectl.model.step_number import step_name
+from nodectl.render.job_columns import name_of
+
+_ENDED = 20  # of steps that have ended so many are told
+_OF_JOBS = frozenset({"JOB", "JOBS", "JOB[.STEP]", "JOB[.STEP],..."})
+_JOB_OPTIONS = frozenset({"--jobid", "--job", "--jobs"})
+# Commands for which jobs in some states only make sense.
+_STATES = {
+    "hold": ("PENDING",), "release": ("PENDING",), "requeue": ("RUNNING", "SUSPENDED"), "resume": ("SUSPENDED",),
+    "suspend": ("RUNNING",), "enter": ("RUNNING",), "attach": ("RUNNING",), "bcast": ("RUNNING",),
+    "signal": ("RUNNING",), "run": ("RUNNING",), "bulk": ("RUNNING",), "trace": ("RUNNING",),
+}  # fmt: skip
+_OF_THE_PAST = ("show", "trace", "acct")  # commands that tell of steps that have ended too
+
+
+def candidates(settings: GlobalOptions, command: str, item: Item) -> list[Candidate]:
+    """What the service knows for this place; nothing where there is none."""
+    if "--partition" in item.names:
+        return _partition(settings)
+    find = _finder(command, item)
+    if find is None:
+        return []
+    try:
+        session = Session(settings, start_private=False)
+    except (Failed, OSError):
+        return []
+    try:
+        return list(dict(find(session)).items())
+    except Failed:
+        return []
+    finally:
+        session.close()
+
+
+def _partition(settings: GlobalOptions) -> list[Candidate]:
+    """The one that every job is in, as the configuration names it: jobs that would tell of it need not be there."""
+    try:
+        return [(configured(settings.config).partition_name, "every job is in it")]
+    except Failed:
+        return []
+
+
+def _finder(command: str, item: Item) -> Any:
+    if "--reservation" in item.names or (command == "reserve" and item.metavar == "NAME" and not item.names):
+        return _reservations
+    if "--gres" in item.names:
+        return _devices
+    if item.metavar in _OF_JOBS or _JOB_OPTIONS.intersection(item.names):
+        return lambda session: _jobs(session, command, steps="STEP" in item.metavar)
+    return None
+
+
+def _jobs(session: Session, command: str, *, steps: bool) -> Iterator[Candidate]:
+    wanted: dict[str, Any] = {"states": list(_STATES[command])} if command in _STATES else {}
+    if os.geteuid() != 0:
+        wanted["users"] = [str(os.geteuid())]
+    queued: Any = session.call("Queue", **wanted)["jobs"]
+    for job in queued:
+        yield name_of(job).partition("_[")[0], f"{job.get('name') or '-'} {str(job['state']).lower()}"
+    if steps:
+        running: Any = session.call("List", ended=_ENDED if command in _OF_THE_PAST else 0)["steps"]
+        for step in running:
+            yield step_name(step["job"], step["step"]), f"{step['name']} {str(step['state']).lower()}"
+
+
+def _reservations(session: Session) -> Iterator[Candidate]:
+    for one in session.call("Reservations")["reservations"]:  # type: ignore[attr-defined]
+        yield str(one["name"]), ""
+
+
+def _devices(session: Session) -> Iterator[Candidate]:
+    for node in session.call("Nodes")["nodes"]:  # type: ignore[attr-defined]
+        for word in node.get("gres") or ():
+            yield str(word).rpartition(":")[0] or str(word), str(word)

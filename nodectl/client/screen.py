@@ -1,0 +1,143 @@
+"""How lists come onto a terminal: coloured, a page at a time where they are long, again and again with --watch."""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from types import FrameType, MappingProxyType
+from typing import NamedTuple, NoReturn
+
+from nodectl.client.command import Failed
+from nodectl.render.states import painted
+from nodectl.render.table import cut
+from nodectl.render.terminal import COLOURS, put, terminal_width, wants_colour
+
+_USUAL, _FEWEST, _MOST = 2.0, 0.1, 86_400.0  # seconds
+_LESS = "FRX"  # as git: ends where all fits, shows colours, leaves the page on the screen
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # xterm's other screen, without a cursor
+_TOP, _TO_END_OF_LINE, _TO_END = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+class Screen(NamedTuple):
+    """What lines are made for. `width` is None where nothing is cut."""
+
+    width: int | None
+    colour: bool
+
+    def states(self, *columns: str) -> "Mapping[str, Callable[[str], str]]":
+        """For a table: these columns are states."""
+        return dict.fromkeys(columns, painted) if self.colour else MappingProxyType({})
+
+
+def add_screen_options(parser: argparse.ArgumentParser, *, colour: bool = True, watch: bool = True) -> None:
+    """--no-pager; for what has states --color, and for what changes --watch."""
+    if colour:
+        parser.add_argument(
+            "--color", choices=COLOURS, default=argparse.SUPPRESS, metavar="|".join(COLOURS),
+            help="colours: on a terminal, unless NO_COLOR is set (the default); always; never",
+        )  # fmt: skip
+    parser.add_argument(
+        "--no-pager", action="store_true", default=argparse.SUPPRESS,
+        help="on a terminal, print what is longer than it without PAGER (less)",
+    )  # fmt: skip
+    if watch:
+        parser.add_argument(
+            "--watch", nargs="?", type=_seconds, const=_USUAL, default=argparse.SUPPRESS, metavar="SECONDS",
+            help=f"show it again every so many seconds ({_USUAL:g}) until Ctrl-C",
+        )  # fmt: skip
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not _FEWEST <= number <= _MOST:
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number of seconds from {_FEWEST} to {_MOST:.0f}")
+    return number
+
+
+def show(arguments: argparse.Namespace, make: Callable[[Screen], list[str]]) -> int:
+    """The lines that `make` makes, once or as long as is watched; the exit status. Raises Failed."""
+    colour = wants_colour(getattr(arguments, "color", "auto"))
+    every = getattr(arguments, "watch", None)
+    if every is not None:
+        return _watch(make, every, colour=colour)
+    lines = make(Screen(terminal_width(), colour))
+    rows = _rows()
+    if rows is not None and len(lines) >= rows and not getattr(arguments, "no_pager", False):
+        _page(lines)
+    else:
+        put(lines)
+    return 0
+
+
+def _rows() -> int | None:
+    """The lines of the terminal that standard output is, None for others."""
+    return os.get_terminal_size(sys.stdout.fileno()).lines if sys.stdout.isatty() else None
+
+
+def _page(lines: list[str]) -> None:
+    """Through the user's pager, or as it is where there is none."""
+    wanted = os.environ.get("NODECTL_PAGER", os.environ.get("PAGER", "less"))
+    program = wanted.split()[0] if wanted.split() else "cat"
+    if program == "cat" or os.environ.get("TERM") == "dumb" or shutil.which(program) is None:
+        put(lines)
+        return
+    environment = {"LESS": _LESS, **os.environ}
+    if "SUDO_UID" in os.environ:
+        environment["LESSSECURE"] = "1"  # who may list as root need not get root's shell by it
+    text = "\n".join(lines) + "\n"
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's
+    try:
+        with subprocess.Popen(["/bin/sh", "-c", wanted], stdin=subprocess.PIPE, env=environment) as pager:
+            pager.communicate(text.encode("utf-8", "backslashreplace"))
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _watch(make: Callable[[Screen], list[str]], every: float, *, colour: bool) -> int:
+    """Until Ctrl-C. A service that is away for a while is waited for."""
+    lines = make(Screen(terminal_width(), colour))  # what cannot be at all fails before the screen is another
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
+    rows = _rows()
+    if rows is not None:
+        sys.stdout.write(_ENTER)
+    try:
+        while True:
+            rows = _rows()
+            if rows is None:
+                put([*lines, ""])
+            else:
+                _draw([*_title(every), *lines], rows)
+            sys.stdout.flush()
+            time.sleep(every)
+            try:
+                lines = make(Screen(terminal_width(), colour))
+            except Failed as failed:
+                lines = [str(failed)]
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        if rows is not None:
+            sys.stdout.write(_LEAVE)
+            sys.stdout.flush()
+
+
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)
+
+
+def _title(every: float) -> list[str]:
+    return [cut(f"{time.strftime('%H:%M:%S')}, every {every:g} s; Ctrl-C ends it", terminal_width()), ""]
+
+
+def _draw(lines: list[str], rows: int) -> None:
+    """Over what was there, without a moment of an empty screen."""
+    shown = lines if len(lines) < rows else [*lines[: rows - 2], f"... {len(lines) - rows + 2} more"]
+    put([_TOP + f"{_TO_END_OF_LINE}\n".join(shown) + _TO_END_OF_LINE + _TO_END])

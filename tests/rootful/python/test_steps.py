@@ -1,0 +1,172 @@
+"""Steps of a Python program: their streams, their ends, and what becomes of them without it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from nodectl.client import (
+    PIPE,
+    STDOUT,
+    AsyncClient,
+    Busy,
+    Client,
+    InvalidRequest,
+    NodectlError,
+    NoService,
+    NotFound,
+    StepFailed,
+    StepTimeout,
+)
+from rootful.node import NOBODY, PATIENCE, Node, wait_until
+
+ENDLESS = ["sleep", "1000"]
+PROGRAM = """
+import sys
+from nodectl.client import PIPE, Client
+node = Client(sys.argv[1])
+step = node.start(["sleep", "1000"])
+print(step.name, flush=True)
+step.wait()
+"""
+
+
+def test_streams_pass_what_they_are_given(client: Client) -> None:
+    text = os.urandom(300_000)
+    done = client.run(["sh", "-c", "cat; echo wrong >&2"], input=text, capture_output=True)
+    assert (done.stdout, done.stderr, done.exit_status, done.state) == (text, b"wrong\n", 0, "COMPLETED")
+    both = client.run(["sh", "-c", "echo out; echo wrong >&2"], stdout=PIPE, stderr=STDOUT, ntasks=2, label=True)
+    assert sorted(both.text.splitlines()) == ["0: out", "0: wrong", "1: out", "1: wrong"]
+    reader, writer = os.pipe()
+    with open(reader, "rb") as out:
+        client.run(["echo", "descriptor"], stdout=writer)
+        os.close(writer)
+        assert out.read() == b"descriptor\n"
+
+
+def test_a_file_is_opened_by_the_step_as_its_user(served: Node, client: Client) -> None:
+    client.run(["id", "-un"], uid="nobody", chdir=served.scratch, stdout="who-%t", ntasks=2, check=True)
+    assert [(served.scratch / f"who-{task}").read_text() for task in range(2)] == ["nobody\n"] * 2
+    assert (served.scratch / "who-0").stat().st_uid == NOBODY.pw_uid
+
+
+def test_input_that_nobody_reads_and_output_that_nobody_stops_do_no_harm(client: Client) -> None:
+    assert client.run(["true"], input=bytes(1 << 20)).exit_status == 0
+    with pytest.raises(StepTimeout, match=r"has not ended within 0\.5 s"):
+        client.run(["yes"], capture_output=True, timeout=0.5)
+
+
+def test_failures_say_what_happened_and_what_to_do(client: Client) -> None:
+    with pytest.raises(StepFailed, match="task 0 ended with exit code 7") as failed:
+        client.run(["sh", "-c", "exit 7"], check=True)
+    assert [task.exit_code for task in failed.value.result.tasks] == [7]
+    with pytest.raises(InvalidRequest, match="cpu-bind") as refused:
+        client.run(["true"], cpu_bind="nonsense")
+    assert "nodectl run --help" in refused.value.advice
+    with pytest.raises(NotFound):
+        client.step("999999.0")
+    missing = client.run(["/nonexistent"])
+    assert missing.exit_status == 2
+    assert any("/nonexistent" in line for line in missing.messages)
+    with pytest.raises(NoService, match="no service at /nonexistent"):
+        Client("/nonexistent")
+
+
+def test_a_step_ends_with_the_program_that_started_it(served: Node) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", PROGRAM, str(served.socket)], stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdout is not None
+        name = program.stdout.readline().strip()
+        assert name, "the step has begun"
+        program.kill()
+    with Client(served.socket) as client:
+        assert client.wait(name).state == "CANCELLED"
+
+
+def test_a_client_outlives_its_service(node: Node) -> None:
+    with Client(node.socket) as client, client.start(ENDLESS) as step:
+        for _ in range(6):
+            node.restart()
+            assert [one.name for one in client.steps()] == [step.name]
+        step.kill()
+        assert step.wait().tasks[0].exit_code == -signal.SIGKILL
+        assert client.wait(step.name).name == step.name
+
+
+def test_who_stops_waiting_for_a_turn_leaves_the_queue(narrow: Node) -> None:
+    with Client(narrow.socket) as client, client.start(ENDLESS):
+        with pytest.raises(Busy):
+            client.run(["true"], immediate=True)
+        assert [job.state for job in client.jobs()] == ["RUNNING"]
+
+        async def give_up() -> None:
+            async with AsyncClient(narrow.socket) as other:
+                waiting = asyncio.create_task(other.run(["true"]))
+                while [job.state for job in await other.jobs()] != ["RUNNING", "PENDING"]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+                assert [job.state for job in await other.jobs()] == ["RUNNING"]
+
+        asyncio.run(give_up())
+
+
+def test_a_cancelled_run_ends_its_step_and_an_abandoned_wait_does_not(served: Node) -> None:
+    async def play() -> None:
+        async with AsyncClient(served.socket) as client:
+            running_ = asyncio.create_task(client.run(ENDLESS, capture_output=True))
+            while not (steps := await client.steps()):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            running_.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running_
+            assert (await client.wait(steps[0].name)).state == "CANCELLED"
+
+            async with await client.start(["sh", "-c", "read line; echo got $line"], stdin=PIPE, stdout=PIPE) as step:
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(step.wait(), 0.1)
+                assert step.stdin is not None
+                assert step.stdout is not None
+                step.stdin.write(b"this\n")
+                assert await step.stdout.readline() == b"got this\n"
+                assert (await step.wait()).exit_status == 0
+
+    asyncio.run(play())
+
+
+def test_a_batch_job_is_submitted_awaited_and_cancelled(served: Node, client: Client) -> None:
+    script = served.scratch / "job.sh"
+    script.write_text("#!/bin/sh\n#SBATCH --ntasks=2 --output=/dev/null\nexit $1\n")
+    job = client.submit(script, ["4"], job_name="named")
+    ended = client.wait_for_job(job)
+    assert (ended.name, ended.exit_code, ended.is_over, ended.record["tasks"]) == ("named", 4, True, 2)
+    held = client.submit("held", text="#!/bin/sh\n", hold=True)
+    assert [one.job for one in client.jobs(states=["PENDING"])] == [held]
+    assert client.cancel(held) == [str(held)]
+    assert client.wait_for_job(held).state == "CANCELLED"
+    with pytest.raises(NodectlError, match="empty, not a batch script"):
+        client.submit("nothing", text="")
+
+
+def test_a_users_client_sees_what_its_user_may(served: Node, client: Client) -> None:
+    code = (
+        "import sys; from nodectl.client import *; n = Client(sys.argv[1]); print(n.steps()); n.signal(sys.argv[2], 9)"
+    )
+    with client.start(ENDLESS) as step:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", code, str(served.socket), step.name],
+            capture_output=True, text=True, check=False, timeout=PATIENCE, user=NOBODY.pw_uid, group=NOBODY.pw_gid,
+            extra_groups=[],
+        )  # fmt: skip
+        assert done.stdout == "[]\n"
+        assert "NotPermitted" in done.stderr or "NotFound" in done.stderr
+        assert step.poll() is None
+        step.cancel()
+        wait_until(lambda: step.poll() is not None, "the step ends")
