@@ -1,0 +1,197 @@
+"""What pages of commands say that no table of options says: descriptions, exit statuses, examples.
+
+`tests/unit/manual/test_pages.py` holds that commands and options which are named here exist.
+"""
+
+SUMMARY = "start programs on a machine that many people share, confined and accounted for"
+
+NODECTL = (
+    "nodectl runs programs on one Linux machine. It starts a program as many tasks, gives each task its own CPUs, "
+    "keeps the tasks within limits of memory and devices, and reports how each of them ended. Where the machine is "
+    "full, jobs wait in a queue.",
+    "A `step` is one `nodectl run`; its `tasks` are the copies of the program that it starts. A `job` is what steps "
+    "belong to; by default each step is a job of its own. An `allocation` is what a job holds: CPUs, memory, devices.",
+    "The options are those of Slurm's `srun`, `sbatch` and `salloc` for one machine, and SPANK plugins that were "
+    "compiled for Slurm run unmodified. No cluster is needed.",
+    "The service listens on a local socket. Without a service, root's commands start a private node that ends with "
+    "them, and `--user` is a node of one's own.",
+)
+ENVIRONMENT = (
+    ("`NODECTL_CONFIG`", "The configuration, as `--config`."),
+    ("`NODECTL_SOCKET`", "The service's socket, as `--socket`. In a job it is the job's own service."),
+    ("`NO_COLOR`", "Print no colours."),
+    ("`COLUMNS`", "The width of help texts."),
+)
+FILES = (
+    ("`/etc/nodectl/nodectl.toml`", "The configuration: `nodectl.toml`(5)."),
+    ("`/etc/nodectl/plugstack.conf`", "The SPANK plugins: `plugstack.conf`(5)."),
+    ("`/run/nodectl/nodectl.sock`", "The service's socket: `nodectl.varlink`(7)."),
+    ("`/var/lib/nodectl`", "The history, and what outlives a restart."),
+)
+
+DESCRIPTIONS = {
+    "run": (
+        "Runs PROGRAM as one step: `-n` tasks of it, each on CPUs of its own. Its options are those of `srun`. Within "
+        "a job it is a step of that job; outside it makes a job, and waits in the queue where the machine is full.",
+        "stdin, stdout and stderr are the tasks'. The first Ctrl-C tells how the tasks are, a second within a second "
+        "ends them. Options of SPANK plugins are taken too: `nodectl run --help` lists those of this machine.",
+        "Every option can be given by a variable as well, as for srun: `SLURM_NTASKS`, `SLURM_CPU_BIND` and so on.",
+    ),
+    "submit": (
+        "The script is kept by the service and runs when its turn comes; its output goes to a file. Its number is "
+        "printed.",
+    ),
+    "daemon": (
+        "The service. Its unit is `nodectld.service`, which systemd restarts without harm to the steps that run: each "
+        "has a process of its own that outlives the service.",
+    ),
+    "queue": ("Lists the jobs that wait and run. Of one that waits, the reason is in the last column.",),
+    "trace": (
+        "Each step is recorded while it is launched. The timeline has each call: by which process, as which user, "
+        "when and for how long, and what it returned.",
+    ),
+    "cluster": (
+        "Within an allocation of several nodes, `start` starts an agent on each, by one step of Slurm's that is kept "
+        "for as long as the allocation. From then on commands in the allocation, on any of its nodes, speak of all of "
+        "them. Nothing has to be installed but what this command is, under the same path, and nothing runs as root.",
+        "With `-w`, hosts are reached by ssh, or by the words in `NODECTL_SSH`, which are followed by a host and a "
+        "command for its shell. It prints the variable that commands then find the cluster by.",
+        "A process stays behind `start` and keeps the agents. When it goes, so do they, with all that runs on them.",
+    ),
+    "bind": (
+        "The layout says which task runs on which CPUs. It is computed before any process exists, so it can be asked "
+        "for without one, also for a machine that is not here.",
+    ),
+    "config": (
+        "Prints the configuration as the service would read it, from the file and the defaults. What it prints can be "
+        "a configuration again. `nodectl.toml`(5) has all keys.",
+    ),
+}
+
+EXAMPLES = {
+    "nodectl": (
+        ("Four tasks, each on a core of its own, with at most 2 GiB of memory together:",
+         "nodectl run -n 4 --cpu-bind=cores --mem=2G ./solver"),
+        ("What this machine can and cannot do:", "nodectl doctor"),
+    ),
+    "run": (
+        ("Four tasks, each on a core of its own; each line of output begins with its task's number:",
+         "nodectl run -n 4 -l --cpu-bind=cores ./solver"),
+        ("At most 8 GiB, half an hour, and one GPU:", "nodectl run --mem=8G --time=30 --gpus=1 ./train"),
+        ("A shell that can write nowhere but in the working and temporary directories:",
+         "nodectl run --secure=strict --pty bash"),
+    ),
+    "bulk": (
+        ("One command for each value:", "nodectl bulk gzip -9 ::: *.log"),
+        ("A line of stdin is a value; eight at a time:",
+         "find . -name '*.wav' | nodectl bulk -n8 'flac {} -o {/.}.flac'"),
+        ("What is not known to have ended:", "nodectl bulk --joblog log --resume -a commands.txt"),
+    ),
+    "submit": (
+        ("A batch script:", "nodectl submit job.sh"),
+        ("A line of shell instead of a file:", "nodectl submit --wrap 'make -j4' -c4"),
+        ("100 tasks, 4 at a time, after job 7:", "nodectl submit -a 0-99%4 --dependency=afterok:7 job.sh"),
+    ),
+    "alloc": (("A shell that holds four CPUs and a GPU until it ends:", "nodectl alloc -n4 --gpus=1"),),
+    "cluster": (
+        ("In a batch script of Slurm's:", "nodectl cluster start\nnodectl run -N3 -n12 ./solver"),
+        ("Who is there:", "nodectl cluster status"),
+    ),
+    "bind": (
+        ("On this machine, as `nodectl run` would:", "nodectl bind -n4 --cpu-bind=cores --explain"),
+        ("On a machine that is not here:", "nodectl bind --machine 2s:32c:2t:8n -n8 -c4"),
+    ),
+    "cancel": (
+        ("A job, a task of an array, a step:", "nodectl cancel 7 8_3 9.1"),
+        ("All that you have waiting:", "nodectl cancel --me --state PD"),
+    ),
+    "update": (
+        ("A running step:", "nodectl update --cpu-max=50% --mem=2G --pids-max=100 7"),
+        ("A waiting job:", "nodectl update 7 --time=0:30:00 --nice=50"),
+    ),
+    "reserve": (
+        ("Sixteen CPUs for a course:",
+         "nodectl reserve create course --start=9:00 --duration=3:00:00 --cpus=16 --users=alice,bob"),
+    ),
+    "node": (
+        ("Start no more jobs; those that run go on:", "nodectl node drain new disk on Monday"),
+    ),
+    "enter": (("A shell among job 7's directories and namespaces:", "nodectl enter 7"),),
+    "bcast": (("A file written there, as the job's user:", "nodectl bcast data.bin /tmp/data.bin --job 7"),),
+    "topo": (
+        ("A picture of this machine:", "nodectl topo --svg machine.svg"),
+    ),
+    "trace": (
+        ("The launch of job 7, as a timeline, and as a picture:",
+         "nodectl trace 7\nnodectl trace 7 --svg launch.svg"),
+        ("For ui.perfetto.dev:", "nodectl trace 7 --format=perfetto -o launch.pftrace"),
+    ),
+    "top": (("Every five seconds, as over a slow line:", "nodectl top -d 5"),),
+    "schema": (("Of what `nodectl queue --json` prints:", "nodectl schema queue"),),
+    "completion": (("For this shell:", "source <(nodectl completion bash)"),),
+    "report": (("What each user used by week, as a picture:", "nodectl report --by week --svg weeks.svg"),),
+    "spank": (
+        ("A plugin, in every context:", "nodectl spank try --user nobody ./nofile.so --nofile=64 -- sh -c 'ulimit -n'"),
+        ("What Slurm 24.11 would make of it:", "nodectl spank check --slurm 24.11 nofile.so"),
+    ),
+    "select": (
+        ("Ask a plugin what careless authors forget:", "nodectl select check ./first_fit.py"),
+        ("The same workload against two plugins:",
+         "nodectl select try ./first_fit.py select/cons_tres --nodes '4*2s:8c:2t,mem=64G' --generate 1000"),
+    ),
+    "metrics": (
+        ("For the node_exporter's textfile collector:",
+         "nodectl metrics --file /var/lib/prometheus/node-exporter/nodectl.prom"),
+        ("For whoever scrapes a socket:",
+         "nodectl metrics --listen unix:/run/nodectl-metrics.sock &\n"
+         "curl --unix-socket /run/nodectl-metrics.sock http://localhost/metrics"),
+    ),
+    "slurm-commands": (("For the scripts of one user:", 'nodectl slurm-commands ~/slurm\nPATH=~/slurm:"$PATH"'),),
+}  # fmt: skip
+
+_STEPS = ("nodectl-run(1)", "nodectl-ps(1)", "nodectl-show(1)")
+_QUEUE = ("nodectl-submit(1)", "nodectl-queue(1)", "nodectl-explain(1)")
+SEE = {
+    "nodectl": ("nodectl-run(1)", "nodectl-doctor(1)", "nodectl.toml(5)", "plugstack.conf(5)", "nodectl-exit-status(7)",
+                "nodectl-plugins(7)",
+                "nodectl-spank(7)", "nodectl.varlink(7)"),
+    "run": ("nodectl-bind(1)", "nodectl-bulk(1)", "nodectl-submit(1)", "nodectl-trace(1)", "nodectl.toml(5)"),
+    "bulk": ("nodectl-run(1)",),
+    "submit": ("nodectl-alloc(1)", "nodectl-queue(1)", "nodectl-cancel(1)", "nodectl-explain(1)"),
+    "alloc": _QUEUE,
+    "queue": ("nodectl-explain(1)", "nodectl-cancel(1)", "nodectl-acct(1)"),
+    "cancel": ("nodectl-queue(1)", "nodectl-signal(1)"),
+    "hold": ("nodectl-release(1)",),
+    "release": ("nodectl-hold(1)",),
+    "requeue": _QUEUE,
+    "bind": ("nodectl-run(1)", "nodectl-topo(1)"),
+    "explain": ("nodectl-queue(1)", "nodectl-bind(1)"),
+    "ps": ("nodectl-show(1)", "nodectl-queue(1)"),
+    "show": ("nodectl-ps(1)", "nodectl-acct(1)", "nodectl-trace(1)"),
+    "signal": ("nodectl-cancel(1)",),
+    "attach": _STEPS,
+    "enter": ("nodectl-bcast(1)", *_STEPS),
+    "bcast": ("nodectl-enter(1)",),
+    "suspend": ("nodectl-resume(1)",),
+    "resume": ("nodectl-suspend(1)",),
+    "update": ("nodectl-show(1)",),
+    "cluster": ("nodectl-run(1)", "nodectl-bulk(1)"),
+    "reserve": _QUEUE,
+    "node": ("nodectl-topo(1)",),
+    "trace": ("nodectl-plugins(1)", "nodectl-show(1)"),
+    "topo": ("nodectl-top(1)", "nodectl-bind(1)", "nodectl-ps(1)"),
+    "top": ("nodectl-web(1)", "nodectl-topo(1)", "nodectl-queue(1)"),
+    "web": ("nodectl-top(1)", "nodectl-report(1)"),
+    "schema": ("nodectl.varlink(7)",),
+    "completion": ("nodectl-config(1)",),
+    "plugins": ("nodectl-plugins(7)", "nodectl-spank(1)"),
+    "spank": ("nodectl-spank(7)", "plugstack.conf(5)"),
+    "select": ("nodectl-plugins(7)",),
+    "acct": ("nodectl-report(1)", "nodectl-show(1)"),
+    "report": ("nodectl-acct(1)",),
+    "metrics": ("nodectl-node(1)", "nodectl-report(1)"),
+    "slurm-commands": ("nodectl-run(1)", "nodectl-submit(1)"),
+    "config": ("nodectl.toml(5)", "nodectl-doctor(1)"),
+    "doctor": ("nodectl-config(1)", "nodectl.toml(5)"),
+    "daemon": ("nodectl.toml(5)", "nodectl-log(7)", "nodectl.varlink(7)"),
+}  # fmt: skip
