@@ -18,6 +18,7 @@ from nodectl.accounting.states import state_named
 from nodectl.accounting.times import midnight, moment
 from nodectl.client.accounting import Asked, ask, named, user_ids
 from nodectl.client.command import Failed
+from nodectl.client.screen import add_screen_options, show
 from nodectl.client.session import Session
 from nodectl.render.terminal import put
 from nodectl.render.words import printable
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-s", "--state", metavar="STATE,...", help="in one of these states: COMPLETED, CD, FAILED, R, ..."
     )
     which.add_argument("--name", metavar="NAME,...", help="with one of these names")
+    which.add_argument("--account", metavar="NAME,...", help="of one of these accounts (--account of run and submit)")
     which.add_argument("-S", "--starttime", metavar="TIME", help="not ended before TIME (midnight; all with -j)")
     which.add_argument("-E", "--endtime", metavar="TIME", help="submitted by TIME")
     which.add_argument("-X", "--allocations", action="store_true", help="only jobs, without their steps")
@@ -52,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--delimiter", metavar="TEXT", default="|", help="TEXT in place of |")
     how.add_argument("--units", choices=UNITS, default="", help="bytes in this unit")
     how.add_argument("--noconvert", action="store_true", help="bytes as plain numbers")
+    add_screen_options(parser, colour=False, watch=False)
     how.add_argument("--json", action="store_true", help='print one JSON object, {"jobs": [...]}')
     parser.epilog = (
         "TIME is HH:MM[:SS] of today, MM/DD[/YY], YYYY-MM-DD[THH:MM[:SS]], today, yesterday, noon, now-2days. "
@@ -81,9 +84,9 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.parsable or arguments.parsable2:
         header, ends = not arguments.noheader, arguments.parsable
         put(parsable(columns, rows, style, arguments.delimiter, ends=ends, header=header))
-    else:
-        put(listing(columns, rows, style, header=not arguments.noheader))
-    return 0
+        return 0
+    lines = listing(columns, rows, style, header=not arguments.noheader)
+    return show(arguments, lambda _: lines)
 
 
 def listing(columns: Sequence[tuple[Field, int]], rows: Iterable[Row], style: Style, *, header: bool) -> list[str]:
@@ -144,11 +147,14 @@ def _asked(arguments: argparse.Namespace, now: float) -> Asked:
 
 def _meant(found: Iterable[tuple[Row, list[Row]]], arguments: argparse.Namespace) -> Iterator[tuple[Row, list[Row]]]:
     names = {name.strip() for name in arguments.name.split(",")} if arguments.name else None
+    accounts = {name.strip().lower() for name in arguments.account.split(",")} if arguments.account else None
     try:
         states = {state_named(word) for word in arguments.state.split(",")} if arguments.state else None
     except ValueError as error:
         raise Failed(str(error)) from None
     for job, steps in found:
+        if accounts is not None and job.account not in accounts:
+            continue
         if (names is None or job.name in names) and (states is None or job.state in states):
             yield job, steps
 

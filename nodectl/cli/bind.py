@@ -18,7 +18,7 @@ from nodectl.binding.refused import Refused
 from nodectl.binding.request import Request, Settings
 from nodectl.client.command import BadOption, BadUsage, Failed, GlobalOptions
 from nodectl.client.configuration import configured
-from nodectl.client.option_lines import option_lines
+from nodectl.client.option_lines import option_lines, status_lines
 from nodectl.client.run_options import (
     NO_ARGUMENT,
     OPTIONS,
@@ -42,6 +42,8 @@ from nodectl.render.terminal import put
 from nodectl.render.words import printable
 from nodectl.selection import planning
 
+USAGE = "nodectl bind [OPTIONS] [OPTIONS OF RUN] [-- PROGRAM]"
+ABOUT = "Tell the layout that a run with these options would get, without running anything."
 _MOST_NODES = 4096
 _LONGEST_FILE = 1 << 17  # more than is taken
 _LAYOUT = [option for option in OPTIONS if option.long in ("ntasks", "cpus-per-task", "cpu-bind")]
@@ -142,13 +144,22 @@ def _yes(_: str) -> bool:
     return True
 
 
+def options() -> list[Option]:
+    """All that the command knows."""
+    return _parser().all_options()
+
+
 def _help() -> str:
-    return "\n".join([
-        "Usage: nodectl bind [OPTIONS] [OPTIONS OF RUN] [-- PROGRAM]", "",
-        "Tell the layout that a run with these options would get, without running anything.", "",
-        *option_lines(_own()), "", "Layout and binding, as of nodectl run:",
-        *option_lines((*_LAYOUT, *layout_options())),
-    ])  # fmt: skip
+    lines = [f"Usage: {USAGE}", "", ABOUT]
+    for title, options in groups().items():
+        lines += ["", *([f"{title}:"] if title else []), *option_lines(options)]
+    lines += status_lines("bind")
+    return "\n".join(lines)
+
+
+def groups() -> dict[str, tuple[Option, ...]]:
+    """The options below their titles; the first ones have none."""
+    return {"": _own(), "Layout and binding, as of nodectl run": (*_LAYOUT, *layout_options())}
 
 
 def _machines(text: str) -> int:

@@ -9,6 +9,7 @@ import os
 import sys
 
 from nodectl.cli import run
+from nodectl.client.advice import refuse
 from nodectl.client.bulk import joblog, outputs, sources
 from nodectl.client.bulk.commands import Again, Commands, line_maker
 from nodectl.client.bulk.conductor import Conductor
@@ -44,11 +45,11 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
         session = Session(settings, private=run.from_first_execution())
         return _bulk(session, words)
     except Failed as error:
-        complain(str(error))
+        refuse(str(error))
         if error.status > 1:  # a signal's, while it waited for its turn
             return error.status
     except BadOption as error:
-        complain(str(error))
+        refuse(str(error))
         if isinstance(error, BadUsage):
             print("Try 'nodectl bulk --help' for more information.", file=sys.stderr)
     except BrokenPipeError:
@@ -67,6 +68,7 @@ def _bulk(session: Session, words: list[str]) -> int:
             local.presets()
         parser = BulkParser(local.options() if local else ())
         parsed = parser.parse(words)
+        parsed.of_cluster = "cluster" in hello
         if parsed.values.pop("help", False):
             print(parser.help(columns()))
             return 0
@@ -188,6 +190,9 @@ class Bulk:
 
     def _run(self, log: joblog.JobLog | None, progress: Progress, shown: outputs.Outputs) -> int:
         parsed, rules = self._parsed, self._rules()
+        if "nodes" in self._wants:
+            parsed.layout = (*parsed.layout, "nodes")
+            parsed.values["nodes"] = self._wants["nodes"]
         parsed.values.setdefault("ntasks", self._slots())
         parsed.verbose = max(parsed.verbose - 1, 0)
         programs = Programs(users_shell(os.environ), job_environment(parsed), str(parsed.values.get("cwd", ".")))
@@ -226,6 +231,10 @@ class Bulk:
             if number := whole(os.environ.get(name, ""), 10**6):
                 return number
         each = int(str(self._parsed.values.get("cpus_per_task", 1)))
+        if self._parsed.of_cluster:
+            from nodectl.client.cluster_door import slots
+
+            return slots(str(self._wants.get("nodes", "")), each)
         return max(1, len(os.sched_getaffinity(0)) // each)
 
     def _rules(self) -> Rules:
@@ -264,6 +273,8 @@ class Bulk:
         """Directories in which outputs may be kept: not what the step's container has for itself."""
         if "tmpdir" in self._wants:
             return [self._wants["tmpdir"]]
+        if self._parsed.of_cluster:
+            return [".", os.environ.get("HOME", "")]  # other nodes see no /tmp of this one
         config: Any = self._session.call("Config")["config"]
         private = config["container_dirs"] if config["job_container_type"] != "job_container/none" else ()
         wanted = [place for place in (os.environ.get("TMPDIR", ""), *_PLACES, os.environ.get("HOME", "")) if place]

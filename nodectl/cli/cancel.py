@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-v", "--verbose", action="store_true", help="tell what was cancelled")
     parser.epilog = (
         "What is given besides jobs narrows their choice. Without any job it chooses among your jobs; among all jobs "
-        "for root and members of the admin group. The exit status is 1 if something could not be cancelled."
+        "for root and members of the admin group."
     )
 
 

@@ -32,8 +32,9 @@ def main(arguments: "argparse.Namespace") -> int:
 
 def serve(settings: "GlobalOptions") -> int:
     """The service in the foreground."""
-    if os.geteuid() != 0:
-        print("nodectl daemon: must be root: it starts other users' steps", file=sys.stderr)
+    if os.geteuid() != 0 and settings.config is None:
+        reason = "must be root, to start other users' steps; a node of your own is `nodectl --user daemon`"
+        print(f"nodectl daemon: {reason}", file=sys.stderr)
         return 1
     begun = companions.begin()
     from nodectl.config import ConfigError  # with all that follows, beside the companions' imports
@@ -75,8 +76,36 @@ def private(directory: str, config_path: str | None) -> int:
     return status
 
 
+def of_agent(directory: str, config_path: str) -> int:
+    """The node of a cluster's agent, below the agent's directory: `nodectl/cluster/agent/node.py`. It outlives neither
+    its steps nor the agent; who comes last removes the directory.
+    """
+    begun = companions.begin()
+    from nodectl.daemon.main import run
+
+    read = _reader(config_path)
+    own = _with(
+        read(),
+        runtime_dir=f"{directory}/node",
+        state_dir=f"{directory}/state",
+        socket=f"{directory}/node/nodectl.sock",
+        log_ended_steps=False,
+        cgroup_name=f"nodectl-{directory.rpartition('/')[2]}",
+    )
+    status = run(own, read, begun, private=True)
+    os.set_blocking(0, False)
+    try:
+        if os.read(0, 1) == b"":  # else another daemon follows
+            _remove(directory)
+    except OSError:
+        pass  # the agent was quicker
+    return status
+
+
 def _remove(directory: str) -> None:
-    """Only root could write in it. Not by shutil, whose import takes longer than all of this. Raises OSError."""
+    """Only this process' user could write in it. Not by shutil, whose import takes longer than all of this. Raises
+    OSError.
+    """
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):

@@ -16,12 +16,12 @@ from nodectl import __version__
 from nodectl.client.command import Failed
 from nodectl.client.configuration import as_json, configured
 from nodectl.client.session import Session, start_command
-from nodectl.config import Config
+from nodectl.config import Config, own_node
 from nodectl.config_file.reader import build
 from nodectl.devtools.plugin_list import node_plugins, spank_plugins, unusable
-from nodectl.doctor import confinement, container, machine, room, usage
+from nodectl.doctor import confinement, container, machine, own_node_rights, room, usage
 from nodectl.doctor.check import FAIL, OK, WARN, Check
-from nodectl.render.terminal import put, wants_colour
+from nodectl.render.terminal import COLOURS, put, wants_colour
 from nodectl.render.words import printable
 from nodectl.spank import plugstack
 
@@ -34,10 +34,13 @@ _COLOURS = {OK: "32", WARN: "33", FAIL: "1;31"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl doctor` to its parser."""
+    parser.add_argument(
+        "--color", choices=COLOURS, default="auto", metavar="|".join(COLOURS), help="colours; auto: on a terminal"
+    )
     parser.add_argument("--json", action="store_true", help='print one JSON object, {"checks": [...]}')
     parser.epilog = (
-        "ok: as it should be. warn: steps run, but something is not enforced or not tried. fail: steps cannot run; the "
-        "exit status is 1. What stands behind -> is what an admin can do. As root it makes a cgroup and namespaces for "
+        "ok: as it should be. warn: steps run, but something is not enforced or not tried. fail: steps cannot run. "
+        "What stands behind -> is what an admin can do. As root it makes a cgroup and namespaces for "
         "a moment."
     )
 
@@ -50,7 +53,7 @@ def main(arguments: argparse.Namespace) -> int:
         rows = [{name: getattr(check, name) for name in fields} for check in checks]
         print(json.dumps({"checks": rows}, indent=2))
     else:
-        put(report(checks, colour=wants_colour()))
+        put(report(checks, colour=wants_colour(arguments.color)))
     return int(any(check.level == FAIL for check in checks))
 
 
@@ -76,6 +79,14 @@ def _all(settings: "GlobalOptions") -> Iterator[Check]:
     else:
         valid = True
         yield Check(OK, "configuration", "valid")
+    if own_node.is_own(settings.config):
+        yield from machine.checks_of_own(config)
+        yield from own_node_rights.all_checks(config)
+        yield from confinement.all_checks(config)
+        yield from plugin_checks(config)
+        if valid:
+            yield from service(settings, config)
+        return
     yield from machine.all_checks(config)
     yield from room.all_checks(config)
     yield from usage.all_checks()
@@ -139,9 +150,10 @@ def service(settings: "GlobalOptions", config: Config) -> Iterator[Check]:
     try:
         session = Session(settings, start_private=False)
     except Failed as failed:
-        # Without a service root's commands start a private node.
-        level = WARN if os.geteuid() == 0 and not settings.socket else FAIL
-        yield Check(level, "service", str(failed).partition(": start it")[0], start_command())
+        is_own = own_node.is_own(settings.config)
+        # Without a service root's commands, and those of --user, start a private node.
+        level = WARN if (os.geteuid() == 0 or is_own) and not settings.socket else FAIL
+        yield Check(level, "service", str(failed).partition(": start it")[0], start_command(own=is_own))
         return
     finally:
         _socket.setdefaulttimeout(None)

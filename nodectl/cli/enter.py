@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "nodectl enter [-h] JOB[.STEP] [PROGRAM [ARGUMENT]...]"
     parser.epilog = (
         "It runs as the job's user, with the job's environment, and ends with the step. Users enter their own jobs, "
-        "root all. The exit status is the program's."
+        "root all."
     )
 
 

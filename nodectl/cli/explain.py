@@ -4,18 +4,15 @@ tells it of one to come.
 
 import argparse
 import json
-import textwrap
 from typing import Any, cast
 
 from nodectl.client.command import Failed
 from nodectl.client.job_name import job_or_step
 from nodectl.client.session import Session
 from nodectl.model.step_number import FIRST
-from nodectl.render.job_columns import moment_words
+from nodectl.render.explanation import explained
 from nodectl.render.layout import lines_of
-from nodectl.render.table import pairs
 from nodectl.render.terminal import put, terminal_width
-from nodectl.render.words import printable
 from nodectl.wire.names import NODE
 
 
@@ -72,23 +69,6 @@ def _gone(session: Session, job: int) -> str:
             raise
         return f"no job {job} waits, runs or is in the history"
     return f"job {job} has ended: {record['state']}"
-
-
-def explained(job: str, answer: dict[str, Any], width: int | None) -> list[str]:
-    """The lines for people."""
-    rows: list[tuple[str, object]] = [("job", job)]
-    if answer.get("reason"):
-        rows.append(("reason", answer["reason"]))
-    if answer.get("start") or answer.get("state", "PENDING") == "PENDING":
-        rows.append(("starts", moment_words(answer["start"]) if answer.get("start") else "not known"))
-    if answer.get("for"):
-        rows.append(("waits for", ", ".join(map(str, answer["for"]))))
-    lines = pairs(rows)
-    for text in (answer.get("words"), *(answer.get("help") or ())):
-        if text:
-            wrapped = textwrap.wrap(str(text), min(width or 80, 100), break_long_words=False)
-            lines += ["", *map(printable, wrapped)]
-    return lines
 
 
 def _layout(session: Session, job: int, step: int, *, as_json: bool) -> int:

@@ -9,10 +9,7 @@ from nodectl.client.several_jobs import for_each_job
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl hold` to its parser."""
     add_jobs(parser, "the jobs")
-    parser.epilog = (
-        "What an admin holds only an admin releases. Running jobs are not held. The exit status is 1 if one could not "
-        "be held."
-    )
+    parser.epilog = "What an admin holds only an admin releases. Running jobs are not held."
 
 
 def main(arguments: argparse.Namespace) -> int:

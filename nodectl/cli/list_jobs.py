@@ -11,9 +11,9 @@ from typing import Any
 
 from nodectl.client.command import Failed
 from nodectl.client.job_name import job_argument
+from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
 from nodectl.render.job_columns import COLUMNS, STARTS, USUAL, WIDE, listing
-from nodectl.render.terminal import put, terminal_width
 
 _STATES = {
     "PD": "PENDING", "R": "RUNNING", "S": "SUSPENDED", "CG": "COMPLETING", "PENDING": "PENDING", "RUNNING": "RUNNING",
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--start", action="store_true", help="waiting jobs and when they are expected to start")
     parser.add_argument("-o", "--format", type=columns, metavar="COLUMNS", help=f"these columns: {','.join(COLUMNS)}")
     parser.add_argument("--no-header", "--noheader", dest="header", action="store_false", help="no line of headers")
+    add_screen_options(parser)
     parser.add_argument("--json", action="store_true", help='print one JSON object, {"jobs": [...]}')
     parser.epilog = (
         "Everybody sees all jobs, but command and name of other users' jobs only where the node shows them. TIME is "
@@ -50,23 +51,32 @@ def main(arguments: argparse.Namespace) -> int:
         wanted["users"] = [*(arguments.user or ()), str(os.getuid())]
     if arguments.start and not arguments.states:
         wanted["states"] = ["PENDING"]
-    session = Session(arguments.settings, start_private=False)
-    try:
-        found = ask(session, {name: value for name, value in wanted.items() if value})
-    finally:
-        session.close()
-    if arguments.jobs and not found and not arguments.json:
-        raise Failed(f"not in the queue: {', '.join(arguments.jobs)}")
-    if arguments.start:
-        found.sort(key=lambda job: (not job.get("start"), job.get("start") or 0))
+    wanted = {name: value for name, value in wanted.items() if value}
     if arguments.json:
-        print(json.dumps({"jobs": found}, indent=2))
+        print(json.dumps({"jobs": _found(arguments, wanted)}, indent=2))
         return 0
     shown = arguments.format or (STARTS if arguments.start else USUAL)
     wide = WIDE if shown is USUAL else ()
-    lines = listing(found, shown, terminal_width(), wide=wide)
-    put(lines if arguments.header else lines[1:])
-    return 0
+
+    def lines(screen: Screen) -> list[str]:
+        found = _found(arguments, wanted)
+        if arguments.jobs and not found:
+            raise Failed(f"not in the queue: {', '.join(arguments.jobs)}")
+        made = listing(found, shown, screen.width, wide=wide, paint=screen.states("STATE"))
+        return made if arguments.header else made[1:]
+
+    return show(arguments, lines)
+
+
+def _found(arguments: argparse.Namespace, wanted: dict[str, Any]) -> list[dict[str, Any]]:
+    session = Session(arguments.settings, start_private=False)
+    try:
+        found = ask(session, wanted)
+    finally:
+        session.close()
+    if arguments.start:
+        found.sort(key=lambda job: (not job.get("start"), job.get("start") or 0))
+    return found
 
 
 def ask(session: Session, wanted: dict[str, Any]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import gc
 import posix as os  # the half in C: the other one is a millisecond of each step
 import sys
 
-from nodectl.client.command import Failed, GlobalOptions, complain
+from nodectl.client.command import Failed, GlobalOptions, undo_coercion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,25 +36,33 @@ COMMANDS = (
     ("suspend", "stop all of a step, or of a job, until it is resumed"),
     ("resume", "let a suspended step or job run again"),
     ("update", "change a job, or the limits of a running step"),
+    ("cluster", "several nodes as one: start agents in an allocation, tell who is there, stop them"),
     ("reserve", "keep CPUs for users' jobs at a time: create, list, delete"),
     ("node", "list the machine as jobs see it; drain, resume, show it"),
     ("trace", "print a step's flight recorder as a timeline"),
+    ("top", "show the machine, its steps and jobs live in a terminal"),
+    ("web", "show machine, steps and jobs as a page in a browser, to be read only"),
     ("topo", "draw the machine: sockets, caches, cores, and who is on them"),
     ("plugins", "list the plugins; --hooks: the order of a launch"),
     ("spank", "for authors of SPANK plugins: list the stack, check a plugin, try one"),
     ("select", "for authors of select plugins: check one, play a workload against it"),
     ("acct", "tell what jobs and steps used"),
     ("report", "sum up what users used, by day, week or month"),
+    ("metrics", "tell the node in numbers, for Prometheus: once, into a file, or on a socket"),
     ("slurm-commands", "write srun, sbatch, squeue, ... into a directory, for scripts of clusters"),
     ("config", "print the configuration; --explain: every key"),
     ("doctor", "check what this machine can and cannot do"),
+    ("completion", "print the script by which a shell completes command lines"),
+    ("schema", "print the JSON Schema of what a command prints with --json"),
     ("daemon", "be the service"),
 )
-# A module may not be called like one of the standard library.
-_MODULES = {
-    "queue": "list_jobs", "select": "select_plugins", "signal": "send_signal", "slurm-commands": "write_slurm_commands",
-    "trace": "print_trace",
-}  # fmt: skip
+OPTIONS = (
+    ("--config FILE", "configuration, instead of /etc/nodectl/nodectl.toml (also NODECTL_CONFIG)"),
+    ("--socket PATH", "the service's socket (also NODECTL_SOCKET)"),
+    ("--user", "a node of your own, without root: that of `nodectl --user daemon`, or a private one"),
+    ("--version", "print the version"),
+)
+GLOBAL_OPTIONS = (*(option.split()[0] for option, _ in OPTIONS), "--help")
 RUNS_MANNERS = ("run", "bulk", "bind", "submit", "alloc")  # whose options argparse could not read
 
 
@@ -63,6 +71,7 @@ def command(work: "Callable[[], int] | None" = None) -> "NoReturn":
     millisecond.
     """
     status = 1
+    undo_coercion()
     try:
         status = (work or main)()
         sys.stdout.flush()
@@ -81,6 +90,27 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     """The whole command. Returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     settings = GlobalOptions()
+    if (status := _take_global_options(settings, words)) is not None:
+        return status
+    if not words:
+        print(usage(), file=sys.stderr)
+        return 2
+    command = words.pop(0)
+    if command == "run":
+        return run_step(settings, words)
+    if command == "daemon" and not words:
+        return _serve(settings)
+    if command in RUNS_MANNERS:
+        return _with_runs_options(settings, command, words)
+    if command not in dict(COMMANDS):
+        return _unlisted(settings, command, words)
+    return _other(settings, command, words)
+
+
+def _take_global_options(settings: GlobalOptions, words: list[str]) -> int | None:
+    """Takes the options that stand before the command from the words. Returns the exit status where there is no more to
+    do.
+    """
     given = set()
     while words and words[0].startswith("-"):
         word = words.pop(0)
@@ -93,9 +123,17 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
             print(f"nodectl {__version__}")
             return 0
-        if name not in ("--config", "--socket"):
-            return wrong(f"unknown option {word}")
-        if not equals:
+        if word == "--user":
+            from nodectl.config import own_node
+
+            if os.geteuid() == 0:
+                return wrong("--user is for everybody else: root has the service, or a private node")
+            name, value = "--config", own_node.configuration()
+        elif name not in ("--config", "--socket"):
+            from nodectl.client.nearest import hint
+
+            return wrong(f"unknown option {word}{hint(name, GLOBAL_OPTIONS)}")
+        elif not equals:
             if not words:
                 return wrong(f"{name} wants a value")
             value = words.pop(0)
@@ -103,19 +141,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         given.add(name)
     if given == {"--config"}:
         settings.socket = None  # not that of the job in which this was typed
-    if not words:
-        print(usage(), file=sys.stderr)
-        return 2
-    command = words.pop(0)
-    if command == "run":
-        return run_step(settings, words)
-    if command == "daemon" and not words:
-        return _serve(settings)
-    if command in RUNS_MANNERS:
-        return _with_runs_options(settings, command, words)
-    if command not in dict(COMMANDS):
-        return wrong(f"no command {command!r}")
-    return _other(settings, command, words)
+    return None
 
 
 def run_step(settings: GlobalOptions, words: list[str]) -> int:
@@ -149,16 +175,26 @@ def _serve(settings: GlobalOptions) -> int:
         return 130
 
 
-def _other(settings: GlobalOptions, command: str, words: list[str]) -> int:
-    import argparse
-    import importlib
+def _unlisted(settings: GlobalOptions, command: str, words: list[str]) -> int:
+    """What nobody types, or by mistake only."""
+    if command == "__complete":  # for the scripts of `nodectl completion`
+        from nodectl.cli import complete
 
-    module = importlib.import_module(f"nodectl.cli.{_MODULES.get(command, command)}")
-    parser = argparse.ArgumentParser(prog=f"nodectl {command}", description=dict(COMMANDS)[command])
-    module.add_arguments(parser)
+        return complete.main(settings, words, dict(COMMANDS))
+    from nodectl.client.nearest import hint
+
+    return wrong(f"no command {command!r}{hint(command, dict(COMMANDS))}")
+
+
+def _other(settings: GlobalOptions, command: str, words: list[str]) -> int:
+    from nodectl.cli.catalogue import module_of, parser_of
+    from nodectl.client.session import Session
+
+    module, parser = module_of(command), parser_of(command, dict(COMMANDS)[command])
     mixed = getattr(module, "MIXED", False)  # whether words may stand on both sides of options
     arguments = parser.parse_intermixed_args(words) if mixed else parser.parse_args(words)
     arguments.settings = settings
+    Session.tells = True
     try:
         return int(module.main(arguments))
     except BrokenPipeError:
@@ -167,7 +203,9 @@ def _other(settings: GlobalOptions, command: str, words: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except Failed as failed:
-        complain(str(failed))
+        from nodectl.client.advice import refuse
+
+        refuse(str(failed))
         return failed.status
 
 
@@ -175,7 +213,7 @@ def usage() -> str:
     """The text of --help."""
     width = max(len(name) for name, _ in COMMANDS)
     lines = [
-        "Usage: nodectl [--config FILE] [--socket PATH] COMMAND ...",
+        "Usage: nodectl [--config FILE] [--socket PATH] [--user] COMMAND ...",
         "",
         "The compute-node half of a batch system, alone on one machine.",
         "",
@@ -183,9 +221,7 @@ def usage() -> str:
         *(f"  {name:{width}}  {text}" for name, text in COMMANDS),
         "",
         "Options:",
-        "  --config FILE  configuration, instead of /etc/nodectl/nodectl.toml (also NODECTL_CONFIG)",
-        "  --socket PATH  the service's socket (also NODECTL_SOCKET)",
-        "  --version      print the version",
+        *(f"  {option:13}  {text}" for option, text in OPTIONS),
         "",
         "`nodectl COMMAND --help` says more. Without a service, root's commands start a private node.",
     ]

@@ -5,14 +5,14 @@ import json
 import time
 from typing import Any
 
+from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
 from nodectl.machine import figures
 from nodectl.render.job_columns import moment_words
 from nodectl.render.machine_figures import figure_words
 from nodectl.render.table import pairs, table
-from nodectl.render.terminal import put, terminal_width
 
-_HEADER = ("NODE", "STATE", "CPUS USED", "MIB USED", "DEVICES USED", "JOBS", "REASON")
+NODE_HEADER = ("NODE", "STATE", "CPUS USED", "MIB USED", "DEVICES USED", "JOBS", "REASON")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown = actions.add_parser("list", help="one line for the machine (the default)", description="List the machine.")
     more = actions.add_parser("show", help="all that is known of it", description="Show all that is known of it.")
     for one in (parser, shown, more):
+        add_screen_options(one)
         one.add_argument(
             "--json", action="store_true", default=argparse.SUPPRESS, help='print one JSON object, {"nodes": [...]}'
         )
@@ -44,23 +45,33 @@ def main(arguments: argparse.Namespace) -> int:
         if arguments.action == "resume":
             session.call("UpdateNode", state="resume")
             return 0
-        nodes: Any = session.call("Nodes")["nodes"]
     finally:
         session.close()
     full = arguments.action == "show"
-    now = figures.read() if full else None
     if "json" in arguments:
-        print(json.dumps({"nodes": nodes, **({} if now is None else {"figures": now.as_json()})}, indent=2))
-    elif now is None:
-        put(table(_HEADER, map(_row, nodes), width=terminal_width()))
-    else:
-        for node in nodes:
-            put(pairs(_shown(node)))
-        put(["", *pairs(figure_words(now.as_json(), time.time()))])
-    return 0
+        now = {"figures": figures.read().as_json()} if full else {}
+        print(json.dumps({"nodes": _nodes(arguments), **now}, indent=2))
+        return 0
+    return show(arguments, lambda screen: _lines(_nodes(arguments), screen, full=full))
 
 
-def _row(node: dict[str, Any]) -> tuple[object, ...]:
+def _nodes(arguments: argparse.Namespace) -> Any:
+    session = Session(arguments.settings, start_private=False)
+    try:
+        return session.call("Nodes")["nodes"]
+    finally:
+        session.close()
+
+
+def _lines(nodes: Any, screen: Screen, *, full: bool) -> list[str]:
+    if not full:
+        return table(NODE_HEADER, map(node_row, nodes), width=screen.width, paint=screen.states("STATE"))
+    now = pairs(figure_words(figures.read().as_json(), time.time()))
+    return [*(line for node in nodes for line in pairs(_shown(node))), "", *now]
+
+
+def node_row(node: dict[str, Any]) -> tuple[object, ...]:
+    """What stands under `NODE_HEADER`."""
     return (
         node["name"], node.get("state", "-"), _used(node, "cpus"), _used(node, "memory"), _used(node, "gres"),
         node.get("jobs", "-"), node.get("reason") or "-",

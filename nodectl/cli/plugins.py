@@ -35,10 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='print the directory of slurm/spank.h instead: cc -shared -fPIC -I"$(nodectl plugins --include)" x.c',
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.epilog = (
-        "Plugins are read, not run. What is shown is what the next start of the service finds. The exit status is 1 if "
-        "one that is configured or required cannot be used."
-    )
+    parser.epilog = "Plugins are read, not run. What is shown is what the next start of the service finds."
 
 
 def main(arguments: argparse.Namespace) -> int:

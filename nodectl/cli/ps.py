@@ -7,18 +7,20 @@ import argparse
 import json
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
+from nodectl.client.screen import add_screen_options, show
 from nodectl.client.session import Session
 from nodectl.model.number import whole
 from nodectl.model.step_number import step_name
-from nodectl.render.table import table
-from nodectl.render.terminal import put, terminal_width
+from nodectl.render.table import cut, table
 from nodectl.render.words import cpu_list, duration, elapsed
 
 HEADER = ("STEP", "USER", "NAME", "STATE", "NTASKS", "TIME", "CPUS", "PID", "COMMAND")
 _RIGHT = ("NTASKS", "TIME", "PID")
+_WIDEST = 10  # of user and name, where a terminal is too narrow
 _USUAL = 20
 _MOST = 10_000
 
@@ -37,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"also the N steps that ended last, newest first ({_USUAL} without a number)",
     )
+    add_screen_options(parser)
     parser.add_argument("--json", action="store_true", help='print one JSON object, {"steps": [...]}')
     parser.epilog = (
         "Users see their own steps; root and members of the admin group see all. TIME is what has passed since the "
@@ -46,16 +49,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Print the table; 0."""
-    session = Session(arguments.settings)
-    try:
-        steps = _ask(session, arguments.ended)
-    finally:
-        session.close()
+
+    def steps() -> list[Mapping[str, Any]]:
+        session = Session(arguments.settings, start_private="watch" not in arguments)
+        try:
+            return _ask(session, arguments.ended)
+        finally:
+            session.close()
+
     if arguments.json:
-        print(json.dumps({"steps": steps}, indent=2))
+        print(json.dumps({"steps": steps()}, indent=2))
         return 0
-    put(listing(steps, time.time(), terminal_width()))
-    return 0
+    return show(arguments, lambda screen: listing(steps(), time.time(), screen.width, paint=screen.states("STATE")))
 
 
 def _ask(session: Session, most: int) -> list[Mapping[str, Any]]:
@@ -70,9 +75,17 @@ def _ask(session: Session, most: int) -> list[Mapping[str, Any]]:
     return list({(step["job"], step["step"], step.get("restart")): step for step in steps}.values())
 
 
-def listing(steps: Iterable[Mapping[str, Any]], now: float, width: int | None = None) -> list[str]:
-    """The table; `now` is seconds since the epoch."""
-    return table(HEADER, [_row(step, now) for step in steps], right=_RIGHT, width=width)
+def listing(
+    steps: Iterable[Mapping[str, Any]],
+    now: float,
+    width: int | None = None,
+    paint: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
+) -> list[str]:
+    """The table; `now` is seconds since the epoch. What is too long for the width costs the names first."""
+    rows = [_row(step, now) for step in steps]
+    if width is not None and max(map(len, table(HEADER, rows, right=_RIGHT))) > width:
+        rows = [(row[0], *(cut(str(cell), _WIDEST) for cell in row[1:3]), *row[3:]) for row in rows]
+    return table(HEADER, rows, right=_RIGHT, width=width, paint=paint)
 
 
 def _row(step: Mapping[str, Any], now: float) -> tuple[object, ...]:

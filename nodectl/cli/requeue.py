@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_jobs(parser, "the batch jobs")
     parser.epilog = (
         "The job keeps its number; SLURM_RESTART_COUNT tells the script how often it was started again. Jobs that were "
-        "submitted with --no-requeue are not. The exit status is 1 if one could not be requeued."
+        "submitted with --no-requeue are not."
     )
 
 

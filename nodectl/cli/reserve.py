@@ -6,14 +6,15 @@ import time
 from typing import Any
 
 from nodectl.cli.list_jobs import words
+from nodectl.client.accounting import user_ids
 from nodectl.client.command import Failed
 from nodectl.client.job_changes import taken
 from nodectl.client.job_times import moment
 from nodectl.client.run_options import positive, seconds
+from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
 from nodectl.render.job_columns import moment_words
 from nodectl.render.table import table
-from nodectl.render.terminal import put, terminal_width
 
 _HEADER = ("NAME", "STATE", "START", "END", "KEEPS", "USERS")
 
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create.add_argument("--users", type=words, required=True, metavar="NAMES", help="whose jobs may use it")
     shown = actions.add_parser("list", help="list reservations (the default)", description="List reservations.")
     for one in (parser, shown):
+        add_screen_options(one)
         one.add_argument(
             "--json", action="store_true", default=argparse.SUPPRESS, help='print an object, {"reservations": [...]}'
         )
@@ -54,7 +56,7 @@ def main(arguments: argparse.Namespace) -> int:
             for name in arguments.names:
                 session.call("DeleteReservation", name=name)
         else:
-            _list(session, as_json="json" in arguments)
+            return _list(session, arguments)
     finally:
         session.close()
     return 0
@@ -65,15 +67,20 @@ def _create(session: Session, arguments: argparse.Namespace) -> None:
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     if given.get("duration") == 0:
         raise Failed("a reservation has an end: give --end or a --duration", 2)
+    user_ids(",".join(arguments.users))
     print(session.call("CreateReservation", **given)["name"])
 
 
-def _list(session: Session, *, as_json: bool) -> None:
-    found: Any = session.call("Reservations")["reservations"]
-    if as_json:
-        print(json.dumps({"reservations": found}, indent=2))
-        return
-    put(table(_HEADER, [_row(one, time.time()) for one in found], width=terminal_width()))
+def _list(session: Session, arguments: argparse.Namespace) -> int:
+    def lines(screen: Screen) -> list[str]:
+        found: Any = session.call("Reservations")["reservations"]
+        rows = [_row(one, time.time()) for one in found]
+        return table(_HEADER, rows, width=screen.width, paint=screen.states("STATE"))
+
+    if "json" in arguments:
+        print(json.dumps({"reservations": session.call("Reservations")["reservations"]}, indent=2))
+        return 0
+    return show(arguments, lines)
 
 
 def _row(one: dict[str, Any], now: float) -> tuple[object, ...]:

@@ -9,10 +9,7 @@ from nodectl.client.several_steps import add_jobs_and_steps, for_each
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl resume` to its parser."""
     add_jobs_and_steps(parser)
-    parser.epilog = (
-        "A job takes its CPUs back first, from whom has them when it has to. The exit status is 1 if one could not be "
-        "resumed; the others are."
-    )
+    parser.epilog = "A job takes its CPUs back first, from whom has them when it has to."
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ of the tasks, 128 + signal for a signal, 1 when the step could not be run.
 import posix as os  # the half in C: the other one is a millisecond of each step
 import sys
 
-from nodectl.client.command import BadOption, BadUsage, Failed, Program, complain, environ
+from nodectl.client.command import LAUNCHED, BadOption, BadUsage, Failed, Program, complain, environ
 from nodectl.client.session import REEXECUTED, Events, Session
 from nodectl.client.watch import Watch
 from nodectl.wire.names import NODE
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nodectl.client.command import GlobalOptions
+    from nodectl.client.launched import Launched
     from nodectl.client.local_spank import LocalStack
     from nodectl.client.run_options import Option, Parsed, Parser
     from nodectl.client.session import PrivateNode
@@ -33,18 +34,19 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
     standard_descriptors()
     session = None
     try:
-        session = Session(settings, private=from_first_execution())
-        status = _run(session, words, settings.config)
+        launched = from_quick_way()
+        session = Session(settings, private=from_first_execution(), launched=launched)
+        status = _run(session, words, settings.config, launched)
     except Failed as error:
         if session is None and words and words[0] in ("-h", "--help", "--usage", "-V", "--version"):
             from nodectl.client.run_options import Parser
 
             parser = Parser(further=_further)
             return _answer(parser, parser.parse(words[:1]), settings.config)
-        complain(_refusal(error))
+        _refuse(_refusal(error))
         status = _status(error)
     except BadOption as error:
-        complain(str(error))
+        _refuse(str(error))
         if isinstance(error, BadUsage):
             print(Program.hint("run"), file=sys.stderr)
         status = _status(error)
@@ -52,6 +54,12 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
         if session is not None:
             session.close()
     return status
+
+
+def _refuse(reason: str) -> None:
+    from nodectl.client.advice import refuse  # paid by whom nothing is launched for
+
+    refuse(reason)
 
 
 def _refusal(error: Failed) -> str:
@@ -90,6 +98,15 @@ def from_first_execution() -> "PrivateNode | None":
     return reexec.resume(environ().pop(REEXECUTED))  # now of os, which that needs
 
 
+def from_quick_way() -> "Launched | None":
+    """What the program before this one left, where it has asked for the step already."""
+    if LAUNCHED not in environ():
+        return None
+    from nodectl.client import launched  # only where a step has something to say
+
+    return launched.take()
+
+
 def standard_descriptors() -> None:
     """0, 1 and 2 must be something: they become the tasks' streams, and sockets opened later must not take their
     places.
@@ -99,18 +116,17 @@ def standard_descriptors() -> None:
     os.close(fd)
 
 
-def _run(session: Session, words: list[str], configuration: "str | None") -> int:
-    session.ask("Hello")
-    from nodectl.client import launch_request  # noqa: F401  # while the service answers
+def _run(session: Session, words: list[str], configuration: "str | None", launched: "Launched | None" = None) -> int:
+    hello = _greeted(session, launched)
     from nodectl.client.run_options import Parser
 
-    hello = session.call("Hello")
     local = local_stack(session, hello, words)
     try:
         if local:
             local.presets()
         parser = Parser(local.options() if local else (), further=_further)
         parsed = _read(parser, words)
+        parsed.of_cluster = "cluster" in hello
         if not parsed.values.keys().isdisjoint(_ANSWERED) or _asks_for_values(parsed):
             return _answer(parser, parsed, configuration)
         manners = _manners(parser, parsed)
@@ -133,6 +149,7 @@ def _run(session: Session, words: list[str], configuration: "str | None") -> int
         step = start(session, local, parsed)
         watch = Watch(step, str(hello["node"]), verbose=parsed.verbose, manners=manners)
         watch.warned = local.warned if local else set()
+        _take_signals(launched)
         if stopped is not None:
             stopped(watch)
         record = (screen.until_end(watch) if screen else watch.until_end()) or step.ask_for_end()
@@ -143,6 +160,21 @@ def _run(session: Session, words: list[str], configuration: "str | None") -> int
     finally:
         if local:
             local.close()
+
+
+def _greeted(session: Session, launched: "Launched | None") -> "Mapping[str, object]":
+    """What the service says first."""
+    if launched is None:
+        session.ask("Hello")
+    from nodectl.client import launch_request  # noqa: F401  # while the service answers
+
+    return session.call("Hello") if launched is None else launched.hello
+
+
+def _take_signals(launched: "Launched | None") -> None:
+    """Those, too, that have come since the step was asked for."""
+    if launched is not None:
+        launched.let_signals_come()
 
 
 def _read(parser: "Parser", words: list[str]) -> "Parsed":
@@ -229,7 +261,11 @@ def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyo
     parsed.told.update((TOLD[name], str(of_job[name])) for name in TOLD if name in of_job)
     patience: int | None = of_job.pop("immediate", None)  # type: ignore[assignment]  # what its row reads
     request = make_request(parsed) | beyond
-    if "exclusive" in request.get("layout", ()) and "ntasks" not in parsed.values:  # type: ignore[operator]
+    if parsed.of_cluster:
+        from nodectl.client import cluster_door  # only within an allocation
+
+        cluster_door.fit(request, parsed, patience)
+    elif "exclusive" in request.get("layout", ()) and "ntasks" not in parsed.values:  # type: ignore[operator]
         from nodectl.client.reserving import fill_machine  # few have a machine to themselves
 
         fill_machine(session, request)
@@ -245,7 +281,10 @@ def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyo
 
         through_local_hooks(session, local, request, parsed, patience)
     request["environment"] = job_environment(parsed)
-    job, step, events = _launched(session, request, patience, surrounding)
+    if parsed.of_cluster:
+        job, step, events = session.launch(request)  # where it has to wait for its turn the leader does that
+    else:
+        job, step, events = _launched(session, request, patience, surrounding)
     return Started(session, (job, step), events, trace, int(str(request["ntasks"])))
 
 

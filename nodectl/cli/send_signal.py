@@ -26,10 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the signal, with or without SIG in front: TERM (the default), SIGUSR1, RTMIN+2, 9",
     )
     add_steps(parser)
-    parser.epilog = (
-        "KILL reaches everything a step's tasks have started, other signals the tasks. The exit status is 1 if a step "
-        "could not be signalled; the others are."
-    )
+    parser.epilog = "KILL reaches everything a step's tasks have started, other signals the tasks."
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -59,7 +56,7 @@ def signal_of(text: str) -> int:
     try:
         return signal.Signals[name].value
     except KeyError:
-        raise ValueError(f"no signal is called {text[:20]!r}") from None
+        raise ValueError(f"no signal is called {text[:20]!r}; `kill -l` lists them") from None
 
 
 def signal_argument(text: str) -> int:

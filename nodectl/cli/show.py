@@ -97,6 +97,8 @@ def _slow_words(row: Mapping[str, Any]) -> str:
 def text_of(record: Mapping[str, Any], now: float) -> list[str]:
     """The record as lines; `now` is seconds since the epoch."""
     lines = pairs(_facts(record, now))
+    if nodes := record.get("nodes"):
+        lines += ["", *table(("NODE", "TASKS", "STATE", "REASON"), [_node_row(node) for node in nodes])]
     tasks = record.get("tasks") or []
     if tasks:
         lines += ["", *table(TASK_HEADER, [_task_row(task) for task in tasks], right=_RIGHT)]
@@ -146,7 +148,7 @@ def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]
             yield key, _moment(record[key])
     yield "elapsed", duration(elapsed(record, now))
     yield "tasks", record["ntasks"]
-    yield "CPUs", cpu_list(record["cpus"])
+    yield "CPUs", f"{record['cpu_count']} in all" if record.get("cpu_count") else cpu_list(record["cpus"])
     yield from _uses(record)
     if record.get("secure"):
         yield "secure", record["secure"]
@@ -204,6 +206,11 @@ def _moment(seconds: float) -> str:
     """Local time with its offset, to the millisecond."""
     at = time.localtime(seconds)
     return f"{time.strftime('%Y-%m-%d %H:%M:%S', at)}.{int(seconds * 1000) % 1000:03d} {time.strftime('%z', at)}"
+
+
+def _node_row(node: Mapping[str, Any]) -> tuple[object, ...]:
+    """Of a step over several nodes, its part on one."""
+    return node["node"], node["tasks"], node["state"], node.get("reason") or "-"
 
 
 def _task_row(task: Mapping[str, Any]) -> tuple[object, ...]:

@@ -15,8 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "The tasks get SIGTSTP and, suspend_grace_time later, are frozen with all that they have started. A suspended "
         "step keeps its CPUs and memory, its time limit stands still, and of signals it takes KILL only. A suspended "
-        "job gives its CPUs to others; only root and members of the admin group may suspend jobs. The exit status is "
-        "1 if one could not be suspended; the others are."
+        "job gives its CPUs to others; only root and members of the admin group may suspend jobs."
     )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nodectl.client.command import Failed
+from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
 from nodectl.machine import figures, pci, spec
 from nodectl.machine.pci import Device
@@ -25,13 +26,14 @@ from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.render import machine_svg, machine_text
 from nodectl.render.machine_figures import figure_words
 from nodectl.render.occupants import Occupation, occupation
-from nodectl.render.terminal import put, terminal_width, write_document
+from nodectl.render.terminal import write_document
 
 WIDTH, NARROWEST, WIDEST = 100, 60, 120
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl topo` to its parser."""
+    add_screen_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--svg", metavar="FILE", help="write a picture in SVG to FILE, - for standard output")
     other = parser.add_mutually_exclusive_group()
@@ -50,15 +52,21 @@ def main(arguments: argparse.Namespace) -> int:
         topology = _machine(arguments)
         devices = () if arguments.machine else pci.read(arguments.root or "/")
         own = not arguments.machine and os.path.realpath(arguments.root or "/") == "/"
-        occupied = occupation(_running(arguments) if own else ())
+
+        def occupied() -> Occupation:
+            return occupation(_running(arguments) if own else ())
+
+        def lines(screen: Screen) -> list[str]:
+            width = min(max(screen.width or WIDTH, NARROWEST), WIDEST)
+            return [*machine_text.draw(topology, occupied(), devices, width=width), *(_now(width) if own else ())]
+
         if arguments.json:
-            found = as_json(topology, occupied, devices)
+            found = as_json(topology, occupied(), devices)
             print(json.dumps(found | {"figures": figures.read().as_json()} if own else found, indent=2))
         if arguments.svg:
-            write_document(arguments.svg, machine_svg.draw(topology, occupied, devices))
+            write_document(arguments.svg, machine_svg.draw(topology, occupied(), devices))
         elif not arguments.json:
-            width = min(max(terminal_width() or WIDTH, NARROWEST), WIDEST)
-            put([*machine_text.draw(topology, occupied, devices, width=width), *(_now(width) if own else ())])
+            return show(arguments, lines)
     except OSError as problem:
         return _refuse(f"{problem.filename}: {problem.strerror}" if problem.filename else problem)
     except ValueError as problem:

@@ -23,6 +23,7 @@ COMMANDS = (
     ("scontrol", "show, node, hold, release, update, requeue, suspend, resume", "shows and changes"),
     ("sinfo", "node", "shows the machine as partition and node"),
     ("sacct", "acct", "tells what jobs and steps used"),
+    ("sprio", "queue", "tells what the priorities of waiting jobs are made of"),
     ("sstat", "acct", "tells what running steps have used so far"),
     ("sbcast", "bcast", "writes a file into a running job"),
     ("sattach", "attach", "shows what a running step's tasks write, types at its terminal"),

@@ -73,7 +73,7 @@ ENTRIES = {
     "configuration": Entry(
         "from nodectl.config_file import reader; reader.load('/nonexistent', must_exist=False)",
         CONFIGURATION,
-        35,
+        36,
         ENUM,
     ),
     # One for each prolog and epilog.
@@ -87,8 +87,8 @@ ENTRIES = {
         25,
         ENUM,
     ),
-    "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 102),
-    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 91),
+    "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 104),
+    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 92),
 }
 
 
@@ -125,7 +125,7 @@ def test_daemon_has_asyncio_without_tls_and_its_plugins_may_have_tls() -> None:
 
 def test_daemon_has_asyncio_without_what_that_uses_where_something_is_wrong() -> None:
     """Megabytes of every idle service. It is all there for a plugin that wants it."""
-    unwanted = {"inspect", "ast", "dis", "dataclasses", "argparse", "pyseccomp", "ctypes"}
+    unwanted = {"inspect", "ast", "dis", "dataclasses", "argparse", "pyseccomp", "ctypes", "subprocess", "locale"}
     assert imported("import nodectl.daemon.main") & unwanted == set()
     assert "dis" in imported("import nodectl.daemon.main, inspect; assert inspect.isfunction(inspect.unwrap)")
     handled = """
@@ -179,3 +179,13 @@ assert set(sys.modules) == before, set(sys.modules) - before"""
 
 def test_the_check_would_notice() -> None:
     assert "re" in imported("import re")
+
+
+def test_daemons_plugins_may_execute_programs_by_asyncio() -> None:
+    executed = """
+import nodectl.daemon.main, asyncio, sys
+async def execute():
+    process = await asyncio.create_subprocess_exec("/bin/true", stdout=asyncio.subprocess.DEVNULL)
+    return await process.wait()
+assert asyncio.run(execute()) == 0 and sys.modules["subprocess"].Popen"""
+    assert "locale" in imported(executed)

@@ -390,4 +390,4 @@ def test_every_command_has_a_help(command: str, capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit) as ended:
         main.main([command, "--help"])
     assert ended.value.code == 0
-    assert f"usage: nodectl {command}" in capsys.readouterr().out
+    assert f"Usage: nodectl {command}" in capsys.readouterr().out

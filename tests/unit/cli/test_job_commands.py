@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from nodectl.cli import cancel, explain, list_jobs, main
+from nodectl.cli import cancel, list_jobs, main
 from nodectl.client.session import Session
+from nodectl.render.explanation import explained
 from nodectl.render.job_columns import STARTS, USUAL, WIDE, listing, name_of
 
 PENDING = {
@@ -73,7 +74,7 @@ def test_what_a_name_holds_moves_nobodys_cursor() -> None:
 
 def test_an_explanation_says_reason_start_and_what_would_help() -> None:
     answer = {"reason": "Resources", "words": "It waits.", "for": [3, "bob"], "start": None, "help": ["Ask for less."]}
-    lines = explain.explained("7", answer, 80)
+    lines = explained("7", answer, 80)
     assert lines == [
         "job:        7", "reason:     Resources", "starts:     not known", "waits for:  3, bob", "", "It waits.", "",
         "Ask for less.",
@@ -122,7 +123,7 @@ def test_jobs_between_commas_may_have_tasks_between_commas() -> None:
 
 
 def test_what_an_explanation_holds_moves_nobodys_cursor() -> None:
-    assert "\x1b" not in "".join(explain.explained("7", {"words": "waits for \x1b[2J", "help": ["\x1b[2J"]}, 80))
+    assert "\x1b" not in "".join(explained("7", {"words": "waits for \x1b[2J", "help": ["\x1b[2J"]}, 80))
 
 
 @pytest.mark.parametrize(("module", "command"), [(list_jobs, "queue"), (cancel, "cancel")])
