@@ -6,12 +6,14 @@ Of any cluster's nodes: a script may ask for names that this machine has never h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+from nodectl.binding.hostlist import compressed
 from nodectl.client.command import Failed
 
+__all__ = ["compressed", "expanded"]
+
 _MOST = 65_536  # names; a list costs as much as its names, not as its text
-_NUMBERED = re.compile(r"(.*?)([0-9]+)", re.ASCII | re.DOTALL)
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
 
 
@@ -58,33 +60,3 @@ def _names(word: str) -> Iterator[str]:
         for number in range(int(found[1]), int(found[2] or found[1]) + 1):
             for end in _names(tail) if tail else ("",):
                 yield f"{head}{number:0{len(found[1])}}{end}"
-
-
-def compressed(names: Sequence[str], *, in_order: bool = False) -> str:
-    """Names that differ in their last number share brackets."""
-    groups: dict[tuple[str, int], list[int]] = {}
-    for name in names:
-        found = _NUMBERED.fullmatch(name)
-        if found is None:
-            groups.setdefault((name, 0), [])
-            continue
-        digits = found[2]
-        width = len(digits) if digits.startswith("0") else 1
-        groups.setdefault((found[1], width), []).append(int(digits))
-    return ",".join(
-        head if not width else _group(head, numbers if in_order else sorted(set(numbers)), width)
-        for (head, width), numbers in groups.items()
-    )
-
-
-def _group(head: str, numbers: Sequence[int], width: int) -> str:
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    if len(spans) == 1 and spans[0][0] == spans[0][1]:
-        return f"{head}{spans[0][0]:0{width}}"
-    parts = (f"{a:0{width}}" if a == b else f"{a:0{width}}-{b:0{width}}" for a, b in spans)
-    return f"{head}[{','.join(parts)}]"

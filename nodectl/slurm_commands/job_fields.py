@@ -156,7 +156,7 @@ def _flag(key: str) -> Callable[[Row], object]:
 
 
 FIELDS = (
-    Field("a", "Account", "ACCOUNT", _constant(NULL)),
+    Field("a", "Account", "ACCOUNT", _text("account")),
     Field("A", "JobID", "JOBID", lambda job: job["job"]),
     Field("b", "tres-per-node", "TRES_PER_NODE", _asked),
     Field("B", "BatchHost", "EXEC_HOST", _host),

@@ -71,7 +71,7 @@ def job_facts(job: Mapping[str, Any], *, details: bool) -> Iterator[list[str]]:
     gid, group = group_of(job["uid"])
     yield [f"UserId={job.get('user')}({job['uid']})", f"GroupId={group}({gid})", "MCS_label=N/A"]
     yield [
-        f"Priority={job.get('priority') or 0}", f"Nice={job.get('nice') or 0}", f"Account={NULL}",
+        f"Priority={job.get('priority') or 0}", f"Nice={job.get('nice') or 0}", f"Account={job.get('account') or NULL}",
         f"QOS={job.get('qos') or NULL}",
     ]  # fmt: skip
     yield [

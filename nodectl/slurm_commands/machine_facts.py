@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from nodectl.client.command import Failed
 from nodectl.client.session import Session
 from nodectl.machine import topology
 from nodectl.render.words import user_name
@@ -55,6 +56,20 @@ def _memory() -> dict[str, int]:
     """KiB by their names in /proc/meminfo."""
     lines = (line.split() for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
     return {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) > 1}
+
+
+def names_of(node: Facts) -> set[str]:
+    """What it is called: in the configuration, and by itself."""
+    return {str(node["name"]), os.uname().nodename, "localhost"}
+
+
+def look_for_nodes(session: Session, names: Iterable[str]) -> None:
+    """Raises Failed for one that is not this machine."""
+    nodes: Any = session.call("Nodes")["nodes"]
+    known = set().union(*map(names_of, nodes))
+    for name in names:
+        if name not in known:
+            raise Failed(f"Invalid node name {name[:40]}")
 
 
 def state(node: Facts) -> str:

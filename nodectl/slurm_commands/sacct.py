@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 
 from nodectl.cli import acct
-from nodectl.client.command import BadUsage, GlobalOptions
-from nodectl.slurm_commands.command_line import HELP, read_line
+from nodectl.client.command import GlobalOptions
+from nodectl.slurm_commands.command_line import HELP, hand_on, read_line
 from nodectl.slurm_commands.option_words import ARGUMENT, MAYBE_ARGUMENT, Given, Option
 
 _USUAL = "jobid,jobname,partition,account,alloccpus,state,exitcode"
@@ -20,6 +19,7 @@ _LONG = (
     "alloctres,tresusageinave,tresusageinmax,tresusageoutmax,tresusageouttot"
 )
 _TABLE = (
+    Option("account", "A", ARGUMENT, "of these accounts"),
     Option("allocations", "X", text="only jobs, without their steps"),
     Option("allusers", "a", text="of all users whose jobs you may see"),
     Option("brief", "b", text=f"--format={_BRIEF}"),
@@ -44,7 +44,7 @@ _TABLE = (
     Option("user", "u", ARGUMENT, "of these users"),
     Option("help", "h", text="print this"),
     *HELP[1:],
-    Option("accounts", "A", ARGUMENT),
+    Option("accounts", "", ARGUMENT, same="account"),
     Option("allclusters", "L"),
     Option("associations", "x", ARGUMENT),
     Option("clusters", "M", ARGUMENT),
@@ -69,24 +69,15 @@ _TABLE = (
     Option("whole-hetjob", "", MAYBE_ARGUMENT),
 )
 _AS_THEY_ARE = (
-    "allocations", "allusers", "delimiter", "duplicates", "endtime", "helpformat", "jobs", "json", "name", "noconvert",
-    "noheader", "parsable", "parsable2", "starttime", "state", "units", "user",
+    "account", "allocations", "allusers", "delimiter", "duplicates", "endtime", "helpformat", "jobs", "json", "name",
+    "noconvert", "noheader", "parsable", "parsable2", "starttime", "state", "units", "user",
 )  # fmt: skip
 
 
 def main(settings: GlobalOptions, words: list[str]) -> int:
     """The whole command. Returns the exit status."""
     given = read_line(words, _TABLE, "[OPTIONS]")
-    if given is None:
-        return 0
-    parser = argparse.ArgumentParser(prog="sacct", exit_on_error=False)
-    acct.add_arguments(parser)
-    try:
-        arguments = parser.parse_args(translated(given))
-    except argparse.ArgumentError as error:
-        raise BadUsage(str(error), 1) from None
-    arguments.settings = settings
-    return acct.main(arguments)
+    return hand_on(acct, settings, translated(given))
 
 
 def translated(given: Given) -> list[str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-
 from nodectl.cli import attach
 from nodectl.client.command import BadUsage, GlobalOptions
-from nodectl.slurm_commands.command_line import HELP, read_line
+from nodectl.slurm_commands.command_line import HELP, hand_on, read_line
 from nodectl.slurm_commands.option_words import ARGUMENT, Option
 
 _TABLE = (
@@ -28,17 +26,8 @@ _FILTERS = ("error-filter", "input-filter", "output-filter")
 def main(settings: GlobalOptions, words: list[str]) -> int:
     """The whole command. Returns the exit status."""
     given = read_line(words, _TABLE, "[OPTIONS] JOB.STEP")
-    if given is None:
-        return 0
     if len(given.words) != 1:
         raise BadUsage("sattach wants one JOB.STEP", 1)
     translated = [f"--{name}" for name in _FLAGS if name in given]
     translated += [f"--{name}={given.value(name)}" for name in _FILTERS if name in given]
-    parser = argparse.ArgumentParser(prog="sattach", exit_on_error=False)
-    attach.add_arguments(parser)
-    try:
-        arguments = parser.parse_args([*translated, "--", *given.words])
-    except argparse.ArgumentError as error:
-        raise BadUsage(str(error), 1) from None
-    arguments.settings = settings
-    return attach.main(arguments)
+    return hand_on(attach, settings, [*translated, "--", *given.words])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 
 from nodectl.cli import bcast
 from nodectl.client.command import BadUsage, Failed, GlobalOptions
-from nodectl.slurm_commands.command_line import HELP, read_line
+from nodectl.slurm_commands.command_line import HELP, hand_on, read_line
 from nodectl.slurm_commands.option_words import ARGUMENT, MAYBE_ARGUMENT, Option
 
 _TABLE = (
@@ -28,19 +27,10 @@ _TABLE = (
 def main(settings: GlobalOptions, words: list[str]) -> int:
     """The whole command. Returns the exit status."""
     given = read_line(words, _TABLE, "[OPTIONS] SOURCE DESTINATION")
-    if given is None:
-        return 0
     if len(given.words) != 2:
         raise BadUsage(f"Need two file names, have {len(given.words)} names", 1)
     job = given.value("jobid") or os.environ.get("SLURM_JOB_ID", "")
     if not job:
         raise Failed("Command only valid from within SLURM job")
-    parser = argparse.ArgumentParser(prog="sbcast", exit_on_error=False)
-    bcast.add_arguments(parser)
     force = ["--force"] if "force" in given or "SBCAST_FORCE" in os.environ else []
-    try:
-        arguments = parser.parse_args([f"--job={job}", *force, "--", *given.words])
-    except argparse.ArgumentError as error:
-        raise Failed(str(error)) from None
-    arguments.settings = settings
-    return bcast.main(arguments)
+    return hand_on(bcast, settings, [f"--job={job}", *force, "--", *given.words])

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 from nodectl.cli.cancel import end_step
@@ -24,7 +25,7 @@ from nodectl.slurm_commands.option_words import ARGUMENT, Given, Option
 from nodectl.wire.names import NODE
 
 _TABLE = (
-    Option("account", "A", ARGUMENT, "jobs of this account: none, there are no accounts"),
+    Option("account", "A", ARGUMENT, "jobs of this account"),
     Option("batch", "b", text="signal the batch script alone"),
     Option("full", "f", text="signal the batch script too"),
     Option("interactive", "i", text="ask before each job"),
@@ -58,8 +59,6 @@ _GONE = (f"{NODE}.NoSuchJob", f"{NODE}.NoSuchStep", f"{NODE}.WrongState")
 def main(settings: GlobalOptions, words: list[str]) -> int:
     """The whole command. Returns the exit status."""
     given = read_line(words, _TABLE, "[OPTIONS] [JOB[_TASK][.STEP]...]")
-    if given is None:
-        return 0
     _from_variables(given)
     names = [part for word in given.words for part in _parts(word)]
     if not names and not any(choice in given for choice in _CHOICES):
@@ -68,8 +67,7 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
         _ = _step(name) if "." in name else jobs.jobs_named([name])
     number = _signal(given)
     choice = _choice(given)
-    session = Session(settings, start_private=False)
-    try:
+    with closing(Session(settings, start_private=False)) as session:
         status, found = 0, 0
         for name in _chosen(session, given, names, choice):
             found += 1
@@ -77,8 +75,6 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
         if not found and not names:
             _say_that_none_matches(given)
         return status
-    finally:
-        session.close()
 
 
 def _from_variables(given: Given) -> None:
@@ -155,10 +151,11 @@ def _in_both(waiting: str, named: str) -> str:
 
 
 def _has(job: dict[str, Any], given: Given) -> bool:
-    """What the service does not choose by. No job has an account."""
+    """What the service does not choose by."""
     for option in _BY_COMMAND:
         own = {str(job.get("nodes") or "")} if option == "nodelist" else {str(job.get(option) or "")}
-        if option in given and not own & set(given.listed(option)):
+        wanted = given.listed(option)
+        if option in given and not own & {*wanted, *map(str.lower, wanted)}:
             return False
     return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import closing
 
 from nodectl.client.command import BadOption, Failed, GlobalOptions, complain
 from nodectl.client.session import Session
@@ -29,6 +30,7 @@ _TABLE = (
 )
 _USAGE = (
     "[OPTIONS] show job|step|node|partition|config|reservation|hostnames|hostlist ... | update KEY=VALUE... | "
+    "create reservation KEY=VALUE... | delete ReservationName=NAME | "
     "hold|uhold|release|requeue|requeuehold|suspend|resume JOB... | wait_job JOB | listpids [JOB] | pidinfo PID | "
     "ping | version | help"
 )
@@ -45,12 +47,12 @@ _VERBS: dict[str, Verb] = {
     "resume": scontrol_changes.resume,
     "wait_job": scontrol_changes.wait_job,
     "ping": scontrol_show.ping,
+    "create": scontrol_changes.create,
     "delete": scontrol_changes.delete,
     "pidinfo": scontrol_processes.pidinfo,
     "listpids": scontrol_processes.listpids,
 }
 _ELSEWHERE = {
-    "create": "`nodectl reserve create` makes reservations; there are no other partitions and nodes",
     "reconfigure": "`systemctl reload nodectld` has the configuration read again",
     "shutdown": "`systemctl stop nodectld` stops the service",
     "top": "`scontrol update JobId=N Priority=TOP` does this for one job",
@@ -58,6 +60,7 @@ _ELSEWHERE = {
 _ALONE = ("version", "exit", "quit", "help", "completing")
 _HELP_LINES = {
     "completing": "lists jobs that hang while they end",
+    "create": "reservation Users=NAMES Duration=TIME KEY=VALUE...: makes a reservation",
     "delete": "ReservationName=NAME: deletes a reservation",
     "exit": "ends scontrol, as quit does",
     "help": "prints this",
@@ -82,8 +85,6 @@ _HELP_LINES = {
 def main(settings: GlobalOptions, words: list[str]) -> int:
     """The whole command. Returns the exit status."""
     given = read_line(words, _TABLE, _USAGE)
-    if given is None:
-        return 0
     if given.words:
         return _once(settings, given, given.words)
     return _typed(settings, given)
@@ -134,11 +135,8 @@ def _once(settings: GlobalOptions, given: Given, words: list[str]) -> int:
         raise Failed(f"{name}: {_ELSEWHERE[name]}")
     if name not in _VERBS:
         raise Failed(f"invalid keyword: {words[0][:40]}")
-    session = Session(settings, start_private=False)
-    try:
+    with closing(Session(settings, start_private=False)) as session:
         return _VERBS[name](session, given, words[1:])
-    finally:
-        session.close()
 
 
 def _named(word: str) -> str:

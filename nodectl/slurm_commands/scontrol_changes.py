@@ -11,7 +11,8 @@ from nodectl.client.job_changes import assigned
 from nodectl.client.run_options import seconds
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_of
-from nodectl.slurm_commands import jobs
+from nodectl.slurm_commands import jobs, machine_facts, reservations
+from nodectl.slurm_commands.host_names import expanded
 from nodectl.slurm_commands.option_words import Given
 from nodectl.wire.names import NODE
 
@@ -24,11 +25,12 @@ _RUNNING = ("RUNNING", "SUSPENDED")
 
 def _for_each(session: Session, verb: str, words: list[str], act: Callable[[str], object]) -> int:
     """Calls it for every job; 0, or 1 with a line on stderr for each that Failed."""
-    if not words:
-        raise Failed(f"too few arguments for keyword:{verb}")
     status = 0
     plain = [word.partition("=")[2] or word for word in words if word.lower() not in _JOB]
-    for name in jobs.jobs_named(plain):
+    names = jobs.jobs_named(plain)
+    if not names:
+        raise Failed(f"too few arguments for keyword:{verb}")
+    for name in names:
         try:
             act(name)
         except Failed as failed:
@@ -106,23 +108,12 @@ def update(session: Session, given: Given, words: list[str]) -> int:
     if kind in (*_JOB, "stepid", "step", "node", "nodename", "partition", "partitionname") and not value and rest:
         value, rest = rest[0], rest[1:]  # update job 7 ...
     if kind in _JOB:
-        return _update_jobs(session, value, rest)
+        return _for_each(session, "update", [value], lambda job: _update_job(session, job, rest))
     if kind in ("stepid", "step"):
         return _update_step(session, value, rest)
     if kind in ("node", "nodename"):
-        return _update_node(session, rest)
+        return _update_node(session, value, rest)
     raise Failed(f"Update of {first[:40] or 'nothing'}: only JobId=, StepId= and NodeName= are changed here")
-
-
-def _update_jobs(session: Session, names: str, words: list[str]) -> int:
-    status = 0
-    for name in jobs.jobs_named([names]):
-        try:
-            _update_job(session, name, words)
-        except Failed as failed:
-            complain(_why(session, failed, name))
-            status = 1
-    return status
 
 
 def _update_job(session: Session, name: str, words: list[str]) -> None:
@@ -167,7 +158,9 @@ def _update_step(session: Session, name: str, words: list[str]) -> int:
     raise Failed(f"Update of {keys} of a step is not supported: `nodectl update {name}` changes its limits")
 
 
-def _update_node(session: Session, words: list[str]) -> int:
+def _update_node(session: Session, names: str, words: list[str]) -> int:
+    if names.upper() != "ALL":  # a script may mean another machine of its cluster
+        machine_facts.look_for_nodes(session, expanded(names) or [""])
     values = {key.lower(): text for key, _, text in (word.partition("=") for word in words)}
     state = values.pop("state", "").lower()
     if state in _DRAIN:
@@ -179,11 +172,15 @@ def _update_node(session: Session, words: list[str]) -> int:
     return 0
 
 
+def create(session: Session, given: Given, words: list[str]) -> int:
+    """create reservation KEY=VALUE..."""
+    del given
+    reservations.create(session, words)
+    return 0
+
+
 def delete(session: Session, given: Given, words: list[str]) -> int:
     """delete ReservationName=NAME."""
     del given
-    key, _, name = words[0].partition("=") if words else ("", "", "")
-    if key.lower() not in ("reservationname", "reservation") or not (name or words[1:]):
-        raise Failed("only reservations are deleted: delete ReservationName=NAME")
-    session.call("DeleteReservation", name=name or words[1])
+    reservations.delete(session, words)
     return 0

@@ -12,12 +12,12 @@ from nodectl.client.session import Session
 from nodectl.config_file.reader import DEFAULT_PATH
 from nodectl.render.terminal import put
 from nodectl.render.words import printable
-from nodectl.slurm_commands import jobs, machine_facts, step_fields
+from nodectl.slurm_commands import jobs, machine_facts, reservations, step_fields
 from nodectl.slurm_commands.host_names import compressed, expanded
 from nodectl.slurm_commands.job_values import job_facts
 from nodectl.slurm_commands.option_words import Given
 from nodectl.slurm_commands.release import RELEASE
-from nodectl.slurm_commands.time_words import long_duration, moment
+from nodectl.slurm_commands.time_words import moment
 
 _INDENT = "   "
 _HOSTS = ("hostnames", "hostlist", "hostlistsorted")
@@ -25,10 +25,11 @@ _ENTITIES = (
     "assoc_mgr", "bbstat", "burstbuffer", "config", "daemons", "federation", "hostlist", "hostlistsorted", "hostnames",
     "jobs", "licenses", "nodes", "partitions", "reservations", "slurmd", "steps", "topology",
 )  # fmt: skip
-_NONE = {
+_TOLD = {  # always the same
     "assoc_mgr": "Current Association Manager state\n\nNo associations",
     "bbstat": "No burst buffers",
     "burstbuffer": "No burst buffers",
+    "daemons": "slurmctld slurmd",
     "federation": "No federations",
     "licenses": "No licenses configured in Slurm.",
     "topology": "No topology information available",
@@ -36,7 +37,9 @@ _NONE = {
 # What scripts look for, and what is always so here.
 _ALWAYS = {
     "AccountingStorageType": "(null)", "AccountingStorageEnforce": "none", "EnforcePartLimits": "ANY",
-    "LaunchParameters": "(null)", "LaunchType": "launch/slurm", "MinJobAge": "300 sec", "OverTimeLimit": "0 min",
+    "LaunchParameters": "(null)", "LaunchType": "launch/slurm", "MinJobAge": "300 sec",
+    "MULTIPLE_SLURMD": "Yes",  # several services run beside each other, each with its own socket
+    "OverTimeLimit": "0 min",
     "PropagateResourceLimits": "ALL", "PropagateResourceLimitsExcept": "(null)", "SchedulerParameters": "(null)",
     "SchedulerType": "sched/backfill", "SLURM_VERSION": RELEASE, "SlurmctldPort": "(null)", "SlurmdPort": "(null)",
     "SlurmdUser": "root(0)", "SlurmUser": "root(0)", "SwitchType": "(null)", "TopologyPlugin": "topology/none",
@@ -97,15 +100,15 @@ def show(session: Session, given: Given, words: list[str]) -> int:
         blocks = _jobs(session, given, wanted)
     elif kind == "steps":
         blocks = _steps(session, wanted)
-    elif kind in ("nodes", "partitions", "slurmd", "daemons"):
+    elif kind in ("nodes", "partitions", "slurmd"):
         return _machine(session, given, kind, wanted)
     elif kind == "config":
         put(_config(session))
         return 0
     elif kind == "reservations":
-        blocks = _reservations(session, wanted)
-    elif kind in _NONE:
-        print(_NONE[kind])
+        blocks = list(reservations.facts(session, wanted))
+    elif kind in _TOLD:
+        print(_TOLD[kind])
         return 0
     else:
         raise Failed(f"invalid entity:{first[:40]} for keyword:show")
@@ -120,7 +123,7 @@ def _put(blocks: Iterable[Block], given: Given) -> None:
 
 
 def _jobs(session: Session, given: Given, wanted: str) -> list[Block]:
-    if not wanted:
+    if wanted in ("", "0"):
         waiting = jobs.queued(session, {})
         found = [jobs.record_of(session, str(job["job"])) for job in waiting] + jobs.ended(session, [])
         if not found:
@@ -152,9 +155,6 @@ def _steps(session: Session, wanted: str) -> list[Block]:
 
 def _machine(session: Session, given: Given, kind: str, wanted: str) -> int:
     nodes = machine_facts.read(session)
-    if kind == "daemons":
-        print("slurmctld slurmd")
-        return 0
     if kind == "partitions":
         found = [node for node in nodes if wanted in ("", node["partition"])]
         if not found:
@@ -162,8 +162,8 @@ def _machine(session: Session, given: Given, kind: str, wanted: str) -> int:
         _put(map(machine_facts.partition_facts, found), given)
         return 0
     names = expanded(wanted)
-    found = [node for node in nodes if not names or {node["name"], node["host"], "localhost"} & set(names)]
-    missing = [name for name in names if not any(name in (node["name"], node["host"], "localhost") for node in nodes)]
+    found = [node for node in nodes if not names or machine_facts.names_of(node) & set(names)]
+    missing = [name for name in names if not any(name in machine_facts.names_of(node) for node in nodes)]
     _put(map(machine_facts.node_facts, found), given)
     if missing:
         raise Failed(f"Node {missing[0][:40]} not found")
@@ -194,30 +194,6 @@ def _word(value: object) -> str:
     if isinstance(value, list | tuple):
         return ",".join(map(str, value)) or "(null)"
     return str(value) if value not in ("", None) else "(null)"
-
-
-def _reservations(session: Session, wanted: str) -> list[Block]:
-    found: Any = session.call("Reservations")["reservations"]
-    chosen = [one for one in found if wanted in ("", one["name"])]
-    if not chosen:
-        if wanted:
-            raise Failed(f"Reservation {wanted[:40]} not found")
-        print("No reservations in the system")
-    return [_reservation(one) for one in chosen]
-
-
-def _reservation(one: dict[str, Any]) -> Iterator[list[str]]:
-    start, end = float(one.get("start") or 0), float(one.get("end") or 0)
-    yield [
-        f"ReservationName={one['name']}", f"StartTime={moment(start)}", f"EndTime={moment(end)}",
-        f"Duration={long_duration(end - start)}",
-    ]  # fmt: skip
-    node = os.uname().nodename
-    yield [f"Nodes={node}", "NodeCnt=1", f"CoreCnt={one.get('cores') or 0}", "Features=(null)", "Flags="]
-    yield [f"TRES=cpu={one.get('cpus') or 0}"]
-    users = ",".join(map(str, one.get("users") or ()))
-    active = "ACTIVE" if start <= time.time() < end else "INACTIVE"
-    yield [f"Users={users}", "Groups=(null)", "Accounts=(null)", "Licenses=(null)", f"State={active}"]
 
 
 def ping(session: Session, given: Given, words: list[str]) -> int:

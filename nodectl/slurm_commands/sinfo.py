@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
-from nodectl.client.command import Failed, GlobalOptions
+from nodectl.client.command import GlobalOptions
 from nodectl.client.session import Session
-from nodectl.model.number import whole
 from nodectl.render.terminal import put
-from nodectl.slurm_commands import machine_facts
+from nodectl.slurm_commands import machine_facts, reservations
 from nodectl.slurm_commands.column_format import Field, Layout, Row, by_letters, by_names, lines_of
-from nodectl.slurm_commands.command_line import HELP, read_line, tell_settings
+from nodectl.slurm_commands.command_line import HELP, again_and_again, read_line, tell_settings
 from nodectl.slurm_commands.host_names import expanded
 from nodectl.slurm_commands.machine_facts import gres, reason, reason_user, sharing, short_state, state
 from nodectl.slurm_commands.option_words import ARGUMENT, Given, Option
 from nodectl.slurm_commands.time_words import limit, line_of_now, moment
 
-_SECONDS = 1_000_000
 _TABLE = (
     Option("all", "a", text="all partitions (there is one)"),
     Option("dead", "d", text="only nodes that do not answer: none"),
@@ -126,25 +125,16 @@ FIELDS = (
 def main(settings: GlobalOptions, words: list[str]) -> int:
     """The whole command. Returns the exit status."""
     given = read_line(words, _TABLE, "[OPTIONS]")
-    if given is None:
-        return 0
-    pause = whole(given.value("iterate", "0"), _SECONDS)
-    if pause is None:
-        raise Failed(f"Invalid interval: {given.value('iterate')[:20]}")
     tell_settings(given, _TABLE)
-    while True:
-        session = Session(settings, start_private=False)
-        try:
+
+    def show() -> None:
+        with closing(Session(settings, start_private=False)) as session:
             if "reservation" in given:
-                put(_reservations(session))
+                put(reservations.table(session))
             else:
                 _show(machine_facts.read(session), given)
-        finally:
-            session.close()
-        if not pause:
-            return 0
-        print(flush=True)
-        time.sleep(pause)
+
+    return again_and_again(given, show)
 
 
 def _show(nodes: list[dict[str, Any]], given: Given) -> None:
@@ -184,7 +174,7 @@ def _layout(given: Given, nodes: list[dict[str, Any]]) -> Layout:
 
 
 def _is_meant(node: dict[str, Any], given: Given) -> bool:
-    if "nodes" in given and not {node["name"], node["host"]} & set(expanded(given.value("nodes"))):
+    if "nodes" in given and not machine_facts.names_of(node) & set(expanded(given.value("nodes"))):
         return False
     if "dead" in given or ("list-reasons" in given and not node.get("reason")):
         return False
@@ -194,18 +184,3 @@ def _is_meant(node: dict[str, Any], given: Given) -> bool:
     own = {state(node), short_state(node), "up", "responding"}
     own |= {"drain", "drng"} if state(node).startswith("drain") else set()
     return bool(own & set(wanted)) or any(state(node).startswith(word) for word in wanted if len(word) > 2)
-
-
-def _reservations(session: Session) -> Iterator[str]:
-    found: Any = session.call("Reservations")["reservations"]
-    if not found:
-        yield "No reservations in the system"
-        return
-    yield f"{'RESV_NAME':12} {'STATE':>8} {'START_TIME':>19} {'END_TIME':>19} {'DURATION':>11}  NODELIST"
-    for one in found:
-        start, end = float(one.get("start") or 0), float(one.get("end") or 0)
-        active = "ACTIVE" if start <= time.time() < end else "INACTIVE"
-        yield (
-            f"{one['name']!s:12} {active:>8} {moment(start):>19} {moment(end):>19} {limit(end - start):>11}  "
-            f"{os.uname().nodename}"
-        )

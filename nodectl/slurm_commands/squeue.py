@@ -6,15 +6,15 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any
 
 from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.session import Session
-from nodectl.model.number import whole
 from nodectl.render.terminal import put
-from nodectl.slurm_commands import jobs, sort_order, step_fields
+from nodectl.slurm_commands import jobs, machine_facts, sort_order, step_fields
 from nodectl.slurm_commands.column_format import Layout, by_letters, by_names, lines_of
-from nodectl.slurm_commands.command_line import HELP, read_line, tell_settings
+from nodectl.slurm_commands.command_line import HELP, again_and_again, read_line, tell_settings
 from nodectl.slurm_commands.host_names import expanded
 from nodectl.slurm_commands.job_fields import ACTIVE, FIELDS, STATES
 from nodectl.slurm_commands.job_values import as_json
@@ -26,8 +26,8 @@ _LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 _STARTS = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 _STEPS = "%.15i %.8j %.9P %.8u %.9M %N"
 _STEPS_LONG = "%.15i %.8j %.9P %.8u %.9l %.9M %N"
-_SECONDS = 1_000_000
 _TABLE = (
+    Option("account", "A", ARGUMENT, "of these accounts"),
     Option("all", "a", text="of all partitions (there is one)"),
     Option("array", "r", text="tasks of arrays one by one"),
     Option("format", "o", ARGUMENT, "columns: %[.][width]letter"),
@@ -49,10 +49,10 @@ _TABLE = (
     Option("steps", "s", MAYBE_ARGUMENT, "these steps: 7.0,8, or all"),
     Option("user", "u", ARGUMENT, "of these users"),
     *HELP,
+    Option("accounts", "", ARGUMENT, same="account"),
     Option("node", "", ARGUMENT, same="nodelist"),
     Option("nodes", "", ARGUMENT, same="nodelist"),
     Option("users", "", ARGUMENT, same="user"),
-    Option("accounts", "A", ARGUMENT),
     Option("array-unique"),
     Option("cluster", "", ARGUMENT, same="clusters"),
     Option("clusters", "M", ARGUMENT),
@@ -69,27 +69,18 @@ _TABLE = (
 def main(settings: GlobalOptions, words: list[str]) -> int:
     """The whole command. Returns the exit status."""
     given = read_line(_joined(words), _TABLE, "[OPTIONS]")
-    if given is None:
-        return 0
     tell_settings(given, _TABLE)
     layout = _layout(given)
-    pause = whole(given.value("iterate", "0"), _SECONDS)
-    if pause is None:
-        raise Failed(f"Invalid interval: {given.value('iterate')[:20]}")
-    while True:
-        session = Session(settings, start_private=False)
-        try:
+
+    def show() -> None:
+        with closing(Session(settings, start_private=False)) as session:
             found = _steps(session, given) if "steps" in given else _jobs(session, given, more=layout.needs_more())
-        finally:
-            session.close()
         if "json" in given:
             print(json.dumps({"jobs": [as_json(job) for job in found], "errors": []}, indent=2))
         else:
             put(_lines(layout, found, given))
-        if not pause:
-            return 0
-        print(flush=True)
-        time.sleep(pause)
+
+    return again_and_again(given, show)
 
 
 def _joined(words: list[str]) -> list[str]:
@@ -127,18 +118,19 @@ def _lines(layout: Layout, found: Iterable[dict[str, Any]], given: Given) -> Ite
 
 
 def _jobs(session: Session, given: Given, *, more: bool) -> list[dict[str, Any]]:
-    _look_at_nodes(given)
+    if "nodelist" in given:
+        machine_facts.look_for_nodes(session, expanded(given.value("nodelist")))
     names = jobs.jobs_named(given.options.get("jobs", ()))
-    users = jobs.users_named(_words(given, "user", "SQUEUE_USERS"))
-    users += [jobs.me()] if "me" in given else []
+    users = _users(given)
     states = jobs.states_named(_words(given, "states", "SQUEUE_STATES"))
+    job_names = _words(given, "name", "SQUEUE_NAMES")
     states = ["PENDING"] if "start" in given and not states else states
     found = jobs.queued(session, {"jobs": names, "users": users, "states": [one for one in states if one in ACTIVE],
-                                  "names": _words(given, "name", "SQUEUE_NAMES")})  # fmt: skip
+                                  "names": job_names})  # fmt: skip
     if states and not set(states) & set(ACTIVE):
         found = []
     if set(states) - set(ACTIVE):
-        found += [job for job in jobs.ended(session, names) if _has(job, users, states, given)]
+        found += [job for job in jobs.ended(session, names) if _has(job, users, states, job_names)]
     if len(names) == 1 and not found and jobs.record_of(session, names[0]) is None:
         raise Failed(f"{jobs.INVALID}: {names[0]}")
     found = [job for job in found if _is_meant(job, given)]
@@ -150,6 +142,10 @@ def _jobs(session: Session, given: Given, *, more: bool) -> list[dict[str, Any]]
     return sort_order.ordered(found, order, FIELDS, {"t": _place_of_state, "T": _place_of_state})
 
 
+def _users(given: Given) -> list[str]:
+    return jobs.users_named(_words(given, "user", "SQUEUE_USERS")) + ([jobs.me()] if "me" in given else [])
+
+
 def _words(given: Given, name: str, variable: str) -> list[str]:
     """What an option says, else its variable."""
     if name in given:
@@ -157,9 +153,8 @@ def _words(given: Given, name: str, variable: str) -> list[str]:
     return [word for word in os.environ.get(variable, "").split(",") if word]
 
 
-def _has(job: dict[str, Any], users: list[str], states: list[str], given: Given) -> bool:
+def _has(job: dict[str, Any], users: list[str], states: list[str], names: list[str]) -> bool:
     """Of a job that has ended."""
-    names = given.listed("name")
     return (
         job["state"] in states and (not users or str(job["uid"]) in users) and (not names or job.get("name") in names)
     )
@@ -167,17 +162,12 @@ def _has(job: dict[str, Any], users: list[str], states: list[str], given: Given)
 
 def _is_meant(job: dict[str, Any], given: Given) -> bool:
     """What the service does not choose by."""
+    if "account" in given and str(job.get("account")) not in map(str.lower, given.listed("account")):
+        return False
     for option in ("qos", "reservation"):
         if option in given and str(job.get(option) or "") not in given.listed(option):
             return False
     return "nodelist" not in given or bool(job.get("nodes"))
-
-
-def _look_at_nodes(given: Given) -> None:
-    """There is one. Raises Failed."""
-    for name in expanded(given.value("nodelist")):
-        if name not in (os.uname().nodename, "localhost"):
-            raise Failed(f"Invalid node name {name[:40]}")
 
 
 def _place_of_state(job: dict[str, Any]) -> int:
@@ -188,8 +178,8 @@ def _steps(session: Session, given: Given) -> list[dict[str, Any]]:
     wanted = given.listed("steps")
     wanted = [] if "all" in wanted else wanted
     wanted += jobs.jobs_named(given.options.get("jobs", ()))
-    users = jobs.users_named(given.listed("user")) + ([jobs.me()] if "me" in given else [])
-    names = given.listed("name")
+    users = _users(given)
+    names = _words(given, "name", "SQUEUE_NAMES")
     found = step_fields.running(session)
     return [
         step

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import closing
 
 from nodectl.accounting import fields
 from nodectl.accounting.fields import Field, Style, UnknownField
@@ -42,8 +43,6 @@ _TABLE = (
 def main(settings: GlobalOptions, words: list[str]) -> int:
     """The whole command. Returns the exit status."""
     given = read_line(words, _TABLE, "[OPTIONS] [JOB[.STEP]...]")
-    if given is None:
-        return 0
     if "helpformat" in given:
         put(sorted(field.name for field in fields.FIELDS.values()))
         return 0
@@ -51,11 +50,8 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
     if not names:
         raise BadUsage("You didn't give me any jobs to stat.", 1)
     columns = _columns(given)
-    session = Session(settings, start_private=False)
-    try:
+    with closing(Session(settings, start_private=False)) as session:
         rows = _running(session, names, every="allsteps" in given)
-    finally:
-        session.close()
     style = Style(time.time(), plain="noconvert" in given)
     header = "noheader" not in given
     if "parsable" in given or "parsable2" in given:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 
 import pytest
 
@@ -12,7 +13,20 @@ from rootful.node import NOBODY, wait_until
 from rootful.slurm_commands.conftest import Cluster
 
 HOST = os.uname().nodename
-COMMANDS = ("sacct", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol", "sinfo", "squeue", "srun", "sstat")
+COMMANDS = [
+    "sacct",
+    "salloc",
+    "sattach",
+    "sbatch",
+    "sbcast",
+    "scancel",
+    "scontrol",
+    "sinfo",
+    "sprio",
+    "squeue",
+    "srun",
+    "sstat",
+]
 
 
 def held(cluster: Cluster, *options: str) -> str:
@@ -78,6 +92,19 @@ def test_jobs_are_shown_held_changed_and_released(cluster: Cluster) -> None:
         ("scontrol hold 999999", "scontrol: error: Invalid job id specified for job 999999"),
         ("scontrol dance", "scontrol: error: invalid keyword: dance"),
         (f"scontrol update NodeName={HOST} State=DOWN", "scontrol: error: Invalid node state specified: down"),
+        ("scontrol update NodeName=elsewhere State=DRAIN Reason=x", "scontrol: error: Invalid node name elsewhere"),
+        ("scontrol update JobId=", "scontrol: error: too few arguments for keyword:update"),
+        ("scontrol create PartitionName=x", "scontrol: error: only reservations are created"),
+        (
+            "scontrol create reservation Duration=5",
+            "scontrol: error: a reservation is for users: name them",
+        ),
+        ("scontrol create reservation Users=nobody", "scontrol: error: a reservation has an end: give EndTime= or Dur"),
+        ("scontrol create reservation Accounts=a", "scontrol: error: Accounts of a reservation is not supported"),
+        ("scontrol create reservation Nodes=elsewhere", "scontrol: error: Invalid node name elsewhere"),
+        ("scontrol create reservation Flags=DAILY", "scontrol: error: Flags: daily is not supported"),
+        ("scontrol create reservation NodeCnt=2", "scontrol: error: NodeCnt: there is one node"),
+        ("scontrol create reservation StartTime=x", "scontrol: error: StartTime: Invalid time specification 'x'"),
         ("scontrol update PartitionName=x State=DOWN", "scontrol: error: Update of PartitionName"),
         ("squeue -w elsewhere", "squeue: error: Invalid node name elsewhere"),
         ("sinfo -o %!", "sinfo: error: Format option '%!' invalid"),
@@ -92,11 +119,26 @@ def test_a_wrong_request_is_refused_with_one(cluster: Cluster, typed: str, told:
     assert done.stderr.startswith(told)
 
 
-def test_accounts_choose_no_job(cluster: Cluster) -> None:
-    """There are none: who cancels an account's jobs does not mean everybody's."""
-    job = held(cluster)
-    cluster.ok("scancel -A physics")
+def test_an_account_is_told_with_its_jobs_and_chooses_them(cluster: Cluster) -> None:
+    job, other = held(cluster), held(cluster, "--account=Physics")
+    third = cluster.ok("SBATCH_ACCOUNT=chem sbatch --parsable --wrap 'echo of $SLURM_JOB_ACCOUNT'").strip()
+    ran = cluster.ok("SLURM_ACCOUNT=MATHS srun sh -c 'echo $SLURM_JOB_ID $SLURM_JOB_ACCOUNT'").split()
+    assert ran[1] == "maths"
+    wait_until(lambda: cluster.ok("squeue -h -o %i") == f"{job}\n{other}\n", "the others are over")
+    assert cluster.text(f"slurm-{third}.out") == "of chem\n"
+    assert cluster.ok("squeue -h -A physics -o '%i %a'") == f"{other} physics\n"
+    every = [line.split() for line in cluster.ok("scontrol -o show job 0").splitlines()]
+    shown = {words[0]: word for words in every for word in words if word.startswith("Account=")}
+    assert [shown[f"JobId={number}"] for number in (job, other, third, ran[0])] == [
+        "Account=(null)", "Account=physics", "Account=chem", "Account=maths"
+    ]  # fmt: skip
+    told = cluster.ok(f"sacct -nP -X -o jobid,account -j {other},{third},{ran[0]}").split()
+    assert set(told) == {f"{other}|physics", f"{third}|chem", f"{ran[0]}|maths"}
+    assert cluster.ok(f"sacct -nP -X -o jobid -A Chem,physics -j {other},{third},{ran[0]}").split() == [other, third]
+    cluster.ok("scancel -A chem")
     cluster.ok("scancel --wckey=x --me")
+    assert cluster.ok("squeue -h -o %i") == f"{job}\n{other}\n"
+    cluster.ok("scancel -A PHYSICS")
     assert cluster.ok("squeue -h -o %i") == f"{job}\n"
 
 
@@ -131,13 +173,63 @@ def test_a_name_that_would_write_on_the_terminal_of_who_cancels_is_escaped(clust
     assert "\x1b" not in asked
 
 
+def test_a_priority_is_the_sum_of_what_it_is_made_of(cluster: Cluster) -> None:
+    cluster.ok("sbatch --exclusive --wrap 'exec sleep 1000'")
+    held(cluster)  # stands in no line
+    nice, plain = (
+        cluster.ok(f"sbatch --parsable {word} --wrap true").strip() for word in ("--exclusive --nice=70", "--exclusive")
+    )
+    header, first, second = (line.split() for line in cluster.ok("sprio").splitlines())
+    assert header == ["JOBID", "PARTITION", "PRIORITY", "SITE", "AGE", "FAIRSHARE", "JOBSIZE", "QOS"]
+    assert [first[:2], second[:2]] == [[nice, "local"], [plain, "local"]]
+    assert abs(sum(map(int, second[3:])) - int(second[2])) <= 2  # each is rounded
+    long = cluster.ok("sprio -lh -S -i -u nobody").splitlines()
+    assert [line.split()[0] for line in long] == [plain, nice]
+    points = dict(zip(("Y", "A", "F", "N"), cluster.ok(f"sprio -h -j {nice} -o '%Y %A %F %N'").split(), strict=True))
+    assert points["N"] == "70"
+    weights = cluster.ok("sprio -w -o '%i %A %F %J %Q' -h").split()
+    assert weights == ["Weights", "1000", "10000", "0", "10000"]
+    assert float(cluster.ok(f"sprio -n -h -j {plain} -o %f")) <= 1
+    assert cluster.sh("sprio -o %x").stderr == "sprio: error: Invalid format specification: x\n"
+
+
+def test_a_reservation_is_made_shown_used_and_deleted(cluster: Cluster) -> None:
+    root = pwd.getpwuid(0)
+    refused = cluster.sh("scontrol create reservation Users=nobody Duration=10")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    words = "ReservationName=course StartTime=2031-05-01T09:00 Duration=1:30:00 Users=nobody,root Nodes=ALL CoreCnt=1"
+    assert cluster.ok(f"scontrol create {words} Flags=ANY_NODES", root) == "Reservation created: course\n"
+    (shown,) = cluster.ok("scontrol -o show reservation course").splitlines()
+    facts = (
+        "ReservationName=course StartTime=2031-05-01T09:00:00 EndTime=2031-05-01T10:30:00 Duration=01:30:00 CoreCnt=1"
+    )
+    assert {*facts.split(), "Users=nobody,root", "State=INACTIVE"} <= set(shown.split())
+    _, line = cluster.ok("sinfo -T").splitlines()
+    assert line.split() == ["course", "INACTIVE", "2031-05-01T09:00:00", "2031-05-01T10:30:00", "1:30:00", HOST]
+    cluster.ok("scontrol delete reservationname=course", root)
+    assert cluster.ok("scontrol show res") == cluster.ok("sinfo -T") == "No reservations in the system\n"
+    made = cluster.ok("scontrol create reservation user=nobody starttime=now duration=10 nodes=" + HOST, root)
+    name = made.removeprefix("Reservation created: ").strip()
+    cluster.ok(f"srun --reservation={name} true && scontrol show res {name} | grep State=ACTIVE")
+    cluster.ok(f"scontrol delete reservation {name}", root)
+
+
+def test_jobs_that_have_ended_are_chosen_by_the_names_of_a_variable(cluster: Cluster) -> None:
+    other, meant = held(cluster), held(cluster, "-J", "meant")
+    cluster.ok(f"scancel {other} {meant}")
+    cluster.until_over()
+    names = cluster.ok("SQUEUE_NAMES=meant squeue -h -t all -o %j").split()
+    assert set(names) == {"meant"}
+
+
 def test_the_machine_is_one_node_of_one_partition(cluster: Cluster) -> None:
     assert cluster.ok("sinfo -h -o '%R %D %N %a'").split() == ["local", "1", HOST, "up"]
     assert cluster.ok("sinfo -h -N -o '%N|%t'") == f"{HOST}|idle\n"
     assert cluster.ok("sinfo").splitlines()[0] == "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST"
     assert f"NodeName={HOST} " in cluster.ok(f"scontrol show node {HOST}")
     assert "PartitionName=local" in cluster.ok("scontrol show partition")
-    assert "SelectType              = select/cons_tres" in cluster.ok("scontrol show config")
+    config = cluster.ok("scontrol show config").splitlines()
+    assert {"SelectType              = select/cons_tres", "MULTIPLE_SLURMD         = Yes"} <= set(config)
     assert cluster.ok("scontrol ping") == f"Slurmctld(primary) at {HOST} is UP\n"
 
 
