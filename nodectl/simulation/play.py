@@ -47,12 +47,19 @@ class _Active:
 
 
 class Player:
-    """Plays one workload once. `epilog`: seconds for which a job that has ended still holds what it had."""
+    """Plays one workload once. `epilog`: seconds for which a job that has ended still holds what it had. `ended` hears
+    how many jobs have.
+    """
 
-    def __init__(self, selection: Selection, policy: Policy, workload: Workload, *, epilog: float = 0.0) -> None:
+    def __init__(
+        self, selection: Selection, policy: Policy, workload: Workload, *, epilog: float = 0.0,
+        ended: Callable[[int], object] = lambda jobs: None,
+    ) -> None:  # fmt: skip
         self._selection = selection
         self._workload = workload
         self._epilog = epilog
+        self._told_ended = ended
+        self._jobs_over = 0
         numbers = count(max(job.number for job in workload.jobs) + 1)
         self.scheduler = Scheduler(selection, policy, new_id=lambda: next(numbers), outcome=self._outcome)
         # A forecast counts on limits; what ends then, and what it waits for, each take an epilog more.
@@ -85,6 +92,7 @@ class Player:
                 function(*arguments)
             self._schedule()
             self._ask_when()
+            self._told_ended(self._jobs_over)
         return self._played(time.perf_counter() - began)
 
     def _at(self, moment: float, function: Callable[..., object], *arguments: Any) -> None:
@@ -295,6 +303,7 @@ class Player:
         """One task of a job, or all of it: those who wait for its end think, and then submit."""
         self._tasks_left[number] = 0 if everything else self._tasks_left[number] - 1
         if self._tasks_left[number] <= 0:
+            self._jobs_over += 1
             for work in self._waiting.pop(number, ()):
                 self._at(self.now + work.think, self._submit, work)
 

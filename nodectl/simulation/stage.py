@@ -39,9 +39,10 @@ def play(
     *,
     told: Told | None = None,
     say: Callable[[str], object] = lambda text: None,
+    ended: Callable[[int], object] = lambda jobs: None,
 ) -> Played:
     """Plays a workload against a plugin, by its type or its file. `told` hears each of its calls, `say` what the log
-    would have. Raises PluginRefused, SelectionFailed.
+    would have, `ended` how many jobs have. Raises PluginRefused, SelectionFailed.
     """
     caller = caller_of(setting.seconds)
     plugin = load_plugin(plugin_name, setting.plugin_dirs, caller)
@@ -50,7 +51,7 @@ def play(
         selection = Selection(plugin, nodes, caller, parameters=setting.parameters, say=say)
         with tempfile.TemporaryDirectory(prefix="nodectl-select-") as state_dir:
             selection.start(state_dir, now=BEGINNING)
-            player = Player(selection, setting.policy, workload, epilog=setting.epilog)
+            player = Player(selection, setting.policy, workload, epilog=setting.epilog, ended=ended)
             watch.time = lambda: player.now
             played = player.play()
             selection.save(state_dir)

@@ -14,6 +14,7 @@ from nodectl.config import Config, ConfigError
 from nodectl.config_file.table import KEYS
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.render import gantt
+from nodectl.render.progress_line import ProgressLine
 from nodectl.render.terminal import put, write_document
 from nodectl.scheduler.policy import Policy
 from nodectl.selection.answers import SelectionFailed
@@ -83,10 +84,17 @@ def _play(name: str, workload: Workload, config: Config, arguments: argparse.Nam
     told = None
     if arguments.calls:
         told = _tell_json if arguments.json else _tell
-    return stage.play(
-        name, nodes, workload, setting, told=told,
-        say=lambda text: print(f"nodectl: {text}", file=sys.stderr),
-    )  # fmt: skip
+    with ProgressLine() as line:
+
+        def say(text: str) -> None:
+            line.hide()
+            print(f"nodectl: {text}", file=sys.stderr)
+
+        def ended(jobs: int) -> None:
+            if told is None:  # its lines show it
+                line.tell(f"{name}: {jobs} of {len(workload.jobs)} jobs have ended")
+
+        return stage.play(name, nodes, workload, setting, told=told, say=say, ended=ended)
 
 
 def _tell(call: dict[str, Any]) -> None:

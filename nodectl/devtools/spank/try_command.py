@@ -24,6 +24,7 @@ from nodectl.devtools.spank.check_command import accept_configured, located
 from nodectl.devtools.spank.command_line import CommandLine
 from nodectl.devtools.spank.inspection import inspect
 from nodectl.devtools.spank.probe_run import ProbeRun, directory
+from nodectl.render.progress_line import ProgressLine
 from nodectl.render.terminal import put, wants_colour
 from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_LOCAL, preload, probe_variable, versions
 from nodectl.spank.plugin_file import is_native
@@ -56,7 +57,8 @@ def main(arguments: argparse.Namespace, own: argparse.ArgumentParser) -> int:
         wanted = injected_failures.parse(arguments.fail, found.hooks)
         rows = [(fail.context.number, fail.hook, fail.value) for fail in wanted]
         run.prepare(words.arguments, required=not arguments.optional, fails=rows, timeout=arguments.timeout)
-        outcome = ContextRunner(run, words, arguments).run_all()
+        with ProgressLine() as line:
+            outcome = ContextRunner(run, words, arguments, line).run_all()
         result = report.Report(found, run, words, outcome, wanted)
     if arguments.json:
         print(json.dumps(result.as_json(), indent=2))
@@ -84,13 +86,14 @@ def _user(name: str | None) -> pwd.struct_passwd | None:
 class ContextRunner:
     """Runs the processes of a probe run one after another."""
 
-    def __init__(self, run: ProbeRun, words: CommandLine, arguments: argparse.Namespace) -> None:
+    def __init__(self, run: ProbeRun, words: CommandLine, arguments: argparse.Namespace, line: ProgressLine) -> None:
         self._probe_run = run
         self._words = words
         self._ntasks = arguments.ntasks
         self._timeout = arguments.timeout
         self._optional = arguments.optional
         self._native = is_native(run.plugin)
+        self._line = line
 
     def run_all(self) -> report.RunResult:
         """All contexts that can be tried here."""
@@ -171,20 +174,22 @@ class ContextRunner:
         with open(paths[0], "wb") as stdout, open(paths[1], "wb") as stderr:
             process = subprocess.Popen(words, stdout=stdout, stderr=stderr, env=environment, **who)
             try:
-                killed = self._watch(process)
+                killed = self._watch(process, "the step" if name == "run" else f"the {name} context")
             finally:
                 if process.poll() is None:
                     process.terminate()
                 process.wait()
         return report.Ended(process.returncode, _text(paths[0]), _text(paths[1]), killed)
 
-    def _watch(self, process: "subprocess.Popen[bytes]") -> bool:
+    def _watch(self, process: "subprocess.Popen[bytes]", what: str) -> bool:
         """Waits for its end. True: a hook in it did not come back in its time, and it was killed."""
         look = time.monotonic() + _LOOK
         while process.poll() is None:
             if time.monotonic() > look:
                 look = time.monotonic() + _LOOK
-                open_since = probe_log.open_since(self._probe_run.rows(), process.pid)
+                rows = self._probe_run.rows()
+                self._line.tell(f"trying {what}: {len(probe_log.events(rows))} calls so far")
+                open_since = probe_log.open_since(rows, process.pid)
                 if open_since and time.monotonic() - open_since > self._timeout + _INTERRUPTS:
                     process.kill()
                     return True

@@ -1,4 +1,4 @@
-"""The select plugin of the README, as its author would have it in a file, and what careless authors make of it."""
+"""The select plugin of the guide, as its author would have it in a file, and what careless authors make of it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def example() -> str:
-    """The complete plugin that the README shows."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Try a select plugin in one command")[2]
+    """The complete plugin that the guide for authors shows."""
+    text = (ROOT / "docs/guides/select-plugins.md").read_text(encoding="utf-8")
     found = re.search(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     if found is None:
-        raise AssertionError("the README has no example")
+        raise AssertionError("the guide has no example")
     return found[1]
 
 

@@ -1,4 +1,4 @@
-"""`nodectl select check`: what it finds in plugins of careless authors, each one fault of the README's plugin."""
+"""`nodectl select check`: what it finds in plugins of careless authors, each one fault of the guide's plugin."""
 
 from __future__ import annotations
 

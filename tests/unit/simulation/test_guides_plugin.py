@@ -1,4 +1,4 @@
-"""The plugin that the README shows, and the words with which it is tried."""
+"""The plugin that the guide for authors shows, and the words with which it is tried."""
 
 from __future__ import annotations
 
