@@ -68,6 +68,20 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
 
 
+def test_systemd_accepts_the_examples(tmp_path: Path) -> None:
+    units = []
+    for unit in (UNITS / "examples").iterdir():
+        units.append(tmp_path / unit.name)
+        units[-1].write_text(unit.read_text().replace("/usr/local/bin/nodectl", str(COMMAND)))
+    result = run("systemd-analyze", "verify", "--man=no", *units)
+    assert (result.returncode, result.stdout + result.stderr) == (0, "")
+
+
+def test_the_journal_takes_all_that_the_service_says_and_no_flood_of_users_tasks() -> None:
+    assert "\nLogRateLimitIntervalSec=0\n" in (UNITS / "nodectld.service").read_text()
+    assert "\nLogRateLimit" not in (UNITS / "nodectl-steps.service").read_text()
+
+
 def test_service_leaves_running_steps_alone_when_it_stops() -> None:
     unit = service()
     assert unit["KillMode"] == "process"
@@ -91,18 +105,25 @@ def test_plugins_compile_with_what_pkg_config_says_and_slurms_own_headers_are_le
         assert all(path in script for script in scripts)
 
 
+def test_completion_is_where_shells_look_and_goes_with_the_service() -> None:
+    scripts = [(UNITS / name).read_text(encoding="ascii") for name in ("install", "uninstall")]
+    for path in ("bash-completion/completions/nodectl", "zsh/site-functions/_nodectl", "nodectl.fish"):
+        assert all(path in script for script in scripts)
+
+
 @pytest.mark.parametrize("setting", TASKS_INHERIT)
 def test_service_confines_nothing_that_a_task_would_inherit(setting: str) -> None:
     assert setting not in service()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: directories get their owners")
-def test_runtime_directories_belong_to_root_and_are_open_to_clients(tmp_path: Path) -> None:
+def test_runtime_directory_is_open_to_clients_and_that_of_steps_to_nobody(tmp_path: Path) -> None:
+    """Also where an admin makes them anew beside a running daemon."""
     result = run("systemd-tmpfiles", "--create", f"--root={tmp_path}", UNITS / "nodectl.tmpfiles.conf")
     assert (result.returncode, result.stderr) == (0, "")
-    for directory in ("run/nodectl", "run/nodectl/steps"):
+    for directory, mode in (("run/nodectl", 0o755), ("run/nodectl/steps", 0o700)):
         status = (tmp_path / directory).stat()
-        assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (0, 0, 0o755)
+        assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (0, 0, mode)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: the group file is written")
@@ -113,7 +134,7 @@ def test_admin_group_is_made(tmp_path: Path) -> None:
     assert "nodectl:" in (tmp_path / "etc/group").read_text()
 
 
-@pytest.mark.parametrize("script", ["install", "uninstall"])
+@pytest.mark.parametrize("script", ["build-deb", "install", "uninstall"])
 def test_scripts_are_plain_shell(script: str) -> None:
     assert os.access(UNITS / script, os.X_OK)
     shell = shutil.which("dash") or "/bin/sh"
