@@ -24,16 +24,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import slurm
 from bench.bulk import bulk
-from bench.clients import CLIENTS, Client, children_of, throughput
+from bench.clients import CLIENTS, Client, children_of, service_of, throughput
 from bench.jobs import jobs
 from bench.large_machine import large_machine
 from bench.launching import private_node, tasks
+from bench.leader import leader
+from bench.mesh import mesh
 from bench.programs import TRUE, lean_fork_exec, spawn
 from bench.queueing import queueing
 from bench.rows import Row, in_turns
 from bench.selecting import selecting
 from rootful.native import native
 from rootful.node import Node
+from slurm.packages import NoSlurm
 
 MANY = 32
 STACKED = 50
@@ -75,6 +78,8 @@ def memory(node: Node, rows: list[Row]) -> None:
     time.sleep(IDLE)
     service = [node.daemon.pid, *children_of(node.daemon.pid)]
     rows.append(Row("idle service, PSS", sum(map(pss, service)), 0, "MiB", 28))
+    everyone = sum(map(pss, service_of(node)))
+    rows.append(Row("idle service with desks and waiting runners, PSS", everyone, 0, "MiB", 28))
     waiting = node.popen("sleep", "5")
     time.sleep(1)
     stepds = [pid for pid, name in node.processes() if name.startswith("stepd")]
@@ -179,6 +184,8 @@ def measure(rounds: int, seconds: float, slurms: slurm.Slurm | None) -> list[Row
         rows += large_machine(max(rounds // 10, 5))
         rows += selecting(max(rounds // 20, 5))
         rows += queueing()
+        rows += mesh()
+        rows += leader()
     finally:
         traced.close()
         plain.close()
@@ -214,7 +221,7 @@ def main() -> int:
     try:
         with slurm.running() if arguments.slurm else contextlib.nullcontext() as slurms:
             rows = measure(arguments.rounds, arguments.seconds, slurms)
-    except slurm.CannotMeasure as error:
+    except NoSlurm as error:
         print(f"bench: --slurm: {error}", file=sys.stderr)
         return 1
     show(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import time
@@ -84,11 +85,8 @@ def _ask_until(end: float, socket_path: str, writer: int) -> NoReturn:
 
 def _cpu_of_service(node: Node) -> float:
     """Seconds that its processes have used, and those of its steps, which live in its cgroup."""
-    assert node.daemon is not None
-    waiting, used = [node.daemon.pid], 0
-    while waiting:
-        pid = waiting.pop()
-        waiting += children_of(pid)
+    used = 0
+    for pid in service_of(node):
         if f"/{node.cgroup_name}/" not in cgroup_of(pid):
             for thread in os.listdir(f"/proc/{pid}/task"):
                 used += int(pseudo_file.read(f"/proc/{pid}/task/{thread}/schedstat").split()[0])
@@ -100,6 +98,16 @@ def _cpu_of_children() -> float:
     """Seconds that this process's children have used, once they have been waited for."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
+
+
+def service_of(node: Node) -> list[int]:
+    """The daemon and all processes below it: steps' too, as long as there are any."""
+    assert node.daemon is not None
+    found = [node.daemon.pid]
+    for pid in found:  # which grows
+        with contextlib.suppress(OSError):  # it has ended
+            found += children_of(pid)
+    return found
 
 
 def children_of(pid: int) -> list[int]:

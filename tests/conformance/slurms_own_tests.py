@@ -1,15 +1,17 @@
 """Slurm's own expect tests, run unmodified with `nodectl slurm-commands` in place of Slurm.
 
-usage: sudo .venv/bin/python3 tests/conformance/slurms_own_tests.py TESTSUITE [--seconds N] [TEST...]
+usage: sudo .venv/bin/python3 tests/conformance/slurms_own_tests.py TESTSUITE [--slurm] [--seconds N] [TEST...]
 
 TESTSUITE is testsuite/ of an unpacked source package of Slurm 22.05; `expect` and a compiler must be there. Tests are
 names (test1.8) or families (1, the default). Each runs as nobody, in a copy of the testsuite, on a node of its own.
-What each test wrote is kept in the directory that is named at the end.
+What each test wrote is kept in the directory that is named at the end. With --slurm they run with Debian's Slurm itself
+on a node like that (tests/bench/slurm.py starts it), which tells what they can do on such a machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
@@ -17,16 +19,28 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rootful.node import NOBODY, Node
+from bench import slurm
+from nodectl.machine import topology
+from rootful.node import NOBODY
 from rootful.queued import queue_node
 
 _RESULT = re.compile(r"^(SUCCESS|FAILURE|SKIPPED)\b", re.MULTILINE)
 _CONFIGURED = ("SCHED_GETAFFINITY_THREE_ARGS", "HAVE_SCHED_SETAFFINITY")  # of config.h, for the testsuite's programs
 _TEST = re.compile(r"test(\d+)\.(\d+)")
+_GPUS = "Name=gpu File=/dev/null,/dev/zero"
+# A site's Slurm, as far as it does without cgroups, accounts and files of its own.
+_SLURM = """\
+TaskPlugin=task/affinity
+MpiDefault=pmi2
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=64
+KillWait=5
+"""
 
 
 def main() -> int:
@@ -35,7 +49,9 @@ def main() -> int:
     parser.add_argument("testsuite", type=Path)
     parser.add_argument("tests", nargs="*", default=["1"])
     parser.add_argument("--seconds", type=int, default=300, help="for each test")
-    parser.add_argument("--gpus", action="store_true", help="the node has two devices that it calls GPUs")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--slurm", action="store_true", help="with Slurm itself: Debian's packages are fetched for it")
+    which.add_argument("--gpus", action="store_true", help="the node has two devices that it calls GPUs")
     parser.add_argument("--variable", action="append", default=[], metavar="NAME=VALUE", help="for the tests")
     arguments = parser.parse_intermixed_args()
     place = Path(tempfile.mkdtemp(prefix="slurms-own-tests-"))
@@ -49,16 +65,38 @@ def main() -> int:
     (expect / "testsuite.conf").touch()
     for path in (expect, *expect.rglob("*")):
         shutil.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
-    gres = ["Name=gpu File=/dev/null,/dev/zero"] if arguments.gpus else []
-    node = queue_node(kill_wait=5, gres=gres)
-    try:
-        node.start()
-        assert node.nodectl("slurm-commands", str(place / "bin")).returncode == 0
-        results = Counter(_told(node, place, name, arguments) for name in _chosen(expect, arguments.tests))
-    finally:
-        node.close()
+    commands = place / "bin"
+    with _slurm(commands) if arguments.slurm else _nodectl(commands, gpus=arguments.gpus) as end_jobs:
+        results = Counter(_told(end_jobs, place, name, arguments) for name in _chosen(expect, arguments.tests))
     print(*(f"{count} {result}" for result, count in results.items()), f"see {place}", sep=", ")
     return 0
+
+
+@contextlib.contextmanager
+def _nodectl(commands: Path, *, gpus: bool) -> Iterator[Callable[[], object]]:
+    """A node with its commands by Slurm's names in that directory; what ends all jobs."""
+    node = queue_node(kill_wait=5, gres=[_GPUS] if gpus else [])
+    try:
+        node.start()
+        assert node.nodectl("slurm-commands", str(commands)).returncode == 0
+        yield lambda: node.nodectl("cancel", "--state", "PD,R,S")
+    finally:
+        node.close()
+
+
+@contextlib.contextmanager
+def _slurm(commands: Path) -> Iterator[Callable[[], object]]:
+    """Slurm in the same way, with this machine as its node."""
+    host = os.uname().nodename.partition(".")[0]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    machine = topology.read()
+    hardware = (
+        f"Sockets={len(machine.sockets)} CoresPerSocket={max(len(socket.cores) for socket in machine.sockets)} "
+        f"ThreadsPerCore={machine.threads_per_core} RealMemory={memory // 2}"
+    )
+    with slurm.started(_SLURM, hardware, host) as real:
+        real.write_commands(commands)
+        yield lambda: subprocess.run([commands / "scancel", f"--user={NOBODY.pw_name}"], check=False)
 
 
 def _chosen(expect: Path, wanted: list[str]) -> list[str]:
@@ -67,10 +105,10 @@ def _chosen(expect: Path, wanted: list[str]) -> list[str]:
     return sorted(names, key=lambda name: (int(found[name][1]), int(found[name][2])))
 
 
-def _told(node: Node, place: Path, name: str, arguments: argparse.Namespace) -> str:
+def _told(end_jobs: Callable[[], object], place: Path, name: str, arguments: argparse.Namespace) -> str:
     result = _run(place, name, arguments.seconds, dict(word.split("=", 1) for word in arguments.variable))
     print(f"{name}: {result}", flush=True)
-    node.nodectl("cancel", "--state", "PD,R,S")
+    end_jobs()
     return result
 
 

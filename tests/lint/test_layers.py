@@ -22,6 +22,7 @@ pytestmark = pytest.mark.lint
 LAYERS = {
     "kernel": "system calls and the kernel's files",
     "wire": "Varlink over a local socket",
+    "log": "the service's lines in systemd's journal",
     "messages": "lines for the user",
     "plugin_api": "what plugin files import",
     "model": "values that every package uses",
@@ -32,6 +33,7 @@ LAYERS = {
     "spank": "the SPANK interface",
     "binding": "which tasks go to which CPUs",
     "render": "pictures of a machine",
+    "timelines": "launches for other tools, as pictures, compared",
     "selection": "the select interface: which nodes and cores a job gets",
     "scheduler": "the queue: which job starts when",
     "simulation": "workloads played against a select plugin",
@@ -46,6 +48,7 @@ LAYERS = {
     "forkserver": "the process that forks stepds",
     "reception": "the process that reads what users send",
     "config_file": "the configuration file as a whole",
+    "request": "what a client may ask for, looked at without a node",
     "daemon.processes": "processes that the daemon executes",
     "daemon.reception": "the daemon's side of the reception",
     "daemon.steps": "steps that run",
@@ -59,10 +62,16 @@ LAYERS = {
     "daemon.lean_asyncio": "asyncio without TLS",
     "daemon.main": "the daemon's start and end",
     "client": "speaking to the service",
+    "cluster": "several nodes as one",
+    "live": "what runs and waits, looked at again and again",
+    "top": "the live view in a terminal",
+    "web": "the live view in a browser",
+    "schemas": "what --json prints, as JSON Schemas",
     "doctor": "what is wrong with this machine or its configuration",
     "devtools": "tools for authors of plugins",
     "cli": "one file for each command",
     "slurm_commands": "Slurm's commands by name",
+    "manual": "pages of the manual",
 }
 # A new file belongs in a folder. These stand beside the folders for a reason.
 LOOSE = {
@@ -73,7 +82,9 @@ LOOSE = {
     "daemon.lean_asyncio": "the daemon alone imports it, before all of these folders",
 }
 # A package's docstring names the process that runs it.
-PROCESSES = re.compile(r"\b(?:daemon|reception|forkserver|stepd|tasks?|commands?|every process|any process)\b")
+PROCESSES = re.compile(
+    r"\b(?:daemon|reception|forkserver|stepd|agent|leader|tasks?|commands?|every process|any process)\b"
+)
 
 
 def name_of(path: str) -> str:
@@ -118,6 +129,15 @@ def test_a_module_imports_only_what_stands_below_it() -> None:
         if height.get(layer(other), 0) > height.get(layer(name), -1)
     ]
     assert not upward
+
+
+def test_only_the_command_that_starts_the_daemon_imports_it() -> None:
+    """Others speak to it; what both need goes down a layer."""
+    above = list(LAYERS)[list(LAYERS).index("daemon.main") + 1 :]
+    found = {
+        name for name in sources() if layer(name) in above for other in imports(name) if other.startswith("daemon.")
+    }
+    assert found == {"cli.daemon"}
 
 
 def test_files_import_each_other_in_no_circle() -> None:

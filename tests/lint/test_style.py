@@ -24,15 +24,18 @@ FUNCTION_LINES = 60
 # Directories of one developer's machine; written in halves, as this file is examined too.
 FOREIGN_PATHS = re.compile(r"(?<![\w.*-])/" + r"(?:work|Users|home/runner|bash_jobs)/")
 CONFINED_MODULES: dict[str, tuple[str, ...]] = {
-    # No other process imports these.
+    # No other process imports these; `nodectl/client/api` is imported by users' programs alone.
     "ctypes": ("nodectl/confine/seccomp_compiler.py", "nodectl/mpi/openpmix.py", "nodectl/mpi/pmix_server.py"),
-    "pickle": (),
-    "threading": (),
-    "asyncio": ("nodectl/daemon/*.py", "nodectl/daemon/**/*.py", "nodectl/cli/daemon*.py"),
+    "pickle": ("nodectl/client/api/executor.py", "nodectl/client/api/worker.py"),
+    "threading": ("nodectl/client/api/client.py", "nodectl/client/api/executor.py"),
+    "asyncio": (
+        *("nodectl/client/api/a*.py", "nodectl/daemon/*.py", "nodectl/daemon/**/*.py", "nodectl/cli/daemon*.py"),
+        *("nodectl/cluster/*.py", "nodectl/cluster/**/*.py"),
+    ),
 }
 SENDERS_OWNERS = {"os", "signal", "_signal", "posix", "_kernel"}
-SHELL_SCRIPTS = ("dev", ".ci/run", "systemd/install", "systemd/uninstall",
-                 "vagrant/provision.sh", "vagrant/round", "vagrant/run-tests")  # fmt: skip
+SHELL_SCRIPTS = ("dev", ".ci/run", "systemd/build-deb", "systemd/build-rpm", "systemd/package-tree", "systemd/install",
+                 "systemd/uninstall", "vagrant/provision.sh", "vagrant/round", "vagrant/run-tests")  # fmt: skip
 
 
 def needs(program: str) -> None:
@@ -128,7 +131,7 @@ def test_signals_are_sent_in_one_place() -> None:
     assert not found
 
 
-def test_only_system_calls_and_the_host_of_compiled_plugins_are_written_in_c() -> None:
+def test_only_system_calls_the_host_of_compiled_plugins_and_the_quick_way_are_written_in_c() -> None:
     found = {str(path.relative_to(ROOT)) for path in tracked_files() if path.suffix == ".c"}
     in_package = {name for name in found if not name.startswith("tests/")}
     host = (
@@ -136,8 +139,10 @@ def test_only_system_calls_and_the_host_of_compiled_plugins_are_written_in_c() -
         "python", "hook", "guard", "handle", "kernel", "memory",
     )  # fmt: skip
     operations = ("launch", "operation", *(f"operation_{part}" for part in ("bind", "open", "confine", "report")))
-    system_calls = ("kernel", *operations, "trace", "clock", "shared", "socket", "confine", "devices")
+    system_calls = ("kernel", "move", *operations, "trace", "clock", "shared", "socket", "confine", "devices")
+    command = ("main", "step", "python", "request", "program", "job", "words", "wire", "json", "buffer")
     assert in_package == {
+        *(f"nodectl/client/c/{name}.c" for name in command),
         *(f"nodectl/kernel/c/{name}.c" for name in (*system_calls, "namespace", "system")),
         *(f"nodectl/spank/c/{name}.c" for name in host),
     }
@@ -192,7 +197,7 @@ def test_plugins_are_a_link_in_the_package() -> None:
     assert os.readlink(link) == "../plugins"
 
 
-@pytest.mark.parametrize("script", [*SHELL_SCRIPTS, "nodectl/bin/nodectl"])
+@pytest.mark.parametrize("script", [*SHELL_SCRIPTS, "nodectl/bin/nodectl-python"])
 def test_scripts_are_executable_plain_shell(script: str) -> None:
     path = ROOT / script
     assert os.access(path, os.X_OK)
@@ -200,7 +205,7 @@ def test_scripts_are_executable_plain_shell(script: str) -> None:
 
 
 @pytest.mark.parametrize("checker", [("sh", "-n"), ("shellcheck",)])
-@pytest.mark.parametrize("script", SHELL_SCRIPTS)
+@pytest.mark.parametrize("script", [*SHELL_SCRIPTS, "systemd/distribution"])
 def test_shell_scripts_are_sound(checker: tuple[str, ...], script: str) -> None:
     finds_nothing(*checker, script)
 

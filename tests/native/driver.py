@@ -24,6 +24,7 @@ from nodectl.spank.stack import Stack, local_row
 from nodectl.tracing.recorder import Recorder
 
 _STEP: dict[str, object] = dict.fromkeys(set(Step.FIELDS) - {"argv"}, 0) | {
+    "part": None,
     "job_id": 4000000001, "step_id": 3, "uid": 2001, "gid": 2002, "gids": [2002, 2100, 2101], "ntasks": 2,
     "environment": {"COLOUR": "green", "EMPTY": ""}, "allocation": 0x30F,
     "cpus_per_task": 3, "cores": "0-3", "node_name": "n1", "partition": "batch",

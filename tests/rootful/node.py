@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 
 from nodectl.cgroup import tree
 from nodectl.client.watch import FORWARDED
+from nodectl.forkserver import spare
 from nodectl.stepd.orders import WAITING
 from nodectl.tracing.recorder import cgroup_of
 from nodectl.wire import framing
@@ -259,7 +260,7 @@ class Node:
             with contextlib.suppress(OSError):
                 if f"/{self.cgroup_name}/" in cgroup_of(pid) and not _left_to_init(pid):
                     found.append((pid, Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()))
-        return [(pid, name) for pid, name in found if name != WAITING]
+        return [(pid, name) for pid, name in found if name not in (WAITING, spare.WAITING)]
 
     def service(self, name: str) -> list[int]:
         """The daemon's children and theirs of this name: nodectl-recept, nodectl-desk, nodectl-fork."""

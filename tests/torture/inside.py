@@ -18,6 +18,7 @@ from pathlib import Path
 
 import prctl
 
+import watcher
 from nodectl.cgroup import tree
 
 _INSIDE = "_NODECTL_TORTURE"  # the pid of who waits outside
@@ -42,7 +43,8 @@ def run_inside() -> int:
     sweep()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
-    watcher, alive = _begin_watch()
+    owner = os.getpid()
+    watching, alive = watcher.begin(lambda: sweep(owner))
     environment = {**os.environ, _INSIDE: str(os.getpid())}
     words = [*_UNSHARE, "sh", "-c", _AS_INIT, "sh", sys.executable, "-P", *sys.argv]
     campaign = subprocess.Popen(words, env=environment, preexec_fn=_end_with_parent)  # noqa: PLW1509  # there is no thread
@@ -54,27 +56,11 @@ def run_inside() -> int:
         campaign.kill()
         campaign.wait()
         os.close(alive)
-        os.waitpid(watcher, 0)
+        os.waitpid(watching, 0)
 
 
 def _end_with_parent() -> None:
     prctl.set_pdeathsig(signal.SIGKILL)
-
-
-def _begin_watch() -> tuple[int, int]:
-    """Forks who sweeps when we have gone, in whatever way: its pid, and what it takes for our life."""
-    owner = os.getpid()
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        with contextlib.suppress(BaseException):
-            os.setsid()  # it is not struck with us
-            os.close(writer)
-            os.read(reader, 1)
-            sweep(owner)
-        os._exit(0)
-    os.close(reader)
-    return pid, writer
 
 
 def mark(directory: Path, base: str) -> None:

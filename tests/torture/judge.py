@@ -1,4 +1,4 @@
-"""What may have become of a step, by what it suffered: README, "What happens when things die". Pure."""
+"""What may have become of a step, by what it suffered: docs/failures.md. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def judge(work: Work, record: Record) -> tuple[str, str]:
 
 
 def ends(work: Work) -> set[str]:
-    """What the README permits: always the end that is known; and what each fault may have made of it."""
+    """What that page permits: always the end that is known; and what each fault may have made of it."""
     permitted = {"known"}
     for target, how in work.suffered:
         deadly = how in SIGNALS

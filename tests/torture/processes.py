@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nodectl.forkserver import spare
 from nodectl.stepd.orders import WAITING
 from nodectl.tracing.recorder import cgroup_of
 from nodectl.wire import lean_json
@@ -17,14 +18,14 @@ STEPD = "stepd"
 RUNNER = "runner"
 _KINDS = {
     "nodectl-fork": "forkserver", "nodectl-spank": "slurmd", "nodectl-first": "", "nodectl-errand": "errand",
-    WAITING: RUNNER,
+    WAITING: RUNNER, spare.WAITING: RUNNER,
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Process:
     """One that a fault can strike: `kind` is daemon, forkserver, reception, slurmd, errand, stepd, runner (a stepd that
-    waits for its next step) or task; `name` is its step's.
+    waits for its next step, or for its first) or task; `name` is its step's.
     """
 
     pid: int

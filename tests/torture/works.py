@@ -106,6 +106,8 @@ def draw(rng: random.Random, number: int) -> Work:
         (["cat"], {"status": 0, "lines": [f"{name} in"] * ntasks, "stdin": f"{name} in\n"}),
     ]
     words, known = rng.choice(kinds)
+    if "stdin" not in known and rng.choice((True, False)):
+        words = ["-inone", *words]  # which nobody has to copy, so that a runner may be kept
     return Work(name, [f"-n{ntasks}", f"-J{name}", *words], ntasks=ntasks, user=user, **known)
 
 

@@ -53,7 +53,8 @@ def test_controllers_reach_the_tasks_and_the_daemon_is_none_of_them() -> None:
 
 
 def test_memory_asked_for_is_the_limit_of_job_and_step() -> None:
-    step = Sleeper("alice", 0, "-n2", "--mem=300M")  # of several tasks: its runner is for it alone
+    configure(warm_runners=0)  # its runner is forked for it alone, and charged to its job
+    step = Sleeper("alice", 0, "-n2", "--mem=300M")
     for group in (step.group.parent, step.group / "user"):
         assert [read(group, f"memory.{name}") for name in ("max", "high", "swap.max")] == [str(300 * MIB)] * 2 + ["max"]
     assert read(step.group / "stepd", "memory.max") == "max"  # the step runner is charged to the job, not to the step

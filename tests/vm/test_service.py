@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pwd
 import signal
 from pathlib import Path
 
@@ -25,6 +26,13 @@ def test_service_is_ready_when_systemd_says_so() -> None:
 
 def test_doctor_has_no_complaint() -> None:
     assert service.nodectl("doctor").splitlines()[-1].endswith(" 0 warn, 0 fail")
+
+
+@pytest.mark.parametrize("page", ["nodectl", "nodectl-run", "nodectl.toml", "plugstack.conf", "nodectl.varlink"])
+def test_users_can_read_the_manual(page: str) -> None:
+    shown = service.run("man", page, user="alice")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert f"\nNAME\n       {page} - " in shown.stdout
 
 
 def test_client_starts_a_stopped_service_through_its_socket() -> None:
@@ -172,3 +180,13 @@ def test_nothing_survives_the_death_of_daemon_forkserver_and_runner_but_a_record
     assert (ended["state"], ended["exit_status"]) == ("NODE_FAIL", 1)
     service.assert_clean()
     service.assert_gone(task)
+
+
+def test_the_journal_finds_what_was_said_of_a_job() -> None:
+    began = service.since()
+    step = Sleeper("alice")
+    assert step.let_go() == (0, "ran\n", "")
+    said = f"ended step={step.job}.0 "
+    wait_until(lambda: said in service.logged(began), "the service has told of it")
+    match = [f"NODECTL_JOB={step.job}", "NODECTL_MESSAGE=step-ended", f"USER_ID={pwd.getpwnam('alice').pw_uid}"]
+    assert said in service.run("journalctl", "--output", "cat", *match).stdout

@@ -30,15 +30,15 @@ def programs(shared_node: Node) -> Path:
     ("program", "status", "words"),
     [
         ("/no/such/program", 2, "execute '/no/such/program': No such file or directory (as nobody)"),
-        ("nosuchprogram", 2, "execute 'nosuchprogram': No such file or directory (as nobody)"),
-        ("{}/notexec", 13, "Permission denied (as nobody)"),
-        ("{}/noshebang", 8, "Exec format error (as nobody)"),
-        ("{}/binary", 8, "Exec format error (as nobody)"),
+        ("nosuchprogram", 2, "execute 'nosuchprogram': No such file or directory: in no directory of PATH (as nobody)"),
+        ("{}/notexec", 13, "Permission denied: it is not executable, or a directory of its path is closed (as nobody)"),
+        ("{}/noshebang", 8, "Exec format error: a script begins with #! and its interpreter (as nobody)"),
+        ("{}/binary", 8, "Exec format error: a script begins with #! and its interpreter (as nobody)"),
         ("{}/badinterp", 2, "its interpreter is missing (as nobody)"),
         ("{}", 13, "it is a directory (as nobody)"),
         ("/etc/passwd/x", 20, "Not a directory (as nobody)"),
-        ("\n\x1b[31m", 2, "execute '\\n\\x1b[31m': No such file or directory (as nobody)"),
-        ("\udcff", 2, "No such file or directory (as nobody)"),
+        ("\n\x1b[31m", 2, "execute '\\n\\x1b[31m': No such file or directory: in no directory of PATH (as nobody)"),
+        ("\udcff", 2, "No such file or directory: in no directory of PATH (as nobody)"),
     ],
 )
 def test_a_program_that_cannot_run(served: Node, programs: Path, program: str, status: int, words: str) -> None:

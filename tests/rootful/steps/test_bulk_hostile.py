@@ -22,8 +22,12 @@ _AHEAD = 64
 
 
 def resident(pid: int) -> int:
-    """KiB."""
-    return int(Path(f"/proc/{pid}/status").read_text(encoding="utf-8").partition("VmRSS:")[2].split()[0])
+    """KiB; 0 of a process that has ended meanwhile."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return int((status.partition("VmRSS:")[2].split() or ["0"])[0])
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,7 @@ def test_every_variable_of_a_step_on_one_node(shared_node: Node) -> None:
             "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
             "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",
             "SLURM_SRUN_COMM_HOST": "127.0.0.1",
+            "SLURM_SRUN_COMM_PORT": "0",  # a number: programs read it as one
             "SLURM_CLUSTER_NAME": shared_node.values.get("cluster_name", "nodectl"),
             "SLURM_JOB_PARTITION": shared_node.values.get("partition_name", "local"),
         }

@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import prctl
@@ -54,11 +54,12 @@ def in_flight(uid: int = NOBODY.pw_uid) -> int:
     return found
 
 
-def test_running_steps_leave_nothing_in_flight(served: Node) -> None:
+@pytest.mark.parametrize("ntasks", [1, 2])
+def test_running_steps_leave_nothing_in_flight(served: Node, ntasks: int) -> None:
     before = in_flight()
-    clients = [served.popen("sleep", "1000", user=NOBODY) for _ in range(STEPS)]
+    clients = [served.popen(f"-n{ntasks}", "sleep", "1000", user=NOBODY) for _ in range(STEPS)]
     try:
-        wait_until(lambda: sum("sleep" in name for _, name in served.processes()) == STEPS, "the steps run")
+        wait_until(lambda: sum("sleep" in name for _, name in served.processes()) == STEPS * ntasks, "the steps run")
         wait_until(lambda: in_flight() < before + STEPS, "the streams have been taken")
     finally:
         for client in clients:
@@ -67,18 +68,19 @@ def test_running_steps_leave_nothing_in_flight(served: Node) -> None:
 
 
 @pytest.mark.parametrize("killed", [False, True])
-@pytest.mark.parametrize("label", [False, True])
+@pytest.mark.parametrize("how", [{"stdin": "0"}, {"label": False}, {"label": True}], ids=["tasks", "in", "all"])
 def test_streams_that_several_take_are_gone_with_their_step_however_long_their_close_takes(
-    served: Node, label: bool, killed: bool
+    served: Node, how: Mapping[str, object], killed: bool
 ) -> None:
-    before, go = in_flight(), served.scratch / f"go-{label}-{killed}"
+    """By the tasks alone, with a pump for their input, with pumps for all."""
+    before, go = in_flight(), served.scratch / f"go-{len(str(how))}-{killed}"
     with lingering() as make:
 
         def act() -> None:
             fds = [make() for _ in range(3)]
             with connect(served) as sock:
                 program = f"while ! [ -e {go} ]; do sleep 0.01; done"
-                socket.send_fds(sock, [launch(argv=["sh", "-c", program], ntasks=2, label=label)], fds)
+                socket.send_fds(sock, [launch(argv=["sh", "-c", program], ntasks=2, **how)], fds)
                 inbox = framing.Inbox(1 << 20)
                 assert "job" in str(framing.receive(sock, inbox))
                 kept.extend(inbox.take_descriptors())
@@ -88,8 +90,8 @@ def test_streams_that_several_take_are_gone_with_their_step_however_long_their_c
         kept: list[int] = []
         null = os.open("/dev/null", os.O_RDWR)
         with as_user(act):
+            wait_until(lambda: sum(name == "sh" for _, name in served.processes()) == 2, "the tasks run")
             if killed:
-                wait_until(lambda: sum("sleep" in name for _, name in served.processes()) > 0, "a task runs")
                 steps = served.call("List")["steps"]
                 os.kill(int(steps[0]["pid"]), signal.SIGKILL)  # type: ignore[index]
             else:

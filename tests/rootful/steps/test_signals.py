@@ -223,6 +223,25 @@ def test_what_ignores_the_request_to_end_is_killed_after_kill_wait(shared_node: 
     shared_node.assert_clean()
 
 
+def test_what_has_survived_a_signal_to_end_is_killed_when_its_client_dies(shared_node: Node) -> None:
+    client = started(shared_node, "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 300; done")
+    job = shared_node.last_job()
+    assert shared_node.nodectl("signal", "-s", "TERM", f"{job}.0", user=NOBODY).returncode == 0
+    client.kill()
+    client.communicate()
+    wait_until(lambda: shared_node.record(job)["state"] == "CANCELLED", "the step has ended")
+    shared_node.assert_clean()
+
+
+def test_what_has_survived_a_signal_to_end_is_killed_at_its_time_limit(shared_node: Node) -> None:
+    client = started(shared_node, "-t", "0:02", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 300; done")
+    job = shared_node.last_job()
+    assert shared_node.nodectl("signal", "-s", "TERM", f"{job}.0", user=NOBODY).returncode == 0
+    _, errors = client.communicate(timeout=PATIENCE)
+    assert client.returncode == 137, errors
+    assert shared_node.record(job)["state"] == "CANCELLED"
+
+
 def test_children_of_a_task_go_with_it_wherever_they_hide(shared_node: Node) -> None:
     hidden = "setsid sh -c 'trap \"\" TERM INT HUP; sleep 300' >/dev/null 2>&1 & "
     hidden += "(sleep 300 >/dev/null 2>&1 &); echo ready; exec sleep 300"

@@ -313,8 +313,29 @@ def test_a_step_whose_streams_were_not_copied_to_the_end_has_not_ended_well(node
     assert node.record(1)["state"] == "FAILED"
 
 
+@pytest.mark.parametrize(("option", "stream"), [("-o", "standard output"), ("-e", "standard error")])
+def test_output_that_finds_no_room_is_told_and_no_success(shared_node: Node, option: str, stream: str) -> None:
+    words = ("-l", option, "/dev/full", "sh", "-c", "echo lost; echo lost >&2; echo last || :")
+    done = shared_node.run(*words, user=NOBODY)
+    assert done.returncode != 0
+    assert f"its {stream} could not be written: No space left on device" in done.stderr
+
+
+def test_reader_who_has_read_enough_is_no_failure(shared_node: Node) -> None:
+    client = shared_node.popen("-l", "sh", "-c", "echo first; trap '' PIPE; read go; echo second; true",
+                               user=NOBODY, stdin=subprocess.PIPE)  # fmt: skip
+    assert client.stdout is not None
+    assert client.stdin is not None
+    assert client.stdout.readline() == "0: first\n"
+    client.stdout.close()
+    client.stdin.write("go\n")
+    client.stdin.close()
+    assert client.wait(PATIENCE) == 0
+
+
 def test_output_that_nobody_reads_does_not_outlive_the_time_limit(shared_node: Node) -> None:
-    client = shared_node.popen("-l", "-t0:02", "seq", "20000", user=NOBODY)  # more than a pipe takes
+    # Less than a task's pipe takes, so that it ends in any case, and with labels more than the client's.
+    client = shared_node.popen("-l", "-t0:02", "seq", "12000", user=NOBODY)
     assert client.wait(PATIENCE) in (0, 143)
     client.communicate()
     record = shared_node.record(shared_node.last_job())

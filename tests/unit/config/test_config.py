@@ -201,8 +201,8 @@ def test_explanation_is_a_file_that_gives_the_same_configuration(tmp_path: Path)
     assert tomllib.loads(manual.explain()) == {}
 
 
-@pytest.mark.parametrize("text", [manual.explain(), manual.manual()])
-def test_explanation_and_manual_name_every_key_with_its_default(text: str) -> None:
+def test_explanation_names_every_key_with_its_default() -> None:
+    text = manual.explain()
     for key in KEYS:
         assert key.name in text
         assert key.help in text

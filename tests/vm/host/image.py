@@ -27,9 +27,15 @@ SIZE = "2G"  # sparse
 PATIENCE = 900  # seconds, for each program; packages are downloaded
 PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "udev", "kmod", "libpam-systemd", "login", "passwd", "mount", "procps",
-    "iproute2", "e2fsprogs", "numactl", "strace", "python3", "python3-venv", "libcap2", "gcc", "libc6-dev",
+    "iproute2", "e2fsprogs", "numactl", "strace", "python3", "python3-venv", "libcap2", "gcc", "libc6-dev", "man-db",
+    # What the Debian package of nodectl depends on and recommends, besides.
+    "debconf", "libseccomp2", "python3-prctl", "python3-psutil", "python3-pyelftools", "python3-pyroute2",
+    "bash-completion",
+    # What README and guides are followed with.
+    "pkgconf", "sudo",
 )  # fmt: skip
-TEST_PACKAGES = ("pytest>=8.2", "setuptools>=77", "wheel")
+# The last is what `nodectl metrics` needs, and guides say so.
+TEST_PACKAGES = ("pytest>=8.2", "setuptools>=77", "wheel", "prometheus-client>=0.16")
 # In the initial RAM disk, each with what it needs: the rest of the kernel's modules stays on the disk.
 BOOT_MODULES = ("virtio_pci", "virtio_blk", "virtio_rng", "ext4", "crc32c_generic")
 MODULES = ("drivers/virtio", "drivers/block", "drivers/net/dummy.ko", "drivers/net/veth.ko", "drivers/net/macvlan.ko",
@@ -199,6 +205,8 @@ def _settle(root: Path) -> None:
     wheels = sorted(f"/wheels/{path.name}" for path in (root / "wheels").iterdir())
     run("chroot", root, "/opt/nodectl/bin/python3", "-m", "pip", "install", "-q", "--no-index", *wheels)
     shutil.rmtree(root / "wheels")
+    # Of what is installed from now on the documents stay.
+    (root / "etc/dpkg/dpkg.cfg.d/99mmdebstrap").write_text("force-unsafe-io\n")
     units = root / "etc/systemd/system"
     for name in MASKED:
         (units / name).unlink(missing_ok=True)

@@ -3,8 +3,9 @@
     sudo ./dev vm [--topology 2s4c2t2n] [--limit SECONDS] [--keep DIRECTORY] [PYTEST ARG]...
 
 Makes the machine's disk once, boots it, lets it install this checkout and run the tests, resets it in the middle of
-steps and of a queue, and prints what each test proved. The machine has no network and forgets what it did. Exit status
-0: every test passed; 5: none was selected; 1: not so, and why. The last line is in pytest's own form.
+steps and of a queue, has it install the Debian package instead, and prints what each test proved. The machine has no
+network and forgets what it did. Exit status 0: every test passed; 5: none was selected; 1: not so, and why. The last
+line is in pytest's own form.
 """
 
 from __future__ import annotations
@@ -25,19 +26,20 @@ from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vm.host import image, qemu, report
+from vm.host import image, package, qemu, report
 
 TREE = Path(__file__).resolve().parents[3]
 RESULTS_BYTES = 64 << 20
 MEMORY = 1536  # MiB
 SILENCE = 480  # seconds without a word on the console; each test's own limit (conftest.py) is less
 AFTER_RESET = 420  # seconds of the machine's life that are kept for it
+FOR_PACKAGE = 900  # as above
 TESTING = 0.9  # of the rest; then the tests are interrupted, so that what they found is told
 NO_TEST = 5  # pytest's status
 ENDED = ("0", "1", str(NO_TEST))  # those of a run that was not interrupted
 # Which tests are run in which life of the machine, and the name of their results.
-FIRST, RESET, QUEUE = "not reset", "reset and not queue", "reset and queue"
-RESULTS = {FIRST: "first", RESET: "reset", QUEUE: "queue"}
+FIRST, RESET, QUEUE, PACKAGE = "not reset and not deb", "reset and not queue", "reset and queue", "deb"
+RESULTS = {FIRST: "first", RESET: "reset", QUEUE: "queue", PACKAGE: "deb"}
 _TERMINAL = re.compile(r"\r|\x1bc|\x1b\[[0-9;?]*[a-zA-Z]")  # what the firmware says to one
 
 
@@ -59,7 +61,7 @@ def main() -> int:
         scratch = Path(name)
         try:
             _ring(arguments, pytest, scratch)
-        except (Failed, image.CannotMake, OSError, subprocess.CalledProcessError) as error:
+        except (Failed, image.CannotMake, package.CannotBuild, OSError, subprocess.CalledProcessError) as error:
             why = str(error)
         finally:
             for path in (scratch / f"results/{name}.xml" for name in RESULTS.values()):
@@ -159,16 +161,19 @@ def _selects(arguments: argparse.Namespace, pytest: list[str], mark: str) -> boo
 def _pack(scratch: Path, arguments: argparse.Namespace, pytest: list[str], selected: dict[str, bool]) -> None:
     """The disk vdb is a tar archive: the wheel of this checkout, the units, the tests, and what to do. vdc is empty."""
     resets = sum(selected[mark] for mark in (RESET, QUEUE))
-    limit = int((arguments.limit - AFTER_RESET * resets) * TESTING)
+    kept = AFTER_RESET * resets + FOR_PACKAGE * selected[PACKAGE]
+    limit = int((arguments.limit - kept) * TESTING)
     settings = {"topology": arguments.topology, "limit": limit, "reset_limit": int(AFTER_RESET * TESTING),
-                "first": selected[FIRST], "reset": selected[RESET], "queue": selected[QUEUE]}  # fmt: skip
+                "first": selected[FIRST], "reset": selected[RESET], "queue": selected[QUEUE],
+                "deb": selected[PACKAGE], "deb_limit": int(FOR_PACKAGE * TESTING)}  # fmt: skip
     (scratch / "settings").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     (scratch / "arguments").write_text("".join(f"{word}\n" for word in pytest))
     with tarfile.open(scratch / "in", "w") as archive:
-        for path in (_build_wheel(scratch), scratch / "settings", scratch / "arguments"):
+        packages = package.build(scratch) if selected[PACKAGE] else ()
+        for path in (_build_wheel(scratch), *packages, scratch / "settings", scratch / "arguments"):
             archive.add(path, path.name)
         archive.add(TREE / "tests/vm/run", "run", filter=_as_root)
-        for name in ("systemd", "pyproject.toml", "tests/vm", "tests/rootful"):
+        for name in ("systemd", "pyproject.toml", "tests/vm", "tests/rootful", "README.md", "docs"):
             archive.add(TREE / name, name, filter=_as_root)
     with (scratch / "out").open("wb") as out:
         out.truncate(RESULTS_BYTES)
@@ -178,7 +183,7 @@ def _build_wheel(scratch: Path) -> Path:
     source = scratch / "source"
     for name in ("nodectl", "plugins"):
         shutil.copytree(TREE / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    for name in ("pyproject.toml", "setup.py", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "LICENSE", "README.md"):
         shutil.copy(TREE / name, source)
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps"]
     built = subprocess.run([*pip, "--no-build-isolation", "-w", scratch, source], check=False, capture_output=True)
