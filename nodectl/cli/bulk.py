@@ -42,6 +42,7 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
     run.standard_descriptors()
     session = None
     try:
+        run.begin_cluster(settings, words, BulkParser)
         session = Session(settings, private=run.from_first_execution())
         return _bulk(session, words)
     except Failed as error:

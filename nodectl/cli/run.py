@@ -35,6 +35,7 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
     session = None
     try:
         launched = from_quick_way()
+        begin_cluster(settings, words)
         session = Session(settings, private=from_first_execution(), launched=launched)
         status = _run(session, words, settings.config, launched)
     except Failed as error:
@@ -54,6 +55,22 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
         if session is not None:
             session.close()
     return status
+
+
+def begin_cluster(settings: "GlobalOptions", words: list[str], parser: "type[Parser] | None" = None) -> None:
+    """The first command of an allocation of Slurm's that wants several nodes makes them one. Raises Failed."""
+    if "SLURM_JOB_NODELIST" not in environ():
+        return
+    from nodectl.client import cluster_door  # only within an allocation
+
+    if cluster_door.is_missing(settings):
+        from nodectl.client.run_options import Parser
+        from nodectl.cluster.start import first_run  # until it is there
+
+        if parser is None:
+            first_run.begin(words, Parser, further=_further)
+        else:
+            first_run.begin(words, parser)
 
 
 def _refuse(reason: str) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from nodectl.client.command import GlobalOptions
     from nodectl.client.run_options import Parsed
 
 CLUSTER = "NODECTL_CLUSTER"  # JOB.NODE, where no variables of Slurm's say it
@@ -36,6 +37,22 @@ def name_of(variables: "Mapping[str, str]") -> str:
     from zlib import crc32  # few nodes have such names
 
     return f"{name[: _LONGEST - 9]}-{crc32(name.encode('utf-8', 'surrogateescape')):08x}"
+
+
+def is_missing(settings: "GlobalOptions") -> bool:
+    """Whether this was typed in an allocation of Slurm's that has several nodes and no cluster yet."""
+    variables = environ()
+    job = variables.get("SLURM_JOB_ID", "")
+    return (
+        not settings.socket
+        and not settings.config
+        and os.geteuid() != 0
+        and job.isdecimal()
+        and job != variables.get("NODECTL_JOB_ID")  # tasks of nodectl's own jobs have these variables, too
+        and CLUSTER not in variables
+        and any(mark in variables.get("SLURM_JOB_NODELIST", "") for mark in "[,")
+        and not socket()
+    )
 
 
 def fit(request: "dict[str, Any]", parsed: "Parsed", patience: "int | None") -> None:

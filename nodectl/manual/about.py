@@ -53,10 +53,12 @@ DESCRIPTIONS = {
     "cluster": (
         "Within an allocation of several nodes, `start` starts an agent on each, by one step of Slurm's that is kept "
         "for as long as the allocation. From then on commands in the allocation, on any of its nodes, speak of all of "
-        "them. Nothing has to be installed but what this command is, under the same path, and nothing runs as root.",
+        "them. The first run that asks for more nodes than one does so by itself. Nothing has to be installed but what "
+        "this command is, under the same path, and nothing runs as root.",
         "With `-w`, hosts are reached by ssh, or by the words in `NODECTL_SSH`, which are followed by a host and a "
         "command for its shell. It prints the variable that commands then find the cluster by.",
-        "A process stays behind `start` and keeps the agents. When it goes, so do they, with all that runs on them.",
+        "A process stays behind `start`, or that run, and keeps the agents. When it goes, so do they, with all that "
+        "runs on them.",
     ),
     "bind": (
         "The layout says which task runs on which CPUs. It is computed before any process exists, so it can be asked "
@@ -94,7 +96,8 @@ EXAMPLES = {
     ),
     "alloc": (("A shell that holds four CPUs and a GPU until it ends:", "nodectl alloc -n4 --gpus=1"),),
     "cluster": (
-        ("In a batch script of Slurm's:", "nodectl cluster start\nnodectl run -N3 -n12 ./solver"),
+        ("In a batch script of Slurm's:", "nodectl run -N3 -n12 ./solver"),
+        ("Commands that name no number of nodes are to speak of all, too:", "nodectl cluster start"),
         ("Who is there:", "nodectl cluster status"),
     ),
     "bind": (

@@ -3,18 +3,23 @@ theirs behind; the next agent on the machine removes them.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
+import select
 import shutil
+import socket
 import time
 
 from nodectl.client import cluster_door
 from nodectl.client.command import Failed
+from nodectl.cluster.start.words import SERVED
 from nodectl.config import own_node
 
 _LOCK = "lock"  # of an agent's directory, and of its node's, which the daemon and its forkserver hold
 _PAUSE = 0.05
 _PATIENCE = 60.0  # seconds for an earlier node of the same job to end its steps
+_SERVED_SECONDS = 5.0  # an agent that is about to end lets nobody in any more by then
 
 
 class Directory:
@@ -48,7 +53,7 @@ def take(name: str) -> Directory:
     except OSError as error:
         raise Failed(f"make {error.filename}: {error.strerror}") from None
     if lock is None:
-        raise Failed(f"another agent serves {path}")
+        raise Failed(f"{SERVED} {path}")
     return Directory(path, lock)
 
 
@@ -59,12 +64,34 @@ def _base() -> str:
 
 
 def _wait_for_end(path: str) -> None:
-    """Of an earlier agent's node in the same place. Raises Failed, OSError."""
+    """Of an earlier agent's node in the same place. Where one serves there and goes on, this one is of a second cluster
+    of the job. Raises Failed, OSError.
+    """
+    began = time.monotonic()
     try:
-        if not _is_dead(path, _PATIENCE):
-            raise Failed(f"another agent serves {path}")
+        while not _is_dead(path):
+            waited = time.monotonic() - began
+            if waited >= _PATIENCE or (waited >= _SERVED_SECONDS and _serves(path)):
+                raise Failed(f"{SERVED} {path}")
+            if _is_told_to_end():
+                raise Failed("it was told to end before it had its directory")
+            time.sleep(_PAUSE)
     except FileNotFoundError:
         return
+
+
+def _serves(path: str) -> bool:
+    """Whether commands come in there."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.setblocking(False)
+        return sock.connect_ex(f"{path}/nodectl.sock") in (0, errno.EAGAIN)
+
+
+def _is_told_to_end() -> bool:
+    """Whether whoever has started this agent has closed its standard input."""
+    poll = select.poll()
+    poll.register(0, 0)
+    return any(mask & select.POLLHUP for _, mask in poll.poll(0))
 
 
 def _make(top: str, name: str) -> int | None:
@@ -76,7 +103,7 @@ def _make(top: str, name: str) -> int | None:
         fcntl.flock(turn, fcntl.LOCK_EX)
         for found in os.listdir(top):
             try:
-                if _is_dead(f"{top}/{found}", 0):
+                if _is_dead(f"{top}/{found}"):
                     shutil.rmtree(f"{top}/{found}", ignore_errors=True)
             except OSError:
                 continue  # its own node is quicker
@@ -84,34 +111,29 @@ def _make(top: str, name: str) -> int | None:
         if os.path.isdir(path):
             return None
         os.mkdir(path, 0o700)
-        return _taken(path, 0)
+        return _taken(path)
     finally:
         os.close(turn)
 
 
-def _is_dead(path: str, patience: float) -> bool:
+def _is_dead(path: str) -> bool:
     """Neither an agent nor a node's daemon lives there. Raises OSError."""
     for directory in (path, f"{path}/node"):
         if not os.path.isdir(directory):
             continue
-        lock = _taken(directory, patience)
+        lock = _taken(directory)
         if lock is None:
             return False
         os.close(lock)
     return True
 
 
-def _taken(directory: str, patience: float) -> int | None:
-    """The lock of a directory; None where others keep it for longer than that. Raises OSError."""
+def _taken(directory: str) -> int | None:
+    """The lock of a directory; None where somebody has it. Raises OSError."""
     fd = os.open(f"{directory}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    until = time.monotonic() + patience
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                os.close(fd)
-                return None
-            time.sleep(_PAUSE)
-        else:
-            return fd
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd

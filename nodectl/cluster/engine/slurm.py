@@ -6,6 +6,8 @@ srun whatever becomes of single nodes.
 
 from __future__ import annotations
 
+import os
+import secrets
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +16,9 @@ from nodectl.binding import hostlist
 from nodectl.binding.refused import Refused
 from nodectl.cluster.engine.engine import Agents, Nodes, NoEngine, begin
 
-STEP = "nodectl"  # the name of the agents' step, by which it is found again
+_STEP = "nodectl-"  # how the name of the agents' step begins, by which it is found again
+_OURS = b"nodectl.slurm_commands"  # in a file that `nodectl slurm-commands` has written
+_READ = 4096
 _AGENTS_SECONDS = 15.0  # for agents to end
 _LOOK_AGAIN = 0.3
 _SECONDS = 30.0  # for an answer of the controller
@@ -33,17 +37,20 @@ _OPTIONS_OF_SRUN = (
 _OPTIONS = (
     "--overlap", "--ntasks-per-node=1", "--cpu-bind=none", "--mem-bind=none", "--mem=0", "--export=ALL", "--mpi=none",
     "--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--input=all", "--output=all", "--error=all",
-    f"--job-name={STEP}", "--quiet",
+    "--quiet",
 )  # fmt: skip
 
 
 class Slurm:
-    """`environment` is that of a process in the allocation."""
+    """`environment` is that of a process in the allocation. Where it has started agents, it ends these alone: those of
+    another cluster of the job may be the ones that stay.
+    """
 
     name = "slurm"
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
+        self._step = _STEP
 
     def nodes(self) -> Nodes:
         """Those of the allocation. Raises NoEngine."""
@@ -59,7 +66,9 @@ class Slurm:
     def start(self, nodes: Nodes, words: Sequence[str]) -> list[Agents]:
         """One srun for all of them. Raises NoEngine."""
         count = len(nodes.names)
-        line = ["srun", f"--jobid={nodes.job}", f"--nodes={count}", f"--ntasks={count}", *_OPTIONS, *words]
+        self._step = f"{_STEP}{secrets.token_hex(4)}"
+        named = [f"--jobid={nodes.job}", f"--job-name={self._step}", f"--nodes={count}", f"--ntasks={count}"]
+        line = [self._program("srun"), *named, *_OPTIONS, *words]
         taken = {f"{prefix}_{name}" for prefix in ("SLURM", "SRUN") for name in _OPTIONS_OF_SRUN}
         environment = {name: value for name, value in self._environment.items() if name not in taken}
         for name in ("MEM_PER_NODE", "MEM_PER_CPU"):  # the job's: agents give no more, says nodectl/cluster/machine.py
@@ -70,7 +79,7 @@ class Slurm:
     def cancel(self, nodes: Nodes) -> None:
         """Slurm ends the step, on all nodes that still answer. Agents are told first, and leave nothing then."""
         for signal in ("TERM", "KILL"):
-            steps = [step for step, name in self._steps(nodes.job) if name == STEP]
+            steps = self._steps(nodes.job)
             if not steps:
                 return
             self._ask("scancel", f"--signal={signal}", *steps)
@@ -80,7 +89,7 @@ class Slurm:
 
     def runs(self, nodes: Nodes) -> bool:
         """Whether Slurm has a step of agents."""
-        return any(name == STEP for _, name in self._steps(nodes.job))
+        return bool(self._steps(nodes.job))
 
     def states(self, nodes: Nodes) -> Mapping[str, str]:
         """What Slurm says of nodes that are not well."""
@@ -88,16 +97,31 @@ class Slurm:
         pairs = (line.split(maxsplit=1) for line in told.splitlines())
         return {name: state for name, state in pairs if state.startswith(("down", "fail", "unknown")) or "*" in state}
 
-    def _steps(self, job: int) -> list[list[str]]:
+    def _steps(self, job: int) -> list[str]:
         told = self._ask("squeue", "--steps", "--noheader", f"--jobs={job}", "-o", "%i %j")
-        return [words for line in told.splitlines() if len(words := line.split(maxsplit=1)) == 2]
+        pairs = (line.partition(" ") for line in told.splitlines())
+        return [step for step, _, name in pairs if name.strip().startswith(self._step)]
 
-    def _ask(self, *words: str) -> str:
+    def _program(self, name: str) -> str:
+        """Slurm's: PATH may have a command of nodectl's of this name before it. Raises NoEngine."""
+        for directory in os.get_exec_path(self._environment):
+            path = os.path.join(directory, name)
+            try:
+                with open(path, "rb") as file:
+                    is_slurms = _OURS not in file.read(_READ)
+            except OSError:
+                continue
+            if is_slurms and os.access(path, os.X_OK):
+                return path
+        raise NoEngine(f"there is no {name} of Slurm's in PATH")
+
+    def _ask(self, name: str, *words: str) -> str:
         """Nothing, where there is no answer."""
         try:
             return subprocess.run(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                [self._program(name), *words],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                 timeout=_SECONDS, check=False, env=self._environment,
             ).stdout  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired):
+        except (NoEngine, OSError, subprocess.TimeoutExpired):
             return ""

@@ -41,14 +41,20 @@ class HoldersPlace:
         """The descriptor that has the lock; what an earlier holder has left is removed. Raises Taken, OSError,
         NotOurs.
         """
-        os.makedirs(self.path, mode=0o700, exist_ok=True)
-        own_node.must_be_ours(self.path)
-        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            raise Taken from None
+        while True:
+            os.makedirs(self.path, mode=0o700, exist_ok=True)
+            own_node.must_be_ours(self.path)
+            fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(fd), os.lstat(self.path)):
+                    break
+            except BlockingIOError:
+                os.close(fd)
+                raise Taken from None
+            except FileNotFoundError:
+                pass
+            os.close(fd)  # an earlier holder has removed it meanwhile
         self._empty()
         return fd
 

@@ -27,6 +27,10 @@ _MOST_SAID = 64  # lines
 _PATIENCE = 40.0  # seconds for a holder that is to end
 
 
+class RunsAlready(Failed):
+    """Somebody on this machine has started it, or is about to."""
+
+
 class Outcome(NamedTuple):
     """What became of it: `missing` says why nodes have not joined, and guests."""
 
@@ -39,16 +43,24 @@ class Outcome(NamedTuple):
         return self.missing.keys().isdisjoint(self.nodes.names)
 
 
-def start(engine: Engine, agent: Sequence[str], seconds: float) -> Outcome:
-    """Starts `agent` on all nodes. Where one is missing at the end, nothing is left of the others. Raises Failed."""
+def nodes_of(engine: Engine) -> Nodes:
+    """Those on which it would be, and this machine where it is none of them. Raises Failed."""
     try:
         nodes = engine.nodes()
-        nodes = nodes._replace(guests=_guests(nodes))
+    except NoEngine as error:
+        raise Failed(str(error)) from None
+    return nodes._replace(guests=_guests(nodes))
+
+
+def start(engine: Engine, agent: Sequence[str], seconds: float) -> Outcome:
+    """Starts `agent` on all nodes. Where one is missing at the end, nothing is left of the others. Raises Failed."""
+    nodes = nodes_of(engine)
+    try:
         place = HoldersPlace(nodes.job)
         lock = place.take()
     except Taken:
-        raise Failed("the cluster of this job runs already -> `nodectl cluster status`") from None
-    except (NoEngine, NotOurs, OSError) as error:
+        raise RunsAlready("the cluster of this job runs already -> `nodectl cluster status`") from None
+    except (NotOurs, OSError) as error:
         raise Failed(str(error)) from None
     reader, writer = os.pipe2(os.O_CLOEXEC)
     holder = os.fork()

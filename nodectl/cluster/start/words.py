@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 LONGEST = 1 << 16  # bytes of a line
 LEADER, JOINED, FAILED = "leader", "joined", "failed"
+SERVED = "another agent serves"  # how it says in `failed` that a cluster of its job is there
 
 
 class BadWords(Exception):

@@ -1,0 +1,109 @@
+"""Which commands start the cluster of their allocation by themselves, and which are asked of what is there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nodectl.cli.run import _further
+from nodectl.client import cluster_door
+from nodectl.client.bulk.options import BulkParser
+from nodectl.client.command import GlobalOptions
+from nodectl.client.run_options import Parser
+from nodectl.cluster.engine.engine import NoEngine
+from nodectl.cluster.engine.slurm import Slurm
+from nodectl.cluster.start.first_run import asks_for_several
+from nodectl.cluster.start.place import HoldersPlace, Taken
+
+
+@pytest.mark.parametrize(
+    ("line", "several"),
+    [
+        ("-N2 true", True),
+        ("--nodes=2-3 true", True),
+        ("--nodes 2 -n4 true", True),
+        ("--begin now -N 2 true", True),
+        ("-w n[1-2] true", True),
+        ("--of-a-plugin=3 -N2 true", True),
+        ("--unkno -N2 true", True),
+        ("-N1-3 true", False),
+        ("-n4 true", False),
+        ("-w n1 true", False),
+        ("true -N2", False),
+        ("-N two true", False),
+        ("-w n[ true", False),
+        ("", False),
+    ],
+)
+def test_only_more_nodes_than_one_start_a_cluster(line: str, several: bool) -> None:
+    assert asks_for_several(line.split(), Parser, further=_further) is several
+
+
+def test_nodes_of_bulk_are_not_its_arguments_per_command() -> None:
+    assert asks_for_several(["--nodes=2", "echo", ":::", "1"], BulkParser)
+    assert not asks_for_several(["-N2", "echo", ":::", "1"], BulkParser)
+
+
+ALLOCATION = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "missing"),
+    [
+        ({}, True),
+        ({"SLURM_JOB_NODELIST": "n1,n2"}, True),
+        ({"SLURM_JOB_NODELIST": "n1"}, False),
+        ({"SLURM_JOB_ID": ""}, False),
+        ({"NODECTL_JOB_ID": "7"}, False),
+        ({"NODECTL_JOB_ID": "6"}, True),
+        ({"NODECTL_CLUSTER": "8.n1"}, False),
+        ({"NODECTL_SOCKET": "/tmp/socket"}, False),
+        ({"NODECTL_CONFIG": "/tmp/file"}, False),
+    ],
+)
+def test_an_allocation_of_several_nodes_misses_its_cluster(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, changed: dict[str, str], missing: bool
+) -> None:
+    monkeypatch.setattr("posix.geteuid", lambda: os.stat(tmp_path).st_uid or 1)
+    for name in [*ALLOCATION, "NODECTL_JOB_ID", "NODECTL_CLUSTER", "NODECTL_SOCKET", "NODECTL_CONFIG"]:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {**ALLOCATION, **changed}.items():
+        monkeypatch.setenv(name, value)
+    assert cluster_door.is_missing(GlobalOptions()) is missing
+
+
+def test_srun_is_slurms_where_nodectls_stands_before_it(tmp_path: Path) -> None:
+    ours, slurms = tmp_path / "ours" / "srun", tmp_path / "slurms" / "srun"
+    for path, text in (
+        (ours, "#!/usr/bin/python3 -IS\nfrom nodectl.slurm_commands.entry import command\n"),
+        (slurms, ""),
+    ):
+        path.parent.mkdir()
+        path.write_text(text)
+        path.chmod(0o755)
+    assert Slurm({"PATH": f"{ours.parent}:{slurms.parent}"})._program("srun") == str(slurms)
+    with pytest.raises(NoEngine, match="no srun of Slurm's"):
+        Slurm({"PATH": str(ours.parent)})._program("srun")
+
+
+def test_a_place_that_its_holder_removes_meanwhile_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else two would each have the lock of a directory of this name."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    place, opened = HoldersPlace(7), os.open
+
+    def open_and_lose(path: str, *words: int) -> int:
+        monkeypatch.setattr(os, "open", opened)
+        fd = opened(path, *words)
+        os.rmdir(path)
+        return fd
+
+    monkeypatch.setattr(os, "open", open_and_lose)
+    lock = place.take()
+    assert os.path.samestat(os.fstat(lock), os.stat(place.path))
+    with pytest.raises(Taken):
+        HoldersPlace(7).take()
+    os.close(lock)
