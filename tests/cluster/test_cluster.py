@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -34,7 +35,12 @@ def user(slurm: Bed) -> Iterator[User]:
 
 
 def _sleeps(user: User) -> list[int]:
-    return [pid for pid in user.processes(*_SLEEPING) if Path(f"/proc/{pid}/comm").read_text() == "sleep\n"]
+    found = []
+    for pid in user.processes(*_SLEEPING):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
+                found.append(pid)
+    return found
 
 
 def test_a_batch_script_with_three_more_lines(slurm: Bed) -> None:
