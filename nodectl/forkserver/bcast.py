@@ -1,4 +1,6 @@
-"""Writes a file for `nodectl bcast`: in the job's container, as the job's user (`enter.py`)."""
+"""Writes a file for `nodectl bcast`: in the job's container, as the job's user (`enter.py`). On nodes of a cluster a
+task of that user does.
+"""
 
 import errno
 import os
@@ -18,30 +20,48 @@ def write(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> No
     """Copies the descriptor's file to the path, whole or not at all. It replaces a file only with `force`."""
     if not stat.S_ISREG(os.fstat(fds[0]).st_mode):
         raise OSError(errno.EINVAL, "what came with the call is no regular file")
-    path = os.path.join(step.cwd, str(request["path"]))
+    times: tuple[int, ...] = tuple(request.get("times") or ())  # type: ignore[arg-type]  # the daemon has looked
+    mode, force = int(str(request["mode"])), bool(request["force"])
+    write_whole(fds[0], os.path.join(step.cwd, str(request["path"])), mode=mode, force=force, times=times)
+
+
+def write_whole(
+    source: int, path: str, *, mode: int, force: bool, size: int | None = None, times: "tuple[int, ...]" = ()
+) -> None:
+    """Writes what `source` has until its end, all `size` bytes of it where that is known. `times`: of access and of
+    modification, in nanoseconds. Raises OSError, naming the path: nothing is there of it then.
+    """
     directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _write_whole(request, fds[0], directory, os.path.basename(path))
+        _write(source, directory, os.path.basename(path), mode=mode, force=force, size=size, times=times)
     except OSError as error:  # its own path, if any, is that of the partial file
         why = f"{error.strerror}; --force replaces it" if error.errno == errno.EEXIST else error.strerror
         raise OSError(error.errno, why, path) from None
 
 
-def _write_whole(request: "Mapping[str, object]", source: int, directory: int, name: str) -> None:
+def _write(
+    source: int, directory: int, name: str, *, mode: int, force: bool, size: int | None, times: "tuple[int, ...]"
+) -> None:
     partial = f".{name[:200]}.{os.urandom(6).hex()}"
     fd = _open_nameless(directory)
     nameless = fd >= 0
     if not nameless:
         fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    written = 0
     try:
         while data := os.read(source, _CHUNK):
+            written += len(data)
             view = memoryview(data)
             while view:
                 view = view[os.write(fd, view) :]
-        os.fchmod(fd, int(str(request["mode"])) & 0o777)
+        if size not in (None, written):
+            raise OSError(errno.EIO, f"{written} bytes of {size} have come")
+        os.fchmod(fd, mode & 0o777)
+        if times:
+            os.utime(fd, ns=(times[0], times[1]))
         if nameless:
             os.link(f"{_OWN_DESCRIPTORS}/{fd}", partial, dst_dir_fd=directory, follow_symlinks=True)
-        if request["force"]:
+        if force:
             os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
         else:
             os.link(partial, name, src_dir_fd=directory, dst_dir_fd=directory)

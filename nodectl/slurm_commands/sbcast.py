@@ -12,11 +12,11 @@ from nodectl.slurm_commands.option_words import ARGUMENT, MAYBE_ARGUMENT, Option
 _TABLE = (
     Option("force", "f", text="replace a file that is there"),
     Option("jobid", "j", ARGUMENT, "of this job; default: the one that this is typed in"),
+    Option("preserve", "p", text="keep the times of access and modification"),
     *HELP,
     Option("compress", "C", MAYBE_ARGUMENT),
     Option("exclude", "", ARGUMENT),
     Option("fanout", "F", ARGUMENT),
-    Option("preserve", "p"),
     Option("send-libs", "", MAYBE_ARGUMENT),
     Option("size", "s", ARGUMENT),
     Option("timeout", "t", ARGUMENT),
@@ -32,5 +32,7 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
     job = given.value("jobid") or os.environ.get("SLURM_JOB_ID", "")
     if not job:
         raise Failed("Command only valid from within SLURM job")
-    force = ["--force"] if "force" in given or "SBCAST_FORCE" in os.environ else []
-    return hand_on(bcast, settings, [f"--job={job}", *force, "--", *given.words])
+    options = ["--force"] if "force" in given or "SBCAST_FORCE" in os.environ else []
+    if "preserve" in given or "SBCAST_PRESERVE" in os.environ:
+        options.append("--preserve")
+    return hand_on(bcast, settings, [f"--job={job}", *options, "--", *given.words])

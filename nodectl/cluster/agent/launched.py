@@ -90,8 +90,7 @@ class Launched:
             self._give(self._ranks, {"at": 0}, b"")
 
     def _give(self, ranks: Iterable[int], header: Mapping[str, object], data: bytes) -> None:
-        for rank in ranks:
-            self._post.send(rank, "in", {**self._name, **header}, data)
+        self._post.send_each("in", {**self._name, **header}, dict.fromkeys(ranks), data)
 
     # What the client says.
 

@@ -14,3 +14,6 @@ class Post(Protocol):
 
     def send(self, to: int, kind: str, header: Mapping[str, object], body: bytes = b"") -> None:
         """See `nodectl.cluster.mesh.mesh`."""
+
+    def send_each(self, kind: str, common: Mapping[str, object], each: Mapping[int, object], body: bytes = b"") -> None:
+        """Likewise."""

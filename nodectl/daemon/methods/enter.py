@@ -14,7 +14,11 @@ from nodectl.wire.shape import Optional, array, boolean, integer, mapping, text
 
 _WORD = text(131_072)
 ENTER = {**WHICH, "argv": array(_WORD, most=65_536), "environment": mapping(_WORD, most=16)}
-BCAST = {**WHICH, "path": text(4096), "mode": integer(0, 0o777), "force": Optional(boolean)}
+_TIME = integer(-(1 << 62), 1 << 62)  # nanoseconds
+BCAST = {
+    **WHICH, "path": text(4096), "mode": integer(0, 0o777), "force": Optional(boolean),
+    "times": Optional(array(_TIME, most=2)),
+}  # fmt: skip
 _TERMINAL = ("TERM", "COLORTERM", "LANG")  # what a caller's terminal needs; all else is the job's
 _STREAMS_AND_PIPE, _FILE_AND_PIPE = 4, 2
 
@@ -41,7 +45,10 @@ class Enter:
         if call.fds != _FILE_AND_PIPE:
             raise Refused("InvalidRequest", "Bcast comes with a regular file and a pipe", parameter="path")
         names = {name: call.parameters.get(name, False) for name in ("path", "mode", "force")}
-        await self._bring_in(call, {"container": "bcast", **names})
+        times = call.parameters.get("times") or []
+        if len(times) not in (0, 2):
+            raise Refused("InvalidRequest", "of access and of modification, both or none", parameter="times")
+        await self._bring_in(call, {"container": "bcast", **names, "times": times})
         return {}
 
     async def _bring_in(self, call: Call, request: Mapping[str, object]) -> int:

@@ -147,8 +147,10 @@ def test_bcast_writes_into_the_container_only_whole_and_as_its_user(job: Job) ->
     assert again.returncode == 1
     assert again.stderr.endswith(f": {outside}: File exists; --force replaces it (as nobody)\n")
     source.write_text("new", encoding="utf-8")
-    assert job.bcast("--force", str(source), outside).returncode == 0
+    os.utime(source, ns=(1_000_000_000, 2_000_000_000))
+    assert job.bcast("--force", "--preserve", str(source), outside).returncode == 0
     assert job.enter("cat", outside).stdout == "new"
+    assert job.enter("stat", "-c", "%Y", outside).stdout == "2\n"
     source.unlink()
 
 

@@ -34,6 +34,9 @@ class Post:
     def send(self, to: int, kind: str, header: Mapping[str, object], body: bytes = b"") -> None:
         self.sent.append((to, kind, header, body))
 
+    def send_each(self, kind: str, common: Mapping[str, object], each: Mapping[int, object], body: bytes = b"") -> None:
+        self.sent += [(to, kind, {**common, "part": part}, body) for to, part in each.items()]
+
     def of(self, kind: str) -> list[Mapping[str, Any]]:
         return [header for _, sent, header, _ in self.sent if sent == kind]
 

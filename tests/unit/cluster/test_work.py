@@ -31,6 +31,8 @@ class Post:
     def send(self, *_: object) -> None:
         """Nobody is there."""
 
+    send_each = send
+
 
 def test_a_guest_that_is_lost_is_no_mistake(tmp_path: Path) -> None:
     async def play() -> None:

@@ -1,0 +1,84 @@
+"""Has a file written on every node of the cluster. Run by `nodectl bcast`."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Mapping
+from typing import Any
+
+from nodectl.client.command import Failed, complain
+from nodectl.client.launch_request import job_environment, make_request
+from nodectl.client.run_options import Parser
+from nodectl.client.session import Events, Session
+from nodectl.cluster.engine import program
+from nodectl.wire import framing
+
+_CHUNK = 65536
+_MOST_TOLD = 8  # nodes
+
+
+def send(session: Session, nodes: int, source: int, path: str, names: Mapping[str, Any]) -> int:
+    """0 when it is on all `nodes`, or 1 with a line on stderr for those where it is not. `source`: a descriptor of the
+    file; `names`: mode, force, and perhaps times, as of the call Bcast. Raises Failed.
+    """
+    status = os.fstat(source)
+    words = [
+        path, f"{names['mode']:o}", str(int(names["force"])), str(status.st_size), *map(str, names.get("times", ())),
+    ]  # fmt: skip
+    parsed = Parser().parse([
+        f"--nodes={nodes}", f"--ntasks={nodes}", "--overlap", "--cpu-bind=none", "--job-name=bcast", "--input=all",
+        "--", *program.module("nodectl.cluster.bcast.receiver"), *words,
+    ])  # fmt: skip
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    session.streams = (source, writer, 2)
+    try:
+        _, _, events = session.launch({**make_request(parsed), "environment": job_environment(parsed)})
+    finally:
+        os.close(writer)
+    with open(reader, "rb", closefd=True) as told:
+        lines, record = _heard(events, told.fileno())
+    failed = [line.partition(" ")[::2] for line in lines]
+    for node, why in failed[:_MOST_TOLD]:
+        complain(f"bcast {path} on {node}: {why}")
+    if len(failed) > _MOST_TOLD:
+        complain(f"bcast {path}: not on {len(failed) - _MOST_TOLD} more nodes either")
+    if record is None or (record.get("state") != "COMPLETED" and not failed):
+        raise Failed(f"bcast {path}: {(record or {}).get('reason') or 'its step has gone without a word'}")
+    return int(bool(failed))
+
+
+def _heard(events: Events, told: int) -> tuple[list[str], Mapping[str, Any] | None]:
+    """What the tasks have said, and how their step has ended, None where nobody says it."""
+    said, record = b"", None
+    poll = select.poll()
+    for fd in (told, events.fd):
+        poll.register(fd, select.POLLIN)
+    waits_for = {told, events.fd}
+    while waits_for:
+        for fd in {fd for fd, _ in poll.poll()}:
+            if fd == told:
+                data = os.read(told, _CHUNK)
+                said += data
+                alive = bool(data)
+            else:
+                alive, found = _read(events)
+                record = found or record
+            if not alive:
+                poll.unregister(fd)
+                waits_for.discard(fd)
+    return said.decode("utf-8", "replace").splitlines(), record
+
+
+def _read(events: Events) -> tuple[bool, Mapping[str, Any] | None]:
+    """Whether more comes, and the record where it has come."""
+    try:
+        messages, alive = events.read()
+    except (OSError, framing.BrokenWire):
+        return False, None
+    record = None
+    for message in messages:
+        event: Any = message.get("parameters", {}).get("event", {})  # type: ignore[attr-defined]
+        if event.get("event") == "end":
+            record, alive = event["record"], False
+    return alive, record
