@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 from itertools import pairwise
@@ -14,6 +15,7 @@ import pytest
 
 from rootful.node import wait_until
 from vm.host import cache, report
+from vm.host.debugger import Debugger
 from vm.host.image import Image
 from vm.host.qemu import Machine, Topology, run
 
@@ -182,3 +184,23 @@ def test_misspelt_selection_is_told_before_a_machine_is_booted() -> None:
     assert "\nERROR vm: the tests cannot be collected" in wrong.stdout
     assert "tests/vm/none.py" in wrong.stdout
     assert wrong.stdout.splitlines()[-1].startswith("===== 1 errors in ")
+
+
+def packet(words: str) -> bytes:
+    return f"${words}#{sum(words.encode()) % 256:02x}".encode()
+
+
+def test_each_cpu_of_a_machine_that_stands_still_gets_its_own_instruction_written_back() -> None:
+    first, second = (bytes(16 * 8) + address.to_bytes(8, "little") + bytes(64) for address in (0xFFFF_8000, 0x1234))
+    answers = [packet("T02thread:01;") + packet("m01,02")[:4], packet("m01,02")[4:] + packet("l"), packet("OK"),
+               packet(first.hex()), packet("90"), packet("OK"), packet("OK"), packet(second.hex()), packet("E14"),
+               packet("OK")]  # fmt: skip
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b"".join(answers))
+        machine = Debugger(ours)
+        machine.translate_again()
+        machine.leave()
+        said = theirs.recv(65536).replace(b"+", b"")
+    words = ["qfThreadInfo", "qsThreadInfo", "Hg01", "g", "mffff8000,1", "Mffff8000,1:90", "Hg02", "g", "m1234,1", "D"]
+    assert said == b"".join(map(packet, words))

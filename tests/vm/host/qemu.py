@@ -20,7 +20,8 @@ _MODELS = {_TCG: "Skylake-Server", _KVM: "host"}
 KERNEL_PARAMETERS = (
     "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 net.ifnames=0 mitigations=off nokaslr audit=0 "
     "apparmor=0 cryptomgr.notests random.trust_cpu=on rcupdate.rcu_expedited=1 psi=1 nowatchdog "
-    "panic=-1"  # a reset, which the machine tells of
+    "panic=-1 "  # a reset, which the machine tells of
+    "unknown_nmi_panic panic_print=0x41"  # what every task and CPU does, when a debugger asks
 )
 CLOCK_PARAMETERS = "clocksource=tsc tsc=reliable no_timer_check"  # an emulated clock does not pass the kernel's doubts
 
@@ -62,8 +63,12 @@ class Machine:
     topology: Topology
     memory: int
 
-    def boot(self, accelerator: str, *, parameters: str = "", disks: tuple[str, ...] = (), console: str) -> list[str]:
-        """QEMU's words. The console is a file; disks are `file=...` of raw images, vdb and on; vda forgets."""
+    def boot(
+        self, accelerator: str, *, parameters: str = "", disks: tuple[str, ...] = (), console: str, debugger: str = ""
+    ) -> list[str]:
+        """QEMU's words. The console is a file; disks are `file=...` of raw images, vdb and on; vda forgets. QEMU makes
+        the debugger's socket.
+        """
         top = self.topology
         smp = f"{top.cpus},sockets={top.sockets},cores={top.cores},threads={top.threads}"
         clock = CLOCK_PARAMETERS if accelerator == _TCG else ""
@@ -73,6 +78,8 @@ class Machine:
                  "-kernel", str(self.image.kernel), "-initrd", str(self.image.initrd),
                  "-append", f"{KERNEL_PARAMETERS} {clock} {parameters}",
                  "-serial", f"file:{console}", "-device", "virtio-rng-pci", *self._nodes()]  # fmt: skip
+        if debugger:
+            words += ["-gdb", f"unix:{debugger},server=on,wait=off"]
         for disk in (f"file={self.image.disk},snapshot=on,cache=unsafe", *disks):
             words += ["-drive", f"{disk},format=raw,if=virtio"]
         return words

@@ -21,17 +21,23 @@ import tarfile
 import tempfile
 import time
 import tomllib
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from vm.host import image, package, qemu, report
+from vm.host.debugger import Debugger, attached
 
 TREE = Path(__file__).resolve().parents[3]
 RESULTS_BYTES = 64 << 20
 MEMORY = 1536  # MiB
 SILENCE = 480  # seconds without a word on the console; each test's own limit (conftest.py) is less
+BOOT_SILENCE = 240  # the same of a machine that boots: nothing of ours runs before its first word
+QUIET = 30  # seconds after which it may be the emulator that stands still
+HANGS = 2  # so often it is made to begin anew
 AFTER_RESET = 420  # seconds of the machine's life that are kept for it
 FOR_PACKAGE = 900  # as above
 TESTING = 0.9  # of the rest; then the tests are interrupted, so that what they found is told
@@ -40,6 +46,7 @@ ENDED = ("0", "1", str(NO_TEST))  # those of a run that was not interrupted
 # Which tests are run in which life of the machine, and the name of their results.
 FIRST, RESET, QUEUE, PACKAGE = "not reset and not deb", "reset and not queue", "reset and queue", "deb"
 RESULTS = {FIRST: "first", RESET: "reset", QUEUE: "queue", PACKAGE: "deb"}
+FIRMWARE, OURS = "SeaBIOS", "vm: "  # what a life of the machine begins with, and what `run` says
 _TERMINAL = re.compile(r"\r|\x1bc|\x1b\[[0-9;?]*[a-zA-Z]")  # what the firmware says to one
 
 
@@ -202,20 +209,14 @@ def _as_root(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 def _live(machine: qemu.Machine, accelerator: str, limit: float, scratch: Path) -> None:
     """From power-on to power-off; the console is shown as it comes. Raises Failed when that takes too long."""
-    console = scratch / "console"
+    console, gdb = scratch / "console", scratch / "gdb"
     console.touch()
     disks = (f"file={scratch}/in,read-only=on", f"file={scratch}/out")
-    running = qemu.run(machine.boot(accelerator, disks=disks, console=str(console)), limit, scratch / "qemu.log")
+    words = machine.boot(accelerator, disks=disks, console=str(console), debugger=str(gdb))
+    running = qemu.run(words, limit, scratch / "qemu.log")
     try:
         with console.open(encoding="utf-8", errors="replace") as lines:
-            spoke = time.monotonic()
-            while running.poll() is None:
-                time.sleep(0.2)
-                if _show(lines.read()):
-                    spoke = time.monotonic()
-                elif time.monotonic() > spoke + SILENCE:
-                    raise Failed(f"the machine hangs: it has said nothing for {SILENCE} s; its last words are above")
-            _show(lines.read())
+            _follow(running, lines, gdb)
     finally:
         running.terminate()
         running.wait()
@@ -225,10 +226,42 @@ def _live(machine: qemu.Machine, accelerator: str, limit: float, scratch: Path) 
         raise Failed(f"qemu ended with {running.returncode}: {(scratch / 'qemu.log').read_text()}")
 
 
-def _show(text: str) -> bool:
+def _follow(running: subprocess.Popen[bytes], lines: TextIO, socket: Path) -> None:
+    """Shows the console until the machine has ended. What the CPUs of a quiet one execute is translated again. One that
+    hangs is made to tell what it does and to boot, which costs nothing as long as nothing of ours had begun.
+    Raises Failed.
+    """
+    life, hangs = "", 0
+    spoke = looked = time.monotonic()
+    while running.poll() is None:
+        time.sleep(0.2)
+        if text := lines.read():
+            _show(text)
+            life = (life + text).rpartition(FIRMWARE)[2]
+            spoke = looked = time.monotonic()
+            continue
+        silence = SILENCE if OURS in life else BOOT_SILENCE
+        if time.monotonic() > spoke + silence:
+            hangs += 1
+            if hangs > HANGS:
+                raise Failed(f"the machine hangs: it has said nothing for {silence} s; its last words are above")
+            print(f"\nvm: the machine has said nothing for {silence} s: it is made to tell why and to boot", flush=True)
+            _debug(socket, Debugger.interrupt)
+            spoke = looked = time.monotonic()
+        elif time.monotonic() > looked + QUIET:
+            _debug(socket, Debugger.translate_again)
+            looked = time.monotonic()
+    _show(lines.read())
+
+
+def _debug(socket: Path, do: Callable[[Debugger], None]) -> None:
+    with suppress(OSError), attached(socket) as machine:  # it may have ended meanwhile
+        do(machine)
+
+
+def _show(text: str) -> None:
     sys.stdout.write(_TERMINAL.sub("", text))
     sys.stdout.flush()
-    return bool(text)
 
 
 def _unpack(scratch: Path) -> None:
