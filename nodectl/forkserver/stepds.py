@@ -71,16 +71,16 @@ class Stepds:
         self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins", whose: "Whose"
     ) -> int:
         """Forks a stepd that may serve further steps. Returns 0 where the kernel does not fork into cgroups."""
-        group = self._runners_group(request).make()
+        group = self._runners_group(request).make() if request["cgroup"] else None
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         try:
-            pid = group.fork()
+            pid = os.fork() if group is None else group.fork()
             if pid == 0:
                 ours.close()
                 self._become_stepd(request, fds, node, Orders(theirs))
         except OSError as error:
             ours.close()
-            if error.errno not in NO_CLONE_INTO_CGROUP:
+            if group is None or error.errno not in NO_CLONE_INTO_CGROUP:
                 raise
             return 0
         finally:

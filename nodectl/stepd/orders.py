@@ -123,7 +123,8 @@ class Orders:
         self._left -= 1
         self._waits = self._left > 0 and _is_clean(run)
         if not self._waits:
-            run.helpers_group().add(0)
+            if run.group is not None:
+                run.helpers_group().add(0)
             return
         _signal.set_wakeup_fd(-1)
         _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)

@@ -335,11 +335,11 @@ class Run(StepContext):
     def spawn(self) -> int:
         """fork(2), from one thread only. The child is in the step's cgroup, wherever the stepd is."""
         assert self.caller.one_thread(), "fork with threads"  # noqa: S101  # the caller has checked
-        return self.helpers_group().fork() if self.kept else os.fork()
+        return os.fork() if self.group is None or not self.kept else self.helpers_group().fork()
 
     def helpers_group(self) -> tree.Group:
         """Where a step's stepd is, and what it forks that is no task; made where the stepd serves several steps and is
         elsewhere. Raises OSError.
         """
-        assert self.group is not None  # noqa: S101  # only steps that are tracked have a stepd that is kept
+        assert self.group is not None  # noqa: S101  # who has none does not ask
         return self.group.child("stepd").make()

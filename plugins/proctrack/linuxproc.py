@@ -8,6 +8,7 @@ import errno
 import os
 
 from nodectl.kernel import signals
+from nodectl.kernel.children import NO_CHILD, next_to_collect
 from nodectl.model.step import Step
 from nodectl.plugin_api import PluginError
 
@@ -68,6 +69,8 @@ def proctrack_p_has_pid(cont_id: int, pid: int) -> int:
 
 def proctrack_p_get_pids(cont_id: int) -> list[int]:
     """Every living descendant of the stepd but its own helpers: zombies do not count."""
+    if cont_id == os.getpid() and next_to_collect() == NO_CHILD:
+        return []  # orphans are a subreaper's children: without a child it has no descendant, whatever /proc lists
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():

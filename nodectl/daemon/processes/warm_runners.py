@@ -3,8 +3,10 @@
 Such a runner is root's, is charged to no job, and must be as it was when its next step comes. So nothing is called in
 it but nodectl's own plugins, its step's processes are those of a cgroup, what its user makes it remember is small, and
 its tasks take all that its client sent: what a pump takes copies of lies in a socket until the process ends that has
-it.
+it. In a user's own node, where it is the user's, they may be its descendants: it ends where it has a child left.
 """
+
+import os
 
 from nodectl.config import Config
 from nodectl.model.step import Step
@@ -15,7 +17,7 @@ from nodectl.plugin_host.node_plugins import NodePlugins
 _LARGEST = 1 << 18  # bytes of the step's files
 _MOST_TASKS = 32  # each leaves 10 KiB in the runner, which no job is charged for
 _COPIED = ("", "all", "-")  # a stdin of several tasks: by a pump
-_TRACKER = "proctrack/cgroup"
+_BY_CGROUP, _BY_PARENT = "proctrack/cgroup", "proctrack/linuxproc"
 
 
 class WarmRunners:
@@ -23,8 +25,10 @@ class WarmRunners:
 
     def __init__(self, config: Config, plugins: NodePlugins) -> None:
         ours = all(plugin.path.startswith(f"{BUILTIN_DIR}/") for stack in plugins.stacks.values() for plugin in stack)
-        # Other trackers have helpers in the stepd, and are not certain of what a step has started.
-        self._any = config.warm_runners > 0 and ours and config.proctrack_type == _TRACKER
+        self._by_cgroup = config.proctrack_type == _BY_CGROUP
+        # Others are not certain of what a step has started, or leave root's runner in no cgroup.
+        tracked = self._by_cgroup or (config.proctrack_type == _BY_PARENT and os.geteuid() != 0)
+        self._any = config.warm_runners > 0 and ours and tracked
 
     def of(self, step: Step, size: int) -> int | None:
         """The uid of the user whose runner may serve the step, None where it gets one of its own. `size`: bytes of its
@@ -32,7 +36,7 @@ class WarmRunners:
         """
         if (
             not self._any
-            or not step.cgroup
+            or (self._by_cgroup and not step.cgroup)
             or step.stack
             or step.bulk
             or step.container

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.cgroup import tree
+from nodectl.stepd.orders import WAITING
 from rootful.at_terminal import at_terminal
 from rootful.hostile import as_user
 from rootful.native import HEAD, HOOK, compiled
@@ -230,6 +231,19 @@ def test_a_runner_is_kept_where_a_cgroup_is_delegated(delegated: OwnNode) -> Non
     for _ in range(3):
         done = delegated.nodectl("run", "echo", "here")
         assert (done.returncode, done.stdout) == (0, "here\n"), done.stderr
+
+
+def test_a_runner_is_kept_where_processes_are_tracked_by_their_parents(shared: OwnNode) -> None:
+    """Also where a task has left something behind: that has ended before the runner waits."""
+    pid = shared.home / "left"
+    runners = set()
+    for behind in (":", f"(setsid sleep 1000 & echo $! >{pid}) >/dev/null 2>&1", ":"):
+        done = shared.nodectl("run", "sh", "-c", f"{behind}; echo $PPID")
+        runners.add(done.stdout.strip())
+        comm = Path(f"/proc/{done.stdout.strip()}/comm")
+        wait_until(lambda comm=comm: comm.read_text() == f"{WAITING}\n", "the runner waits for the next step")
+        assert not pid.exists() or not is_running(int(pid.read_text()))
+    assert len(runners) == 1
 
 
 def test_doctor_says_what_is_there_and_what_is_not(shared: OwnNode) -> None:
