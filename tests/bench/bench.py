@@ -1,9 +1,10 @@
 """How fast nodectl is, beside what it stands on: every figure and its peer are measured in the same run, in turns.
 
-    sudo ./dev bench [--rounds N] [--json FILE] [--slurm]
+    sudo ./dev bench [--rounds N] [--json FILE] [--slurm | --cluster]
 
 Prints a table and writes it as JSON. Ratios are what counts: absolute times are this machine's. With --slurm a Slurm
-of one node is started for the time being, and srun is measured in the same run (slurm.py).
+of one node is started for the time being, and srun is measured in the same run (slurm.py). With --cluster only a
+cluster in an allocation of three nodes is measured, beside srun (cluster.py).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench import slurm
 from bench.bulk import bulk
 from bench.clients import CLIENTS, Client, children_of, service_of, throughput
+from bench.cluster import cluster
 from bench.jobs import jobs
 from bench.large_machine import large_machine
 from bench.launching import private_node, tasks
@@ -212,6 +214,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--json", default="bench.json")
+    parser.add_argument(
+        "--cluster", action="store_true", help="only a cluster in an allocation of Slurm's, beside srun"
+    )
     parser.add_argument("--slurm", action="store_true", help="srun, too: Debian's packages are fetched for it")
     arguments = parser.parse_args()
     if os.geteuid() != 0:
@@ -219,15 +224,26 @@ def main() -> int:
         return 1
     assert threading.active_count() == 1
     try:
-        with slurm.running() if arguments.slurm else contextlib.nullcontext() as slurms:
-            rows = measure(arguments.rounds, arguments.seconds, slurms)
+        if arguments.cluster:
+            rows = cluster(arguments.rounds)
+        else:
+            with slurm.running() if arguments.slurm else contextlib.nullcontext() as slurms:
+                rows = measure(arguments.rounds, arguments.seconds, slurms)
     except NoSlurm as error:
-        print(f"bench: --slurm: {error}", file=sys.stderr)
+        print(f"bench: there is no Slurm: {error}", file=sys.stderr)
         return 1
     show(rows)
+    load = os.getloadavg()
+    print(f"load of the last 1, 5 and 15 minutes: {load[0]:.1f} {load[1]:.1f} {load[2]:.1f}, on {os.cpu_count()} CPUs")
     Path(arguments.json).write_text(
         json.dumps(
-            {"cpus": os.cpu_count(), "kernel": os.uname().release, "rows": [row.as_json() for row in rows]}, indent=1
+            {
+                "cpus": os.cpu_count(),
+                "kernel": os.uname().release,
+                "load": load,
+                "rows": [row.as_json() for row in rows],
+            },
+            indent=1,
         ),
         encoding="utf-8",
     )

@@ -6,9 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 
 TRUE = "/bin/true"
+LOOPS = 8
+_LONGEST = 180  # seconds of one of them
 
 
 def spawn(*words: str, environment: Mapping[str, str] = os.environ) -> Callable[[], None]:
@@ -39,6 +42,33 @@ def spawn_at_once(count: int, *words: str) -> Callable[[], None]:
             raise RuntimeError(f"failed: {words}")
 
     return do
+
+
+def loops(command: Callable[[], None], seconds: float) -> int:
+    """How often several processes together get a command done."""
+    end = time.monotonic() + seconds
+    children = []
+    for _ in range(LOOPS):
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            count = 0
+            signal.alarm(_LONGEST)
+            try:
+                while time.monotonic() < end:
+                    command()
+                    count += 1
+                os.write(writer, str(count).encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        children.append((pid, reader))
+    total = 0
+    for pid, reader in children:
+        with open(reader, "rb") as file:
+            total += int(file.read() or 0)  # nothing, where a command failed
+        os.waitpid(pid, 0)
+    return total
 
 
 # What "a lean Python" can do: fork and exec, from a process that has imported nothing to speak of.

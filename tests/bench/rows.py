@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 
 class Row:
@@ -31,8 +32,14 @@ class Row:
             "unit": self.unit,
             "ratio": self.ratio,
             "budget": self.budget,
+            "more": self.more,
             "kept": self.kept,
         }
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Row:
+        """Of what `as_json` has made."""
+        return cls(*(told[name] for name in ("what", "ours", "peer", "unit", "budget")), more=told["more"])
 
 
 def in_turns(rounds: int, **work: Callable[[], object]) -> dict[str, float]:

@@ -12,17 +12,15 @@ import signal
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from bench.programs import TRUE, spawn
+from bench.programs import LOOPS, TRUE, loops, spawn
 from bench.rows import Row, in_turns
 from slurm.daemons import Daemons
 from slurm.packages import NoSlurm, fetch
 
-LOOPS = 8
 MOST_TASKS = 128
 _TURNS = 3  # of the loops
 _LONGEST = 180  # seconds for all of srun's rows
@@ -143,37 +141,10 @@ def _rows(rounds: int, seconds: float, run: list[str], slurm: Slurm) -> list[Row
         what = f"nodectl run -n{ntasks} true / srun -n{ntasks} true"
         rows.append(Row(what, taken["ours"], taken["srun"], "s", budget))
     ours, srun = spawn(*run, TRUE), slurm.srun(1)
-    counts = [(_loops(ours, seconds / _TURNS), _loops(srun, seconds / _TURNS)) for _ in range(_TURNS)]
+    counts = [(loops(ours, seconds / _TURNS), loops(srun, seconds / _TURNS)) for _ in range(_TURNS)]
     mine, theirs = (sum(column) / seconds for column in zip(*counts, strict=True))
     rows.append(Row(f"steps a second, {LOOPS} loops of nodectl run / of srun", mine, theirs, "1/s", 3, more=True))
     return rows
-
-
-def _loops(command: Callable[[], None], seconds: float) -> int:
-    """How often several processes together get a command done."""
-    end = time.monotonic() + seconds
-    children = []
-    for _ in range(LOOPS):
-        reader, writer = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            count = 0
-            signal.alarm(_LONGEST)
-            try:
-                while time.monotonic() < end:
-                    command()
-                    count += 1
-                os.write(writer, str(count).encode())
-            finally:
-                os._exit(0)
-        os.close(writer)
-        children.append((pid, reader))
-    total = 0
-    for pid, reader in children:
-        with open(reader, "rb") as file:
-            total += int(file.read() or 0)  # nothing, where a command failed
-        os.waitpid(pid, 0)
-    return total
 
 
 def _free_ports(count: int) -> list[int]:
