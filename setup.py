@@ -14,7 +14,7 @@ WARNINGS = ["-std=gnu11", "-Wall", "-Wextra", "-Wshadow"]
 KERNEL_C = "nodectl/kernel/c"
 SPANK_C = "nodectl/spank/c"
 COMMAND_C = "nodectl/client/c"
-COMMAND = ["main", "step", "python", "request", "program", "job", "words", "wire", "json", "buffer"]
+COMMAND = ["main", "step", "python", "request", "program", "cluster", "job", "words", "wire", "json", "buffer"]
 KERNEL = [
     "kernel", "launch", "move", "operation", "operation_bind", "operation_open", "operation_confine",
     "operation_report", "system", "trace", "clock", "shared", "socket", "confine", "devices",

@@ -140,7 +140,7 @@ def test_only_system_calls_the_host_of_compiled_plugins_and_the_quick_way_are_wr
     )  # fmt: skip
     operations = ("launch", "operation", *(f"operation_{part}" for part in ("bind", "open", "confine", "report")))
     system_calls = ("kernel", "move", *operations, "trace", "clock", "shared", "socket", "confine", "devices")
-    command = ("main", "step", "python", "request", "program", "job", "words", "wire", "json", "buffer")
+    command = ("main", "step", "python", "request", "program", "cluster", "job", "words", "wire", "json", "buffer")
     assert in_package == {
         *(f"nodectl/client/c/{name}.c" for name in command),
         *(f"nodectl/kernel/c/{name}.c" for name in (*system_calls, "namespace", "system")),

@@ -11,7 +11,7 @@ enum { DIGITS_OF_A_JOB = 9, DIGITS_OF_TASKS = 6 };
 
 /* Variables that stand for options, or say where this was typed, begin so. */
 static const char *const particular[] = {"SLURM_", "SRUN_", "SPANK_", "NODECTL_", "_NODECTL_"};
-static const char socket_name[] = "NODECTL_SOCKET";
+static const char socket_name[] = "NODECTL_SOCKET", usual_socket[] = "/run/nodectl/nodectl.sock";
 
 /* Those that say in a job what it is and has, and ask for nothing there. */
 static const char *const of_a_job[] = {
@@ -21,7 +21,7 @@ static const char *const of_a_job[] = {
     "SLURM_JOB_USER", "SLURM_LAUNCH_NODE_IPADDR", "SLURM_LOCALID", "SLURM_MEM_PER_NODE", "SLURM_NNODES", "SLURM_NODEID",
     "SLURM_NODELIST", "SLURM_NPROCS", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_SRUN_COMM_HOST", "SLURM_SRUN_COMM_PORT",
     "SLURM_STEPID", "SLURM_STEP_ID", "SLURM_SUBMIT_DIR", "SLURM_SUBMIT_HOST", "SLURM_TASKS_PER_NODE", "SLURM_TASK_PID",
-    "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN", "SLURM_UMASK",
+    "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN", "SLURM_UMASK", NULL,
 };
 
 static bool is_named(const char *variable, const char *name)
@@ -38,12 +38,28 @@ static bool is_particular(const char *variable)
     return false;
 }
 
-static bool is_of_a_job(const char *variable)
+static bool is_among(const char *variable, const char *const *names)
 {
-    for (size_t index = 0; index < sizeof of_a_job / sizeof *of_a_job; index++)
-        if (is_named(variable, of_a_job[index]))
+    for (; *names != NULL; names++)
+        if (is_named(variable, *names))
             return true;
     return false;
+}
+
+bool are_known(const char *const *further)
+{
+    for (char **variable = environ; *variable != NULL; variable++)
+        if (is_particular(*variable) && !is_among(*variable, of_a_job) && !is_among(*variable, further))
+            return false;
+    return true;
+}
+
+static bool are_plain(void)
+{
+    for (char **variable = environ; *variable != NULL; variable++)
+        if (is_particular(*variable))
+            return false;
+    return true;
 }
 
 /* How many tasks where -n does not say: as many as the job's. */
@@ -61,10 +77,12 @@ static bool read_ntasks(struct wanted *wanted)
 
 bool read_job(struct wanted *wanted)
 {
+    static const char *const nothing[] = {NULL};
     const char *job = getenv("NODECTL_JOB_ID");
-    for (size_t index = 0; environ[index] != NULL; index++)
-        if (is_particular(environ[index]) && (job == NULL || !is_of_a_job(environ[index])))
-            return false;
+    if (wanted->nodes || wanted->overcommit || !(job == NULL ? are_plain() : are_known(nothing)))
+        return false;
+    if (wanted->socket == NULL)
+        wanted->socket = usual_socket;
     if (job == NULL) {
         if (wanted->ntasks == 0)
             wanted->ntasks = 1;

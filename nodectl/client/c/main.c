@@ -32,9 +32,7 @@ int main(int argc, char **argv)
 {
     (void)argc;
     const char *socket = getenv("NODECTL_SOCKET");
-    struct wanted wanted = {
-        .socket = socket != NULL && socket[0] != '\0' ? socket : "/run/nodectl/nodectl.sock",
-    };
+    struct wanted wanted = {.socket = socket != NULL && socket[0] != '\0' ? socket : NULL, .umask = -1};
     if (argv[0] == NULL)
         return 127;
     if (is_set_id()) {

@@ -9,6 +9,7 @@
  *   python.c    the other way: from the beginning, or from a step that was launched
  *   request.c   what is asked for
  *   program.c   whether a program is one of MPI's
+ *   cluster.c   the cluster of the allocation in which a command was typed
  *   job.c       variables, and the job in which a command was typed
  *   words.c     the options
  *   wire.c      messages, and signals that come meanwhile
@@ -80,11 +81,12 @@ enum outcome receive(struct wire *wire);
 /* The message that these bytes begin with, without its NUL; {NULL, NULL} where it is not whole. */
 struct value message_in(const struct buffer *buffer, size_t from);
 
-/* What the words of a command line say, and the variables; 0 and NULL for what neither says. */
+/* What the words of a command line say, and the variables; 0 and NULL for what neither says, -1 for the umask. */
 struct wanted {
     const char *socket, *name;
-    long long ntasks, cpus_per_task, job;
+    long long ntasks, cpus_per_task, nodes, umask, job;
     bool within_step; /* of that job */
+    bool overcommit, of_cluster;
     char **argv;
 };
 
@@ -94,8 +96,16 @@ long long number_of(const char *text, size_t most_digits);
 /* Reads the words behind the command's name. False where they are not all known here. */
 bool read_words(char **words, struct wanted *wanted);
 
+/* Whether all variables that may mean something are known, as those of a job or among `further`, which ends with NULL. */
+bool are_known(const char *const *further);
+
 /* Reads the variables. False where one is not known here. */
 bool read_job(struct wanted *wanted);
+
+/* Whether this was typed in an allocation, and leads to no other node; then reads its variables, and finds the door of
+ * its cluster. False where one is not known here, or there is no door. */
+bool is_in_allocation(const struct wanted *wanted);
+bool read_allocation(struct wanted *wanted);
 
 /* Whether the program of this name is there, and is linked to no MPI library. False where that is not to be seen. */
 bool speaks_no_mpi(const char *word, const char *cwd);

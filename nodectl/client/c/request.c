@@ -166,7 +166,7 @@ static void add_options(struct buffer *buffer, const struct wanted *wanted, bool
     mode_t mask = umask(0);
     umask(mask);
     add_text(buffer, ",\"umask\":");
-    add_number(buffer, mask);
+    add_number(buffer, wanted->umask < 0 ? mask : wanted->umask);
     add_text(buffer, ",\"verbose\":0,\"ntasks\":");
     add_number(buffer, wanted->ntasks);
     if (wanted->cpus_per_task) {
@@ -182,6 +182,11 @@ static void add_options(struct buffer *buffer, const struct wanted *wanted, bool
         add_number(buffer, wanted->job);
         /* The step that waits for this one has the CPUs. */
         add_text(buffer, wanted->within_step ? ",\"layout\":{\"overlap\":\"1\"}" : ",\"layout\":{}");
+    }
+    if (wanted->of_cluster) {
+        add_text(buffer, ",\"layout\":{\"nodes\":\"");
+        add_number(buffer, wanted->nodes);
+        add_text(buffer, wanted->overcommit ? "\",\"overcommit\":\"1\"}" : "\"}");
     }
     if (wanted->ntasks > 1 && reads_nothing())
         add_text(buffer, ",\"stdin\":\"none\"");

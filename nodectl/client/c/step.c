@@ -4,6 +4,7 @@
 
 #include <poll.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { CHUNK = 65536, LONGEST_REPLY = 256 << 10, LONGEST_EVENTS = 512 << 10 };
@@ -21,25 +22,36 @@ static void begin_again(struct wire *wire)
     close(wire->sock);
 }
 
-/* Whether this service wants nothing of its clients but a launch. */
-static bool wants_nothing(const struct buffer *hello)
+/* Whether this user listens there. */
+static bool is_own(int sock)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+}
+
+/* Whether this service, or cluster, wants nothing of its clients but a launch. */
+static bool wants_nothing(const struct buffer *hello, bool is_cluster)
 {
     struct value message = message_in(hello, 0);
     struct value parameters = member(message, "parameters");
     bool nothing_behind = hello->size == (size_t)(message.end - message.at) + 1;
-    return nothing_behind && member(message, "error").at == NULL && member(parameters, "cluster").at == NULL
+    return nothing_behind && member(message, "error").at == NULL
+        && (member(parameters, "cluster").at != NULL) == is_cluster
         && is(member(parameters, "stack"), "[]") && is(member(parameters, "warnings"), "[]");
 }
 
 /* Asks who the service is, and then for the step. False where Python has to begin. */
-static bool is_agreed(struct launch *launch, const char *path, const struct buffer *call)
+static bool is_agreed(struct launch *launch, const struct wanted *wanted, const struct buffer *call)
 {
     static char question[] = "{\"method\":\"org.nodectl.Hello\",\"parameters\":{}}"; /* and its NUL */
     const struct buffer hello = {.data = question, .size = sizeof question};
     struct wire *wire = &launch->wire;
-    if (!connect_to(wire, path) || !prepare(launch) || send_all(wire, &hello, false) != DONE || receive(wire) != DONE)
+    if (!connect_to(wire, wanted->socket) || (wanted->of_cluster && !is_own(wire->sock)) || !prepare(launch))
         return false;
-    if (!wants_nothing(&wire->in) || wire->came[0] >= 0)
+    if (send_all(wire, &hello, false) != DONE || receive(wire) != DONE)
+        return false;
+    if (!wants_nothing(&wire->in, wanted->of_cluster) || wire->came[0] >= 0)
         return false;
     launch->hello = wire->in;
     wire->in = (struct buffer){.limit = LONGEST_REPLY};
@@ -93,9 +105,10 @@ void run_step(struct wanted *wanted, char **words)
         .fd = -1,
     };
     struct buffer call = {.limit = LONGEST_REQUEST};
-    if (!read_job(wanted) || !add_launch(&call, wanted)) /* first of all: to look at files may take its time, and be interrupted */
+    bool is_known = is_in_allocation(wanted) ? read_allocation(wanted) : read_job(wanted);
+    if (!is_known || !add_launch(&call, wanted)) /* first of all: to look at files may take its time, and be interrupted */
         return;
-    if (!block_signals(&launch.wire) || !is_agreed(&launch, wanted->socket, &call)) {
+    if (!block_signals(&launch.wire) || !is_agreed(&launch, wanted, &call)) {
         begin_again(&launch.wire);
         return;
     }

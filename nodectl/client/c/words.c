@@ -46,6 +46,10 @@ static const char *value_of(char ***words, char letter, const char *name)
 static bool read_option(char ***words, struct wanted *wanted)
 {
     const char *value;
+    if (strcmp(**words, "-O") == 0 || strcmp(**words, "--overcommit") == 0)
+        return wanted->overcommit = true;
+    if ((value = value_of(words, 'N', "nodes")) != NULL)
+        return (wanted->nodes = number_of(value, MOST_DIGITS)) != 0;
     if ((value = value_of(words, 'n', "ntasks")) != NULL)
         return (wanted->ntasks = number_of(value, MOST_DIGITS)) != 0;
     if ((value = value_of(words, 'c', "cpus-per-task")) != NULL)

@@ -60,11 +60,11 @@ class Service:
         return connection
 
     @contextlib.contextmanager
-    def refusing(self) -> Iterator[list[object]]:
+    def refusing(self, hello: Mapping[str, object] = HELLO) -> Iterator[list[object]]:
         """Serves whoever comes, and launches nothing; what they asked for beyond who this is."""
         calls: list[object] = []
         reader, writer = os.pipe()
-        thread = threading.Thread(target=self._refuse, args=(reader, calls))
+        thread = threading.Thread(target=self._refuse, args=(reader, calls, hello))
         thread.start()
         try:
             yield calls
@@ -73,13 +73,13 @@ class Service:
             thread.join()
             os.close(reader)
 
-    def _refuse(self, over: int, calls: list[object]) -> None:
+    def _refuse(self, over: int, calls: list[object], hello: Mapping[str, object]) -> None:
         while over not in select.select([self._listener.fileno(), over], [], [])[0]:
             connection = self.accept()
             while (call := connection.receive()) is not None:
                 if call["method"] == "org.nodectl.Hello":
                     self.greeted += 1
-                    connection.reply(HELLO)
+                    connection.reply(hello)
                 else:
                     calls.append(call)
                     self.quick.append(connection.is_quick())

@@ -1,0 +1,119 @@
+/* The cluster of the allocation in which a command was typed: where its door is, and what the allocation says of a step;
+ * as nodectl/client/cluster_door.py and nodectl/client/srun/variables.py have it. What is not known here is Python's. */
+#define _GNU_SOURCE
+#include "quick.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { DIGITS_OF_A_JOB = 9, DIGITS_OF_A_COUNT = 6, LONGEST_NAME = 40, LARGEST_UMASK = 0777 };
+
+/* Variables of Slurm's that ask for nothing there, beside those of every job. */
+static const char *const of_an_allocation[] = {
+    "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MAX",
+    "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP", "SLURM_CONF", "SLURM_GET_USER_ENV", "SLURM_GPUS_ON_NODE",
+    "SLURM_JOB_ACCOUNT", "SLURM_JOB_END_TIME", "SLURM_JOB_GPUS", "SLURM_JOB_RESERVATION", "SLURM_NTASKS_PER_NODE",
+    "SLURM_PRIO_PROCESS", "SLURM_SCRIPT_CONTEXT", "SLURM_STEP_LAUNCHER_PORT", "SLURM_STEP_NODELIST",
+    "SLURM_STEP_NUM_NODES", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_WORKING_CLUSTER", "SRUN_DEBUG",
+    NULL,
+};
+
+/* Whether nobody else can put another directory in the place of this one, or anything into it. */
+static bool is_ours(const struct stat *status)
+{
+    return S_ISDIR(status->st_mode) && status->st_uid == geteuid() && !(status->st_mode & (S_IWGRP | S_IWOTH));
+}
+
+static char *door_below(const char *base, const char *name)
+{
+    struct stat status;
+    char *path;
+    if (asprintf(&path, "%s/cluster/%s/nodectl.sock", base, name) < 0)
+        return NULL;
+    if (stat(path, &status) == 0 && lstat(base, &status) == 0 && is_ours(&status))
+        return path;
+    free(path);
+    return NULL;
+}
+
+/* In the directory of this login, or in that which jobs have without one. NULL where there is none for certain. */
+static char *find_door(const char *name)
+{
+    const char *given = getenv("XDG_RUNTIME_DIR");
+    char *own = NULL, *temporary, *found = NULL;
+    struct stat status;
+    if (asprintf(&temporary, "/tmp/nodectl-%u", (unsigned)geteuid()) < 0)
+        return NULL;
+    if (given != NULL && given[0] == '/' && asprintf(&own, "%s/nodectl", given) < 0)
+        own = NULL;
+    const char *first = own != NULL ? own : temporary;
+    bool is_there = lstat(first, &status) == 0;
+    if (is_there ? is_ours(&status) : errno == ENOENT) {
+        found = door_below(first, name);
+        if (found == NULL && own != NULL)
+            found = door_below(temporary, name);
+    }
+    free(own);
+    free(temporary);
+    return found;
+}
+
+static bool read_door(struct wanted *wanted)
+{
+    const char *job = getenv("SLURM_JOB_ID"), *node = getenv("SLURMD_NODENAME");
+    char name[LONGEST_NAME + 1];
+    if (node == NULL || node[0] == '\0')
+        node = "-";
+    int size = snprintf(name, sizeof name, "%s.%s", job, node);
+    if (!number_of(job, DIGITS_OF_A_JOB) || size > LONGEST_NAME || strchr(name, '/') || name[size - 1] == '.')
+        return false;
+    return (wanted->socket = find_door(name)) != NULL;
+}
+
+/* The first of two variables that is set; 0 where it is no count. */
+static long long count_of(const char *name, const char *other)
+{
+    const char *text = getenv(name);
+    if (text == NULL)
+        text = getenv(other);
+    return text == NULL ? 0 : number_of(text, DIGITS_OF_A_COUNT);
+}
+
+static bool read_umask(struct wanted *wanted)
+{
+    const char *text = getenv("SLURM_UMASK");
+    char *end;
+    if (text == NULL)
+        return true;
+    if (text[0] == '\0' || strspn(text, "01234567") != strlen(text))
+        return false;
+    wanted->umask = strtol(text, &end, 8);
+    return wanted->umask <= LARGEST_UMASK;
+}
+
+bool is_in_allocation(const struct wanted *wanted)
+{
+    return wanted->socket == NULL && getenv("SLURM_JOB_ID") != NULL && getenv("NODECTL_JOB_ID") == NULL;
+}
+
+bool read_allocation(struct wanted *wanted)
+{
+    if (!are_known(of_an_allocation) || getenv("SLURM_MEM_PER_NODE") != NULL || !read_umask(wanted))
+        return false;
+    if (wanted->ntasks == 0)
+        wanted->ntasks = count_of("SLURM_NTASKS", "SLURM_NPROCS");
+    if (wanted->nodes == 0) {
+        wanted->nodes = count_of("SLURM_NNODES", "SLURM_JOB_NUM_NODES");
+        if (wanted->nodes > wanted->ntasks)
+            wanted->nodes = wanted->ntasks;
+    }
+    const char *name = getenv("SLURM_JOB_NAME");
+    if (wanted->name == NULL && name != NULL && name[0] != '\0')
+        wanted->name = name;
+    wanted->of_cluster = true;
+    return wanted->ntasks != 0 && wanted->nodes != 0 && read_door(wanted);
+}

@@ -1,0 +1,126 @@
+"""Steps of the cluster of an allocation are asked for in the same way with and without an interpreter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodectl.client.srun import variables
+from unit.client.quick.service import HELLO, PYTHON, QUICK, Service, both, finish, start
+
+OF_CLUSTER = {**HELLO, "cluster": {"job": 7, "nodes": 3}}
+ALLOCATION = Path(__file__).with_name("allocation.env")
+READ = {*variables.OPTIONS, *variables.OTHERS, *variables.IGNORED.split(), "SLURM_NEW"} - {"SLURM_JOB_ID"}
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Service]:
+    """Of the agent on n1, for job 7."""
+    directory = tmp_path / "nodectl" / "cluster" / "7.n1"
+    directory.mkdir(parents=True)
+    for path in (directory, *directory.parents[:2]):
+        path.chmod(0o700)
+    found = Service(directory / "nodectl.sock")
+    yield found
+    found.close()
+
+
+def inside(door: Service, **changed: str | None) -> dict[str, str]:
+    """What a batch script finds, but for these."""
+    fixed = {name: value for line in ALLOCATION.read_text().splitlines() for name, _, value in [line.partition("=")]}
+    found = {**fixed, "XDG_RUNTIME_DIR": str(door.path.parents[3]), "NODECTL_SOCKET": "", **changed}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["true"],
+        ["-n1", "true"],
+        ["-N1", "-n2", "true"],
+        ["-N", "3", "-n24", "-O", "true"],
+        ["--nodes=2", "--overcommit", "-c2", "true"],
+        ["-Jx", "--nodes", "3", "true"],
+        ["-J", "", "true"],
+    ],
+)
+def test_plain_words_are_asked_for_without_an_interpreter(words: list[str], door: Service) -> None:
+    assert both(["run", *words], door, hello=OF_CLUSTER, env=inside(door))
+
+
+@pytest.mark.parametrize(
+    "words", [["-N1-2", "true"], ["-N03", "true"], ["-N2k", "true"], ["-On2", "true"], ["-w", "n1", "true"]]
+)
+def test_other_words_are_python_s(words: list[str], door: Service) -> None:
+    assert not both(["run", *words], door, hello=OF_CLUSTER, env=inside(door))
+
+
+@pytest.mark.parametrize(
+    ("changed", "quick"),
+    [
+        ({"SLURM_NTASKS": "2"}, True),
+        ({"SLURM_NTASKS": None}, True),
+        ({"SLURM_NTASKS": None, "SLURM_NPROCS": None}, False),
+        ({"SLURM_NTASKS": ""}, False),
+        ({"SLURM_NTASKS": "x"}, False),
+        ({"SLURM_NTASKS_PER_NODE": None}, True),
+        ({"SLURM_NNODES": None}, True),
+        ({"SLURM_NNODES": None, "SLURM_JOB_NUM_NODES": None}, False),
+        ({"SLURM_NNODES": "2-3"}, False),
+        ({"SLURM_UMASK": "0077"}, True),
+        ({"SLURM_UMASK": None}, True),
+        ({"SLURM_MEM_PER_NODE": "100"}, False),
+        ({"SLURM_JOB_NAME": ""}, True),
+        ({"SLURM_JOB_NAME": None}, True),
+        ({"SLURM_ARRAY_TASK_ID": "17"}, True),
+        ({"SLURM_JOB_ID": "07"}, False),
+        ({"NODECTL_CONFIG": ""}, False),
+        ({"SPANK_X": "1"}, False),
+    ],
+)
+def test_what_the_allocation_says_has_its_meaning(changed: dict[str, str | None], quick: bool, door: Service) -> None:
+    if changed == {"SLURM_JOB_ID": "07"}:
+        door.path.parent.with_name("07.n1").symlink_to(door.path.parent)
+    assert both(["run", "true"], door, hello=OF_CLUSTER, env=inside(door, **changed)) == quick
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(READ) if name.startswith(("SLURM_", "SRUN_"))])
+def test_every_variable_that_srun_reads_has_its_meaning(name: str, door: Service, tmp_path: Path) -> None:
+    how = {"env": inside(door, **{name: "1"}), "cwd": tmp_path}  # where one of them has the program copied
+    with door.refusing(OF_CLUSTER) as calls:
+        ours, theirs = (finish(start(way, ["run", "true"], door, **how)) for way in (QUICK, PYTHON))
+    assert ours == theirs
+    assert calls[: len(calls) // 2] == calls[len(calls) // 2 :]
+
+
+def test_who_is_no_cluster_is_asked_by_python(door: Service) -> None:
+    assert not both(["run", "true"], door, hello=HELLO, env=inside(door))
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702])
+def test_a_directory_that_others_may_write_has_no_door(mode: int, door: Service) -> None:
+    door.path.parents[2].chmod(mode)
+    for way in (QUICK, PYTHON):
+        with door.refusing(OF_CLUSTER) as calls:
+            _, errors, status = finish(start(way, ["run", "true"], door, env=inside(door)))
+        assert (status, calls) == (1, []), errors
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_directory_of_somebody_else_has_no_door(door: Service) -> None:
+    os.chown(door.path.parents[2], 65534, 65534)
+    for way in (QUICK, PYTHON):
+        with door.refusing(OF_CLUSTER) as calls:
+            _, errors, status = finish(start(way, ["run", "true"], door, env=inside(door)))
+        assert (status, calls) == (1, []), errors
+
+
+def test_another_node_is_asked_where_it_is_named(door: Service, service: Service) -> None:
+    assert not both(["run", "true"], service, env=inside(door, NODECTL_SOCKET=str(service.path)))
+
+
+def test_several_nodes_of_one_are_python_s(service: Service) -> None:
+    assert not both(["run", "-O", "true"], service)
