@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.programs import TRUE, loops, spawn
 from bench.rows import Row, in_turns
+from nodectl.config import own_node
 
 _COMMANDS = 10_000
 _TURNS = 3
@@ -40,11 +41,11 @@ def measured(rounds: int) -> list[Row]:
         ours = spawn(nodectl, "run", *words, environment=plain)
         taken = in_turns(rounds, ours=ours, srun=spawn(srun, "--overlap", *words, environment=plain))
         rows.append(Row(f"nodectl run -N3 -n{ntasks} true / srun", taken["ours"], taken["srun"], "s", 0.3))
-    with _own_node(nodectl):
+    with _own_node(nodectl) as socket:
         taken = in_turns(
             _MORE * rounds,
             cluster=spawn(nodectl, "run", "-N1", "-n1", TRUE),
-            own=spawn(nodectl, "--user", "run", "-n1", TRUE, environment=_alone()),
+            own=spawn(nodectl, "--socket", socket, "run", "-n1", TRUE, environment=_alone()),
         )
     rows.append(Row("a step of one task in the cluster / without one", taken["cluster"], taken["own"], "s", 1.5))
     rows.append(Row("what it takes longer in the cluster", 1000 * (taken["cluster"] - taken["own"]), 0, "ms", 5))
@@ -66,8 +67,8 @@ def _many_commands(nodectl: str, srun: str) -> Row:
 
 
 @contextlib.contextmanager
-def _own_node(nodectl: str) -> Iterator[None]:
-    """A node of the user's own, which knows of no allocation."""
+def _own_node(nodectl: str) -> Iterator[str]:
+    """A node of the user's own, which knows of no allocation: its socket."""
     ready, told = os.pipe()
     environment = {**_alone(), "NODECTL_READY_FD": str(told)}
     with subprocess.Popen(
@@ -77,7 +78,7 @@ def _own_node(nodectl: str) -> Iterator[None]:
         try:
             if os.read(ready, 1) != b"1":
                 raise RuntimeError("nodectl --user daemon did not start")
-            yield
+            yield f"{own_node.runtime_dir()}/nodectl.sock"
         finally:
             os.close(ready)
             daemon.terminate()
