@@ -5,6 +5,8 @@ processes the kernel killed. So are the state and the reason of `End`; and `Susp
 have given the CPUs of a job that stands still to others.
 """
 
+import os
+
 from nodectl.kernel.signals import KILL, TERM
 from nodectl.model.step_number import EXTERN
 from nodectl.stepd.suspension import TSTP
@@ -71,13 +73,13 @@ class Methods:
         return {"step": {**status, "state": "SUSPENDED"} if self._termination.suspension.suspended else status}
 
     def _suspend(self, call: "Call") -> "Mapping[str, object]":
-        _allow_root(call)
+        _allow_service(call)
         self._termination.suspension.begin()
         self._termination.signal(TSTP)
         return {}
 
     def _resume(self, call: "Call") -> "Mapping[str, object]":
-        _allow_root(call)
+        _allow_service(call)
         self._termination.suspension.end()
         return {}
 
@@ -101,7 +103,7 @@ class Methods:
     def _end(self, call: "Call") -> "Mapping[str, object]":
         self._allow(call)
         if call.parameters:
-            _allow_root(call)
+            _allow_service(call)
             wanted = call.parameters.get("state") == COMPLETED  # by its user
             if self._termination.runs() and self._run.state == "RUNNING" and not wanted:
                 self._run.announce_cancel(_DUE_TO.get(call.parameters.get("state", ""), ""))
@@ -115,7 +117,7 @@ class Methods:
         return COMPLETED if self._run.step.step_id == EXTERN else CANCELLED
 
     def _confine(self, call: "Call") -> "Mapping[str, object]":
-        _allow_root(call)
+        _allow_service(call)
         step = self._run.step
         step.memory, limits = call.parameters["memory"], call.parameters["limits"]
         step.limits.update(limits)
@@ -127,12 +129,12 @@ class Methods:
         return {}
 
     def _limit(self, call: "Call") -> "Mapping[str, object]":
-        _allow_root(call)
+        _allow_service(call)
         self._termination.limit(call.parameters["time_limit"])
         return {}
 
     def _victim(self, call: "Call") -> "Mapping[str, object]":
-        _allow_root(call)
+        _allow_service(call)
         if call.parameters["task"] < len(self._run.tasks):
             task = self._run.tasks[call.parameters["task"]]
             if self._run.bulk is not None:
@@ -171,6 +173,7 @@ def _a_list(value: object) -> str:
     return "" if isinstance(value, list) else "not a list"
 
 
-def _allow_root(call: "Call") -> None:
-    if call.peer.uid != 0:
+def _allow_service(call: "Call") -> None:
+    """It is root, as this process is; the one of a node of a user's own is that user."""
+    if call.peer.uid not in (0, os.getuid()):
         raise Refused(f"{STEP}.NotPermitted", "only the service, which is root, says that")

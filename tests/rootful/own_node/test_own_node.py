@@ -253,3 +253,21 @@ def test_doctor_says_what_is_there_and_what_is_not(shared: OwnNode) -> None:
     assert f"ok    identity       steps run as uid {NOBODY.pw_uid}, as the service does" in lines
     assert any(line.startswith("warn  cgroup         not delegated") for line in lines), done.stdout
     assert lines[-1].endswith("0 fail")
+
+
+@pytest.mark.parametrize("which", ["shared", "delegated"])
+def test_a_step_is_suspended_and_goes_on(request: pytest.FixtureRequest, which: str) -> None:
+    node: OwnNode = request.getfixturevalue(which)
+    go = node.home / f"go-{which}"
+    step = node.popen(
+        "run", "-J", "still", "sh", "-c", f"echo begun; until test -e {go}; do sleep 0.05; done; echo done"
+    )
+    assert step.stdout is not None
+    assert step.stdout.readline() == "begun\n"
+    (name,) = (line.split()[0] for line in node.nodectl("ps").stdout.splitlines() if "still" in line)
+    for command, state in (("suspend", "SUSPENDED"), ("resume", "RUNNING")):
+        done = node.nodectl(command, name)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert state in node.nodectl("show", name).stdout
+    go.touch()
+    assert (step.wait(60), step.stdout.read()) == (0, "done\n")
