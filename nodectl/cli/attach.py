@@ -9,11 +9,13 @@ import os
 import select
 import signal
 import sys
+from typing import Any
 
 from nodectl.client.command import Failed
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_argument
 from nodectl.client.terminal import Copying, Terminal, fatal
+from nodectl.model.cpu_list import parse_cpulist
 from nodectl.model.number import whole
 from nodectl.wire import terminal_packets as packets
 
@@ -84,11 +86,14 @@ def _check(arguments: argparse.Namespace, terminal: object, ntasks: int) -> None
         raise Failed(f"what is typed cannot go to task {arguments.input_filter}, which has no terminal")
 
 
-def _print_layout(record: object) -> None:
-    ntasks, node = record["ntasks"], record["node"]  # type: ignore[index]  # a step's
+def _print_layout(record: Any) -> None:
+    ntasks, node = int(record["ntasks"]), record["node"]
+    nodes = record.get("nodes") or [{"node": node, "tasks": f"0-{ntasks - 1}"}]
     print("Job step layout:")
-    print(f"  {ntasks} tasks, 1 nodes ({node})\n")
-    print(f"  Node 0 ({node}), {ntasks} task(s): {' '.join(map(str, range(int(ntasks))))}")
+    print(f"  {ntasks} tasks, {len(nodes)} nodes ({node})\n")
+    for number, row in enumerate(nodes):
+        tasks = sorted(parse_cpulist(row["tasks"]))
+        print(f"  Node {number} ({row['node']}), {len(tasks)} task(s): {' '.join(map(str, tasks))}")
 
 
 class Lines(Copying):

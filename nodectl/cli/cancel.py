@@ -77,9 +77,9 @@ def _cancel(session: Session, job: "str | tuple[int, int] | None", chosen: dict[
 
 def end_step(session: Session, job: int, step: int, number: int | None) -> list[str]:
     """SIGTERM, and SIGKILL when the step has not ended after `kill_wait`."""
-    session.call("Signal", job=job, step=step, signal=number or signal.SIGTERM.value)
+    reply = session.call("Signal", job=job, step=step, signal=number or signal.SIGTERM.value)
     name = step_name(job, step)
-    if number is not None:
+    if number is not None or "cancelled" in reply:  # in a cluster, where it waited still
         return [name]
     config: Any = session.call("Config")["config"]
     until = time.monotonic() + config["kill_wait"]

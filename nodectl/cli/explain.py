@@ -9,7 +9,7 @@ from typing import Any, cast
 from nodectl.client.command import Failed
 from nodectl.client.job_name import job_or_step
 from nodectl.client.session import Session
-from nodectl.model.step_number import FIRST
+from nodectl.model.step_number import FIRST, step_name
 from nodectl.render.explanation import explained
 from nodectl.render.layout import lines_of
 from nodectl.render.terminal import put, terminal_width
@@ -72,9 +72,13 @@ def _gone(session: Session, job: int) -> str:
 
 
 def _layout(session: Session, job: int, step: int, *, as_json: bool) -> int:
-    answer = cast("dict[str, Any]", session.call("Explain", job=job, step=step)["layout"])
+    reply = cast("dict[str, Any]", session.call("Explain", job=job, step=step))
+    waits = "explanation" in reply  # to be a step, in a cluster
+    answer = reply["explanation"] if waits else reply["layout"]
     if as_json:
         print(json.dumps(answer))
+    elif waits:
+        put(explained(step_name(job, step), answer, terminal_width()))
     else:
         put(lines_of(answer, explain=True))
     return 0

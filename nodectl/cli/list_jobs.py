@@ -81,11 +81,11 @@ def _found(arguments: argparse.Namespace, wanted: dict[str, Any]) -> list[dict[s
 
 def ask(session: Session, wanted: dict[str, Any]) -> list[dict[str, Any]]:
     """The jobs, in as many replies as it takes; some may end between two of them."""
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[str, dict[str, Any]] = {}
     skip, more = 0, True
     while more:
         reply: Any = session.call("Queue", skip=skip, **wanted)
-        found |= {job["job"]: job for job in reply["jobs"]}
+        found |= {job["id"]: job for job in reply["jobs"]}
         skip += len(reply["jobs"])
         more = reply["more"] and bool(reply["jobs"])
     return list(found.values())

@@ -106,7 +106,11 @@ class Watcher:
         now = time.time()
         jobs = {job["job"]: job for job in self._jobs}
         seen = {step["job"] for step in steps}
-        others = [job for job in self._jobs if job["job"] not in seen and job["state"] != "COMPLETING"]
+        # In a cluster what waits has the job of what runs.
+        others = [
+            job for job in self._jobs
+            if job["state"] != "COMPLETING" and (job["state"] == "PENDING" or job["job"] not in seen)
+        ]  # fmt: skip
         records: list[Mapping[str, Any]] = [{**step, "tasks": self._pins.get(_id(step), ())} for step in steps]
         records += [_as_step(job) for job in others if job["cpu_list"]]
         occupied = occupation(records)

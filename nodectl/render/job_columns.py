@@ -23,13 +23,13 @@ class Column(NamedTuple):
 
 
 def name_of(job: Job) -> str:
-    """As its user names it: 7, 7_3, 7_[0-9]."""
+    """As its user names it: 7, 7_3, 7_[0-9]; 7.3 of a step that waits in a cluster."""
     if job.get("array_tasks"):
         limit = job.get("array_limit")
         return f"{job.get('array_job') or job['job']}_[{job['array_tasks']}{f'%{limit}' if limit else ''}]"
     if job.get("array_task") is not None and job.get("array_job"):
         return f"{job['array_job']}_{job['array_task']}"
-    return str(job["job"])
+    return str(job.get("id") or job["job"])
 
 
 def _moment(key: str) -> Callable[[Job], object]:

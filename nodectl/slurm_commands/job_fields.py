@@ -31,13 +31,13 @@ _TOKEN = re.compile(r"%[%jAaxuN]")
 
 
 def name_of(job: Row) -> str:
-    """7, 7_3, 7_[0-9]."""
+    """7, 7_3, 7_[0-9]; 7.3 of a step that waits in a cluster."""
     if job.get("array_tasks"):
         most = job.get("array_limit")
         return f"{job.get('array_job') or job['job']}_[{job['array_tasks']}{f'%{most}' if most else ''}]"
     if job.get("array_task") is not None and job.get("array_job"):
         return f"{job['array_job']}_{job['array_task']}"
-    return str(job["job"])
+    return str(job.get("id") or job["job"])
 
 
 def reason(job: Row) -> str:

@@ -15,8 +15,10 @@ from nodectl import __version__
 from nodectl.cluster.agent.common_files import CommonFiles
 from nodectl.cluster.agent.hello import Hello
 from nodectl.cluster.agent.launched import LaunchedSteps
+from nodectl.cluster.agent.one_node import why_not
 from nodectl.cluster.agent.post import Header, Post
 from nodectl.cluster.agent.sinks import is_null
+from nodectl.cluster.agent.views import Views
 from nodectl.cluster.agent.visitor import Visitor
 from nodectl.cluster.tree import LEADER
 from nodectl.model.cpu_list import parse_cpulist
@@ -43,13 +45,19 @@ class _Pending:
 
 
 class Door:
-    """The socket at `path`, in a directory of the user's alone. `count`: how many nodes there are."""
+    """The socket at `path`, in a directory of the user's alone. `node` is that of the own node's daemon; `count`: how
+    many nodes there are.
+    """
 
-    def __init__(self, post: Post, path: str, launched: LaunchedSteps, hello: Hello, count: int) -> None:
+    def __init__(
+        self, post: Post, path: str, node: str, launched: LaunchedSteps, views: Views, hello: Hello, count: int
+    ) -> None:
         self._post = post
         self._path = path
+        self._node = node
         self._hello = hello
         self._launched = launched
+        self._views = views
         self._count = count
         self._loop = asyncio.get_running_loop()
         self._standard = Service(__version__, {f"{NODE}.Hello": ({}, _none)})
@@ -107,6 +115,8 @@ class Door:
                 framing.close(fds)
                 visitor.answer({"parameters": self._hello.answer()}, oneway=call.oneway)
                 return
+            if why := why_not(method, self._node):
+                raise Refused("InvalidRequest", why, parameter="method")
             self._ask_leader(visitor, call, method, fds)
         except Refused as refused:
             framing.close(fds)
@@ -150,6 +160,8 @@ class Door:
             pending.visitor.answer(answer, oneway=pending.call.oneway)
         elif pending.fds:
             self._launch(pending, dict(parameters))
+        elif pending.header["method"] == "View":
+            self._view(pending, parameters)
         else:
             pending.visitor.answer({"parameters": parameters}, oneway=pending.call.oneway)
 
@@ -172,6 +184,20 @@ class Door:
             pending.visitor.answer(error_reply(Refused("LaunchRefused", why, exit_status=1)))
             return
         pending.visitor.answer({"parameters": parameters}, theirs)
+
+    def _view(self, pending: _Pending, parameters: Mapping[str, Any]) -> None:
+        """The leader has said where the step runs: these nodes are asked to show it."""
+
+        def answer(reply: Mapping[str, Any], fds: list[int]) -> None:
+            if "parameters" in reply and "error" not in reply:
+                reply = {"parameters": {"ntasks": parameters["ntasks"], **reply["parameters"]}}
+            pending.visitor.answer(reply, fds)
+
+        key = pending.header["parameters"]["job"], pending.header["parameters"]["step"]
+        try:
+            self._views.open(key, sorted(parse_cpulist(parameters["ranks"])), answer)
+        except OSError as error:
+            pending.visitor.answer(error_reply(Refused("LaunchRefused", str(error.strerror), exit_status=1)))
 
     def close(self) -> None:
         """No command finds it any more; those that wait are told."""

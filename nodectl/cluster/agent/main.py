@@ -27,6 +27,7 @@ from nodectl.cluster.agent.node import OwnNode
 from nodectl.cluster.agent.parts import Parts
 from nodectl.cluster.agent.place import Place
 from nodectl.cluster.agent.post import Header
+from nodectl.cluster.agent.views import Views
 from nodectl.cluster.machine import described, given
 from nodectl.cluster.mesh.mesh import Mesh, NotJoined
 from nodectl.machine import topology
@@ -163,8 +164,9 @@ class Work:
         self._parts = Parts(mesh, where.name, self._calls, socket)
         self._launched = LaunchedSteps(mesh)
         hello = Hello(where.name, where.job, len(where.names))
-        self._door = Door(mesh, socket, self._launched, hello, len(where.names))
-        for part in (self._parts, self._launched, self._door):
+        self._views = Views(mesh, self._calls)
+        self._door = Door(mesh, socket, node, self._launched, self._views, hello, len(where.names))
+        for part in (self._parts, self._launched, self._views, self._door):
             for kind, handler in part.handlers().items():
                 mesh.handle(kind, handler)
         mesh.handle("leader", self._led)
@@ -177,11 +179,14 @@ class Work:
 
     def _lost(self, rank: int, why: str) -> None:
         self._parts.lost(rank)
-        self._launched.lost(rank, f"node {self._names[rank]} was lost: {why}")
+        lost = f"node {self._names[rank]} was lost: {why}"
+        self._launched.lost(rank, lost)
+        self._views.lost(rank, lost)
 
     def _resumed(self, rank: int) -> None:
         self._parts.resumed(rank)
         self._launched.resumed(rank)
+        self._views.resumed(rank)
 
     def _led(self, sender: int, header: Header, body: bytes) -> None:
         """A leader says that it may have missed something."""
@@ -193,6 +198,7 @@ class Work:
         """Nobody comes any more; what runs ends."""
         self._door.close()
         self._launched.close()
+        self._views.close()
         self._parts.close()
         self._calls.close()
 

@@ -34,6 +34,11 @@ class Relay:
         """Whether the other end says nothing more; what it has said may not have been passed on yet."""
         return self._last
 
+    @property
+    def said_last(self) -> bool:
+        """Whether nothing more is said to the other end; it may not have all of it yet."""
+        return self._said_last
+
     def begin(self) -> None:
         """From now on, or again: what comes is passed on, as long as the other end has what came before."""
         wanted = not self._closed and not self._said_last and self._channel.kept < _MOST

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 from nodectl.accounting import usage
 from nodectl.cluster.leader import asked, shown
 from nodectl.cluster.leader.books import Books
-from nodectl.cluster.leader.steps import Caller, Step
+from nodectl.cluster.leader.line import Waiting
+from nodectl.cluster.leader.standstill import Standstill
+from nodectl.cluster.leader.steps import Caller, Step, list_of
+from nodectl.kernel.signals import KILL, TERM
 from nodectl.wire.dispatch import Refused, invalid
 from nodectl.wire.shape import BadShape, Optional, array, boolean, check, integer, text
 
@@ -35,12 +38,19 @@ class Calls:
         self._launch = launch
         self._asks: dict[int, tuple[int, Caller, str, dict[str, Any]]] = {}
         self._count = 0
+        self._standstill = Standstill(books, self._ask)
         self._methods: dict[str, tuple[Shape, Callable[[Caller, Any], Reply | None]]] = {
             "List": ({"ended": Optional(integer(0, 10_000)), "skip": Optional(integer(0, 2**31))}, self._list),
             "Show": (_WHICH, self._show),
             "Wait": ({**_WHICH, "epilog": Optional(boolean)}, self._wait),
             "Signal": ({**_WHICH, "signal": integer(1, 64)}, self._signal),
+            "View": (_WHICH, self._view),
+            "Suspend": (_WHICH, self._suspend),
+            "Resume": (_WHICH, self._resume),
+            "SuspendJob": ({"job": text(64)}, self._suspend_job),
+            "ResumeJob": ({"job": text(64)}, self._resume_job),
             "Explain": (_WHICH, self._explain),
+            "ExplainJob": ({"job": text(64)}, self._explain_job),
             "Trace": ({**_WHICH, "begin": Optional(integer(0, 2**31))}, self._trace),
             "Reserve": ({"jobid": Optional(_NUMBER), "request": Optional(_an_object)}, self._reserve),
             "Nodes": ({}, self._nodes),
@@ -128,12 +138,70 @@ class Calls:
 
     def _signal(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
         del call
-        self._books.life.signal(self._must_run(parameters), parameters["signal"], self._books.now)
+        number = parameters["signal"]
+        if number in (TERM, KILL) and (one := self._in_line(parameters)) is not None:
+            self._withdraw(one)
+            return {"cancelled": True}
+        step = self._must_run(parameters)
+        if step.suspended and number != KILL:
+            raise Refused("WrongState", f"step {step.name} is suspended; resume it, or end it with KILL")
+        self._books.life.signal(step, number, self._books.now)
         return {}
 
-    def _explain(self, call: Caller, parameters: Mapping[str, Any]) -> None:
+    def _view(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
+        """Which nodes the caller's agent is to ask."""
+        del call
+        step = self._must_run(parameters)
+        return {"ntasks": step.facts["ntasks"], "ranks": list_of(step.open_ranks)}
+
+    def _suspend(self, call: Caller, parameters: Mapping[str, Any]) -> None:
+        self._standstill.suspend(call, [self._must_run(parameters)])
+
+    def _resume(self, call: Caller, parameters: Mapping[str, Any]) -> None:
+        self._standstill.resume(call, [self._must_run(parameters)])
+
+    def _suspend_job(self, call: Caller, parameters: Mapping[str, Any]) -> None:
+        self._standstill.suspend(call, self._of_job(parameters["job"], "no step that runs", suspended=False))
+
+    def _resume_job(self, call: Caller, parameters: Mapping[str, Any]) -> None:
+        self._standstill.resume(call, self._of_job(parameters["job"], "no step that is suspended", suspended=True))
+
+    def _of_job(self, name: str, none: str, *, suspended: bool) -> list[Step]:
+        self._must_be_ours(name)
+        steps = [step for step in self._books.life.steps.values() if step.suspended is suspended]
+        if not steps:
+            raise Refused("WrongState", f"job {name} has {none}")
+        return steps
+
+    def _must_be_ours(self, job: str) -> None:
+        if job != str(self._books.job):
+            raise Refused("NoSuchJob", f"no job {job} is known: this is job {self._books.job}")
+
+    def _explain(self, call: Caller, parameters: Mapping[str, Any]) -> Reply | None:
+        if (one := self._in_line(parameters)) is not None:
+            return {"explanation": shown.explanation(self._books, one)}
         step = self._must_run(parameters)
         self._ask(next(iter(step.open_ranks), 0), call, "Explain", parameters)
+        return None
+
+    def _explain_job(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
+        """Of the first that waits."""
+        del call
+        self._must_be_ours(parameters["job"])
+        for one in self._books.line:
+            return {"explanation": shown.explanation(self._books, one)}
+        raise Refused("NoSuchJob", f"nothing of job {self._books.job} waits")
+
+    def _in_line(self, parameters: Mapping[str, Any]) -> Waiting | None:
+        """The launch that waits to be this step."""
+        if parameters["job"] != self._books.job:
+            return None
+        return next((one for one in self._books.line if one.number == parameters["step"]), None)
+
+    def _withdraw(self, one: Waiting) -> None:
+        """It waits no longer, and is not begun."""
+        self._books.line.remove(one.call)
+        self._books.refuse(one.call, Refused("LaunchRefused", "it was cancelled while it waited", exit_status=1))
 
     def _trace(self, call: Caller, parameters: Mapping[str, Any]) -> None:
         """Of the step's first node: the clocks of several are not one."""
@@ -148,7 +216,11 @@ class Calls:
 
     def _of_own_node(self, method: str) -> Callable[[Caller, Any], None]:
         """What the caller's own node says of itself."""
-        return lambda call, parameters: self._ask(call[0], call, method, parameters)
+
+        def ask(call: Caller, parameters: Any) -> None:
+            self._ask(call[0], call, method, parameters)
+
+        return ask
 
     def _reserve(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
         del call
@@ -187,7 +259,7 @@ class Calls:
         books = self._books
         jobs = parameters.get("jobs")
         if jobs and str(books.job) not in jobs:
-            raise Refused("NoSuchJob", f"no job {jobs[0]} is known: this is job {books.job}")
+            self._must_be_ours(jobs[0])
         number = parameters.get("signal")
         cancelled = []
         for step in self._chosen(parameters):
@@ -201,16 +273,15 @@ class Calls:
             names = parameters.get("names")
             for one in list(books.line):
                 if not names or shown.name_of(one.asked.request) in names:
-                    books.line.remove(one.call)
-                    books.refuse(one.call, Refused("LaunchRefused", "it was cancelled while it waited", exit_status=1))
-                    cancelled.append(str(books.job))
+                    self._withdraw(one)
+                    cancelled.append(f"{books.job}.{one.number}")
         return {"cancelled": cancelled}
 
     def _chosen(self, parameters: Mapping[str, Any]) -> Iterator[Step]:
-        names, states = parameters.get("names"), parameters.get("states")
-        if states and not {"RUNNING", "R"} & {one.upper() for one in states}:
-            return
+        names, states = parameters.get("names"), {one.upper() for one in parameters.get("states") or ()}
         for step in list(self._books.life.steps.values()):
+            if states and not states & ({"SUSPENDED", "S"} if step.suspended else {"RUNNING", "R"}):
+                continue
             if not names or step.facts["name"] in names:
                 yield step
 
@@ -231,12 +302,14 @@ class Calls:
 
     # Asked of nodes.
 
-    def _ask(self, rank: int, call: Caller, method: str, parameters: Mapping[str, Any]) -> None:
+    def _ask(self, rank: int, call: Caller, method: str, parameters: Mapping[str, Any]) -> int:
+        """Returns the number of what was asked. Raises Refused."""
         if self._books.table.why_down(rank):
             raise Refused("NoSuchStep", f"node {self._books.names[rank]} is gone: {self._books.table.why_down(rank)}")
         self._count += 1
         self._asks[self._count] = rank, call, method, dict(parameters)
         self._books.out.send(rank, "ask", id=self._count, method=method, parameters=dict(parameters))
+        return self._count
 
     def ask_again(self, rank: int) -> None:
         """What a node was asked, or its answer, may be lost with a link. Of two answers the second is left."""
@@ -250,6 +323,8 @@ class Calls:
         if known is None or known[0] != rank:
             return
         del self._asks[int(header["id"])]
+        if self._standstill.answered(int(header["id"]), header):
+            return
         call = known[1]
         told = {name: header[name] for name in ("error", "parameters") if name in header}
         self._books.out.send(call[0], "reply", id=call[1], **told)
@@ -257,7 +332,9 @@ class Calls:
     def node_lost(self, rank: int, reason: str) -> None:
         """It does not answer any more."""
         for number, (asked_rank, call, *_) in list(self._asks.items()):
-            if rank in (asked_rank, call[0]):
+            if rank == asked_rank and self._standstill.answered(number, {"error": "NoSuchStep"}):
+                del self._asks[number]
+            elif rank in (asked_rank, call[0]) and not self._standstill.awaits(number):
                 del self._asks[number]
                 if rank != call[0]:
                     self._books.refuse(
@@ -267,7 +344,7 @@ class Calls:
     def hung_up(self, call: Caller) -> None:
         """Who asked has gone."""
         for number, (_, caller, *_) in list(self._asks.items()):
-            if caller == call:
+            if caller == call and not self._standstill.awaits(number):
                 del self._asks[number]
         for step in self._books.life.steps.values():
             if call in step.waiters:

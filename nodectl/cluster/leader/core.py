@@ -229,6 +229,7 @@ class Core:
             raise Refused("Busy", BUSY)
         if not self.books.expected and (never := self._table.never_fits(wanted.wish)):
             raise NoLayout(never)
+        one.number = self.books.numbers.take(wanted.numbers)  # by which its user can name it
         self._line.add(one)
 
     def _is_known(self, call: Caller) -> bool:
@@ -261,7 +262,7 @@ class Core:
         if self._tells_job and self._told_nodes != len(self._table.machines):
             self._told_nodes = len(self._table.machines)
             self._life.variables = of_job(self._table.cpus())
-        number = self.books.numbers.take(one.asked.numbers)
+        number = one.number if one.number >= 0 else self.books.numbers.take(one.asked.numbers)
         self._life.start(number, one.asked, placed, one.call, self.books.now, streams=one.streams)
 
     def _look(self) -> None:

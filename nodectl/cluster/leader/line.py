@@ -21,9 +21,11 @@ _MOST_KINDS = 64  # looked at in one round
 
 
 class Waiting:
-    """One launch that waits: since when, until when (0: for ever), how many bytes it takes, how often it was passed."""
+    """One launch that waits: since when, until when (0: for ever), how many bytes it takes, how often it was passed.
+    `number`: of the step that it will be, -1 until it has to wait.
+    """
 
-    __slots__ = ("asked", "call", "passed", "place", "since", "size", "streams", "until")
+    __slots__ = ("asked", "call", "number", "passed", "place", "since", "size", "streams", "until")
 
     def __init__(self, call: Caller, asked: Asked, size: int, since: float, *, streams: bool) -> None:
         self.call = call
@@ -32,6 +34,7 @@ class Waiting:
         self.since = since
         self.until = 0.0 if asked.immediate is None else since + asked.immediate
         self.streams = streams
+        self.number = -1
         self.passed = 0
         self.place = 0
 

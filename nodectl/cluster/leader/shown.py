@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nodectl.cluster.leader.line import Waiting
 
 _LONGEST = 64  # tasks and nodes of a record in a list
+_MOST_NAMED = 8  # steps for which a launch waits
 
 
 def name_of(request: Mapping[str, Any]) -> str:
@@ -35,7 +36,8 @@ def waiting(books: Books, one: Waiting) -> dict[str, object]:
     tasks = tasks_of(wish)
     cpus = tasks * (wish.cpus_per_task or 1)
     return {
-        "job": books.job, "id": str(books.job), "array_job": 0, "array_task": None, "array_tasks": "", "array_limit": 0,
+        "job": books.job, "id": f"{books.job}.{one.number}",
+        "array_job": 0, "array_task": None, "array_tasks": "", "array_limit": 0,
         "name": name_of(asked.request), "account": str(asked.request.get("account", "")),
         "user": books.life.owner.get("user", ""), "uid": books.life.owner.get("uid", 0), "state": "PENDING",
         "reason": "Resources", "words": "other steps have the nodes that it needs", "priority": 0, "qos": "normal",
@@ -45,6 +47,14 @@ def waiting(books: Books, one: Waiting) -> dict[str, object]:
         "held_by": "run", "held": "", "dependency": "", "reservation": "", "command": list(asked.request["argv"])[:64],
         "restarts": 0, "exit_code": 0,
     }  # fmt: skip
+
+
+def explanation(books: Books, one: Waiting) -> dict[str, object]:
+    """Why a launch waits."""
+    row = waiting(books, one)
+    running = [f"step {step.name} ({step.facts['name']})" for step in books.life.steps.values()]
+    told = {name: row[name] for name in ("state", "reason", "words")}
+    return {**told, "for": running[:_MOST_NAMED], "start": None, "help": []}
 
 
 def nodes(books: Books) -> Iterator[dict[str, object]]:

@@ -31,12 +31,13 @@ class Part:
 class Step:
     """One step. `parts` by rank; `left` of them are not over, `unbegun` have not answered. `cause`: state and reason
     that its record will have, whatever its parts say. `give_up`: when parts that do not end are given up.
+    `suspended`: it stands still.
     """
 
     __slots__ = (
         "call", "cancel_told", "cause", "client", "dropped", "ending", "events", "facts", "give_up", "held", "job",
         "kill_on_bad", "left", "no_kill", "number", "parts", "pids", "replied", "started",
-        "statuses", "sums", "unbegun", "unstarted", "waiters",
+        "statuses", "sums", "suspended", "unbegun", "unstarted", "waiters",
     )  # fmt: skip
 
     def __init__(
@@ -55,7 +56,7 @@ class Step:
         self.left = self.unbegun = self.unstarted = len(parts)
         self.replied = False
         self.cause: tuple[str, str] | None = None
-        self.ending = self.dropped = False
+        self.ending = self.dropped = self.suspended = False
         self.give_up = 0.0
         self.cancel_told = False
         self.started = 0.0
@@ -86,6 +87,7 @@ class Step:
             "client": self.client,
             "kill_on_bad": self.kill_on_bad,
             "no_kill": self.no_kill,
+            "suspended": self.suspended,
         }
 
     @classmethod
@@ -93,17 +95,19 @@ class Step:
         """What `as_json` wrote: whether its parts run is not known. Raises KeyError, ValueError, TypeError."""
         parts = {int(rank): Part(nodeid, tasks, 0) for nodeid, (rank, tasks) in enumerate(told["ranks"])}
         call = told["call"]
-        return cls(
+        step = cls(
             job, int(told["number"]), told["facts"], parts, Held.from_json(told["held"]),
             call=None if call is None else (int(call[0]), int(call[1])), client=told["client"],
             kill_on_bad=bool(told["kill_on_bad"]), no_kill=bool(told["no_kill"]),
         )  # fmt: skip
+        step.suspended = bool(told.get("suspended"))
+        return step
 
     def summary(self, names: Sequence[str]) -> dict[str, Any]:
         """As lists of running steps have it."""
         return {
             **self.facts,
-            "state": "RUNNING",
+            "state": "SUSPENDED" if self.suspended else "RUNNING",
             "reason": "",
             "started": self.started or None,
             "nodes": [

@@ -107,10 +107,9 @@ def test_what_has_ended_is_known_with_what_each_node_used(cluster: Agents) -> No
     assert "bad" in cluster.nodectl("acct").stdout
 
 
-def test_what_a_cluster_does_not_do_is_said_in_one_line(cluster: Agents, sleeper: str) -> None:
-    for words in (("suspend", sleeper), ("submit", "--wrap", "true"), ("run", "-N4", "-n4", "true")):
-        done = cluster.nodectl(*words)
-        assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+def test_more_nodes_than_there_are_are_refused_in_one_line(cluster: Agents) -> None:
+    done = cluster.nodectl("run", "-N4", "-n4", "true")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
 
 
 def test_plugins_are_told_the_number_that_the_step_then_has(cluster: Agents) -> None:

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from nodectl.cluster.agent.calls import Calls
 from nodectl.cluster.agent.door import Door
 from nodectl.cluster.agent.hello import Hello
 from nodectl.cluster.agent.launched import LaunchedSteps
+from nodectl.cluster.agent.views import Views
 from nodectl.cluster.tree import LEADER
 from nodectl.wire import framing
 from nodectl.wire.names import NODE
@@ -48,7 +50,8 @@ class House:
         self.post = Post()
         self.launched = LaunchedSteps(self.post)
         self.path = str(place / "nodectl.sock")
-        self.door = Door(self.post, self.path, self.launched, Hello("n3", 7, 4), 4)
+        self.views = Views(self.post, Calls(str(place / "node.sock")))
+        self.door = Door(self.post, self.path, "/own/node", self.launched, self.views, Hello("n3", 7, 4), 4)
         self.door.open()
         self.handlers = {**self.door.handlers(), **self.launched.handlers()}
 

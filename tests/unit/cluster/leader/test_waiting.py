@@ -108,11 +108,26 @@ def test_cancel_ends_what_runs_and_what_waits(cluster: Cluster) -> None:
     first = cluster.run(nodes=3, ntasks=24, name="solver")
     waiting = cluster.launch()
     assert cluster.ask("Cancel", jobs=[str(JOB)], names=["other"]) == {"cancelled": []}
-    assert cluster.ask("Cancel", jobs=[str(JOB)]) == {"cancelled": [f"{JOB}.{first}", str(JOB)]}
+    assert cluster.ask("Cancel", jobs=[str(JOB)]) == {"cancelled": [f"{JOB}.{first}", f"{JOB}.{first + 1}"]}
     cluster.settle()
     assert cluster.record(first)["state"] == "CANCELLED"
     assert "error" in cluster.replies[waiting]
     assert cluster.ask("Cancel", jobs=["1"])["error"] == "org.nodectl.NoSuchJob"
+
+
+def test_a_launch_that_waits_has_the_number_of_its_step(cluster: Cluster) -> None:
+    first = cluster.run(nodes=3, ntasks=24, name="solver")
+    waiting, more = cluster.launch(name="one"), cluster.launch(name="two")
+    assert [job["id"] for job in cluster.ask("Queue")["jobs"]] == [f"{JOB}.{first + 1}", f"{JOB}.{first + 2}"]
+    told = cluster.ask("Explain", job=JOB, step=first + 2)["explanation"]
+    assert (told["state"], told["for"]) == ("PENDING", [f"step {JOB}.{first} (solver)"])
+    assert cluster.ask("ExplainJob", job=str(JOB))["explanation"]["state"] == "PENDING"
+    assert cluster.ask("Signal", job=JOB, step=first + 1, signal=15) == {"cancelled": True}
+    assert "error" in cluster.replies[waiting]
+    cluster.end(first)
+    cluster.settle()
+    assert cluster.number(more) == first + 2
+    assert cluster.ask("ExplainJob", job=str(JOB))["error"] == "org.nodectl.NoSuchJob"
 
 
 def test_a_step_that_is_cancelled_is_ended_and_not_only_signalled(cluster: Cluster) -> None:
@@ -210,7 +225,7 @@ def test_who_calls_is_answered_though_the_leader_makes_a_mistake(
 
 @pytest.mark.parametrize(
     ("given", "parameter"),
-    [({"method": "Suspend", "parameters": {}}, "method"), ({"method": "List", "parameters": {"x": 1}}, "x"),
+    [({"method": "Submit", "parameters": {}}, "method"), ({"method": "List", "parameters": {"x": 1}}, "x"),
      ({"method": "Launch", "parameters": {"request": {"argv": []}}}, "environment"),
      ({"method": "Launch", "parameters": {"request": {**request(), "part": {}}}}, "part")],
 )  # fmt: skip
