@@ -16,6 +16,7 @@ from nodectl.wire.names import NODE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any
 
     from nodectl.client.command import GlobalOptions
     from nodectl.client.launched import Launched
@@ -154,7 +155,7 @@ def _run(session: Session, words: list[str], configuration: "str | None", launch
         if manners is not None:
             from nodectl.client.srun import around  # few steps want anything before and behind them
 
-            around.begin(manners, parsed)
+            around.begin(manners, parsed, _copier(session, hello) if parsed.of_cluster else None)
             if manners.test_only:
                 return around.tell_when(session, parsed)
         screen = None
@@ -177,6 +178,17 @@ def _run(session: Session, words: list[str], configuration: "str | None", launch
     finally:
         if local:
             local.close()
+
+
+def _copier(session: Session, hello: "Mapping[str, Any]") -> "Callable[[str, str], None]":
+    """For --bcast in a cluster: to all of its nodes."""
+
+    def copy(path: str, target: str) -> None:
+        from nodectl.cluster.bcast import sender  # few steps copy their program
+
+        sender.replace(session.path, hello["cluster"]["nodes"], path, target)
+
+    return copy
 
 
 def _greeted(session: Session, launched: "Launched | None") -> "Mapping[str, object]":

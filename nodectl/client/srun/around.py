@@ -14,6 +14,8 @@ from nodectl.client.start_test import would_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nodectl.client.run_options import Parsed
     from nodectl.client.session import Session
     from nodectl.client.srun.manners import Manners
@@ -22,14 +24,18 @@ _NOTHING = "none"
 _CHUNK = 1 << 20
 
 
-def begin(manners: "Manners", parsed: "Parsed") -> None:
-    """Before anything is asked for. Raises BadOption, Failed."""
+def begin(manners: "Manners", parsed: "Parsed", copy: "Callable[[str, str], None] | None" = None) -> None:
+    """Before anything is asked for. `copy(path, target)` copies a file to where tasks run, by default here. Raises
+    BadOption, Failed.
+    """
     if manners.quiet:
         Program.quiet = True
     if manners.test_exec or manners.bcast is not None:
         path = _program(parsed)
         if manners.bcast is not None:
-            parsed.argv = [_copied(path, manners.bcast), *parsed.argv[1:]]
+            target = _target(path, manners.bcast)
+            (copy or _copy)(path, target)
+            parsed.argv = [target, *parsed.argv[1:]]
     if not manners.test_only:
         _run("prolog", manners.prolog)
 
@@ -88,13 +94,16 @@ def _program(parsed: "Parsed") -> str:
     raise Failed(f"execute {name!r}: {os.strerror(number)}", number)
 
 
-def _copied(path: str, wanted: str) -> str:
-    """--bcast: the program under another name, in the working directory where none was given. Raises BadOption."""
+def _target(path: str, wanted: str) -> str:
+    """--bcast: another name of the program, in the working directory where none was given."""
     target = os.path.abspath(wanted or os.path.basename(path))
-    if os.path.isdir(target):
-        target = os.path.join(target, os.path.basename(path))
+    return os.path.join(target, os.path.basename(path)) if os.path.isdir(target) else target
+
+
+def _copy(path: str, target: str) -> None:
+    """Raises BadOption."""
     if os.path.lexists(target) and os.path.samestat(os.stat(path), os.lstat(target)):
-        return target  # a link that leads there is replaced: it may be another user's
+        return  # a link that leads there is replaced: it may be another user's
     try:
         with open(path, "rb") as source:
             directory = whole_file.open_directory(os.path.dirname(target))
@@ -107,4 +116,3 @@ def _copied(path: str, wanted: str) -> str:
         raise BadOption(f"--bcast: {error}") from None
     except OSError as error:
         raise BadOption(f"--bcast: {path if error.filename == path else target}: {error.strerror}") from None
-    return target

@@ -7,7 +7,7 @@ import select
 from collections.abc import Mapping
 from typing import Any
 
-from nodectl.client.command import Failed, complain
+from nodectl.client.command import Failed, GlobalOptions, complain
 from nodectl.client.launch_request import job_environment, make_request
 from nodectl.client.run_options import Parser
 from nodectl.client.session import Events, Session
@@ -16,6 +16,24 @@ from nodectl.wire import framing
 
 _CHUNK = 65536
 _MOST_TOLD = 8  # nodes
+
+
+def replace(door: str, nodes: int, path: str, target: str) -> None:
+    """Has a file on all nodes, in the place of what is there. `door`: a socket of the cluster's. Raises Failed."""
+    settings = GlobalOptions()
+    settings.config, settings.socket = None, door
+    try:
+        source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Failed(f"--bcast: {path}: {error.strerror}") from None
+    session = Session(settings, start_private=False)
+    try:
+        mode = os.fstat(source).st_mode & 0o777
+        if send(session, nodes, source, target, {"mode": mode, "force": True}):
+            raise Failed("--bcast: the program is not on all nodes")
+    finally:
+        session.close()
+        os.close(source)
 
 
 def send(session: Session, nodes: int, source: int, path: str, names: Mapping[str, Any]) -> int:

@@ -85,6 +85,17 @@ def test_what_is_no_file_and_what_is_of_another_job_is_refused(cluster: Agents, 
         assert (done.returncode, done.stderr.partition(" -> ")[0].strip()) == (1, f"nodectl: error: {why}")
 
 
+def test_a_program_is_copied_to_all_nodes_before_its_step_begins(cluster: Agents, place: Path) -> None:
+    program = place / "program"
+    program.write_text("#!/bin/sh\necho $0\n")
+    program.chmod(0o755)
+    done = cluster.nodectl("run", "-N3", "-n3", f"--bcast={place}/copy", str(program))
+    assert (done.returncode, done.stdout) == (0, f"{place}/copy\n" * 3), done.stderr
+    done = cluster.nodectl("run", "-N3", "-n3", "--bcast=/nonexistent/copy", str(program))
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 4), done.stderr
+    assert done.stderr.endswith("--bcast: the program is not on all nodes\n")
+
+
 def test_nothing_is_there_of_a_copy_whose_command_is_killed(cluster: Agents, place: Path) -> None:
     source = cluster.home / "endless"
     with source.open("wb") as file:
