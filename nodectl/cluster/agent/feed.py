@@ -13,8 +13,8 @@ from typing import Any
 from nodectl.cluster.agent import copier
 from nodectl.cluster.agent.sinks import open_anew
 
-_WINDOW = 64 << 10
-_CHUNK = 32 << 10
+_WINDOW = 512 << 10
+_CHUNK = 64 << 10
 
 Send = Callable[[Iterable[int], Mapping[str, object], bytes], None]
 
