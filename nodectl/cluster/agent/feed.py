@@ -4,14 +4,15 @@ The slowest node that reads sets the pace. A node whose tasks have closed their 
 whose tasks do not read at all keeps the input standing, and nothing else: the end of a step never waits for it.
 """
 
-import asyncio
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nodectl.cluster.agent import copier
+from nodectl.cluster.agent.sent_bytes import SentBytes
 from nodectl.cluster.agent.sinks import open_anew
+from nodectl.cluster.agent.watch import Watch
 
 _WINDOW = 512 << 10
 _CHUNK = 64 << 10
@@ -20,31 +21,25 @@ Send = Callable[[Iterable[int], Mapping[str, object], bytes], None]
 
 
 class Feed:
-    """In the client's agent: reads `fd`, which is closed here. `send` sends to nodes by their ranks."""
+    """In the client's agent: reads `fd`, which is closed here; -1 has its end at once. `send` sends to nodes by their
+    ranks.
+    """
 
     def __init__(self, fd: int, ranks: Iterable[int], send: Send) -> None:
         self._send = send
-        self._loop = asyncio.get_running_loop()
         self._took = dict.fromkeys(ranks, 0)
-        self._kept: deque[bytes] = deque()  # sent, from the byte `_let_go` on
-        self._let_go = 0
-        self._sent = 0
-        self._reads = False
+        self._slowest = 0  # of these
+        self._sent = SentBytes()
         self._ended = False
         self._given = fd
         self._fd, self._copier = _opened(fd)
+        self._watch = Watch(self._fd, self._read)
         if self._fd < 0:
-            self._ended = True
-            self._send(self._took, {"at": 0}, b"")
-        self._watch()
+            self._end()
+        self._go_on()
 
-    def _watch(self) -> None:
-        wanted = self._fd >= 0 and bool(self._took) and self._sent - self._let_go < _WINDOW
-        if wanted and not self._reads:
-            self._loop.add_reader(self._fd, self._read)
-        elif self._reads and not wanted:
-            self._loop.remove_reader(self._fd)
-        self._reads = wanted
+    def _go_on(self) -> None:
+        self._watch.want(self._fd >= 0 and self._took and self._sent.end - self._slowest < _WINDOW)
 
     def _read(self) -> None:
         try:
@@ -53,26 +48,37 @@ class Feed:
             return
         except OSError:
             data = b""  # EIO: the terminal has gone
-        at, self._sent = self._sent, self._sent + len(data)
         if data:
-            self._kept.append(data)
+            self._send(self._took, {"at": self._sent.add(data)}, data)
         else:
-            self._ended = True
             self._close()
-        self._send(self._took, {"at": at}, data)
-        self._watch()
+            self._end()
+        self._go_on()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._send(self._took, {"at": self._sent.end, "end": True}, b"")
 
     def heard(self, rank: int, told: Mapping[str, Any]) -> None:
-        """A node says how many `bytes` its tasks have; `again`: the rest is missing; `closed`: they want no more."""
+        """A node says how many `bytes` its tasks have; `again`: it does not have what is behind `have`; `closed`: they
+        want no more.
+        """
         if rank not in self._took:
             return
         if told.get("closed"):
             self.forget(rank)
             return
-        self._took[rank] = max(self._took[rank], min(int(told["bytes"]), self._sent))
+        self._took[rank] = max(self._took[rank], min(int(told["bytes"]), self._sent.end))
         if told.get("again"):
-            self._send_again(rank)
+            self._send_again(rank, int(told["have"]))
         self._forget_sent()
+
+    def resumed(self, rank: int) -> None:
+        """A link was broken: says where it stands, and hears what is missing. A node that has heard nothing yet does
+        not ask by itself.
+        """
+        if rank in self._took:
+            self._send((rank,), {"at": self._sent.end, "end": self._ended}, b"")
 
     def forget(self, rank: int) -> None:
         """A node that wants no more, or is lost."""
@@ -82,30 +88,24 @@ class Feed:
         self._forget_sent()
 
     def _forget_sent(self) -> None:
-        slowest = min(self._took.values(), default=self._sent)
-        while self._kept and self._let_go + len(self._kept[0]) <= slowest:
-            self._let_go += len(self._kept.popleft())
-        self._watch()
+        self._slowest = min(self._took.values(), default=self._sent.end)
+        self._sent.forget(self._slowest)
+        self._go_on()
 
-    def _send_again(self, rank: int) -> None:
-        at = self._let_go
-        for piece in self._kept:
-            if at + len(piece) > self._took[rank]:
-                self._send((rank,), {"at": at}, piece)
-            at += len(piece)
+    def _send_again(self, rank: int, have: int) -> None:
+        for at, piece in self._sent.since(have):
+            self._send((rank,), {"at": at}, piece)
         if self._ended:
-            self._send((rank,), {"at": self._sent}, b"")
+            self._send((rank,), {"at": self._sent.end, "end": True}, b"")
 
     def close(self) -> None:
         """The step has ended, or nobody reads."""
         self._close()
         self._took.clear()
-        self._kept.clear()
+        self._sent.clear()
 
     def _close(self) -> None:
-        if self._reads:
-            self._loop.remove_reader(self._fd)
-            self._reads = False
+        self._watch.want(False)
         if self._copier:
             copier.end(self._copier)
             self._copier = 0
@@ -118,6 +118,8 @@ def _opened(fd: int) -> tuple[int, int]:
     """A descriptor to read from that does not wait, -1 where there is nothing, and the pid of the child that reads for
     us, else 0.
     """
+    if fd < 0:
+        return -1, 0
     try:
         if (own := open_anew(fd, os.fstat(fd), os.O_RDONLY)) >= 0:
             return own, 0
@@ -135,16 +137,15 @@ class Intake:
         os.set_blocking(fd, False)
         self._fd = fd
         self._answer = answer
-        self._loop = asyncio.get_running_loop()
+        self._watch = Watch(fd, self._flush, writes=True)
         self._waiting: deque[memoryview] = deque()
         self._have = 0
         self._taken = 0
         self._told = 0
-        self._waits = False
         self._ended = False
 
     def take(self, header: Mapping[str, Any], body: bytes) -> None:
-        """A message of the client's agent; an empty one is the end."""
+        """A message of the client's agent."""
         at = int(header["at"])
         if self._fd < 0:
             self._answer({"bytes": self._taken, "closed": True})
@@ -152,7 +153,7 @@ class Intake:
         if at > self._have:
             self.ask()
             return
-        if not body:
+        if header.get("end"):
             self._ended = True
         elif fresh := body[max(0, self._have - at) :]:
             self._have += len(fresh)
@@ -160,13 +161,14 @@ class Intake:
                 self.close()  # it does not keep to what it was told
                 return
             self._waiting.append(memoryview(fresh))
-        if not self._waits:
+        if not self._watch.wanted:
             self._flush()
 
     def ask(self) -> None:
         """What is missing is to be sent again."""
         if self._fd >= 0:
-            self._answer({"bytes": self._have, "again": True})
+            self._told = self._taken
+            self._answer({"bytes": self._taken, "have": self._have, "again": True})
 
     def _flush(self) -> None:
         try:
@@ -182,12 +184,7 @@ class Intake:
         except OSError:
             self.close()  # nobody reads it
             return
-        if bool(self._waiting) != self._waits:
-            self._waits = bool(self._waiting)
-            if self._waits:
-                self._loop.add_writer(self._fd, self._flush)
-            else:
-                self._loop.remove_writer(self._fd)
+        self._watch.want(self._waiting)
         if self._taken - self._told >= _WINDOW // 4:
             self._told = self._taken
             self._answer({"bytes": self._taken})
@@ -198,9 +195,7 @@ class Intake:
         """The tasks see the end."""
         if self._fd < 0:
             return
-        if self._waits:
-            self._loop.remove_writer(self._fd)
-            self._waits = False
+        self._watch.want(False)
         os.close(self._fd)
         self._fd = -1
         self._waiting.clear()

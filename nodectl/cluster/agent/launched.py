@@ -82,12 +82,11 @@ class Launched:
             os.close(stderr)
         else:
             self._sinks[2] = Sink(stderr)
-        if reads and not is_null(os.fstat(stdin)):
-            self._feed = Feed(stdin, self._ranks, self._give)
-            return
-        os.close(stdin)
+        if not reads or is_null(os.fstat(stdin)):
+            os.close(stdin)
+            stdin = -1
         if reads:
-            self._give(self._ranks, {"at": 0}, b"")
+            self._feed = Feed(stdin, self._ranks, self._give)
 
     def _give(self, ranks: Iterable[int], header: Mapping[str, object], data: bytes) -> None:
         self._post.send_each("in", {**self._name, **header}, dict.fromkeys(ranks), data)
@@ -235,6 +234,8 @@ class Launched:
                 inlet.ask()
         if rank in self._channels:
             self._channels[rank].ask()
+        if self._feed is not None:
+            self._feed.resumed(rank)
 
     def events(self, events: Sequence[Mapping[str, object]]) -> None:
         """What the leader tells of it; the end waits for the output."""

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nodectl.cluster.agent.watch import Watch
 from nodectl.wire import framing
 
 _CHUNK = 65536
@@ -21,7 +22,7 @@ class Writer:
         self._most = most
         self._on_broken = on_broken
         self._out = bytearray()
-        self._waits = False
+        self._watch = Watch(fd, self._flush, writes=True)
         self._last = False
         self._loop = asyncio.get_running_loop()
 
@@ -31,7 +32,7 @@ class Writer:
             return
         self._out += framing.encode(message)
         self._last = last
-        if not self._waits:
+        if not self._watch.wanted:
             self._flush()
         elif len(self._out) > self._most:
             self._break()
@@ -48,14 +49,8 @@ class Writer:
         if len(self._out) > self._most:
             self._break()
             return
-        waits = bool(self._out)
-        if waits != self._waits:
-            self._waits = waits
-            if waits:
-                self._loop.add_writer(self._fd, self._flush)
-            else:
-                self._loop.remove_writer(self._fd)
-        if self._last and not waits:
+        self._watch.want(self._out)
+        if self._last and not self._out:
             self.close()
 
     def _break(self) -> None:
@@ -66,9 +61,7 @@ class Writer:
         """What has not gone is thrown away."""
         if self._fd < 0:
             return
-        if self._waits:
-            self._loop.remove_writer(self._fd)
-            self._waits = False
+        self._watch.want(False)
         os.close(self._fd)
         self._fd = -1
         self._out.clear()

@@ -7,9 +7,11 @@ the window; then nothing is read, and the tasks wait as they would at a full pip
 import asyncio
 import fcntl
 import os
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from nodectl.cluster.agent.sent_bytes import SentBytes
+from nodectl.cluster.agent.watch import Watch
 
 Send = Callable[[Mapping[str, object], bytes], None]
 
@@ -38,26 +40,20 @@ class Outlet:
         self._on_over = on_over
         self._labelled = labelled
         self._loop = asyncio.get_running_loop()
-        self._kept: deque[bytes] = deque()  # sent, from the byte `_taken` on
+        self._sent = SentBytes()
         self._taken = 0
-        self._sent = 0
         self._rest = b""  # the beginning of a line
         self._linger: asyncio.TimerHandle | None = None
-        self._reads = False
         self._ending = False
         self.over = False
-        self._watch()
+        self._watch = Watch(fd, self._read)
+        self._go_on()
 
     def _room(self) -> int:
-        return self._window - (self._sent - self._taken) - len(self._rest)
+        return self._window - (self._sent.end - self._taken) - len(self._rest)
 
-    def _watch(self) -> None:
-        wanted = self._fd >= 0 and self._room() > 0
-        if wanted and not self._reads:
-            self._loop.add_reader(self._fd, self._read)
-        elif self._reads and not wanted:
-            self._loop.remove_reader(self._fd)
-        self._reads = wanted
+    def _go_on(self) -> None:
+        self._watch.want(self._fd >= 0 and self._room() > 0)
 
     def _read(self) -> None:
         try:
@@ -68,7 +64,7 @@ class Outlet:
             data = b""
         if data:
             self._take(data)
-            self._watch()
+            self._go_on()
         else:
             self._close()
 
@@ -94,9 +90,7 @@ class Outlet:
             self._emit(rest)
 
     def _emit(self, data: bytes) -> None:
-        self._kept.append(data)
-        at, self._sent = self._sent, self._sent + len(data)
-        self._send({"at": at}, data)
+        self._send({"at": self._sent.add(data)}, data)
 
     def heard(self, told: Mapping[str, Any]) -> None:
         """What the client's agent says: `bytes` that were written to the client's stream, `have` that have come;
@@ -105,25 +99,21 @@ class Outlet:
         if told.get("gone"):
             self.drop()
             return
-        taken = min(int(told["bytes"]), self._sent)
-        while self._kept and self._taken + len(self._kept[0]) <= taken:
-            self._taken += len(self._kept.popleft())
-        have = min(int(told.get("have", 0)), self._sent)
+        self._taken = max(self._taken, min(int(told["bytes"]), self._sent.end))
+        self._sent.forget(self._taken)
+        have = min(int(told.get("have", 0)), self._sent.end)
         if told.get("again"):
             self._send_again(have)
-        if self._ending and have == self._sent:
+        if self._ending and have == self._sent.end:
             self._end()
         else:
-            self._watch()
+            self._go_on()
 
     def _send_again(self, have: int) -> None:
-        at = self._taken
-        for piece in self._kept:
-            if at + len(piece) > have:
-                self._send({"at": at}, piece)
-            at += len(piece)
+        for at, piece in self._sent.since(have):
+            self._send({"at": at}, piece)
         if self._ending:
-            self._send({"at": self._sent, "end": True}, b"")
+            self._send({"at": self._sent.end, "end": True}, b"")
 
     def finish(self) -> None:
         """The part has ended: what is in the pipe still is all that comes, whoever has its other end."""
@@ -132,8 +122,8 @@ class Outlet:
         self._ending = True
         self._read_rest()
         self._close()
-        if self._kept:
-            self._send({"at": self._sent, "end": True}, b"")
+        if self._sent:
+            self._send({"at": self._sent.end, "end": True}, b"")
         else:
             self._end()
 
@@ -152,8 +142,8 @@ class Outlet:
 
     def ask(self) -> None:
         """A link was broken: says where it stands, and hears what is missing."""
-        if not self.over and self._kept:
-            self._send({"at": self._sent, "end": self._ending}, b"")
+        if not self.over and self._sent:
+            self._send({"at": self._sent.end, "end": self._ending}, b"")
 
     def drop(self) -> None:
         """Nobody reads it any more: who writes is told so by SIGPIPE."""
@@ -164,9 +154,7 @@ class Outlet:
     def _close(self) -> None:
         if self._fd < 0:
             return
-        if self._reads:
-            self._loop.remove_reader(self._fd)
-            self._reads = False
+        self._watch.want(False)
         os.close(self._fd)
         self._fd = -1
         if self._linger is not None:
@@ -174,7 +162,7 @@ class Outlet:
         self._take_rest()
 
     def _end(self) -> None:
-        self._kept.clear()
+        self._sent.clear()
         if not self.over:
             self.over = True
             self._on_over()

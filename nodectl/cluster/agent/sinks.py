@@ -5,7 +5,6 @@ are opened anew; to a socket one can say at each write not to wait. A regular fi
 writing to it waits whatever one says: a child of the agent does that, which is forked at the first output.
 """
 
-import asyncio
 import errno
 import os
 import stat
@@ -13,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from nodectl.cluster.agent import copier
+from nodectl.cluster.agent.watch import Watch
 
 Written = Callable[[int], None]
 
@@ -25,9 +25,8 @@ class Sink:
         self._given = fd
         self._out = -1
         self._copier = 0
-        self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[memoryview, Written]] = deque()
-        self._waits = False
+        self._watch = Watch(self._out, self._flush, writes=True)
         self._on_flushed: Callable[[], None] | None = None
         self.broken = fd < 0
 
@@ -36,7 +35,7 @@ class Sink:
         if self._out < 0 and not self.broken:
             self._open()
         self._waiting.append((memoryview(data), done))
-        if not self._waits:
+        if not self._watch.wanted:
             self._flush()
 
     def _open(self) -> None:
@@ -44,6 +43,8 @@ class Sink:
             self._out, self._copier = opened(self._given)
         except OSError:
             self.broken = True
+            return
+        self._watch = Watch(self._out, self._flush, writes=True)
 
     def _flush(self) -> None:
         while self._waiting:
@@ -61,14 +62,8 @@ class Sink:
                 done(size)
             else:
                 break
-        waits = bool(self._waiting)
-        if waits != self._waits:
-            self._waits = waits
-            if waits:
-                self._loop.add_writer(self._out, self._flush)
-            else:
-                self._loop.remove_writer(self._out)
-        if not waits and self._on_flushed is not None:
+        self._watch.want(self._waiting)
+        if not self._waiting and self._on_flushed is not None:
             self._finish()
 
     def flush(self, then: Callable[[], None]) -> None:
@@ -100,9 +95,7 @@ class Sink:
             done(len(data))
 
     def _close(self) -> None:
-        if self._waits:
-            self._loop.remove_writer(self._out)
-            self._waits = False
+        self._watch.want(False)
         for fd in {self._out, self._given} - {-1}:
             os.close(fd)
         self._out = self._given = -1

@@ -143,6 +143,22 @@ def test_what_a_broken_link_has_lost_is_sent_again(lines: bytes, seed: int) -> N
     run(work)
 
 
+def test_a_stream_goes_on_whose_reader_takes_a_window_in_parts() -> None:
+    async def work() -> None:
+        (source, tasks), (client, sink) = os.pipe(), os.pipe()
+        others = os.write(sink, b"y" * 12_288)
+        much = b"x" * (3 * WINDOW)
+        way = Way()
+        given = asyncio.create_task(write_all(tasks, much))
+        await asyncio.sleep(0)  # the window is one piece
+        way.between(source, Sink(sink))
+        await asyncio.sleep(0.02)  # the rest of it is no quarter
+        assert (await read_all(client, size=others + len(much)))[others:] == much
+        await given
+
+    run(work)
+
+
 def test_who_does_not_read_costs_a_window_and_makes_tasks_wait() -> None:
     async def work() -> None:
         (source, tasks), (client, sink) = os.pipe(), os.pipe()
@@ -323,5 +339,40 @@ def test_input_that_was_lost_is_sent_again(text: bytes) -> None:
         inputs.nodes[0].ask()
         assert await got == text
         await given
+
+    run(work)
+
+
+def test_input_of_a_slow_reader_outlives_links_that_are_cut(text: bytes) -> None:
+    async def work() -> None:
+        stdin, client = os.pipe()
+        inputs = Inputs(stdin, 1)
+        given = asyncio.create_task(write_all(client, text))
+        reader, _ = inputs.pipes[0]
+        for _ in range(10):  # nobody reads meanwhile
+            inputs.nodes[0].ask()
+            inputs.feed.resumed(0)
+            await asyncio.sleep(0.005)
+        assert await read_all(reader, size=len(text)) == text
+        await given
+        os.close(client)
+        assert await read_all(reader) == b""
+
+    run(work)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_input_of_which_a_node_has_heard_nothing_is_sent_again(*, ends: bool) -> None:
+    async def work() -> None:
+        stdin, client = os.pipe()
+        inputs = Inputs(stdin, 1)
+        inputs.lost = True
+        await write_all(client, b"first words\n")
+        if ends:
+            os.close(client)
+        await asyncio.sleep(0.02)
+        inputs.lost = False
+        inputs.feed.resumed(0)  # the node does not know that there was something, and does not ask
+        assert await read_all(inputs.pipes[0][0], size=None if ends else 12) == b"first words\n"
 
     run(work)
