@@ -7,24 +7,27 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Header = Mapping[str, Any]
-_TELL_BY = 16  # things heard, without one to say
+_TELL_BY = 16  # things taken, without one to say
 
 
 class Channel:
-    """`send` sends a header to the other end, whose `hear` is given it; `take` gets what that end says."""
+    """`send` sends a header to the other end, whose `hear` is given it; `take` gets what that end says. `late`: it may
+    have to wait before it passes that on, and says by `took` when it has. Who says much looks at `kept` before.
+    """
 
-    __slots__ = ("_heard", "_kept", "_number", "_send", "_take", "_told")
+    __slots__ = ("_heard", "_kept", "_late", "_number", "_send", "_take", "_told", "_took")
 
-    def __init__(self, send: Callable[[Header], None], take: Callable[[Any], None]) -> None:
+    def __init__(self, send: Callable[[Header], None], take: Callable[[Any], None], *, late: bool = False) -> None:
         self._send = send
         self._take = take
+        self._late = late
         self._number = 0
-        self._heard = self._told = 0
-        self._kept: deque[tuple[int, object]] = deque()  # what the other one may not have
+        self._heard = self._took = self._told = 0
+        self._kept: deque[tuple[int, object]] = deque()  # what the other one may not have taken
 
     @property
     def kept(self) -> int:
-        """How many things the other one may not have."""
+        """How many things the other one may not have taken."""
         return len(self._kept)
 
     def say(self, what: object) -> None:
@@ -34,11 +37,11 @@ class Channel:
         self._pass(self._number, what)
 
     def _pass(self, number: int, what: object) -> None:
-        self._told = self._heard
-        self._send({"n": number, "heard": self._heard, "say": what})
+        self._told = self._took
+        self._send({"n": number, "heard": self._took, "say": what})
 
     def hear(self, header: Header) -> None:
-        """What the other end has sent."""
+        """What the other end has sent. `heard`: what it has taken."""
         heard, number = int(header["heard"]), int(header.get("n", 0))
         while self._kept and self._kept[0][0] <= heard:
             self._kept.popleft()
@@ -46,17 +49,26 @@ class Channel:
             for kept, what in list(self._kept):
                 self._pass(kept, what)
             if not self._kept:
-                self._send({"heard": self._heard})
+                self._tell()
         if number == self._heard + 1:
             self._heard = number
             self._take(header["say"])
-            if self._heard - self._told >= _TELL_BY:
-                self._told = self._heard
-                self._send({"heard": self._heard})
+            if not self._late:
+                self.took()
         elif number > self._heard:
             self.ask()
 
+    def took(self, *, last: bool = False) -> None:
+        """The next of the things heard was passed on. The last one is told at once."""
+        self._took += 1
+        if last or self._took - self._told >= _TELL_BY:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._told = self._took
+        self._send({"heard": self._took})
+
     def ask(self) -> None:
-        """A link was broken: what is missing is to be said again."""
-        self._told = self._heard
-        self._send({"heard": self._heard, "again": True})
+        """A link was broken: what is missing is to be said again, and what was not taken comes for the second time."""
+        self._told = self._took
+        self._send({"heard": self._took, "again": True})

@@ -129,7 +129,8 @@ class Launched:
             def send(header: Header) -> None:
                 self._post.send(rank, "deal", {**self._name, **header})
 
-            self._channels[rank] = Channel(send, lambda said: self._heard(rank, said))
+            late = self._dispatcher is None  # a terminal
+            self._channels[rank] = Channel(send, lambda said: self._heard(rank, said), late=late)
         return self._channels[rank]
 
     def _call(self, rank: int, method: str, parameters: Mapping[str, object]) -> None:

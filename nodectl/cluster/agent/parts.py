@@ -61,9 +61,11 @@ class Part:
         self._looking: asyncio.Future[None] | None = None
         self._wanted: list[Mapping[str, object]] | None = []  # orders that came before it had begun
         self.begun = self._over = False
-        self._channel = Channel(lambda header: self._to_client("work", header), self._take_work)
         self._relay: Relay | None = None  # of a step with a terminal
         self._has_terminal = self._takes_terminal()
+        self._channel = Channel(
+            lambda header: self._to_client("work", header), self._take_work, late=self._has_terminal
+        )
 
     def _takes_terminal(self) -> bool:
         """Whether the task is here that has it; else those that are here have nothing to read, and nobody to tell."""

@@ -4,30 +4,33 @@ Each end has a SOCK_SEQPACKET socket, the client's or the step's, and passes pac
 (`nodectl/wire/terminal_packets.py`). Runs in both agents.
 """
 
-import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable
 
 from nodectl.cluster.agent.channel import Channel
+from nodectl.cluster.agent.watch import Watch
 from nodectl.wire import terminal_packets as packets
 
-_MOST = 32  # packets that the other end may not have
+_MOST = 32  # packets that the other end may not have passed on
 _ONE_BYTE_EACH = "latin-1"
 _END = ""
 
 
 class Relay:
-    """One end. `fd` is closed here. `on_flushed`: the other one has said its last, and all of it has been passed on."""
+    """One end. `fd` is closed here; `channel` takes late. `on_flushed`: the other one has said its last, and all of it
+    has been passed on.
+    """
 
     def __init__(self, fd: int, channel: Channel, on_flushed: Callable[[], None]) -> None:
         self._sock = socket.socket(fileno=fd)
         self._sock.setblocking(False)
         self._channel = channel
         self._on_flushed = on_flushed
-        self._loop = asyncio.get_running_loop()
-        self._queue: deque[bytes] = deque()
-        self._reads = self._waits = self._last = self._said_last = self._closed = False
+        self._queue: deque[str | None] = deque()  # what the other end has said
+        self._input = Watch(fd, self._read)
+        self._output = Watch(fd, self._flush, writes=True)
+        self._last = self._said_last = self._closed = False
 
     @property
     def heard_last(self) -> bool:
@@ -40,13 +43,8 @@ class Relay:
         return self._said_last
 
     def begin(self) -> None:
-        """From now on, or again: what comes is passed on, as long as the other end has what came before."""
-        wanted = not self._closed and not self._said_last and self._channel.kept < _MOST
-        if wanted and not self._reads:
-            self._loop.add_reader(self._sock.fileno(), self._read)
-        elif self._reads and not wanted:
-            self._loop.remove_reader(self._sock.fileno())
-        self._reads = wanted
+        """From now on, or again: what comes is passed on, as long as the other end has passed on what came before."""
+        self._input.want(not self._closed and not self._said_last and self._channel.kept < _MOST)
 
     def _read(self) -> None:
         try:
@@ -75,42 +73,35 @@ class Relay:
 
     def take(self, said: str | None) -> None:
         """What the other end says; None to say that it is there."""
-        if said == _END:
-            self._last = True
-        elif said is not None:
-            self._queue.append(said.encode(_ONE_BYTE_EACH))
-        if not self._waits and not self._closed:
+        self._last = self._last or said == _END
+        self._queue.append(said)
+        if not self._output.wanted:
             self._flush()
 
     def _flush(self) -> None:
-        try:
-            while self._queue:
-                self._sock.send(self._queue[0], socket.MSG_NOSIGNAL)
-                self._queue.popleft()
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._queue.clear()  # nobody reads it
-        waits = bool(self._queue)
-        if waits != self._waits:
-            self._waits = waits
-            if waits:
-                self._loop.add_writer(self._sock.fileno(), self._flush)
-            else:
-                self._loop.remove_writer(self._sock.fileno())
-        if self._last and not waits:
+        while self._queue and self._pass_on(self._queue[0] or ""):
+            self._channel.took(last=self._queue.popleft() == _END)
+        self._output.want(self._queue)
+        if self._last and not self._queue and not self._closed:
             self.close()
             self._on_flushed()
+
+    def _pass_on(self, said: str) -> bool:
+        """False where it has to wait."""
+        try:
+            if said and not self._closed:
+                self._sock.send(said.encode(_ONE_BYTE_EACH), socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass  # nobody reads it
+        return True
 
     def close(self) -> None:
         """Nothing more is passed on."""
         if self._closed:
             return
         self._closed = True
-        if self._reads:
-            self._loop.remove_reader(self._sock.fileno())
-            self._reads = False
-        if self._waits:
-            self._loop.remove_writer(self._sock.fileno())
-            self._waits = False
+        self._input.want(False)
+        self._output.want(False)
         self._sock.close()

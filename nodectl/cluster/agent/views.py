@@ -15,6 +15,7 @@ from nodectl.client.command import Failed
 from nodectl.cluster.agent.channel import Channel
 from nodectl.cluster.agent.post import Header, Key, Post
 from nodectl.cluster.agent.relay import Relay
+from nodectl.cluster.agent.watch import Watch
 from nodectl.task.viewers import Viewer
 from nodectl.wire import terminal_packets as packets
 from nodectl.wire.names import NODE
@@ -39,7 +40,6 @@ class _View:
         self._key = key
         self._answer: Answer | None = answer
         self._on_over = over
-        self._loop = asyncio.get_running_loop()
         self._waiting = set(ranks)
         self._open: dict[int, Channel] = {}
         self._terminal: tuple[int, int] | None = None  # on which node, of which task
@@ -48,7 +48,9 @@ class _View:
         ours.setblocking(False)
         self._viewer = Viewer(ours.detach())
         self._sock = self._viewer.sock
-        self._reads = self._writes = self._closed = False
+        self._input = Watch(self._sock.fileno(), self._read)
+        self._output = Watch(self._sock.fileno(), self._flush, writes=True)
+        self._closed = False
         for rank in ranks:
             self.ask(rank)
 
@@ -131,20 +133,8 @@ class _View:
         if self._closed:
             return
         typed = self._open.get(self._terminal[0]) if self._terminal is not None else None
-        reads = self._answer is None and (typed is None or typed.kept < _MOST)
-        writes = bool(self._viewer.unread)
-        if reads != self._reads:
-            self._reads = reads
-            if reads:
-                self._loop.add_reader(self._sock.fileno(), self._read)
-            else:
-                self._loop.remove_reader(self._sock.fileno())
-        if writes != self._writes:
-            self._writes = writes
-            if writes:
-                self._loop.add_writer(self._sock.fileno(), self._flush)
-            else:
-                self._loop.remove_writer(self._sock.fileno())
+        self._input.want(self._answer is None and (typed is None or typed.kept < _MOST))
+        self._output.want(self._viewer.unread)
 
     def _read(self) -> None:
         try:
@@ -182,10 +172,8 @@ class _View:
             return
         self._closed = True
         self._open.clear()
-        if self._reads:
-            self._loop.remove_reader(self._sock.fileno())
-        if self._writes:
-            self._loop.remove_writer(self._sock.fileno())
+        self._input.want(False)
+        self._output.want(False)
         self._sock.close()
         self._theirs.close()
         self._on_over()
@@ -258,6 +246,7 @@ class Views:
         channel = Channel(
             lambda said: self._post.send(rank, "seen", {"id": number, **said}),
             lambda said: relay.take(said),  # noqa: PLW0108  # there is none yet
+            late=True,
         )
         relay = Relay(fd, channel, lambda: self._hide(key))
         self._shown[key] = channel, relay, told
