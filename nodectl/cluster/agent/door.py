@@ -64,6 +64,7 @@ class Door:
         self._visitors: set[Visitor] = set()
         self._pending: dict[int, _Pending] = {}
         self._number = 0
+        launched.expect(lambda: any(pending.fds for pending in self._pending.values()))
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 
     def open(self) -> None:

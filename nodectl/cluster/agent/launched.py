@@ -2,7 +2,6 @@
 node on which the client runs, and goes on to the client as a single node's would.
 """
 
-import asyncio
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,6 +9,7 @@ from typing import Any
 
 from nodectl.cluster.agent.channel import Channel
 from nodectl.cluster.agent.dispatcher import Dispatcher
+from nodectl.cluster.agent.early import EarlyMessages
 from nodectl.cluster.agent.feed import Feed
 from nodectl.cluster.agent.inlets import Inlet
 from nodectl.cluster.agent.messages import Reader, Writer
@@ -26,8 +26,6 @@ from nodectl.wire.names import STEP
 _OF_BULK = ("Run", "NoMore", "Withdraw")
 _MOST_UNREAD = 4 << 20  # bytes of events
 _LONGEST_ORDER = 1 << 20
-_MOST_EARLY = 16 << 20  # bytes of output of steps that are not known yet
-_EARLY_SECONDS = 60.0
 _MOST_REMEMBERED = 4096
 
 
@@ -203,18 +201,20 @@ class Launched:
     def output(self, rank: int, header: Header, body: bytes) -> None:
         """Some of its output."""
         fd = int(header["fd"])
-        inlet = self._inlets.get((rank, fd))
-        if inlet is None:
+        if fd in self._sinks:
+            self._inlet(rank, fd).take(header, body)
+        else:
+            self._post.send(rank, "more", {**self._name, "fd": fd, "gone": True})
+
+    def _inlet(self, rank: int, fd: int) -> Inlet:
+        if (rank, fd) not in self._inlets:
             name = {**self._name, "fd": fd}
-            sink = self._sinks.get(fd)
-            if sink is None:
-                self._post.send(rank, "more", {**name, "gone": True})
-                return
-            inlet = Inlet(
-                sink, lambda told: self._post.send(rank, "more", {**name, **told}), window_of(len(self._ranks))
-            )
-            self._inlets[rank, fd] = inlet
-        inlet.take(header, body)
+
+            def answer(told: Header) -> None:
+                self._post.send(rank, "more", {**name, **told})
+
+            self._inlets[rank, fd] = Inlet(self._sinks[fd], answer, window_of(len(self._ranks)))
+        return self._inlets[rank, fd]
 
     def took(self, rank: int, header: Header) -> None:
         """A node's tasks have taken input."""
@@ -227,6 +227,14 @@ class Launched:
             self._feed.forget(rank)
         if self._dispatcher is not None and rank in self._ranks:
             self._dispatcher.lost(rank, why)
+
+    def missed(self, rank: int) -> None:
+        """What has come from a node before the step was known is not all here: it is to come again."""
+        for fd in self._sinks:
+            self._inlet(rank, fd)
+        if self._dispatcher is not None or not self._sinks:  # it speaks of commands, or of a terminal
+            self._channel(rank)
+        self.resumed(rank)
 
     def resumed(self, rank: int) -> None:
         """The way to a node was broken, and is whole again."""
@@ -274,20 +282,22 @@ class Launched:
 
 
 class LaunchedSteps:
-    """All of them, and what has come for those that are not known yet: a node may be quicker than the leader."""
+    """All of them."""
 
     def __init__(self, post: Post) -> None:
         self._post = post
         self._steps: dict[Key, Launched] = {}
-        self._early: dict[Key, list[tuple[str, int, Header, bytes]]] = {}
-        self._early_bytes = 0
+        self._early = EarlyMessages(self._refuse)
         self._gone: OrderedDict[Key, None] = OrderedDict()
         self._hung_up: OrderedDict[Key, None] = OrderedDict()  # which the leader may not have heard
-        self._loop = asyncio.get_running_loop()
 
     def handlers(self) -> Mapping[str, Callable[[int, Header, bytes], None]]:
         """By kind of message."""
         return {"out": self._out, "took": self._took, "event": self._event, "work": self._work}
+
+    def expect(self, is_awaited: Callable[[], bool]) -> None:
+        """`is_awaited`: whether a launch waits for its answer. What has come may be for it."""
+        self._early.is_awaited = is_awaited
 
     def add(self, key: Key, fds: Sequence[int], ranks: Sequence[int], *, reads: bool, **of_kind: bool) -> list[int]:
         """A step that was launched: the client's ends of two pipes, which the caller closes. Raises OSError, and then
@@ -296,9 +306,11 @@ class LaunchedSteps:
         step = Launched(self._post, key, fds, ranks, self._over, reads=reads, **of_kind)
         self._steps[key] = step
         self._gone.pop(key, None)
-        for kind, rank, header, body in self._early.pop(key, ()):
-            self._early_bytes -= len(body)
+        kept, missed = self._early.take(key)
+        for kind, rank, header, body in kept:
             self.handlers()[kind](rank, header, body)
+        for rank in missed:
+            step.missed(rank)
         return step.theirs
 
     def decline(self, key: Key) -> None:
@@ -320,42 +332,29 @@ class LaunchedSteps:
         elif key in self._gone:
             self._post.send(rank, "more", {"job": key[0], "step": key[1], "fd": header["fd"], "gone": True})
         else:
-            self._keep("out", rank, header, body)
+            self._early.keep(key, ("out", rank, header, body))
 
     def _event(self, rank: int, header: Header, body: bytes) -> None:
         key = int(header["job"]), int(header["step"])
         if (step := self._steps.get(key)) is not None:
             step.events(header["events"])
         elif key not in self._gone:
-            self._keep("event", rank, header, body)
+            self._early.keep(key, ("event", rank, header, body))
 
     def _work(self, rank: int, header: Header, body: bytes) -> None:
         key = int(header["job"]), int(header["step"])
         if (step := self._steps.get(key)) is not None:
             step.work(rank, header)
         elif key not in self._gone:
-            self._keep("work", rank, header, body)
+            self._early.keep(key, ("work", rank, header, body))
         elif not header.get("gone"):  # else two agents would answer each other for ever
             self._post.send(rank, "deal", {"job": key[0], "step": key[1], "heard": 0, "gone": True})
 
-    def _keep(self, kind: str, rank: int, header: Header, body: bytes) -> None:
-        """What there is no room for the node sends again when it is asked."""
-        key = int(header["job"]), int(header["step"])
-        if self._early_bytes + len(body) > _MOST_EARLY:
-            return
-        if key not in self._early:
-            self._early[key] = []
-            self._loop.call_later(_EARLY_SECONDS, self._forget, key)
-        self._early[key].append((kind, rank, header, body))
-        self._early_bytes += len(body)
-
-    def _forget(self, key: Key) -> None:
-        """A step that nobody has launched, or that did not begin."""
-        for kind, rank, header, body in self._early.pop(key, ()):
-            self._early_bytes -= len(body)
-            _remember(self._gone, key)
-            if kind == "out":
-                self._post.send(rank, "more", {"job": key[0], "step": key[1], "fd": header["fd"], "gone": True})
+    def _refuse(self, key: Key, ranks: set[int]) -> None:
+        """A step that nobody has launched, or that did not begin: nobody takes what nodes have of it."""
+        _remember(self._gone, key)
+        for rank in ranks:
+            self._post.send(rank, "deal", {"job": key[0], "step": key[1], "heard": 0, "gone": True})
 
     def _took(self, rank: int, header: Header, body: bytes) -> None:
         del body
