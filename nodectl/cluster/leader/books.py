@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from nodectl.cluster.leader.placing import Table
 from nodectl.cluster.leader.step_numbers import Numbers
 from nodectl.cluster.leader.steps import Caller
 from nodectl.wire.dispatch import Refused, error_reply
+
+_MOST_REMEMBERED = 4096
 
 
 class Books:
@@ -34,13 +37,31 @@ class Books:
         self.history = History()
         self.line = Line()
         self.numbers = Numbers(self.out)
+        self._once: OrderedDict[Caller, Mapping[str, object] | None] = OrderedDict()  # None: without an answer yet
         self.life = Life(job, names, self.table, self.out, self.history, on_free)
         self.life.owner = dict(owner)
 
     def reply(self, call: Caller, parameters: Mapping[str, object]) -> None:
         """The answer to a call."""
-        self.out.send(call[0], "reply", id=call[1], parameters=parameters)
+        self.answer(call, {"parameters": parameters})
 
     def refuse(self, call: Caller, refused: Refused) -> None:
         """Likewise, why not."""
-        self.out.send(call[0], "reply", id=call[1], **error_reply(refused))
+        self.answer(call, error_reply(refused))
+
+    def answer(self, call: Caller, told: Mapping[str, object]) -> None:
+        """Likewise, either."""
+        if call in self._once:
+            self._once[call] = told
+        self.out.send(call[0], "reply", id=call[1], **told)
+
+    def comes_again(self, call: Caller) -> bool:
+        """Whether a call that is to have its effect once was there before; then it is answered as it was."""
+        if call not in self._once:
+            self._once[call] = None
+            while len(self._once) > _MOST_REMEMBERED:
+                self._once.popitem(last=False)
+            return False
+        if (told := self._once[call]) is not None:
+            self.out.send(call[0], "reply", id=call[1], **told)
+        return True

@@ -23,6 +23,8 @@ _NUMBER = integer(0, 2**32 - 1)
 _WHICH: Shape = {"job": _NUMBER, "step": _NUMBER}
 _WORDS = Optional(array(text(1024), most=10_000))
 _MOST_LISTED = 1000
+# What is to happen once, though after a cut link calls come again.
+_ONCE = ("Signal", "Reserve", "Cancel", "Suspend", "Resume", "SuspendJob", "ResumeJob")
 _WHY_NOT = "its job is Slurm's, and its steps start, wait, are signalled and end"
 
 
@@ -90,6 +92,10 @@ class Calls:
             return None
         if method not in self._methods:
             raise Refused("InvalidRequest", f"a cluster does not answer {method[:64]}: {_WHY_NOT}", parameter="method")
+        if method in _ONCE and self._books.comes_again(call):
+            return None
+        if any(asked_for == call for _, asked_for, *_ in self._asks.values()):
+            return None  # it comes again, and nodes have not answered yet
         shape, function = self._methods[method]
         return function(call, _shaped(parameters, shape))
 
@@ -116,7 +122,8 @@ class Calls:
         step = self._running(parameters)
         if step is None:
             return {"record": self._ended(parameters)}
-        step.waiters.append(call)
+        if call not in step.waiters:
+            step.waiters.append(call)
         return None
 
     def _running(self, parameters: Mapping[str, Any]) -> Step | None:

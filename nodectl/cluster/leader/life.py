@@ -378,7 +378,9 @@ class Life:
         self._lose(step, rank, part, why, NODE_FAIL, now)
 
     def here(self, rank: int, numbers: list[int], token: int, now: float) -> None:
-        """A node says which parts it has. What was asked of it before that and is not among them never came there."""
+        """A node says which parts it has. What was asked of it before that and is not among them never came there; what
+        is to end may not have been told.
+        """
         if token <= self.begin:
             return
         there = set(numbers)
@@ -386,7 +388,10 @@ class Life:
             part = step.parts.get(rank)
             if part is None or part.state == OVER:
                 continue
-            if step.number not in there and part.asked < token:
+            if step.number in there:
+                if step.ending:
+                    self._order(step, [rank], _HANG_UP if step.dropped else _way_to_end(step))
+            elif part.asked < token:
                 self.part_lost(step, rank, f"node {self._names[rank]} has lost its part", now)
         for number in there - self.steps.keys():
             self._hang_up(rank, number)

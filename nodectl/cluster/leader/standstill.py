@@ -103,7 +103,7 @@ class Standstill:
             return
         if order.refused is not None:
             told = {name: order.refused[name] for name in ("error", "parameters") if name in order.refused}
-            self._books.out.send(order.call[0], "reply", id=order.call[1], **told)
+            self._books.answer(order.call, told)
         else:
             self._books.reply(order.call, {"running": order.running} if order.method == "Suspend" else {})
 

@@ -199,6 +199,12 @@ class Cluster:
         self.send()
         return rank, self.calls
 
+    def comes_again(self, call: tuple[int, int]) -> None:
+        """A call that was on its way when a link was cut, or whose answer was."""
+        self.replies.pop(call, None)
+        self.core.received("call", call[0], plain(self.asked[call]), self.now)
+        self.send()
+
     def door_asks_again(self, rank: int) -> None:
         """The way to the leader was broken, or it is another one."""
         for call, header in list(self.asked.items()):

@@ -110,3 +110,15 @@ def test_a_later_leader_knows_what_stands_still(cluster: Cluster) -> None:
     assert states(cluster) == ["RUNNING"]
     cluster.end(number)
     assert cluster.is_idle()
+
+
+def test_what_is_asked_for_again_after_a_cut_link_happens_once(cluster: Cluster) -> None:
+    number = cluster.run(nodes=2, ntasks=2)
+    call = cluster.call("Suspend", job=JOB, step=number)
+    cluster.comes_again(call)
+    assert len(answer(cluster)) == 2
+    done = cluster.replies[call]
+    assert "error" not in done
+    cluster.comes_again(call)
+    assert cluster.replies[call] == done
+    assert not cluster.asks

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from nodectl.cluster.leader.effects import SendEach
+from nodectl.cluster.leader.life import KILL_SECONDS
 from unit.cluster.leader.cluster import JOB, NOW, Cluster
 
 SIGTERM = signal.SIGTERM.value
@@ -262,3 +263,57 @@ def test_tasks_are_told_of_their_jobs_nodes_where_slurm_does_not() -> None:
     cluster = Cluster()
     number = cluster.run(nodes=2, ntasks=2)
     assert "SLURM_JOB_NODELIST" not in cluster.agents[0].parts[number]["environment"]
+
+
+def test_a_signal_that_is_asked_for_again_after_a_cut_link_is_sent_once(cluster: Cluster) -> None:
+    number = cluster.run(nodes=3, ntasks=3)
+    call = cluster.call("Signal", job=JOB, step=number, signal=10)
+    cluster.comes_again(call)
+    assert cluster.replies[call]["parameters"] == {}
+    cluster.settle()
+    assert [agent.orders for agent in cluster.agents.values()] == [["Signal 10"]] * 3
+
+
+def test_a_number_that_is_asked_for_again_is_the_same(cluster: Cluster) -> None:
+    call = cluster.call("Reserve")
+    first = cluster.replies[call]
+    cluster.comes_again(call)
+    assert cluster.replies[call] == first
+    assert cluster.ask("Reserve")["step"] == first["parameters"]["step"] + 1
+
+
+def test_what_was_cancelled_is_told_again(cluster: Cluster) -> None:
+    number = cluster.run()
+    call = cluster.call("Cancel")
+    cluster.settle()
+    cluster.comes_again(call)
+    assert cluster.replies[call]["parameters"] == {"cancelled": [f"{JOB}.{number}"]}
+
+
+def test_who_waits_is_remembered_once(cluster: Cluster) -> None:
+    number = cluster.run()
+    call = cluster.call("Wait", job=JOB, step=number)
+    cluster.comes_again(call)
+    assert cluster.core.books.life.steps[number].waiters == [call]
+
+
+def test_a_node_is_asked_once(cluster: Cluster) -> None:
+    number = cluster.run()
+    call = cluster.call("Explain", job=JOB, step=number)
+    cluster.comes_again(call)
+    assert len(cluster.asks) == 1
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_an_end_that_a_link_has_lost_is_ordered_again(cluster: Cluster, *, dropped: bool) -> None:
+    number = cluster.run(nodes=3, ntasks=3)
+    cluster.call("Cancel")
+    if dropped:
+        cluster.pass_time(KILL_SECONDS)
+    cluster.agents[1].inbox.clear()
+    cluster.settle()
+    assert number in cluster.agents[1].parts
+    cluster.core.resumed(1, cluster.now)
+    cluster.settle()
+    assert cluster.agents[1].orders == ["hangup" if dropped else "End"]
+    assert cluster.record(number)["state"] == "CANCELLED"
