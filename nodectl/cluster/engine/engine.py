@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from subprocess import Popen
 from typing import NamedTuple, Protocol
 
-AGENT, GUESTS = "NODECTL_AGENT", "NODECTL_GUESTS"
+from nodectl.cluster.agent.place import GUESTS
 
 
 class NoEngine(Exception):

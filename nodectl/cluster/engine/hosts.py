@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from nodectl.binding import hostlist
 from nodectl.binding.refused import Refused
-from nodectl.cluster.engine.engine import AGENT, Agents, Nodes, NoEngine, begin
+from nodectl.cluster.agent.place import AGENT
+from nodectl.cluster.engine.engine import Agents, Nodes, NoEngine, begin
 from nodectl.kernel import signals
 
 PROGRAM = "ssh -o BatchMode=yes -o ServerAliveInterval=5"

@@ -35,16 +35,6 @@ class Held:
         self.shares = shares
         self.number = number
 
-    def used(self, rank: int) -> int:
-        """The mask of its CPUs there."""
-        share = self.shares.get(rank)
-        return 0 if share is None else share.mask
-
-    @property
-    def cpus(self) -> int:
-        """CPUs in all."""
-        return sum(share.cpus for share in self.shares.values())
-
     def write(self, job: JobRecord, nodes: NodeTable, place_of: Mapping[int, int]) -> bool:
         """Into the record of a job, which holds it on this table from then on. False where no node of it is there."""
         shares = {place_of[rank]: share for rank, share in self.shares.items() if rank in place_of}

@@ -28,7 +28,7 @@ class Sums:
 
     __slots__ = (
         "_code", "_forced", "_highest", "_most_nodes", "_nodes", "_reasons", "_seconds", "_signal", "_sums", "_tasks",
-        "_victims", "ended", "lost", "started", "states",
+        "_victims", "ended", "started", "states",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -41,14 +41,12 @@ class Sums:
         self._sums: dict[str, float] = {}
         self._highest: dict[str, float] = {}
         self.states: set[str] = set()
-        self.lost: list[str] = []  # why parts have no record
         self.started: float | None = None
         self.ended: float | None = None
 
     def lose(self, nodeid: int, name: str, tasks: str, why: str, state: str = NODE_FAIL) -> None:
         """A part has no record."""
         self.states.add(state)
-        self.lost.append(why)
         self._reasons.setdefault(state, (nodeid, why))
         row = {"node": name, "nodeid": nodeid, "tasks": tasks, "state": state, "reason": why, "exit_status": 1}
         _keep(self._nodes, _MOST_NODES, row, bad=True)

@@ -176,10 +176,6 @@ class Core:
             self._forget(rank, wire)
             self.announce(now)
 
-    def wires(self) -> list[Wire]:
-        """All of those beneath, with the leader's."""
-        return list(self._ranks)
-
     def announce(self, now: float) -> None:
         """Says upward who stands beneath us."""
         if self.up is not None and self.rank != tree.LEADER:

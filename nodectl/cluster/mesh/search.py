@@ -10,11 +10,7 @@ from nodectl.cluster.mesh.words import BadWords, addresses_of, ranks_of
 
 
 class NotJoined(Exception):
-    """Nobody has taken us; str() is one line. `lost`: nobody will any more."""
-
-    def __init__(self, why: str, *, lost: bool = False) -> None:
-        super().__init__(why)
-        self.lost = lost
+    """Nobody has taken us; str() is one line."""
 
 
 class Search:
@@ -57,6 +53,6 @@ class Search:
             return False
         why = str(words.get("why"))
         if words.get("lost"):
-            raise NotJoined(why, lost=True)
+            raise NotJoined(why)
         self.failed(why)
         return False

@@ -16,7 +16,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from nodectl.cluster.engine.engine import AGENT, Engine, Nodes, NoEngine, begin
+from nodectl.cluster.agent.place import AGENT
+from nodectl.cluster.engine.engine import Engine, Nodes, NoEngine, begin
 from nodectl.cluster.start import words
 from nodectl.cluster.start.place import HoldersPlace
 from nodectl.cluster.start.streams import Streams

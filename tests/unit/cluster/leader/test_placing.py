@@ -46,6 +46,11 @@ def counts(placed: Placed | None) -> list[int]:
     return [share.ntasks for share in placed.layout.nodes]
 
 
+def used(placed: Placed, rank: int) -> int:
+    """The mask of its CPUs there."""
+    return placed.held.shares[rank].mask if rank in placed.held.shares else 0
+
+
 def measured() -> list[Case]:
     """Steps on whole nodes of four."""
     return [case for case in cases("multi4-2x4x2") if case.row["mode"] == "step"]
@@ -88,8 +93,8 @@ def test_what_a_step_has_nobody_else_gets_until_it_ends() -> None:
     assert second is not None
     assert made.place(wish(ntasks=1)) is None
     for rank in range(3):
-        assert first.held.used(rank) & second.held.used(rank) == 0
-        assert first.held.used(rank) | second.held.used(rank) == NODE.usable
+        assert used(first, rank) & used(second, rank) == 0
+        assert used(first, rank) | used(second, rank) == NODE.usable
     made.release(first.held)
     assert counts(made.place(wish(ntasks=12, nodes="3"))) == [4, 4, 4]
 
@@ -200,7 +205,7 @@ def test_what_a_step_holds_comes_back_as_it_was_written() -> None:
     other.hold(again)
     rest = other.place(wish(ntasks=19, nodes="3"))
     assert rest is not None
-    assert not any(rest.held.used(rank) & placed.held.used(rank) for rank in range(3))
+    assert not any(used(rest, rank) & used(placed, rank) for rank in range(3))
     other.release(again)
     other.release(rest.held)
     assert counts(other.place(wish(ntasks=24, nodes="3"))) == [8, 8, 8]
@@ -221,8 +226,8 @@ def test_no_cpu_and_no_memory_is_given_twice(steps: list[tuple[int, int, int, bo
         if ends and running:
             made.release(running.pop(0).held)
         for rank in range(3):
-            used = [one.held.used(rank) for one in running]
-            assert sum(mask.bit_count() for mask in used) == functools.reduce(int.__or__, used, 0).bit_count()
+            masks = [used(one, rank) for one in running]
+            assert sum(mask.bit_count() for mask in masks) == functools.reduce(int.__or__, masks, 0).bit_count()
             assert sum(one.held.shares[rank].memory for one in running if rank in one.held.shares) <= 1000
     for placed in running:
         made.release(placed.held)
