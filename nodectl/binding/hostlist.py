@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from nodectl.binding import brackets
 from nodectl.binding.entries import shown
 from nodectl.binding.refused import Refused
+from nodectl.model.cpu_list import runs_of
 from nodectl.model.number import whole
 
 # A list costs as much as its names, not as its text: `n[0-999999]` is short.
@@ -83,13 +84,8 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _group(head: str, numbers: Sequence[int], width: int) -> str:
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    if len(spans) == 1 and spans[0][0] == spans[0][1]:
-        return f"{head}{spans[0][0]:0{width}}"
-    parts = (f"{a:0{width}}" if a == b else f"{a:0{width}}-{b:0{width}}" for a, b in spans)
+    runs = runs_of(numbers)
+    if len(runs) == 1 and runs[0][0] == runs[0][1]:
+        return f"{head}{runs[0][0]:0{width}}"
+    parts = (f"{a:0{width}}" if a == b else f"{a:0{width}}-{b:0{width}}" for a, b in runs)
     return f"{head}[{','.join(parts)}]"

@@ -210,15 +210,10 @@ def _print(line: str) -> None:
 
 def _tasks(ranks: object) -> str:
     """ "task 3", "tasks 0-2,5"."""
-    numbers = sorted(ranks)  # type: ignore[call-overload]
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    text = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
-    return f"task{'s' if len(numbers) > 1 else ''} {text}"
+    from nodectl.model.cpu_list import format_cpulist  # few steps have something to tell of their tasks
+
+    numbers: list[int] = list(ranks)  # type: ignore[call-overload]
+    return f"task{'s' if len(numbers) > 1 else ''} {format_cpulist(numbers)}"
 
 
 def _ending(status: int) -> str:

@@ -54,13 +54,18 @@ def parse_cpulist(text: str) -> frozenset[int]:
 
 def format_cpulist(cpus: "Iterable[int]") -> str:
     """Write numbers in the kernel's list format, ascending, runs joined: `0-3,8`."""
+    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs_of(sorted(set(cpus))))
+
+
+def runs_of(numbers: "Iterable[int]") -> list[list[int]]:
+    """The first and the last of each run of numbers that follow each other, in the order in which they come."""
     runs: list[list[int]] = []
-    for cpu in sorted(set(cpus)):
-        if runs and cpu == runs[-1][1] + 1:
-            runs[-1][1] = cpu
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
         else:
-            runs.append([cpu, cpu])
-    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs)
+            runs.append([number, number])
+    return runs
 
 
 def mask_of_list(text: str) -> int:

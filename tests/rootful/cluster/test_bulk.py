@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,34 @@ def bulk(cluster: Agents, *words: str, count: int) -> tuple[subprocess.Popen[str
     return client, "".join(f"{number}\n" for number in range(count))
 
 
+def begun_on_all(cluster: Agents, *, count: int) -> tuple[subprocess.Popen[str], Path]:
+    """A command that runs, all of whose slots have one of its commands, which end when `go` is there; and the file in
+    which each says that it has begun.
+    """
+    program = "echo {} $SLURMD_NODENAME >> begun; while [ ! -e go ]; do sleep 0.05; done; echo {}"
+    client, given = bulk(cluster, "-j6", program, count=count)
+    give_all(client, given)
+    begun = cluster.home / "begun"
+    wait_until(lambda: begun.exists() and len(begun.read_text().splitlines()) == 6, "all slots have a command")
+    return client, begun
+
+
+def give_all(client: subprocess.Popen[str], given: str) -> None:
+    assert client.stdin is not None
+    client.stdin.write(given)
+    client.stdin.close()
+    client.stdin = None
+
+
+def end_once_more(cluster: Agents, client: subprocess.Popen[str], begun: Path, *, count: int) -> None:
+    """All commands have run; those that were lost have begun for the second time."""
+    (cluster.home / "go").touch()
+    out, error = client.communicate(timeout=GIVEN_UP)
+    assert sorted(map(int, out.split())) == list(range(count)), error
+    began = Counter(line.split()[0] for line in begun.read_text().splitlines())
+    assert max(began.values()) == 2, "once more, and no more"
+
+
 def test_commands_run_on_all_nodes(cluster: Agents) -> None:
     client, given = bulk(cluster, "-k", "-j6", "echo {} $SLURMD_NODENAME", count=200)
     out, error = client.communicate(given, GIVEN_UP)
@@ -44,51 +73,26 @@ def test_failures_are_counted_and_logged(cluster: Agents) -> None:
 
 
 def test_what_a_lost_node_had_runs_elsewhere(cluster: Agents) -> None:
-    program = "echo {} $SLURMD_NODENAME >> begun; while [ ! -e go ]; do sleep 0.05; done; echo {}"
-    client, given = bulk(cluster, "-j6", program, count=30)
-    assert client.stdin is not None
-    client.stdin.write(given)
-    client.stdin.close()
-    client.stdin = None
-    begun = cluster.home / "begun"
-    wait_until(lambda: begun.exists() and len(begun.read_text().splitlines()) == 6, "all slots have a command")
+    client, begun = begun_on_all(cluster, count=30)
     cluster.kill(1)
     wait_until(lambda: not cluster.door(1).parent.exists(), "its node has ended, too")
-    (cluster.home / "go").touch()
-    out, error = client.communicate(timeout=GIVEN_UP)
-    assert sorted(map(int, out.split())) == list(range(30)), error
-    began = Counter(line.split()[0] for line in begun.read_text().splitlines())
-    assert max(began.values()) == 2, "once more, and no more"
+    end_once_more(cluster, client, begun, count=30)
 
 
 def test_what_a_step_runner_had_that_was_killed_runs_elsewhere(cluster: Agents) -> None:
-    program = "echo {} $SLURMD_NODENAME >> begun; while [ ! -e go ]; do sleep 0.05; done; echo {}"
-    client, given = bulk(cluster, "-j6", program, count=30)
-    assert client.stdin is not None
-    client.stdin.write(given)
-    client.stdin.close()
-    client.stdin = None
-    begun = cluster.home / "begun"
-    wait_until(lambda: begun.exists() and len(begun.read_text().splitlines()) == 6, "all slots have a command")
+    client, begun = begun_on_all(cluster, count=30)
     runner = next(one for one in cluster.children(1, "while [ ! -e go") if "-c" in one.cmdline()).parent()
     assert runner is not None
     cluster.look()
     runner.kill()
     wait_until(lambda: not cluster.children(1, "while [ ! -e go"), "its commands have ended, too")
-    (cluster.home / "go").touch()
-    out, error = client.communicate(timeout=GIVEN_UP)
-    assert sorted(map(int, out.split())) == list(range(30)), error
-    began = Counter(line.split()[0] for line in begun.read_text().splitlines())
-    assert max(began.values()) == 2, "once more, and no more"
+    end_once_more(cluster, client, begun, count=30)
 
 
 def test_ctrl_c_ends_all_of_it(cluster: Agents) -> None:
     client, given = bulk(cluster, "-u", "-j3", "echo here {}; sleep 1000", count=30)
-    assert client.stdin is not None
+    give_all(client, given)
     assert client.stdout is not None
-    client.stdin.write(given)
-    client.stdin.close()
-    client.stdin = None
     assert [client.stdout.readline()[:4] for _ in range(3)] == ["here"] * 3
     cluster.look()
     client.send_signal(signal.SIGTERM)
