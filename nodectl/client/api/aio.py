@@ -5,8 +5,9 @@ then.
 import asyncio
 import contextlib
 import warnings
+import weakref
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar, Unpack
 
 from nodectl.client.api import conversation, errors, operations, values
@@ -206,8 +207,27 @@ class AsyncStep(Control):
         self._over = asyncio.Event()
         self._events: Events | None = events
         self._transports: list[asyncio.BaseTransport] = []
+        self._awaited = 0  # by how many
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(events.fd, self._read)
+        self._look()
+
+    def _look(self) -> None:
+        """Its events are read. The event loop keeps a step only as long as somebody waits for it: one that its program
+        forgets ends.
+        """
+        if self._events is not None and not (self._heard.over or self._loop.is_closed()):
+            read = self._read if self._awaited else _if_there(weakref.WeakMethod(self._read))
+            self._loop.add_reader(self._events.fd, read)
+
+    @contextlib.contextmanager
+    def _is_awaited(self) -> Iterator[None]:
+        self._awaited += 1
+        self._look()
+        try:
+            yield
+        finally:
+            self._awaited -= 1
+            self._look()
 
     async def open(self, streams: Streams) -> None:
         """Makes streams of our ends of its pipes."""
@@ -246,18 +266,20 @@ class AsyncStep(Control):
 
     async def wait(self) -> values.Result:
         """What became of it, when it has ended. Who cancels this does not end the step."""
-        await self._over.wait()
+        with self._is_awaited():
+            await self._over.wait()
         if self._heard.record is None:  # its runner is gone, and the service knows more
             return await self._client.wait((self.job, self.step))
         return values.result(self._heard.record, self._heard.messages)
 
     async def communicate(self, input: bytes | None = None) -> values.Result:  # noqa: A002  # subprocess's name
         """Gives it `input`, reads what it writes into PIPEs, and waits for its end."""
-        async with asyncio.TaskGroup() as group:
-            readers = [group.create_task(self._all_of(reader)) for reader in (self.stdout, self.stderr)]
-            if self.stdin is not None:
-                group.create_task(self._give(self.stdin, input or b""))
-        return conversation.with_output(await self.wait(), *(reader.result() for reader in readers))
+        with self._is_awaited():
+            async with asyncio.TaskGroup() as group:
+                readers = [group.create_task(self._all_of(reader)) for reader in (self.stdout, self.stderr)]
+                if self.stdin is not None:
+                    group.create_task(self._give(self.stdin, input or b""))
+            return conversation.with_output(await self.wait(), *(reader.result() for reader in readers))
 
     @staticmethod
     async def _all_of(reader: asyncio.StreamReader | None) -> bytes | None:
@@ -292,3 +314,13 @@ class AsyncStep(Control):
         if self._events is not None:
             with contextlib.suppress(OSError):  # it has ended
                 self._events.call(method, **parameters)
+
+
+def _if_there(method: weakref.WeakMethod[Callable[[], None]]) -> Callable[[], None]:
+    """Calls the method of something that may be gone."""
+
+    def call() -> None:
+        if (called := method()) is not None:
+            called()
+
+    return call

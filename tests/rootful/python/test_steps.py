@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -170,3 +171,35 @@ def test_a_users_client_sees_what_its_user_may(served: Node, client: Client) -> 
         assert step.poll() is None
         step.cancel()
         wait_until(lambda: step.poll() is not None, "the step ends")
+
+
+def test_a_step_of_asyncio_that_its_program_forgets_ends(client: Client) -> None:
+    async def play() -> None:
+        async with AsyncClient(client.path) as other:
+            steps = [await other.start(ENDLESS, stdout=PIPE)]
+            name = steps[0].name
+            with pytest.warns(ResourceWarning, match=f"step {name} was not closed"):
+                steps.clear()
+            assert (await other.wait(name)).state == "CANCELLED"
+
+    asyncio.run(play())
+
+
+def test_a_step_of_asyncio_for_which_a_task_waits_is_not_forgotten(client: Client) -> None:
+    async def play() -> None:
+        async with AsyncClient(client.path) as other:
+            over = asyncio.Event()
+
+            async def wait() -> None:
+                assert (await other.run(["cat"], stdin=PIPE, capture_output=True)).state == "COMPLETED"
+                over.set()
+
+            def start() -> None:
+                asyncio.ensure_future(wait())  # noqa: RUF006  # nobody keeps it
+
+            start()
+            while not over.is_set():
+                gc.collect()
+                await asyncio.sleep(0.01)
+
+    asyncio.run(play())
