@@ -6,135 +6,14 @@ import asyncio
 import os
 import resource
 import socket
-from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from nodectl.cluster.agent import early
-from nodectl.cluster.agent.calls import Calls
-from nodectl.cluster.agent.door import Door
-from nodectl.cluster.agent.hello import Hello
-from nodectl.cluster.agent.launched import LaunchedSteps
-from nodectl.cluster.agent.views import Views
 from nodectl.cluster.tree import LEADER
 from nodectl.wire import framing
 from nodectl.wire.names import NODE
-
-ENOUGH = 20.0  # seconds, for a machine that is busy
-REQUEST = {"argv": ["true"], "environment": {}, "cwd": "/", "ntasks": 2}
-
-
-class Post:
-    """A mesh that keeps what is sent."""
-
-    rank = 3
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[int, str, Mapping[str, Any], bytes]] = []
-
-    def send(self, to: int, kind: str, header: Mapping[str, object], body: bytes = b"") -> None:
-        self.sent.append((to, kind, header, body))
-
-    def send_each(self, kind: str, common: Mapping[str, object], each: Mapping[int, object], body: bytes = b"") -> None:
-        self.sent += [(to, kind, {**common, "part": part}, body) for to, part in each.items()]
-
-    def of(self, kind: str) -> list[Mapping[str, Any]]:
-        return [header for _, sent, header, _ in self.sent if sent == kind]
-
-
-class House:
-    """A door, and who stands before it."""
-
-    def __init__(self, place: Path) -> None:
-        self.post = Post()
-        self.launched = LaunchedSteps(self.post)
-        self.path = str(place / "nodectl.sock")
-        self.views = Views(self.post, Calls(str(place / "node.sock")))
-        self.door = Door(self.post, self.path, "/own/node", self.launched, self.views, Hello("n3", 7, 4), 4)
-        self.door.open()
-        self.handlers = {**self.door.handlers(), **self.launched.handlers()}
-
-    def visit(self) -> socket.socket:
-        sock = socket.socket(socket.AF_UNIX)
-        sock.connect(self.path)
-        sock.setblocking(False)
-        return sock
-
-    def hear(self, kind: str, rank: int, header: Mapping[str, object], body: bytes = b"") -> None:
-        self.handlers[kind](rank, header, body)
-
-    async def asked(self, count: int = 1) -> Mapping[str, Any]:
-        """The latest call of so many that the leader was asked."""
-        await until(lambda: len(self.post.of("call")) >= count)
-        return self.post.of("call")[-1]
-
-    def launch(self, sock: socket.socket, fds: list[int], **more: object) -> None:
-        framing.send(sock, {"method": f"{NODE}.Launch", "parameters": {"request": {**REQUEST, **more}}}, fds)
-
-    async def begin(self, sock: socket.socket, fds: list[int], **more: object) -> tuple[int, int]:
-        """Launches step 7.0: the client's ends of its pipes."""
-        self.launch(sock, fds, **more)
-        call = await self.asked()
-        self.hear("reply", LEADER, {"id": call["id"], "parameters": {"job": 7, "step": 0, "ranks": "0-1"}})
-        reply, (events, commands) = await received(sock)
-        assert reply == {"parameters": {"job": 7, "step": 0}}
-        return events, commands
-
-    def say(self, *events: Mapping[str, object]) -> None:
-        self.hear("event", LEADER, {"job": 7, "step": 0, "events": list(events)})
-
-
-async def refused(house: House, sock: socket.socket) -> None:
-    """A step has begun, and its client cannot have it."""
-    call = await house.asked()
-    house.hear("reply", LEADER, {"id": call["id"], "parameters": {"job": 7, "step": 0, "ranks": "0-1"}})
-    answer, _ = await received(sock)
-    assert answer is not None
-    assert answer["error"] == f"{NODE}.LaunchRefused"
-    assert house.post.of("order")[-1]["call"]["method"] == "hangup"
-    house.hear("out", 1, {"job": 7, "step": 0, "fd": 1, "at": 0}, b"anybody?\n")
-    assert house.post.of("more")[-1]["gone"]
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110  # of what is looked at nobody tells
-        await asyncio.sleep(0.001)
-
-
-async def received(sock: socket.socket) -> tuple[Mapping[str, Any] | None, list[int]]:
-    """The next message, None at the end; and what came along."""
-    inbox = framing.Inbox(1 << 20)
-    while (message := inbox.next()) is None:
-        try:
-            if not inbox.receive(sock):
-                return None, []
-        except BlockingIOError:
-            await asyncio.sleep(0.001)
-        except ConnectionError:
-            return None, []
-    return message, inbox.take_descriptors()
-
-
-async def read(fd: int) -> bytes:
-    """What there is in a pipe, when there is something."""
-    os.set_blocking(fd, False)
-    while True:
-        try:
-            return os.read(fd, 65536)
-        except BlockingIOError:
-            await asyncio.sleep(0.001)
-
-
-def visiting(place: Path, work: Callable[[House], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(ENOUGH):
-            house = House(place)
-            await work(house)
-            house.door.close()
-
-    asyncio.run(bounded())
+from unit.cluster.house import House, read, received, refused, until, visiting
 
 
 def test_a_call_is_asked_of_the_leader(tmp_path: Path) -> None:
@@ -278,77 +157,6 @@ def test_the_end_waits_for_output_that_is_not_read_yet(tmp_path: Path) -> None:
     visiting(tmp_path, work)
 
 
-def test_output_that_is_quicker_than_the_answer_is_kept(tmp_path: Path) -> None:
-    async def work(house: House) -> None:
-        reader, stdout = os.pipe()
-        house.hear("out", 1, {"job": 7, "step": 0, "fd": 1, "at": 0}, b"early\n")
-        house.say({"event": "end", "record": {"exit_status": 0}})
-        events, _ = await house.begin(house.visit(), [0, stdout, 2])
-        assert await read(reader) == b"early\n"
-        assert b'"end"' in await read(events)
-
-    visiting(tmp_path, work)
-
-
-def test_early_output_for_which_there_is_no_room_is_asked_for(tmp_path: Path) -> None:
-    async def work(house: House) -> None:
-        (reader, stdout), (other, stderr) = os.pipe(), os.pipe()
-        much = b"x" * (1 << 20)
-        for part in range(20):
-            house.hear("out", 0, {"job": 7, "step": 0, "fd": 1, "at": part << 20}, much)
-        house.hear("out", 1, {"job": 7, "step": 0, "fd": 2, "at": 0}, much)
-        await house.begin(house.visit(), [0, stdout, stderr])
-        more = [(to, told) for to, kind, told, _ in house.post.sent if kind == "more" and told.get("again")]
-        asked = {(to, told["fd"]): told["have"] for to, told in more}
-        assert asked == {(0, 1): 15 << 20, (0, 2): 0, (1, 1): 0, (1, 2): 0}
-        house.hear("out", 1, {"job": 7, "step": 0, "fd": 2, "at": 0}, b"from n1\n")
-        assert await read(other) == b"from n1\n"
-        os.close(reader)
-
-    visiting(tmp_path, work)
-
-
-@pytest.mark.parametrize("kind", [{"bulk": True}, {"pty": [0, 24, 80]}])
-def test_early_words_for_which_there_is_no_room_are_asked_for(tmp_path: Path, kind: dict[str, object]) -> None:
-    async def work(house: House) -> None:
-        ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        house.hear("out", 0, {"job": 7, "step": 0, "fd": 1, "at": 0}, b"x" * ((16 << 20) - 1024))
-        house.hear("work", 1, {"job": 7, "step": 0, "n": 1, "heard": 0, "say": []})
-        await house.begin(house.visit(), [end.fileno() for end in (*ends, ends[1])], **kind)
-        to, _, told, _ = next(one for one in house.post.sent if one[1] == "deal")
-        assert (to, told["heard"], told["again"]) == (1, 0, True)
-
-    visiting(tmp_path, work)
-
-
-def test_early_output_waits_as_long_as_a_launch_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(early, "_SECONDS", 0.01)
-
-    async def work(house: House) -> None:
-        reader, stdout = os.pipe()
-        sock = house.visit()
-        house.launch(sock, [0, stdout, 2])
-        call = await house.asked()
-        house.hear("out", 1, {"job": 7, "step": 0, "fd": 1, "at": 0}, b"early\n")
-        await asyncio.sleep(0.05)  # another node needs long to begin its part
-        house.hear("reply", LEADER, {"id": call["id"], "parameters": {"job": 7, "step": 0, "ranks": "0-1"}})
-        assert await read(reader) == b"early\n"
-
-    visiting(tmp_path, work)
-
-
-def test_early_output_that_nobody_has_launched_is_not_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(early, "_SECONDS", 0.01)
-
-    async def work(house: House) -> None:
-        house.hear("out", 1, {"job": 7, "step": 0, "fd": 1, "at": 0}, b"x" * (16 << 20))
-        house.hear("work", 2, {"job": 7, "step": 0, "n": 1, "heard": 0, "say": None})
-        await until(lambda: house.post.of("deal"))
-        assert {to for to, kind, told, _ in house.post.sent if kind == "deal" and told["gone"]} == {1, 2}
-
-    visiting(tmp_path, work)
-
-
 def test_a_client_that_dies_has_its_step_ended(tmp_path: Path) -> None:
     async def work(house: House) -> None:
         events, commands = await house.begin(house.visit(), [0, 1, 2])
@@ -452,5 +260,16 @@ def test_a_leader_that_comes_back_is_asked_again(tmp_path: Path) -> None:
         for _ in range(2):  # one answers twice
             house.hear("reply", LEADER, {"id": first["id"], "parameters": {"record": {}}})
         assert await received(sock) == ({"parameters": {"record": {}}}, [])
+
+    visiting(tmp_path, work)
+
+
+def test_a_terminal_that_is_none_is_refused(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        sock = house.visit()
+        house.launch(sock, [0, 1, 2], pty=[0, 24, 80, 0, 0])
+        answer, _ = await received(sock)
+        assert answer is not None
+        assert answer["parameters"]["parameter"] == "pty"
 
     visiting(tmp_path, work)
