@@ -1,6 +1,6 @@
 """A launch request of org.nodectl: its form, and what of its meaning no node changes. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nodectl.binding.options import NAMES, check_text, gathered
@@ -24,6 +24,7 @@ _YEAR = 366 * 86_400
 MEMORY = integer(0, 1 << 40)  # MiB
 _LIMIT = integer(-1, 2**63 - 1)
 _LONGEST_LIST = 131_072
+_OF_TERMINAL = 5  # figures: the task, rows, columns, and both in pixels
 LONGEST_VARIABLE = 128 * 1024  # MAX_ARG_STRLEN, with '=' and NUL
 _LONGEST_OPTION = LONGEST_VARIABLE - 1024  # without what its name begins with
 _TEXTS = mapping(text(8 << 20), most=64)  # each is bounded by its name
@@ -86,7 +87,7 @@ REQUEST: "Shape" = {
     "label": Optional(boolean),
     "unbuffered": Optional(boolean),
     "kill_on_bad_exit": Optional(boolean),
-    "pty": Optional(array(integer(0, 0xFFFF), most=5)),
+    "pty": Optional(array(integer(0, 0xFFFF), most=_OF_TERMINAL)),
     "bulk": Optional(boolean),
     "preserve_env": Optional(boolean),
     "programs": Optional(_programs),
@@ -126,6 +127,9 @@ def check_meaning(request: Mapping[str, object], ntasks: int) -> None:
         wrong := programs.wrong_with(request["programs"], ntasks)  # type: ignore[arg-type]
     ):
         raise invalid("programs", wrong)
+    pty: Sequence[int] | None = request.get("pty")  # type: ignore[assignment]
+    if pty is not None and (len(pty) != _OF_TERMINAL or pty[0] >= ntasks or request.get("bulk")):
+        raise invalid("pty", f"{list(pty)!r} is no task of the step with four figures of its terminal's size")
     if not str(request["cwd"]).startswith("/"):
         raise invalid("cwd", f"{request['cwd']!r} is not absolute")
     for name in request.get("rlimits", {}):  # type: ignore[attr-defined]

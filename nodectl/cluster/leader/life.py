@@ -378,9 +378,7 @@ class Life:
         self._lose(step, rank, part, why, NODE_FAIL, now)
 
     def here(self, rank: int, numbers: list[int], token: int, now: float) -> None:
-        """A node says which parts it has. What was asked of it before that and is not among them never came there; what
-        is to end may not have been told.
-        """
+        """A node says which parts it has. What was asked of it before and is not done never came there."""
         if token <= self.begin:
             return
         there = set(numbers)
@@ -390,7 +388,7 @@ class Life:
                 continue
             if step.number in there:
                 if step.ending:
-                    self._order(step, [rank], _HANG_UP if step.dropped else _way_to_end(step))
+                    self._order(step, [rank], _way_to_end(step))
             elif part.asked < token:
                 self.part_lost(step, rank, f"node {self._names[rank]} has lost its part", now)
         for number in there - self.steps.keys():
@@ -399,4 +397,4 @@ class Life:
 
 def _way_to_end(step: Step) -> Mapping[str, Any]:
     """Output that nobody takes, as of a launch that was refused, would keep a part from being over."""
-    return _END if step.client is not None else _HANG_UP
+    return _END if step.client is not None and not step.dropped else _HANG_UP

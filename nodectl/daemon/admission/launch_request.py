@@ -23,7 +23,6 @@ from nodectl.wire.dispatch import Refused, invalid
 
 _MOST_CPUS = 999_999_999
 _BY_GROUP = "proctrack/pgid"
-_OF_TERMINAL = 5  # figures: the task, rows, columns, and both in pixels
 
 
 _SPANK = "SPANK_"  # variables that root's scripts would obey (PATH, LD_PRELOAD, BASH_ENV) do not begin so
@@ -146,8 +145,6 @@ def _streams(request: Mapping[str, object], config: Config) -> dict[str, object]
     files = {name: request.get(name, "") for name in ("stdin", "stdout", "stderr")}
     flags = {name: request.get(name, False) for name in ("label", "unbuffered", "open_append")}
     pty: Sequence[int] = request.get("pty", ())  # type: ignore[assignment]  # REQUEST says so
-    if pty and (len(pty) != _OF_TERMINAL or pty[0] >= _total_tasks(request) or request.get("bulk")):
-        raise invalid("pty", f"{list(pty)!r} is no task of the step with four figures of its terminal's size")
     if pty and config.proctrack_type == _BY_GROUP:
         raise invalid("pty", f"not with {_BY_GROUP}, which does not find what has a terminal and session of its own")
     for name, given in (files | flags).items():

@@ -233,7 +233,9 @@ def test_commands_of_a_step_that_was_cancelled_go_nowhere_else() -> None:
 def test_an_order_of_no_sense_is_refused_and_not_fatal() -> None:
     async def work(stage: Stage) -> None:
         stage.hear("start", {"job": 7, "step": 1, "part": {}})
-        assert "no order of a part" in stage.of("begun")[0]["error"]["reason"]
+        stage.hear("start", {**ORDER, "step": 2, "request": {**ORDER["request"], "pty": []}, "part": PART})
+        stage.hear("start", {**ORDER, "step": 3, "request": [], "part": PART})
+        assert ["no order of a part" in told["error"]["reason"] for told in stage.of("begun")] == [True] * 3
         await stage.begin()
 
     staged(work)

@@ -293,7 +293,7 @@ class Cluster:
 def request(**given: Any) -> Header:
     """A launch request: options of layout, and members of the request where they are such."""
     members = ("mem", "mem_per_cpu", "kill_on_bad_exit", "immediate", "no_kill", "name", "time_limit", "jobid", "job",
-               "step", "bulk", "argv", "environment")  # fmt: skip
+               "step", "bulk", "pty", "argv", "environment")  # fmt: skip
     made: Header = {"argv": ["/bin/true"], "environment": {}, "cwd": "/", "ntasks": int(given.pop("ntasks", 1))}
     made |= {name: given.pop(name) for name in members if name in given}
     if given:

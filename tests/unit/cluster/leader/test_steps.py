@@ -317,3 +317,10 @@ def test_an_end_that_a_link_has_lost_is_ordered_again(cluster: Cluster, *, dropp
     cluster.settle()
     assert cluster.agents[1].orders == ["hangup" if dropped else "End"]
     assert cluster.record(number)["state"] == "CANCELLED"
+
+
+@pytest.mark.parametrize("pty", [[], [0, 24], [2, 24, 80, 0, 0]])
+def test_a_terminal_of_no_task_is_refused(cluster: Cluster, pty: list[int]) -> None:
+    reply = cluster.replies[cluster.launch(ntasks=2, pty=pty)]
+    assert reply["parameters"]["parameter"] == "pty"
+    assert cluster.is_idle()
