@@ -15,7 +15,7 @@ class Channel:
     have to wait before it passes that on, and says by `took` when it has. Who says much looks at `kept` before.
     """
 
-    __slots__ = ("_heard", "_kept", "_late", "_number", "_send", "_take", "_told", "_took")
+    __slots__ = ("_asked", "_heard", "_kept", "_late", "_number", "_send", "_take", "_told", "_took")
 
     def __init__(self, send: Callable[[Header], None], take: Callable[[Any], None], *, late: bool = False) -> None:
         self._send = send
@@ -23,6 +23,7 @@ class Channel:
         self._late = late
         self._number = 0
         self._heard = self._took = self._told = 0
+        self._asked = -1  # what comes behind this is asked for already
         self._kept: deque[tuple[int, object]] = deque()  # what the other one may not have taken
 
     @property
@@ -55,7 +56,7 @@ class Channel:
             self._take(header["say"])
             if not self._late:
                 self.took()
-        elif number > self._heard:
+        elif number > self._heard != self._asked:
             self.ask()
 
     def took(self, *, last: bool = False) -> None:
@@ -70,5 +71,5 @@ class Channel:
 
     def ask(self) -> None:
         """A link was broken: what is missing is to be said again, and what was not taken comes for the second time."""
-        self._told = self._took
+        self._told, self._asked = self._took, self._heard
         self._send({"heard": self._took, "again": True})

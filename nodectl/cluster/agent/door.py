@@ -8,6 +8,7 @@ leader is away, and is asked again when it is back: the leader knows calls by th
 import asyncio
 import os
 import socket
+import stat
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -128,6 +129,8 @@ class Door:
             raise invalid("request", f"comes with {len(fds)} descriptors, in a cluster three come with Launch only")
         parameters, files = call.parameters, None
         if fds and isinstance(request := parameters.get("request"), dict):
+            if "pty" in request and not stat.S_ISSOCK(os.fstat(fds[0]).st_mode):
+                raise invalid("pty", "what comes along is no socket for its terminal")
             files = CommonFiles(_without_input(request, fds[0]))
             parameters = {**parameters, "request": files.request}
         self._number += 1

@@ -142,6 +142,7 @@ class Intake:
         self._have = 0
         self._taken = 0
         self._told = 0
+        self._asked = -1  # what is behind this place is asked for already
         self._ended = False
 
     def take(self, header: Mapping[str, Any], body: bytes) -> None:
@@ -151,7 +152,8 @@ class Intake:
             self._answer({"bytes": self._taken, "closed": True})
             return
         if at > self._have:
-            self.ask()
+            if self._asked != self._have or "end" in header:
+                self.ask()
             return
         if header.get("end"):
             self._ended = True
@@ -167,7 +169,7 @@ class Intake:
     def ask(self) -> None:
         """What is missing is to be sent again."""
         if self._fd >= 0:
-            self._told = self._taken
+            self._told, self._asked = self._taken, self._have
             self._answer({"bytes": self._taken, "have": self._have, "again": True})
 
     def _flush(self) -> None:

@@ -14,7 +14,7 @@ class Inlet:
     `window` is the node's.
     """
 
-    __slots__ = ("_answer", "_have", "_sink", "_told", "_window", "_written")
+    __slots__ = ("_answer", "_asked", "_have", "_sink", "_told", "_window", "_written")
 
     def __init__(self, sink: Sink, answer: Answer, window: int) -> None:
         self._sink = sink
@@ -23,12 +23,17 @@ class Inlet:
         self._have = 0
         self._written = 0
         self._told = 0
+        self._asked = -1  # what is behind this place is asked for already
 
     def take(self, header: Mapping[str, Any], body: bytes) -> None:
         """A message of that node."""
         at = int(header["at"])
-        if at > self._have or (header.get("end") is not None and at != self._have):
+        if header.get("end") is not None and at != self._have:
             self._tell(again=True)
+            return
+        if at > self._have:
+            if self._asked != self._have:
+                self._tell(again=True)
             return
         if at + len(body) > self._have:
             fresh = body[self._have - at :]
@@ -53,4 +58,7 @@ class Inlet:
     def _tell(self, *, again: bool = False) -> None:
         self._told = self._written
         told: dict[str, object] = {"bytes": self._written, "have": self._have}
-        self._answer({**told, "again": True} if again else told)
+        if again:
+            self._asked = self._have
+            told["again"] = True
+        self._answer(told)

@@ -62,3 +62,17 @@ def test_what_was_heard_is_not_kept() -> None:
         link.move(1)
         link.move(0)
     assert len(link.ends[0]._kept) <= 16
+
+
+def test_what_is_missing_is_asked_for_once() -> None:
+    link = Link()
+    for number in range(1000):
+        link.ends[0].say(number)
+    link.ways[1].popleft()
+    while link.ways[1]:
+        link.move(1)
+    assert sum(bool(header.get("again")) for header in link.ways[0]) == 1
+    while any(link.ways):
+        link.move(0)
+        link.move(1)
+    assert link.got[1] == [*range(1000)]

@@ -376,3 +376,21 @@ def test_input_of_which_a_node_has_heard_nothing_is_sent_again(*, ends: bool) ->
         assert await read_all(inputs.pipes[0][0], size=None if ends else 12) == b"first words\n"
 
     run(work)
+
+
+def test_what_is_missing_is_asked_for_once() -> None:
+    async def work() -> None:
+        _, sink = os.pipe()
+        _, tasks = os.pipe()
+        told: list[Mapping[str, object]] = []
+        for end in (Inlet(Sink(sink), told.append, WINDOW), Intake(tasks, told.append)):
+            for at in range(1, 1000):  # of which the first byte was lost
+                end.take({"at": at}, b"x")
+            assert [one["have"] for one in told if one.get("again")] == [0]
+            end.take({"at": 1000, "end": False}, b"")  # who is asked has not heard it
+            end.take({"at": 0}, b"x" * 10)
+            end.take({"at": 11}, b"x")
+            assert [one["have"] for one in told if one.get("again")] == [0, 0, 10]
+            told.clear()
+
+    run(work)
