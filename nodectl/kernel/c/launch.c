@@ -29,13 +29,13 @@
 #endif
 
 enum { PAGE = 65536 /* the largest of any machine */, STACK = 2 * PAGE };
-enum { LEAST_ROOM = 32768, EACH_GROUP = 16, MOST_GROUPS = 65536 };
+enum { LEAST_ROOM = 32768, EACH_GROUP = 16 };
 
 struct started {
     struct launch launch;
     PyObject *operations, *context; /* what the launch points to */
     struct operation *list;
-    char *mapped;
+    char *mapped, *allocated; /* where its room is: in a stack's mapping, or by itself */
     size_t mapped_size;
 };
 
@@ -43,6 +43,7 @@ static void drop(struct started *started)
 {
     if (started->mapped != NULL)
         munmap(started->mapped, started->mapped_size);
+    free(started->allocated);
     free(started->launch.argv);
     free(started->launch.environment);
     free(started->list);
@@ -149,8 +150,29 @@ static bool map_room(struct started *started, struct started *used)
     return true;
 }
 
-/* `context`: (report, trace, task, its facts, progress or None, slot, groups). */
-static struct started *read_launch(PyObject *operations, PyObject *context, struct started *used)
+/* Room for who carries the operations out on a stack of its own. */
+static bool allocate_room(struct started *started)
+{
+    started->launch.room = started->allocated = malloc(started->launch.room_size);
+    if (started->allocated == NULL)
+        PyErr_NoMemory();
+    return started->allocated != NULL;
+}
+
+/* How many groups the launch becomes a user of. */
+static Py_ssize_t groups_in(const struct launch *launch)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < launch->count; i++) {
+        const struct operation *operation = &launch->operations[i];
+        if (operation->code == OP_USER && operation->size / sizeof(gid_t) > most)
+            most = operation->size / sizeof(gid_t);
+    }
+    return (Py_ssize_t)most;
+}
+
+/* All but the room. `context`: (report, trace, task, its facts, progress or None, slot, groups). */
+static struct started *read_launch(PyObject *operations, PyObject *context)
 {
     PyObject *progress;
     Py_ssize_t slot, groups, count = PyList_Size(operations);
@@ -185,9 +207,8 @@ static struct started *read_launch(PyObject *operations, PyObject *context, stru
         launch->takers = has_takers ? (uint32_t *)(void *)takers : NULL;
         PyBuffer_Release(&buffer); /* it stays mapped */
     }
-    launch->room_size = (size_t)(LEAST_ROOM + EACH_GROUP * groups);
-    if (!map_room(started, used))
-        goto broken;
+    Py_ssize_t own = groups_in(launch);
+    launch->room_size = (size_t)(LEAST_ROOM + EACH_GROUP * (own > groups ? own : groups));
     return started;
 broken:
     if (!PyErr_Occurred())
@@ -225,9 +246,13 @@ static PyObject *start(PyObject *self, PyObject *args)
     struct started *used = kept == Py_None ? NULL : PyCapsule_GetPointer(kept, NULL);
     if (PyErr_Occurred())
         return NULL;
-    struct started *started = read_launch(operations, context, used);
+    struct started *started = read_launch(operations, context);
     if (started == NULL)
         return NULL;
+    if (!map_room(started, used)) {
+        drop(started);
+        return NULL;
+    }
     started->launch.shared = true;
     struct clone3_args clone = {
         .flags = CLONE_VM | CLONE_CLEAR_SIGHAND | (cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
@@ -261,14 +286,18 @@ static PyObject *perform(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!O", &PyList_Type, &operations, &context))
         return NULL;
     bool in_place = context == Py_None;
-    const Py_ssize_t groups = MOST_GROUPS;
-    PyObject *none = in_place ? Py_BuildValue("iilsOnn", -1, -1, 0L, "", Py_None, (Py_ssize_t)0, groups) : NULL;
+    const Py_ssize_t zero = 0;
+    PyObject *none = in_place ? Py_BuildValue("iilsOnn", -1, -1, 0L, "", Py_None, zero, zero) : NULL;
     if (in_place && none == NULL)
         return NULL;
-    struct started *started = read_launch(operations, in_place ? none : context, NULL);
+    struct started *started = read_launch(operations, in_place ? none : context);
     Py_XDECREF(none);
     if (started == NULL)
         return NULL;
+    if (!allocate_room(started)) {
+        drop(started);
+        return NULL;
+    }
     char why[3 * LONGEST_WHAT];
     started->launch.in_place = in_place;
     started->launch.why = why;
