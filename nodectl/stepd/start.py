@@ -12,7 +12,7 @@ from nodectl.stepd.run import StepFailed
 from nodectl.task import environment, rlimits
 from nodectl.task.child import Child
 from nodectl.task.common_words import CommonWords
-from nodectl.task.main import launch, plan, run_task
+from nodectl.task.main import launch, plan, prepare, run_task
 from nodectl.task.stdio import Streams
 
 TYPE_CHECKING = False
@@ -151,6 +151,7 @@ def _launched(run: "Run", child: Child, wanted: "list[Operation]", fd: int) -> b
 
 def _fork(run: "Run", child: Child, fd: int, cgroup: "str | None") -> None:
     task = child.task
+    prepare(child)
     try:
         # A plugin's thread may hold malloc's lock: only libc's fork handles that.
         born = fd >= 0 and run.may_fork_into_cgroup and not run.caller.threaded

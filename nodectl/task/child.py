@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from nodectl.plugin_host.loader import Plugin
     from nodectl.task.step_context import StepContext
 
+    Piece = Operation | Callable[[], None]
+
 _PLANS = (
     ("task_p_pre_launch_priv", "task_p_pre_launch_priv_plan"),
     ("task_p_pre_launch", "task_p_pre_launch_plan"),
@@ -49,8 +51,8 @@ class Child:
     caller: PluginCaller  # in a fork
 
     __slots__ = (
-        "_plans", "as_user", "caller", "confinement", "context", "gate", "groups", "hard_limits", "is_fork", "memory",
-        "placement", "recorder", "report", "slot", "step", "stepd", "stepd_fds", "task",
+        "_plans", "ahead", "as_user", "caller", "confinement", "context", "gate", "groups", "hard_limits", "is_fork",
+        "memory", "placement", "recorder", "report", "rest", "slot", "step", "stepd", "stepd_fds", "task",
     )  # fmt: skip
 
     def __init__(  # everything that the stepd has made for it
@@ -68,6 +70,9 @@ class Child:
         self.hard_limits = hard_limits
         self.stepd = os.getpid()  # 0 in the job's pid namespace
         self.is_fork = False
+        # Of a fork, what it does: what the stepd has composed of that, and what composes the rest.
+        self.ahead: list[Piece] = []
+        self.rest: Iterator[Piece] = iter(())
         self._plans: dict[tuple[str, int], tuple[object, Outcome]] = {}  # by the call and the plugin's place
         # Of a task that shares the stepd's: kept until it runs its program, or has ended. Before that, of one that has.
         self.memory: object = None
@@ -144,7 +149,7 @@ class Child:
             plan = self.context.node.container.hooks.get(_JOIN_PLAN)
             if plan is not None and self.placement is None:
                 self._plans[_JOIN, 0] = _kept(*caller.value(plan, (self.step, self.task)))
-                if _children_are_elsewhere():
+                if children_are_elsewhere():
                     self.stepd = 0
 
     def _calling(self, hook: "Hook", place: int, plugin: "Plugin") -> "Callable[[], None]":
@@ -197,10 +202,12 @@ def _kept(wanted: object, outcome: "Outcome") -> "tuple[object, Outcome]":
     return (wanted.copy() if type(wanted) is list else wanted), outcome
 
 
-def _children_are_elsewhere() -> bool:
-    """True where the stepd's children are born in another pid namespace."""
+def children_are_elsewhere() -> bool | None:
+    """In the stepd: whether its children are born in another pid namespace. None where it cannot tell, because a plugin
+    has given it another root; its tasks are forks then, which look for themselves.
+    """
     try:
         born, own = (os.stat(f"/proc/self/ns/{name}").st_ino for name in ("pid_for_children", "pid"))
     except OSError:
-        return False  # a plugin has given the stepd another root: its tasks are forks, which look for themselves
+        return None
     return born != own

@@ -8,7 +8,7 @@ to the stepd through the report pipe, and the operation chooses the exit status.
 Where something has to be called in the task, a stage has an escape, a function, in the place of operations. Without
 one the task is a child that shares the stepd's memory until its program begins (`launch`), and costs what its system
 calls cost. With one it is a fork of the stepd (`run_task`), which calls it and has the same C carry out what is between
-two of them.
+two of them. What comes before the first call of a plugin is composed before the fork, too (`prepare`).
 """
 
 import _signal
@@ -20,7 +20,7 @@ from nodectl import messages
 from nodectl.confine import scripts
 from nodectl.kernel import _kernel, identity, operations, pseudo_file
 from nodectl.task import rlimits
-from nodectl.task.child import Child, TaskEnds
+from nodectl.task.child import Child, TaskEnds, children_are_elsewhere
 from nodectl.task.stdio import CLIENT
 
 TYPE_CHECKING = False
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from nodectl.kernel.operations import Operation
-
-    Piece = Operation | Callable[[], None]
+    from nodectl.task.child import Piece
 
 # Signals that a stepd ignores: those of a terminal, and those meant for tasks.
 IGNORED = (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGTSTP)
@@ -39,6 +38,7 @@ _CHANGED = (*IGNORED, _signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGTERM, _signal
 _MISSING_ARGUMENTS = 2
 _BAD_ARGUMENTS = 22  # EINVAL
 _LAST_HOOK = "slurm_spank_task_init"
+_OURS = (identity.enter, pseudo_file.let_go)  # escapes that change nothing that a stage looks at
 _NOT_FOUND = " (a shell's for what is missing or cannot be executed)"  # behind 127
 _USUAL_TMPDIR = "/tmp"  # as with Slurm
 
@@ -47,6 +47,8 @@ def plan(child: Child) -> "list[Operation] | None":
     """In the stepd: all that a task does, None where something has to be called in it. What it does like the task
     before it was composed for that one.
     """
+    if child.context.spank.has(_LAST_HOOK):
+        return None  # `task_init` would say so when nearly all is composed
     found: list[Operation] = []
     common = child.context.common_stages
     try:
@@ -81,10 +83,28 @@ def launch(child: Child, wanted: "list[Operation]", cgroup_fd: int) -> int:
     return pid
 
 
+def prepare(child: Child) -> None:
+    """In the stepd, before the fork: composes what the task does up to the first call of a plugin, which may change
+    what comes behind it. What Python does in the fork costs a copy of every page that it counts references in.
+    """
+    child.is_fork = True
+    child.rest = pieces(child)
+    elsewhere = children_are_elsewhere()
+    if elsewhere is None:
+        return  # the task will see
+    child.stepd = 0 if elsewhere else os.getpid()
+    for piece in child.rest:
+        child.ahead.append(piece)
+        if not isinstance(piece, tuple) and piece not in _OURS:
+            return
+
+
 def run_task(child: Child, cgroup: "str | None") -> "NoReturn":
-    """In a fork of the stepd: everything a task does; `cgroup` is the one to enter, None where it was born in it."""
+    """In a fork of the stepd, which has prepared it: everything a task does; `cgroup` is the one to enter, None where
+    it was born in it.
+    """
     status = 1
-    child.stepd, child.is_fork = os.getppid(), True
+    child.stepd = os.getppid()
     child.task.pid = os.getpid()
     child.step.task = child.task
     child.caller = child.make_caller()
@@ -114,12 +134,13 @@ def run_task(child: Child, cgroup: "str | None") -> "NoReturn":
 def _carry_out(child: Child) -> None:
     """Operations in stretches, as long as the escapes let them be."""
     stretch: list[Operation] = []
-    for piece in pieces(child):
-        if isinstance(piece, tuple):
-            stretch.append(piece)
-            continue
-        _perform(child, stretch)
-        piece()
+    for found in (child.ahead, child.rest):
+        for piece in found:
+            if isinstance(piece, tuple):
+                stretch.append(piece)
+                continue
+            _perform(child, stretch)
+            piece()
     _perform(child, stretch)
 
 
@@ -268,7 +289,10 @@ def confine(child: Child) -> "Iterator[Piece]":
 
 def pre_launch(child: Child) -> "Iterator[Piece]":
     """Calls the task plugins, as the user."""
-    child.task.environment["SLURM_TASK_PID"] = str(os.getpid()) if child.is_fork else ""  # which C fills in
+    if child.is_fork:
+        yield lambda: child.task.environment.update(SLURM_TASK_PID=str(os.getpid()))
+    else:
+        child.task.environment["SLURM_TASK_PID"] = ""  # which C fills in
     yield from child.task_plugins("task_p_pre_launch")
 
 

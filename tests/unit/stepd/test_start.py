@@ -35,6 +35,7 @@ class Kernel:
 
 def start_three(monkeypatch: pytest.MonkeyPatch, kernel: Kernel) -> list[str]:
     monkeypatch.setattr("nodectl.stepd.start.launch", kernel.launch)
+    monkeypatch.setattr("nodectl.stepd.start.prepare", lambda _: None)
     monkeypatch.setattr("nodectl.kernel._kernel.fork_into", kernel.fork_into)
     monkeypatch.setattr("nodectl.stepd.start._move", lambda *_: None)
     monkeypatch.setattr("os.setpgid", lambda *_: None)
