@@ -32,6 +32,8 @@ _OF_STEP = "SELECT {} FROM step WHERE job = ? AND step = ? ORDER BY restart DESC
 _ROOM = 1 << 20  # characters of records in one reply: the event loop stands still while they are read and written
 _LAST_JOB = 0xFFFFFF00
 _CACHE_KIB = 512  # of the file, which the kernel has in memory anyway
+# Of zlib, for traces: most have a few KiB, and memory for larger ones costs more than they do.
+_QUICKLY, _WINDOW, _MEMORY = 1, 13, 5
 
 
 class StoreError(Exception):
@@ -136,7 +138,7 @@ class Store:
         """Writes steps that have ended, in one transaction; one that is there already stays."""
         rows = [
             (s.record["job"], s.record["step"], s.record["uid"], s.record["ended"], dumps(s.record),
-             zlib.compress(s.trace, 1), s.record.get("restart", 0))
+             _compressed(s.trace), s.record.get("restart", 0))
             for s in steps
         ]  # fmt: skip
         with self.transaction():
@@ -255,3 +257,9 @@ class Store:
             statement = "UPDATE counter SET value = value - ? WHERE name = 'job' AND value = ?"
             self._db.execute(statement, (unused, latest))
         self._db.close()
+
+
+def _compressed(trace: bytes) -> bytes:
+    """For zlib.decompress."""
+    compressor = zlib.compressobj(_QUICKLY, zlib.DEFLATED, _WINDOW, _MEMORY)
+    return compressor.compress(trace) + compressor.flush()
