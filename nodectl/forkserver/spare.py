@@ -113,6 +113,7 @@ class Spare:
             self._works = error.errno not in NO_CLONE_INTO_CGROUP
             raise
         if pid == 0:
+            touch(self._pages)  # before all else: of these, too, Python would copy one after the other
             ours.close()
             return theirs
         theirs.close()
@@ -124,7 +125,6 @@ class Spare:
         Ends where no order comes.
         """
         prctl.set_name(WAITING)
-        touch(self._pages)
         link.settimeout(_IDLE_SECONDS)
         try:
             data, fds = receive(link)
