@@ -10,15 +10,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DIGITS_OF_A_JOB = 9, DIGITS_OF_A_COUNT = 6, LONGEST_NAME = 40, LARGEST_UMASK = 0777 };
+enum { DIGITS_OF_A_JOB = 9, DIGITS_OF_A_COUNT = 6, DIGITS_OF_MIB = 9, LONGEST_NAME = 40, LARGEST_UMASK = 0777 };
 
 /* Variables of Slurm's that ask for nothing there, beside those of every job. */
 static const char *const of_an_allocation[] = {
     "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MAX",
     "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP", "SLURM_CONF", "SLURM_GET_USER_ENV", "SLURM_GPUS_ON_NODE",
-    "SLURM_JOB_ACCOUNT", "SLURM_JOB_END_TIME", "SLURM_JOB_GPUS", "SLURM_JOB_RESERVATION", "SLURM_NTASKS_PER_NODE",
-    "SLURM_PRIO_PROCESS", "SLURM_SCRIPT_CONTEXT", "SLURM_STEP_LAUNCHER_PORT", "SLURM_STEP_NODELIST",
-    "SLURM_STEP_NUM_NODES", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_WORKING_CLUSTER", "SRUN_DEBUG",
+    "SLURM_JOB_ACCOUNT", "SLURM_JOB_END_TIME", "SLURM_JOB_GPUS", "SLURM_JOB_RESERVATION", "SLURM_MEM_PER_CPU",
+    "SLURM_NODE_ALIASES", "SLURM_NTASKS_PER_NODE", "SLURM_PRIO_PROCESS", "SLURM_SCRIPT_CONTEXT",
+    "SLURM_STEP_LAUNCHER_PORT", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NUM_TASKS",
+    "SLURM_STEP_TASKS_PER_NODE", "SLURM_WORKING_CLUSTER", "SRUN_DEBUG",
     NULL,
 };
 
@@ -95,6 +96,12 @@ static bool read_umask(struct wanted *wanted)
     return wanted->umask <= LARGEST_UMASK;
 }
 
+static bool read_memory(const char *name, long long *mib)
+{
+    const char *text = getenv(name);
+    return text == NULL || (*mib = number_of(text, DIGITS_OF_MIB)) != 0;
+}
+
 bool is_in_allocation(const struct wanted *wanted)
 {
     return wanted->socket == NULL && getenv("SLURM_JOB_ID") != NULL && getenv("NODECTL_JOB_ID") == NULL;
@@ -102,7 +109,8 @@ bool is_in_allocation(const struct wanted *wanted)
 
 bool read_allocation(struct wanted *wanted)
 {
-    if (!are_known(of_an_allocation) || getenv("SLURM_MEM_PER_NODE") != NULL || !read_umask(wanted))
+    if (!are_known(of_an_allocation) || !read_umask(wanted) || !read_memory("SLURM_MEM_PER_NODE", &wanted->mem)
+        || !read_memory("SLURM_MEM_PER_CPU", &wanted->mem_per_cpu))
         return false;
     if (wanted->ntasks == 0)
         wanted->ntasks = count_of("SLURM_NTASKS", "SLURM_NPROCS");

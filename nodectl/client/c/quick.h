@@ -84,7 +84,7 @@ struct value message_in(const struct buffer *buffer, size_t from);
 /* What the words of a command line say, and the variables; 0 and NULL for what neither says, -1 for the umask. */
 struct wanted {
     const char *socket, *name;
-    long long ntasks, cpus_per_task, nodes, umask, job;
+    long long ntasks, cpus_per_task, nodes, mem, mem_per_cpu /* MiB */, umask, job;
     bool within_step; /* of that job */
     bool overcommit, of_cluster;
     char **argv;

@@ -161,6 +161,16 @@ static bool reads_nothing(void)
     return fstat(0, &status) == 0 && S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3);
 }
 
+static void add_figure(struct buffer *buffer, const char *name, long long figure)
+{
+    if (figure == 0)
+        return;
+    add_text(buffer, ",\"");
+    add_text(buffer, name);
+    add_text(buffer, "\":");
+    add_number(buffer, figure);
+}
+
 static void add_options(struct buffer *buffer, const struct wanted *wanted, bool *beyond_ascii)
 {
     mode_t mask = umask(0);
@@ -169,17 +179,15 @@ static void add_options(struct buffer *buffer, const struct wanted *wanted, bool
     add_number(buffer, wanted->umask < 0 ? mask : wanted->umask);
     add_text(buffer, ",\"verbose\":0,\"ntasks\":");
     add_number(buffer, wanted->ntasks);
-    if (wanted->cpus_per_task) {
-        add_text(buffer, ",\"cpus_per_task\":");
-        add_number(buffer, wanted->cpus_per_task);
-    }
+    add_figure(buffer, "cpus_per_task", wanted->cpus_per_task);
+    add_figure(buffer, "mem", wanted->mem);
+    add_figure(buffer, "mem_per_cpu", wanted->mem_per_cpu);
     if (wanted->name != NULL) {
         add_text(buffer, ",\"name\":");
         add_quoted(buffer, wanted->name, beyond_ascii);
     }
+    add_figure(buffer, "jobid", wanted->job);
     if (wanted->job) {
-        add_text(buffer, ",\"jobid\":");
-        add_number(buffer, wanted->job);
         /* The step that waits for this one has the CPUs. */
         add_text(buffer, wanted->within_step ? ",\"layout\":{\"overlap\":\"1\"}" : ",\"layout\":{}");
     }

@@ -13,7 +13,8 @@ from unit.client.quick.service import HELLO, PYTHON, QUICK, Service, both, finis
 
 OF_CLUSTER = {**HELLO, "cluster": {"job": 7, "nodes": 3}}
 ALLOCATION = Path(__file__).with_name("allocation.env")
-READ = {*variables.OPTIONS, *variables.OTHERS, *variables.IGNORED.split(), "SLURM_NEW"} - {"SLURM_JOB_ID"}
+OTHERS = {"SLURM_JOB_ID", "SLURM_BCAST"}  # the latter has another step launched first
+READ = {*variables.OPTIONS, *variables.OTHERS, *variables.IGNORED.split(), "SLURM_NEW"} - OTHERS
 
 
 @pytest.fixture
@@ -72,7 +73,11 @@ def test_other_words_are_python_s(words: list[str], door: Service) -> None:
         ({"SLURM_NNODES": "2-3"}, False),
         ({"SLURM_UMASK": "0077"}, True),
         ({"SLURM_UMASK": None}, True),
-        ({"SLURM_MEM_PER_NODE": "100"}, False),
+        ({"SLURM_MEM_PER_NODE": "100"}, True),
+        ({"SLURM_MEM_PER_NODE": "1G"}, False),
+        ({"SLURM_MEM_PER_NODE": "0"}, False),
+        ({"SLURM_MEM_PER_CPU": "50"}, True),
+        ({"SLURM_MEM_PER_CPU": ""}, False),
         ({"SLURM_JOB_NAME": ""}, True),
         ({"SLURM_JOB_NAME": None}, True),
         ({"SLURM_ARRAY_TASK_ID": "17"}, True),

@@ -140,11 +140,12 @@ def test_job_of_another_service_is_none(service: Service, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", [name for name in sorted(READ) if name.startswith(("SLURM_", "SRUN_"))])
-def test_every_variable_that_srun_reads_has_its_meaning_in_a_job(name: str, service: Service) -> None:
+def test_every_variable_that_srun_reads_has_its_meaning_in_a_job(name: str, service: Service, tmp_path: Path) -> None:
     environments = [{**in_job(service), name: "1"}, {**ENVIRONMENT, name: "1", "NODECTL_SOCKET": str(service.path)}]
     with service.refusing() as calls:
         for environment in environments:
-            ours, theirs = (finish(start(way, ["run", "true"], service, env=environment)) for way in (QUICK, PYTHON))
+            how = {"env": environment, "cwd": tmp_path}  # where one of them has the program copied
+            ours, theirs = (finish(start(way, ["run", "true"], service, **how)) for way in (QUICK, PYTHON))
             assert ours == theirs
             assert calls[: len(calls) // 2] == calls[len(calls) // 2 :]
             calls.clear()
