@@ -21,6 +21,7 @@ from nodectl.cluster.agent.post import Header, Post
 from nodectl.cluster.agent.sinks import is_null
 from nodectl.cluster.agent.views import Views
 from nodectl.cluster.agent.visitor import Visitor
+from nodectl.cluster.agent.watch import Watch
 from nodectl.cluster.tree import LEADER
 from nodectl.model.cpu_list import parse_cpulist
 from nodectl.wire import framing
@@ -30,6 +31,7 @@ from nodectl.wire.names import NODE
 _BACKLOG = 512
 _MOST_VISITORS = 1024
 _STREAMS = 3
+_PAUSE = 0.1  # seconds, where no descriptor is left for who comes
 
 
 class _Pending:
@@ -67,6 +69,8 @@ class Door:
         self._number = 0
         launched.expect(lambda: any(pending.fds for pending in self._pending.values()))
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._arrivals = Watch(self._listener.fileno(), self._accept)
+        self._later: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
         """From now on commands find it. Raises OSError."""
@@ -76,7 +80,7 @@ class Door:
         self._listener.listen(_BACKLOG)
         self._listener.setblocking(False)
         os.rename(new, self._path)
-        self._loop.add_reader(self._listener.fileno(), self._accept)
+        self._arrivals.want()
 
     def handlers(self) -> Mapping[str, Callable[[int, Header, bytes], None]]:
         """By kind of message."""
@@ -85,8 +89,12 @@ class Door:
     def _accept(self) -> None:
         try:
             sock, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return  # it has gone
         except OSError:
-            return  # it has gone; or no descriptor is left, and it waits
+            self._arrivals.want(False)
+            self._later = self._loop.call_later(_PAUSE, self._arrivals.want)
+            return
         if framing.peer_of(sock).uid != os.geteuid() or len(self._visitors) >= _MOST_VISITORS:
             sock.close()
             return
@@ -205,7 +213,9 @@ class Door:
 
     def close(self) -> None:
         """No command finds it any more; those that wait are told."""
-        self._loop.remove_reader(self._listener.fileno())
+        if self._later is not None:
+            self._later.cancel()
+        self._arrivals.want(False)
         self._listener.close()
         for visitor in list(self._visitors):
             visitor.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import socket
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.cluster.agent.door import Door
 from nodectl.cluster.tree import LEADER
 from nodectl.wire import framing
 from nodectl.wire.names import NODE
@@ -271,5 +273,42 @@ def test_a_terminal_that_is_none_is_refused(tmp_path: Path) -> None:
         answer, _ = await received(sock)
         assert answer is not None
         assert answer["parameters"]["parameter"] == "pty"
+
+    visiting(tmp_path, work)
+
+
+def test_a_door_without_descriptors_waits_for_some_and_does_not_spin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Door] = []
+    accept = Door._accept
+
+    def counted(door: Door) -> None:
+        tried.append(door)
+        accept(door)
+
+    monkeypatch.setattr(Door, "_accept", counted)
+
+    async def work(house: House) -> None:
+        sock = socket.socket(socket.AF_UNIX)
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = max(map(int, os.listdir("/proc/self/fd"))) + 8
+        taken: list[int] = []
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, limits[1]))
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    taken.append(os.dup(0))
+            sock.connect(house.path)
+            sock.setblocking(False)
+            await until(lambda: tried)
+            await asyncio.sleep(0.05)
+            assert len(tried) < 10
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            for fd in taken:
+                os.close(fd)
+        framing.send(sock, {"method": f"{NODE}.List"})
+        await house.asked()
 
     visiting(tmp_path, work)
