@@ -110,18 +110,27 @@ def bases() -> "list[str]":
 
 def socket() -> str:
     """The door's, "" where there is none."""
-    name = name_of(environ())
-    if not name:
-        return ""
+    names = _names(environ())
     try:
         for base in bases():
-            directory = f"{base}/cluster/{name}"
-            try:
-                os.stat(f"{directory}/nodectl.sock")
-            except OSError:
-                continue
-            own_node.must_be_ours(base)
-            return f"{directory}/nodectl.sock"
+            for name in names:
+                directory = f"{base}/cluster/{name}"
+                try:
+                    os.stat(f"{directory}/nodectl.sock")
+                except OSError:
+                    continue
+                own_node.must_be_ours(base)
+                return f"{directory}/nodectl.sock"
     except own_node.NotOurs:
         pass
     return ""
+
+
+def _names(variables: "Mapping[str, str]") -> "list[str]":
+    """Of the directories in which the door may be. Where salloc was typed on one of the job's own nodes, no variable
+    says so: the node's name is then the machine's.
+    """
+    names = [name_of(variables)]
+    if CLUSTER not in variables and not variables.get("SLURMD_NODENAME"):
+        names.append(name_of({**variables, "SLURMD_NODENAME": os.uname().nodename}))
+    return [name for name in names if name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -82,3 +83,20 @@ def test_nothing_is_made_behind_a_link_that_somebody_else_may_have_put_there(
     with pytest.raises(Failed, match="is not a directory"):
         directory.take("7.n1")
     assert not list(elsewhere.iterdir())
+
+
+def test_the_door_is_found_where_salloc_was_typed_on_a_node(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no variable says that this machine is one."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    for name in ("SLURMD_NODENAME", cluster_door.CLUSTER):
+        monkeypatch.delenv(name, raising=False)
+    own = directory.take(f"7.{os.uname().nodename}")
+    assert not cluster_door.socket()
+    door = Path(own.path, "nodectl.sock")
+    door.touch()
+    assert cluster_door.socket() == str(door)
+    guest = directory.take(f"7.{cluster_door.NO_NODE}")
+    Path(guest.path, "nodectl.sock").touch()
+    assert cluster_door.socket() == f"{guest.path}/nodectl.sock"
+    for one in (own, guest):
+        one.remove()
