@@ -36,9 +36,29 @@ class KernelEvents:
         self.controllers = controllers
         self.oom_kills = self.forks_refused = None
         if "memory" in controllers:
-            self.oom_kills = _table(_read(f"{group.full_path}/memory.events")).get("oom_kill")
+            self.oom_kills = oom_kills(group.full_path)
         if "pids" in controllers:
             self.forks_refused = _table(_read(f"{group.full_path}/pids.events")).get("max")
+
+
+def oom_kills(path: str) -> int | None:
+    """How many processes the kernel has killed in the cgroup of this directory because memory ran out; None where it
+    does not count them. The cgroup may be somebody else's, as everybody may read that.
+    """
+    return _table(_read(f"{path}/memory.events")).get("oom_kill")
+
+
+def memory_limit(path: str) -> int | None:
+    """Bytes: the least that this cgroup, which may be somebody else's, and those above it may have; None for no
+    limit.
+    """
+    found = None
+    while path.strip("/"):
+        limit = _read(f"{path}/memory.max").strip()  # "max" for none; missing where the controller is not enabled
+        if limit.isdigit():
+            found = int(limit) if found is None else min(found, int(limit))
+        path = os.path.dirname(path)
+    return found
 
 
 def controllers_below(group: "Group | None") -> frozenset[str]:

@@ -1,4 +1,5 @@
 """Why a step and its tasks ended: out of memory, out of processes. The step's cgroups know, an exit status does not.
+A step without cgroups may share one with others, whose counter of kills tells when it was read in time.
 
 The stepd asks at the end of each task and once more at the end of the step, because the kernel may kill when no task is
 left.
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from nodectl.model.step import Step, Task
 
 _KILL = 9
+_OF_SHELL = 128  # and the signal: how a shell ends whose last program was killed
 _EARLIER = 1.0  # seconds: the log's clock is not quite the monotonic one
 _LONG = 1.0  # seconds; of a step's tasks that were there for less, what they waited for says nothing
 
@@ -27,18 +29,22 @@ class EndReasons:
     """
 
     __slots__ = (
-        "_began", "_controllers", "_killed", "_pids", "_say", "_step", "_tasks", "_user", "forks_refused", "reason",
-        "refused", "used", "victims",
+        "_around", "_began", "_controllers", "_killed", "_killed_around", "_pids", "_say", "_step", "_tasks", "_user",
+        "forks_refused", "reason", "refused", "used", "victims",
     )  # fmt: skip
 
     def __init__(
-        self, step: "Step", tasks: "Sequence[Task]", group: "Group | None", say: "Callable[[str], None]"
+        self, step: "Step", tasks: "Sequence[Task]", group: "Group | None", say: "Callable[[str], None]", around: str
     ) -> None:
-        """`group` is the step's cgroup; `say` tells the step's user."""
+        """`group` is the step's cgroup; without one, `around` is the directory of that which it is in, with others, ""
+        for none. `say` tells the step's user.
+        """
         self._step = step
         self._tasks = tasks
         self._say = say
         self._user: Group | None = None if group is None else group.child("user")
+        self._around = "" if group is not None else around
+        self._killed_around = accounting.oom_kills(self._around) if self._around else None  # before, or ours and told
         self._began = time.monotonic() - _EARLIER
         self._controllers: frozenset[str] | None = None  # of the tasks' cgroups
         self._pids: set[int] = set()  # of victims that the user knows of
@@ -52,6 +58,7 @@ class EndReasons:
     def task_ended(self, task: "Task") -> None:
         """Finds out whether the kernel killed a process of the task."""
         if self._user is None:
+            self._look_around(task)
             return
         events = self._events(self._group(task))
         self.forks_refused += events.forks_refused or 0
@@ -61,6 +68,19 @@ class EndReasons:
         elif events.oom_kills:
             self._killed[task.local_id] = events.oom_kills
             self._out_of_memory(task, events.oom_kills)
+
+    def _look_around(self, task: "Task") -> None:
+        """The counter does not say whose process was killed: one that was, and not by us, is taken for it."""
+        if self._killed_around is None or task.killed_by_command or not (_is_killed(task) or _has_lost_a_child(task)):
+            return
+        if (accounting.oom_kills(self._around) or 0) <= self._killed_around:
+            return
+        self._killed_around += 1
+        task.out_of_memory = True
+        limit = accounting.memory_limit(self._around)
+        where = "" if limit is None else f" in a cgroup that is limited to {limit >> 20} MiB"
+        who = f"process {task.pid}" if _is_killed(task) else "one of its processes"
+        self._tell(f"task {task.number}: killed {who}{where}")
 
     def step_ended(self) -> None:
         """Reads the figures of the step and of its tasks. Their cgroups must still be there."""
@@ -163,3 +183,7 @@ class EndReasons:
 
 def _is_killed(task: "Task") -> bool:
     return task.status is not None and os.WIFSIGNALED(task.status) and os.WTERMSIG(task.status) == _KILL
+
+
+def _has_lost_a_child(task: "Task") -> bool:
+    return task.status is not None and os.WIFEXITED(task.status) and os.WEXITSTATUS(task.status) == _OF_SHELL + _KILL

@@ -20,7 +20,7 @@ from nodectl.stepd.end_reasons import EndReasons
 from nodectl.task.pump import Pumps
 from nodectl.task.step_context import StepContext
 from nodectl.tracing.progress import Progress
-from nodectl.tracing.recorder import Recorder, now
+from nodectl.tracing.recorder import Recorder, cgroup_of, now
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -185,7 +185,8 @@ class Run(StepContext):
         self.mpi: Mpi | None = None  # where its MPI plugin has a server
         self.orphans = accounting.Orphans()
         self.failures: dict[int, str] = {}  # why a task never became its program
-        self.end_reasons = EndReasons(step, self.tasks, self.group, self.say)
+        around = cgroup_mount + cgroup_of() if cgroup_mount and self.group is None else ""
+        self.end_reasons = EndReasons(step, self.tasks, self.group, self.say, around)
         self.suspended_seconds = 0.0
         self.unkillable = ""
         self.started = time.time()
