@@ -5,6 +5,7 @@ To its client it looks like one node with the slots of all. What a lost node had
 what it had not begun does so anyway. No node hears that nothing more comes before all commands have ended.
 """
 
+import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ from nodectl.stepd.bulk.commands import BadCommand, Command
 Tell = Callable[[Mapping[str, object]], None]
 _LOST = 1 << 8  # a wait status
 _MOST_AT_ONCE = 256 << 10  # bytes of commands in one message
+_MOST_AHEAD = 65_536  # commands beyond the slots of all nodes, which are kept here until they have ended
+_MOST_BYTES = 256 << 20  # of all commands that are kept here
 
 
 class _Sent(NamedTuple):
@@ -36,6 +39,9 @@ class _Node:
         self.begun: set[int] = set()
         self.bytes = 0
 
+    def load(self) -> float:
+        return len(self.sent) / self.slots
+
     def has_room(self, size: int) -> bool:
         return len(self.sent) < self.most and (not self.sent or self.bytes + size <= self.most_bytes)
 
@@ -43,10 +49,14 @@ class _Node:
         self.sent[seq] = command
         self.bytes += command.size
 
-    def give_back(self, seq: int) -> None:
+    def give_back(self, seq: int) -> int:
+        """How many it had of it."""
         self.begun.discard(seq)
-        if (command := self.sent.pop(seq, None)) is not None:
-            self.bytes -= command.size
+        command = self.sent.pop(seq, None)
+        if command is None:
+            return 0
+        self.bytes -= command.size
+        return 1
 
 
 class Dispatcher:
@@ -60,7 +70,9 @@ class Dispatcher:
         self._send = send
         self._tell = tell
         self._queue: deque[tuple[int, _Sent]] = deque()
+        self._order: list[tuple[float, int]] = []  # a heap of loads and ranks, among them some that were
         self._second: set[int] = set()  # commands that begin for the second time
+        self._flying = 0  # commands that nodes have
         self._no_more = self._withdrew = self._closed = False
 
     # What the client says.
@@ -97,13 +109,15 @@ class Dispatcher:
         """It has slots, or commands there have begun and ended."""
         if event.get("event") == "start":
             self._nodes[rank] = _Node(event)
+            self._enter(rank, self._nodes[rank])
             self._has_come(rank)
         elif (node := self._nodes.get(rank)) is not None:
             node.begun.update(int(row[0]) for row in event.get("begun", ()))
             for told in event.get("ended", ()):
-                node.give_back(int(told["seq"]))
+                self._flying -= node.give_back(int(told["seq"]))
             for seq in event.get("withdrawn", ()):
-                node.give_back(int(seq))
+                self._flying -= node.give_back(int(seq))
+            self._enter(rank, node)
             self._tell(event)
         self._go_on()
 
@@ -114,9 +128,11 @@ class Dispatcher:
         self._awaited.discard(rank)
         if not self._awaited and self._nodes:
             nodes = self._nodes.values()
+            slots = sum(node.slots for node in nodes)
             self._tell({
-                "event": "start", "pids": [], "slots": sum(node.slots for node in nodes),
-                "window": sum(node.most for node in nodes), "window_bytes": sum(node.most_bytes for node in nodes),
+                "event": "start", "pids": [], "slots": slots,
+                "window": min(sum(node.most for node in nodes), slots + _MOST_AHEAD),
+                "window_bytes": min(sum(node.most_bytes for node in nodes), _MOST_BYTES),
             })  # fmt: skip
 
     def lost(self, rank: int, why: str) -> None:
@@ -127,6 +143,7 @@ class Dispatcher:
         if node is None:
             self._go_on()
             return
+        self._flying -= len(node.sent)
         for seq, command in reversed(node.sent.items()):
             again = not self._withdrew and not (seq in node.begun and seq in self._second)
             if again and self._nodes:
@@ -154,6 +171,8 @@ class Dispatcher:
                 break
             self._queue.popleft()
             self._nodes[rank].take(seq, command)
+            self._flying += 1
+            self._enter(rank, self._nodes[rank])
             if rank in chosen and sizes[rank] + command.size > _MOST_AT_ONCE:
                 self._send(rank, "Run", {"commands": chosen.pop(rank)})
                 sizes[rank] = 0
@@ -161,12 +180,31 @@ class Dispatcher:
             sizes[rank] = sizes.get(rank, 0) + command.size
         for rank, commands in chosen.items():
             self._send(rank, "Run", {"commands": commands})
-        if self._no_more and not self._closed and not self._queue and not any(n.sent for n in self._nodes.values()):
+        if self._no_more and not self._closed and not self._queue and not self._flying:
             self._closed = True
             for rank in self._nodes:
                 self._send(rank, "NoMore", {})
 
     def _with_most_room(self, size: int) -> int | None:
-        """Where there are the fewest for each slot."""
-        rooms = [(len(node.sent) / node.slots, rank) for rank, node in self._nodes.items() if node.has_room(size)]
-        return min(rooms)[1] if rooms else None
+        """Where there are the fewest for each slot. It is out of the order until it is entered again."""
+        full = []
+        found = None
+        while self._order and found is None:
+            load, rank = heapq.heappop(self._order)
+            node = self._nodes.get(rank)
+            if node is None or node.load() != load:
+                continue
+            if node.has_room(size):
+                found = rank
+            elif len(node.sent) < node.most:
+                full.append((load, rank))  # only for one as large as this
+        for one in full:
+            heapq.heappush(self._order, one)
+        return found
+
+    def _enter(self, rank: int, node: _Node) -> None:
+        """Its load is another one now."""
+        heapq.heappush(self._order, (node.load(), rank))
+        if len(self._order) > 4 * len(self._nodes) + 16:
+            self._order = [(one.load(), of) for of, one in self._nodes.items()]
+            heapq.heapify(self._order)

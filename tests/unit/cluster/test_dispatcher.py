@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nodectl.cluster.agent import dispatcher
 from nodectl.cluster.agent.dispatcher import Dispatcher
 from nodectl.stepd.bulk.commands import BadCommand
 
@@ -153,3 +154,32 @@ def test_a_command_longer_than_a_message_should_be_goes_alone() -> None:
         stage.end(0)
     stage.dispatcher.call("NoMore", {})
     assert stage.closed == {0}
+
+
+def test_a_command_looks_at_few_of_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(range(1000))
+    for rank in range(1000):
+        stage.start(rank)
+    looked = 0
+    load = dispatcher._Node.load
+
+    def counted(node: dispatcher._Node) -> float:
+        nonlocal looked
+        looked += 1
+        return load(node)
+
+    monkeypatch.setattr(dispatcher._Node, "load", counted)
+    stage.run(*range(2000))
+    for rank in range(1000):
+        stage.begin(rank)
+        stage.end(rank)
+    stage.run(*range(2000, 3000))
+    assert looked < 20 * 3000, "not at all of them for each"
+    assert {len(found) + len(stage.runs[rank]) for rank, found in stage.waiting.items()} == {2}
+
+
+def test_who_has_many_nodes_does_not_keep_what_all_of_them_would_take() -> None:
+    stage = Stage(range(2000), slots=2, ahead=64)
+    for rank in range(2000):
+        stage.start(rank)
+    assert stage.window == 2 * 2000 + 65_536
