@@ -12,24 +12,25 @@ from nodectl.model.number import whole
 
 # A list costs as much as its names, not as its text: `n[0-999999]` is short.
 MAX_NAMES = 4096
+MAX_NODES = 65_536  # of one's own cluster, whose list nobody else has written
 MAX_NAME = 255
 _MAX_NUMBER = 999_999
 _DIGITS = "0123456789"
 _LONGEST_NUMBER = 9
 
 
-def expand(text: str) -> tuple[str, ...]:
-    """The names of a list, in its order; blank is none. Raises Refused."""
+def expand(text: str, most: int = MAX_NAMES) -> tuple[str, ...]:
+    """The names of a list, at most so many, in its order; blank is none. Raises Refused."""
     names: list[str] = []
     for word in filter(None, map(str.strip, brackets.words(text))):
-        for name in _names(text, word):
-            if len(names) == MAX_NAMES:
-                raise _refused(text, f"more than {MAX_NAMES} names")
+        for name in _names(text, word, most):
+            if len(names) == most:
+                raise _refused(text, f"more than {most} names")
             names.append(name)
     return tuple(names)
 
 
-def _names(text: str, word: str) -> list[str]:
+def _names(text: str, word: str, most: int) -> list[str]:
     """The names that one word stands for, not many more than there may be. Raises Refused."""
     head, bracket, rest = word.partition("[")
     inside, closed, tail = rest.partition("]")
@@ -43,7 +44,7 @@ def _names(text: str, word: str) -> list[str]:
         first, last = whole(low, _MAX_NUMBER), whole(high if dash else low, _MAX_NUMBER)
         if first is None or last is None or len(low) > MAX_NAME:
             raise _refused(text, f"{shown(part)} is not a number or a range")
-        if not 0 <= last - first <= MAX_NAMES - len(names):
+        if not 0 <= last - first <= most - len(names):
             raise _refused(text, f"{shown(part)} runs backwards or is too long")
         _bounded(text, f"{head}{last:0{len(low)}}{tail}")
         names += [f"{head}{number:0{len(low)}}{tail}" for number in range(first, last + 1)]

@@ -7,7 +7,7 @@ Ranks behind those of the nodes are guests', whose names are in NODECTL_GUESTS: 
 
 from collections.abc import Mapping, Sequence
 
-from nodectl.binding.hostlist import expand
+from nodectl.binding.hostlist import MAX_NODES, expand
 from nodectl.client import cluster_door
 from nodectl.client.command import Failed
 from nodectl.model.number import whole
@@ -59,7 +59,7 @@ def of(variables: Mapping[str, str]) -> Place:
         nodes = variables.get("SLURM_STEP_NODELIST") or variables.get("SLURM_NODELIST", "")
     number, position = whole(job, _LAST_JOB), whole(rank, _MOST_NODES)
     try:
-        names, guests = expand(nodes), expand(variables.get(GUESTS, ""))
+        names, guests = expand(nodes, MAX_NODES), expand(variables.get(GUESTS, ""))
     except Refused as refused:
         raise Failed(f"the nodes of the agents: {refused}") from None
     if number is None or position is None or position >= len(names) + len(guests):

@@ -33,7 +33,7 @@ class Hosts:
     def nodes(self) -> Nodes:
         """The list, under a number that is drawn. Raises NoEngine."""
         try:
-            names = hostlist.expand(self._listed)
+            names = hostlist.expand(self._listed, hostlist.MAX_NODES)
         except Refused as refused:
             raise NoEngine(str(refused)) from None
         if not names or len({*names}) < len(names) or any(name.startswith("-") for name in names):

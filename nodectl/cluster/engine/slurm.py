@@ -59,7 +59,7 @@ class Slurm:
         if not job.isdecimal() or not listed:
             raise NoEngine("this is not inside an allocation of Slurm -> salloc, sbatch, or name hosts with -w")
         try:
-            return Nodes(int(job), hostlist.expand(listed))
+            return Nodes(int(job), hostlist.expand(listed, hostlist.MAX_NODES))
         except Refused as refused:
             raise NoEngine(f"SLURM_JOB_NODELIST: {refused}") from None
 

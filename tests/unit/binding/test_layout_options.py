@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.binding.cpu_bind import CpuBind
-from nodectl.binding.hostlist import expand
+from nodectl.binding.hostlist import MAX_NODES, expand
 from nodectl.binding.mem_bind import MemBind, parse_mem_bind
 from nodectl.binding.options import NAMES, request_of
 from nodectl.binding.refused import Refused
@@ -100,6 +100,14 @@ def test_a_short_list_does_not_become_many_names_or_long_ones(text: str) -> None
     with pytest.raises(Refused) as caught:
         expand(text)
     assert len(caught.value.reason) < 300
+
+
+def test_a_clusters_own_list_may_be_longer_than_what_a_request_names() -> None:
+    assert len(expand("n[0-9999]", MAX_NODES)) == 10_000
+    with pytest.raises(Refused, match="too long"):
+        expand("n[0-9999]")
+    with pytest.raises(Refused, match="too long"):
+        expand("n[0-99999]", MAX_NODES)
 
 
 @given(st.text(alphabet="n1[]-, ", max_size=30))
