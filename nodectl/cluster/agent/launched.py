@@ -309,8 +309,10 @@ class LaunchedSteps:
         kept, missed = self._early.take(key)
         for kind, rank, header, body in kept:
             self.handlers()[kind](rank, header, body)
-        for rank in missed:
+        for rank in missed - {LEADER}:
             step.missed(rank)
+        if LEADER in missed:
+            self._post.send(LEADER, "again", {"steps": [list(key)]})
         return step.theirs
 
     def decline(self, key: Key) -> None:
@@ -353,7 +355,7 @@ class LaunchedSteps:
     def _refuse(self, key: Key, ranks: set[int]) -> None:
         """A step that nobody has launched, or that did not begin: nobody takes what nodes have of it."""
         _remember(self._gone, key)
-        for rank in ranks:
+        for rank in ranks - {LEADER}:
             self._post.send(rank, "deal", {"job": key[0], "step": key[1], "heard": 0, "gone": True})
 
     def _took(self, rank: int, header: Header, body: bytes) -> None:

@@ -83,3 +83,13 @@ def test_early_output_that_nobody_has_launched_is_not_wanted(tmp_path: Path, mon
         assert {to for to, kind, told, _ in house.post.sent if kind == "deal" and told["gone"]} == {1, 2}
 
     visiting(tmp_path, work)
+
+
+def test_an_early_end_for_which_there_is_no_room_is_asked_of_the_leader(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        house.hear("out", 0, {"job": 7, "step": 0, "fd": 1, "at": 0}, b"x" * ((16 << 20) - 1024))
+        house.say({"event": "end", "record": {"exit_status": 0}})
+        await house.begin(house.visit(), [0, os.open(os.devnull, os.O_WRONLY), 2])
+        assert [told for to, _, told, _ in house.post.sent if to == LEADER][-1] == {"steps": [[7, 0]]}
+
+    visiting(tmp_path, work)
