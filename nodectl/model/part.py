@@ -16,10 +16,11 @@ _FIELDS = ("nodes", "nnodes", "nodeid", "ntasks", "tasks", "tasks_per_node")
 class Part:
     """`nodes`: those of the whole step, as a host list, of which there are `nnodes`; `nodeid`: which of them this one
     is. `ntasks`: of the whole step; `tasks`: the numbers that those here have in it, ascending, as "0-3,8" and as
-    `numbers`. `tasks_per_node`: as "2(x3),1".
+    `numbers`. `tasks_per_node`: as "2(x3),1". `exchange`: the socket by which the parts' MPI servers reach each other,
+    "" for none.
     """
 
-    __slots__ = (*_FIELDS, "numbers")
+    __slots__ = (*_FIELDS, "exchange", "numbers")
 
     nodes: str
     nnodes: int
@@ -27,17 +28,23 @@ class Part:
     ntasks: int
     tasks: str
     tasks_per_node: str
+    exchange: str
     numbers: list[int]
 
     def __init__(self, values: "Mapping[str, object]") -> None:
         """Of other values those that it does not know. Raises KeyError, ValueError."""
         for name in _FIELDS:
             setattr(self, name, values[name])
+        self.exchange = str(values.get("exchange", ""))
         self.numbers = numbers_of(self.tasks, self.ntasks, self.ntasks)
+
+    def facts(self) -> "dict[str, object]":
+        """What records say of it."""
+        return {name: getattr(self, name) for name in _FIELDS}
 
     def as_json(self) -> "dict[str, object]":
         """Every field under its own name."""
-        return {name: getattr(self, name) for name in _FIELDS}
+        return {**self.facts(), "exchange": self.exchange}
 
 
 def numbers_of(text: str, most: int, ntasks: int) -> list[int]:

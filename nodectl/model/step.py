@@ -234,7 +234,7 @@ class Step:
             "limits": self.limits,
             "submitted": self.submitted,
             **({"devices": self.devices} if self.devices else {}),
-            **({"part": self.part.as_json()} if self.part is not None else {}),
+            **({"part": self.part.facts()} if self.part is not None else {}),
         }
 
     def _told_command(self) -> "list[str]":

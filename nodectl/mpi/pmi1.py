@@ -96,12 +96,20 @@ class Pmi1:
 
     def put(self, fields: "Fields") -> None:
         """Stores a key."""
-        self._stored(b"put_result", lambda: self._world.values.put(self._rank, _key(fields), fields.get(b"value", b"")))
+        self._stored(b"put_result", lambda: self._world.put(self._rank, _key(fields), fields.get(b"value", b"")))
 
     def get(self, fields: "Fields") -> None:
         """Reads a key."""
         key = _key(fields)
-        value = self._world.mapping if key == b"PMI_process_mapping" else self._world.values.get(key)
+        if key != b"PMI_process_mapping":
+            self._found(self._world.values.get(key))
+            return
+        try:
+            self._world.await_mapping(self._rank, lambda: self._found(self._world.mapping or None))
+        except ValueError:
+            raise Malformed from None
+
+    def _found(self, value: "bytes | None") -> None:
         if value is None:
             self._say(b"get_result", b"rc=-1 msg=key_not_found value=unknown")
         else:

@@ -98,7 +98,7 @@ class Pmi2:
     def put(self, fields: "Fields") -> None:
         """Stores a key. All can read it at once; that they can after a fence is what is promised."""
         key, value = _key(fields), fields.get(b"value", b"")
-        self._stored(fields, lambda: self._world.values.put(self._rank, key, value))
+        self._stored(fields, lambda: self._world.put(self._rank, key, value))
 
     def get(self, fields: "Fields") -> None:
         """Reads a key."""
@@ -113,8 +113,14 @@ class Pmi2:
 
     def job_attribute(self, fields: "Fields") -> None:
         """What is known of the job."""
-        known = {b"PMI_process_mapping": self._world.mapping, b"universeSize": b"%d" % self._world.size}
-        self._found(fields, known.get(_key(fields)))
+        key = _key(fields)
+        if key != b"PMI_process_mapping":
+            self._found(fields, b"%d" % self._world.size if key == b"universeSize" else None)
+            return
+        try:
+            self._world.await_mapping(self._rank, lambda: self._found(fields, self._world.mapping or None))
+        except ValueError:
+            raise Malformed from None
 
     def put_of_node(self, fields: "Fields") -> None:
         """Stores a key of the node."""

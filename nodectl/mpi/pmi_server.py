@@ -7,6 +7,7 @@ its step, and nothing else.
 import os
 import select
 
+from nodectl.mpi.others import Apart, Others, TooMuch
 from nodectl.mpi.pmi1 import Malformed, Pmi1
 from nodectl.mpi.pmi2 import Pmi2
 from nodectl.mpi.words import Given, name_process
@@ -76,15 +77,20 @@ class Connection:
 
 
 class Server:
-    """All conversations of a step."""
+    """All conversations of a step on this node, and that with the servers of its other nodes."""
 
     def __init__(self, given: Given) -> None:
         self._given = given
-        self._world = World(given.tasks, given.job, given.tell)
+        self._world = World(given.size, given.job, given.tell, given.numbers)
         self._poll = select.poll()
         self._poll.register(given.life, 0)
-        self._connections = {fd: Connection(self._world, rank, fd) for rank, fd in enumerate(given.sockets)}
+        sockets = zip(given.numbers, given.sockets, strict=True)
+        self._connections = {fd: Connection(self._world, rank, fd) for rank, fd in sockets}
         self._waits: dict[int, int] = {}
+        self._others: Others | None = None
+        if given.others >= 0:
+            self._others = Others(given.others, given.node, given.nodes, self._world.lose_node)
+        self._world.begin(self._others, given.listed)
         self._renew()
 
     def serve(self) -> None:
@@ -92,9 +98,34 @@ class Server:
         while True:
             for fd, events in self._poll.poll():
                 if fd == self._given.life:
+                    if self._others is not None:
+                        self._others.flush()
                     return
-                self._turn(self._connections[fd], events)
+                try:
+                    if fd in self._connections:
+                        self._turn(self._connections[fd], events)
+                    elif self._others is not None:
+                        self._hear_others(self._others, events)
+                except Apart:
+                    self._part("apart")
+                except TooMuch:
+                    self._part("crowded")
             self._renew()
+
+    def _hear_others(self, others: Others, events: int) -> None:
+        if events & _OUT:
+            others.write()
+        if events & (_IN | _END):
+            others.read()
+
+    def _part(self, word: str) -> None:
+        """The step ends: nothing more is said to other nodes."""
+        self._world.tell(f"{word} {self._given.node}")
+        if self._others is not None:
+            self._poll.unregister(self._others.fd)
+            del self._waits[self._others.fd]
+            os.close(self._others.fd)
+            self._others = None
 
     def _turn(self, one: Connection, events: int) -> None:
         if events & _OUT:
@@ -115,8 +146,10 @@ class Server:
 
     def _renew(self) -> None:
         """What one task says may be an answer for others."""
-        for fd, one in self._connections.items():
-            wanted = one.interest()
+        wants = {fd: one.interest() for fd, one in self._connections.items()}
+        if self._others is not None:
+            wants[self._others.fd] = self._others.interest()
+        for fd, wanted in wants.items():
             if self._waits.get(fd) != wanted:
                 self._poll.register(fd, wanted)
                 self._waits[fd] = wanted

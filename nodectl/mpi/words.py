@@ -2,12 +2,22 @@
 
 import os
 
+from nodectl.model.part import numbers_of
+
 
 class Given:
-    """The environment of a server."""
+    """The environment of a server. `tasks`: here, with the numbers `numbers`; `size`: of all nodes, of which there are
+    `nodes`, and this one is `node`. `others`: the socket of the agent, -1 for a step on one node.
+    """
 
     def __init__(self) -> None:
         self.tasks = int(os.environ["NODECTL_MPI_TASKS"])
+        self.size = int(os.environ.get("NODECTL_MPI_SIZE", self.tasks))
+        self.listed = os.environ.get("NODECTL_MPI_NUMBERS", f"0-{self.tasks - 1}")
+        self.numbers = numbers_of(self.listed, self.tasks, self.size)
+        self.node = int(os.environ.get("NODECTL_MPI_NODE", "0"))
+        self.nodes = int(os.environ.get("NODECTL_MPI_NODES", "1"))
+        self.others = int(os.environ.get("NODECTL_MPI_OTHERS", "-1"))
         self.job = os.environ["NODECTL_MPI_JOB"]
         self.life = int(os.environ["NODECTL_MPI_LIFE"])
         self.sockets = [int(word) for word in os.environ.get("NODECTL_MPI_SOCKETS", "").split(",") if word]

@@ -47,6 +47,7 @@ class Mpi:
         self._reaper = reaper
         self._server = server
         self._rest = b""
+        self._tasks = {task.number: task for task in run.tasks}
         self._left = _MOST_WORDS + len(run.tasks) * _WORDS_OF_TASK
         self._lost: set[int] = set()
         self._left_by = -1  # the task that others wait for in vain
@@ -75,9 +76,16 @@ class Mpi:
             self._run.private.append(self.words)
             sockets = self._sockets() if server.connected else []
             ours += sockets
+            environment = self._environment(server, life, writer, sockets)
+            if self._run.step.nnodes > 1:
+                from nodectl.stepd import mpi_part  # few steps are a part of one
+
+                others = mpi_part.connect(self._run.step)
+                ours.append(others)
+                environment.update(mpi_part.variables(self._run.step, others))
             self._pid, cgroup = self._fork()
             if self._pid == 0:
-                self._become_server(server, life, writer, sockets, cgroup)
+                self._become_server(server, environment, ours, cgroup)
         finally:
             for fd in ours:
                 os.close(fd)
@@ -120,9 +128,9 @@ class Mpi:
             raise
         return theirs
 
-    def _become_server(self, server: "MpiServer", life: int, words: int, sockets: "list[int]", cgroup: str) -> None:
+    def _environment(self, server: "MpiServer", life: int, words: int, sockets: "list[int]") -> "dict[str, str]":
         step = self._run.step
-        environment = {
+        return {
             **server.environment,
             "NODECTL_MPI_TASKS": str(step.ntasks),
             "NODECTL_MPI_JOB": str(step),
@@ -130,6 +138,11 @@ class Mpi:
             "NODECTL_MPI_WORDS": str(words),
             "NODECTL_MPI_SOCKETS": ",".join(map(str, sockets)),
         }
+
+    def _become_server(
+        self, server: "MpiServer", environment: "dict[str, str]", keep: "list[int]", cgroup: str
+    ) -> None:
+        step = self._run.step
         try:
             if cgroup:
                 pseudo_file.write(f"{cgroup}/cgroup.procs", b"0")
@@ -145,7 +158,6 @@ class Mpi:
             null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
             for number in range(3):
                 os.dup2(null, number, inheritable=True)
-            keep = [life, words, *sockets]
             close_all_but(keep)
             for fd in keep:
                 os.set_inheritable(fd, True)
@@ -206,7 +218,8 @@ class Mpi:
                 self.environment[name] = value
         elif word in _WORDS:
             number, _, code = rest.partition(" ")
-            if number.isascii() and number.isdigit() and len(number) < 10 and int(number) < len(self._run.tasks):
+            known = range(self._run.step.nnodes) if word in _OF_NODES else self._tasks
+            if number.isascii() and number.isdigit() and len(number) < 10 and int(number) in known:
                 _WORDS[word](self, int(number), code)
 
     def _abort(self, rank: int, code: str) -> None:
@@ -223,6 +236,15 @@ class Mpi:
         if rank >= 0:
             self._reaper.collect()  # how it ended says more
             self._end(f"task {rank} has left MPI and others wait for it")
+
+    def _desert(self, node: int, _: str) -> None:
+        self._end(f"all tasks on its node {node} have left MPI and others wait for them")
+
+    def _part(self, _: int, __: str) -> None:
+        self._end("its MPI server has lost those of its other nodes")
+
+    def _crowd(self, _: int, __: str) -> None:
+        self._end("its tasks store more with its MPI servers than there is room for")
 
     def _bad(self, rank: int, _: str) -> None:
         self._end(f"task {rank} sent its MPI server what is no message")
@@ -246,7 +268,7 @@ class Mpi:
 
     def _lose(self, rank: int, _: str) -> None:
         self._lost.add(rank)
-        task = self._run.tasks[rank]
+        task = self._tasks[rank]
         if task.status:
             self._task_failed(task)
 
@@ -260,14 +282,22 @@ class Mpi:
         if task.number not in self._lost:
             return
         if task.out_of_memory:
-            self._reaper.termination.end("OUT_OF_MEMORY", self._run.end_reasons.reason)
+            self._end_as("OUT_OF_MEMORY", self._run.end_reasons.reason)
         else:
             self._end(f"task {task.number} {children.said(task.status or 0)} before MPI_Finalize")
 
     def _end(self, why: str) -> None:
         if self._run.state == "RUNNING":
-            self._run.say(f"{why}: the step ends")
-            self._reaper.termination.end("FAILED", why)
+            if self._run.step.nnodes == 1:  # else one of several nodes is to say it
+                self._run.say(f"{why}: the step ends")
+            self._end_as("FAILED", why)
+
+    def _end_as(self, state: str, reason: str) -> None:
+        """On its other nodes, too."""
+        run = self._run
+        if run.state == "RUNNING" and run.step.nnodes > 1:
+            run.links.tell_launcher({"event": "fatal", "state": state, "reason": reason})
+        self._reaper.termination.end(state, reason)
 
     def ended(self, pid: int, status: int) -> None:
         """Called for each child that has ended and was no task."""
@@ -312,7 +342,10 @@ class Mpi:
 
 _WORDS: "dict[str, Callable[[Mpi, int, str], None]]" = {
     "abort": Mpi._abort,
+    "apart": Mpi._part,
     "bad": Mpi._bad,
+    "crowded": Mpi._crowd,
+    "deserted": Mpi._desert,
     "full": Mpi._full,
     "lost": Mpi._lose,
     "spawn": Mpi._spawn,
@@ -320,6 +353,7 @@ _WORDS: "dict[str, Callable[[Mpi, int, str], None]]" = {
     "within": Mpi._within,
     "without": Mpi._without,
 }
+_OF_NODES = ("apart", "crowded", "deserted")  # others are of tasks here
 
 
 def begin(run: "Run", reaper: "Reaper") -> None:
@@ -333,7 +367,7 @@ def begin(run: "Run", reaper: "Reaper") -> None:
     try:
         mpi.start()
     except OSError as error:
-        raise run.failed(f"start the server of {run.step.mpi}: {error.strerror}") from None
+        raise run.failed(f"start the server of {run.step.mpi}: {error.strerror or error}") from None
     limit = time.monotonic() + _BEGIN_SECONDS
     while not mpi.ready and run.state == "RUNNING" and not mpi.failed:
         if time.monotonic() >= limit:

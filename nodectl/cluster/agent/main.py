@@ -20,6 +20,7 @@ from nodectl.client.command import Failed
 from nodectl.cluster.agent import addresses, directory, place
 from nodectl.cluster.agent.calls import Calls
 from nodectl.cluster.agent.door import Door
+from nodectl.cluster.agent.exchange import Exchange
 from nodectl.cluster.agent.hello import Hello
 from nodectl.cluster.agent.launched import LaunchedSteps
 from nodectl.cluster.agent.leader_process import LeaderProcess
@@ -161,12 +162,13 @@ class Work:
         self._names = where.members
         self._calls = Calls(node)
         socket = f"{path}/nodectl.sock"
-        self._parts = Parts(mesh, where.name, self._calls, socket)
+        self._exchange = Exchange(mesh, f"{path}/mpi.sock")
+        self._parts = Parts(mesh, where.name, self._calls, socket, self._exchange)
         self._launched = LaunchedSteps(mesh)
         hello = Hello(where.name, where.job, len(where.names))
         self._views = Views(mesh, self._calls)
         self._door = Door(mesh, socket, node, self._launched, self._views, hello, len(where.names))
-        for part in (self._parts, self._launched, self._views, self._door):
+        for part in (self._parts, self._exchange, self._launched, self._views, self._door):
             for kind, handler in part.handlers().items():
                 mesh.handle(kind, handler)
         mesh.handle("leader", self._led)
@@ -175,6 +177,7 @@ class Work:
 
     def open(self) -> None:
         """Raises OSError."""
+        self._exchange.open()
         self._door.open()
 
     def _lost(self, rank: int, why: str) -> None:
@@ -185,6 +188,7 @@ class Work:
 
     def _resumed(self, rank: int) -> None:
         self._parts.resumed(rank)
+        self._exchange.resumed(rank)
         self._launched.resumed(rank)
         self._views.resumed(rank)
 
@@ -200,6 +204,7 @@ class Work:
         self._launched.close()
         self._views.close()
         self._parts.close()
+        self._exchange.close()
         self._calls.close()
 
 

@@ -28,10 +28,14 @@ class Writer:
 
     def send(self, message: Mapping[str, object], *, last: bool = False) -> None:
         """One message; behind the last one the pipe is closed."""
+        self._last = last
+        self.put(framing.encode(message))
+
+    def put(self, data: bytes) -> None:
+        """Bytes."""
         if self._fd < 0:
             return
-        self._out += framing.encode(message)
-        self._last = last
+        self._out += data
         if not self._watch.wanted:
             self._flush()
         elif len(self._out) > self._most:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nodectl.client.command import Failed
 from nodectl.cluster.agent import stream_ends
 from nodectl.cluster.agent.channel import Channel
+from nodectl.cluster.agent.exchange import Seat
 from nodectl.cluster.agent.feed import Intake
 from nodectl.cluster.agent.messages import Reader, Writer
 from nodectl.cluster.agent.outlets import Outlet, window_of
@@ -26,23 +27,28 @@ OnOver = Callable[["Part", Mapping[str, object] | None], None]
 _LONGEST_EVENT = 64 << 20
 _MOST_ORDERS = 4 << 20
 HANGUP = "hangup"
+_FATAL = "fatal"
 _OF_BULK = ("start", "tasks")
 _ENDED_FOR_ALL = ("CANCELLED", "TIMEOUT")  # by an order: on the other nodes it ends, too
 
 
 class Part:
-    """One part, from its order to its record, None where it could not begin, which `on_over` is told when nothing of it
-    is left.
+    """One part, from its order to its end. When nothing of it is left, `on_over` is told what the leader is to be told,
+    with its record; None where it could not begin. `exchange`: the socket for its MPI server.
     """
 
-    def __init__(self, post: Post, node: str, door: str, order: Header, on_over: OnOver) -> None:
+    def __init__(self, post: Post, node: str, door: str, order: Header, on_over: OnOver, exchange: str) -> None:
         self.key: Key = (int(order["job"]), int(order["step"]))
         self.client: int | None = order.get("client")
+        self.seat: Seat | None = None  # of a step over several nodes
         self._post = post
         self._node = node
         self._name = {"job": self.key[0], "step": self.key[1]}
         self._on_over = on_over
         self._part = {**order.get("whole", {}), **order["part"], **self._name}
+        if "first" in order:
+            self.seat = Seat(int(self._part["nodeid"]), int(order["first"]), self.is_joined)
+            self._part["exchange"] = exchange
         request = order["request"]
         self._request = {
             **request,
@@ -58,6 +64,7 @@ class Part:
         self._looking: asyncio.Future[None] | None = None
         self._wanted: list[Mapping[str, object]] | None = []  # orders that came before it had begun
         self.begun = self._over = False
+        self._standing: dict[str, object] = {}  # what the leader has to know whenever it is told of this part
         self._relay: Relay | None = None  # of a step with a terminal
         self._has_terminal = self._takes_terminal()
         self._channel = Channel(
@@ -124,7 +131,12 @@ class Part:
     def say_begun(self) -> None:
         """To the leader, also for the second time."""
         if self.begun:
-            self._tell("begun", {})
+            self._tell("begun", self._standing)
+
+    def is_joined(self) -> None:
+        """Its MPI tasks are to find those of the other nodes: without one of these the step cannot go on."""
+        self._standing["joined"] = True
+        self.say_begun()
 
     def say_gone(self) -> None:
         """To the client's agent, where others may have the commands that were for here."""
@@ -155,6 +167,9 @@ class Part:
             event = message.get("parameters", {}).get("event", {})
             if event.get("event") == "end":
                 self._record = event["record"]
+            elif event.get("event") == _FATAL:
+                self._standing["fatal"] = [event["state"], event["reason"]]
+                self.say_begun()
             elif event.get("event") in _OF_BULK and self._request.get("bulk"):
                 work.append(event)
             elif event:
@@ -200,7 +215,7 @@ class Part:
             self._events.close()
         if self._commands is not None:
             self._commands.close()
-        self._on_over(self, self._record)
+        self._on_over(self, {"record": self._record, **self._standing})
 
     # What others say.
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nodectl.client.command import Failed
+from nodectl.cluster.agent.exchange import Exchange
 from nodectl.cluster.agent.part import HANGUP, Part
 from nodectl.cluster.agent.post import Header, Key, Post
 from nodectl.cluster.tree import LEADER
@@ -20,15 +21,18 @@ _MOST_TOLD = 65_536
 
 
 class Parts:
-    """All parts on this node. `calls` reaches its daemon; `door` is the socket that tasks are told of."""
+    """All parts on this node. `calls` reaches its daemon; `door` is the socket that tasks are told of; `exchange`
+    passes on what their MPI servers say.
+    """
 
-    def __init__(self, post: Post, node: str, calls: "Calls", door: str) -> None:
+    def __init__(self, post: Post, node: str, calls: "Calls", door: str, exchange: Exchange) -> None:
         self._post = post
+        self._exchange = exchange
         self._door = door
         self._node = node
         self._calls = calls
         self._parts: dict[Key, Part] = {}
-        self._told: OrderedDict[Key, Mapping[str, object]] = OrderedDict()  # records that the leader may not have
+        self._told: OrderedDict[Key, Mapping[str, object]] = OrderedDict()  # ends of which the leader may not know
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaves = False
 
@@ -48,7 +52,7 @@ class Parts:
         del sender, body
         name = {"job": header["job"], "step": header["step"]}
         try:
-            part = Part(self._post, self._node, self._door, header, self._over)
+            part = Part(self._post, self._node, self._door, header, self._over, self._exchange.path)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             told = {"name": f"{NODE}.InternalError", "reason": f"no order of a part: {error!r}", "exit_status": 1}
             self._post.send(LEADER, "begun", {**name, "error": told})
@@ -56,19 +60,22 @@ class Parts:
         if part.key in self._parts or part.key in self._told:
             return  # a leader that was started again asks for what is there
         self._parts[part.key] = part
+        if part.seat is not None:
+            self._exchange.expect(part.key, part.seat)
         self._spawn(part.launch(self._calls))
 
-    def _over(self, part: Part, record: Mapping[str, object] | None) -> None:
+    def _over(self, part: Part, told: Mapping[str, object] | None) -> None:
         self._parts.pop(part.key, None)
         part.say_gone()
-        if record is not None and not self._leaves:
-            self._told[part.key] = record
+        if told is not None and not self._leaves:
+            self._told[part.key] = told
             while len(self._told) > _MOST_TOLD:
                 self._told.popitem(last=False)
             self._tell_end(part.key)
+        self._exchange.part_over(part.key)
 
     def _tell_end(self, key: Key) -> None:
-        self._post.send(LEADER, "ended", {"job": key[0], "step": key[1], "record": self._told[key]})
+        self._post.send(LEADER, "ended", {"job": key[0], "step": key[1], **self._told[key]})
 
     def _forget(self, sender: int, header: Header, body: bytes) -> None:
         """The leader has the record of the whole step."""

@@ -17,3 +17,13 @@ class Post(Protocol):
 
     def send_each(self, kind: str, common: Mapping[str, object], each: Mapping[int, object], body: bytes = b"") -> None:
         """Likewise."""
+
+
+class LargePost(Post, Protocol):
+    """For who sends much."""
+
+    def room(self, to: int) -> bool:
+        """Likewise."""
+
+    async def drained(self, to: int) -> None:
+        """Likewise."""

@@ -132,7 +132,7 @@ class Core:
         if isinstance(effect, SendEach) and effect.kind == "start":
             error = {"name": "TooLarge", "reason": f"the launch is too long for a message: {why}"}
             for rank in effect.each:
-                self._life.begun(rank, int(effect.common["step"]), error, now)
+                self._life.begun(rank, int(effect.common["step"]), {"error": error}, now)
         elif isinstance(effect, Send) and effect.kind == "reply" and "error" not in effect.header:
             self._out.send(effect.to, "reply", id=effect.header["id"], **error_reply(Refused("TooLarge", why)))
         elif isinstance(effect, Send) and effect.kind == "event":
@@ -170,13 +170,13 @@ class Core:
             self._life.order(step, {"method": "hangup", "parameters": {}}, self.books.now)
 
     def _begun(self, rank: int, header: Header) -> None:
-        self._life.begun(rank, int(header["step"]), header.get("error"), self.books.now)
+        self._life.begun(rank, int(header["step"]), header, self.books.now)
 
     def _told(self, rank: int, header: Header) -> None:
         self._life.told(rank, int(header["step"]), header["events"], self.books.now)
 
     def _ended(self, rank: int, header: Header) -> None:
-        self._life.ended(rank, int(header["step"]), header["record"], self.books.now)
+        self._life.ended(rank, int(header["step"]), header, self.books.now)
 
     def _order(self, rank: int, header: Header) -> None:
         step = self._life.steps.get(int(header["step"]))

@@ -12,9 +12,10 @@ from typing import Any
 from nodectl.binding.parts import parts_of
 from nodectl.cluster.leader.asked import Asked
 from nodectl.cluster.leader.effects import Out, SendEach
+from nodectl.cluster.leader.facts import facts_of
 from nodectl.cluster.leader.history import History
 from nodectl.cluster.leader.placing import Placed, Table
-from nodectl.cluster.leader.steps import ASKED, BEGUN, OVER, Caller, Part, Step, list_of, tasks_of, told_command
+from nodectl.cluster.leader.steps import ASKED, BEGUN, OVER, Caller, Part, Step, list_of, tasks_of
 from nodectl.cluster.leader.sums import CANCELLED, FAILED, NODE_FAIL, OUT_OF_MEMORY
 from nodectl.kernel.children import said
 
@@ -59,40 +60,21 @@ class Life:
             if share := placed.held.shares[rank].gres:
                 part["devices"] = list(share)
         request = asked.request
+        facts = facts_of((self.job, number), self.owner, request, placed, str(whole["nodes"]), now)
         step = Step(
-            self.job, number, self._facts(number, asked, placed, whole, now), parts, placed.held, call=call,
+            self.job, number, facts, parts, placed.held, call=call,
             client=call[0] if streams else None, kill_on_bad=bool(request.get("kill_on_bad_exit")),
             no_kill=asked.no_kill,
         )  # fmt: skip
         self._add(step)
         self._out.keep({"e": "step", **step.as_json()})
-        common = {"job": self.job, "step": number, "client": step.client, "request": request, "whole": whole}
+        common: dict[str, Any] = {
+            "job": self.job, "step": number, "client": step.client, "request": request, "whole": whole,
+        }  # fmt: skip
+        if len(each) > 1:
+            common["first"] = next(iter(each))
         self._out.effects.append(SendEach("start", common, each))
         return step
-
-    def _facts(
-        self, number: int, asked: Asked, placed: Placed, whole: Mapping[str, Any], now: float
-    ) -> dict[str, Any]:  # fmt: skip
-        request = asked.request
-        argv = list(request["argv"])
-        return {
-            "job": self.job,
-            "step": number,
-            "restart": 0,
-            "name": request.get("name") or argv[0].rpartition("/")[2][:1024],
-            **self.owner,
-            "node": str(whole["nodes"]),
-            "command": told_command(argv),
-            "cwd": request["cwd"],
-            "ntasks": len(placed.layout.tasks),
-            "cpus": "",
-            "cpu_count": sum(share.cpus.bit_count() for share in placed.layout.nodes),
-            "secure": request.get("secure", "none"),
-            "memory": request.get("mem", 0),
-            "limits": {},
-            "submitted": now,
-            "time_limit": request.get("time_limit", 0),
-        }
 
     def _add(self, step: Step) -> None:
         self.steps[step.number] = step
@@ -109,8 +91,9 @@ class Life:
         """The running step that this call has launched."""
         return self._by_call.get(call)
 
-    def begun(self, rank: int, number: int, error: Mapping[str, Any] | None, now: float) -> None:
-        """A node has begun its part, or cannot."""
+    def begun(self, rank: int, number: int, told: Mapping[str, Any], now: float) -> None:
+        """A node has begun its part, or cannot; or has more to say of it."""
+        error: Mapping[str, Any] | None = told.get("error")
         found = self._part(rank, number)
         if found is None:
             self._hang_up(rank, number)
@@ -119,6 +102,7 @@ class Life:
         if part.state == ASKED:
             step.unbegun -= 1
         elif error is None:
+            self._take_standing(step, told, now)
             return  # told again
         if error is None:
             part.state = BEGUN
@@ -127,11 +111,25 @@ class Life:
                 self._reply(step)
             if step.ending:
                 self._order(step, [rank], _way_to_end(step))  # it was on its way when the others were told
+            self._take_standing(step, told, now)
             return
         why = f"{self._names[rank]}: {error.get('reason', '')}" if len(step.parts) > 1 else error.get("reason", "")
         self._refuse(step, error, str(why))
         self._end(step, FAILED, str(why), now)
         self._lose(step, rank, part, str(why), FAILED, now)
+
+    def _take_standing(self, step: Step, told: Mapping[str, Any], now: float) -> None:
+        """What a node says whenever it speaks of its part: `joined`, the parts need each other, as those of an MPI
+        program do; `fatal`, state and reason: none of them can go on.
+        """
+        if told.get("joined"):
+            step.no_kill = False
+        if told.get("fatal"):
+            state, reason = map(str, told["fatal"])
+            if state == FAILED and not step.ending:
+                text = f"nodectl: error: step {step.name}: {reason}: the step ends"
+                self._tell(step, {"event": "message", "text": text})
+            self._end(step, state, reason, now)
 
     def _refuse(self, step: Step, error: Mapping[str, Any], why: str) -> None:
         """The answer to the launch: one node cannot."""
@@ -213,8 +211,9 @@ class Life:
             self._out.send(step.client, "event", job=step.job, step=step.number, events=step.events)
         step.events = []
 
-    def ended(self, rank: int, number: int, record: Mapping[str, Any], now: float) -> None:
+    def ended(self, rank: int, number: int, told: Mapping[str, Any], now: float) -> None:
         """A part is over."""
+        record: Mapping[str, Any] = told["record"]
         found = self._part(rank, number)
         if found is None:
             if number not in self.steps:
@@ -222,7 +221,8 @@ class Life:
             return
         step, part = found
         if part.state == ASKED:
-            self.begun(rank, number, None, now)
+            self.begun(rank, number, {}, now)
+        self._take_standing(step, told, now)
         if record.get("state") == NODE_FAIL and not step.cause:
             self.part_lost(step, rank, f"node {self._names[rank]}: {record.get('reason', '')}", now)
             return

@@ -10,7 +10,6 @@ from nodectl.cluster.leader.sums import Sums
 from nodectl.model.cpu_list import format_cpulist
 
 ASKED, BEGUN, OVER = "asked", "begun", "over"
-_COMMAND = 4096  # characters
 _MOST_TASKS = 2048
 Caller = tuple[int, int]
 """The rank of the node on which somebody calls, and the number of the call there."""
@@ -122,16 +121,6 @@ class Step:
             {"task": task, "pid": self.pids[task], "status": self.statuses.get(task), "cpus": ""}
             for task in sorted(self.pids)[:_MOST_TASKS]
         ]
-
-
-def told_command(argv: list[str]) -> list[str]:
-    """The first of argv, "..." for the rest."""
-    room = _COMMAND
-    for number, word in enumerate(argv):
-        if len(word) >= room:
-            return [*argv[:number], f"{word[:room]}..."]
-        room -= len(word) + 1
-    return argv
 
 
 def tasks_of(part: Part) -> list[int]:

@@ -28,6 +28,7 @@ _LONGEST_LIST = 131_072
 _LONGEST_MASK = 65_536 // 4  # digits: as many CPUs as a list may name
 _HEX = frozenset("0123456789abcdefABCDEF")
 _WORD = text(131_072)  # MAX_ARG_STRLEN: what execve(2) takes
+_LONGEST_SOCKET = 107  # sun_path
 _SOCKET = "NODECTL_SOCKET"
 _VERBOSE = "SLURM_CPU_BIND_VERBOSE"
 _NOT_WITH_IT = ("job", "step", "jobid", "container_ns")
@@ -64,6 +65,7 @@ PART: "Shape" = {
     "mem_policies": Optional(array(_policy, most=_MOST_TASKS)),
     "bind": Optional(array(text(_LONGEST_LIST), most=2)),
     "devices": Optional(array(text(256), most=4096)),
+    "exchange": Optional(text(_LONGEST_SOCKET)),
 }
 
 

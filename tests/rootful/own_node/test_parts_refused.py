@@ -109,9 +109,9 @@ def test_a_part_is_no_job_and_reserves_no_number(node: OwnNode) -> None:
         assert (reply["error"], reply["parameters"]["parameter"]) == ("org.nodectl.InvalidRequest", "part"), method
 
 
-def test_mpi_over_nodes_is_refused_with_the_reason(node: OwnNode) -> None:
+def test_mpi_of_a_part_that_does_not_reach_the_others_is_refused(node: OwnNode) -> None:
     one = PartRun(node, request(node, by_hand(0, ["0", "1"])[0], ["true"], mpi="pmi2"))
-    assert "a step over 2 nodes has no MPI plugin yet: --mpi=none" in one.refusal()
+    assert "this part of a step over 2 nodes does not reach the others" in one.refusal()
 
 
 def test_mpi_of_a_step_on_one_of_a_jobs_nodes_is_served(node: OwnNode) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from nodectl.client.command import Failed
+from nodectl.cluster.agent.exchange import Exchange
 from nodectl.cluster.agent.parts import Parts
 from nodectl.cluster.tree import LEADER
 from nodectl.wire import framing
@@ -58,7 +59,8 @@ class Stage:
         self.rank = 1
         self.sent: list[tuple[int, str, Mapping[str, Any]]] = []
         self.daemon = Daemon()
-        self.parts = Parts(self, "n1", self.daemon, "/door")  # type: ignore[arg-type]  # it answers as a daemon's calls do
+        exchange = Exchange(self, "/mpi")  # type: ignore[arg-type]  # no server comes
+        self.parts = Parts(self, "n1", self.daemon, "/door", exchange)  # type: ignore[arg-type]  # it answers as a daemon's calls do
         self.handlers = self.parts.handlers()
 
     def send(self, to: int, kind: str, header: Mapping[str, object], body: bytes = b"") -> None:
@@ -96,6 +98,20 @@ def test_a_part_is_launched_as_it_was_ordered() -> None:
         request = parameters["request"]
         assert (method, request["ntasks"], request["environment"]) == ("Launch", 2, {"NODECTL_SOCKET": "/door"})
         assert request["part"] == {**PART, "nnodes": 2, "job": 7, "step": 1}
+
+    staged(work)
+
+
+def test_what_its_mpi_server_ends_everywhere_is_told_at_once_and_with_its_end() -> None:
+    async def work(stage: Stage) -> None:
+        await stage.begin()
+        stage.daemon.say({"event": "fatal", "state": "FAILED", "reason": "task 2 called MPI_Abort with code 7"})
+        await until(lambda: len(stage.of("begun")) == 2)
+        fatal = {"fatal": ["FAILED", "task 2 called MPI_Abort with code 7"]}
+        assert stage.of("begun") == [{"job": 7, "step": 1}, {"job": 7, "step": 1, **fatal}]
+        stage.daemon.say({"event": "end", "record": {"exit_status": 143}})
+        await until(lambda: stage.of("ended"))
+        assert stage.of("ended") == [{"job": 7, "step": 1, "record": {"exit_status": 143}, **fatal}]
 
     staged(work)
 

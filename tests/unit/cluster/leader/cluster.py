@@ -36,6 +36,7 @@ class Agent:
         self.refuses: dict[str, Any] | None = None
         self.inbox: deque[tuple[str, Header]] = deque()
         self.outbox: deque[tuple[str, Header]] = deque()
+        self.standing: dict[int, Header] = {}  # what is told of a part beside its state, by number
         self.ended: list[int] = []
         self.orders: list[str] = []
         self.survives: tuple[str, ...] = ()  # orders that do not end its parts
@@ -53,6 +54,11 @@ class Agent:
 
     def _name(self, number: int) -> Header:
         return {"job": JOB, "step": number}
+
+    def stand(self, number: int, **standing: Any) -> None:
+        """There is more to say of a part, now and whenever it is spoken of."""
+        self.standing[number] = {**self.standing.get(number, {}), **standing}
+        self.say("begun", {**self._name(number), **self.standing[number]})
 
     def _start(self, header: Header) -> None:
         number = header["step"]
@@ -87,7 +93,7 @@ class Agent:
             "tasks": rows, "cpu_seconds": [1.0, 0.5], "peak_memory": 100 + self.rank, "started": NOW, "ended": NOW + 1,
         }  # fmt: skip
         self.say("told", {**self._name(number), "events": [{"event": "exit", "tasks": tasks, "status": status}]})
-        told = {**self._name(number), "record": record}
+        told = {**self._name(number), **self.standing.get(number, {}), "record": record}
         self.kept[number] = ("ended", told)
         self.ended.append(number)
         self.say("ended", told)
@@ -108,7 +114,7 @@ class Agent:
 
     def _leader(self, header: Header) -> None:
         for number in self.parts:
-            self.say("begun", self._name(number))
+            self.say("begun", {**self._name(number), **self.standing.get(number, {})})
         for kind, told in self.kept.values():
             self.say(kind, told)
         steps = [[JOB, number] for number in (*self.parts, *self.kept)]

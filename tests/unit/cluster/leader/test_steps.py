@@ -123,6 +123,32 @@ def test_with_no_kill_the_others_go_on_without_it(cluster: Cluster) -> None:
     assert [row["state"] for row in record["nodes"]] == ["COMPLETED", "NODE_FAIL", "COMPLETED"]
 
 
+def test_parts_that_need_each_other_end_with_a_lost_node_whatever_no_kill_says(cluster: Cluster) -> None:
+    number = cluster.run(nodes=3, ntasks=3, no_kill=True)
+    cluster.agents[0].stand(number, joined=True)
+    cluster.settle()
+    cluster.lose(1)
+    cluster.settle()
+    assert (cluster.ends[number]["state"], cluster.is_idle()) == ("NODE_FAIL", True)
+
+
+@pytest.mark.parametrize("leaders", [1, 2])
+def test_what_one_part_cannot_go_on_from_ends_all(cluster: Cluster, leaders: int) -> None:
+    number = cluster.run(nodes=3, ntasks=3)
+    cluster.agents[2].stand(number, fatal=["FAILED", "task 2 called MPI_Abort with code 7"])
+    if leaders > 1:
+        cluster.agents[2].end(number, 15)
+        cluster.new_leader()  # which has heard nothing of it
+    cluster.settle()
+    cluster.agents[0].stand(number, fatal=["FAILED", "what follows from it"])
+    cluster.settle()
+    record = cluster.record(number)
+    assert (record["state"], record["reason"]) == ("FAILED", "task 2 called MPI_Abort with code 7")
+    texts = [event["text"] for event in cluster.events[number] if event["event"] == "message"]
+    assert texts == [f"nodectl: error: step 4711.{number}: task 2 called MPI_Abort with code 7: the step ends"]
+    assert cluster.is_idle()
+
+
 def test_a_node_that_is_lost_before_it_begins_is_the_answer_to_the_launch(cluster: Cluster) -> None:
     call = cluster.launch(nodes=3, ntasks=3)
     cluster.lose(2)

@@ -1,0 +1,45 @@
+"""What a record says of a step that does not depend on how it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodectl.cluster.leader.placing import Placed
+
+_COMMAND = 4096  # characters
+
+
+def facts_of(
+    key: tuple[int, int], owner: Mapping[str, Any], request: Mapping[str, Any], placed: Placed, nodes: str, now: float
+) -> dict[str, Any]:
+    """Of a step that was placed on these nodes. `key`: its job and number."""
+    argv = list(request["argv"])
+    return {
+        "job": key[0],
+        "step": key[1],
+        "restart": 0,
+        "name": request.get("name") or argv[0].rpartition("/")[2][:1024],
+        **owner,
+        "node": nodes,
+        "command": _told_command(argv),
+        "cwd": request["cwd"],
+        "ntasks": len(placed.layout.tasks),
+        "cpus": "",
+        "cpu_count": sum(share.cpus.bit_count() for share in placed.layout.nodes),
+        "secure": request.get("secure", "none"),
+        "memory": request.get("mem", 0),
+        "limits": {},
+        "submitted": now,
+        "time_limit": request.get("time_limit", 0),
+    }
+
+
+def _told_command(argv: list[str]) -> list[str]:
+    """The first of argv, "..." for the rest."""
+    room = _COMMAND
+    for number, word in enumerate(argv):
+        if len(word) >= room:
+            return [*argv[:number], f"{word[:room]}..."]
+        room -= len(word) + 1
+    return argv

@@ -1,0 +1,246 @@
+"""The servers of the other nodes, for a step over several: what each of them gives, all of them get.
+
+The server of the step's first node, node 0, collects the shares of all and sends the whole back. The agents in between
+(`nodectl/cluster/agent/exchange.py`) keep nothing: after a link was broken a server sends its share again, until it has
+the whole; node 0 keeps the last whole for that.
+"""
+
+import os
+import select
+import time
+from collections import deque
+from struct import Struct
+
+from nodectl.model.mpi_frames import AGAIN, ALL, DATA, ENDED, BadFrame, Inbox, frame
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Then = Callable[[bytes], None]
+
+MOST_GATHERED = 64 << 20  # bytes of all nodes together
+_FIRST = 0
+_SHARE, _GONE = b"S", b"G"
+_PLACE = Struct(">cIQQ")  # which gathering, the first byte's place in the whole, the length of that
+_NODE = Struct(">ci")
+_PIECE = 1 << 18
+_CHUNK = 1 << 16
+_FLUSH_SECONDS = 4.0
+
+
+class Apart(Exception):
+    """The servers have lost each other."""
+
+
+class TooMuch(Exception):
+    """There is no room for what all give."""
+
+
+class _Pieces:
+    """Bytes that come piece by piece."""
+
+    __slots__ = ("_data", "total")
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._data = bytearray()
+
+    def add(self, at: int, piece: bytes) -> None:
+        """What is behind a piece that was lost is of no use."""
+        if at == len(self._data) and at + len(piece) <= self.total:
+            self._data += piece
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self._data) == self.total
+
+    def __bytes__(self) -> bytes:
+        return bytes(self._data)
+
+
+class _Shares:
+    """What nodes give for one gathering. A share that begins anew takes its own place."""
+
+    __slots__ = ("_of", "_total", "whole")
+
+    def __init__(self) -> None:
+        self._of: dict[int, _Pieces] = {}
+        self._total = 0
+        self.whole = 0  # shares that are complete
+
+    def add(self, node: int, at: int, total: int, piece: bytes) -> None:
+        """A piece of a share of `total` bytes. Raises TooMuch."""
+        pieces = self._of.get(node)
+        if at == 0:
+            if pieces is not None:
+                self._total -= pieces.total
+                self.whole -= pieces.is_whole
+            self._total += total
+            self._of[node] = pieces = _Pieces(total)
+        elif pieces is None or pieces.is_whole:
+            return
+        if self._total > MOST_GATHERED:
+            raise TooMuch
+        pieces.add(at, piece)
+        self.whole += pieces.is_whole
+
+    def joined(self) -> bytes:
+        """All of them, in the order of their nodes."""
+        return b"".join(bytes(pieces) for _, pieces in sorted(self._of.items()))
+
+
+class Others:
+    """Those of `count` nodes, of which this one is `node`; `fd`: the socket of this node's agent. `on_gone` is told,
+    once, which node's server is gone, and with it its tasks.
+    """
+
+    def __init__(self, fd: int, node: int, count: int, on_gone: "Callable[[int], None]") -> None:
+        self.fd = fd
+        self.node = node
+        self.count = count
+        self._on_gone = on_gone
+        self._number = 0  # of the gathering that is under way, or comes next
+        self._busy = False
+        self._queue: deque[tuple[bytes, Then]] = deque()
+        self._shares = _Shares()  # of all nodes; elsewhere than at node 0 the whole is its only one
+        self._last = b""  # the whole of the gathering before, at node 0
+        self._gone: set[int] = set()
+        self._inbox = Inbox()
+        self._outbox: deque[memoryview] = deque()
+        os.set_blocking(fd, False)
+
+    def gather(self, data: bytes, then: "Then") -> None:
+        """Gives `data`; `then` is called with what all nodes have given, in their order. One is gathered after the
+        other. Raises TooMuch.
+        """
+        if len(data) > MOST_GATHERED:
+            raise TooMuch
+        self._queue.append((data, then))
+        if not self._busy:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._busy = True
+        data, _ = self._queue[0]
+        if self.node != _FIRST:
+            self._send(_FIRST, self._number, data)
+            return
+        self._add(_FIRST, 0, len(data), data)
+
+    def _add(self, node: int, at: int, total: int, piece: bytes) -> None:
+        """At node 0. Raises TooMuch."""
+        self._shares.add(node, at, total, piece)
+        if self._shares.whole == self.count:
+            self._last = self._shares.joined()
+            self._send(ALL, self._number, self._last)
+            self._finish(self._last)
+
+    def _finish(self, whole: bytes) -> None:
+        self._number += 1
+        self._shares = _Shares()
+        self._busy = False
+        _, then = self._queue.popleft()
+        then(whole)
+        if self._queue and not self._busy:
+            self._begin()
+
+    # What comes.
+
+    def read(self) -> None:
+        """Takes what has come. Raises Apart, TooMuch."""
+        try:
+            data = os.read(self.fd, _CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            raise Apart from None
+        if not data:
+            raise Apart
+        self._inbox.feed(data)
+        try:
+            while (one := self._inbox.next()) is not None:
+                self._take(*one)
+        except BadFrame:
+            raise Apart from None
+
+    def _take(self, node: int, kind: int, data: bytes) -> None:
+        if not 0 <= node < self.count or node == self.node:
+            raise BadFrame
+        if kind == ENDED:
+            self._lose(node)
+        elif kind == AGAIN:
+            self._repeat(node)
+        elif data[:1] == _SHARE and len(data) >= _PLACE.size:
+            _, number, at, total = _PLACE.unpack_from(data)
+            (self._collect if self.node == _FIRST else self._receive)(node, number, at, total, data[_PLACE.size :])
+        elif data[:1] == _GONE and len(data) == _NODE.size:
+            self._lose(_NODE.unpack(data)[1])
+        else:
+            raise BadFrame
+
+    def _lose(self, node: int) -> None:
+        if node in self._gone or node == self.node:
+            return
+        self._gone.add(node)
+        if self.node == _FIRST:
+            self._say(ALL, _NODE.pack(_GONE, node))
+        self._on_gone(node)
+
+    def _repeat(self, node: int) -> None:
+        if self.node == _FIRST:
+            for one in self._gone:
+                self._say(node, _NODE.pack(_GONE, one))
+        elif self._busy:
+            self._send(_FIRST, self._number, self._queue[0][0])
+
+    def _collect(self, node: int, number: int, at: int, total: int, piece: bytes) -> None:
+        if number == self._number - 1 and at == 0:
+            self._send(node, number, self._last)  # it has lost that
+        elif number == self._number:
+            self._add(node, at, total, piece)
+
+    def _receive(self, node: int, number: int, at: int, total: int, piece: bytes) -> None:
+        if number == self._number and self._busy:
+            self._shares.add(node, at, total, piece)
+            if self._shares.whole:
+                self._finish(self._shares.joined())
+
+    # What goes.
+
+    def _send(self, node: int, number: int, data: bytes) -> None:
+        """A share, or the whole of all."""
+        for at in range(0, len(data) or 1, _PIECE):
+            self._say(node, _PLACE.pack(_SHARE, number, at, len(data)) + data[at : at + _PIECE])
+
+    def _say(self, node: int, data: bytes) -> None:
+        self._outbox.append(memoryview(frame(node, DATA, data)))
+
+    def interest(self) -> int:
+        """What is waited for: poll(2)."""
+        return select.POLLIN | (select.POLLOUT if self._outbox else 0)
+
+    def write(self) -> None:
+        """Writes what waits, as far as it is taken."""
+        while self._outbox:
+            try:
+                count = os.write(self.fd, self._outbox[0])
+            except BlockingIOError:
+                return
+            except OSError:
+                self._outbox.clear()  # the end of reading tells the same
+                return
+            if count < len(self._outbox[0]):
+                self._outbox[0] = self._outbox[0][count:]
+            else:
+                self._outbox.popleft()
+
+    def flush(self) -> None:
+        """The step is over here; other nodes still wait for the rest."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLOUT)
+        until = time.monotonic() + _FLUSH_SECONDS
+        self.write()
+        while self._outbox and time.monotonic() < until:
+            poll.poll(_FLUSH_SECONDS * 1000)
+            self.write()

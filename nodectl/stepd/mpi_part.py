@@ -1,0 +1,39 @@
+"""The MPI server of a part of a step over several nodes: how it reaches those of the others. Runs in the stepd."""
+
+import _socket
+
+from nodectl.model import mpi_frames as frames
+from nodectl.model.cpu_list import format_cpulist
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.model.step import Step
+
+_SECONDS = 5.0
+
+
+def connect(step: "Step") -> int:
+    """A socket to the agent, for the server, from which a job's container may hide the agent's name. Raises OSError."""
+    part = step.part
+    if part is None:
+        raise ValueError("a step on one node has no other parts")
+    one = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        one.settimeout(_SECONDS)
+        one.connect(part.exchange)
+        one.sendall(frames.frame(part.nodeid, frames.HELLO, str(step).encode("ascii")))
+        one.setblocking(True)
+        return one.detach()
+    finally:
+        one.close()
+
+
+def variables(step: "Step", others: int) -> "dict[str, str]":
+    """What a server is told besides: `nodectl/model/mpi_server.py`."""
+    return {
+        "NODECTL_MPI_SIZE": str(step.total_tasks),
+        "NODECTL_MPI_NUMBERS": format_cpulist(step.numbers),
+        "NODECTL_MPI_NODE": str(step.nodeid),
+        "NODECTL_MPI_NODES": str(step.nnodes),
+        "NODECTL_MPI_OTHERS": str(others),
+    }
