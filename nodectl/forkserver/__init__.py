@@ -6,7 +6,7 @@ The way of a step:
     main.py                 receives the daemon's order
     stepds.py, runners.py   fork a stepd into its cgroup, or hand the order to one that waits
     stepd/main.py           `run_step` is the launch, `finish` the end
-    task/main.py            `SEQUENCE` is what a task does from its fork to its program
+    task/stages.py          `SEQUENCE` is what a task does from its fork to its program
 Outside of a step:
     container_requests.py   forks a process that deletes or restores containers, or enters one
     enter.py, bcast.py      execute a program or write a file in a job's container

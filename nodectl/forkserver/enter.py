@@ -21,7 +21,7 @@ from nodectl.kernel.identity import become_user, sign_in
 from nodectl.plugin_api import PluginError
 from nodectl.plugin_host import BUILTIN_DIR
 from nodectl.task import environment, rlimits
-from nodectl.task.main import program
+from nodectl.task.stages import program
 from nodectl.wire import framing
 from nodectl.wire.names import STEP
 

@@ -38,7 +38,7 @@ from nodectl.plugin_host.node_plugins import Host, load_node_plugins
 from nodectl.spank import preload, probe_variable, versions
 from nodectl.spank.plugin_store import PluginStore
 from nodectl.stepd.orders import receive
-from nodectl.task.main import IGNORED
+from nodectl.task.stages import IGNORED
 from nodectl.wire import lean_json
 from nodectl.wire.framing import LONGEST_ORDER
 

@@ -1,4 +1,4 @@
-"""A task, from its birth to its program: the stages of SEQUENCE, one after the other.
+"""A task, from its birth to its program: the stages of SEQUENCE (`stages.py`), one after the other.
 
 A stage is data: the operations that it takes (`nodectl/kernel/operations.py`), composed by the stepd, which C carries
 out in the task's own process; root until `drop_privileges`, the user from there on. Nothing is looked up or imported
@@ -14,46 +14,33 @@ two of them. What comes before the first call of a plugin is composed before the
 import _signal
 import os
 
-import prctl
-
 from nodectl import messages
-from nodectl.confine import scripts
 from nodectl.kernel import _kernel, identity, operations, pseudo_file
-from nodectl.task import rlimits
 from nodectl.task.child import Child, TaskEnds, children_are_elsewhere
-from nodectl.task.stdio import CLIENT
+from nodectl.task.stages import BAD_ARGUMENTS, LAST_HOOK, LOOKS_AT, SEQUENCE, USUAL_TMPDIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator
     from typing import NoReturn
 
     from nodectl.kernel.operations import Operation
     from nodectl.task.child import Piece
 
-# Signals that a stepd ignores: those of a terminal, and those meant for tasks.
-IGNORED = (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGTSTP)
-# Python ignores SIGPIPE and SIGXFSZ; the stepd has handlers for SIGTERM and SIGCHLD.
-_CHANGED = (*IGNORED, _signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGTERM, _signal.SIGCHLD)
-_MISSING_ARGUMENTS = 2
-_BAD_ARGUMENTS = 22  # EINVAL
-_LAST_HOOK = "slurm_spank_task_init"
 _OURS = (identity.enter, pseudo_file.let_go)  # escapes that change nothing that a stage looks at
-_NOT_FOUND = " (a shell's for what is missing or cannot be executed)"  # behind 127
-_USUAL_TMPDIR = "/tmp"  # as with Slurm
 
 
 def plan(child: Child) -> "list[Operation] | None":
     """In the stepd: all that a task does, None where something has to be called in it. What it does like the task
     before it was composed for that one.
     """
-    if child.context.spank.has(_LAST_HOOK):
+    if child.context.spank.has(LAST_HOOK):
         return None  # `task_init` would say so when nearly all is composed
     found: list[Operation] = []
     common = child.context.common_stages
     try:
         for stage in SEQUENCE:
-            look = _LOOKS_AT.get(stage)
+            look = LOOKS_AT.get(stage)
             seen = None if look is None else look(child)
             if look is not None and stage in common and common[stage][0] == seen:
                 found += common[stage][1]
@@ -79,7 +66,7 @@ def launch(child: Child, wanted: "list[Operation]", cgroup_fd: int) -> int:
     try:
         pid, child.memory = _kernel.start(wanted, child.for_operations(), cgroup_fd, child.memory)
     except (TypeError, ValueError, OverflowError) as error:  # of a site's plugin
-        raise OSError(_BAD_ARGUMENTS, f"what a task plugin wants done: {error}") from error
+        raise OSError(BAD_ARGUMENTS, f"what a task plugin wants done: {error}") from error
     return pid
 
 
@@ -160,259 +147,5 @@ def _impossible(child: Child, error: ValueError) -> "Operation":
 
 def _perform(child: Child, stretch: "list[Operation]") -> None:
     if stretch and _kernel.perform(stretch, child.for_operations()):
-        child.task.environment["TMPDIR"] = _USUAL_TMPDIR  # what it was could not be made
+        child.task.environment["TMPDIR"] = USUAL_TMPDIR  # what it was could not be made
     stretch.clear()
-
-
-def join_process_group(child: Child) -> "Iterator[Piece]":
-    """From here on signals to its process group do not reach the stepd."""
-    if child.has_terminal:
-        yield operations.new_session()
-    elif child.stepd != 0:  # else in the job's pid namespace: only the stepd, outside, knows the leader's pid
-        first = child.context.tasks[0]
-        yield operations.join_group(child.step.process_group or (0 if child.task is first else first.pid))
-
-
-def leave_stepd(child: Child) -> "Iterator[Piece]":
-    """Closes the stepd's own descriptors."""
-    yield operations.close(child.stepd_fds)
-
-
-def set_hard_limits(child: Child) -> "Iterator[Piece]":
-    """The node's hard limits. After this only plugins that run as root may change them."""
-    yield from child.hard_limits
-
-
-def pre_launch_priv(child: Child) -> "Iterator[Piece]":
-    """Calls the task plugins, as root: binding."""
-    yield from child.task_plugins("task_p_pre_launch_priv")
-
-
-def join_container(child: Child) -> "Iterator[Piece]":
-    """Joins the job's container: paths lead into it from here on."""
-    yield from child.container()
-
-
-def task_init_privileged(child: Child) -> "Iterator[Piece]":
-    """Calls the SPANK plugins, as root; not in a node of a user's own."""
-    if child.context.spank.has("slurm_spank_task_init_privileged") and identity.BEGAN_AS == 0:
-        yield lambda: child.spank("slurm_spank_task_init_privileged")
-
-
-def drop_privileges(child: Child) -> "Iterator[Piece]":
-    """Becomes the job's user, for good."""
-    who = child.step.identity
-    if child.is_fork:
-        yield identity.enter  # the job's user namespace: root there is not root here, and root's hooks are over
-    yield child.row("become_user")
-    yield from child.confinement.bounds()
-    yield operations.become_user(who.uid, who.gid, who.gids, child.as_user)
-    yield operations.end_row()
-    if child.is_fork:
-        yield pseudo_file.let_go  # only root's hooks may need it
-    else:
-        yield operations.close(pseudo_file.held())
-
-
-def die_with_stepd(child: Child) -> "Iterator[Piece]":
-    """Without a cgroup nothing else shows which processes are the step's: so a task must not outlive its stepd.
-
-    Not earlier: a change of the user ID clears PR_SET_PDEATHSIG.
-    """
-    if child.context.group is None:
-        yield operations.die_with(child.stepd)
-
-
-def connect_streams(child: Child) -> "Iterator[Piece]":
-    """Opens descriptors 0, 1 and 2, files as the user."""
-    streams, socket = child.context.streams, child.context.client_streams
-    own = streams.tasks[child.task.local_id]
-    yield operations.umask(child.step.umask)
-    if socket >= 0:
-        if any(stream.fd in CLIENT for stream in own):
-            yield operations.take_streams(socket, streams.taking)
-        yield operations.close((socket,))
-    for stream in own:
-        yield stream.connection(child.as_user)
-    if child.has_terminal:
-        yield operations.controlling_terminal(0)
-
-
-def enter_directory(child: Child) -> "Iterator[Piece]":
-    """Enters the step's directory; where the user cannot, /tmp, with a message, as with Slurm."""
-    step = child.step
-    what = f"nodectl: error: step {step} task {child.task.number}: enter working directory {step.cwd!r}: "
-    yield operations.enter_directory(step.cwd, what, f"{child.as_user}: going to {_USUAL_TMPDIR} instead")
-
-
-def wait_at_gate(child: Child) -> "Iterator[Piece]":
-    """Waits until all tasks of the step are there and tracked. The end of the pipe means that there is no launch. The
-    exec closes it: so the stepd sees that the last task has become a program.
-    """
-    yield child.row("gate")
-    yield operations.wait(child.gate)
-    yield operations.end_row()
-
-
-def default_signals(_: Child) -> "Iterator[Piece]":
-    """Ignores and blocks no signal: a program starts as from a login shell.
-
-    Before the user's hooks, because a plugin may execute a program in one.
-    """
-    yield operations.default_signals(_CHANGED)
-
-
-def make_tmpdir(child: Child) -> "Iterator[Piece]":
-    """Makes TMPDIR, before files are locked. It is /tmp where it is not set or cannot be made, with a warning."""
-    path = child.task.environment.setdefault("TMPDIR", _USUAL_TMPDIR)
-    if path != _USUAL_TMPDIR:  # which exists everywhere
-        what = f"{messages.WARNING}make TMPDIR {path!r}: "
-        yield operations.make_tmpdir(path, what, f"{child.as_user}: it is {_USUAL_TMPDIR} instead")
-
-
-def confine(child: Child) -> "Iterator[Piece]":
-    """Denies what the step's level denies. Before the user's hooks, each of which may execute a program: whatever the
-    task becomes, it is confined.
-    """
-    denials = child.confinement.denials()
-    if not denials:
-        return
-    yield child.row("confine")
-    yield from denials
-    early = child.context.spank.has(_LAST_HOOK)
-    if early:
-        yield from child.confinement.locks()
-    yield operations.end_row()
-    if child.is_fork:
-        child.confinement.note(calls_denied=True, files_locked=early)
-
-
-def pre_launch(child: Child) -> "Iterator[Piece]":
-    """Calls the task plugins, as the user."""
-    if child.is_fork:
-        yield lambda: child.task.environment.update(SLURM_TASK_PID=str(os.getpid()))
-    else:
-        child.task.environment["SLURM_TASK_PID"] = ""  # which C fills in
-    yield from child.task_plugins("task_p_pre_launch")
-
-
-def task_init(child: Child) -> "Iterator[Piece]":
-    """Calls the SPANK plugins, as the user."""
-    if child.context.spank.has(_LAST_HOOK):
-        yield lambda: _task_init(child)
-
-
-def _task_init(child: Child) -> None:
-    pid = os.getpid()
-    child.spank(_LAST_HOOK)
-    if os.getpid() != pid and child.context.group is None:
-        prctl.set_pdeathsig(_signal.SIGKILL)  # the plugin has forked: its child is the task now
-
-
-def task_prologs(child: Child) -> "Iterator[Piece]":
-    """Runs the site's script, then the user's. Both may change the task's environment."""
-    for path in child.step.task_prologs:
-        yield lambda path=path: _task_prolog(child, path)  # type: ignore[misc]  # mypy knows no default of a lambda
-
-
-def _task_prolog(child: Child, path: str) -> None:
-    started = child.begin_row("task_prolog")
-    environment = {**child.task.environment, "SLURM_SCRIPT_CONTEXT": "prolog_task"}
-    status, output = scripts.run(path, environment, confinement=child.confinement)
-    child.end_row("task_prolog", started, status, path)
-    os.write(1, scripts.apply_prolog(output, child.task.environment))
-    if status != 0:
-        raise TaskEnds(f"task prolog {path!r} ended with status {status}{_NOT_FOUND if status == 127 else ''}", status)
-
-
-def lock_files(child: Child) -> "Iterator[Piece]":
-    """The rest of `confine`, if it is still to be done: not earlier, because a prolog may set TMPDIR."""
-    if not child.context.spank.has(_LAST_HOOK):
-        yield from child.confinement.locks()
-
-
-def set_soft_limits(child: Child) -> "Iterator[Piece]":
-    """The user's soft limits, late, so that nothing of nodectl runs under them."""
-    yield from rlimits.soft_limits(child.step.rlimits)
-
-
-def execute(child: Child) -> "Iterator[Piece]":
-    """Executes the program. Only the descriptors that report a failure are still open, and the gate."""
-    argv, environment = child.task.argv, child.task.environment
-    words = child.context.common_words
-    if not argv:
-        yield operations.fail("no program to execute", _MISSING_ARGUMENTS)
-        return
-    kept = (child.report, child.recorder.fd, child.gate)
-    if child.task.mpi_fd >= 0:
-        yield operations.close_others((*kept, child.task.mpi_fd))
-        yield operations.inherit(child.task.mpi_fd)
-    else:
-        yield operations.close_others(kept)
-    try:
-        yield from (*words.environment(environment), words.argv(argv), child.row("exec"))
-        yield words.execution(
-            argv[0], environment.get("PATH"), lambda name, path: _execution(name, path, child.step.cwd, child.as_user)
-        )
-    except ValueError:
-        yield operations.fail(f"execute {argv[0]!r}: Invalid argument{child.as_user}", _BAD_ARGUMENTS)
-
-
-def program(argv: list[str], environment: dict[str, str]) -> "list[Operation]":
-    """Executes as execvpe(3). Raises ValueError."""
-    execution = _execution(argv[0], environment.get("PATH"), "", "")
-    return [operations.environment(environment), operations.argv(argv), execution]
-
-
-def _execution(name: str, path: "str | None", own: str, behind: str) -> "Operation":
-    """A name with a slash is a path. A name that is in no directory of PATH is looked for in `own`: as srun, at last in
-    the working directory that was asked for, even if it could not be entered. Raises ValueError.
-    """
-    if "/" in name:
-        candidates = [name]
-    else:
-        candidates = [f"{d or '.'}/{name}" for d in ("/usr/bin:/bin" if path is None else path).split(":")]
-        candidates += [f"{own}/{name}"] if own else []
-    return operations.execute(candidates, is_path="/" in name, what=f"execute {name!r}: ", behind=behind)
-
-
-SEQUENCE = (
-    join_process_group,
-    leave_stepd,
-    set_hard_limits,
-    pre_launch_priv,
-    join_container,
-    task_init_privileged,
-    drop_privileges,
-    die_with_stepd,
-    connect_streams,
-    enter_directory,
-    wait_at_gate,
-    default_signals,
-    make_tmpdir,
-    confine,
-    pre_launch,
-    task_init,
-    task_prologs,
-    lock_files,
-    set_soft_limits,
-    execute,
-)
-# What of a task a stage looks at: where that is the same it gives the same for two tasks of a step, because all else is
-# the step's, and the same to its end. Stages that are not here change something themselves, or look at too much.
-_LOOKS_AT: "Mapping[Callable[[Child], Iterator[Piece]], Callable[[Child], object]]" = {
-    **dict.fromkeys(
-        (
-            set_hard_limits, task_init_privileged, drop_privileges, die_with_stepd, default_signals, confine, task_init,
-            task_prologs, set_soft_limits,
-        ),
-        lambda _: None,
-    ),
-    leave_stepd: lambda child: child.stepd_fds,
-    pre_launch_priv: lambda child: child.answers,
-    connect_streams: lambda child: (
-        child.context.streams.tasks[child.task.local_id], child.has_terminal, child.step.umask,
-    ),
-    enter_directory: lambda child: (child.task.number, child.step.cwd),
-    wait_at_gate: lambda child: child.gate,
-}  # fmt: skip
