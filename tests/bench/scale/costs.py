@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from bench.scale.network import Costs
 from bench.scale.nodes import Habits, Launch
 from nodectl.cluster.agent.calls import Calls
+from nodectl.cluster.agent.exchange import Exchange
 from nodectl.cluster.agent.node import OwnNode
 from nodectl.cluster.agent.parts import Parts
 from nodectl.cluster.leader.core import Core
@@ -229,10 +230,15 @@ def _ended(core: Core, number: int) -> None:
     core.received("ended", 0, {"job": JOB, "step": number, "record": record}, 0.0)
 
 
+def _parts(post: _Post, calls: Calls) -> Parts:
+    exchange = Exchange(post, "/nonexistent")  # type: ignore[arg-type]  # there is no MPI
+    return Parts(post, "here", calls, "/nonexistent", exchange)
+
+
 async def _launch(core: Core, calls: Calls, number: int) -> Launch:
     order = _order(core, number)
     post = _Post()
-    parts = Parts(post, "here", calls, "/nonexistent")
+    parts = _parts(post, calls)
     cpu, begin = time.process_time(), time.perf_counter()
     parts.handlers()["start"](-1, order, b"")
     await asyncio.wait_for(post.over.wait(), 30)
@@ -247,7 +253,7 @@ async def _commands(core: Core, calls: Calls) -> float:
     """Seconds of the node for one command of bulk, with one slot: of several looks the quickest."""
     order = _order(core, _LAUNCHES, bulk=True)
     post = _Post()
-    parts = Parts(post, "here", calls, "/nonexistent")
+    parts = _parts(post, calls)
     parts.handlers()["start"](-1, order, b"")
     number = sent = 0
     key = {"job": order["job"], "step": order["step"]}
