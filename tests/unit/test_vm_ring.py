@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rootful.node import wait_until
-from vm.host import cache, report
+from vm.host import cache, nodes, report
 from vm.host.debugger import Debugger
 from vm.host.image import Image
 from vm.host.qemu import Machine, Topology, run
@@ -56,6 +56,14 @@ def test_machine_is_built_with_the_nodes_of_its_topology() -> None:
     assert words_after(words, "-numa") == nodes
     disks = words_after(words, "-drive")
     assert disks == ["file=/image/disk,snapshot=on,cache=unsafe,format=raw,if=virtio", "file=/in,format=raw,if=virtio"]
+
+
+def test_machines_with_a_slurm_are_wired_to_each_other_and_to_nothing_else() -> None:
+    ends = {number: words_after(nodes.wires(number, Path("/ring")), "-netdev") for number in nodes.NUMBERS}
+    wired = "stream,id={0},server={1},addr.type=unix,addr.path=/ring/wire{2}"
+    first = [word for word in ends[1] if not word.startswith("hubport,")]
+    assert first == [wired.format("wire2", "on", 2), wired.format("wire3", "on", 3)]
+    assert [ends[2], ends[3]] == [[wired.format("here", "off", number)] for number in (2, 3)]
 
 
 def test_machine_that_is_not_done_in_time_is_ended() -> None:

@@ -41,8 +41,8 @@ def pytest_runtest_protocol() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def served(request: pytest.FixtureRequest) -> Iterator[None]:
     """Each test leaves the service as installed, which the next begins with, nothing of a step and no traceback."""
-    if request.node.get_closest_marker("deb"):
-        yield  # there the service comes and goes
+    if request.node.get_closest_marker("deb") or request.node.get_closest_marker("nodes"):
+        yield  # there the service comes and goes, or there is none
         return
     began = service.since()
     service.share_machine()

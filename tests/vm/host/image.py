@@ -33,6 +33,8 @@ PACKAGES = (
     "bash-completion",
     # What README and guides are followed with.
     "pkgconf", "sudo",
+    # The Slurm of three machines; in a single one it does not run.
+    "munge", "slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins",
 )  # fmt: skip
 # The last is what `nodectl metrics` needs, and guides say so.
 TEST_PACKAGES = ("pytest>=8.2", "setuptools>=77", "wheel", "prometheus-client>=0.16")
@@ -40,7 +42,8 @@ TEST_PACKAGES = ("pytest>=8.2", "setuptools>=77", "wheel", "prometheus-client>=0
 BOOT_MODULES = ("virtio_pci", "virtio_blk", "virtio_rng", "ext4", "crc32c_generic")
 MODULES = ("drivers/virtio", "drivers/block", "drivers/net/dummy.ko", "drivers/net/veth.ko", "drivers/net/macvlan.ko",
            "drivers/char/hw_random", "fs/ext4", "fs/jbd2", "fs/mbcache.ko", "fs/fuse", "fs/overlayfs", "crypto", "lib",
-           "arch/x86/crypto", "net/bridge", "net/llc", "net/802")  # fmt: skip
+           "arch/x86/crypto", "net/bridge", "net/llc", "net/802", "drivers/net/virtio_net.ko",
+           "drivers/net/net_failover.ko", "net/core/failover.ko")  # fmt: skip
 # What costs time at each boot and serves nothing in a machine that lives for minutes.
 MASKED = (
     "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service",
@@ -207,6 +210,7 @@ def _settle(root: Path) -> None:
     shutil.rmtree(root / "wheels")
     # Of what is installed from now on the documents stay.
     (root / "etc/dpkg/dpkg.cfg.d/99mmdebstrap").write_text("force-unsafe-io\n")
+    run("chroot", root, "systemctl", "disable", "munge", "slurmctld", "slurmd")
     units = root / "etc/systemd/system"
     for name in MASKED:
         (units / name).unlink(missing_ok=True)

@@ -10,7 +10,7 @@ NEWER = "99.1"  # higher than any that the checkout has
 
 
 class CannotBuild(Exception):
-    """There is no package; str() says why."""
+    """There is no package, or no wheel; str() says why."""
 
 
 def build(scratch: Path) -> tuple[Path, Path]:

@@ -3,9 +3,9 @@
     sudo ./dev vm [--topology 2s4c2t2n] [--limit SECONDS] [--keep DIRECTORY] [PYTEST ARG]...
 
 Makes the machine's disk once, boots it, lets it install this checkout and run the tests, resets it in the middle of
-steps and of a queue, has it install the Debian package instead, and prints what each test proved. The machine has no
-network and forgets what it did. Exit status 0: every test passed; 5: none was selected; 1: not so, and why. The last
-line is in pytest's own form.
+steps and of a queue, has it install the Debian package instead; boots three small ones with a Slurm; and prints what
+each test proved. The machines have no network but their own, and forget what they did. Exit status 0: every test
+passed; 5: none was selected; 1: not so, and why. The last line is in pytest's own form.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from typing import NoReturn, TextIO
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vm.host import image, package, qemu, report
+from vm.host import image, nodes, pack, package, qemu, report
 from vm.host.debugger import Debugger, attached
 
 TREE = Path(__file__).resolve().parents[3]
-RESULTS_BYTES = 64 << 20
 MEMORY = 1536  # MiB
 SILENCE = 480  # seconds without a word on the console; each test's own limit (conftest.py) is less
 BOOT_SILENCE = 240  # the same of a machine that boots: nothing of ours runs before its first word
@@ -44,8 +43,9 @@ TESTING = 0.9  # of the rest; then the tests are interrupted, so that what they 
 NO_TEST = 5  # pytest's status
 ENDED = ("0", "1", str(NO_TEST))  # those of a run that was not interrupted
 # Which tests are run in which life of the machine, and the name of their results.
-FIRST, RESET, QUEUE, PACKAGE = "not reset and not deb", "reset and not queue", "reset and queue", "deb"
-RESULTS = {FIRST: "first", RESET: "reset", QUEUE: "queue", PACKAGE: "deb"}
+FIRST, RESET, QUEUE = "not reset and not deb and not nodes", "reset and not queue", "reset and queue"
+PACKAGE, NODES = "deb", "nodes"  # the last is three other machines' life
+RESULTS = {FIRST: "first", RESET: "reset", QUEUE: "queue", PACKAGE: "deb", NODES: "nodes"}
 FIRMWARE, OURS = "SeaBIOS", "vm: "  # what a life of the machine begins with, and what `run` says
 _TERMINAL = re.compile(r"\r|\x1bc|\x1b\[[0-9;?]*[a-zA-Z]")  # what the firmware says to one
 
@@ -121,9 +121,9 @@ def _leave(number: int, _frame: object) -> NoReturn:
 
 def _keep(scratch: Path, where: Path) -> None:
     where.mkdir(parents=True, exist_ok=True)
-    for path in (scratch / "console", scratch / "qemu.log", *(scratch / "results").glob("*")):
-        if path.exists():
-            shutil.copy(path, where)
+    kept = ("console", "qemu.log", "console-*", "qemu-*.log", "results/*")
+    for path in (path for pattern in kept for path in scratch.glob(pattern)):
+        shutil.copy(path, where)
 
 
 def _ring(arguments: argparse.Namespace, pytest: list[str], scratch: Path) -> None:
@@ -131,21 +131,64 @@ def _ring(arguments: argparse.Namespace, pytest: list[str], scratch: Path) -> No
     selected = {mark: _selects(arguments, pytest, mark) for mark in RESULTS}
     if not any(selected.values()):
         return
+    failures = []
     with image.prepared(_dependencies()) as disk:
-        machine = qemu.Machine(disk, arguments.topology, MEMORY)
-        _pack(scratch, arguments, pytest, selected)
-        accelerator = machine.accelerator()
-        print(f"vm: {arguments.topology}, {accelerator.partition(',')[0]}, {MEMORY} MiB", flush=True)
-        try:
-            _live(machine, accelerator, arguments.limit, scratch)
-        finally:
-            _unpack(scratch)
+        wheel = pack.wheel(scratch)
+        accelerator = qemu.Machine(disk, arguments.topology, MEMORY).accelerator()
+        if any(chosen for mark, chosen in selected.items() if mark != NODES):
+            try:
+                _one_machine(arguments, pytest, scratch, disk, wheel, accelerator, selected)
+            except Failed as failed:
+                failures.append(str(failed))
+        if selected[NODES]:
+            try:
+                _three_machines(arguments, pytest, scratch, disk, wheel, accelerator)
+            except Failed as failed:
+                failures.append(f"three machines: {failed}")
+    if failures:
+        raise Failed("; ".join(failures))
     for mark, name in RESULTS.items():
         if selected[mark] and not (scratch / f"results/{name}.xml").exists():
             raise Failed(f"the machine ended without results of its tests ({mark}); its last words are above")
         status = scratch / f"results/{name}.status"
         if selected[mark] and (not status.exists() or status.read_text().strip() not in ENDED):
             raise Failed(f"not all tests were run ({mark}): there was no time for more")
+
+
+def _one_machine(
+    arguments: argparse.Namespace, pytest: list[str], scratch: Path, disk: image.Image, wheel: Path,
+    accelerator: str, selected: dict[str, bool],
+) -> None:  # fmt: skip
+    _pack(scratch, arguments, pytest, selected, wheel)
+    print(f"vm: {arguments.topology}, {accelerator.partition(',')[0]}, {MEMORY} MiB", flush=True)
+    try:
+        _live(qemu.Machine(disk, arguments.topology, MEMORY), accelerator, arguments.limit, scratch)
+    finally:
+        pack.unpack(scratch, "out")
+
+
+def _three_machines(
+    arguments: argparse.Namespace, pytest: list[str], scratch: Path, disk: image.Image, wheel: Path, accelerator: str
+) -> None:
+    print(f"vm: three of {nodes.TOPOLOGY}, {accelerator.partition(',')[0]}, {nodes.MEMORY} MiB", flush=True)
+    nodes.install(wheel, scratch / "opt")
+    pack.settle(scratch, {"topology": arguments.topology, "nodes_limit": int(nodes.LIMIT * TESTING)}, pytest)
+    with tarfile.open(scratch / "nodes.in", "w") as archive:
+        for path in (scratch / "settings", scratch / "arguments"):
+            archive.add(path, path.name)
+        archive.add(scratch / "opt", "opt", filter=pack.of_root)
+        archive.add(TREE / "tests/vm/nodes/run", "run", filter=pack.of_sources)
+        for name in ("pyproject.toml", "tests/vm", "tests/rootful", "README.md", "docs"):
+            archive.add(TREE / name, name, filter=pack.of_sources)
+    pack.make_room(scratch / "nodes.out")
+    console = scratch / "console-n1"
+    started = nodes.running(disk, accelerator, scratch, scratch / "nodes.in", scratch / "nodes.out")
+    try:
+        with started as first, console.open(encoding="utf-8", errors="replace") as lines:
+            _follow(first, lines, *(scratch / f"gdb-n{number}" for number in nodes.NUMBERS))
+    finally:
+        pack.unpack(scratch, "nodes.out")
+    _judge(first, nodes.LIMIT, scratch / "qemu-n1.log")
 
 
 def _dependencies() -> list[str]:
@@ -165,46 +208,27 @@ def _selects(arguments: argparse.Namespace, pytest: list[str], mark: str) -> boo
     return done.returncode == 0
 
 
-def _pack(scratch: Path, arguments: argparse.Namespace, pytest: list[str], selected: dict[str, bool]) -> None:
+def _pack(
+    scratch: Path, arguments: argparse.Namespace, pytest: list[str], selected: dict[str, bool], wheel: Path
+) -> None:
     """The disk vdb is a tar archive: the wheel of this checkout, the units, the tests, and what to do. vdc is empty."""
     resets = sum(selected[mark] for mark in (RESET, QUEUE))
     kept = AFTER_RESET * resets + FOR_PACKAGE * selected[PACKAGE]
     limit = int((arguments.limit - kept) * TESTING)
-    settings = {"topology": arguments.topology, "limit": limit, "reset_limit": int(AFTER_RESET * TESTING),
-                "first": selected[FIRST], "reset": selected[RESET], "queue": selected[QUEUE],
-                "deb": selected[PACKAGE], "deb_limit": int(FOR_PACKAGE * TESTING)}  # fmt: skip
-    (scratch / "settings").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    (scratch / "arguments").write_text("".join(f"{word}\n" for word in pytest))
+    settings = {
+        "topology": arguments.topology, "limit": limit, "reset_limit": int(AFTER_RESET * TESTING),
+        "first": selected[FIRST], "reset": selected[RESET], "queue": selected[QUEUE],
+        "deb": selected[PACKAGE], "deb_limit": int(FOR_PACKAGE * TESTING),
+    }  # fmt: skip
+    pack.settle(scratch, settings, pytest)
     with tarfile.open(scratch / "in", "w") as archive:
         packages = package.build(scratch) if selected[PACKAGE] else ()
-        for path in (_build_wheel(scratch), *packages, scratch / "settings", scratch / "arguments"):
+        for path in (wheel, *packages, scratch / "settings", scratch / "arguments"):
             archive.add(path, path.name)
-        archive.add(TREE / "tests/vm/run", "run", filter=_as_root)
+        archive.add(TREE / "tests/vm/run", "run", filter=pack.of_sources)
         for name in ("systemd", "pyproject.toml", "tests/vm", "tests/rootful", "README.md", "docs"):
-            archive.add(TREE / name, name, filter=_as_root)
-    with (scratch / "out").open("wb") as out:
-        out.truncate(RESULTS_BYTES)
-
-
-def _build_wheel(scratch: Path) -> Path:
-    source = scratch / "source"
-    for name in ("nodectl", "plugins"):
-        shutil.copytree(TREE / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    for name in ("pyproject.toml", "setup.py", "LICENSE", "README.md"):
-        shutil.copy(TREE / name, source)
-    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps"]
-    built = subprocess.run([*pip, "--no-build-isolation", "-w", scratch, source], check=False, capture_output=True)
-    if built.returncode != 0:
-        raise Failed(f"no wheel: {built.stderr.decode(errors='replace')[-2000:]}")
-    (wheel,) = scratch.glob("*.whl")
-    return wheel
-
-
-def _as_root(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Root in the machine trusts root's files only."""
-    entry.uid = entry.gid = 0
-    entry.mode &= ~0o022
-    return None if entry.name.endswith("__pycache__") else entry
+            archive.add(TREE / name, name, filter=pack.of_sources)
+    pack.make_room(scratch / "out")
 
 
 def _live(machine: qemu.Machine, accelerator: str, limit: float, scratch: Path) -> None:
@@ -220,16 +244,20 @@ def _live(machine: qemu.Machine, accelerator: str, limit: float, scratch: Path) 
     finally:
         running.terminate()
         running.wait()
-    if running.returncode == 124:
+    _judge(running, limit, scratch / "qemu.log")
+
+
+def _judge(ended: subprocess.Popen[bytes], limit: float, log: Path) -> None:
+    if ended.returncode == 124:
         raise Failed(f"the machine was not done after {limit:g} s; its last words are above")
-    if running.returncode != 0:
-        raise Failed(f"qemu ended with {running.returncode}: {(scratch / 'qemu.log').read_text()}")
+    if ended.returncode != 0:
+        raise Failed(f"qemu ended with {ended.returncode}: {log.read_text()}")
 
 
-def _follow(running: subprocess.Popen[bytes], lines: TextIO, socket: Path) -> None:
-    """Shows the console until the machine has ended. What the CPUs of a quiet one execute is translated again. One that
-    hangs is made to tell what it does and to boot, which costs nothing as long as nothing of ours had begun.
-    Raises Failed.
+def _follow(running: subprocess.Popen[bytes], lines: TextIO, socket: Path, *others: Path) -> None:
+    """Shows the console until the machine has ended. What the CPUs of a quiet one execute is translated again, and what
+    those of others do that it may wait for. One that hangs is made to tell what it does and to boot, which costs
+    nothing as long as nothing of ours had begun. Raises Failed.
     """
     life, hangs = "", 0
     spoke = looked = time.monotonic()
@@ -249,7 +277,8 @@ def _follow(running: subprocess.Popen[bytes], lines: TextIO, socket: Path) -> No
             _debug(socket, Debugger.interrupt)
             spoke = looked = time.monotonic()
         elif time.monotonic() > looked + QUIET:
-            _debug(socket, Debugger.translate_again)
+            for one in (socket, *others):
+                _debug(one, Debugger.translate_again)
             looked = time.monotonic()
     _show(lines.read())
 
@@ -262,12 +291,6 @@ def _debug(socket: Path, do: Callable[[Debugger], None]) -> None:
 def _show(text: str) -> None:
     sys.stdout.write(_TERMINAL.sub("", text))
     sys.stdout.flush()
-
-
-def _unpack(scratch: Path) -> None:
-    """What the machine brought out, if anything."""
-    unpacking = ["tar", "-xf", f"{scratch}/out", "-C", str(scratch), "--no-same-owner", "results"]
-    subprocess.run(unpacking, capture_output=True, check=False)
 
 
 if __name__ == "__main__":
