@@ -50,6 +50,9 @@ class Listener(Protocol):
     def orphaned(self, why: str) -> None:
         """The wire up is no more."""
 
+    def succeeded(self, epoch: int, root: int, at: Addresses) -> None:
+        """Another tree has taken the place of this one, under this rank."""
+
 
 class Core:
     """`start` is the number before that of the first message: a process that begins anew goes on with higher ones."""
@@ -76,6 +79,27 @@ class Core:
         self._number = start
         self._last: dict[int, int] = {}  # the number of what has come from each
         self._peers: set[int] = set()  # to whom something was sent
+
+    def succeed(self, peers: Iterable[int], gone: Mapping[int, str], now: float) -> None:
+        """This tree takes the place of another: with whom something was on its way there, and who was lost."""
+        del now
+        self._peers.update(peers)
+        self.gone.update(gone)
+
+    @property
+    def number(self) -> int:
+        """Of the latest message from here."""
+        return self._number
+
+    @property
+    def peers(self) -> set[int]:
+        """With whom there was something."""
+        return self._peers | self._last.keys()
+
+    @property
+    def nodes(self) -> int:
+        """How many ranks stand beneath us, with ours."""
+        return 1 + len(self.beneath) + self._routes.count(self.beneath)
 
     # Messages.
 
@@ -259,6 +283,9 @@ class Core:
             return
         if say == "no":
             self.lost(self.rank, text(words, "why"))
+            return
+        if say == "epoch":
+            self.listener.succeeded(number(words, "epoch"), number(words, "root"), addresses_of(words.get("at")))
             return
         if say == "lost":
             for rank, why in ranks_of(words, "ranks"):

@@ -7,22 +7,24 @@
     mesh.send(LEADER, "begun", {"job": 7, "step": 0})
 
 What is sent before `join` has returned is lost.
+
+Where the root is lost another rank may take its place: `succeed` makes a new tree of those who follow, whose epoch is
+part of its keys, so that nobody hears what is said in an earlier one.
 """
 
 import asyncio
 import contextlib
-import functools
-import resource
-import sys
+import math
 import time
-from asyncio import staggered
 from collections.abc import Callable, Mapping, Sequence
 
 from nodectl.cluster import tree
+from nodectl.cluster.link import keys
 from nodectl.cluster.link.connection import Link
 from nodectl.cluster.mesh import envelope, parent
 from nodectl.cluster.mesh.core import Core
 from nodectl.cluster.mesh.envelope import Header, Message
+from nodectl.cluster.mesh.links import Links
 from nodectl.cluster.mesh.parent import Answer
 from nodectl.cluster.mesh.roll import Addresses
 from nodectl.cluster.mesh.root import Root
@@ -34,14 +36,14 @@ __all__ = ["LEADER", "Header", "Mesh", "NotJoined", "Settings"]
 
 LEADER = tree.LEADER
 _SAID = "mesh.said"  # an agent's words of its machine, to the leader
-_BACKLOG = 4096  # who waits in the kernel
-_AT_ONCE = 128  # are taken from there, before others are heard again
-_STAGGER = 0.25  # seconds, after which the next address is tried, too
+_OF_EPOCH = b"epoch"
 Handler = Callable[[int, Header, bytes], None]
 
 
 class Mesh:
-    """`said` is what the leader is told of this machine when we have joined, and each new leader again."""
+    """`said` is what the leader is told of this machine when we have joined, and each new leader again. `root`: whose
+    tree it is in this `epoch`; the root's place is the first, and it has changed places with rank 0.
+    """
 
     def __init__(
         self,
@@ -51,8 +53,12 @@ class Mesh:
         *,
         said: Header | None = None,
         settings: Settings = DEFAULT,
+        epoch: int = 0,
+        root: int = tree.ROOT,
     ) -> None:
         self.rank = rank
+        self.epoch = epoch
+        self.root = root
         self.names = names
         self.settings = settings
         self._said = said or {}
@@ -60,27 +66,34 @@ class Mesh:
         self._loop = asyncio.get_running_loop()
         start = time.monotonic_ns()  # higher than all that an earlier leader has used, which ran on this machine, too
         self._turn = start if rank == LEADER else 0
-        self._core = (
-            Root(len(names), settings, self, start)
-            if rank == tree.ROOT
-            else Core(rank, len(names), settings, self, start)
-        )
+        self._core = self._planted(start)
         self._handlers: dict[str, Handler] = {_SAID: self._introduce}
         self._on_lost: list[Callable[[int, str], None]] = []
         self._on_joined: list[Callable[[int, Header], None]] = []
         self._on_resumed: list[Callable[[int], None]] = []
+        self._on_rootless: Callable[[bool], None] | None = None
         self._introduced: set[int] = set()
-        self._servers: list[asyncio.Server] = []
-        self._strangers: dict[Link, None] = {}
-        self._most_strangers = min(settings.most_strangers, _descriptors() // 4)
-        self._links: set[Link] = set()
-        self._asked: dict[Link, asyncio.Future[Answer]] = {}
-        self._fresh: set[Link] = set()  # we have dialed them, and not yet asked anything
+        self._links = Links(self._key(), settings, self._came, self._answered, self._ended)
         self._welcomed = False
         self._closed = False
         self._is_silent = False  # while a link is cut over which nothing comes: nobody there answers, either
         self._returning: asyncio.Task[None] | None = None
         self._ticking = self._loop.create_task(self._tick())
+
+    def _planted(self, start: int) -> Core:
+        place = self._place(self.rank)
+        if place == tree.ROOT:
+            return Root(len(self.names), self.settings, self, start)
+        return Core(place, len(self.names), self.settings, self, start)
+
+    def _key(self) -> bytes:
+        return keys.derived(self._secret, _OF_EPOCH, b"%d" % self.epoch) if self.epoch else self._secret
+
+    def _place(self, rank: int) -> int:
+        """Of a rank in the tree; likewise the rank of a place."""
+        if self.root == tree.ROOT:
+            return rank
+        return {self.root: tree.ROOT, tree.ROOT: self.root}.get(rank, rank)
 
     # What others use.
 
@@ -104,28 +117,78 @@ class Mesh:
         """
         self._on_resumed.append(told)
 
+    def on_rootless(self, told: Callable[[bool], None]) -> None:
+        """`told(True)`: the root has not been reached for half of `grace`, and we look on for ever, or until `succeed`;
+        `told(False)`: it is there again, or another one.
+        """
+        self._on_rootless = told
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether a link goes up, of all but the root."""
+        return self._core.up is not None
+
+    @property
+    def nodes(self) -> int:
+        """How many ranks stand beneath us, with ours."""
+        return self._core.nodes
+
+    @property
+    def addresses(self) -> Addresses:
+        """On which others reach us."""
+        return self._core.addresses
+
+    def succeed(self, epoch: int, root: int, at: Addresses) -> None:
+        """From now on we stand in the tree of this epoch, with this rank as its root, at these addresses; those beneath
+        us are told. A lower epoch is nothing.
+        """
+        if epoch <= self.epoch or self._closed:
+            return
+        old, before = self._core, self.root
+        old.tell_beneath({"say": "epoch", "epoch": epoch, "root": root, "at": at})
+        peers = [self._place(place) for place in old.peers]
+        gone = {self._place(place): why for place, why in old.gone.items()}
+        gone.pop(root, None)  # it was cut off from a tree that is no more
+        if self._returning is not None:
+            self._returning.cancel()
+            self._returning = None
+        self.epoch, self.root = epoch, root
+        self._links.begin_anew(self._key())
+        self._welcomed = False
+        self._core = core = self._planted(old.number)
+        core.addresses = old.addresses
+        core.root = at
+        now = self._loop.time()
+        core.succeed([self._place(one) for one in peers], {self._place(one): why for one, why in gone.items()}, now)
+        if root == self.rank:
+            why = f"it cannot be reached, and {self.names[root]} leads in its place"
+            core.give_up(self._place(before), why, now)
+            self._is_found()
+        else:
+            self._returning = self._loop.create_task(self._return(Search([(tree.ROOT, at)])))
+
     def send(self, to: int, kind: str, header: Header, body: bytes = b"") -> None:
         """Never blocks. Arrives once, after what was sent before, or not at all. Raises ValueError where it is longer
         than a frame, 4 MiB.
         """
-        self._core.send(to, kind, header, body)
+        self._core.send(self._place(to), kind, header, body)
 
     def send_each(self, kind: str, common: Header, each: Mapping[int, object], body: bytes = b"") -> None:
         """To every rank in `each`: it gets the header {**common, "part": its own part}."""
-        self._core.send_each(kind, common, each, body)
+        self._core.send_each(kind, common, {self._place(rank): part for rank, part in each.items()}, body)
 
     def give_up(self, rank: int, why: str) -> None:
         """The engine says that a node is lost."""
-        self._core.give_up(rank, why, self._loop.time())
+        self._core.give_up(self._place(rank), why, self._loop.time())
 
     def room(self, to: int) -> bool:
         """False for who sends much, until `drained`."""
-        link = self._core.hop(to)
+        link = self._core.hop(self._place(to))
         return not isinstance(link, Link) or link.room
 
     async def drained(self, to: int) -> None:
         """Returns when there is room on the way to a rank."""
-        link = self._core.hop(to)
+        link = self._core.hop(self._place(to))
         if isinstance(link, Link):
             await link.drained()
 
@@ -138,13 +201,7 @@ class Mesh:
         """The addresses on which others reach us. `hosts` are numbers, as all addresses are: for a name asyncio would
         ask in a thread. Raises OSError.
         """
-        for host in hosts:
-            server = await self._loop.create_server(self._stranger, host, port, backlog=_AT_ONCE)
-            for sock in server.sockets:
-                with sock.dup() as listening:
-                    listening.listen(_BACKLOG)
-            self._servers.append(server)
-        found = [sock.getsockname()[:2] for server in self._servers for sock in server.sockets]
+        found = await self._links.listen(hosts, port)
         self._core.addresses = tuple(found)
         return found
 
@@ -164,10 +221,7 @@ class Mesh:
 
     def _leave(self) -> None:
         self._closed = True
-        for server in self._servers:
-            server.close()
-        for link in [*self._links, *self._strangers]:
-            link.close()
+        self._links.close()
 
     # What the core tells.
 
@@ -177,7 +231,7 @@ class Mesh:
         if handler is None:
             self._loop.call_exception_handler({"message": f"nobody handles a message {message.kind!r}"})
             return
-        self._call(f"a message {message.kind!r}", handler, message.sender, message.header, message.body)
+        self._call(f"a message {message.kind!r}", handler, self._place(message.sender), message.header, message.body)
 
     def _call(self, what: str, told: Callable[..., None], *words: object) -> None:
         try:
@@ -191,17 +245,17 @@ class Mesh:
 
     def lost(self, rank: int, why: str) -> None:
         """A node is gone for good. Where it is ours, those beneath us stand elsewhere from now on."""
-        if rank == self.rank:
+        if rank == self._core.rank:
             self._leave()
         for told in self._on_lost:
-            self._call("a lost node", told, rank, why)
+            self._call("a lost node", told, self._place(rank), why)
 
     def resumed(self, rank: int) -> None:
         """What was on its way may be lost."""
         if rank == LEADER:
             self.leader()
         for told in self._on_resumed:
-            self._call("a way that is whole again", told, rank)
+            self._call("a way that is whole again", told, self._place(rank))
 
     def leader(self) -> None:
         """Whoever leads is told of our machine."""
@@ -222,142 +276,67 @@ class Mesh:
             silent = [above[0][0]] if self._is_silent and above else []
             self._returning = self._loop.create_task(self._return(Search(above, silent)))
 
-    # Links.
+    def succeeded(self, epoch: int, root: int, at: Addresses) -> None:
+        """Who stands above us is in another tree."""
+        self._loop.call_soon(self.succeed, epoch, root, at)
 
-    def _stranger(self) -> Link:
-        """Whoever connects. Where there are too many who prove nothing, the one that has had the most time goes."""
-        if len(self._strangers) >= self._most_strangers:
-            next(iter(self._strangers)).cut("there are too many who do not prove themselves")
-        link = self._link(calls=False, proven=self._proven)
-        self._strangers[link] = None
-        return link
-
-    def _link(self, *, calls: bool, proven: Callable[[Link], None]) -> Link:
-        return Link(
-            self._secret,
-            calls=calls,
-            proven=proven,
-            came=self._came,
-            ended=self._ended,
-            most_queued=self.settings.most_queued,
-            handshake=self.settings.handshake,
-        )
-
-    def _proven(self, link: Link) -> None:
-        self._strangers.pop(link, None)
-        self._links.add(link)
+    # What the links tell.
 
     def _came(self, link: Link, payload: bytes) -> None:
-        try:
-            if link not in self._asked:
-                self._core.heard(link, payload, self._loop.time())
-            elif payload != envelope.BEAT:
-                self._answered(link, envelope.control_words(payload))
-        except (envelope.BadMessage, BadWords, ValueError) as error:
-            link.cut(str(error))
+        """Raises BadMessage, ValueError."""
+        self._core.heard(link, payload, self._loop.time())
 
     def _answered(self, link: Link, words: Header) -> None:
-        answer = self._asked.pop(link)
-        say = str(words.get("say"))
-        if say == "welcome":
+        """Whom we have asked to stand beneath it says so, or not. Raises BadMessage."""
+        if words.get("say") == "welcome":
             self._welcomed = True
-            self._core.welcomed(link, words)
-        if not answer.done():
-            answer.set_result(Answer(say, words))
+            try:
+                self._core.welcomed(link, words)
+            except BadWords as error:
+                raise envelope.BadMessage(str(error)) from None
 
     def _ended(self, link: Link, why: str) -> None:
-        self._strangers.pop(link, None)
-        self._links.discard(link)
-        answer = self._asked.pop(link, None)
-        if answer is not None and not answer.done():
-            answer.set_exception(ConnectionError(why))
-        elif not self._closed:
+        if not self._closed:
             self._core.ended(link, why, self._loop.time())
 
     # The parent.
 
     async def _ask(self, addresses: Addresses, avoid: list[int]) -> Answer:
         """Raises OSError where nobody answers."""
-        link = await self._dial_one_of(addresses)
+        settings = self.settings
+        link = await self._links.dial(addresses, settings.grace / 4 if self._welcomed else settings.handshake)
         try:
-            return await self._ask_to_join(link, avoid)
+            if not self._links.listens and self.rank != LEADER:
+                await self.listen([link.local_address[0]])
+            self._turn += 1
+            join = {
+                "say": "join", "rank": self._core.rank, "turn": self._turn, "addresses": self._core.addresses,
+                "avoid": avoid, "first": not self._welcomed,
+            }  # fmt: skip
+            words = await self._links.ask(link, join, settings.patience + settings.silence)
+            return Answer(str(words.get("say")), words)
         finally:
             if link is not self._core.up:
                 link.close()
 
-    async def _dial_one_of(self, addresses: Addresses) -> Link:
-        """The first that answers; one that is slow does not keep the next from being tried. Raises OSError."""
-        dials = [functools.partial(self._dial, host, port) for host, port in addresses]
-        link: Link | None = None
-        try:
-            link, _, errors = await staggered.staggered_race(dials, _STAGGER)
-        finally:
-            late, self._fresh = self._fresh - {link}, set()
-            for one in late:
-                one.close()
-        if link is not None:
-            return link
-        raise next((error for error in errors if isinstance(error, OSError)), OSError("no address is known"))
-
-    async def _dial(self, host: str, port: int) -> Link:
-        """A proven link. Raises OSError."""
-        proven: asyncio.Future[Answer] = self._loop.create_future()
-
-        def is_proven(link: Link) -> None:
-            self._links.add(link)
-            self._fresh.add(link)
-            if not proven.done():
-                proven.set_result(Answer("", {}))
-
-        link = self._link(calls=True, proven=is_proven)
-        self._asked[link] = proven
-        returning = self._welcomed  # there is little time
-        try:
-            async with asyncio.timeout(self.settings.grace / 4 if returning else self.settings.handshake):
-                await self._loop.create_connection(lambda: link, host, port)
-                await proven
-        except TimeoutError:
-            self._asked.pop(link, None)
-            link.cut("it does not answer")
-            raise ConnectionError(f"{host}:{port} does not answer") from None
-        except asyncio.CancelledError:
-            self._asked.pop(link, None)
-            link.cut("another address has answered")
-            raise
-        except OSError as error:
-            raise ConnectionError(f"{host}:{port}: {error}") from None
-        finally:
-            self._asked.pop(link, None)
-        return link
-
-    async def _ask_to_join(self, link: Link, avoid: list[int]) -> Answer:
-        if not self._servers and self.rank != LEADER:
-            await self.listen([link.local_address[0]])
-        self._turn += 1
-        words = {
-            "say": "join",
-            "rank": self.rank,
-            "turn": self._turn,
-            "addresses": self._core.addresses,
-            "avoid": avoid,
-            "first": not self._welcomed,
-        }
-        answer: asyncio.Future[Answer] = self._loop.create_future()
-        self._asked[link] = answer
-        link.send(envelope.control(words))
-        try:
-            async with asyncio.timeout(self.settings.patience + self.settings.silence):
-                return await answer
-        except TimeoutError:
-            raise ConnectionError("it does not answer") from None
-        finally:
-            self._asked.pop(link, None)
-
     async def _return(self, search: Search) -> None:
+        limit = math.inf if self._on_rootless is not None else self.settings.silence + self.settings.grace
+        missing = self._loop.call_later(self.settings.grace / 2, self._is_missed)
         try:
-            await parent.seek(self._ask, search, self.settings.silence + self.settings.grace)
+            await parent.seek(self._ask, search, limit)
         except NotJoined as error:
-            self.lost(self.rank, str(error))
+            self.lost(self._core.rank, str(error))
+        finally:
+            missing.cancel()
+        self._is_found()
+
+    def _is_missed(self) -> None:
+        if self._on_rootless is not None:
+            self._on_rootless(True)
+
+    def _is_found(self) -> None:
+        if self._on_rootless is not None:
+            self._on_rootless(False)
 
     # Time.
 
@@ -371,7 +350,7 @@ class Mesh:
             late = passed > self.settings.beat + self.settings.silence / 2
             if late:
                 self._core.postpone(passed)
-            for link in list(self._links):
+            for link in list(self._links.proven):
                 if late:
                     link.heard = now
                 if now - link.heard > self.settings.silence and not link.held:
@@ -381,9 +360,3 @@ class Mesh:
                 elif now - link.sent >= self.settings.beat / 2:
                     link.send(envelope.BEAT)
             self._core.tick(now)
-
-
-def _descriptors() -> int:
-    """How many we may have. Steps and commands need some, whoever connects."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if soft == resource.RLIM_INFINITY else soft

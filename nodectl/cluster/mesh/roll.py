@@ -1,10 +1,11 @@
 """The root's roll: which rank stands beneath which, who is missing, who is lost for good. No I/O, no clock.
 
 It is told whom each node has directly beneath it (a census). A rank is there while a chain of such leads from it up to
-the root. One that no longer is there gets `grace` seconds to be back; then it is lost, and stays so.
+the root. One that no longer is there gets `grace` seconds to be back; then it is lost, and stays so. Where more are
+missing than are there, they get `doubt` seconds more: it may be the root that is cut off, and the others will say so.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from nodectl.cluster import tree
@@ -30,16 +31,18 @@ class Change(NamedTuple):
 class Roll:
     """What the root knows."""
 
-    def __init__(self, count: int, width: int, grace: float) -> None:
+    def __init__(self, count: int, width: int, grace: float, doubt: float = 0.0) -> None:
         self._count = count
         self._width = width
         self._grace = grace
+        self._doubt = doubt
         self._turns: dict[int, int] = {}
         self._above: dict[int, int] = {}
         self._beneath: dict[int, set[int]] = {tree.ROOT: set()}
         self.addresses: dict[int, Addresses] = {}
         self.there = {tree.ROOT}
         self.missing: dict[int, float] = {}  # until when it may be back
+        self.awaited: dict[int, float] = {}  # likewise, of those that stood in the tree before this one
         self.lost: dict[int, str] = {}
 
     def census(self, at: int, entries: Iterable[Entry], now: float) -> Change:
@@ -71,7 +74,9 @@ class Roll:
 
     def overdue(self, now: float) -> list[int]:
         """Who has been missing for too long: lost from here on."""
-        late = [rank for rank, until in self.missing.items() if until <= now]
+        doubt = self._doubt if len(self.missing) > len(self.there) else 0.0
+        late = [rank for rank, until in self.missing.items() if until + doubt <= now]
+        late += [rank for rank, until in self.awaited.items() if until <= now]
         for rank in late:
             self.lose(rank, "it has not been heard for too long", now)
         return late
@@ -79,6 +84,12 @@ class Roll:
     def postpone(self, by: float) -> None:
         """Everybody who is missing gets so many seconds more."""
         self.missing = {rank: until + by for rank, until in self.missing.items()}
+        self.awaited = {rank: until + by for rank, until in self.awaited.items()}
+
+    def succeed(self, lost: Mapping[int, str], until: float) -> None:
+        """Another root has known these: who is not lost is to come until then."""
+        self.lost.update(lost)
+        self.awaited = {rank: until for rank in range(1, self._count) if rank not in self.lost}
 
     def lose(self, rank: int, why: str, now: float) -> bool:
         """Says that a rank is lost for good: those beneath it have to stand elsewhere. False where that was known."""
@@ -86,6 +97,7 @@ class Roll:
             return False
         self.lost[rank] = why
         self.missing.pop(rank, None)
+        self.awaited.pop(rank, None)
         self.there.discard(rank)
         self.addresses.pop(rank, None)
         if (above := self._above.pop(rank, None)) is not None:
@@ -116,6 +128,7 @@ class Roll:
             if there:
                 self.there.add(rank)
                 self.missing.pop(rank, None)
+                self.awaited.pop(rank, None)
             else:
                 self.there.discard(rank)
                 self.missing.setdefault(rank, now + self._grace)

@@ -1,5 +1,7 @@
 """The root of the tree: it says who stands beneath whom, and who is lost."""
 
+from collections.abc import Iterable, Mapping
+
 from nodectl.cluster import tree
 from nodectl.cluster.mesh import envelope
 from nodectl.cluster.mesh.core import Core, Listener, Wire, refuse
@@ -7,15 +9,25 @@ from nodectl.cluster.mesh.roll import Entry, Roll
 from nodectl.cluster.mesh.settings import Settings
 from nodectl.cluster.mesh.words import Census, Join
 
+_TIMES_OF_A_SEARCH = 2  # after the loss of an old root not all notice it at the same time
+
 
 class Root(Core):
     """The member of rank 0."""
 
     def __init__(self, count: int, settings: Settings, listener: Listener, start: int) -> None:
         super().__init__(tree.ROOT, count, settings, listener, start)
-        self.roll = Roll(count, settings.width, settings.grace)
+        self.roll = Roll(count, settings.width, settings.grace, settings.silence + settings.grace)
         self._waiting: dict[Wire, tuple[Join, float]] = {}  # until when for its parent
         self._waiting_for: dict[int, list[Wire]] = {}
+        self._has_succeeded = False
+
+    def succeed(self, peers: Iterable[int], gone: Mapping[int, str], now: float) -> None:
+        """Likewise; who does not come in time is lost."""
+        super().succeed(peers, gone, now)
+        self._has_succeeded = True
+        limit = self.settings.silence + self.settings.grace + self.settings.patience
+        self.roll.succeed(gone, now + _TIMES_OF_A_SEARCH * limit)
 
     def tick(self, now: float) -> None:
         """Time has passed."""
@@ -79,10 +91,11 @@ class Root(Core):
         if leader and leader[0].turn > self.leader_turn:
             self.led(leader[0].turn, at)
             self.tell_beneath({"say": "leader", "turn": self.leader_turn, "at": at})
-        if change.resumed:
-            for rank in change.resumed:
+        back = change.resumed + (change.joined if self._has_succeeded else [])
+        if back:
+            for rank in back:
                 self.resumed(rank)
-            self.tell_beneath({"say": "resumed", "ranks": [[rank, at] for rank in change.resumed]})
+            self.tell_beneath({"say": "resumed", "ranks": [[rank, at] for rank in back]})
         if change.joined:
             self._place_those_who_waited(change.joined, now)
 

@@ -31,6 +31,10 @@ class Routes:
             if self._above.get(rank) == at:
                 del self._above[rank]
 
+    def count(self, neighbours: Container[int]) -> int:
+        """How many stand beneath these."""
+        return sum(self.next_hop(rank, neighbours) is not None for rank in self._above)
+
     def next_hop(self, to: int, neighbours: Container[int]) -> int | None:
         """Which neighbour leads to a rank; None where the way goes up."""
         above = self._above

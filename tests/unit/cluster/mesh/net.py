@@ -13,7 +13,7 @@ from nodectl.cluster.mesh.root import Root
 from nodectl.cluster.mesh.search import NotJoined, Search
 from nodectl.cluster.mesh.settings import Settings
 
-SETTINGS = Settings(width=2, grace=5.0, patience=3.0)
+SETTINGS = Settings(width=2, silence=2.0, grace=5.0, patience=3.0)
 SECOND = 1.0
 HOPS = 64  # more than any way in these nets has: a message that goes round is found by it
 
@@ -84,6 +84,9 @@ class Member:
         self.told_resumed.append(rank)
 
     def leader(self) -> None:
+        pass
+
+    def succeeded(self, epoch: int, root: int, at: object) -> None:
         pass
 
     def orphaned(self, why: str) -> None:

@@ -14,7 +14,7 @@ from unit.cluster.mesh.net import SETTINGS, Net
 COUNTS = st.integers(1, 14)
 SEEDS = st.integers(0, 2**32)
 PAUSES = st.lists(st.tuples(st.sampled_from(["kill", "cut", "say", "leader"]), st.integers(0, 60)), max_size=12)
-A_WHILE = SETTINGS.grace + SETTINGS.patience + 2
+A_WHILE = SETTINGS.grace + SETTINGS.silence + SETTINGS.grace + SETTINGS.patience + 2
 
 
 def everybody_reaches_everybody(net: Net) -> None:

@@ -25,7 +25,7 @@ def test_thousands_of_strangers_keep_nobody_from_joining() -> None:
                 _, writer = await asyncio.open_connection(*tree.at[0])
                 writer.write(b"nodectl link 0001\n"[: number % 19])
                 stranger_writers.append(writer)
-                most = max(most, len(tree.ears[0].mesh._strangers))
+                most = max(most, len(tree.ears[0].mesh._links.strangers))
                 if len(stranger_writers) > 200:
                     stranger_writers.pop(0).close()
 
@@ -63,9 +63,9 @@ def test_strangers_leave_descriptors_for_the_work() -> None:
         tree = Tree(2, FEW._replace(most_strangers=4096))
         tree.at = await tree.member(0).mesh.listen(["127.0.0.1"])
         writers = [(await asyncio.open_connection(*tree.at[0]))[1] for _ in range(300)]
-        await until(lambda: len(tree.ears[0].mesh._strangers) == 256)
+        await until(lambda: len(tree.ears[0].mesh._links.strangers) == 256)
         await tree.member(LEADER).mesh.join(tree.at)
-        assert len(tree.ears[0].mesh._strangers) <= 256
+        assert len(tree.ears[0].mesh._links.strangers) <= 256
         for writer in writers:
             writer.close()
         await asyncio.gather(*(ear.mesh.close() for ear in tree.ears.values()))

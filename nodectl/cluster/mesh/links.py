@@ -1,0 +1,181 @@
+"""The links of one member: those who call it, and those whom it calls, once they have proven themselves."""
+
+import asyncio
+import functools
+import resource
+import sys
+from asyncio import staggered
+from collections.abc import Callable, Sequence
+
+from nodectl.cluster.link.connection import Link
+from nodectl.cluster.mesh import envelope
+from nodectl.cluster.mesh.envelope import Header
+from nodectl.cluster.mesh.roll import Addresses
+from nodectl.cluster.mesh.settings import Settings
+
+_BACKLOG = 4096  # who waits in the kernel
+_AT_ONCE = 128  # are taken from there, before others are heard again
+_STAGGER = 0.25  # seconds, after which the next address is tried, too
+
+
+class Links:
+    """`key` is what both sides prove to have. `came` gets what a link brings, but for an answer, which `answered` gets;
+    `ended` gets those that are over.
+    """
+
+    def __init__(
+        self, key: bytes, settings: Settings, came: Callable[[Link, bytes], None],
+        answered: Callable[[Link, Header], None], ended: Callable[[Link, str], None],
+    ) -> None:  # fmt: skip
+        self.key = key
+        self._settings = settings
+        self._on_came = came
+        self._on_answered = answered
+        self._on_ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._servers: list[asyncio.Server] = []
+        self.strangers: dict[Link, None] = {}
+        self._most_strangers = min(settings.most_strangers, _descriptors() // 4)
+        self.proven: set[Link] = set()
+        self._asked: dict[Link, asyncio.Future[Header]] = {}
+        self._fresh: set[Link] = set()  # we have dialed them, and not yet asked anything
+
+    async def listen(self, hosts: Sequence[str], port: int) -> list[tuple[str, int]]:
+        """The addresses at which others reach us. Raises OSError."""
+        for host in hosts:
+            server = await self._loop.create_server(self._stranger, host, port, backlog=_AT_ONCE)
+            for sock in server.sockets:
+                with sock.dup() as listening:
+                    listening.listen(_BACKLOG)
+            self._servers.append(server)
+        return [sock.getsockname()[:2] for server in self._servers for sock in server.sockets]
+
+    @property
+    def listens(self) -> bool:
+        """Whether anybody can reach us."""
+        return bool(self._servers)
+
+    def close(self) -> None:
+        """Ends everything; what waits still goes out."""
+        for server in self._servers:
+            server.close()
+        for link in [*self.proven, *self.strangers]:
+            link.close()
+
+    def begin_anew(self, key: bytes) -> None:
+        """From now on the others have this key; who has another one is heard no more."""
+        self.key = key
+        why = "it is of an earlier tree"
+        links, self.proven = self.proven, set()
+        for link in links:
+            link.close()
+            self._loop.call_later(self._settings.grace, link.cut, why)
+        for link in list(self.strangers):
+            link.cut(why)
+
+    def _stranger(self) -> Link:
+        """Whoever connects. Where there are too many who prove nothing, the one that has had the most time goes."""
+        if len(self.strangers) >= self._most_strangers:
+            next(iter(self.strangers)).cut("there are too many who do not prove themselves")
+        link = self._link(calls=False, proven=self._proven)
+        self.strangers[link] = None
+        return link
+
+    def _link(self, *, calls: bool, proven: Callable[[Link], None]) -> Link:
+        return Link(
+            self.key, calls=calls, proven=proven, came=self._came, ended=self._ended,
+            most_queued=self._settings.most_queued, handshake=self._settings.handshake,
+        )  # fmt: skip
+
+    def _proven(self, link: Link) -> None:
+        self.strangers.pop(link, None)
+        self.proven.add(link)
+
+    def _came(self, link: Link, payload: bytes) -> None:
+        if link not in self.proven:
+            return  # of an earlier tree
+        try:
+            if link not in self._asked:
+                self._on_came(link, payload)
+            elif payload != envelope.BEAT:
+                words = envelope.control_words(payload)
+                answer = self._asked.pop(link)
+                self._on_answered(link, words)
+                if not answer.done():
+                    answer.set_result(words)
+        except (envelope.BadMessage, ValueError) as error:
+            link.cut(str(error))
+
+    def _ended(self, link: Link, why: str) -> None:
+        self.strangers.pop(link, None)
+        self.proven.discard(link)
+        answer = self._asked.pop(link, None)
+        if answer is None:
+            self._on_ended(link, why)
+        elif not answer.done():
+            answer.set_exception(ConnectionError(why))
+
+    # Those whom we call.
+
+    async def dial(self, addresses: Addresses, seconds: float) -> Link:
+        """The first that answers; one that is slow does not keep the next from being tried. Raises OSError."""
+        dials = [functools.partial(self._dial, host, port, seconds) for host, port in addresses]
+        link: Link | None = None
+        try:
+            link, _, errors = await staggered.staggered_race(dials, _STAGGER)
+        finally:
+            late, self._fresh = self._fresh - {link}, set()
+            for one in late:
+                one.close()
+        if link is not None:
+            return link
+        raise next((error for error in errors if isinstance(error, OSError)), OSError("no address is known"))
+
+    async def _dial(self, host: str, port: int, seconds: float) -> Link:
+        """A proven link. Raises OSError."""
+        proven: asyncio.Future[Header] = self._loop.create_future()
+
+        def is_proven(link: Link) -> None:
+            self.proven.add(link)
+            self._fresh.add(link)
+            if not proven.done():
+                proven.set_result({})
+
+        link = self._link(calls=True, proven=is_proven)
+        self._asked[link] = proven
+        try:
+            async with asyncio.timeout(seconds):
+                await self._loop.create_connection(lambda: link, host, port)
+                await proven
+        except TimeoutError:
+            self._asked.pop(link, None)
+            link.cut("it does not answer")
+            raise ConnectionError(f"{host}:{port} does not answer") from None
+        except asyncio.CancelledError:
+            self._asked.pop(link, None)
+            link.cut("another address has answered")
+            raise
+        except OSError as error:
+            raise ConnectionError(f"{host}:{port}: {error}") from None
+        finally:
+            self._asked.pop(link, None)
+        return link
+
+    async def ask(self, link: Link, words: Header, seconds: float) -> Header:
+        """What the other side answers. Raises OSError."""
+        answer: asyncio.Future[Header] = self._loop.create_future()
+        self._asked[link] = answer
+        link.send(envelope.control(words))
+        try:
+            async with asyncio.timeout(seconds):
+                return await answer
+        except TimeoutError:
+            raise ConnectionError("it does not answer") from None
+        finally:
+            self._asked.pop(link, None)
+
+
+def _descriptors() -> int:
+    """How many we may have. Steps and commands need some, whoever connects."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
