@@ -17,7 +17,7 @@ from cluster.bed import Bed, inner
 from cluster.machine import ADDRESSES, NODES
 from cluster.user import User, install
 from nodectl.schemas import files as schemas
-from rootful.node import NOBODY, OTHER, wait_until
+from rootful.node import NOBODY, OTHER, PATIENCE, wait_until
 
 _SLEEPING = ("sleep", "600")
 _AGENT = "cluster.agent.main"
@@ -209,9 +209,36 @@ def test_a_cable_that_is_cut_is_noticed(user: User) -> None:
         _, error = step.communicate()
         assert step.returncode != 0
         assert "n3 was lost" in error
-        wait_until(lambda: not _sleeps(user), "what is alone has ended, too")
+        wait_until(lambda: not _sleeps(user), "what is alone has ended, too", 2 * PATIENCE)
     finally:
         user.bed.mend("n3")
+
+
+def test_the_cable_of_the_leaders_node_is_cut_and_another_one_leads(user: User) -> None:
+    """It sees the homes still."""
+    step = user.popen("run", "-N2", "-n4", "-w", "n[2-3]", *_SLEEPING, machine="n3")
+    wait_until(lambda: len(_sleeps(user)) == 4, "tasks sleep")
+    lost = user.popen("run", "-n1", "-w", "n1", *_SLEEPING, machine="n2")
+    wait_until(lambda: len(_sleeps(user)) == 5, "tasks sleep")
+    user.bed.cut("n1")
+    try:
+        _, error = lost.communicate()
+        assert lost.returncode != 0
+        assert "n1 was lost" in error
+        done = user.nodectl("run", "-N2", "-n2", "--overlap", "hostname", machine="n2")
+        assert (done.returncode, sorted(done.stdout.split())) == (0, ["n2", "n3"]), done.stderr
+        assert user.processes(_LEADER, machine="n2")
+        wait_until(lambda: len(_sleeps(user)) == 4, "what is alone has ended", 2 * PATIENCE)
+        assert not user.processes(_AGENT, machine="n1")
+        assert step.poll() is None
+        os.kill(inner(step), signal.SIGTERM)
+        step.communicate()
+        assert user.nodectl("cluster", "stop", machine="head").returncode == 0
+    finally:
+        user.bed.mend("n1")
+        user.bed.kill("n1")  # Slurm has given it up, and takes it back when it starts anew
+        user.bed.boot("n1")
+    assert not list((user.bed.home(NOBODY) / ".local" / "state" / "nodectl" / "cluster").glob("*"))
 
 
 def _listens(pid: int) -> list[int]:

@@ -1,16 +1,18 @@
-"""The leader, as a child of the agent of rank 0: started again when it dies, or is not heard any more (somebody has
-stopped it, perhaps); ended with the agent.
+"""The leader, as a child of the agent that is the tree's root: started again when it dies, or is not heard any more
+(somebody has stopped it, perhaps), but not when the others follow another one; ended with the agent.
 
 Its standard input is a pipe that only the agent holds. The first line is the secret, the second one JSON: the addresses
-of the agent, the job, the names of all nodes and of guests, the path of its journal; the end is its end.
+of the agent, the job, the names of all nodes and of guests, the epoch, whose root that agent is, the path of
+its journal, and the job's directory, or ""; the end is its end.
 """
 
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 from nodectl.cluster.agent.place import Place
+from nodectl.cluster.succession.directory import SUPERSEDED, Epoch
 from nodectl.kernel import signals
 from nodectl.wire import lean_json
 
@@ -22,22 +24,28 @@ _LOOK, _MOST_LOOKS = 1.0, 30  # seconds; not by a clock: where we were stopped o
 
 
 class LeaderProcess:
-    """`say` gets a line for the agent's log; `is_there`: whether the mesh has a way to it."""
+    """`say` gets a line for the agent's log; `is_there`: whether the mesh has a way to it; `superseded`: is called when
+    the others follow another one.
+    """
 
     def __init__(
         self,
         secret: bytes,
-        at: Sequence[tuple[str, int]],
+        epoch: Epoch,
         where: Place,
-        journal: str,
+        memory: Mapping[str, str],
         say: Callable[[str], None],
         is_there: Callable[[], bool],
+        superseded: Callable[[], None],
     ) -> None:
-        told = {"at": [list(one) for one in at], "job": where.job, "names": list(where.names), "journal": journal}
-        told["guests"] = list(where.guests)
+        told = {
+            "at": [list(one) for one in epoch.at], "job": where.job, "names": list(where.names),
+            "guests": list(where.guests), "epoch": epoch.number, "root": epoch.rank, **memory,
+        }  # fmt: skip
         self._words = f"{secret.hex()}\n{lean_json.dumps(told)}\n".encode("ascii")
         self._say = say
         self._is_there = is_there
+        self._superseded = superseded
         self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
 
@@ -54,6 +62,9 @@ class LeaderProcess:
                 status: object = await self._once()
             except OSError as error:  # no process for it just now
                 status = error.strerror
+            if status == SUPERSEDED:
+                self._superseded()
+                return
             pause = _FIRST_PAUSE if loop.time() - begun > _SOON else min(max(_FIRST_PAUSE, 2 * pause), _LONGEST_PAUSE)
             self._say(f"the leader has ended ({status}); another one is started")
             await asyncio.sleep(pause)

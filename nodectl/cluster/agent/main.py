@@ -2,8 +2,9 @@
 
 The engine starts it and holds its standard input: the first line is the secret, the second the leader's addresses, the
 end is the agent's end. To its standard output it writes lines: `leader HOST:PORT ...`, which is that second line, from
-rank 0; `joined RANK`; `failed NODE WHY`. Exit status: 0 when it was told to end, 1 when it could not begin or the
-others have given it up.
+rank 0; `joined RANK`, with `alone` where it shares no disk with rank 0; `failed NODE WHY`. Exit status: 0 when it was
+told to end, 1 when it could not begin or the others have given it up. Where the root of the tree is lost it may take
+its place, and starts the leader.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from nodectl.cluster.agent.door import Door
 from nodectl.cluster.agent.exchange import Exchange
 from nodectl.cluster.agent.hello import Hello
 from nodectl.cluster.agent.launched import LaunchedSteps
-from nodectl.cluster.agent.leader_process import LeaderProcess
+from nodectl.cluster.agent.leadership import Leadership
 from nodectl.cluster.agent.node import OwnNode
 from nodectl.cluster.agent.parts import Parts
 from nodectl.cluster.agent.place import Place
@@ -67,7 +68,8 @@ class Agent:
         self._path = path
         self._over = asyncio.Event()
         self._status = 0
-        self._leader: LeaderProcess | None = None
+        self._all_end = False
+        self._leadership: Leadership | None = None
 
     async def run(self) -> int:
         """Until somebody ends it: the exit status."""
@@ -81,19 +83,21 @@ class Agent:
             lines = await _standard_input()
             secret = await _secret(lines)
             mesh = Mesh(self._place.rank, self._place.members, secret, said=self._said())
+            self._leadership = leadership = Leadership(mesh, secret, self._place, self._path, self._say, self._give_up)
             work = Work(mesh, self._place, self._path, node.socket)
             mesh.on_lost(self._lost)
             mesh.handle("end", lambda *_: self._over.set())
             await starting
-            await self._meet(mesh, lines, secret)
+            await self._meet(mesh, lines, leadership)
             work.open()
             gc.collect()
             gc.freeze()  # what is there now stays
             gc.set_threshold(_GARBAGE)
-            print("joined", self._place.rank, flush=True)
+            print("joined", self._place.rank, *(["alone"] if leadership.why_not else []), flush=True)
             watching = asyncio.create_task(self._until_end_of(lines))
             await self._over.wait()
             watching.cancel()
+            await leadership.stop()
             work.close()
         except (Failed, NotJoined, OSError) as error:
             self._fail(str(error))
@@ -102,8 +106,8 @@ class Agent:
                 starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
             await node.end()
-            if self._leader is not None:
-                await self._leader.end()
+            if self._leadership is not None:
+                await self._leadership.end(is_last=self._all_end)
             if mesh is not None:
                 await mesh.close()
         return self._status
@@ -115,15 +119,13 @@ class Agent:
         machine = topology.read(allowed=os.sched_getaffinity(0))
         return described(given(machine, os.environ, self._place.rank))
 
-    async def _meet(self, mesh: Mesh, lines: asyncio.StreamReader, secret: bytes) -> None:
+    async def _meet(self, mesh: Mesh, lines: asyncio.StreamReader, leadership: Leadership) -> None:
         """The others, by way of rank 0. Raises Failed, NotJoined, OSError."""
         if self._place.rank == 0:
             hosts = addresses.own(os.environ.get("SLURM_LAUNCH_NODE_IPADDR", ""))
             at = await mesh.listen(hosts)
             print("leader", *map(addresses.written, at), flush=True)
-            journal = f"{self._path}/journal"
-            self._leader = LeaderProcess(secret, at, self._place, journal, self._say, lambda: mesh.has_leader)
-            self._leader.start()
+            leadership.begin(at)
         line = (await lines.readline()).decode("ascii", "replace").split()
         if self._place.rank == 0:
             return
@@ -134,16 +136,22 @@ class Agent:
         if not at:
             raise Failed("nobody said where the leader is")
         await mesh.join(at)
+        leadership.follow()
 
     async def _until_end_of(self, lines: asyncio.StreamReader) -> None:
         while await lines.readline():
             pass
+        self._all_end = not self._over.is_set()
         self._over.set()
 
     def _lost(self, rank: int, why: str) -> None:
         if rank == self._place.rank:
-            self._fail(f"the others have given it up: {why}")
-            self._over.set()
+            more = f"; {self._leadership.why_not}" if self._leadership and self._leadership.why_not else ""
+            self._give_up(f"the others have given it up: {why}{more}")
+
+    def _give_up(self, why: str) -> None:
+        self._fail(why)
+        self._over.set()
 
     def _fail(self, why: str) -> None:
         self._status = 1

@@ -193,13 +193,16 @@ class Core:
         for job, number in header["steps"]:
             step = self._life.steps.get(number)
             if step is not None:
-                step.client = rank
+                step.hear(rank)
                 continue
             record = self.books.history.get(number) or {
                 "job": job, "step": number, "state": "NODE_FAIL", "reason": "nobody knows how it ended",
                 "exit_status": 1, "tasks": [],
             }  # fmt: skip
-            self._out.send(rank, "event", job=job, step=number, events=[{"event": "end", "record": record}])
+            events: list[dict[str, Any]] = [{"event": "end", "record": record}]
+            if record["state"] == "NODE_FAIL":  # of which it may not have heard either
+                events.insert(0, {"event": "message", "text": f"nodectl: error: {record['reason']}"})
+            self._out.send(rank, "event", job=job, step=number, events=events)
 
     def _answer(self, rank: int, header: Header) -> None:
         self.calls.answered(rank, header)
@@ -239,6 +242,8 @@ class Core:
         step = self._life.of_call(call)
         if step is not None:
             self._life.reply_again(step)
+            if step.client is not None:
+                step.hear(call[0])
             return True
         number = self.books.history.of_call(call)
         if number is None:

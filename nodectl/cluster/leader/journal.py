@@ -32,7 +32,7 @@ class Journal:
     def __init__(self, path: str, say: Callable[[str], None]) -> None:
         self._path = path
         self._say = say
-        self._is_broken = False
+        self._is_broken = self._is_dirty = False
         self._fd = _locked(path)
         self.entries, self._size = _read(self._fd)
         self._base = self._size
@@ -53,7 +53,20 @@ class Journal:
             self._is_broken = True
             return
         self._is_broken = False
+        self._is_dirty = not durable
         self._size += len(data)
+
+    def flush(self) -> None:
+        """What was appended outlives the machine, too."""
+        if self._is_dirty:
+            self._is_dirty = False
+            with contextlib.suppress(OSError):  # at the next line it is told
+                os.fdatasync(self._fd)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has been kept."""
+        return not self._size
 
     @property
     def is_long(self) -> bool:
@@ -83,6 +96,18 @@ class Journal:
     def close(self) -> None:
         """Another one may have it."""
         os.close(self._fd)
+
+
+def read(path: str) -> list[Entry]:
+    """What another leader has kept, who is no more; nothing where there is none. Raises OSError."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return []
+    try:
+        return _read(fd)[0]
+    finally:
+        os.close(fd)
 
 
 def _locked(path: str) -> int:

@@ -147,7 +147,7 @@ class Life:
             step.call[0], "reply", id=step.call[1], error=name if "." in name else f"org.nodectl.{name}",
             parameters=parameters,
         )  # fmt: skip
-        step.client = None
+        step.client = None if step.is_heard else step.client  # an earlier leader may have answered
 
     def _reply(self, step: Step) -> None:
         if step.replied:
@@ -202,7 +202,7 @@ class Life:
     def flush(self) -> None:
         """Sends what clients are to be told, each all at once; nothing before their launch was answered."""
         for number, step in list(self._talkative.items()):
-            if step.replied:
+            if step.replied and step.is_heard:
                 self._send_events(step)
                 del self._talkative[number]
 

@@ -1,24 +1,30 @@
-"""The leader's process: it reads and writes for the core. The agent of rank 0 starts it, and starts it again.
+"""The leader's process: it reads and writes for the core. The agent that is the root of the tree starts it, and starts
+it again.
 
 Its standard input is a pipe that only the agent holds: the first line is the secret, the second one JSON: `at`, the
 addresses of that agent; `job`, the number of the allocation; `names` of its nodes by rank, and of `guests`, whose ranks
-follow; `journal`, the path of its journal. The end is its end. Exit status: 0 when it was told to end, 1 when it could
-not begin, with a line on standard error, or the others have given it up.
+follow; `epoch` and `root`, the rank of that agent; `directory`, the job's; `journal`, the path of its journal where
+there is no such directory. The end is its end. Exit status: 0 when it was told to end, 1 when it could not begin, with
+a line on standard error, or the others have given it up, SUPERSEDED when they follow another one.
 """
+
+from __future__ import annotations
 
 import asyncio
 import os
 import pwd
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nodectl.binding.request import Settings
 from nodectl.cluster.leader.core import Core
 from nodectl.cluster.leader.effects import Keep, Send, SendEach
-from nodectl.cluster.leader.journal import InUse, Journal
+from nodectl.cluster.leader.journal import Entry, InUse, Journal, read
+from nodectl.cluster.leader.tenure import Superseded, Tenure
 from nodectl.cluster.mesh.mesh import LEADER, Mesh, NotJoined
+from nodectl.cluster.succession.directory import RENEWAL, SUPERSEDED, JobDirectory
 from nodectl.config import ConfigError, own_node
 from nodectl.config_file.reader import load
 from nodectl.wire import lean_json
@@ -31,6 +37,9 @@ def main() -> int:
     """The whole process."""
     try:
         return asyncio.run(_run())
+    except Superseded as error:
+        _say(str(error))
+        return SUPERSEDED
     except (NotJoined, InUse, OSError, ValueError, KeyError, ConfigError) as error:
         _say(str(error))
         return 1
@@ -43,17 +52,49 @@ async def _run() -> int:
     secret = bytes.fromhex((await lines.readline()).decode("ascii").strip())
     told: Mapping[str, Any] = lean_json.load_object(await lines.readline())
     names: Sequence[str] = told["names"]
-    journal = Journal(told["journal"], _say) if told.get("journal") else None
-    mesh = Mesh(LEADER, [*names, *told.get("guests", ())], secret)
-    leader = Leader(mesh, int(told["job"]), names, journal)
+    epoch, tenure = int(told.get("epoch", 0)), None
+    journal, before = None, []
+    if told.get("directory") and (directory := JobDirectory(told["directory"])).is_there:
+        tenure = Tenure(directory, epoch)
+        tenure.renew((), asyncio.get_running_loop().time())
+        journal = Journal(directory.journal(epoch), _say)
+        if epoch and not journal.entries:
+            before = _predecessors(directory, epoch)
+    elif told.get("journal"):
+        journal = Journal(told["journal"], _say)
+    members = [*names, *told.get("guests", ())]
+    mesh = Mesh(LEADER, members, secret, epoch=epoch, root=int(told.get("root", 0)))
+    leader = Leader(mesh, int(told["job"]), names, journal, tenure, before)
+    if tenure is not None and journal is not None and before and not journal.is_empty:  # as a full disk leaves it
+        tenure.directory.forget_before(epoch)
     try:
-        await mesh.join([(host, port) for host, port in told["at"]])
         ended = asyncio.create_task(_end_of(lines))
-        await asyncio.wait([ended, leader.over], return_when=asyncio.FIRST_COMPLETED)
+        leading = asyncio.create_task(_lead(leader, mesh, [(host, port) for host, port in told["at"]]))
+        await asyncio.wait([ended, leading], return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            if tenure is not None:
+                tenure.end()
+            leading.cancel()
+        await asyncio.gather(leading, return_exceptions=ended.done())
         return 0 if ended.done() else 1
     finally:
         await mesh.close()
         leader.close()
+
+
+async def _lead(leader: Leader, mesh: Mesh, at: Sequence[tuple[str, int]]) -> None:
+    """Until the others have given us up. Raises NotJoined, Superseded."""
+    await mesh.join(at)
+    leader.go_on()
+    await leader.over
+
+
+def _predecessors(directory: JobDirectory, epoch: int) -> list[Entry]:
+    """What the latest leader before this epoch has kept. Who began one and was lost at once has kept nothing."""
+    for earlier in range(epoch - 1, -1, -1):
+        if entries := read(directory.journal(earlier)):
+            return entries
+    return []
 
 
 async def _end_of(lines: asyncio.StreamReader) -> None:
@@ -62,26 +103,37 @@ async def _end_of(lines: asyncio.StreamReader) -> None:
 
 
 class Leader:
-    """Between core, journal and mesh, in one event loop. `over` is done when the others have given us up."""
+    """Between core, journal and mesh, in one event loop. `over` is done when the others have given us up, or raises
+    Superseded. `before`: what an earlier leader has kept on another node.
+    """
 
-    def __init__(self, mesh: Mesh, job: int, names: Sequence[str], journal: Journal | None) -> None:
+    def __init__(
+        self, mesh: Mesh, job: int, names: Sequence[str], journal: Journal | None, tenure: Tenure | None = None,
+        before: Sequence[Entry] = (),
+    ) -> None:  # fmt: skip
         self._mesh = mesh
         self._journal = journal
+        self._tenure = tenure
+        self._there: set[int] = set()
+        self._count = len(names)
         self._loop = asyncio.get_running_loop()
         self._wall = time.time() - self._loop.time()  # the clock of records, which does not leap while we live
         self.over: asyncio.Future[None] = self._loop.create_future()
-        self._is_drain_due = False
+        self._is_drain_due = self._has_complained = False
         self._timer: asyncio.TimerHandle | None = None
-        entries = [] if journal is None else journal.entries
+        self._renewal: asyncio.TimerHandle | None = None
+        entries = [] if journal is None else before or journal.entries
         self.core = Core(
             job, names, self._now(), owner=_owner(), settings=_settings(), journal=entries,
             tells_job="SLURM_JOB_NODELIST" not in os.environ,
         )  # fmt: skip
         if journal is not None:
             journal.entries = []
+            if before:
+                journal.rewrite(self.core.entries())
         for kind in KINDS:
             mesh.handle(kind, self._handler(kind))
-        mesh.on_joined(lambda rank, said: self._tell(self.core.joined, rank, said))
+        mesh.on_joined(self._joined)
         mesh.on_lost(self._lost)
         mesh.on_resumed(lambda rank: self._tell(self.core.resumed, rank))
 
@@ -105,12 +157,39 @@ class Leader:
         finally:
             self._soon()
 
+    def _joined(self, rank: int, said: Mapping[str, Any]) -> None:
+        if rank < self._count:  # guests do not count
+            self._there.add(rank)
+        self._tell(self.core.joined, rank, said)
+
+    def go_on(self) -> None:
+        """Says every other second that we lead. Where our own agent is silent we do not: it may stand still."""
+        if self._tenure is None or self.over.done():
+            return
+        if self._mesh.is_joined:
+            if self._journal is not None:
+                self._journal.flush()
+            self._check(self._tenure.renew, self._there, self._loop.time())
+        self._renewal = self._loop.call_later(RENEWAL, self.go_on)
+
+    def _check(self, what: Callable[..., None], *words: object) -> None:
+        try:
+            what(*words)
+        except Superseded as error:
+            if not self.over.done():
+                self.over.set_exception(error)
+        except OSError as error:
+            if not self._has_complained:
+                self._has_complained = True
+                _say(f"{error.filename}: {error.strerror}: other nodes may believe that nobody leads")
+
     def _lost(self, rank: int, why: str) -> None:
         if rank == LEADER:
             _say(f"the others have given the leader up: {why}")
             if not self.over.done():
                 self.over.set_result(None)
             return
+        self._there.discard(rank)
         self._tell(self.core.lost, rank, why)
 
     def _soon(self) -> None:
@@ -121,6 +200,10 @@ class Leader:
 
     def _drain(self) -> None:
         self._is_drain_due = False
+        if self._tenure is not None and self._tenure.is_doubtful(self._loop.time()):
+            self._check(self._tenure.check)  # we stood still, perhaps
+        if self.over.done():
+            return
         effects = self.core.take()
         kept = [effect for effect in effects if isinstance(effect, Keep)]
         if kept and self._journal is not None:
@@ -152,8 +235,9 @@ class Leader:
 
     def close(self) -> None:
         """It ends."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._renewal):
+            if timer is not None:
+                timer.cancel()
         if self._journal is not None:
             self._journal.close()
 

@@ -30,12 +30,12 @@ class Part:
 class Step:
     """One step. `parts` by rank; `left` of them are not over, `unbegun` have not answered. `cause`: state and reason
     that its record will have, whatever its parts say. `give_up`: when parts that do not end are given up.
-    `suspended`: it stands still.
+    `suspended`: it stands still. `is_heard`: whether its client's node hears this leader, as far as is known.
     """
 
     __slots__ = (
-        "call", "cancel_told", "cause", "client", "dropped", "ending", "events", "facts", "give_up", "held", "job",
-        "kill_on_bad", "left", "no_kill", "number", "parts", "pids", "replied", "started",
+        "call", "cancel_told", "cause", "client", "dropped", "ending", "events", "facts", "give_up", "held", "is_heard",
+        "job", "kill_on_bad", "left", "no_kill", "number", "parts", "pids", "replied", "started",
         "statuses", "sums", "suspended", "unbegun", "unstarted", "waiters",
     )  # fmt: skip
 
@@ -54,6 +54,7 @@ class Step:
         self.no_kill = no_kill
         self.left = self.unbegun = self.unstarted = len(parts)
         self.replied = False
+        self.is_heard = True
         self.cause: tuple[str, str] | None = None
         self.ending = self.dropped = self.suspended = False
         self.give_up = 0.0
@@ -74,6 +75,11 @@ class Step:
     def open_ranks(self) -> list[int]:
         """Of the parts that are not over."""
         return [rank for rank, part in self.parts.items() if part.state != OVER]
+
+    def hear(self, rank: int) -> None:
+        """Its client is there, on that node, and hears this leader."""
+        self.client = rank
+        self.is_heard = True
 
     def as_json(self) -> dict[str, Any]:
         """What a later leader has to know of it."""
@@ -100,6 +106,7 @@ class Step:
             kill_on_bad=bool(told["kill_on_bad"]), no_kill=bool(told["no_kill"]),
         )  # fmt: skip
         step.suspended = bool(told.get("suspended"))
+        step.is_heard = False
         return step
 
     def summary(self, names: Sequence[str]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from nodectl.cluster.start import words
 from nodectl.cluster.start.place import HoldersPlace
 from nodectl.cluster.start.streams import Streams
 from nodectl.cluster.start.words import BadWords
+from nodectl.cluster.succession.directory import JobDirectory
 from nodectl.kernel import signals
 from nodectl.wire import lean_json
 
@@ -64,6 +65,7 @@ class Holder:
         finally:
             self._end()
             self._place.remove()
+            JobDirectory.of(self._nodes.job, self._secret).remove()  # where the agents share it with us
 
     def _has_nodes(self) -> bool:
         """Whether anything keeps agents of nodes. Guests alone are nothing."""
@@ -138,7 +140,7 @@ class Holder:
             self._tell({"failed": name, "why": said.why})
         elif said.rank < len(names):
             self._joined.add(said.rank)
-            self._tell({"joined": names[said.rank]})
+            self._tell({"joined": names[said.rank], "alone": said.is_alone})
 
     def _bury(self, streams: Streams) -> None:
         """A process has ended. Where it was one host's, that one's agent has, too."""

@@ -32,10 +32,11 @@ class RunsAlready(Failed):
 
 
 class Outcome(NamedTuple):
-    """What became of it: `missing` says why nodes have not joined, and guests."""
+    """What became of it: `missing` says why nodes have not joined, and guests; `alone` share no disk with the first."""
 
     nodes: Nodes
     missing: Mapping[str, str]
+    alone: Sequence[str] = ()
 
     @property
     def is_there(self) -> bool:
@@ -76,7 +77,7 @@ def start(engine: Engine, agent: Sequence[str], seconds: float) -> Outcome:
         os.close(reader)  # if one is missing, the holder ends all of it
         if waiting.missing.keys() & {*nodes.names}:
             _wait_for(holder)
-    return Outcome(nodes, waiting.reasons(engine, seconds))
+    return Outcome(nodes, waiting.reasons(engine, seconds), waiting.alone)
 
 
 def _guests(nodes: Nodes) -> tuple[str, ...]:
@@ -107,6 +108,7 @@ class _Waiting:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self.missing = dict.fromkeys(nodes.members)  # in their order
+        self.alone: list[str] = []
         self._failed: dict[str, str] = {}
         self._said: list[str] = []
         self._over = False
@@ -132,6 +134,8 @@ class _Waiting:
     def _take(self, said: Mapping[str, object]) -> None:
         if "joined" in said:
             self.missing.pop(str(said["joined"]), None)
+            if said.get("alone"):
+                self.alone.append(str(said["joined"]))
         elif "failed" in said:
             self._failed[str(said["failed"])] = str(said["why"])
         elif "said" in said:

@@ -6,6 +6,7 @@ ends, with all that it has started. From its standard output, which nobody else 
 
     leader 10.0.0.1:40001 [fd00::1]:40002     rank 0: others can join there
     joined 1                                  this rank is in the tree, and its door is open
+    joined 1 alone                            likewise, and it ends if rank 0 is lost: they share no disk
     failed n2 there is no room in /tmp        this agent cannot go on
 
 What an agent says to people goes to standard error. Pure.
@@ -16,7 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 LONGEST = 1 << 16  # bytes of a line
-LEADER, JOINED, FAILED = "leader", "joined", "failed"
+LEADER, JOINED, FAILED, ALONE = "leader", "joined", "failed", "alone"
 SERVED = "another agent serves"  # how it says in `failed` that a cluster of its job is there
 
 
@@ -40,9 +41,10 @@ class Lines:
 
 
 class Joined(NamedTuple):
-    """An agent has joined."""
+    """An agent has joined. `is_alone`: nobody could take the place of who leads."""
 
     rank: int
+    is_alone: bool = False
 
 
 class Failed(NamedTuple):
@@ -67,7 +69,8 @@ def read(line: str) -> Joined | Failed | Leader | None:
         name, _, why = rest.partition(" ")
         return Failed("" if name == "-" else name, why or "it does not say why")
     if word == JOINED:
-        if not rest.isdecimal():
+        rank, _, more = rest.partition(" ")
+        if not rank.isdecimal():
             raise BadWords(f"an agent joined as {rest[:80]!r}")
-        return Joined(int(rest))
+        return Joined(int(rank), more == ALONE)
     return None

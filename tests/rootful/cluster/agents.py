@@ -26,9 +26,15 @@ _LONGEST = 1 << 16
 
 
 class Agents:
-    """`count` of them, n0, n1, ...; `start` returns when all doors are open. `config`: the user's own configuration."""
+    """`count` of them, n0, n1, ...; `start` returns when all doors are open. `config`: the user's own configuration.
+    `shares`: what is to outlive a node is on one disk.
+    """
 
-    def __init__(self, count: int = 3, user: pwd.struct_passwd = NOBODY, job: int = JOB, *, config: str = "") -> None:
+    def __init__(
+        self, count: int = 3, user: pwd.struct_passwd = NOBODY, job: int = JOB, *, config: str = "",
+        shares: bool = True,
+    ) -> None:  # fmt: skip
+        self.shares = shares
         self.user, self.job = user, job
         self.names = [f"n{rank}" for rank in range(count)]
         self.dir = Path(tempfile.mkdtemp(prefix="nca-", dir="/run"))
@@ -62,6 +68,7 @@ class Agents:
             "XDG_RUNTIME_DIR": str(self.runtime),
             "SLURM_JOB_ID": str(self.job),
             "SLURMD_NODENAME": self.names[rank],
+            **({} if self.shares else {"XDG_STATE_HOME": f"{self.home}/state.{rank}"}),
             **more,
         }
 
@@ -80,7 +87,8 @@ class Agents:
                 self.say(rank, self.secret)
             self.say(rank, self.at)
         for rank, _ in enumerate(self.names):
-            assert self._line(rank) == f"joined {rank}", self.logged()
+            is_alone = rank and not self.shares
+            assert self._line(rank) == f"joined {rank}{' alone' if is_alone else ''}", self.logged()
             assert self.door(rank).exists()
         self.look()
         return self

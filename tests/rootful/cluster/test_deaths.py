@@ -205,16 +205,6 @@ def test_a_daemon_that_somebody_has_stopped_ends_with_its_agent(cluster: Agents)
     wait_until(lambda: not cluster.door(1).parent.exists(), "nothing is left there")
 
 
-def test_the_agent_of_the_leader_takes_all_along(cluster: Agents) -> None:
-    client = sleeping(cluster)
-    cluster.kill(0)
-    client.communicate(timeout=GIVEN_UP)
-    assert client.returncode != 0
-    for agent in cluster.agents:
-        agent.wait(GIVEN_UP)
-    wait_until(lambda: not cluster.left(), "nothing is left")
-
-
 def test_an_agent_killed_with_its_daemon_leaves_a_directory_to_the_next_one(cluster: Agents) -> None:
     client = sleeping(cluster)
     (daemon,) = cluster.children(1, "of_agent")

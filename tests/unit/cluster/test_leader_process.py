@@ -6,15 +6,23 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nodectl.cluster.agent import leader_process
+from nodectl.cluster.agent.leader_process import LeaderProcess
 from nodectl.cluster.agent.place import Place
+from nodectl.cluster.succession.directory import SUPERSEDED, Epoch
 
 _PYTHON = sys.executable
 _LEADER = "import os, sys; open({file!r}, 'a').write(str(os.getpid()) + chr(10)); sys.stdin.read() #{{path}}"
+
+
+def leader(say: Callable[[str], None], is_there: Callable[[], bool], superseded: Any = None) -> LeaderProcess:
+    return LeaderProcess(bytes(32), Epoch(0, 0, ()), Place(1, 0, ["n0"]), {}, say, is_there, superseded)
 
 
 def test_a_leader_that_somebody_has_stopped_is_followed_by_another(
@@ -39,7 +47,7 @@ def test_a_leader_that_somebody_has_stopped_is_followed_by_another(
         def is_there() -> bool:  # only the one that was stopped is not
             return process._process is None or process._process.pid != stopped
 
-        process = leader_process.LeaderProcess(bytes(32), [], Place(1, 0, ["n0"]), "", said.append, is_there)
+        process = leader(said.append, is_there)
         process.start()
         try:
             async with asyncio.timeout(60):
@@ -64,7 +72,7 @@ def test_a_leader_that_cannot_be_started_is_started_later(tmp_path: Path, monkey
     said: list[str] = []
 
     async def play() -> None:
-        process = leader_process.LeaderProcess(bytes(32), [], Place(1, 0, ["n0"]), "", said.append, lambda: True)
+        process = leader(said.append, lambda: True)
         process.start()
         try:
             async with asyncio.timeout(60):
@@ -78,3 +86,19 @@ def test_a_leader_that_cannot_be_started_is_started_later(tmp_path: Path, monkey
 
     asyncio.run(play())
     assert "No such file" in said[0]
+
+
+def test_a_leader_whom_nobody_follows_any_more_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_process, "_START", f"import sys; sys.exit({SUPERSEDED}) #{{path}}")
+    said: list[str] = []
+
+    async def play() -> None:
+        superseded = asyncio.Event()
+        process = leader(said.append, lambda: True, superseded.set)
+        process.start()
+        async with asyncio.timeout(60):
+            await superseded.wait()
+        await process.end()
+
+    asyncio.run(play())
+    assert not said

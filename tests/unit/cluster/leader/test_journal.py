@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.cluster.leader.journal import InUse, Journal
+from nodectl.cluster.leader.journal import InUse, Journal, read
 from unit.cluster.leader.cluster import JOB, Cluster
 
 
@@ -198,3 +198,40 @@ def test_a_journal_that_was_written_anew_says_the_same() -> None:
     assert cluster.end(running)["state"] == "COMPLETED"
     assert cluster.run() > running
     assert cluster.ask("Show", job=JOB, step=running)["record"]["ntasks"] == 2
+
+
+def test_a_node_that_was_lost_with_its_leader_is_told_when_the_client_hears_the_next_one() -> None:
+    cluster = Cluster()
+    whole, without = cluster.run(nodes=3, ntasks=3), cluster.run(nodes=3, ntasks=3, no_kill=True, overlap="")
+    del cluster.agents[2]
+    cluster.new_leader()
+    cluster.settle()
+    for number in (whole, without):
+        texts = [event["text"] for event in cluster.events[number] if event["event"] == "message"]
+        assert [text for text in texts if "n3 was lost" in text], texts
+    assert cluster.ends[whole]["state"] == "NODE_FAIL"
+    assert without not in cluster.ends
+    assert cluster.end(without)["state"] == "NODE_FAIL"
+    assert cluster.is_idle()
+
+
+def test_a_step_that_was_lost_with_its_node_before_its_client_asked_is_told_with_the_reason() -> None:
+    cluster = Cluster()
+    call = cluster.launch(rank=0, nodelist="n3")
+    cluster.settle()
+    number = cluster.number(call)
+    del cluster.agents[2]
+    cluster.new_leader()
+    cluster.settle()
+    assert cluster.ends[number]["state"] == "NODE_FAIL"
+    assert any("n3 was lost" in event.get("text", "") for event in cluster.events[number])
+    assert cluster.is_idle()
+
+
+def test_what_another_leader_has_kept_is_read_without_its_lock(tmp_path: Path) -> None:
+    journal = opened(tmp_path / "journal")
+    journal.append([{"e": "a"}])
+    journal.flush()
+    assert read(str(tmp_path / "journal")) == [{"e": "a"}]
+    assert read(str(tmp_path / "none")) == []
+    journal.close()
