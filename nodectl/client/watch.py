@@ -210,10 +210,15 @@ def _print(line: str) -> None:
 
 def _tasks(ranks: object) -> str:
     """ "task 3", "tasks 0-2,5"."""
-    from nodectl.model.cpu_list import format_cpulist  # few steps have something to tell of their tasks
-
-    numbers: list[int] = list(ranks)  # type: ignore[call-overload]
-    return f"task{'s' if len(numbers) > 1 else ''} {format_cpulist(numbers)}"
+    numbers = sorted(ranks)  # type: ignore[call-overload]
+    runs: list[list[int]] = []  # as nodectl/model/cpu_list.py has it: a command that waits imports nothing
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    text = ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs)
+    return f"task{'s' if len(numbers) > 1 else ''} {text}"
 
 
 def _ending(status: int) -> str:
