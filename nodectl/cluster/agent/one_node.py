@@ -1,23 +1,23 @@
 """What commands ask that a cluster does not answer, by the method that they call, and what to do instead."""
 
 _WAITS = "here `nodectl run` waits for its turn by itself"
-_JOBS = "the job is Slurm's -> `scontrol {}`"
-_RESERVATIONS = "reservations are Slurm's -> `scontrol`"
+_JOBS = "the job is Slurm's -> its own `scontrol {}`"
+_RESERVATIONS = "reservations are Slurm's -> its own `scontrol`"
 # {socket} is that of the node's own daemon.
 _WHY = {
     "Enter": "enter is of one node -> `nodectl run --overlap --pty -w NODE sh` is a shell there",
     "Update": "limits of a step are each node's -> on each of its nodes `nodectl --socket {socket} update JOB.STEP`",
     "Metrics": "metrics are each node's -> on it `nodectl --socket {socket} metrics`",
-    "Submit": f"batch jobs are Slurm's -> `sbatch`; {_WAITS}",
-    "Allocate": f"allocations are Slurm's -> `salloc`; {_WAITS}",
+    "Submit": f"batch jobs are Slurm's -> its own `sbatch`; {_WAITS}",
+    "Allocate": f"allocations are Slurm's -> its own `salloc`; {_WAITS}",
     "TestOnly": f"nobody knows when steps end -> `nodectl queue` tells what waits; {_WAITS}",
-    "Await": f"jobs are Slurm's -> `squeue`; {_WAITS}",
+    "Await": f"jobs are Slurm's -> its own `squeue`; {_WAITS}",
     "ShowJob": _JOBS.format("show job JOB") + ", and `nodectl show JOB.STEP` of a step",
     "Hold": _JOBS.format("hold JOB"),
     "ReleaseJobs": _JOBS.format("release JOB"),
     "Requeue": _JOBS.format("requeue JOB"),
     "UpdateJob": _JOBS.format("update JobId=JOB"),
-    "UpdateNode": "nodes are Slurm's -> `scontrol update NodeName=NODE`",
+    "UpdateNode": "nodes are Slurm's -> its own `scontrol update NodeName=NODE`",
     "CreateReservation": _RESERVATIONS,
     "DeleteReservation": _RESERVATIONS,
     "Reservations": _RESERVATIONS,

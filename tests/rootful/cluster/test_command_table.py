@@ -43,15 +43,15 @@ TABLE = {
     "update {step} --cpu-weight=50": "limits of a step are each node's -> "
     "on each of its nodes `nodectl --socket {socket} update JOB.STEP`",
     "metrics": "metrics are each node's -> on it `nodectl --socket {socket} metrics`",
-    "submit --wrap true": f"batch jobs are Slurm's -> `sbatch`; {_WAITS}",
-    "alloc true": f"allocations are Slurm's -> `salloc`; {_WAITS}",
+    "submit --wrap true": f"batch jobs are Slurm's -> its own `sbatch`; {_WAITS}",
+    "alloc true": f"allocations are Slurm's -> its own `salloc`; {_WAITS}",
     "run --test-only true": f"nobody knows when steps end -> `nodectl queue` tells what waits; {_WAITS}",
-    "hold {job}": "hold {job}: the job is Slurm's -> `scontrol hold JOB`",
-    "release {job}": "release {job}: the job is Slurm's -> `scontrol release JOB`",
-    "requeue {job}": "requeue {job}: the job is Slurm's -> `scontrol requeue JOB`",
-    "update {job} --nice=5": "the job is Slurm's -> `scontrol update JobId=JOB`",
-    "node drain out of order": "nodes are Slurm's -> `scontrol update NodeName=NODE`",
-    "reserve list": "reservations are Slurm's -> `scontrol`",
+    "hold {job}": "hold {job}: the job is Slurm's -> its own `scontrol hold JOB`",
+    "release {job}": "release {job}: the job is Slurm's -> its own `scontrol release JOB`",
+    "requeue {job}": "requeue {job}: the job is Slurm's -> its own `scontrol requeue JOB`",
+    "update {job} --nice=5": "the job is Slurm's -> its own `scontrol update JobId=JOB`",
+    "node drain out of order": "nodes are Slurm's -> its own `scontrol update NodeName=NODE`",
+    "reserve list": "reservations are Slurm's -> its own `scontrol`",
 }
 
 
