@@ -95,11 +95,25 @@ def of_agent(directory: str, config_path: str) -> int:
     status = run(own, read, begun, private=True)
     os.set_blocking(0, False)
     try:
-        if os.read(0, 1) == b"":  # else another daemon follows
-            _remove(directory)
+        if os.read(0, 1) == b"" and _is_left(directory):  # else another daemon follows
+            gone = f"{directory}.{os.getpid()}"  # the next agent's directory may have the name before this is done
+            os.rename(directory, gone)
+            _remove(gone)
     except OSError:
         pass  # the agent was quicker
     return status
+
+
+def _is_left(directory: str) -> bool:
+    """Whether the agent has gone, which has locked it. Raises OSError."""
+    import fcntl  # at the end of a node, not at its start
+
+    lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True  # it stays locked until this process ends
 
 
 def _remove(directory: str) -> None:

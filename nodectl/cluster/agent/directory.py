@@ -30,8 +30,13 @@ class Directory:
         self._lock = lock
 
     def remove(self) -> None:
-        """With all that is in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """With all that is in it. It has another name by then: the next agent of this place does not wait for that, and
+        has a directory in which nobody removes anything.
+        """
+        gone = f"{self.path}.{os.getpid()}"
+        with contextlib.suppress(OSError):
+            os.rename(self.path, gone)
+        shutil.rmtree(gone, ignore_errors=True)
         os.close(self._lock)
 
 
@@ -45,15 +50,15 @@ def take(name: str) -> Directory:
                 os.mkdir(directory, 0o700)
             own_node.must_be_ours(directory)
         path = f"{top}/{name}"
-        if os.path.isdir(path):
-            _wait_for_end(path)
-        lock = _make(top, name)
+        began = time.monotonic()
+        while (lock := _make(top, name)) is None:
+            _wait_for_end(path, began)
+            if time.monotonic() - began >= _PATIENCE:
+                raise Failed(f"remove {path}, which an earlier agent has left: it cannot be done")
     except own_node.NotOurs as error:
         raise Failed(str(error)) from None
     except OSError as error:
         raise Failed(f"make {error.filename}: {error.strerror}") from None
-    if lock is None:
-        raise Failed(f"{SERVED} {path}")
     return Directory(path, lock)
 
 
@@ -63,11 +68,10 @@ def _base() -> str:
     return first if os.path.isdir(os.path.dirname(first)) else others[0]
 
 
-def _wait_for_end(path: str) -> None:
+def _wait_for_end(path: str, began: float) -> None:
     """Of an earlier agent's node in the same place. Where one serves there and goes on, this one is of a second cluster
     of the job. Raises Failed, OSError.
     """
-    began = time.monotonic()
     try:
         while not _is_dead(path):
             waited = time.monotonic() - began
@@ -111,7 +115,9 @@ def _make(top: str, name: str) -> int | None:
         if os.path.isdir(path):
             return None
         os.mkdir(path, 0o700)
-        return _taken(path)
+        while (lock := _taken(path)) is None:
+            time.sleep(_PAUSE)  # somebody looks whether it is taken
+        return lock
     finally:
         os.close(turn)
 

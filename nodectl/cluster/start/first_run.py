@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     from nodectl.cluster.start.starter import Outcome
 
-SECONDS = 60.0  # in which all agents have to be there
+SECONDS = 120.0  # in which all agents have to be there: another start may have to end first
 _LOOK = 0.05
+_LOOKS = 20  # before Slurm is asked again
 _MOST_NODES = 1 << 20
 _ELSE = "`nodectl cluster start` tells it of each node; without -N and -w this node alone is used"
 
@@ -72,7 +73,7 @@ def begin(words: Sequence[str], parser: type[Parser], **how: Any) -> None:
             time.sleep(_LOOK)
             continue
         if not outcome.is_there:
-            _follow_another(outcome, until)
+            _follow_another(Slurm(os.environ), outcome)
         return
     raise Failed(f"the cluster of job {nodes.job} did not come up within {SECONDS:g} s -> {_ELSE}")
 
@@ -89,20 +90,22 @@ def asks_for_several(words: Sequence[str], parser: type[Parser], **how: Any) -> 
 
 
 def _is_there(job: int) -> bool:
-    """The cluster that another command on this machine has started."""
+    """The cluster that another command has started: where that was on this machine, with all of its nodes."""
     told = holders.ask_status(job)
-    return told is not None and set(told["joined"]) == set(told["nodes"]) and bool(cluster_door.socket())
+    return (told is None or set(told["joined"]) == set(told["nodes"])) and bool(cluster_door.socket())
 
 
-def _follow_another(outcome: Outcome, until: float) -> None:
-    """None was started: a command on another machine was quicker, or it cannot be. Raises Failed."""
+def _follow_another(engine: Slurm, outcome: Outcome) -> None:
+    """None was started: a command elsewhere was quicker, whose agents Slurm runs; or it cannot be. Raises Failed."""
     job = outcome.nodes.job
     (name, why), *others = ((name, why) for name, why in outcome.missing.items() if name in outcome.nodes.names)
-    if why.startswith(SERVED):
-        while time.monotonic() < until:
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until and engine.runs(outcome.nodes):
+        for _ in range(_LOOKS):
             if cluster_door.socket():
                 return
             time.sleep(_LOOK)
+    if why.startswith(SERVED):
         raise Failed(f"the cluster of job {job} was started on another machine, and has no door here -> type it there")
     more = f", nor {len(others)} others" if others else ""
     raise Failed(f"the cluster of job {job} could not be started: node {name}: {why}{more} -> {_ELSE}")

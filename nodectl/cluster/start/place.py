@@ -41,22 +41,36 @@ class HoldersPlace:
         """The descriptor that has the lock; what an earlier holder has left is removed. Raises Taken, OSError,
         NotOurs.
         """
-        while True:
-            os.makedirs(self.path, mode=0o700, exist_ok=True)
-            own_node.must_be_ours(self.path)
-            fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(fd), os.lstat(self.path)):
-                    break
-            except BlockingIOError:
-                os.close(fd)
-                raise Taken from None
-            except FileNotFoundError:
-                pass
-            os.close(fd)  # an earlier holder has removed it meanwhile
+        while (fd := self._locked()) < 0:
+            pass
         self._empty()
         return fd
+
+    def _locked(self) -> int:
+        """-1 where an earlier holder has removed the directory meanwhile. Raises Taken, OSError, NotOurs."""
+        try:
+            os.mkdir(self.path, 0o700)
+        except FileExistsError:
+            pass
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return -1
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(fd), os.lstat(self.path)):
+                own_node.must_be_ours(self.path)  # which nobody else removes from now on
+                return fd
+        except BlockingIOError:
+            os.close(fd)
+            raise Taken from None
+        except FileNotFoundError:
+            pass
+        except own_node.NotOurs:
+            os.close(fd)
+            raise
+        os.close(fd)
+        return -1
 
     def remove(self) -> None:
         """The holder is about to end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,53 @@ def test_another_agent_of_the_same_place_is_told(place: Path, monkeypatch: pytes
     own = directory.take("7.n1")
     with pytest.raises(Failed, match="another agent serves"):
         directory.take("7.n1")
+    assert (place / "7.n1").is_dir()
+    own.remove()
+
+
+def test_one_that_serves_and_goes_on_is_not_waited_for_and_one_that_does_not_serve_is(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first is of another cluster of the job; the second is about to end."""
+    monkeypatch.setattr(directory, "_SERVED_SECONDS", 0.0)
+    own = directory.take("7.n1")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
+        door.bind(str(place / "7.n1" / "nodectl.sock"))
+        door.listen()
+        with pytest.raises(Failed, match="another agent serves"):
+            directory.take("7.n1")
+    looks = []
+
+    def pause(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            own.remove()
+
+    monkeypatch.setattr("time.sleep", pause)
+    directory.take("7.n1").remove()
+    assert len(looks) == 3
+
+
+def test_who_comes_next_has_a_directory_in_which_nobody_removes_anything(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed = []
+    own = directory.take("7.n1")
+    with monkeypatch.context() as slow:
+        slow.setattr("shutil.rmtree", lambda path, **_: removed.append(Path(path)))
+        own.remove()
+    following = directory.take("7.n1")
+    assert [path.parent for path in removed] == [place]
+    assert place / "7.n1" not in removed
+    following.remove()
+    assert not list(place.iterdir())
+
+
+def test_an_agent_that_waits_for_its_place_can_be_told_to_end(place: Path) -> None:
+    own = directory.take("7.n1")
+    waiting = agent("7.n1")
+    waiting.communicate()  # the end of its standard input
+    assert waiting.returncode == 1
     assert (place / "7.n1").is_dir()
     own.remove()
 

@@ -88,15 +88,20 @@ def test_srun_is_slurms_where_nodectls_stands_before_it(tmp_path: Path) -> None:
         Slurm({"PATH": str(ours.parent)})._program("srun")
 
 
+@pytest.mark.parametrize("first", [True, False])
 def test_a_place_that_its_holder_removes_meanwhile_is_made_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bool
 ) -> None:
-    """Else two would each have the lock of a directory of this name."""
+    """Else two would each have the lock of a directory of this name, or one would be refused. `first`: before it is
+    opened.
+    """
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     place, opened = HoldersPlace(7), os.open
 
     def open_and_lose(path: str, *words: int) -> int:
         monkeypatch.setattr(os, "open", opened)
+        if first:
+            os.rmdir(path)
         fd = opened(path, *words)
         os.rmdir(path)
         return fd
