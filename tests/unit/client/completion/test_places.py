@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,14 @@ def test_every_argument_of_every_command_can_be_completed(command: str) -> None:
             assert all(word and not set(word) & set("[]\n\t ") for word, _ in values.known(command, item)), item
 
 
+@pytest.fixture
+def unhurried() -> Iterator[None]:
+    """The command sets a clock that ends its process; here that is the tests'."""
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@pytest.mark.usefixtures("unhurried")
 def test_the_partition_is_the_one_of_the_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "nodectl.toml"
     file.write_text('partition_name = "batch"\n')
