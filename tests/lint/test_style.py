@@ -204,7 +204,7 @@ def test_scripts_are_executable_plain_shell(script: str) -> None:
     assert path.read_text().startswith("#!/bin/sh\n")
 
 
-@pytest.mark.parametrize("checker", [("sh", "-n"), ("shellcheck",)])
+@pytest.mark.parametrize("checker", [("sh", "-n"), ("shellcheck", "-x", "-P", "SCRIPTDIR")])
 @pytest.mark.parametrize("script", [*SHELL_SCRIPTS, "systemd/distribution"])
 def test_shell_scripts_are_sound(checker: tuple[str, ...], script: str) -> None:
     finds_nothing(*checker, script)
