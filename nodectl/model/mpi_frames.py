@@ -23,7 +23,12 @@ class BadFrame(Exception):
 
 def frame(node: int, kind: int, data: bytes = b"") -> bytes:
     """One frame."""
-    return _HEAD.pack(len(data), node, kind) + data
+    return head(node, kind, len(data)) + data
+
+
+def head(node: int, kind: int, size: int) -> bytes:
+    """What comes before that many bytes of one."""
+    return _HEAD.pack(size, node, kind)
 
 
 class Inbox:

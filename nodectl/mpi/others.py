@@ -11,7 +11,7 @@ import time
 from collections import deque
 from struct import Struct
 
-from nodectl.model.mpi_frames import AGAIN, ALL, DATA, ENDED, BadFrame, Inbox, frame
+from nodectl.model.mpi_frames import AGAIN, ALL, DATA, ENDED, BadFrame, Inbox, frame, head
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -189,6 +189,8 @@ class Others:
 
     def _repeat(self, node: int) -> None:
         if self.node == _FIRST:
+            if self._gone and self._number:
+                self._send(node, self._number - 1, self._last)  # first: who waits for that does not wait for them
             for one in self._gone:
                 self._say(node, _NODE.pack(_GONE, one))
         elif self._busy:
@@ -209,9 +211,13 @@ class Others:
     # What goes.
 
     def _send(self, node: int, number: int, data: bytes) -> None:
-        """A share, or the whole of all."""
+        """A share, or the whole of all, of which there is one copy, however many it goes to."""
+        view = memoryview(data)
         for at in range(0, len(data) or 1, _PIECE):
-            self._say(node, _PLACE.pack(_SHARE, number, at, len(data)) + data[at : at + _PIECE])
+            place, piece = _PLACE.pack(_SHARE, number, at, len(data)), view[at : at + _PIECE]
+            self._outbox.append(memoryview(head(node, DATA, len(place) + len(piece)) + place))
+            if piece:
+                self._outbox.append(piece)
 
     def _say(self, node: int, data: bytes) -> None:
         self._outbox.append(memoryview(frame(node, DATA, data)))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from nodectl.cluster.agent.messages import Writer
 from nodectl.cluster.agent.post import Header, Key, LargePost
+from nodectl.cluster.agent.watch import Watch
 from nodectl.model import mpi_frames as frames
 from nodectl.wire import framing
 
@@ -23,6 +24,7 @@ _MOST_UNREAD = 128 << 20  # bytes; twice what all nodes of a step give each othe
 _MOST_REMEMBERED = 4096  # steps
 _CHUNK = 65536
 _FIRST = 0
+_PAUSE = 0.1  # seconds, until descriptors may be free again
 _KIND = "mpi"
 
 
@@ -121,6 +123,8 @@ class Exchange:
         self._post = post
         self._loop = asyncio.get_running_loop()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._arrivals = Watch(self._listener.fileno(), self._accept)
+        self._later: asyncio.TimerHandle | None = None
         self._places: dict[Key, _Place] = {}
         self._strangers: dict[_Server, None] = {}  # that have named no step yet
         self._early: OrderedDict[Key, dict[int, int]] = OrderedDict()  # who spoke before the part was here
@@ -133,7 +137,7 @@ class Exchange:
         os.chmod(self.path, 0o600)
         self._listener.listen(_BACKLOG)
         self._listener.setblocking(False)
-        self._loop.add_reader(self._listener.fileno(), self._accept)
+        self._arrivals.want()
 
     def handlers(self) -> Mapping[str, Callable[[int, Header, bytes], None]]:
         """By kind of message."""
@@ -172,8 +176,12 @@ class Exchange:
         while True:
             try:
                 sock, _ = self._listener.accept()
+            except (BlockingIOError, ConnectionError):
+                return  # there is none
             except OSError:
-                return  # there is none; or no descriptor is left, and it waits
+                self._arrivals.want(False)  # no descriptor is left, and it waits
+                self._later = self._loop.call_later(_PAUSE, self._arrivals.want)
+                return
             self._welcome(sock)
 
     def _welcome(self, sock: socket.socket) -> None:
@@ -182,7 +190,10 @@ class Exchange:
             sock.close()
             return
         if len(self._strangers) >= _MOST_STRANGERS:
-            next(iter(self._strangers)).close()
+            oldest = next(iter(self._strangers))
+            oldest.read()  # it may have named its step meanwhile
+            if oldest.key is None:
+                oldest.close()
         try:
             self._strangers[_Server(sock, self._take, self._leave)] = None
         except OSError:
@@ -281,7 +292,9 @@ class Exchange:
 
     def close(self) -> None:
         """The agent ends."""
-        self._loop.remove_reader(self._listener.fileno())
+        if self._later is not None:
+            self._later.cancel()
+        self._arrivals.want(False)
         self._listener.close()
         for server in [*(place.server for place in self._places.values()), *self._strangers]:
             if server is not None:

@@ -84,7 +84,7 @@ class Succession:
             await process.wait()
 
     def _follow(self, line: bytes) -> bool:
-        """Whether it said anything."""
+        """Whether something came of it: of an epoch that we have meanwhile nothing does."""
         if not line:
             return False
         try:
@@ -96,11 +96,12 @@ class Succession:
             epoch = Epoch(number(said, "epoch"), number(said, "rank"), addresses_of(said.get("at")))
         except (lean_json.BadJson, BadWords):
             return False
+        before = self._mesh.epoch
         if epoch.rank == self._mesh.rank:
             self._lead(epoch)
         else:
             self._mesh.succeed(epoch.number, epoch.rank, epoch.at)
-        return True
+        return self._mesh.epoch != before
 
     async def end(self) -> None:
         """Nobody is looked for any more."""

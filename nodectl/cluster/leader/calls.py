@@ -314,9 +314,10 @@ class Calls:
         if self._books.table.why_down(rank):
             raise Refused("NoSuchStep", f"node {self._books.names[rank]} is gone: {self._books.table.why_down(rank)}")
         self._count += 1
-        self._asks[self._count] = rank, call, method, dict(parameters)
-        self._books.out.send(rank, "ask", id=self._count, method=method, parameters=dict(parameters))
-        return self._count
+        number = self._books.life.begin + self._count  # what an earlier leader was answered is no answer to us
+        self._asks[number] = rank, call, method, dict(parameters)
+        self._books.out.send(rank, "ask", id=number, method=method, parameters=dict(parameters))
+        return number
 
     def ask_again(self, rank: int) -> None:
         """What a node was asked, or its answer, may be lost with a link. Of two answers the second is left."""

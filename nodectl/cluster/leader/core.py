@@ -21,7 +21,7 @@ from nodectl.cluster.leader.restore import entries, restore
 from nodectl.cluster.leader.steps import Caller
 from nodectl.cluster.machine import Machines
 from nodectl.wire import lean_json
-from nodectl.wire.dispatch import Refused, error_reply
+from nodectl.wire.dispatch import Refused, error_reply, invalid
 
 Header = Mapping[str, Any]
 BUSY = "Requested nodes are busy"
@@ -220,6 +220,9 @@ class Core:
             return
         wanted = launch.read(request)
         self.books.numbers.check(wanted.numbers, self.books.job)
+        step = wanted.numbers[1]
+        if step in self._life.steps or self.books.history.get(step) is not None:
+            raise invalid("step", f"{self.books.job}.{step} was there already")
         if wanted.request.get("bulk") and not streams:
             raise Refused("InvalidRequest", "the commands of such a step come from a client", parameter="bulk")
         size = len(lean_json.dumps(wanted.request))

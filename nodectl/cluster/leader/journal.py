@@ -8,6 +8,7 @@ worth knowing, it is written anew and renamed into place. A disk that is full co
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import zlib
@@ -19,6 +20,7 @@ from nodectl.wire import lean_json
 _SUM = 8  # hexadecimal digits
 _SLACK = 8 << 20
 _LARGEST = 1 << 30
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 Entry = Mapping[str, Any]
 
 
@@ -79,7 +81,7 @@ class Journal:
         fd = -1
         try:
             fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(fd)
             data = b"".join(map(_line, entries))
             _write(fd, data, 0)
             os.fsync(fd)
@@ -110,15 +112,29 @@ def read(path: str) -> list[Entry]:
         os.close(fd)
 
 
+def _lock(fd: int) -> None:
+    """Where the disk has no locks, as some that a cluster's nodes share, the agent's word counts, which has one leader
+    at a time. Raises OSError.
+    """
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
 def _locked(path: str) -> int:
     """A descriptor of the file that nobody else has. Raises OSError, InUse."""
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(fd)
         except BlockingIOError:
             os.close(fd)
             raise InUse(f"{path}: another leader has it") from None
+        except OSError:
+            os.close(fd)
+            raise
         if os.path.samestat(os.fstat(fd), os.stat(path)):
             return fd
         os.close(fd)  # it was written anew meanwhile

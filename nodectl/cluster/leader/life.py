@@ -122,8 +122,12 @@ class Life:
         """What a node says whenever it speaks of its part: `joined`, the parts need each other, as those of an MPI
         program do; `fatal`, state and reason: none of them can go on.
         """
-        if told.get("joined"):
+        if told.get("joined") and step.no_kill:
             step.no_kill = False
+            # A leader may hear of a lost node before it hears this: a later one, and we.
+            self._out.keep({"e": "step", **step.as_json()})
+            if NODE_FAIL in step.sums.states:
+                self._end(step, NODE_FAIL, "a node was lost, and its program is of MPI", now)
         if told.get("fatal"):
             state, reason = map(str, told["fatal"])
             if state == FAILED and not step.ending:

@@ -54,7 +54,9 @@ async def _run() -> int:
     names: Sequence[str] = told["names"]
     epoch, tenure = int(told.get("epoch", 0)), None
     journal, before = None, []
-    if told.get("directory") and (directory := JobDirectory(told["directory"])).is_there:
+    directory = JobDirectory(told["directory"]) if told.get("directory") else None
+    # A disk that is away for a moment is no empty memory: OSError ends this process, and another one is started.
+    if directory is not None and directory.epoch(epoch) is not None:
         tenure = Tenure(directory, epoch)
         tenure.renew((), asyncio.get_running_loop().time())
         journal = Journal(directory.journal(epoch), _say)

@@ -17,6 +17,7 @@ class Numbers:
     def __init__(self, out: Out) -> None:
         self._out = out
         self.next = self.kept = 0
+        self.before = 0  # an earlier leader may have reserved what is below this
         self._reserved: OrderedDict[int, None] = OrderedDict()
 
     def draw(self) -> int:
@@ -45,13 +46,13 @@ class Numbers:
         of_job, step = numbers
         if of_job not in (-1, job):
             raise Refused("NoSuchStep", f"no job {of_job} is running: this is job {job}", exit_status=1)
-        if step >= 0 and step not in self._reserved:
+        if step >= self.before and step not in self._reserved:
             raise invalid("step", f"{job}.{step} was not reserved by you")
 
     def take(self, numbers: tuple[int, int]) -> int:
         """The one that was reserved, or a new one."""
         step = numbers[1]
-        if step in self._reserved:
-            del self._reserved[step]
+        if step in self._reserved or 0 <= step < self.before:
+            self._reserved.pop(step, None)
             return step
         return self.draw()

@@ -19,6 +19,7 @@ class Tenure:
         self.directory = directory
         self._epoch = epoch
         self._claims: dict[int, Still] = {}
+        self._begun: float | None = None
         self._renewed = 0.0
 
     def renew(self, there: Collection[int], now: float) -> None:
@@ -26,12 +27,13 @@ class Tenure:
         Raises Superseded, OSError.
         """
         self.check()
+        self._begun = now if self._begun is None else self._begun
         missed, reached = 0, len(there)
         for rank, claim in self.directory.claims(self._epoch).items():
             if self._claims.setdefault(rank, Still()).seconds(claim.text, now) < LEASE:
                 missed += claim.nodes
                 reached -= claim.nodes if rank in there else 0
-        if there and missed > reached:
+        if now - self._begun >= LEASE and there and missed > reached:  # all who are there have spoken by then
             self.end()
             raise Superseded(f"{missed} nodes cannot reach it, and {max(reached, 0)} can: they go on without it")
         self.directory.renew(self._epoch)

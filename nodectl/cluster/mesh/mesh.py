@@ -140,7 +140,7 @@ class Mesh:
 
     def succeed(self, epoch: int, root: int, at: Addresses) -> None:
         """From now on we stand in the tree of this epoch, with this rank as its root, at these addresses; those beneath
-        us are told. A lower epoch is nothing.
+        us are told. Of an epoch that we have, or a lower one, nothing is done.
         """
         if epoch <= self.epoch or self._closed:
             return

@@ -134,11 +134,16 @@ class JobDirectory:
             raise OSError(5, str(error), self._epoch(epoch)) from None
 
     def after(self, epoch: int) -> Epoch | None:
-        """The latest one behind this one."""
-        found = None
-        while (later := self.epoch(epoch + 1)) is not None:
-            found, epoch = later, later.number
-        return found
+        """The latest one behind this one. The directory is listed, for which NFS asks its server: that a file was not
+        there its client believes for up to a minute.
+        """
+        try:
+            names = os.listdir(self.path)
+        except FileNotFoundError:
+            return None
+        numbers = [whole(name.removeprefix("epoch."), _MOST) for name in names if name.startswith("epoch.")]
+        latest = max((found for found in numbers if found is not None), default=epoch)
+        return self.epoch(latest) if latest > epoch else None
 
     # Whether anybody does.
 
@@ -213,9 +218,10 @@ def _sweep(above: str) -> None:
     """A leader writes every two seconds: whose tenure is a day old has ended, whatever the clocks say."""
     for name in os.listdir(above):
         path = f"{above}/{name}"
+        tenure = f"{path}/tenure"
         try:
-            changed = os.lstat(f"{path}/tenure").st_mtime
-        except FileNotFoundError:
-            changed = os.lstat(path).st_mtime
+            changed = os.lstat(tenure if os.path.lexists(tenure) else path).st_mtime
+        except OSError:
+            continue  # it has gone
         if time.time() - changed > _STALE:
             shutil.rmtree(path, ignore_errors=True)

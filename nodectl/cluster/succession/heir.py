@@ -80,15 +80,18 @@ def main() -> int:
     directory = JobDirectory(str(told["directory"]))
     at = addresses_of(told["at"])
     heir = Heir(directory, number(told, "epoch"), number(told, "rank"), at, number(told, "nodes"))
+    begun = time.monotonic()
     try:
         while True:
-            found = heir.look(time.monotonic())
+            try:
+                found = heir.look(time.monotonic())
+            except OSError as error:  # the disk's server may be back soon
+                late = time.monotonic() - begun >= PATIENCE
+                found = f"{error.filename or directory.path}: {error.strerror}" if late else None
             if found is not None:
                 break
             if select.select([0], [], [], _LOOK)[0]:
                 return 0
-    except OSError as error:
-        found = f"{error.filename or directory.path}: {error.strerror}"
     finally:
         heir.leave()
     words: dict[str, Any] = {"why": found}

@@ -248,6 +248,24 @@ def test_strangers_who_say_nothing_keep_nobody_out(tmp_path: Path) -> None:
     staged(tmp_path, work)
 
 
+def test_many_that_come_in_one_turn_of_the_loop_are_all_heard(tmp_path: Path) -> None:
+    async def work(agents: list[Agent]) -> None:
+        joined: list[None] = []
+        for step in range(100):
+            agents[0].exchange.expect((7, step), Seat(0, FIRST, lambda: joined.append(None)))
+        there = []
+        for step in range(100):
+            there.append(one := socket.socket(socket.AF_UNIX))
+            one.connect(agents[0].exchange.path)
+            one.sendall(frames.frame(0, frames.HELLO, b"7.%d" % step))
+        await until(lambda: len(joined) == len(there))
+        assert not any(map(has_ended, there))
+        for one in there:
+            one.close()
+
+    staged(tmp_path, work)
+
+
 def test_a_server_that_does_not_read_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "_MOST_UNREAD", 1 << 20)
 

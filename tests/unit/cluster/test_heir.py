@@ -138,10 +138,13 @@ def test_a_leader_that_most_nodes_miss_makes_room_for_another(directory: JobDire
     tenure, heirs = Tenure(directory, 0), [heir(directory, 1), heir(directory, 2)]
     for one in heirs:
         one.look(0)
+    tenure.renew(there, 0)  # not all who are there have spoken yet
+    for one in heirs:
+        one.look(LEASE - 1)
     with pytest.raises(Superseded, match="2 nodes cannot reach it, and 1 can"):
-        tenure.renew(there, 1)
-    assert [one.look(2) for one in heirs] == [None, None]
-    assert heirs[0].look(3) == Epoch(1, 1, (("10.0.0.9", 1),))
+        tenure.renew(there, LEASE)
+    assert [one.look(LEASE + 1) for one in heirs] == [None, None]
+    assert heirs[0].look(LEASE + 2) == Epoch(1, 1, (("10.0.0.9", 1),))
 
 
 def test_a_leader_stays_where_one_node_of_two_misses_it(directory: JobDirectory) -> None:
@@ -153,10 +156,12 @@ def test_a_leader_stays_where_one_node_of_two_misses_it(directory: JobDirectory)
 
 def test_a_node_speaks_for_those_behind_it(directory: JobDirectory) -> None:
     tenure = Tenure(directory, 0)
-    heir(directory, 1, nodes=17).look(0)
-    tenure.renew([1, *range(100, 133)], 0)
+    one = heir(directory, 1, nodes=17)
+    tenure.renew([1], 0)
+    one.look(LEASE)
+    tenure.renew([1, *range(100, 133)], LEASE)
     with pytest.raises(Superseded, match="17 nodes cannot reach it, and 16 can"):
-        tenure.renew([1, *range(100, 132)], 1)
+        tenure.renew([1, *range(100, 132)], LEASE + 1)
 
 
 def test_who_missed_it_and_died_is_not_counted_for_ever(directory: JobDirectory) -> None:

@@ -155,6 +155,22 @@ def test_who_lost_the_news_of_it_is_told_again(three: Nodes) -> None:
     three.close()
 
 
+def test_the_whole_comes_before_the_news_of_who_has_left_with_it(three: Nodes) -> None:
+    got = [three.gather(1, b"1"), three.gather(2, b"2")]
+    three.run()
+    three.cut = {2}
+    got.append(three.gather(0, b"0"))
+    three.tell(0, 1, frames.ENDED)  # which had all that it waited for
+    three.run()
+    three.cut = set()
+    waited: list[bool] = []
+    three.servers[2]._on_gone = lambda _node: waited.append(not got[1])
+    three.tell(0, 2, frames.AGAIN)
+    three.run()
+    assert (got, waited) == ([[b"012"]] * 3, [False])
+    three.close()
+
+
 def test_more_than_there_is_room_for_is_refused(three: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(others, "MOST_GATHERED", 1000)
     with pytest.raises(TooMuch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from pathlib import Path
@@ -53,6 +54,19 @@ def test_two_leaders_have_not_one_journal(tmp_path: Path) -> None:
         opened(tmp_path / "journal")
     journal.close()
     assert opened(tmp_path / "journal").entries == [{"e": "a"}]
+
+
+def test_a_disk_without_locks_keeps_it_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(_fd: int, _how: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    said: list[str] = []
+    journal = opened(tmp_path / "journal", said)
+    journal.append([{"e": "leader", "epoch": 1}])
+    journal.rewrite([{"e": "leader", "epoch": 2}])
+    journal.close()
+    assert (opened(tmp_path / "journal").entries, said) == ([{"e": "leader", "epoch": 2}], [])
 
 
 def test_it_does_not_grow_without_bounds(tmp_path: Path) -> None:

@@ -132,6 +132,26 @@ def test_parts_that_need_each_other_end_with_a_lost_node_whatever_no_kill_says(c
     assert (cluster.ends[number]["state"], cluster.is_idle()) == ("NODE_FAIL", True)
 
 
+@pytest.mark.parametrize("when", ["after", "with the leader", "with the leader, then"])
+def test_a_node_that_is_lost_before_parts_need_each_other_ends_them_all(cluster: Cluster, when: str) -> None:
+    """An agent says so late, or said so to a leader that is no more."""
+    number = cluster.run(nodes=3, ntasks=3, no_kill=True)
+    if when == "with the leader, then":
+        cluster.agents[0].stand(number, joined=True)
+        cluster.settle()
+    if when == "after":
+        cluster.lose(1)
+    else:
+        del cluster.agents[1]
+        cluster.new_leader()
+    cluster.settle()
+    if when != "with the leader, then":
+        assert number not in cluster.ends
+        cluster.agents[0].stand(number, joined=True)
+        cluster.settle()
+    assert (cluster.ends[number]["state"], cluster.is_idle()) == ("NODE_FAIL", True)
+
+
 @pytest.mark.parametrize("leaders", [1, 2])
 def test_what_one_part_cannot_go_on_from_ends_all(cluster: Cluster, leaders: int) -> None:
     number = cluster.run(nodes=3, ntasks=3)

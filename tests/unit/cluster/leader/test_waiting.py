@@ -172,6 +172,29 @@ def test_a_reserved_number_is_the_steps_and_is_given_once(cluster: Cluster) -> N
     assert cluster.replies[cluster.launch(jobid=JOB + 1)]["error"] == "org.nodectl.NoSuchStep"
 
 
+def test_a_number_that_an_earlier_leader_reserved_is_the_steps_and_is_given_once(cluster: Cluster) -> None:
+    reserved = cluster.ask("Reserve")["step"]
+    cluster.new_leader()
+    cluster.settle()
+    assert cluster.run(job=JOB, step=reserved) == reserved
+    again = cluster.launch(job=JOB, step=reserved)
+    assert cluster.replies[again]["error"] == "org.nodectl.InvalidRequest"
+
+
+def test_an_answer_to_an_earlier_leader_is_none_to_the_next_one(cluster: Cluster) -> None:
+    number = cluster.run(nodes=2, ntasks=2, nodelist="n[2-3]")
+    cluster.call("Trace", job=JOB, step=number)
+    [(rank, asked)] = cluster.asks
+    cluster.new_leader()
+    cluster.settle()
+    cluster.asks.clear()
+    call = cluster.call("Trace", job=JOB, step=number)
+    late = {"id": asked["id"], "parameters": {"trace": ["another's"], "next": 0}}
+    cluster.core.received("answer", rank, late, cluster.now)
+    cluster.send()
+    assert call not in cluster.replies
+
+
 def test_what_only_a_node_knows_is_asked_of_it(cluster: Cluster) -> None:
     number = cluster.run(nodes=2, ntasks=2, nodelist="n[2-3]")
     call = cluster.call("Trace", job=JOB, step=number)
