@@ -113,12 +113,15 @@ class Spare:
             self._works = error.errno not in NO_CLONE_INTO_CGROUP
             raise
         if pid == 0:
-            touch(self._pages)  # before all else: of these, too, Python would copy one after the other
             ours.close()
             return theirs
         theirs.close()
         self._link, self._fit = ours, fit
         return None
+
+    def settle(self) -> None:
+        """In its process, before all else: Python would copy these pages one after the other."""
+        touch(self._pages)
 
     def wait(self, link: "_socket.socket", mount: str) -> "tuple[Mapping[str, object], list[int], ForkedAhead]":
         """In its process: waits for the order, and goes on in the step's cgroup. Returns the order and its descriptors.

@@ -144,6 +144,7 @@ class Stepds:
     def _become_spare(self, link: "_socket.socket", node: "NodePlugins") -> "NoReturn":
         """In the child."""
         try:
+            self._runners.spare.settle()
             self._close()
             request, fds, ahead = self._runners.spare.wait(link, self._mount)
             stepd.main(request, fds, node, self._mount, self._store, None, ahead)

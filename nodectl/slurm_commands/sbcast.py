@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from nodectl.cli import bcast
+from nodectl.client.cluster_door import CLUSTER
 from nodectl.client.command import BadUsage, Failed, GlobalOptions
 from nodectl.slurm_commands.command_line import HELP, hand_on, read_line
 from nodectl.slurm_commands.option_words import ARGUMENT, MAYBE_ARGUMENT, Option
@@ -30,9 +31,11 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
     if len(given.words) != 2:
         raise BadUsage(f"Need two file names, have {len(given.words)} names", 1)
     job = given.value("jobid") or os.environ.get("SLURM_JOB_ID", "")
-    if not job:
+    if not job and CLUSTER not in os.environ:
         raise Failed("Command only valid from within SLURM job")
-    options = ["--force"] if "force" in given or "SBCAST_FORCE" in os.environ else []
+    options = [f"--job={job}"] if job else []
+    if "force" in given or "SBCAST_FORCE" in os.environ:
+        options.append("--force")
     if "preserve" in given or "SBCAST_PRESERVE" in os.environ:
         options.append("--preserve")
-    return hand_on(bcast, settings, [f"--job={job}", *options, "--", *given.words])
+    return hand_on(bcast, settings, [*options, "--", *given.words])

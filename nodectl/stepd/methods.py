@@ -5,8 +5,7 @@ processes the kernel killed. So are the state and the reason of `End`; and `Susp
 have given the CPUs of a job that stands still to others.
 """
 
-import os
-
+from nodectl.kernel.identity import BEGAN_AS
 from nodectl.kernel.signals import KILL, TERM
 from nodectl.model.step_number import EXTERN
 from nodectl.stepd.suspension import TSTP
@@ -175,5 +174,5 @@ def _a_list(value: object) -> str:
 
 def _allow_service(call: "Call") -> None:
     """It is root, as this process is; the one of a node of a user's own is that user."""
-    if call.peer.uid not in (0, os.getuid()):
+    if call.peer.uid not in (0, BEGAN_AS):  # not who it is now: a plugin may have changed that
         raise Refused(f"{STEP}.NotPermitted", "only the service, which is root, says that")

@@ -71,8 +71,9 @@ def launch(child: Child, wanted: "list[Operation]", cgroup_fd: int) -> int:
 
 
 def prepare(child: Child) -> None:
-    """In the stepd, before the fork: composes what the task does up to the first call of a plugin, which may change
-    what comes behind it. What Python does in the fork costs a copy of every page that it counts references in.
+    """In the stepd, before the fork: composes what the task does up to the first call that may change what comes behind
+    it: a plugin's, or the one that writes the task's own number into its environment. What Python does in the fork
+    costs a copy of every page that it counts references in.
     """
     child.is_fork = True
     child.rest = pieces(child)

@@ -74,7 +74,10 @@ def test_it_is_said_on_a_terminal(slurm: Bed) -> None:
         ours, theirs = pty.openpty()
         run = User(slurm, job).popen("run", "-N3", "true", stderr=theirs)
         os.close(theirs)
-        assert os.read(ours, 4096).decode() == (
+        told = b""
+        while not told.endswith(b"\n"):
+            told += os.read(ours, 4096)
+        assert told.decode() == (
             f"nodectl: starting the cluster of job {job.job} on n[1-3]; `nodectl cluster stop` ends it\r\n"
         )
         run.communicate()

@@ -5,6 +5,7 @@ arguments: PATH MODE FORCE SIZE [ATIME MTIME], MODE in octal, FORCE 0 or 1, time
 """
 
 import os
+import signal
 import sys
 
 from nodectl.forkserver.bcast import write_whole
@@ -12,6 +13,7 @@ from nodectl.forkserver.bcast import write_whole
 
 def main() -> int:
     """The whole process: 0, or 1 where there is no such file now."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that a partial file which has a name is removed
     path, mode, force, size, *times = sys.argv[1:]
     try:
         write_whole(

@@ -41,8 +41,10 @@ def send(session: Session, nodes: int, source: int, path: str, names: Mapping[st
     file; `names`: mode, force, and perhaps times, as of the call Bcast. Raises Failed.
     """
     status = os.fstat(source)
+    # A node that cannot enter the directory has its task in /tmp, where the file is not to be.
+    whole = os.path.join(os.getcwd(), path)
     words = [
-        path, f"{names['mode']:o}", str(int(names["force"])), str(status.st_size), *map(str, names.get("times", ())),
+        whole, f"{names['mode']:o}", str(int(names["force"])), str(status.st_size), *map(str, names.get("times", ())),
     ]  # fmt: skip
     parsed = Parser().parse([
         f"--nodes={nodes}", f"--ntasks={nodes}", "--overlap", "--cpu-bind=none", "--job-name=bcast", "--input=all",

@@ -16,6 +16,7 @@ from nodectl.cluster.leader.calls import Calls
 from nodectl.cluster.leader.effects import Effect, Send, SendEach
 from nodectl.cluster.leader.history import shortened
 from nodectl.cluster.leader.line import Waiting
+from nodectl.cluster.leader.orders import HANG_UP
 from nodectl.cluster.leader.placing import Placed
 from nodectl.cluster.leader.restore import entries, restore
 from nodectl.cluster.leader.steps import Caller
@@ -167,7 +168,7 @@ class Core:
             self._line.remove(call)
             self.books.refuse(call, Refused("LaunchRefused", "who asked for it has gone", exit_status=1))
         else:
-            self._life.order(step, {"method": "hangup", "parameters": {}}, self.books.now)
+            self._life.order(step, HANG_UP, self.books.now)
 
     def _begun(self, rank: int, header: Header) -> None:
         self._life.begun(rank, int(header["step"]), header, self.books.now)

@@ -14,6 +14,7 @@ from nodectl.cluster.leader.asked import Asked
 from nodectl.cluster.leader.effects import Out, SendEach
 from nodectl.cluster.leader.facts import facts_of
 from nodectl.cluster.leader.history import History
+from nodectl.cluster.leader.orders import END, HANG_UP, KILL, way_to_end
 from nodectl.cluster.leader.placing import Placed, Table
 from nodectl.cluster.leader.steps import ASKED, BEGUN, OVER, Caller, Part, Step, list_of, tasks_of
 from nodectl.cluster.leader.sums import CANCELLED, FAILED, NODE_FAIL, OUT_OF_MEMORY
@@ -21,9 +22,6 @@ from nodectl.kernel.children import said
 
 KILL_SECONDS = 120.0  # in which a part ends that was told to; then its output is dropped, which nobody may read
 DROP_SECONDS = 30.0  # and after these its node does not answer for its processes
-_HANG_UP = {"method": "hangup", "parameters": {}}
-_END = {"method": "End", "parameters": {}}
-_KILL = {"method": "Signal", "parameters": {"signal": 9}}
 
 
 class Life:
@@ -110,7 +108,7 @@ class Life:
             if not step.unbegun:
                 self._reply(step)
             if step.ending:
-                self._order(step, [rank], _way_to_end(step))  # it was on its way when the others were told
+                self._order(step, [rank], way_to_end(step))  # it was on its way when the others were told
             self._take_standing(step, told, now)
             return
         why = f"{self._names[rank]}: {error.get('reason', '')}" if len(step.parts) > 1 else error.get("reason", "")
@@ -315,13 +313,13 @@ class Life:
             text = f"nodectl: error: *** STEP {step.name} ON {step.facts['node']} CANCELLED AT {at} ***"
             self._tell(step, {"event": "message", "text": text})
         self.expect_end(step, now)
-        self._order(step, step.open_ranks, _END)
+        self._order(step, step.open_ranks, END)
 
     def _end(self, step: Step, state: str, reason: str, now: float) -> None:
         step.cause = step.cause or (state, reason)
         if not step.ending:
             self.expect_end(step, now)
-            self._order(step, step.open_ranks, _way_to_end(step))
+            self._order(step, step.open_ranks, way_to_end(step))
 
     def expect_end(self, step: Step, now: float) -> None:
         """Its end was asked for: parts that do not end are given up some day."""
@@ -332,7 +330,7 @@ class Life:
 
     def _hang_up(self, rank: int, number: int) -> None:
         """A part of no step that the leader knows."""
-        common = {"job": self.job, "step": number, "call": _HANG_UP}
+        common = {"job": self.job, "step": number, "call": HANG_UP}
         self._out.effects.append(SendEach("order", common, {rank: None}))
 
     def deadline(self) -> float | None:
@@ -345,8 +343,8 @@ class Life:
             if not step.dropped:
                 step.dropped = True
                 step.give_up = now + DROP_SECONDS
-                self._order(step, step.open_ranks, _KILL)  # where nothing else ends what ignores SIGTERM
-                self._order(step, step.open_ranks, _HANG_UP)
+                self._order(step, step.open_ranks, KILL)  # where nothing else ends what ignores SIGTERM
+                self._order(step, step.open_ranks, HANG_UP)
                 continue
             for rank in step.open_ranks:
                 why = f"node {self._names[rank]} did not end its part: Kill task failed"
@@ -362,7 +360,7 @@ class Life:
             caller = step.call is not None and step.call[0] == rank and not step.replied
             if step.number in self.steps and (caller or step.client == rank):
                 step.client = None
-                self.order(step, _HANG_UP, now)
+                self.order(step, HANG_UP, now)
 
     def part_lost(self, step: Step, rank: int, why: str, now: float) -> None:
         """Nobody will tell how this part ended."""
@@ -392,13 +390,8 @@ class Life:
                 continue
             if step.number in there:
                 if step.ending:
-                    self._order(step, [rank], _way_to_end(step))
+                    self._order(step, [rank], way_to_end(step))
             elif part.asked < token:
                 self.part_lost(step, rank, f"node {self._names[rank]} has lost its part", now)
         for number in there - self.steps.keys():
             self._hang_up(rank, number)
-
-
-def _way_to_end(step: Step) -> Mapping[str, Any]:
-    """Output that nobody takes, as of a launch that was refused, would keep a part from being over."""
-    return _END if step.client is not None and not step.dropped else _HANG_UP

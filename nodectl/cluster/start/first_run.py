@@ -74,6 +74,9 @@ def begin(words: Sequence[str], parser: type[Parser], **how: Any) -> None:
             continue
         if not outcome.is_there:
             _follow_another(Slurm(os.environ), outcome)
+        elif not cluster_door.socket():
+            why = next(iter(outcome.missing.values()), "its agent here has ended")
+            raise Failed(f"the cluster of job {nodes.job} runs, but not here: {why} -> type it on one of its nodes")
         return
     raise Failed(f"the cluster of job {nodes.job} did not come up within {SECONDS:g} s -> {_ELSE}")
 

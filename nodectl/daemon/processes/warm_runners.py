@@ -3,7 +3,8 @@
 Such a runner is root's, is charged to no job, and must be as it was when its next step comes. So nothing is called in
 it but nodectl's own plugins, its step's processes are those of a cgroup, what its user makes it remember is small, and
 its tasks take all that its client sent: what a pump takes copies of lies in a socket until the process ends that has
-it. In a user's own node, where it is the user's, they may be its descendants: it ends where it has a child left.
+it. In a user's own node, where the runner is the user's, a step's processes may be its descendants: it ends if it has
+a child left.
 """
 
 import os

@@ -150,7 +150,7 @@ static bool map_room(struct started *started, struct started *used)
     return true;
 }
 
-/* Room for who carries the operations out on a stack of its own. */
+/* Room for a caller that carries the operations out itself, on the stack that it has. */
 static bool allocate_room(struct started *started)
 {
     started->launch.room = started->allocated = malloc(started->launch.room_size);

@@ -284,7 +284,7 @@ def _follow(running: subprocess.Popen[bytes], lines: TextIO, socket: Path, *othe
 
 
 def _debug(socket: Path, do: Callable[[Debugger], None]) -> None:
-    with suppress(OSError), attached(socket) as machine:  # it may have ended meanwhile
+    with suppress(OSError, ValueError), attached(socket) as machine:  # it may have ended meanwhile
         do(machine)
 
 

@@ -97,7 +97,7 @@ class Allocation:
 def wait_for_slurm() -> None:
     """Until all machines are there, and take jobs."""
     service.wait_until(lambda: all(remote.answers(node) for node in NODES), "all machines are there")
-    service.wait_until(lambda: _states() == ["idle"] * len(NODES), f"Slurm has its nodes, which are {_states()}")
+    service.wait_until(lambda: _states() == ["idle"] * len(NODES), "Slurm has its nodes")
 
 
 def _states() -> list[str]:
