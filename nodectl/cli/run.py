@@ -36,7 +36,8 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
     session = None
     try:
         launched = from_quick_way()
-        begin_cluster(settings, words)
+        if launched is None:  # else there is a cluster, or there was one when the step began
+            begin_cluster(settings, words)
         session = Session(settings, private=from_first_execution(), launched=launched)
         status = _run(session, words, settings.config, launched)
     except Failed as error:
