@@ -54,6 +54,8 @@ def main() -> int:
         print(f"failed {os.environ.get('SLURMD_NODENAME') or '-'} {failed}", flush=True)
         print(f"nodectl agent: {failed}", file=sys.stderr)
         return 1
+    if sys.version_info < (3, 12):  # later ones do so by themselves
+        asyncio.set_child_watcher(asyncio.PidfdChildWatcher())  # else a thread waits for each child, and `copier` forks
     try:
         return asyncio.run(Agent(where, own.path).run())
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+import psutil
 import pytest
 
 from rootful.cluster.agents import agents
@@ -15,6 +16,13 @@ pytestmark = pytest.mark.rootful
 def test_three_agents_begin_and_end() -> None:
     with agents() as cluster:
         assert all(cluster.children(rank, "of_agent") for rank in range(3))
+
+
+def test_an_agent_whose_children_copy_has_no_thread() -> None:
+    """A fork from several threads may stand still for ever."""
+    with agents(1) as cluster:
+        wait_until(lambda: cluster.children(0, "leader"), "its leader is there")
+        assert psutil.Process(cluster.agents[0].pid).num_threads() == 1
 
 
 def test_a_daemon_that_dies_is_started_again() -> None:
