@@ -51,14 +51,14 @@ def serve(settings: "GlobalOptions") -> int:
     return run(config, read, begun)
 
 
-def private(directory: str, config_path: str | None) -> int:
-    """A private node in a directory of its own; see `nodectl.client.private_node`."""
+def private(directory: str, config_path: str | None, config: "Config | None" = None) -> int:
+    """A private node in a directory of its own; see `nodectl.client.private_node`. `config` is what was read there."""
     begun = companions.begin()
     from nodectl.daemon.main import run
     from nodectl.daemon.recovery.sweep import remove_dead_private_nodes
 
     read = _reader(config_path)
-    config = read()
+    config = config or read()
     remove_dead_private_nodes(config.runtime_dir)
     own = _with(
         config,

@@ -2,8 +2,14 @@
 
 It has a runtime directory and a cgroup of its own, shares the history with the service to come, and ends when the
 command does: it reads the end of the pipe that only the command holds, however the command ends.
+
+It is a fork of the command, which is of the same user, and has imported and read already what a daemon begins with.
+Where the command is somebody else's program, with threads, modules or a coding of names of its own, it is executed.
 """
 
+import _signal
+import gc
+import importlib
 import os
 import select
 import sys
@@ -13,11 +19,16 @@ from nodectl.client.command import Failed
 from nodectl.config import Config, own_node
 from nodectl.spank import probe_variable
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 _START = (
     "import gc, os, sys; gc.disable(); "  # until it serves: a tenth of its imports
     "sys.path[:0] = {path!r}; from nodectl.cli import daemon; "
     "os._exit(daemon.private({directory!r}, {config!r}))"  # a plugin may have left a thread
 )
+_READY = 3  # where the node tells that it listens
 # Where a user's own node has its files: `config_file/own_node.py`.
 _PLACES = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")
 
@@ -35,23 +46,10 @@ def start(config_path: str | None, config: Config, seconds: float) -> tuple[int,
         raise Failed(f"start a private node: {error}") from None
     reader, writer = os.pipe2(os.O_CLOEXEC)
     ready, told = os.pipe2(os.O_CLOEXEC)
-    code = _START.format(path=[p for p in sys.path if p], directory=directory, config=config_path)
-    pid = os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-I", "-S", "-c", code],
-        {
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-            "NODECTL_READY_FD": "3",
-            **{name: os.environ[name] for name in _PLACES if name in os.environ},
-            **probe_variable.environment(),
-        },
-        file_actions=[
-            (os.POSIX_SPAWN_DUP2, reader, 0),
-            (os.POSIX_SPAWN_DUP2, told, 3),
-            (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
-        ],
-        setpgroup=0,  # a Ctrl-C at the terminal is for the step, not for its node
-    )
+    if _may_be_forked():
+        pid = _fork(reader, told, directory, config_path, config)
+    else:
+        pid = _execute(reader, told, directory, config_path)
     os.close(reader)
     os.close(told)
     patience.tell(ready, "a private node to start, as no service runs")
@@ -64,3 +62,74 @@ def start(config_path: str | None, config: Config, seconds: float) -> tuple[int,
         os.waitpid(pid, 0)
         raise Failed("start a private node: it did not come up (its own message is above)")
     return pid, writer, f"{directory}/nodectl.sock"
+
+
+def _may_be_forked() -> bool:
+    """Whether this process is a command of nodectl's alone, as the interpreter of a daemon is."""
+    alone = sys.flags.isolated and sys.flags.no_site and len(os.listdir("/proc/self/task")) == 1
+    return bool(alone) and sys.getfilesystemencoding() == "utf-8"
+
+
+def _environment() -> dict[str, str]:
+    return {
+        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+        "NODECTL_READY_FD": str(_READY),
+        **{name: os.environ[name] for name in _PLACES if name in os.environ},
+        **probe_variable.environment(),
+    }
+
+
+def _fork(reader: int, told: int, directory: str, config_path: str | None, config: Config) -> int:
+    """Its pid. Raises OSError."""
+    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGINT})
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _be_the_node(reader, told, before)
+            _serve(directory, config_path, config)
+    finally:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+    return pid
+
+
+def _be_the_node(reader: int, told: int, before: "set[int]") -> None:
+    """In the fork: of its command stay what it has imported, and the signals that were blocked or ignored before."""
+    os.setpgid(0, 0)  # a Ctrl-C at the terminal is for the step, not for its node
+    handler = _signal.signal(_signal.SIGINT, _signal.SIG_IGN)  # also one that has come already
+    _signal.signal(_signal.SIGINT, handler)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+    os.dup2(reader, 0)
+    os.dup2(told, _READY, inheritable=False)
+    os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
+    os.closerange(_READY + 1, os.sysconf("SC_OPEN_MAX"))
+    kept = _environment()
+    os.environ.clear()
+    os.environ.update(kept)
+
+
+def _serve(directory: str, config_path: str | None, config: Config) -> "NoReturn":
+    status = 1
+    try:
+        gc.disable()  # until it serves
+        daemon = importlib.import_module("nodectl.cli.daemon")  # no module of a command imports the daemon
+        status = daemon.private(directory, config_path, config)
+    except BaseException:  # the top of a process
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(status)  # a plugin may have left a thread
+
+
+def _execute(reader: int, told: int, directory: str, config_path: str | None) -> int:
+    """Its pid. Raises OSError."""
+    code = _START.format(path=[p for p in sys.path if p], directory=directory, config=config_path)
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-I", "-S", "-c", code],
+        _environment(),
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, reader, 0),
+            (os.POSIX_SPAWN_DUP2, told, _READY),
+            (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
+        ],
+        setpgroup=0,  # likewise
+    )

@@ -70,17 +70,52 @@ def begun(
 ) -> tuple[subprocess.Popen[str], int]:
     """A client whose task runs and that has its node's answer, and the pid of its daemon."""
     client = node.popen(*options, "sh", "-c", script)
+    return client, daemon_of(client)
+
+
+def daemon_of(client: subprocess.Popen[str]) -> int:
+    """Of a client whose task says that it is ready."""
     assert client.stdout is not None
     assert client.stdout.readline() == "ready\n"
     wait_for_answer(client)
-    (daemon,) = [pid for pid, line in processes(node) if "daemon.private(" in line]
-    return client, daemon
+    (daemon,) = Path(f"/proc/{client.pid}/task/{client.pid}/children").read_text(encoding="ascii").split()
+    return int(daemon)
 
 
 def test_a_step_runs_and_nothing_is_left_when_the_command_has_ended(alone: Node) -> None:
     done = alone.run("-n2", "-l", "sh", "-c", "echo $SLURM_PROCID; cat; exit 3", stdin="in\n")
     assert (done.returncode, sorted(done.stdout.splitlines())) == (3, ["0: 0", "0: in", "1: 1", "1: in"]), done.stderr
     assert leftovers(alone) == []  # not "after a while"
+
+
+def test_node_keeps_no_descriptor_of_its_command(alone: Node) -> None:
+    reader, writer = os.pipe()
+    client = alone.popen("sh", "-c", "echo ready; exec sleep 300", pass_fds=[writer])
+    ours = os.stat(writer).st_ino
+    held = {os.stat(one).st_ino for one in Path(f"/proc/{daemon_of(client)}/fd").iterdir()}
+    client.kill()
+    client.communicate()
+    os.close(reader)
+    os.close(writer)
+    assert ours not in held
+    assert_nothing_left(alone)
+
+
+@pytest.mark.parametrize("flags", [["-I"], ["-S"], ["-IS", "-X", "utf8=0"]], ids=["site", "not isolated", "ascii"])
+def test_command_in_an_interpreter_unlike_a_daemons_executes_one(alone: Node, flags: list[str]) -> None:
+    """It may have threads, modules or another coding of names. A command's own interpreter is forked."""
+    lines = []
+    for interpreter in (["-IS"], flags):
+        python, _, *words = alone.command("run", "sh", "-c", "echo ready; exec sleep 300")
+        client = subprocess.Popen(
+            [python, *interpreter, *words], env=alone.environment({"LC_ALL": "C"}), cwd="/",
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        lines.append(Path(f"/proc/{daemon_of(client)}/cmdline").read_bytes())
+        client.kill()
+        client.communicate()
+        assert_nothing_left(alone)
+    assert [b"daemon.private(" in line for line in lines] == [False, True]
 
 
 def test_command_waits_for_its_nodes_forkserver(alone: Node) -> None:
