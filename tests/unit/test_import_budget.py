@@ -125,7 +125,10 @@ def test_daemon_has_asyncio_without_tls_and_its_plugins_may_have_tls() -> None:
 
 def test_daemon_has_asyncio_without_what_that_uses_where_something_is_wrong() -> None:
     """Megabytes of every idle service. It is all there for a plugin that wants it."""
-    unwanted = {"inspect", "ast", "dis", "dataclasses", "argparse", "pyseccomp", "ctypes", "subprocess", "locale"}
+    unwanted = {
+        "inspect", "ast", "dis", "dataclasses", "argparse", "pyseccomp", "ctypes", "subprocess", "locale", "logging",
+        "traceback", "linecache", "tokenize", "textwrap", "asyncio.sslproto", "cgroupspy.nodes",
+    }  # fmt: skip
     assert imported("import nodectl.daemon.main") & unwanted == set()
     assert "dis" in imported("import nodectl.daemon.main, inspect; assert inspect.isfunction(inspect.unwrap)")
     handled = """
@@ -149,6 +152,31 @@ asyncio.run(wait())"""
     assert imported(handled) & unwanted == set()
     wanted = "import nodectl.daemon.main, asyncio.coroutines as it; assert not it.inspect.isgenerator(it)"
     assert "dis" in imported(f"{wanted}; import inspect; assert inspect.getsource")
+
+
+def test_daemons_asyncio_says_what_is_wrong_and_has_loggers() -> None:
+    code = f"""{BOOT}
+import nodectl.daemon.main, asyncio, logging, concurrent.futures
+async def fail():
+    loop = asyncio.get_running_loop()
+    loop.call_soon(int, "no number")
+    loop.set_debug(True)
+    waiting = loop.create_task(asyncio.sleep(0))
+    loop.call_exception_handler({{"message": "of a task", "task": waiting}})
+    await waiting
+    waiting.print_stack()
+    future = concurrent.futures.Future()
+    future.add_done_callback(lambda _: int("no callback"))
+    future.set_result(0)
+asyncio.run(fail())
+logging.basicConfig(format="%(name)s says %(message)s", level=logging.DEBUG)
+asyncio.run(asyncio.sleep(0))
+import asyncio.sslproto
+assert asyncio.sslproto.SSLProtocol"""
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for words in ("no number", "of a task", "created at <string>", "no callback", "asyncio says Using selector"):
+        assert words in done.stderr, words
 
 
 def test_hook_of_a_prolog_may_speak_tls_by_asyncio() -> None:

@@ -10,8 +10,6 @@ import os
 import time
 from collections.abc import Iterator
 
-from cgroupspy.nodes import Node as CgroupNode
-
 from nodectl.cgroup import tree
 from nodectl.cgroup.delegation import Base
 from nodectl.container import pid1
@@ -29,22 +27,6 @@ from nodectl.wire import lean_json
 
 _PAUSE = 0.01
 PRIVATE = "private."
-
-
-class Cgroup2Node(CgroupNode):  # type: ignore[misc]  # cgroupspy has no types
-    """A cgroupspy node of the v2 hierarchy: one tree, and every node has the core files."""
-
-    def _get_controller(self) -> tree.Core:
-        return tree.Core(self)
-
-    def grow(self) -> "Cgroup2Node":
-        """Reads the children below this node from the file system."""
-        try:
-            names = [entry.name for entry in os.scandir(self.full_path) if entry.is_dir(follow_symlinks=False)]
-        except FileNotFoundError:
-            names = []
-        self.children = [Cgroup2Node(name, parent=self).grow() for name in names]
-        return self
 
 
 def sweep(registry: Registry, jobs: NodeJobs, base: Base) -> None:
@@ -103,10 +85,15 @@ def _take_over(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles)
 
 def _remove_strays(registry: Registry, jobs: NodeJobs, base: Base) -> None:
     """Kills and removes the cgroups of steps that have no file."""
+    place = base.mount + base.path
+    if not any(entry.is_dir() and entry.name != tree.RUNNERS for entry in os.scandir(place)):
+        return
+    from nodectl.daemon.recovery.cgroup_node import Cgroup2Node  # a daemon that finds nothing goes without its imports
+
     known = {live.step.cgroup for live in registry.live.values()}
     # What a job's prolog started lives as long, and so does the first process of its pid namespace.
     known |= {f"{os.path.dirname(path)}/{name}" for path in known for name in (PROLOG.name, pid1.GROUP)}
-    top = Cgroup2Node(base.mount + base.path).grow()
+    top = Cgroup2Node(place).grow()
     for job in top.children:
         if os.fsdecode(job.name) == tree.RUNNERS:
             continue  # those that serve a step have a part in it; the others have just seen their forkserver end

@@ -1,0 +1,23 @@
+"""The cgroups that an earlier daemon left, as a tree. Only the daemon's sweep imports this, where there are any."""
+
+import os
+
+from cgroupspy.nodes import Node as CgroupNode
+
+from nodectl.cgroup import tree
+
+
+class Cgroup2Node(CgroupNode):  # type: ignore[misc]  # cgroupspy has no types
+    """A cgroupspy node of the v2 hierarchy: one tree, and every node has the core files."""
+
+    def _get_controller(self) -> tree.Core:
+        return tree.Core(self)
+
+    def grow(self) -> "Cgroup2Node":
+        """Reads the children below this node from the file system."""
+        try:
+            names = [entry.name for entry in os.scandir(self.full_path) if entry.is_dir(follow_symlinks=False)]
+        except FileNotFoundError:
+            names = []
+        self.children = [Cgroup2Node(name, parent=self).grow() for name in names]
+        return self
