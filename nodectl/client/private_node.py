@@ -52,6 +52,8 @@ def start(config_path: str | None, config: Config, seconds: float) -> tuple[int,
         pid = _execute(reader, told, directory, config_path)
     os.close(reader)
     os.close(told)
+    from nodectl.client import launch_request  # noqa: F401  # what comes next, while the node begins
+
     patience.tell(ready, "a private node to start, as no service runs")
     poll = select.poll()
     poll.register(ready, select.POLLIN)

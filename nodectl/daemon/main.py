@@ -97,9 +97,9 @@ async def _serve(
     node = Node(config, store, plugins, lock=lock.fd, base=base, constraints=constraints, forkserver=begun.forkserver)
     if not private:
         remove_dead_private_nodes(config.runtime_dir)
-    sweep(node.registry, node.jobs, base)
-    _restore_queue(node, base)
-    await node.load_admins()
+    _take_over(node, base)
+    if not private:  # to which nobody but its user can connect
+        await node.load_admins()
     node.forkserver.start()
     node.jobs.containers.restore()
     stop = _listen_to_signals(node, read)
@@ -143,8 +143,10 @@ def _collect_less(*, private: bool) -> None:
     gc.enable()
 
 
-def _restore_queue(node: Node, base: Base) -> None:
-    """Raises SelectionFailed."""
+def _take_over(node: Node, base: Base) -> None:
+    """What an earlier daemon left: steps, then the queue. Raises SelectionFailed, ForkserverDied."""
+    sweep(node.registry, node.jobs, base)
+    node.forkserver.tell()  # it loads plugins in the meantime
     try:
         node.restore_queue()
     except SelectionFailed:

@@ -97,11 +97,11 @@ def _serve_the_daemon() -> None:
     except PluginRefused as refused:
         tell(str(refused))
         return
-    gc.collect()
-    gc.freeze()
-    gc.disable()  # a short-lived stepd gains nothing from collecting, and every collection would copy pages
     if handed_over is None:
         _answer(channel, {"ready": True})
+    gc.collect()  # the first order does not come at once
+    gc.freeze()
+    gc.disable()  # a short-lived stepd gains nothing from collecting, and every collection would copy pages
     order = _serve(channel, node, handed_over, int(str(arguments["warm_runners"])))
     node.end()
     if order is not None:

@@ -7,8 +7,8 @@ The daemon's first forkserver was executed before this module was imported, and 
 import asyncio
 import errno
 import os
+import select
 import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 from nodectl.config import Config
@@ -21,7 +21,6 @@ from nodectl.wire import framing, lean_json
 
 _READY_SECONDS = 20
 _END_SECONDS = 5
-_PAUSE = 0.002
 
 
 class ForkserverDied(Exception):
@@ -49,6 +48,7 @@ class ForkserverChannel:
         self._earlier = earlier
         self._begun = begun
         self._sock: socket.socket | None = None
+        self._told: socket.socket | None = None  # of one that is not ready yet
         self._waiting: list[tuple[bytes, list[int]]] = []
         self._is_full = False  # the channel: what waits, waits for room
         self._told_plugins: tuple[list[str], int] | None = None
@@ -56,14 +56,20 @@ class ForkserverChannel:
         seconds = config.spank_hook_timeout  # that an init() may take; 0: without limit
         self._patience: float | None = _READY_SECONDS + seconds if seconds else None
 
+    def tell(self) -> None:
+        """Tells the forkserver that was begun, or a new one, what it serves; `start` waits until it is ready. Raises
+        ForkserverDied; OSError where there can be none.
+        """
+        self._told = self._begin()
+
     def start(self) -> None:
-        """Tells the forkserver that was begun, or a new one, what it serves, and waits until it is ready; nothing where
-        there is one. Raises ForkserverDied; OSError where there can be none.
+        """Waits until the forkserver that was told what it serves, or a new one, is ready; nothing where there is one.
+        Raises ForkserverDied; OSError where there can be none.
         """
         if self._sock is not None:
             return  # what an earlier daemon left was ended before this one was ready
         self._told_plugins = None
-        ours = self._begin()
+        ours, self._told = self._told or self._begin(), None
         ours.settimeout(self._patience)
         try:
             answer = lean_json.load_object(ours.recv(65536) or b'{"error":"it ended at once; see the log"}')
@@ -192,9 +198,12 @@ class ForkserverChannel:
 
     def collect(self) -> None:
         """After `close`: waits for its end, and kills it where it does not end, for instance in a plugin's fini()."""
-        deadline = time.monotonic() + _END_SECONDS
-        while self.pid and os.waitpid(self.pid, os.WNOHANG) == (0, 0):
-            if time.monotonic() > deadline:
-                signals.send_child(self.pid, signals.KILL)
-            time.sleep(_PAUSE)
+        if self.pid:
+            pidfd = os.pidfd_open(self.pid)
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            if not poll.poll(_END_SECONDS * 1000):
+                signals.send(pidfd, signals.KILL)
+            os.waitpid(self.pid, 0)
+            os.close(pidfd)
         self.pid = 0
