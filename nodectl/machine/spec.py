@@ -24,8 +24,8 @@ MAX_CPUS = 8192
 _LARGEST = 16 << 20
 _LARGEST_NUMBER = 2**31 - 1
 
-_PART = re.compile(r"([0-9]{1,5})([sctndb])")
-_CACHE_COLUMN = re.compile(r"l([0-9])([di]?)")
+_PART = r"([0-9]{1,5})([sctndb])"  # compiled when it is wanted
+_CACHE_COLUMN = r"l([0-9])([di]?)"
 _CACHE_KIND = {"d": "Data", "i": "Instruction", "": "Unified"}
 # lscpu's mark for "not known", as of an offline CPU's core.
 _UNKNOWN = (None, "", "-")
@@ -57,7 +57,7 @@ def from_spec(spec: str) -> Topology:
     siblings_last = last == "i"
     counts: dict[str, int] = {}
     for part in parts if siblings_last else [*parts, last]:
-        match = _PART.fullmatch(part)
+        match = re.fullmatch(_PART, part)
         if match is None or int(match[1]) == 0 or match[2] in counts:
             raise ValueError(f"machine {shown!r}: {part[:60]!r} is no COUNT and s, c, t, n, d or b as in 2s:4c:2t:2n")
         counts[match[2]] = int(match[1])
@@ -194,7 +194,7 @@ def _lscpu_caches(cpus: dict[int, dict[str, object]]) -> list[Cache]:
     members: dict[tuple[int, str, str], list[int]] = {}
     for cpu, row in cpus.items():
         for names, numbers in row.items():
-            found = [_CACHE_COLUMN.fullmatch(name) for name in names.split(":")]
+            found = [re.fullmatch(_CACHE_COLUMN, name) for name in names.split(":")]
             if not all(found) or numbers in _UNKNOWN:
                 continue
             for match, number in zip(found, str(numbers).split(":"), strict=False):

@@ -1,8 +1,9 @@
 """The part of `dataclasses` that our values need, at a fifth of the price.
 
 A daemon makes some sixty such classes when it begins. The standard library compiles six functions for each, half a
-millisecond; here it is `__init__` alone, and the others are made of parts that there are. Checkers see `dataclasses`
-itself. Its `fields`, `asdict` and `replace` take these values too, as a site's plugin may want.
+millisecond; here it is `__init__` alone, when the first object is made, and the others are made of parts that there
+are. Checkers see `dataclasses` itself. Its `fields`, `asdict` and `replace` take these values too, as a site's plugin
+may want.
 """
 
 from operator import attrgetter
@@ -82,7 +83,12 @@ def _made(cls: type, *, frozen: bool, eq: bool) -> type:
         body |= {"__setattr__": _refuse, "__delattr__": _refuse, "__reduce__": _reduce}
     made = type(cls)(cls.__name__, cls.__bases__, body)
     made.__qualname__ = cls.__qualname__
-    made.__init__ = _init(made, names, defaults, frozen=frozen)  # type: ignore[misc]  # it has none before
+
+    def __init__(self: object, *given: object, **named: object) -> None:  # noqa: N807  # the first object's
+        made.__init__ = _init(made, names, defaults, frozen=frozen)  # type: ignore[misc]  # in place of this
+        made.__init__(self, *given, **named)  # type: ignore[misc]  # an object's
+
+    made.__init__ = __init__  # type: ignore[misc]  # it has none before
     return made
 
 

@@ -13,7 +13,7 @@ AFTER, AFTER_OK, AFTER_NOT_OK, AFTER_ANY, AFTER_CORR, EXPAND, SINGLETON = (
     "after", "afterok", "afternotok", "afterany", "aftercorr", "expand", "singleton",
 )  # fmt: skip
 _KINDS = (AFTER, AFTER_OK, AFTER_NOT_OK, AFTER_ANY, AFTER_CORR, EXPAND)
-_TARGET = re.compile(r"([0-9]{1,10})(?:_(?:([0-9]{1,9})|\*))?(?:\+([0-9]{1,7}))?\Z", re.ASCII)
+_TARGET = r"([0-9]{1,10})(?:_(?:([0-9]{1,9})|\*))?(?:\+([0-9]{1,7}))?\Z"  # compiled when it is wanted
 _MOST_TERMS = 256
 
 
@@ -83,7 +83,7 @@ def parse(text: str) -> Dependency:
 
 
 def _term(kind: str, target: str) -> Term:
-    match = _TARGET.match(target)
+    match = re.match(_TARGET, target, re.ASCII)
     if match is None:
         raise BadDependency(f"{target[:100]!r} is no job")
     job_id, task, minutes = match.groups()

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import islice, pairwise
 
-_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?\Z", re.ASCII)
+_RANGE = r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?\Z"  # compiled when it is wanted
 _MOST_RANGES = 10_000
 _MOST_LOOKED_AT = 100_000
 
@@ -33,7 +33,7 @@ def tasks_of(text: str) -> Tasks:
     if len(parts) > _MOST_RANGES:
         raise ValueError(f"{len(parts)} ranges, {_MOST_RANGES} are the most")
     for part in parts:
-        match = _RANGE.match(part.strip())
+        match = re.match(_RANGE, part.strip(), re.ASCII)
         if match is None:
             raise ValueError(f"{part[:100]!r} is no range of indices")
         first, last, step = match.groups()

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from nodectl.kernel import _kernel
 from nodectl.model.plugstack_entry import Entry
 
-_NAME = re.compile(rb"slurm_spank_[a-z_]+")
+_NAME = rb"slurm_spank_[a-z_]+"  # compiled when it is wanted
 _MOST = 4096  # files
 _LONGEST = 256 << 20
 
@@ -48,6 +48,6 @@ def _names(path: str) -> frozenset[str]:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return frozenset()  # to open it might never end
         with open(path, "rb") as file:
-            return frozenset(match.decode("ascii") for match in _NAME.findall(file.read(_LONGEST)))
+            return frozenset(match.decode("ascii") for match in re.findall(_NAME, file.read(_LONGEST)))
     except OSError:
         return frozenset()  # as above
