@@ -226,6 +226,17 @@ static void begin(void *argument)
     raw(SYS_exit_group, 1); /* the last operation executes the program */
 }
 
+/* The kernel chooses where a child waits for its first turn: often on a busy CPU, which the child then has only to leave
+ * it. The child still binds itself, and looks whether that took. */
+static void bind_newborn(long pid, const struct launch *launch)
+{
+    for (size_t i = 0; i < launch->count; i++) {
+        const struct operation *operation = &launch->operations[i];
+        if (operation->code == OP_BIND && operation->b > 0)
+            raw(SYS_sched_setaffinity, pid, operation->b, operation->data);
+    }
+}
+
 PyDoc_STRVAR(start_doc,
 "start(operations: list[tuple], context: tuple, cgroup_fd: int, used: object = None) -> tuple[int, object]\n\n"
 "A child that carries out the operations in the caller's memory, and executes a program at their end; it is born in the\n"
@@ -271,6 +282,7 @@ static PyObject *start(PyObject *self, PyObject *args)
         errno = (int)-pid;
         return failed("clone3");
     }
+    bind_newborn(pid, &started->launch);
     return Py_BuildValue("lN", pid, PyCapsule_New(started, NULL, drop_capsule));
 }
 

@@ -67,6 +67,19 @@ def test_what_is_no_memory_of_a_task_is_refused() -> None:
         _kernel.start(PLAN, context(), -1, "x")
 
 
+def test_a_task_is_bound_before_it_comes_to_bind_itself() -> None:
+    cpu = max(os.sched_getaffinity(0))
+    gate, opener = os.pipe2(os.O_CLOEXEC)
+    pid, memory = _kernel.start([operations.wait(gate), operations.bind([cpu], str(cpu)), *PLAN], context(), -1)
+    bound = os.sched_getaffinity(pid)
+    os.write(opener, b"1")
+    assert os.waitpid(pid, 0)[1] == 0
+    assert bound == {cpu}
+    os.close(gate)
+    os.close(opener)
+    del memory
+
+
 @pytest.mark.parametrize("told", [False, True])
 def test_a_limit_that_cannot_be_set_stays_and_is_told_to_who_asks(*, told: bool) -> None:
     """Nobody may open more files than fs.nr_open, whatever an administrator has configured."""
