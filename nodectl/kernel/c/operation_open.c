@@ -68,6 +68,16 @@ long take_streams(struct launch *launch, const struct operation *operation)
     return 0;
 }
 
+/* An errno. What open(2) does with O_TRUNC, which costs a file system as much for an empty file as for a full one. */
+static long make_empty(long fd)
+{
+    struct stat status;
+    long error = -raw(SYS_fstat, fd, &status);
+    if (error || !S_ISREG(status.st_mode) || status.st_size == 0)
+        return error;
+    return -raw(SYS_ftruncate, fd, 0);
+}
+
 /* An errno. `a`: the number of the stream, and what to do with a path; `b`: an open descriptor, or one of the client's. */
 long connect_stream(struct launch *launch, const struct operation *operation)
 {
@@ -76,10 +86,13 @@ long connect_stream(struct launch *launch, const struct operation *operation)
     if (source <= FIRST_OF_CLIENT)
         source = launch->taken[FIRST_OF_CLIENT - source];
     if (operation->size > 0) {
-        uint64_t flags = number == IN ? O_RDONLY : O_WRONLY | O_CREAT | O_APPEND | (shared ? 0 : O_TRUNC);
+        uint64_t flags = number == IN ? O_RDONLY : O_WRONLY | O_CREAT | O_APPEND;
         long opened = open_path(operation->data, flags | O_NOCTTY, number == IN ? 0 : 0666, named);
         if (opened < 0)
             return -opened;
+        long error = number == IN || shared ? 0 : make_empty(opened);
+        if (error)
+            return error;
         if (source < 0)
             source = opened;
         else /* a pump writes the file: this was only to see that the user may */
