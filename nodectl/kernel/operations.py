@@ -37,6 +37,9 @@ def _told(before: str, behind: str = "") -> bytes:
     return b"%b\0%b" % (_json(before), _json(behind))
 
 
+_CLOSES = _told("close what is open: ")
+
+
 def _numbers(numbers: "Iterable[int]") -> bytes:
     return b"".join([number.to_bytes(4, sys.byteorder) for number in numbers])
 
@@ -67,7 +70,7 @@ def row(place: int, plugin: int, facts: str, hook: str = "") -> "Operation":
     trace's line up to the pid, "" without a trace. `hook`: what is told of a failure in it begins so.
     """
     data = facts.encode("ascii") + b"\0" if facts else b""
-    return _kernel.OP_ROW, place, plugin, data, _told(hook)
+    return _kernel.OP_ROW, place, plugin, data, _told(hook) if hook else _SILENT
 
 
 def end_row() -> "Operation":
@@ -110,7 +113,7 @@ def close(fds: "Iterable[int]") -> "Operation":
 def close_others(keep: "Iterable[int]") -> "Operation":
     """Closes all but 0, 1, 2 and these, which the exec closes."""
     numbers = _numbers(sorted(fd for fd in keep if fd >= 0))
-    return _kernel.OP_CLOSE_OTHERS, 0, 0, numbers, _told("close what is open: ")
+    return _kernel.OP_CLOSE_OTHERS, 0, 0, numbers, _CLOSES
 
 
 def inherit(fd: int) -> "Operation":

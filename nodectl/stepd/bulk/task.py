@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 TRACED = 32  # commands of a step whose rows are in its trace
 _NULL = "/dev/null"
+_MOST_FILES = 256  # whose names are kept: a client has files that stay empty serve further commands
 
 
 class BulkTask(Task):
@@ -62,6 +63,7 @@ class _Streams:
         self._both = Stream(ERR, fd=OUT)  # one open file for both, so that neither truncates the other
         self._usual = {(number, CLIENT): Stream(number, fd=CLIENTS[number]) for number in (IN, OUT, ERR)}
         self._usual.update({(number, NOTHING): Stream(number, path=_NULL) for number in (IN, OUT, ERR)})
+        self._files: dict[tuple[int, str], Stream] = {}
 
     def are_of(self, task: BulkTask) -> None:
         """Those that its command names."""
@@ -72,8 +74,15 @@ class _Streams:
         self.tasks = {slot: found}
 
     def _stream(self, number: int, path: str, task: BulkTask) -> Stream:
-        usual = self._usual.get((number, path))
-        return usual or Stream(number, path=task.command.in_slot(path, task.local_id))
+        found = self._usual.get((number, path))
+        if found is None:
+            file = number, task.command.in_slot(path, task.local_id)
+            found = self._files.get(file)
+            if found is None:
+                if len(self._files) >= _MOST_FILES:
+                    self._files.clear()
+                found = self._files[file] = Stream(number, path=file[1])
+        return found
 
 
 class Starter:
