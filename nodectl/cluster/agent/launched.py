@@ -25,6 +25,8 @@ from nodectl.wire.names import STEP
 
 _OF_BULK = ("Run", "NoMore", "Withdraw")
 _MOST_UNREAD = 4 << 20  # bytes of events
+# Of commands: more than the dispatcher may keep of them begins and ends, while the client is busy.
+_MOST_UNREAD_OF_BULK = 512 << 20
 _LONGEST_ORDER = 1 << 20
 _MOST_REMEMBERED = 4096
 
@@ -51,7 +53,7 @@ class Launched:
         self._sinks: dict[int, Sink] = {}
         self._channels: dict[int, Channel] = {}  # of a bulk step
         self._dispatcher = Dispatcher(ranks, self._call, self._tell_work) if bulk else None
-        theirs, self._events, self._commands = self._pipes()
+        theirs, self._events, self._commands = self._pipes(_MOST_UNREAD_OF_BULK if bulk else _MOST_UNREAD)
         self.theirs: list[int] = theirs
         self._relay_fd = -1
         self._relay: Relay | None = None  # of a step with a terminal
@@ -62,15 +64,15 @@ class Launched:
         elif fds:
             self._take_streams(*fds, reads=reads)
 
-    def _pipes(self) -> tuple[list[int], Writer, Reader]:
-        """The client's ends, and ours."""
+    def _pipes(self, most: int) -> tuple[list[int], Writer, Reader]:
+        """The client's ends, and ours. `most`: bytes of events that the client has not read."""
         events, tells = os.pipe2(os.O_CLOEXEC)
         try:
             hears, commands = os.pipe2(os.O_CLOEXEC)
         except OSError:
             framing.close([events, tells])
             raise
-        writer = Writer(tells, _MOST_UNREAD, self.hang_up)
+        writer = Writer(tells, most, self.hang_up)
         return [events, commands], writer, Reader(hears, _LONGEST_ORDER, self._obey, self.hang_up)
 
     def _take_streams(self, stdin: int, stdout: int, stderr: int, *, reads: bool) -> None:
