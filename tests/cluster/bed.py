@@ -22,7 +22,7 @@ from typing import Any
 import prctl
 
 import watcher
-from cluster import machine
+from cluster import machine, sshd
 from rootful.node import NOBODY, OTHER, PATIENCE, wait_until
 from slurm.daemons import Daemons
 from slurm.packages import NoSlurm, fetch
@@ -51,8 +51,9 @@ class Bed:
 
     def begin(self) -> None:
         """Raises NoSlurm."""
-        fetch(self._daemons.root)
+        fetch(self._daemons.root, *sshd.PACKAGES)
         machine.write_hosts(self.dir / "hosts")
+        machine.write_accounts(self.dir / "passwd", {user.pw_name: self.home(user) for user in (NOBODY, OTHER)})
         words = [*machine.APART, sys.executable, "-P", str(Path(__file__).with_name("head.py")), str(self.dir)]
         lock = _lock(self.dir)
         with (self.dir / "head.log").open("ab") as log:

@@ -1,5 +1,5 @@
-"""The first process of a node of a bed: the node's slurmd is its child, and so are orphans. When it ends, so does all
-that runs on the node, as when a machine loses its power.
+"""The first process of a node of a bed: the node's slurmd and sshd are its children, and so are orphans. When it ends,
+so does all that runs on the node, as when a machine loses its power.
 
 usage: node.py DIRECTORY NAME; a line on stdin says that the cable is there
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from cluster import machine, network
+from cluster import machine, network, sshd
 from slurm.daemons import Daemons
 
 
@@ -21,7 +21,9 @@ def main(here: Path, name: str) -> None:
     machine.become(name, here)
     sys.stdin.readline()
     network.open_inside(machine.ADDRESSES[name])
-    daemon = Daemons(here).start_node(name)
+    daemons = Daemons(here)
+    sshd.start(daemons, name)
+    daemon = daemons.start_node(name)
     while True:
         try:
             pid, status = os.waitpid(-1, 0)

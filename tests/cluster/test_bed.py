@@ -60,7 +60,7 @@ def test_nothing_is_left_of_a_job_that_was_cancelled(slurm: Bed) -> None:
 def test_kill_9_of_the_run_leaves_nothing(tmp_path: Path) -> None:
     """Of a bed of its own, whose Slurm need not have begun."""
     begin = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from cluster import bed; bed.fetch = lambda root: None; "
+        "import sys; sys.path.insert(0, sys.argv[1]); from cluster import bed; bed.fetch = lambda *_: None; "
         "made = bed.Bed(); print(made.dir, flush=True); made.begin()"
     )
     words = [sys.executable, "-P", "-c", begin, str(Path(__file__).resolve().parent.parent)]

@@ -17,7 +17,7 @@ class NoSlurm(Exception):
     """There is no Slurm to be had; str() says why."""
 
 
-def fetch(root: Path) -> None:
+def fetch(root: Path, *more: str) -> None:
     """Debian's packages and those they need and this machine lacks, unpacked. Raises NoSlurm."""
     if shutil.which("apt-get") is None:
         raise NoSlurm("no apt-get here: the Slurm is Debian's")
@@ -26,7 +26,7 @@ def fetch(root: Path) -> None:
     apt = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "-o", "Acquire::http::Timeout=20"]
     # `--reinstall`: also those that are installed here, so that a Slurm of this machine's is not what is used.
     download = [*apt, "-o", f"Dir::Cache::archives={archives}", "-o", "DPkg::Lock::Timeout=600", "install",
-                "--download-only", "--reinstall", "--no-install-recommends", "--yes", *PACKAGES]  # fmt: skip
+                "--download-only", "--reinstall", "--no-install-recommends", "--yes", *PACKAGES, *more]  # fmt: skip
     done = _run(download)
     for pause in _PAUSES:  # a mirror may be away for a moment
         if done.returncode == 0:
@@ -36,7 +36,7 @@ def fetch(root: Path) -> None:
         done = _run(download)
     packages = sorted(archives.glob("*.deb"))
     if done.returncode or not packages:
-        raise NoSlurm(f"cannot fetch {' '.join(PACKAGES)}: {done.stderr.strip()}")
+        raise NoSlurm(f"cannot fetch {' '.join((*PACKAGES, *more))}: {done.stderr.strip()}")
     for package in packages:
         unpacked = _run(["dpkg-deb", "-x", str(package), str(root)])
         if unpacked.returncode:

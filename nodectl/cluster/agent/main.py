@@ -124,7 +124,8 @@ class Agent:
     async def _meet(self, mesh: Mesh, lines: asyncio.StreamReader, leadership: Leadership) -> None:
         """The others, by way of rank 0. Raises Failed, NotJoined, OSError."""
         if self._place.rank == 0:
-            hosts = addresses.own(os.environ.get("SLURM_LAUNCH_NODE_IPADDR", ""))
+            by_ssh = os.environ.get("SSH_CONNECTION", "").partition(" ")[0]
+            hosts = addresses.own(os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or by_ssh)
             at = await mesh.listen(hosts)
             print("leader", *map(addresses.written, at), flush=True)
             leadership.begin(at)

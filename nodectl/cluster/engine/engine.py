@@ -82,5 +82,8 @@ class Engine(Protocol):
     def states(self, nodes: Nodes) -> Mapping[str, str]:
         """Nodes that do not serve, and why, as far as it is known."""
 
+    def why(self, name: str, said: str) -> str:
+        """Why a node has no agent, by the last thing that its process has said to people, and what to do about it."""
+
     def runs(self, nodes: Nodes) -> bool:
         """Whether there are agents of the job, whoever has started them, where that can be asked for."""

@@ -15,7 +15,15 @@ from nodectl.cluster.agent.place import AGENT
 from nodectl.cluster.engine.engine import Agents, Nodes, NoEngine, begin
 from nodectl.kernel import signals
 
-PROGRAM = "ssh -o BatchMode=yes -o ServerAliveInterval=5"
+# A connection of its own, whatever the user's configuration wants for their shells, and no question to anybody. `-T`:
+# a terminal would change what agents read and write.
+_OPTIONS = {
+    "BatchMode": "yes", "ConnectTimeout": "10", "ServerAliveInterval": "5", "ServerAliveCountMax": "3",
+    "ControlMaster": "no", "ControlPath": "none", "ClearAllForwardings": "yes", "ForwardAgent": "no",
+    "ForwardX11": "no", "RemoteCommand": "none", "LogLevel": "INFO",
+}  # fmt: skip
+PROGRAM = " ".join(["ssh -T", *(f"-o {name}={value}" for name, value in _OPTIONS.items())])
+_REFUSALS = ("Permission denied (", "Host key verification failed", "Too many authentication failures")
 _FIRST_JOB, _JOBS = 1 << 30, 1 << 30  # none that Slurm's controller gives
 
 
@@ -64,6 +72,12 @@ class Hosts:
     def states(self, nodes: Nodes) -> Mapping[str, str]:
         """Nobody tells."""
         return {}
+
+    def why(self, name: str, said: str) -> str:
+        """Where ssh had a question that nobody is there to answer, how to ask it oneself."""
+        if not any(word in said for word in _REFUSALS):
+            return said
+        return f"{said.rstrip('.')} -> `ssh -o BatchMode=yes {name} true` has to do it without a question"
 
     def runs(self, nodes: Nodes) -> bool:
         """Only the holder knows."""

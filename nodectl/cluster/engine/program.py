@@ -8,13 +8,18 @@ import sys
 
 import nodectl
 
-_BOOT = "import sys; sys.path[:0] = {path!r}; from {module} import main; sys.exit(main())"
-# What has no interpreter, or one without nodectl, says so in a line that the holder understands.
-_LOOK = """\
-if [ -x "$0" ] && [ -d {packages} ]; then exec "$0" "$@"; fi
-echo failed "${{SLURMD_NODENAME:--}}" {why}
-exit 127
-"""
+_BOOT = "import sys; sys.path[:0] = {path!r}; {look}from {module} import main; sys.exit(main())"
+# What has no interpreter, one without nodectl, or another nodectl says so in a line that the holder understands. The
+# first is one line of words for any login shell: csh knows no quoted one that goes on.
+_LOOK = (
+    'if [ -x "$0" ] && [ -d {packages} ]; then exec "$0" "$@"; fi; '
+    'echo failed "${{SLURMD_NODENAME:--}}" {why}; exit 127'
+)
+_LOOK_AT_VERSION = (
+    "import os, nodectl; there = nodectl.__version__; there == {version!r} or sys.exit(print("
+    "'failed', os.environ.get('SLURMD_NODENAME') or '-', "
+    "'version', there, 'of nodectl is in', {packages!r}, 'there, and', {version!r}, 'here', flush=True) or 127); "
+)
 
 
 def agent() -> list[str]:
@@ -22,10 +27,13 @@ def agent() -> list[str]:
     packages = os.path.dirname(nodectl.__path__[0])
     why = shlex.quote(f"there is no nodectl in {packages} for {sys.executable}")
     look = _LOOK.format(packages=shlex.quote(f"{packages}/nodectl"), why=why)
-    return ["/bin/sh", "-c", look, *module("nodectl.cluster.agent.main")]
+    version = _LOOK_AT_VERSION.format(version=nodectl.__version__, packages=packages)
+    return ["/bin/sh", "-c", look, *module("nodectl.cluster.agent.main", version)]
 
 
-def module(name: str) -> list[str]:
-    """Calls `main` of a module; what it is given follows. Where agents are, there is the same installation."""
-    boot = _BOOT.format(path=[entry for entry in sys.path if entry], module=name)
+def module(name: str, look: str = "") -> list[str]:
+    """Calls `main` of a module, after these statements; what it is given follows. Where agents are, there is the same
+    installation.
+    """
+    boot = _BOOT.format(path=[entry for entry in sys.path if entry], module=name, look=look)
     return [sys.executable, "-I", "-S", "-c", boot]

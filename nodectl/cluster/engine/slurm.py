@@ -97,6 +97,10 @@ class Slurm:
         pairs = (line.split(maxsplit=1) for line in told.splitlines())
         return {name: state for name, state in pairs if state.startswith(("down", "fail", "unknown")) or "*" in state}
 
+    def why(self, name: str, said: str) -> str:
+        """It says it itself."""
+        return said
+
     def _steps(self, job: int) -> list[str]:
         told = self._ask("squeue", "--steps", "--noheader", f"--jobs={job}", "-o", "%i %j")
         pairs = (line.partition(" ") for line in told.splitlines())

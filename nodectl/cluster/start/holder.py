@@ -120,8 +120,8 @@ class Holder:
             for line in streams.read(fd):
                 said = words.read(line) if fd == streams.stdout else None
                 if said is None:
-                    streams.last_said = line
-                    self._log(line)
+                    streams.last_said = line.rstrip()  # ssh ends lines as terminals want it
+                    self._log(streams.last_said)
                 else:
                     self._take(said, streams)
         except BadWords as error:
@@ -150,7 +150,8 @@ class Holder:
         (rank,) = streams.ranks
         name = self._nodes.members[rank]
         if not self._ending and rank not in self._joined and name not in self._failed:
-            self._take(words.Failed(name, streams.last_said or "its agent has ended"), streams)
+            why = self._engine.why(name, streams.last_said) if streams.last_said else "its agent has ended"
+            self._take(words.Failed(name, why), streams)
 
     def _log(self, line: str) -> None:
         self._tell({"said": line[:_LONGEST_LINE]})

@@ -23,6 +23,8 @@ class Engine:
         return [begin([*words, str(rank)], {"PATH": os.environ["PATH"]}, (rank,)) for rank, _ in enumerate(nodes.names)]
     def cancel(self, nodes):
         pass
+    def why(self, name, said):
+        return said
 
 class Place:
     socket, remove = sys.argv[1], staticmethod(lambda: None)
