@@ -66,10 +66,11 @@ class Ear:
 
 
 class Tree:
-    """`ears[rank]` for each; LEADER among them."""
+    """`ears[rank]` for each; LEADER among them. `host`: where rank 0 listens."""
 
-    def __init__(self, count: int, settings: Settings = QUICK) -> None:
+    def __init__(self, count: int, settings: Settings = QUICK, host: str = "127.0.0.1") -> None:
         self.count = count
+        self.host = host
         self.settings = settings
         self.at: list[tuple[str, int]] = []
         self.ears: dict[int, Ear] = {}
@@ -82,7 +83,7 @@ class Tree:
 
     async def grow(self) -> None:
         """All join, and the leader has heard of all."""
-        self.at = await self.member(0).mesh.listen(["127.0.0.1"])
+        self.at = await self.member(0).mesh.listen([self.host])
         others = [self.member(rank) for rank in range(1, self.count)]
         leader = self.member(LEADER)
         await asyncio.gather(*(ear.mesh.join(self.at) for ear in reversed([*others, leader])))
@@ -90,9 +91,9 @@ class Tree:
 
 
 @contextlib.asynccontextmanager
-async def grown(count: int, settings: Settings = QUICK) -> AsyncIterator[Tree]:
+async def grown(count: int, settings: Settings = QUICK, host: str = "127.0.0.1") -> AsyncIterator[Tree]:
     """A tree whose members have all joined."""
-    tree = Tree(count, settings)
+    tree = Tree(count, settings, host)
     try:
         await tree.grow()
         yield tree

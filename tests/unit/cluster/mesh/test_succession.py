@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 
 from nodectl.cluster.mesh.mesh import LEADER, Mesh, NotJoined
 from unit.cluster.mesh.members import QUICK, SECRET, Ear, Tree, grown, played, until
@@ -155,7 +156,9 @@ def test_several_follow_one_another() -> None:
 
 def test_it_is_told_when_the_root_is_missed_and_when_it_is_there_again() -> None:
     async def play() -> None:
-        async with grown(3) as tree:
+        # An address that nobody else uses: the port is free still when the root comes back.
+        own = f"127.1.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
+        async with grown(3, host=own) as tree:
             told: list[bool] = []
             tree.ears[2].mesh.on_rootless(told.append)
             port = tree.at[0][1]
@@ -163,7 +166,7 @@ def test_it_is_told_when_the_root_is_missed_and_when_it_is_there_again() -> None
             await tree.ears.pop(0).mesh.close()
             await until(lambda: told == [True])
             root = tree.member(0)
-            await root.mesh.listen(["127.0.0.1"], port)
+            await root.mesh.listen([own], port)
             await until(lambda: told == [True, False])
             await asyncio.sleep(0)
 
