@@ -11,8 +11,10 @@ from typing import Any
 
 from bench.scale.cluster import Cluster, environment
 from bench.scale.loop import Process
+from bench.scale.shortcut import Shortcut
 from nodectl.cluster.agent.launched import LaunchedSteps
 from nodectl.cluster.agent.messages import Reader, Writer
+from nodectl.cluster.agent.post import Post
 from nodectl.cluster.leader.holding import ranks_of
 from nodectl.cluster.mesh.mesh import LEADER
 from nodectl.wire.names import STEP
@@ -24,11 +26,14 @@ _LONG = 1 << 30
 
 
 class Door:
-    """At a node's agent: launches on behalf of commands there."""
+    """At a node's agent: launches on behalf of commands there. `is_short`: what is said of commands of bulk takes a
+    shortcut.
+    """
 
-    def __init__(self, cluster: Cluster, rank: int) -> None:
+    def __init__(self, cluster: Cluster, rank: int, *, is_short: bool = False) -> None:
         self._cluster = cluster
         self._mesh = cluster.meshes[rank]
+        self.post: Post = Shortcut(cluster, rank, self._work) if is_short else self._mesh
         self._count = 0
         self._replies: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self.agent = cluster.agents[rank]
@@ -36,12 +41,15 @@ class Door:
         cluster.loop.within(self.agent, self._begin)
 
     def _begin(self) -> None:
-        self.launched = LaunchedSteps(self._mesh)
+        self.launched = LaunchedSteps(self.post)
         for kind, handler in {**self.launched.handlers(), "reply": self._reply}.items():
             self._mesh.handle(kind, handler)
 
     def _reply(self, sender: int, header: Mapping[str, Any], body: bytes) -> None:
         self._replies.pop(int(header["id"])).set_result(header)
+
+    def _work(self, sender: int, header: Mapping[str, Any], body: bytes) -> None:
+        self.launched.handlers()["work"](sender, header, body)
 
     async def launch(self, request: Mapping[str, Any]) -> tuple[int, list[int]]:
         """The step's number, and the command's ends of two pipes."""

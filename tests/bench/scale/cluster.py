@@ -41,6 +41,7 @@ class Cluster:
         self.said: Mapping[str, object] = lean_json.loads(lean_json.dumps(described(Machine(from_spec(spec), _MEMORY))))  # type: ignore[assignment]
         self.agents: list[Process] = []
         self.meshes: dict[int, Mesh] = {}
+        self.nodes: dict[int, Node] = {}
         self.lost: dict[int, float] = {}  # when the leader heard of it
         self.joined = 0.0  # seconds until all had
         self.heard = 0  # messages that have come to the leader
@@ -73,7 +74,7 @@ class Cluster:
     def _agent(self, rank: int) -> Mesh:
         mesh = Mesh(rank, self.names, _SECRET, said=self.said, settings=self.settings)
         self.meshes[rank] = mesh
-        Node(self.loop, mesh, self.names[rank], self.habits)
+        self.nodes[rank] = Node(self.loop, mesh, self.names[rank], self.habits)
         return mesh
 
     async def _listen(self) -> None:

@@ -27,7 +27,7 @@ _FIXED = 1e-5  # seconds that a callback takes where nothing is measured
 class Process:
     """One of them. `node`: where it runs; `cpu`: seconds that it has worked; `busy`: until then it works."""
 
-    __slots__ = ("alive", "busy", "context", "cpu", "inbox", "is_due", "name", "node", "pipes", "ready")
+    __slots__ = ("alive", "busy", "context", "cpu", "due", "inbox", "is_due", "name", "node", "pipes", "ready")
 
     def __init__(self, name: str, node: int) -> None:
         self.name = name
@@ -38,6 +38,7 @@ class Process:
         self.ready: deque[asyncio.Handle] = deque()  # what it has to do anyway
         self.inbox: deque[asyncio.Handle] = deque()  # what has come since
         self.pipes: dict[tuple[int, int], asyncio.Handle] = {}
+        self.due: set[asyncio.Handle] = set()  # of pipes, which the inbox has already
         self.context = contextvars.copy_context()
         self.context.run(PROCESS.set, self)
 
@@ -156,7 +157,8 @@ class Loop:
             for (fd, event), handle in process.pipes.items():
                 poll = select.poll()
                 poll.register(fd, event)
-                if handle not in process.inbox and poll.poll(0):
+                if handle not in process.due and poll.poll(0):
+                    process.due.add(handle)
                     self.arrive(process, handle)
 
     # What makes the world go on.
@@ -219,16 +221,18 @@ class Loop:
         batch = [*process.ready, *process.inbox]
         process.ready.clear()
         process.inbox.clear()
+        process.due.clear()
         begun, meter = self._now, self._meter
         self._running = process
         self._now += self._turn
+        self._begun = meter()
         for handle in batch:
             if handle.cancelled():
                 continue
             self._skipped = self._charged = 0.0
-            self._begun = meter()
             handle._run()
-            self._now += meter() - self._begun - self._skipped + self._charged + self._fixed
+            since, self._begun = self._begun, meter()
+            self._now += self._begun - since - self._skipped + self._charged + self._fixed
         self._running = None
         process.busy = self._now
         process.cpu += self._now - begun

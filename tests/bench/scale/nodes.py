@@ -5,7 +5,7 @@ what was asked as a real agent of a real node took, and with the CPU that it too
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bench.scale.loop import Loop
@@ -51,9 +51,10 @@ class Node:
         self._count = mesh.rank
         self._parts: dict[tuple[int, int], Part] = {}
         self._kept: dict[tuple[int, int], Header] = {}
+        self.tell: Callable[[int, Header], None] | None = None  # who carries what it says of commands, but for the mesh
         for kind, handler in (
             ("start", self._start), ("over", self._over), ("leader", self._leader), ("order", self._order),
-            ("deal", self._deal), ("in", _ignore), ("more", _ignore), ("ask", _ignore),
+            ("deal", self.deal), ("in", _ignore), ("more", _ignore), ("ask", _ignore),
         ):  # fmt: skip
             mesh.handle(kind, handler)
 
@@ -66,7 +67,10 @@ class Node:
         self._parts[key] = Part(self, self._loop, header, launches[self._count % len(launches)], self._habits)
 
     def send(self, to: int, kind: str, header: Header) -> None:
-        self._mesh.send(to, kind, header)
+        if kind == "work" and self.tell is not None:
+            self.tell(self._mesh.rank, header)
+        else:
+            self._mesh.send(to, kind, header)
 
     def event(self, event: Mapping[str, object]) -> Mapping[str, object]:
         return {**event, "node": self._name}
@@ -91,7 +95,7 @@ class Node:
         if part is not None and header["call"]["method"] in ("End", "hangup", "Signal"):
             part.end()
 
-    def _deal(self, sender: int, header: Header, body: bytes) -> None:
+    def deal(self, sender: int, header: Header, body: bytes) -> None:
         part = self._parts.get((int(header["job"]), int(header["step"])))
         if part is not None and part.slots is not None:
             part.slots.channel.hear(header)

@@ -1,4 +1,6 @@
-"""The figures as pictures in SVG: a line for each quantity over the number of nodes, both axes logarithmic."""
+"""The figures as pictures in SVG: a line for each quantity over the number of nodes, or of commands that have ended.
+Both axes are logarithmic.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _APART = 15.0  # pixels between the words of two lines
 
 
 class Line(NamedTuple):
-    """One quantity, by the number of nodes."""
+    """One quantity, by the number of nodes or commands."""
 
     words: str
     points: list[tuple[float, float]]
@@ -29,7 +31,13 @@ class Line(NamedTuple):
 def write(found: Mapping[str, Any], directory: Path) -> None:
     """All that there is something for."""
     directory.mkdir(parents=True, exist_ok=True)
-    rows = found["launches"]
+    if found["launches"]:
+        _write_launches(found["launches"], directory)
+    if many := found.get("many"):
+        _write_many(many, directory)
+
+
+def _write_launches(rows: Sequence[Mapping[str, Any]], directory: Path) -> None:
 
     def line(words: str, name: str, unit: float = 1) -> Line:
         return Line(words, [(row["nodes"], row[name] / unit) for row in rows])
@@ -53,6 +61,26 @@ def write(found: Mapping[str, Any], directory: Path) -> None:
     )
 
 
+def _write_many(many: Mapping[str, Any], directory: Path) -> None:
+    def line(words: str, name: str) -> Line:
+        return Line(words, [(mark["tasks"], mark[name] / _MIB) for mark in many["marks"] if name in mark])
+
+    sizes = [
+        line("the leader's memory", "bytes"),
+        line("to the leader so far", "leader_in"),
+        line("from the leader so far", "leader_out"),
+        line("the client's agent's memory", "agent_bytes"),
+    ]
+    title = f"Commands over {many['nodes']:,} nodes: MiB by how many have ended"
+    (directory / "cluster-many.svg").write_text(drawn(title, sizes, _mib, "commands"), encoding="utf-8")
+
+
+def _count(number: float) -> str:
+    """One digit of it, as a word below an axis."""
+    number = float(f"{number:.1g}")
+    return f"{number / 1e6:g}M" if number >= 1e6 else f"{number:g}"
+
+
 def _seconds(power: int) -> str:
     return time_words(round(10.0**power * 1e9), round(10.0**power * 1e9))
 
@@ -61,8 +89,8 @@ def _mib(power: int) -> str:
     return f"{10.0**power:g} MiB"
 
 
-def drawn(title: str, lines: Sequence[Line], words_of: Any) -> str:
-    """One picture."""
+def drawn(title: str, lines: Sequence[Line], words_of: Any, among: str = "nodes") -> str:
+    """One picture. `among`: what there are more of to the right."""
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points if y > 0]
     left, right = math.log10(min(xs)), math.log10(max(xs))
@@ -82,19 +110,18 @@ def drawn(title: str, lines: Sequence[Line], words_of: Any) -> str:
         words = escape(words_of(power))
         body.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" class="faint" text-anchor="end">{words}</text>')
     for x in sorted(set(xs)):
-        body.append(f'<path d="M{x_of(x):.1f} {_TOP}V{_HEIGHT - _BOTTOM}" class="grid"/>')
-        body.append(
-            f'<text x="{x_of(x):.1f}" y="{_HEIGHT - _BOTTOM + 18}" class="faint" text-anchor="middle">{x:g}</text>'
-        )
+        at, below = x_of(x), _HEIGHT - _BOTTOM
+        body.append(f'<path d="M{at:.1f} {_TOP}V{below}" class="grid"/>')
+        body.append(f'<text x="{at:.1f}" y="{below + 18}" class="faint" text-anchor="middle">{_count(x)}</text>')
     body.append(
-        f'<text x="{_LEFT + plot_width / 2}" y="{_HEIGHT - 10}" class="faint" text-anchor="middle">nodes</text>'
+        f'<text x="{_LEFT + plot_width / 2}" y="{_HEIGHT - 10}" class="faint" text-anchor="middle">{among}</text>'
     )
     for number, line in enumerate(lines):
         path = " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in line.points if y > 0)
         body.append(f'<polyline points="{path}" class="line c{number}"/>')
         for x, y in line.points:
             if y > 0:
-                said = f"{line.words}: {y:.3g} with {x:g} nodes"
+                said = f"{line.words}: {y:.3g} with {x:g} {among}"
                 body.append(
                     f'<circle cx="{x_of(x):.1f}" cy="{y_of(y):.1f}" r="3.5" class="dot c{number}">'
                     f"<title>{escape(said)}</title></circle>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from bench.scale.client import Bulk, Door, Step
@@ -114,6 +114,42 @@ def bulk(cluster: Cluster, given: Given, totals: list[int]) -> list[Figures]:
             "agent_bytes": agent.bytes, **load.figures(),
         })  # fmt: skip
     return rows
+
+
+def many(cluster: Cluster, given: Given, total: int, show: Callable[[Figures], object]) -> Figures:
+    """So many commands over all nodes, what is said of them by a shortcut. As they end: what the leader keeps, and what
+    it has said and heard since the launch.
+    """
+    door = Door(cluster, _CLIENT, is_short=True)
+    load = _Load(cluster)
+    begun = time.process_time()
+    work = Bulk(door, cluster, cluster.count, given.slots, total, given.costs.client)
+    played(cluster.loop, door.agent, work.run)
+    marks: list[Figures] = []
+    for goal in _goals(total):
+        cluster.loop.run(over=lambda goal=goal: work.over >= goal or cluster.loop.failures)  # type: ignore[misc]
+        _told(cluster)
+        leader = footprint(cluster.leader.core)
+        mark = {"tasks": work.over, "seconds": cluster.loop.time() - work.began, "objects": leader.objects,
+                "bytes": leader.bytes, "cpu": time.process_time() - begun, **load.figures()}  # fmt: skip
+        if goal > total // 10:
+            agent = footprint(door.launched, without=(cluster.meshes[_CLIENT], cluster.loop, door.post))
+            mark |= {"agent_objects": agent.objects, "agent_bytes": agent.bytes}
+        marks.append(mark)
+        show({"nodes": cluster.count, **mark})
+    cluster.loop.run(over=lambda: work.ended or cluster.loop.failures)
+    _told(cluster)
+    assert (work.over, work.record["state"]) == (total, "COMPLETED"), work.record
+    seconds = work.ended - work.began
+    return {"nodes": cluster.count, "tasks": total, "seconds": seconds, "rate": total / seconds, "marks": marks,
+            "window": work.window, "client_cpu": work.process.cpu, "cpu": time.process_time() - begun,
+            **load.figures()}  # fmt: skip
+
+
+def _goals(total: int) -> list[int]:
+    """Powers of ten, then parts of all; the last one while some still run."""
+    powers = [10**power for power in range(3, 12) if 10**power < total // 5]
+    return [*powers, total // 5, total // 2, total - total // 1000 - 1]
 
 
 def dispatched(nodes: int, slots: int, total: int) -> Figures:

@@ -30,8 +30,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=_numbers, default=[10, 100, 1000, 10_000], help="sizes of the cluster")
     parser.add_argument("--tasks", type=_numbers, default=[10_000, 100_000], help="commands of bulk")
-    parser.add_argument("--bulk-nodes", type=int, default=1000, help="nodes on which these run")
+    parser.add_argument("--bulk-nodes", type=int, default=1000, help="nodes on which both run")
     parser.add_argument("--dispatched", type=int, default=1_000_000, help="commands through the dispatcher alone")
+    parser.add_argument("--many", type=int, default=0, help="commands by a shortcut, for very many")
     parser.add_argument("--slots", type=int, default=64, help="of each node, for commands")
     parser.add_argument("--task-seconds", type=float, default=0.0, help="how long a task runs")
     parser.add_argument("--latency", type=float, default=50, help="of a link, in microseconds")
@@ -71,6 +72,11 @@ def play(arguments: argparse.Namespace, costs: Measured) -> dict[str, Any]:
         cluster = given.cluster(arguments.bulk_nodes)
         found["bulk"] = [show_bulk(one) for one in plays.bulk(cluster, given, arguments.tasks)]
         cluster.close()
+    if arguments.many:
+        cluster = given.cluster(arguments.bulk_nodes)
+        found["many"] = plays.many(cluster, given, arguments.many, show_mark)
+        print(f"{arguments.many} commands: {found['many']['rate']:.0f} a second")
+        cluster.close()
     if arguments.dispatched:
         one = plays.dispatched(_DISPATCHED_OVER, arguments.slots, arguments.dispatched)
         found["dispatched"] = one
@@ -103,6 +109,18 @@ def show_bulk(row: plays.Figures) -> plays.Figures:
         flush=True,
     )
     return row
+
+
+def show_mark(row: plays.Figures) -> None:
+    """Likewise."""
+    agent = f"; the client's agent: {row['agent_bytes'] / _MIB:.0f} MiB" if "agent_bytes" in row else ""
+    print(
+        f"{row['tasks']:8} commands on {row['nodes']} nodes after {row['seconds']:.1f} s: leader: "
+        f"{row['bytes'] / _MIB:.2f} MiB in {row['objects']} objects, {row['leader_heard']} messages, "
+        f"{row['leader_in'] / _MIB:.2f} MiB in, {row['leader_out'] / _MIB:.2f} MiB out{agent}; "
+        f"{row['cpu']:.0f} s of real CPU",
+        flush=True,
+    )
 
 
 def show_death(row: plays.Figures) -> plays.Figures:

@@ -12,6 +12,7 @@ import pytest
 from bench.scale import pictures, plays
 from bench.scale.client import Bulk, Door, Step
 from bench.scale.cluster import Cluster
+from bench.scale.costs import Measured
 from bench.scale.footprint import footprint
 from bench.scale.loop import Loop, Process, played
 from bench.scale.network import Costs, Network
@@ -19,6 +20,7 @@ from bench.scale.nodes import Habits, Launch
 from nodectl.cluster.mesh.mesh import LEADER
 
 _LAUNCH = Launch(begun=0.01, started=0.02, ended=0.03, cpu=0.0)
+_COSTS = Measured(Costs(), 0.0, [_LAUNCH], 0.001, 0.0)
 Grow = Callable[..., Cluster]
 
 
@@ -133,6 +135,29 @@ def test_what_the_leader_keeps_does_not_grow_with_commands(grow: Grow) -> None:
     assert len(heard) == 1, "and it hears nothing of them"
 
 
+def test_a_shortcut_for_commands_changes_nothing_for_the_leader(grow: Grow) -> None:
+    heard = []
+    for is_short in (False, True):
+        cluster = grow(40)
+        before = cluster.heard
+        work = Bulk(Door(cluster, 0, is_short=is_short), cluster, 40, 4, 900, 0.0)
+        ran(cluster, work)
+        assert (work.over, work.record["state"]) == (900, "COMPLETED")
+        heard.append(cluster.heard - before)
+    assert heard[0] == heard[1]
+
+
+def test_many_commands_are_looked_at_as_they_end(grow: Grow) -> None:
+    cluster = grow(10)
+    given = plays.Given(_COSTS, latency=0.001, bandwidth=1e9, task=0.0, slots=4)
+    shown: list[dict[str, Any]] = []
+    found = plays.many(cluster, given, 10_000, shown.append)
+    assert [mark["tasks"] // 1000 for mark in found["marks"]] == [1, 2, 5, 9]
+    assert [mark["tasks"] for mark in shown] == [mark["tasks"] for mark in found["marks"]]
+    objects = [mark["objects"] for mark in found["marks"][:-1]]  # at the last one nodes may have said the end
+    assert max(objects) - min(objects) <= 10
+
+
 def test_what_the_dispatcher_keeps_does_not_grow_with_commands() -> None:
     found = plays.dispatched(20, 4, 40_000)
     sizes = [mark["objects"] for mark in found["marks"]]
@@ -146,7 +171,10 @@ def test_pictures_of_all_plays_are_drawn(tmp_path: Path) -> None:
         "bytes": 1000, "leader_in": 10, "leader_out": 20,
     }  # fmt: skip
     rows = [row, {**row, "nodes": 1000, "started": 0.9}]
-    pictures.write({"launches": rows}, tmp_path)
+    mark = {"tasks": 1000, "bytes": 1000, "leader_in": 10, "leader_out": 20}
+    marks = [mark, {**mark, "tasks": 2_000_100, "agent_bytes": 5000}]
+    pictures.write({"launches": rows, "many": {"nodes": 1000, "marks": marks}}, tmp_path)
+    assert ">2M</text>" in (tmp_path / "cluster-many.svg").read_text(encoding="utf-8")
     text = (tmp_path / "cluster-launch.svg").read_text(encoding="utf-8")
     assert "1000" in text
     assert "<title>" in text
