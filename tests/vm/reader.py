@@ -38,7 +38,14 @@ NOT_HERE = {
     "nodectl top": SCREEN,
     "nodectl web": SCREEN,
     "systemd-run --user --scope -p Delegate=yes nodectl --user daemon": "needs a session that systemd manages",
-    **dict.fromkeys(pages.commands("docs/guides/clusters.md")["Several nodes"], "several machines: tests/cluster"),
+    **dict.fromkeys(
+        (
+            line
+            for title in ("Several nodes", "Hosts without Slurm")
+            for line in pages.commands("docs/guides/clusters.md")[title]
+        ),
+        "several machines: tests/cluster",
+    ),
 }
 followed: set[tuple[str, str]] = set()
 on_a_big_machine: list[tuple[str, str, Callable[[list[str]], None]]] = []
