@@ -22,6 +22,7 @@ class Writer:
         self._most = most
         self._on_broken = on_broken
         self._out = bytearray()
+        self._try_at = 0  # with so many bytes the event loop is not waited for
         self._watch = Watch(fd, self._flush, writes=True)
         self._last = False
         self._loop = asyncio.get_running_loop()
@@ -36,8 +37,8 @@ class Writer:
         if self._fd < 0:
             return
         self._out += data
-        if not self._watch.wanted:
-            self._flush()
+        if not self._watch.wanted or len(self._out) >= self._try_at:
+            self._flush()  # who reads meanwhile gets on with it, however much else this turn of the loop has to do
         elif len(self._out) > self._most:
             self._break()
 
@@ -54,6 +55,7 @@ class Writer:
             self._break()
             return
         self._watch.want(self._out)
+        self._try_at = len(self._out) + _CHUNK
         if self._last and not self._out:
             self.close()
 
