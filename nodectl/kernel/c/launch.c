@@ -227,13 +227,18 @@ static void begin(void *argument)
 }
 
 /* The kernel chooses where a child waits for its first turn: often on a busy CPU, which the child then has only to leave
- * it. The child still binds itself, and looks whether that took. */
+ * it. The child still binds itself, and looks whether that took. One that may stay wherever the caller may is let be. */
 static void bind_newborn(long pid, const struct launch *launch)
 {
     for (size_t i = 0; i < launch->count; i++) {
         const struct operation *operation = &launch->operations[i];
-        if (operation->code == OP_BIND && operation->b > 0)
-            raw(SYS_sched_setaffinity, pid, operation->b, operation->data);
+        const size_t size = (size_t)operation->b;
+        if (operation->code != OP_BIND || size == 0 || size > MOST_MASK)
+            continue;
+        char inherited[MOST_MASK] = {0}, wanted[MOST_MASK] = {0};
+        memcpy(wanted, operation->data, size);
+        if (raw(SYS_sched_getaffinity, 0, MOST_MASK, inherited) < 0 || memcmp(wanted, inherited, MOST_MASK) != 0)
+            raw(SYS_sched_setaffinity, pid, size, wanted);
     }
 }
 

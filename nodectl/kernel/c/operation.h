@@ -54,6 +54,7 @@ struct operation {
 };
 
 enum { STREAMS = 3, LONGEST_WHAT = 1500, PID_ROOM = 40 };
+enum { MOST_MASK = 1024 }; /* bytes: 8192 CPUs, the most that a kernel can have */
 
 struct launch {
     const struct operation *operations;

@@ -53,28 +53,27 @@ static char *put_mask(char *out, const unsigned long *mask, long words)
  * `b`: bytes of the mask in `data`; `a`: its user wants to hear of it, and the parts of that line follow the mask. */
 long bind_cpus(struct launch *launch, const struct operation *operation, bool *differs, char *list)
 {
-    enum { MOST = 1024 }; /* bytes: 8192 CPUs, the most that a kernel can have */
-    unsigned long got[MOST / sizeof(long)] = {0};
+    unsigned long got[MOST_MASK / sizeof(long)] = {0};
     size_t wanted = (size_t)operation->b;
-    if (wanted > MOST)
+    if (wanted > MOST_MASK)
         return EINVAL;
     if (wanted > 0) {
         long result = raw(SYS_sched_setaffinity, 0, wanted, operation->data);
         if (result < 0)
             return -result;
     }
-    long used = raw(SYS_sched_getaffinity, 0, MOST, got);
+    long used = raw(SYS_sched_getaffinity, 0, MOST_MASK, got);
     if (used < 0)
         return -used;
-    unsigned long mask[MOST / sizeof(long)] = {0};
+    unsigned long mask[MOST_MASK / sizeof(long)] = {0};
     memcpy(mask, wanted > 0 ? operation->data : (const char *)got, wanted > 0 ? wanted : (size_t)used);
-    *differs = memcmp(mask, got, MOST) != 0;
+    *differs = memcmp(mask, got, MOST_MASK) != 0;
     if (*differs)
         put_list(list, list + LONGEST_WHAT, got, used * 8);
     if (operation->a) {
-        char hex[2 * MOST + 1], pid[24];
+        char hex[2 * MOST_MASK + 1], pid[24];
         *put_number(pid, (unsigned long long)launch->pid) = '\0';
-        if (put_mask(hex, mask, MOST / (long)sizeof(long)) - hex > LONGEST_WHAT)
+        if (put_mask(hex, mask, MOST_MASK / (long)sizeof(long)) - hex > LONGEST_WHAT)
             return 0;
         const char *before = operation->data + wanted, *between = behind(before), *after = behind(between);
         const char *const parts[] = {before, pid, between, hex, after, *differs ? " FAILED" : "", NULL};
