@@ -7,8 +7,12 @@ Where `base` is, and which controllers there are below it: `cgroup/delegation.py
 on `user`; the stepd sits beside `user`, so that emptying it never touches the stepd, which is charged to the job. One
 that serves several steps is charged to none: it is in `runners`, as is one that waits for its only step. Typed
 access to the files is cgroupspy's: its controllers are for v1, the classes here name v2's files. Its `nodes` module
-imports logging, which doubles the price of every fork, and stays with the daemon (`daemon/recovery/sweep.py`).
+imports logging, which doubles the price of every fork, and stays with the daemon (`daemon/recovery/cgroup_node.py`).
 """
+
+from nodectl.cgroup import lean_cgroupspy  # noqa: F401  # before all that imports cgroupspy
+
+# isort: split
 
 import os
 

@@ -35,6 +35,7 @@ CONFIGURATION = {
 COMMAND = {"cli", "client", "messages", "model", "wire"}
 ENUM = frozenset({"enum"})
 OS = ENUM | {"os"}  # a tenth of what a step costs its command
+COLLECTIONS = frozenset({"collections"})  # a thirtieth of a forkserver's memory
 
 
 class Entry(NamedTuple):
@@ -87,8 +88,8 @@ ENTRIES = {
         25,
         ENUM,
     ),
-    "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 105),
-    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 93),
+    "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 106, COLLECTIONS),
+    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 94, COLLECTIONS),
 }
 
 
@@ -177,6 +178,11 @@ assert asyncio.sslproto.SSLProtocol"""
     assert done.returncode == 0, done.stderr
     for words in ("no number", "of a task", "created at <string>", "no callback", "asyncio says Using selector"):
         assert words in done.stderr, words
+
+
+def test_spank_plugin_has_collections_as_they_are() -> None:
+    code = "import nodectl.forkserver.main, collections.abc; assert collections.abc.Mapping and collections.deque"
+    assert "collections" in imported(code)
 
 
 def test_hook_of_a_prolog_may_speak_tls_by_asyncio() -> None:
