@@ -10,7 +10,7 @@ from nodectl.binding.layout import Layout, MemPolicy, NodeShare, TaskPlace
 from nodectl.binding.reasons import Hardware
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import ARBITRARY, BLOCK, CYCLIC, PLANE, UNLIMITED, Distribution, Request, Settings
-from nodectl.machine.spec import socket_as
+from nodectl.machine.sockets import socket_as
 from nodectl.machine.topology import Topology
 
 _TOO_MANY = "More processors requested than permitted"

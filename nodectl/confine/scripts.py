@@ -11,6 +11,7 @@ import select
 import time
 
 from nodectl.kernel import signals, user_path
+from nodectl.kernel.children import NO_PROGRAM
 from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.identity import become_user
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _CHUNK = 65536
 _MOST = 1 << 20  # bytes; what a prolog writes beyond is ignored
-_NO_PROGRAM = 127
 
 
 def run(
@@ -102,7 +102,7 @@ def _become_script(
             confinement.confine()
         os.execve(argv[0], argv, environment)
     finally:
-        os._exit(_NO_PROGRAM)
+        os._exit(NO_PROGRAM)
 
 
 def _go_to(directory: str) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 NONE, NAMESPACE = "job_container/none", "job_container/namespace"  # the built-in plugins
+GROUP = "container"  # the cgroup of a job's first process (`pid1.py`), beside its steps'
 
 
 class Job:

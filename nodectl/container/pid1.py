@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-GROUP = "container"
 _FILE = "first"
 _START = 19  # starttime in proc(5), behind the name
 _MOUNT = _namespace.MOUNT_ATTR_NOSUID | _namespace.MOUNT_ATTR_NODEV | _namespace.MOUNT_ATTR_NOEXEC

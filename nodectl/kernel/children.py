@@ -5,6 +5,7 @@ import os
 from nodectl.kernel import pseudo_file
 
 NO_CHILD = 0
+NO_PROGRAM = 127  # the exit status of a child whose program could not be executed, as a shell's
 _FLAGS = 6  # of the fields behind the name in /proc/PID/stat
 _FORKED_AND_NOT_EXECUTED = 0x40  # PF_FORKNOEXEC
 _DUMPING = 0x200  # PF_DUMPCORE

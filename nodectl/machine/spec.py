@@ -1,4 +1,4 @@
-"""Machines that are not this one: from a short spec, from lscpu's table, or with other sockets.
+"""Machines that are not this one: from a short spec, or from lscpu's table.
 
 Pure functions but for `named`, in any process and as anyone. `nodectl bind --machine` gives what people type or save;
 everything that works on a `Topology` then works on these machines as on the real one.
@@ -10,12 +10,11 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
 
 from nodectl.machine.caches import Cache
 from nodectl.machine.caches import order as cache_order
 from nodectl.machine.topology import Board, Node, Topology, assemble, in_order
-from nodectl.model.cpu_list import MAX_CPU, cpus_of, mask_of
+from nodectl.model.cpu_list import MAX_CPU, mask_of
 from nodectl.model.number import whole
 
 # What Linux can be built for; more would be a slip of the finger.
@@ -118,37 +117,6 @@ def from_lscpu(data: bytes) -> Topology:
         for number, package in enumerate(_group(online, lambda cpu: _number(cpus[cpu], "socket")))
     ]
     return assemble(in_order(packages, nodes, caches), nodes=nodes, caches=caches, offline=offline)
-
-
-def socket_as(topology: Topology, unit: Literal["l3", "numa"]) -> Topology:
-    """Return the machine with each L3 cache, or each NUMA node, as a socket.
-
-    These are SlurmdParameters l3cache_as_socket and numa_node_as_socket. Cores that are in no such
-    unit stay together as a socket. The order of the cores, and so the abstract numbering, stays
-    wherever the units lie within the sockets.
-    """
-    if unit == "l3":
-        masks = [cache.mask for cache in topology.caches if cache.level == 3]
-    else:
-        masks = [node.mask for node in topology.nodes if node.mask]
-    unit_of = {cpu: index for index, mask in enumerate(masks) for cpu in cpus_of(mask)}
-    groups: dict[tuple[int, int], tuple[int, list[tuple[int, ...]]]] = {}
-    for socket in topology.sockets:
-        for core in socket.cores:
-            index = unit_of.get(core.cpus[0])
-            key = (socket.number, -1) if index is None else (-1, index)
-            groups.setdefault(key, (socket.package, []))[1].append(core.cpus)
-    return assemble(
-        groups.values(),
-        nodes=topology.nodes,
-        caches=topology.caches,
-        boards=topology.boards,
-        kinds=topology.kinds,
-        usable=topology.usable,
-        usable_nodes=topology.usable_nodes,
-        offline=topology.offline,
-        isolated=topology.isolated,
-    )
 
 
 def _shares(cores: Sequence[tuple[int, ...]], parts: int) -> list[int]:

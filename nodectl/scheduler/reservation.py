@@ -6,7 +6,6 @@ import string
 from collections.abc import Iterable
 
 from bitarray import bitarray
-from bitarray.util import zeros
 
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.limits import Block
@@ -35,7 +34,7 @@ class Reservations:
         """Raises NotAdmitted where it cannot be. Its cores are written into `held`."""
         self._check(request, now)
         nodes = self._selection.nodes
-        busy = zeros(nodes.core_count)
+        busy = bitarray(nodes.core_count)
         for name, one in self.by_name.items():
             if one.start_time < request.end_time and request.start_time < one.end_time:
                 busy |= self._cores[name]

@@ -6,7 +6,6 @@ In the daemon's event loop and in commands that plan.
 from __future__ import annotations
 
 from bitarray import bitarray
-from bitarray.util import zeros
 
 from nodectl.model.value_class import dataclass, field
 from nodectl.scheduler.book import YEAR, Book
@@ -118,7 +117,7 @@ class Room:
             if self._takes_memory(shadow, resources, node) or set(shadow.resources.gres.get(node, ())).intersection(
                 resources.gres.get(node, ())
             ):
-                found = zeros(len(self._selection.nodes)) if found is None else found
+                found = bitarray(len(self._selection.nodes)) if found is None else found
                 found[node] = 1
         return found
 

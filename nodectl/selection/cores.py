@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bitarray import bitarray
-from bitarray.util import zeros
 
 from nodectl.selection.records import NodeRecord, NodeTable
 
@@ -30,7 +29,7 @@ def kept_cores(table: NodeTable) -> bitarray:
 
 def cores_of(table: NodeTable, nodes: Iterable[int]) -> bitarray:
     """A core bitmap with all cores of these nodes."""
-    bits = zeros(table.core_count)
+    bits = bitarray(table.core_count)
     for index in nodes:
         node = table[index]
         bits[node.core_offset : node.core_offset + node.cores] = 1

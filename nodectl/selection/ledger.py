@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bitarray import bitarray
-from bitarray.util import zeros
 
 from nodectl.model.value_class import dataclass
 from nodectl.selection.records import JobRecord, JobResources, NodeTable
@@ -45,8 +44,8 @@ class Ledger:
     def __init__(self, nodes: NodeTable, parameters: Parameters) -> None:
         self.nodes = nodes
         self.parameters = parameters
-        self.busy = zeros(nodes.core_count)
-        self.alone = zeros(nodes.core_count)
+        self.busy = bitarray(nodes.core_count)
+        self.alone = bitarray(nodes.core_count)
         self.changes = 0
         self._held: dict[JobRecord, _Held] = {}
         self._more: dict[int, int] = {}  # by core: jobs beyond the first

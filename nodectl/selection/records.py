@@ -15,7 +15,6 @@ from operator import attrgetter
 from typing import Any
 
 from bitarray import bitarray
-from bitarray.util import zeros
 
 from nodectl.binding.devices import Device
 from nodectl.binding.options import request_of
@@ -98,14 +97,14 @@ class NodeTable(Sequence[NodeRecord]):
 
     def bitmap(self, nodes: Iterable[int] = ()) -> bitarray:
         """A node bitmap with these bits set."""
-        bits = zeros(len(self._nodes))
+        bits = bitarray(len(self._nodes))
         for node in nodes:
             bits[node] = 1
         return bits
 
     def core_bitmap(self, masks: Mapping[int, int] | None = None) -> bitarray:
         """A core bitmap: by node, the cores that have a CPU in the machine mask."""
-        bits = zeros(self.core_count)
+        bits = bitarray(self.core_count)
         for index, mask in (masks or {}).items():
             node = self._nodes[index]
             for number, core in enumerate(node.config.cores, node.core_offset):

@@ -6,12 +6,12 @@
 import os
 
 from nodectl.kernel.children import said
-from nodectl.stepd.termination import COMPLETED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.stepd.run import Run
 
+CANCELLED, COMPLETED = "CANCELLED", "COMPLETED"
 _FAILED = 1
 
 

@@ -8,8 +8,8 @@ have given the CPUs of a job that stands still to others.
 from nodectl.kernel.identity import BEGAN_AS
 from nodectl.kernel.signals import KILL, TERM
 from nodectl.model.step_number import EXTERN
+from nodectl.stepd.exit_status import CANCELLED, COMPLETED
 from nodectl.stepd.suspension import TSTP
-from nodectl.stepd.termination import CANCELLED, COMPLETED
 from nodectl.wire.dispatch import STEP, Refused
 from nodectl.wire.shape import Optional, boolean, integer, mapping, text
 

@@ -35,7 +35,6 @@ _MOST_WORDS, _WORDS_OF_TASK = 1 << 17, 1 << 12  # bytes that it may say in all, 
 _BEGIN_SECONDS = 30.0  # that a server may take until tasks can begin
 _END_SECONDS = 5.0
 _SLOW = 0.5
-_NO_PROGRAM = 127
 _PREFIXES = ("PMIX_", "PMI_", "OMPI_", "PRTE_")
 
 
@@ -165,7 +164,7 @@ class Mpi:
             confinement.confine()
             os.execve(server.argv[0], server.argv, environment)
         finally:
-            os._exit(_NO_PROGRAM)
+            os._exit(children.NO_PROGRAM)
 
     def introduce(self, child: "Child") -> None:
         """The task's socket is its own: it closes those of the others first of all. Raises StepFailed."""

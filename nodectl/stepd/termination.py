@@ -9,6 +9,7 @@ import time
 
 from nodectl.kernel import children, signals
 from nodectl.kernel.signals import CONT, KILL, TERM
+from nodectl.stepd.exit_status import CANCELLED
 from nodectl.stepd.suspension import FREEZE, TIME_LIMIT, Suspension
 
 TYPE_CHECKING = False
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from nodectl.model.step import Task
     from nodectl.stepd.run import Run
 
-CANCELLED, COMPLETED = "CANCELLED", "COMPLETED"
 _LOOK_AGAIN = 0.005
 _KILL, _UNKILLABLE = "kill", "unkillable"
 OUTPUT_LIMIT = 300.0  # seconds that output may take to be read when nobody waits for the step

@@ -208,7 +208,7 @@ def _prepare(job: container.Job, job_dir: JobDir, kinds: list[str], made: list[t
 def _group(job: container.Job) -> str:
     """The cgroup of the job's own processes, beside its steps'; "" without cgroups."""
     step = job.step
-    return f"{_State.cgroups}{os.path.dirname(step.cgroup)}/{pid1.GROUP}" if step.cgroup else ""
+    return f"{_State.cgroups}{os.path.dirname(step.cgroup)}/{container.GROUP}" if step.cgroup else ""
 
 
 def _empty(job: container.Job, job_dir: JobDir) -> str:

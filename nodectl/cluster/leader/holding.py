@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bitarray import bitarray
-from bitarray.util import zeros
 
 from nodectl.model.cpu_list import format_cpulist
 from nodectl.model.number import whole
@@ -71,7 +70,7 @@ class Held:
 
 def resources_of(shares: Mapping[int, Share], nodes: NodeTable) -> JobResources:
     """The same as a select plugin has it, by index of the node."""
-    cores = zeros(nodes.core_count)
+    cores = bitarray(nodes.core_count)
     known: dict[tuple[int, int], bitarray] = {}  # thousands of nodes are of a few kinds
     for index, share in shares.items():
         node = nodes[index]

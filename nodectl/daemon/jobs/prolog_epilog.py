@@ -13,11 +13,11 @@ from nodectl.cgroup import delegation, shares, tree
 from nodectl.cgroup.constraints import wanted_controllers
 from nodectl.config import Config
 from nodectl.daemon.jobs.background_tasks import BackgroundTasks
-from nodectl.daemon.jobs.script_process import NO_PROGRAM
 from nodectl.daemon.jobs.step_cgroups import remove_step_cgroup
 from nodectl.daemon.processes.reporting_process import FIRST_EXTRA, GRACE, ReportingProcess
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel import trust
+from nodectl.kernel.children import NO_PROGRAM
 from nodectl.model.launch_order import ROWS
 from nodectl.model.plugstack_entry import entry_as_list
 from nodectl.model.step import Step

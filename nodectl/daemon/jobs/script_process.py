@@ -10,13 +10,13 @@ import os
 import prctl
 
 from nodectl.kernel import _kernel, pseudo_file
+from nodectl.kernel.children import NO_PROGRAM
 from nodectl.spank.reporter import Reporter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-NO_PROGRAM = 127
 REPORT = 3  # the descriptor that the daemon leaves open for us
 
 

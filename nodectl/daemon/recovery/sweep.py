@@ -10,9 +10,9 @@ import os
 import time
 from collections.abc import Iterator
 
+from nodectl import container
 from nodectl.cgroup import tree
 from nodectl.cgroup.delegation import Base
-from nodectl.container import pid1
 from nodectl.daemon.jobs.node_jobs import NodeJobs
 from nodectl.daemon.jobs.prolog_epilog import PROLOG
 from nodectl.daemon.jobs.registry import Registry
@@ -92,7 +92,7 @@ def _remove_strays(registry: Registry, jobs: NodeJobs, base: Base) -> None:
 
     known = {live.step.cgroup for live in registry.live.values()}
     # What a job's prolog started lives as long, and so does the first process of its pid namespace.
-    known |= {f"{os.path.dirname(path)}/{name}" for path in known for name in (PROLOG.name, pid1.GROUP)}
+    known |= {f"{os.path.dirname(path)}/{name}" for path in known for name in (PROLOG.name, container.GROUP)}
     top = Cgroup2Node(place).grow()
     for job in top.children:
         if os.fsdecode(job.name) == tree.RUNNERS:
@@ -140,7 +140,7 @@ def _remove_cgroups(steps: list[StepFiles]) -> None:
         except (lean_json.BadJson, KeyError, TypeError, ValueError):
             continue
         if path and mount:
-            for group in (tree.Group(mount + path), tree.Group(f"{mount}{os.path.dirname(path)}/{pid1.GROUP}")):
+            for group in (tree.Group(mount + path), tree.Group(f"{mount}{os.path.dirname(path)}/{container.GROUP}")):
                 group.kill_all()
                 for _ in range(100):
                     if try_to_remove(group):

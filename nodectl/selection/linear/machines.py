@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from bitarray import bitarray
-from bitarray.util import zeros
 
 from nodectl.binding.request import UNLIMITED, Request
 from nodectl.selection.cores import kept_cores
@@ -71,7 +70,7 @@ class Machines:
         kinds = zip(self._samples, self._cpus, self._threads, strict=True)
         counts = [_usable(node, cpus, threads, details) for node, cpus, threads in kinds]
         if self._members:
-            useful = zeros(len(self.nodes))
+            useful = bitarray(len(self.nodes))
             for members, count in zip(self._members, counts, strict=True):
                 if count:
                     useful |= members
@@ -115,7 +114,7 @@ class Machines:
 
     def cores(self, chosen: bitarray) -> bitarray:
         """A core bitmap with all cores of these nodes that jobs can be given."""
-        bits = zeros(len(self._kept))
+        bits = bitarray(len(self._kept))
         for low, high in _runs(chosen):
             last: NodeRecord = self.nodes[high - 1]
             bits[self.nodes[low].core_offset : last.core_offset + last.cores] = 1

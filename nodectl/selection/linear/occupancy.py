@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bitarray import bitarray
-from bitarray.util import zeros
 
 from nodectl.model.value_class import dataclass, field
 from nodectl.selection.records import JobRecord
@@ -21,7 +20,7 @@ class Counts:
 
     def __init__(self, size: int) -> None:
         self._counts: dict[int, int] = {}  # by node, where it is not 0
-        self._nodes: dict[int, bitarray] = {0: ~zeros(size)}
+        self._nodes: dict[int, bitarray] = {0: ~bitarray(size)}
         self._members: dict[int, int] = {0: size}
 
     def copy(self) -> Counts:
@@ -47,7 +46,7 @@ class Counts:
         if before and not self._members[before]:
             del self._nodes[before], self._members[before]
         if after not in self._nodes:
-            self._nodes[after] = zeros(len(self._nodes[0]))
+            self._nodes[after] = bitarray(len(self._nodes[0]))
             self._members[after] = 0
         self._nodes[after][node] = 1
         self._members[after] += 1
@@ -62,7 +61,7 @@ class Counts:
 
     def at_most(self, count: int) -> bitarray:
         """The nodes that have no more than so many."""
-        found = zeros(len(self._nodes[0]))
+        found = bitarray(len(self._nodes[0]))
         for level, nodes in self._nodes.items():
             if level <= count:
                 found |= nodes

@@ -11,7 +11,6 @@ from itertools import accumulate
 from operator import attrgetter
 
 from bitarray import bitarray
-from bitarray.util import zeros
 
 from nodectl.model.value_class import dataclass
 
@@ -71,7 +70,7 @@ class _Search:
 
     def __init__(self, wish: Wish, amounts: Amounts, size: int) -> None:
         self.amounts = amounts
-        self.chosen = zeros(size)
+        self.chosen = bitarray(size)
         self.nodes = max(wish.req_nodes, wish.min_nodes)
         self.cpus = wish.cpus
         self.room = wish.max_nodes
@@ -204,7 +203,7 @@ def _contiguous(avail: bitarray, amounts: Amounts, wish: Wish) -> bitarray | Non
             continue
         found = _window(run, amounts, wish, first, last)
         if found is not None:
-            best, least = zeros(len(avail)), run.cpus
+            best, least = bitarray(len(avail)), run.cpus
             best[found[0] : found[1]] = 1
     return best
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from nodectl.machine.spec import from_lscpu, from_spec, socket_as
+from nodectl.machine.sockets import socket_as
+from nodectl.machine.spec import from_lscpu, from_spec
 from nodectl.machine.topology import Topology
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from unit.machines import Machine, topology_of
