@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _WENT_WRONG = 255
 _NOBODY_READS = 141
+# States of a step all of whose commands have ended: what a lost node had begun was begun again elsewhere.
+_AS_COMMANDS_ENDED = ("COMPLETED", "NODE_FAIL")
 _LONGEST_NAME = 64
 _PLACES = ("/tmp", "/var/tmp", ".")
 
@@ -222,7 +224,7 @@ class Bulk:
         if record is None or conductor.unfinished:
             return True
         blamed = conductor.tally.failed or rules.retries > 1  # on commands, also on those that succeeded later
-        return not blamed and record["state"] != "COMPLETED"
+        return not blamed and record["state"] not in _AS_COMMANDS_ENDED
 
     def _slots(self) -> int:
         """As many as there are CPUs for them; in a job as many as it has tasks."""

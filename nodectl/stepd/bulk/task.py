@@ -32,12 +32,14 @@ _MOST_FILES = 256  # whose names are kept: a client has files that stay empty se
 
 
 class BulkTask(Task):
-    """One command in its slot, which is its local id. `deadline` is a time of the step's own clock, None for none."""
+    """One command in its slot, which is its local id on this node, and its `number` in the whole step. `deadline` is a
+    time of the step's own clock, None for none.
+    """
 
     __slots__ = ("child", "command", "deadline", "failure", "group", "kills", "peak", "started")
 
-    def __init__(self, slot: int, mask: int, command: "Command", group: "tree.Group | None") -> None:
-        super().__init__(slot, mask)
+    def __init__(self, slot: Task, command: "Command", group: "tree.Group | None") -> None:
+        super().__init__(slot.local_id, slot.mask, slot.number)
         self.command = command
         self.group = group
         self.child: Child | None = None  # kept until it has ended: it may share the stepd's memory
@@ -67,16 +69,16 @@ class _Streams:
 
     def are_of(self, task: BulkTask) -> None:
         """Those that its command names."""
-        command, slot = task.command, task.local_id
+        command = task.command
         found = [self._stream(IN, command.stdin, task), self._stream(OUT, command.stdout, task)]
         both = command.stderr == command.stdout and command.stderr not in (CLIENT, NOTHING)
         found.append(self._both if both else self._stream(ERR, command.stderr, task))
-        self.tasks = {slot: found}
+        self.tasks = {task.local_id: found}
 
     def _stream(self, number: int, path: str, task: BulkTask) -> Stream:
         found = self._usual.get((number, path))
         if found is None:
-            file = number, task.command.in_slot(path, task.local_id)
+            file = number, task.command.in_slot(path, task.number)
             found = self._files.get(file)
             if found is None:
                 if len(self._files) >= _MOST_FILES:
@@ -109,14 +111,14 @@ class Starter:
         self._stages: list[dict[Callable[..., object], tuple[object, list[Operation]]]] = [{} for _ in run.tasks]
         context.streams = self._streams  # type: ignore[assignment]  # what tasks need of it
 
-    def make(self, slot: int, command: "Command", mask: int) -> BulkTask:
-        """The task, with its words and variables."""
-        group = None if self._user is None else self._user.child(f"task_{slot}")
-        task = BulkTask(slot, mask, command, group)
-        task.argv = command.words(slot)
+    def make(self, slot: Task, command: "Command") -> BulkTask:
+        """The task, with its words and variables. `slot`: the sum of those that were there."""
+        group = None if self._user is None else self._user.child(f"task_{slot.local_id}")
+        task = BulkTask(slot, command, group)
+        task.argv = command.words(slot.number)
         task.environment = environment.for_task(self._run.step, task, self._variables)
         seq = str(command.seq)
-        task.environment.update(NODECTL_BULK_SEQ=seq, PARALLEL_SEQ=seq, PARALLEL_JOBSLOT=str(slot + 1))
+        task.environment.update(NODECTL_BULK_SEQ=seq, PARALLEL_SEQ=seq, PARALLEL_JOBSLOT=str(slot.number + 1))
         return task
 
     def start(self, task: BulkTask) -> None:

@@ -100,7 +100,7 @@ class Bulk:
     def begin(self, starter: Starter) -> None:
         """Starts the next command in a free slot. Raises StepFailed."""
         run, slot, command = self._run, self.free.pop(), self.window.next()
-        task = starter.make(slot, command, self.sums[slot].mask)
+        task = starter.make(self.sums[slot], command)
         if self.tally.begun == TRACED:
             run.recorder.fd = -1  # the trace of a million commands is no larger
         if self.tally.begun % _BETWEEN_COLLECTIONS == _BETWEEN_COLLECTIONS - 1:
@@ -154,7 +154,7 @@ class Bulk:
         if not isinstance(task, BulkTask) or self.running.get(slot) is not task:
             return  # given up before
         del self.running[slot]
-        task.failure = run.failures.pop(slot, task.failure)
+        task.failure = run.failures.pop(task.number, task.failure)
         removed = task.group is not None and task.group.remove()
         told = self._told(task)
         if removed:
@@ -176,7 +176,7 @@ class Bulk:
     def _told(self, task: BulkTask) -> dict[str, object]:
         user, system, resident = task.usage
         told: dict[str, object] = {
-            "seq": task.command.seq, "slot": task.local_id, "status": task.status, "started": round(task.started, 6),
+            "seq": task.command.seq, "slot": task.number, "status": task.status, "started": round(task.started, 6),
             "seconds": round(max(0.0, task.ended - task.started), 6), "user": round(user, 6),
             "system": round(system, 6), "memory": resident if task.peak is None else task.peak >> 10,
             "read": task.transferred[0], "written": task.transferred[1],
@@ -275,7 +275,7 @@ class Bulk:
         """Processes that SIGKILL does not end are waited for no longer; the client is not told that they ended."""
         for slot, task in self.running.items():
             self._run.tasks[slot] = self.sums[slot]
-            self._run.failures.pop(slot, None)
+            self._run.failures.pop(task.number, None)
             self.sums[slot].pid = task.pid
         self.running.clear()
 

@@ -32,7 +32,7 @@ def begun_on_all(cluster: Agents, *, count: int) -> tuple[subprocess.Popen[str],
     """A command that runs, all of whose slots have one of its commands, which end when `go` is there; and the file in
     which each says that it has begun.
     """
-    program = "echo {} $SLURMD_NODENAME >> begun; while [ ! -e go ]; do sleep 0.05; done; echo {}"
+    program = "echo {} $SLURMD_NODENAME {%} $PARALLEL_JOBSLOT >> begun; while [ ! -e go ]; do sleep 0.05; done; echo {}"
     client, given = bulk(cluster, "-j6", program, count=count)
     give_all(client, given)
     begun = cluster.home / "begun"
@@ -48,10 +48,11 @@ def give_all(client: subprocess.Popen[str], given: str) -> None:
 
 
 def end_once_more(cluster: Agents, client: subprocess.Popen[str], begun: Path, *, count: int) -> None:
-    """All commands have run; those that were lost have begun for the second time."""
+    """All commands have run; those that were lost have begun for the second time. That is no failure."""
     (cluster.home / "go").touch()
     out, error = client.communicate(timeout=GIVEN_UP)
     assert sorted(map(int, out.split())) == list(range(count)), error
+    assert client.returncode == 0, error
     began = Counter(line.split()[0] for line in begun.read_text().splitlines())
     assert max(began.values()) == 2, "once more, and no more"
 
@@ -65,11 +66,30 @@ def test_commands_run_on_all_nodes(cluster: Agents) -> None:
     assert client.returncode == 0
 
 
+def test_no_two_slots_of_all_nodes_have_one_number(cluster: Agents) -> None:
+    client, begun = begun_on_all(cluster, count=12)
+    assert sorted(line.split()[2:] for line in begun.read_text().splitlines()) == [[n, n] for n in "123456"]
+    (cluster.home / "go").touch()
+    _, error = client.communicate(timeout=GIVEN_UP)
+    assert client.returncode == 0, error
+
+
 def test_failures_are_counted_and_logged(cluster: Agents) -> None:
     client, given = bulk(cluster, "--joblog", "joblog", "-j3", "exit $(({} % 2))", count=20)
     _, error = client.communicate(given, GIVEN_UP)
     assert client.returncode == 10, error
     assert len((cluster.home / "joblog").read_text().splitlines()) == 21
+
+
+def test_why_a_program_is_not_executed_is_told_by_each_node(cluster: Agents) -> None:
+    program = cluster.home / "broken"
+    program.write_text("#!/no/such\n")
+    program.chmod(0o755)
+    client, given = bulk(cluster, "-j6", "./broken {}", count=6)
+    _, error = client.communicate(given, GIVEN_UP)
+    assert client.returncode == 6, error
+    told = [line for line in error.splitlines() if "No such file or directory" in line]
+    assert sorted(line.rpartition(" ")[2] for line in told) == list("012345"), error
 
 
 def test_what_a_lost_node_had_runs_elsewhere(cluster: Agents) -> None:
