@@ -119,9 +119,6 @@ bool read_allocation(struct wanted *wanted)
         if (wanted->nodes > wanted->ntasks)
             wanted->nodes = wanted->ntasks;
     }
-    const char *name = getenv("SLURM_JOB_NAME");
-    if (wanted->name == NULL && name != NULL && name[0] != '\0')
-        wanted->name = name;
     wanted->of_cluster = true;
     return wanted->ntasks != 0 && wanted->nodes != 0 && read_door(wanted);
 }

@@ -54,6 +54,7 @@ IGNORED = (
 _OFF = ("0", "no", "false")
 # Of a job's own command: in the job they say what that has. Its steps have names of their own, and its memory.
 _OUTSIDE = frozenset({"job-name", "mem", "mem-per-cpu", "mem-per-gpu"})
+_OUTSIDE_OF_SLURMS = frozenset({"job-name"})
 _EITHER = ({"mem", "mem_per_cpu", "mem_per_gpu"},)  # one of these
 _LIKE_OPTIONS = {"SLURM_SRUN_REDUCE_TASK_EXIT_MSG", "SLURM_TEST_EXEC"}  # few have them
 _MOST = 10
@@ -63,9 +64,10 @@ def fill(parser: "Parser", parsed: Parsed, variables: "Mapping[str, str]") -> No
     """Adds what was not given and has a variable. Raises BadOption, naming it."""
     found = Parsed()
     in_job = "NODECTL_JOB_ID" in variables
+    ignored = _OUTSIDE if in_job else _OUTSIDE_OF_SLURMS if parsed.of_cluster else ()
     for variable, long in OPTIONS.items():
         text = variables.get(variable)
-        if text is None or (in_job and long in _OUTSIDE):
+        if text is None or long in ignored:
             continue
         option = parser.find(long)
         if option.dest in parsed.values or option.dest in found.values or not _says(option.has_arg, text):

@@ -78,7 +78,7 @@ def test_other_words_are_python_s(words: list[str], door: Service) -> None:
         ({"SLURM_MEM_PER_NODE": "0"}, False),
         ({"SLURM_MEM_PER_CPU": "50"}, True),
         ({"SLURM_MEM_PER_CPU": ""}, False),
-        ({"SLURM_JOB_NAME": ""}, True),
+        ({"SLURM_JOB_NAME": "sbatch"}, True),
         ({"SLURM_JOB_NAME": None}, True),
         ({"SLURM_ARRAY_TASK_ID": "17"}, True),
         ({"SLURM_JOB_ID": "07"}, False),

@@ -91,6 +91,14 @@ def test_a_job_in_which_it_is_typed_gives_a_step_neither_name_nor_umask_nor_all_
     assert filled({**outside, "NODECTL_JOB_ID": "5"}).values == {}
 
 
+def test_a_step_in_an_allocation_of_slurms_is_not_called_as_its_job_is() -> None:
+    read = parser()
+    parsed = read.parse(["program"])
+    parsed.of_cluster = True
+    variables.fill(read, parsed, {"SLURM_JOB_NAME": "script.sh", "SLURM_MEM_PER_CPU": "5"})
+    assert parsed.values == {"mem_per_cpu": 5}
+
+
 @pytest.mark.parametrize(
     ("environment", "reason"),
     [({"SLURM_WAIT": "soon"}, "SLURM_WAIT: "), ({"SLURM_UMASK": "9"}, "SLURM_UMASK: '9' is no umask")],
