@@ -11,14 +11,12 @@ from nodectl.client.command import Failed, complain
 from nodectl.client.session import Session
 from nodectl.cluster.engine.engine import NoEngine
 from nodectl.cluster.start import holders
-from nodectl.config import own_node
 from nodectl.render.table import table
 
 if TYPE_CHECKING:
     from nodectl.cluster.engine.engine import Engine
 
 _SECONDS = 60.0
-_MOST_NAMED = 8
 _NONE = "no cluster runs here -> `nodectl cluster start`, in an allocation"
 
 
@@ -76,10 +74,8 @@ def _start(arguments: argparse.Namespace) -> int:
         complain(f"{'node' if name in names else 'no commands here, on'} {name}: {why}")
     if not outcome.is_there:
         return 1
-    if alone := [name for name in names[1:] if name in outcome.alone]:
-        told = f"{names[0]} and {', '.join(alone[:_MOST_NAMED])}{' ...' if alone[_MOST_NAMED:] else ''}"
-        why = f"share no {own_node.state_dir()}: if {names[0]} is lost, all end -> set XDG_STATE_HOME"
-        print(f"nodectl: {told} {why}", file=sys.stderr)
+    if outcome.warning:
+        print(f"nodectl: {outcome.warning}", file=sys.stderr)
     if not arguments.json:
         print(f"nodectl: cluster {job} is there: {', '.join(names)}", file=sys.stderr)
         if arguments.nodelist is not None:

@@ -8,7 +8,7 @@ of the tasks, 128 + signal for a signal, 1 when the step could not be run.
 import posix as os  # the half in C: the other one is a millisecond of each step
 import sys
 
-from nodectl.client.command import LAUNCHED, BadOption, BadUsage, Failed, Program, complain, environ
+from nodectl.client.command import ANSWERED, LAUNCHED, BadOption, BadUsage, Failed, Program, complain, environ
 from nodectl.client.session import REEXECUTED, Events, Session
 from nodectl.client.watch import Watch
 from nodectl.wire.names import NODE
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from nodectl.client.session import PrivateNode
     from nodectl.client.srun.manners import Manners
 
-_ANSWERED = frozenset({"help", "usage", "version"})
 _WITH_HELP = ("cpu_bind", "mem_bind", "gpu_bind", "hint", "gres")  # where the value "help" asks for a text
 _UNRECORDED = "its step runner and the service have gone; what became of it will be recorded when the service starts"
 
@@ -146,7 +145,7 @@ def _run(session: Session, words: list[str], configuration: "str | None", launch
         parser = Parser(local.options() if local else (), further=_further)
         parsed = _read(parser, words)
         parsed.of_cluster = "cluster" in hello
-        if not parsed.values.keys().isdisjoint(_ANSWERED) or _asks_for_values(parsed):
+        if not parsed.values.keys().isdisjoint(ANSWERED) or _asks_for_values(parsed):
             return _answer(parser, parsed, configuration)
         manners = _manners(parser, parsed)
         if not parsed.argv:

@@ -40,7 +40,7 @@ def name_of(variables: "Mapping[str, str]") -> str:
 
 
 def is_missing(settings: "GlobalOptions") -> bool:
-    """Whether this was typed in an allocation of Slurm's that has several nodes and no cluster yet."""
+    """Whether this was typed in an allocation of Slurm's that has no cluster yet."""
     variables = environ()
     job = variables.get("SLURM_JOB_ID", "")
     return (
@@ -50,7 +50,7 @@ def is_missing(settings: "GlobalOptions") -> bool:
         and job.isdecimal()
         and job != variables.get("NODECTL_JOB_ID")  # tasks of nodectl's own jobs have these variables, too
         and CLUSTER not in variables
-        and any(mark in variables.get("SLURM_JOB_NODELIST", "") for mark in "[,")
+        and bool(variables.get("SLURM_JOB_NODELIST"))
         and not socket()
     )
 

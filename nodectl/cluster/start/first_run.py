@@ -1,5 +1,5 @@
-"""The first command of an allocation that asks for more than one node starts the cluster. Run by `nodectl run` and
-`nodectl bulk`, before they connect.
+"""The first command of an allocation that asks for more than one node, or that no service is there for, starts the
+cluster. Run by `nodectl run` and `nodectl bulk`, before they connect.
 
 Several such commands at a time end with one cluster. On one machine the holder's lock says whose start it is, and the
 others wait for it. Among machines it is the directory of the agent of rank 0: whose agent has it goes on, and the
@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 from nodectl.binding.hostlist import expand
 from nodectl.binding.refused import Refused
 from nodectl.client import cluster_door
-from nodectl.client.command import BadOption, Failed, Program
+from nodectl.client.command import ANSWERED, BadOption, Failed, Program
+from nodectl.client.configuration import configured
 from nodectl.client.run_options import MAYBE_ARGUMENT, Option, Parser
+from nodectl.client.session import DEFAULT_SOCKET
 from nodectl.cluster.engine import program
 from nodectl.cluster.engine.slurm import Slurm
 from nodectl.cluster.start import holders, starter
@@ -33,7 +35,7 @@ SECONDS = 120.0  # in which all agents have to be there: another start may have 
 _LOOK = 0.05
 _LOOKS = 20  # before Slurm is asked again
 _MOST_NODES = 1 << 20
-_ELSE = "`nodectl cluster start` tells it of each node; without -N and -w this node alone is used"
+_ELSE = "`nodectl cluster start` tells it of each node"
 
 
 def _or_a_plugins(parser: type[Parser]) -> type[Parser]:
@@ -50,13 +52,19 @@ def _or_a_plugins(parser: type[Parser]) -> type[Parser]:
 
 
 def begin(words: Sequence[str], parser: type[Parser], **how: Any) -> None:
-    """Has a cluster where these words, of a command with this parser, ask for several nodes. Raises Failed."""
-    if not asks_for_several(words, parser, **how):
+    """Has a cluster where these words, of a command with this parser, need one. Raises Failed, BadOption."""
+    try:
+        several = asks_for_several(words, parser, **how)
+    except BadOption:
+        if _is_served():
+            return  # whoever reads them with its plugins says what is wrong
+        raise
+    if several is None or (not several and _is_served()):
         return
     engine = Slurm(os.environ)
     nodes = starter.nodes_of(engine)
-    if len(nodes.names) < 2:
-        return  # whoever is asked says that there is one
+    if len(nodes.names) < 2 and _is_served():
+        return  # whoever is asked says that there is one node
     if sys.stderr.isatty():
         print(
             f"{Program.name}: starting the cluster of job {nodes.job} on {os.environ['SLURM_JOB_NODELIST']}; "
@@ -77,19 +85,28 @@ def begin(words: Sequence[str], parser: type[Parser], **how: Any) -> None:
         elif not cluster_door.socket():
             why = next(iter(outcome.missing.values()), "its agent here has ended")
             raise Failed(f"the cluster of job {nodes.job} runs, but not here: {why} -> type it on one of its nodes")
+        elif outcome.warning:
+            print(f"{Program.name}: {outcome.warning}", file=sys.stderr)
         return
     raise Failed(f"the cluster of job {nodes.job} did not come up within {SECONDS:g} s -> {_ELSE}")
 
 
-def asks_for_several(words: Sequence[str], parser: type[Parser], **how: Any) -> bool:
-    """Whether it cannot be done on one node, as far as the words can be read."""
+def asks_for_several(words: Sequence[str], parser: type[Parser], **how: Any) -> bool | None:
+    """Whether it cannot be done on one node; None where they ask for no step. Raises BadOption."""
+    values = _or_a_plugins(parser)(**how).parse(words).values
+    if not values.keys().isdisjoint(ANSWERED):
+        return None
     try:
-        values = _or_a_plugins(parser)(**how).parse(words).values
         names = expand(str(values.get("nodelist", "")))
-    except (BadOption, Refused):
-        return False  # whoever reads them says what is wrong
+    except Refused:
+        names = ()  # whoever is asked says what is wrong
     least = str(values.get("nodes", "")).partition("-")[0]
     return len(names) > 1 or (whole(least, _MOST_NODES) or 0) > 1
+
+
+def _is_served() -> bool:
+    """Whether a service on this node takes steps of one node."""
+    return any(os.path.exists(path) for path in (DEFAULT_SOCKET, configured(None).socket))
 
 
 def _is_there(job: int) -> bool:

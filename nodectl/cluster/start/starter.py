@@ -17,6 +17,7 @@ from nodectl.cluster.engine.engine import Engine, Nodes, NoEngine
 from nodectl.cluster.start.holder import Holder, become
 from nodectl.cluster.start.place import HoldersPlace, Taken
 from nodectl.cluster.start.words import Lines
+from nodectl.config import own_node
 from nodectl.config.own_node import NotOurs
 from nodectl.kernel.closing import close_all_but
 from nodectl.wire import lean_json
@@ -24,6 +25,7 @@ from nodectl.wire import lean_json
 _KEY_BYTES = 32
 _CHUNK = 65536
 _MOST_SAID = 64  # lines
+_MOST_NAMED = 8
 _PATIENCE = 40.0  # seconds for a holder that is to end
 
 
@@ -42,6 +44,16 @@ class Outcome(NamedTuple):
     def is_there(self) -> bool:
         """Whether there is a cluster, with all of its nodes."""
         return self.missing.keys().isdisjoint(self.nodes.names)
+
+    @property
+    def warning(self) -> str:
+        """Of nodes that could not follow the first one as leader; "" where all could."""
+        first, *others = self.nodes.names
+        alone = [name for name in others if name in self.alone]
+        if not alone:
+            return ""
+        told = f"{first} and {', '.join(alone[:_MOST_NAMED])}{' ...' if alone[_MOST_NAMED:] else ''}"
+        return f"{told} share no {own_node.state_dir()}: if {first} is lost, all end -> set XDG_STATE_HOME"
 
 
 def nodes_of(engine: Engine) -> Nodes:

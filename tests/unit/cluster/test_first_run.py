@@ -10,12 +10,14 @@ import pytest
 from nodectl.cli.run import _further
 from nodectl.client import cluster_door
 from nodectl.client.bulk.options import BulkParser
-from nodectl.client.command import GlobalOptions
+from nodectl.client.command import BadOption, GlobalOptions
 from nodectl.client.run_options import Parser
-from nodectl.cluster.engine.engine import NoEngine
+from nodectl.cluster.engine.engine import Nodes, NoEngine
 from nodectl.cluster.engine.slurm import Slurm
+from nodectl.cluster.start import first_run
 from nodectl.cluster.start.first_run import asks_for_several
 from nodectl.cluster.start.place import HoldersPlace, Taken
+from nodectl.cluster.start.starter import Outcome
 
 
 @pytest.mark.parametrize(
@@ -35,10 +37,47 @@ from nodectl.cluster.start.place import HoldersPlace, Taken
         ("-N two true", False),
         ("-w n[ true", False),
         ("", False),
+        ("--help", None),
+        ("--version", None),
     ],
 )
-def test_only_more_nodes_than_one_start_a_cluster(line: str, several: bool) -> None:
+def test_only_more_nodes_than_one_start_a_cluster_where_a_service_is(line: str, several: bool | None) -> None:
     assert asks_for_several(line.split(), Parser, further=_further) is several
+
+
+@pytest.mark.parametrize(
+    ("words", "served", "starts"),
+    [
+        (("true",), False, True),
+        (("true",), True, False),
+        (("-N2", "true"), True, True),
+        (("--help",), False, False),
+        (("--ntasks=x", "true"), True, False),
+    ],
+)
+def test_one_node_is_enough_where_no_service_is(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], served: bool, starts: bool
+) -> None:
+    monkeypatch.setattr(first_run, "_is_served", lambda: served)
+    asked: list[object] = []
+    monkeypatch.setattr(first_run, "Slurm", asked.append)
+    monkeypatch.setattr(first_run.starter, "nodes_of", lambda _: Nodes(7, ("n1", "n2")))
+    monkeypatch.setattr(first_run, "_is_there", lambda _: True)
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+    first_run.begin(words, Parser, further=_further)
+    assert bool(asked) is starts
+
+
+def test_a_word_that_is_none_is_told_before_a_cluster_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_run, "_is_served", lambda: False)
+    with pytest.raises(BadOption, match="--ntasks"):
+        first_run.begin(["--ntasks=x", "true"], Parser, further=_further)
+
+
+def test_nodes_that_would_end_with_the_first_one_are_told() -> None:
+    outcome = Outcome(Nodes(7, ("n1", "n2", "n3")), {}, ["n3"])
+    assert outcome.warning.startswith("n1 and n3 share no ")
+    assert not Outcome(Nodes(7, ("n1", "n2")), {}).warning
 
 
 def test_nodes_of_bulk_are_not_its_arguments_per_command() -> None:
@@ -54,7 +93,8 @@ ALLOCATION = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"}
     [
         ({}, True),
         ({"SLURM_JOB_NODELIST": "n1,n2"}, True),
-        ({"SLURM_JOB_NODELIST": "n1"}, False),
+        ({"SLURM_JOB_NODELIST": "n1"}, True),
+        ({"SLURM_JOB_NODELIST": ""}, False),
         ({"SLURM_JOB_ID": ""}, False),
         ({"NODECTL_JOB_ID": "7"}, False),
         ({"NODECTL_JOB_ID": "6"}, True),
@@ -63,7 +103,7 @@ ALLOCATION = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"}
         ({"NODECTL_CONFIG": "/tmp/file"}, False),
     ],
 )
-def test_an_allocation_of_several_nodes_misses_its_cluster(
+def test_an_allocation_misses_its_cluster(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, changed: dict[str, str], missing: bool
 ) -> None:
     monkeypatch.setattr("posix.geteuid", lambda: os.stat(tmp_path).st_uid or 1)
