@@ -43,14 +43,6 @@ def _sleeps(user: User) -> list[int]:
     return found
 
 
-def test_a_batch_script_with_three_more_lines(slurm: Bed) -> None:
-    out = slurm.home(NOBODY) / "out"
-    script = f"#!/bin/sh\nPATH={install(slurm, NOBODY)}:$PATH\nnodectl cluster start\nnodectl run -N3 -n6 -l hostname\n"
-    slurm.wait_for_end(slurm.sbatch(script, "-N3", "--ntasks-per-node=2", f"--output={out}"))
-    said = [line for line in out.read_text().splitlines() if not line.startswith("nodectl: cluster")]
-    assert sorted(said) == ["0: n1", "1: n1", "2: n2", "3: n2", "4: n3", "5: n3"]
-
-
 @pytest.mark.parametrize("machine", [*NODES, "head"])
 def test_a_step_is_begun_on_any_machine(user: User, machine: str) -> None:
     done = user.nodectl("run", "-N3", "-n6", "-l", "sh", "-c", "echo $(hostname) $SLURM_NODEID", machine=machine)

@@ -19,7 +19,7 @@ _NEEDED = "nodectl"
 
 def install(bed: Bed, user: pwd.struct_passwd) -> Path:
     """What `pip install nodectl` does, of what is installed here. Returns its directory of programs."""
-    place = bed.home(user) / "venv"
+    place = bed.home(user) / "nodectl"
     if not place.exists():
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
         own = Path(sysconfig.get_paths(vars={"base": str(place), "platbase": str(place)})["purelib"])
