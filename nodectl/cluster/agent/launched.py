@@ -17,6 +17,7 @@ from nodectl.cluster.agent.outlets import window_of
 from nodectl.cluster.agent.post import Header, Key, Post
 from nodectl.cluster.agent.relay import Relay
 from nodectl.cluster.agent.sinks import Sink, is_null, is_same
+from nodectl.cluster.agent.unheard import Unheard, remember
 from nodectl.cluster.tree import LEADER
 from nodectl.stepd.bulk.commands import BadCommand
 from nodectl.wire import framing
@@ -28,25 +29,25 @@ _MOST_UNREAD = 4 << 20  # bytes of events
 # Of commands: more than the dispatcher may keep of them begins and ends, while the client is busy.
 _MOST_UNREAD_OF_BULK = 512 << 20
 _LONGEST_ORDER = 1 << 20
-_MOST_REMEMBERED = 4096
 
 
 class Launched:
     """One such step. `fds`: the client's streams, closed here, none where it has given none. `ranks`: of its nodes.
-    `on_over`: nothing is left of it.
+    `unheard`: by which the leader is told; `on_over`: nothing is left of it.
     """
 
     def __init__(
-        self, post: Post, key: Key, fds: Sequence[int], ranks: Sequence[int], on_over: Callable[["Launched"], None],
-        *, reads: bool, bulk: bool = False, pty: bool = False,
+        self, post: Post, key: Key, fds: Sequence[int], ranks: Sequence[int], unheard: Unheard,
+        on_over: Callable[["Launched"], None], *, reads: bool, bulk: bool = False, pty: bool = False,
     ) -> None:  # fmt: skip
         self.key = key
         self._post = post
         self._name = {"job": key[0], "step": key[1]}
         self._ranks = ranks
+        self._unheard = unheard
         self._on_over = on_over
         self._over = False
-        self._ended = self.hung_up = False
+        self._ended = False
         self._last: Mapping[str, object] | None = None  # the end, which waits for the terminal
         self._feed: Feed | None = None
         self._inlets: dict[tuple[int, int], Inlet] = {}
@@ -107,7 +108,7 @@ class Launched:
             elif word in _OF_BULK:
                 refused = self._dispatch(word, parameters)
             else:
-                self._order(word, parameters)
+                self._unheard.order(self.key, word, parameters)
             if not message.get("oneway"):
                 self._events.send(error_reply(refused) if refused else {"parameters": {}})
 
@@ -119,7 +120,7 @@ class Launched:
             self._dispatcher.call(method, parameters)
         except BadCommand as error:
             self._events.send({"parameters": {"event": {"event": "message", "text": f"nodectl: error: {error}"}}})
-            self._order("End", {})
+            self._unheard.order(self.key, "End", {})
         return None
 
     def _channel(self, rank: int) -> Channel:
@@ -168,16 +169,12 @@ class Launched:
         if self._relay is not None:
             self._relay.begin()
 
-    def _order(self, method: str, parameters: Mapping[str, object]) -> None:
-        self._post.send(LEADER, "order", {**self._name, "call": {"method": method, "parameters": parameters}})
-
     def hang_up(self) -> None:
         """The client has gone: what it launched ends."""
         if self._over:
             return
         if not self._ended:
-            self.hung_up = True
-            _hang_up(self._post, self.key)
+            self._unheard.hang_up(self.key)
         self._close()
 
     def _close(self) -> None:
@@ -291,11 +288,14 @@ class LaunchedSteps:
         self._steps: dict[Key, Launched] = {}
         self._early = EarlyMessages(self._refuse)
         self._gone: OrderedDict[Key, None] = OrderedDict()
-        self._hung_up: OrderedDict[Key, None] = OrderedDict()  # which the leader may not have heard
+        self._unheard = Unheard(post)
 
     def handlers(self) -> Mapping[str, Callable[[int, Header, bytes], None]]:
         """By kind of message."""
-        return {"out": self._out, "took": self._took, "event": self._event, "work": self._work}
+        return {
+            "out": self._out, "took": self._took, "event": self._event, "work": self._work,
+            "ordered": self._unheard.heard,
+        }  # fmt: skip
 
     def expect(self, is_awaited: Callable[[], bool]) -> None:
         """`is_awaited`: whether a launch waits for its answer. What has come may be for it."""
@@ -305,7 +305,7 @@ class LaunchedSteps:
         """A step that was launched: the client's ends of two pipes, which the caller closes. Raises OSError, and then
         has not closed `fds`.
         """
-        step = Launched(self._post, key, fds, ranks, self._over, reads=reads, **of_kind)
+        step = Launched(self._post, key, fds, ranks, self._unheard, self._over, reads=reads, **of_kind)
         self._steps[key] = step
         self._gone.pop(key, None)
         kept, missed = self._early.take(key)
@@ -319,15 +319,12 @@ class LaunchedSteps:
 
     def decline(self, key: Key) -> None:
         """A step that has begun, and that its client cannot be given: it ends."""
-        _remember(self._gone, key)
-        _remember(self._hung_up, key)
-        _hang_up(self._post, key)
+        remember(self._gone, key)
+        self._unheard.hang_up(key)
 
     def _over(self, step: Launched) -> None:
         self._steps.pop(step.key, None)
-        _remember(self._gone, step.key)
-        if step.hung_up:
-            _remember(self._hung_up, step.key)
+        remember(self._gone, step.key)
 
     def _out(self, rank: int, header: Header, body: bytes) -> None:
         key = int(header["job"]), int(header["step"])
@@ -356,7 +353,7 @@ class LaunchedSteps:
 
     def _refuse(self, key: Key, ranks: set[int]) -> None:
         """A step that nobody has launched, or that did not begin: nobody takes what nodes have of it."""
-        _remember(self._gone, key)
+        remember(self._gone, key)
         for rank in ranks - {LEADER}:
             self._post.send(rank, "deal", {"job": key[0], "step": key[1], "heard": 0, "gone": True})
 
@@ -379,20 +376,9 @@ class LaunchedSteps:
         """The leader was away, and is back; or another one is. It may have told the end of steps."""
         if self._steps:
             self._post.send(LEADER, "again", {"steps": [list(key) for key in self._steps]})
-        for key in self._hung_up:
-            _hang_up(self._post, key)
+        self._unheard.say_again()
 
     def close(self) -> None:
         """The agent ends."""
         for step in list(self._steps.values()):
             step.hang_up()
-
-
-def _hang_up(post: Post, key: Key) -> None:
-    post.send(LEADER, "order", {"job": key[0], "step": key[1], "call": {"method": "hangup", "parameters": {}}})
-
-
-def _remember(keys: OrderedDict[Key, None], key: Key) -> None:
-    keys[key] = None
-    while len(keys) > _MOST_REMEMBERED:
-        keys.popitem(last=False)

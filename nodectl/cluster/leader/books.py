@@ -38,7 +38,7 @@ class Books:
         self.line = Line()
         self.numbers = Numbers(self.out)
         self._once: OrderedDict[Caller, Mapping[str, object] | None] = OrderedDict()  # None: without an answer yet
-        self.life = Life(job, names, self.table, self.out, self.history, on_free)
+        self.life = Life(job, names, self.table, self.out, self.history, self.expected, on_free)
         self.life.owner = dict(owner)
 
     def reply(self, call: Caller, parameters: Mapping[str, object]) -> None:

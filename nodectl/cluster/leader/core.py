@@ -74,6 +74,7 @@ class Core:
             return
         self._table.add(rank, self.books.names[rank], machine)
         self.books.expected.discard(rank)
+        self._life.orders.joined(rank)
         self.resumed(rank, now)
         if self._line:
             # Not at each of ten thousand: the table is made anew.
@@ -180,6 +181,11 @@ class Core:
         self._life.ended(rank, int(header["step"]), header, self.books.now)
 
     def _order(self, rank: int, header: Header) -> None:
+        """What a client asks of its step. It comes until it was answered, and is done once."""
+        if "id" in header:
+            self._out.send(rank, "ordered", id=header["id"])
+            if self.books.comes_again((rank, header["id"])):
+                return
         step = self._life.steps.get(int(header["step"]))
         if step is not None:
             self._life.order(step, header["call"], self.books.now)

@@ -6,7 +6,7 @@ A step begins when all its nodes have begun, and is over when all its parts are.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from nodectl.binding.parts import parts_of
@@ -14,7 +14,7 @@ from nodectl.cluster.leader.asked import Asked
 from nodectl.cluster.leader.effects import Out, SendEach
 from nodectl.cluster.leader.facts import facts_of
 from nodectl.cluster.leader.history import History
-from nodectl.cluster.leader.orders import END, HANG_UP, KILL, way_to_end
+from nodectl.cluster.leader.orders import END, HANG_UP, KILL, Orders, way_to_end
 from nodectl.cluster.leader.placing import Placed, Table
 from nodectl.cluster.leader.steps import ASKED, BEGUN, OVER, Caller, Part, Step, list_of, tasks_of
 from nodectl.cluster.leader.sums import CANCELLED, FAILED, NODE_FAIL, OUT_OF_MEMORY
@@ -25,13 +25,14 @@ DROP_SECONDS = 30.0  # and after these its node does not answer for its processe
 
 
 class Life:
-    """`job`: the number of the allocation; `variables`: what tasks are told of it beside their environment; `on_free`:
-    something has become free.
+    """`job`: the number of the allocation; `variables`: what tasks are told of it beside their environment; `expected`:
+    ranks that have not joined yet; `on_free`: something has become free.
     """
 
     def __init__(
-        self, job: int, names: Sequence[str], table: Table, out: Out, history: History, on_free: Callable[[], None]
-    ) -> None:
+        self, job: int, names: Sequence[str], table: Table, out: Out, history: History, expected: Set[int],
+        on_free: Callable[[], None],
+    ) -> None:  # fmt: skip
         self.job = job
         self._names = names
         self.variables: dict[str, str] = {}
@@ -42,6 +43,7 @@ class Life:
         self._table = table
         self._out = out
         self._history = history
+        self.orders = Orders(out, expected)
         self._on_free = on_free
         self._by_call: dict[Caller, Step] = {}
         self._talkative: dict[int, Step] = {}  # whose clients are to be told something
@@ -108,7 +110,7 @@ class Life:
             if not step.unbegun:
                 self._reply(step)
             if step.ending:
-                self._order(step, [rank], way_to_end(step))  # it was on its way when the others were told
+                self.orders.give(step, [rank], way_to_end(step))  # it was on its way when the others were told
             self._take_standing(step, told, now)
             return
         why = f"{self._names[rank]}: {error.get('reason', '')}" if len(step.parts) > 1 else error.get("reason", "")
@@ -292,16 +294,11 @@ class Life:
             self.expect_end(step, now)
         if call.get("method") == "hangup":
             step.client = None
-        self._order(step, step.open_ranks, call)
-
-    def _order(self, step: Step, ranks: list[int], call: Mapping[str, Any]) -> None:
-        if ranks:
-            common = {"job": step.job, "step": step.number, "call": call}
-            self._out.effects.append(SendEach("order", common, dict.fromkeys(ranks)))
+        self.orders.give(step, step.open_ranks, call)
 
     def signal(self, step: Step, number: int, now: float) -> None:
         """A signal for all its tasks."""
-        self._order(step, step.open_ranks, {"method": "Signal", "parameters": {"signal": number}})
+        self.orders.give(step, step.open_ranks, {"method": "Signal", "parameters": {"signal": number}})
         if number == 9:
             self.expect_end(step, now)
 
@@ -313,13 +310,13 @@ class Life:
             text = f"nodectl: error: *** STEP {step.name} ON {step.facts['node']} CANCELLED AT {at} ***"
             self._tell(step, {"event": "message", "text": text})
         self.expect_end(step, now)
-        self._order(step, step.open_ranks, END)
+        self.orders.give(step, step.open_ranks, END)
 
     def _end(self, step: Step, state: str, reason: str, now: float) -> None:
         step.cause = step.cause or (state, reason)
         if not step.ending:
             self.expect_end(step, now)
-            self._order(step, step.open_ranks, way_to_end(step))
+            self.orders.give(step, step.open_ranks, way_to_end(step))
 
     def expect_end(self, step: Step, now: float) -> None:
         """Its end was asked for: parts that do not end are given up some day."""
@@ -343,8 +340,8 @@ class Life:
             if not step.dropped:
                 step.dropped = True
                 step.give_up = now + DROP_SECONDS
-                self._order(step, step.open_ranks, KILL)  # where nothing else ends what ignores SIGTERM
-                self._order(step, step.open_ranks, HANG_UP)
+                self.orders.give(step, step.open_ranks, KILL)  # where nothing else ends what ignores SIGTERM
+                self.orders.give(step, step.open_ranks, HANG_UP)
                 continue
             for rank in step.open_ranks:
                 why = f"node {self._names[rank]} did not end its part: Kill task failed"
@@ -353,6 +350,7 @@ class Life:
 
     def node_lost(self, rank: int, reason: str, now: float) -> None:
         """What ran there is lost with it; steps of its clients end."""
+        self.orders.forget(rank)
         for step in list(self.steps.values()):
             part = step.parts.get(rank)
             if part is not None and part.state != OVER:
@@ -390,7 +388,7 @@ class Life:
                 continue
             if step.number in there:
                 if step.ending:
-                    self._order(step, [rank], way_to_end(step))
+                    self.orders.give(step, [rank], way_to_end(step))
             elif part.asked < token:
                 self.part_lost(step, rank, f"node {self._names[rank]} has lost its part", now)
         for number in there - self.steps.keys():

@@ -56,6 +56,16 @@ def test_steps_go_on_and_others_begin() -> None:
         assert len({step["step"] for step in steps}) == len(steps) == 4  # the journal was read: it tells of the first
 
 
+def test_a_signal_that_a_client_passes_on_while_nobody_leads_is_not_lost() -> None:
+    with agents() as cluster:
+        client = begun(cluster, "-N2", "-n2", "-w", "n[1-2]", tasks=2)
+        cluster.kill(0)
+        client.send_signal(signal.SIGUSR1)
+        client.communicate(timeout=GIVEN_UP)
+        assert client.returncode == 128 + signal.SIGUSR1
+        assert leads(cluster, 1)
+
+
 def test_a_step_that_had_a_part_there_fails_and_says_why() -> None:
     with agents() as cluster:
         client = begun(cluster, "-N3", "-n3", tasks=3)

@@ -187,6 +187,23 @@ def test_a_leader_that_comes_back_hears_again_of_a_client_that_died(tmp_path: Pa
     visiting(tmp_path, work)
 
 
+def test_a_signal_is_said_again_until_a_leader_has_heard_it(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        _, commands = await house.begin(house.visit(), [0, 1, 2])
+        for number in (2, 15):
+            call = {"method": "org.nodectl.step.Signal", "parameters": {"signal": number}, "oneway": True}
+            os.write(commands, framing.encode(call))
+        await until(lambda: len(house.post.of("order")) == 2)
+        first, second = house.post.of("order")
+        house.launched.ask_again()
+        assert house.post.of("order")[2:] == [first, second]
+        house.hear("ordered", LEADER, {"id": first["id"]})
+        house.launched.ask_again()
+        assert house.post.of("order")[4:] == [second]
+
+    visiting(tmp_path, work)
+
+
 def test_the_end_of_a_step_whose_terminal_was_lost_is_told(tmp_path: Path) -> None:
     async def work(house: House) -> None:
         shown, terminal = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

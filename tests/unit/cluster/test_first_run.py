@@ -14,7 +14,7 @@ from nodectl.client.command import BadOption, GlobalOptions
 from nodectl.client.run_options import Parser
 from nodectl.cluster.engine.engine import Nodes, NoEngine
 from nodectl.cluster.engine.slurm import Slurm
-from nodectl.cluster.start import first_run
+from nodectl.cluster.start import first_run, starter
 from nodectl.cluster.start.first_run import asks_for_several
 from nodectl.cluster.start.place import HoldersPlace, Taken
 from nodectl.cluster.start.starter import Outcome
@@ -61,7 +61,7 @@ def test_one_node_is_enough_where_no_service_is(
     monkeypatch.setattr(first_run, "_is_served", lambda: served)
     asked: list[object] = []
     monkeypatch.setattr(first_run, "Slurm", asked.append)
-    monkeypatch.setattr(first_run.starter, "nodes_of", lambda _: Nodes(7, ("n1", "n2")))
+    monkeypatch.setattr(starter, "nodes_of", lambda _: Nodes(7, ("n1", "n2")))
     monkeypatch.setattr(first_run, "_is_there", lambda _: True)
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
     first_run.begin(words, Parser, further=_further)

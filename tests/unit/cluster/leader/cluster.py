@@ -137,6 +137,7 @@ class Cluster:
         self.events: dict[int, list[Header]] = {}
         self.ends: dict[int, Header] = {}
         self.asks: list[tuple[int, Header]] = []
+        self.heard: list[int] = []  # orders of clients, of which the core has said so
         self.asked: dict[tuple[int, int], Header] = {}  # calls of doors, by their names
         self.calls = 0
         if join:
@@ -175,6 +176,8 @@ class Cluster:
                 else:
                     assert header["step"] not in self.ends, "something is told of a step that has ended"
                     self.events.setdefault(header["step"], []).append(event)
+        elif kind == "ordered":
+            self.heard.append(header["id"])
         elif kind == "ask":
             self.asks.append((rank, header))
         else:
@@ -273,16 +276,18 @@ class Cluster:
         self.core.lost(rank, why, self.now)
         self.send()
 
-    def new_leader(self) -> None:
-        """The leader is killed, and what was on its way from and to it is lost; another one reads the journal."""
+    def new_leader(self, *ranks: int) -> None:
+        """The leader is killed, and what was on its way from and to it is lost; another one reads the journal, and
+        these join it, or all.
+        """
         for agent in self.agents.values():
             agent.outbox.clear()
         lost = set(range(len(self.names))) - self.agents.keys()
         self.core = self._core()
         for rank in lost:
             self.core.lost(rank, "it does not answer", self.now)
-        self.join()
-        for rank in self.agents:
+        self.join(*ranks)
+        for rank in ranks or self.agents:
             self.door_asks_again(rank)
 
     def is_idle(self) -> bool:

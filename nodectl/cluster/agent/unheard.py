@@ -1,0 +1,60 @@
+"""What clients of this node have said to their steps, until a leader has said that it has heard it: another one may
+follow before that.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from nodectl.cluster.agent.post import Header, Key, Post
+from nodectl.cluster.tree import LEADER
+
+_HANG_UP = {"method": "hangup", "parameters": {}}
+_MOST_REMEMBERED = 4096
+
+
+class Unheard:
+    """Orders with a number, which a leader answers and does once; and steps whose clients have gone, of which every
+    leader is told, as often as one may have missed it.
+    """
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+        self._orders: OrderedDict[int, Header] = OrderedDict()
+        self._hung_up: OrderedDict[Key, None] = OrderedDict()
+        self._count = 0
+
+    def order(self, key: Key, method: str, parameters: Mapping[str, object]) -> None:
+        """A signal, or the end of a step."""
+        self._count -= 1  # calls of the door have the numbers above 0
+        call = {"method": method, "parameters": parameters}
+        self._orders[self._count] = {"id": self._count, "job": key[0], "step": key[1], "call": call}
+        while len(self._orders) > _MOST_REMEMBERED:
+            self._orders.popitem(last=False)
+        self._post.send(LEADER, "order", self._orders[self._count])
+
+    def heard(self, rank: int, header: Header, body: bytes) -> None:
+        """The leader has said so."""
+        del rank, body
+        self._orders.pop(int(header["id"]), None)
+
+    def hang_up(self, key: Key) -> None:
+        """Nobody wants that step any more."""
+        remember(self._hung_up, key)
+        self._say(key)
+
+    def _say(self, key: Key) -> None:
+        self._post.send(LEADER, "order", {"job": key[0], "step": key[1], "call": _HANG_UP})
+
+    def say_again(self) -> None:
+        """The leader was away, and is back; or another one is."""
+        for header in self._orders.values():
+            self._post.send(LEADER, "order", header)
+        for key in self._hung_up:
+            self._say(key)
+
+
+def remember(keys: OrderedDict[Key, None], key: Key) -> None:
+    """The latest of them."""
+    keys[key] = None
+    while len(keys) > _MOST_REMEMBERED:
+        keys.popitem(last=False)
