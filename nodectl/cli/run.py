@@ -283,13 +283,14 @@ def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyo
     """Launches what was parsed, and what of the request is `beyond` that, with the plugins' local hooks, when its turn
     has come. Raises Failed.
     """
-    from nodectl.client.launch_request import TOLD, job_environment, make_request
+    from nodectl.client.launch_request import TOLD, job_environment, look_for_mpi, make_request
 
     trace = parsed.values.pop("trace", None)
     of_job = {name: parsed.values.pop(name) for name in parsed.job if name in parsed.values}
     parsed.told.update((TOLD[name], str(of_job[name])) for name in TOLD if name in of_job)
     patience: int | None = of_job.pop("immediate", None)  # type: ignore[assignment]  # what its row reads
     request = make_request(parsed) | beyond
+    ntasks = request["ntasks"]
     if parsed.of_cluster:
         from nodectl.client import cluster_door  # only within an allocation
 
@@ -298,6 +299,8 @@ def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyo
         from nodectl.client.reserving import fill_machine  # few have a machine to themselves
 
         fill_machine(session, request)
+    if request["ntasks"] != ntasks:
+        look_for_mpi(request)
     surrounding = session.private is None and "NODECTL_JOB_ID" in environ() and _in_a_job(request, session.path)
     if of_job and "jobid" not in request:
         from nodectl.client.reserving import turn

@@ -69,11 +69,16 @@ def make_request(parsed: Parsed, surroundings: "Mapping[str, str] | None" = None
             from nodectl.client.srun import hint  # few steps have one
 
             hint.tell_conflict({**values, **layout})
-    if request["ntasks"] != 1 and parsed.argv:
+    look_for_mpi(request)
+    return request
+
+
+def look_for_mpi(request: "dict[str, object]") -> None:
+    """Called when it is known how many tasks a step has, and again where there are more of them then."""
+    if request["ntasks"] != 1 and request["argv"]:
         from nodectl.client import mpi_program  # one task needs no other
 
         mpi_program.look(request)
-    return request
 
 
 def _within(here: str, path: str) -> str:

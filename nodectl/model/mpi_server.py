@@ -13,6 +13,7 @@ and of a step over several nodes besides
     NODECTL_MPI_SIZE      how many tasks there are on all nodes
     NODECTL_MPI_NUMBERS   the numbers in the step of the tasks here, 2-3; words have these
     NODECTL_MPI_NODE      which of its nodes this is, from 0 on
+    NODECTL_MPI_NODE_NAME the name of this one
     NODECTL_MPI_NODES     how many it has
     NODECTL_MPI_OTHERS    a socket by which it reaches the servers of the others (`nodectl/model/mpi_frames.py`)
 
@@ -29,6 +30,7 @@ and may write
     apart NODE            the server of this node has lost the others: the step ends
     crowded NODE          the tasks have stored more than the servers give each other: the step ends
     spawn TASK            the task wants to start programs, and that was refused: its user is told once
+    unserved TASK         likewise, what is served on one node only
     env NAME=VALUE        a variable of all tasks, where it `announces`
     ready                 likewise: the tasks can begin
     failed NUMBER         likewise: they cannot

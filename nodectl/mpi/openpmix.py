@@ -1,4 +1,4 @@
-"""OpenPMIx's server library, as far as one node needs it: its structures, and its calls by ctypes.
+"""OpenPMIx's server library, as far as a step needs it: its structures, and its calls by ctypes.
 
 The sizes are those of pmix_common.h and pmix_server.h, which are the same from release 3 on.
 """
@@ -10,6 +10,7 @@ STRING, UINT32, BOOL = 3, 14, 1
 WILDCARD = 0xFFFFFFFE
 _LIBRARIES = ("libpmix.so.2",)
 _MEMBERS = 28
+_COMPRESSED = "blob"  # later releases do that to long texts: bytes, of which nobody tells how many there are
 
 
 class Proc(c.Structure):
@@ -34,13 +35,15 @@ class Info(c.Structure):
 
 _PROC, _INFO, _ANY = c.POINTER(Proc), c.c_void_p, c.c_void_p
 OF_OPERATION = c.CFUNCTYPE(None, c.c_int, _ANY)
+RELEASE = c.CFUNCTYPE(None, _ANY)
 OF_MODEX = c.CFUNCTYPE(None, c.c_int, _ANY, c.c_size_t, _ANY, _ANY, _ANY)
+OF_REQUEST = c.CFUNCTYPE(None, c.c_int, _ANY, c.c_size_t, _ANY)
 CLIENT = c.CFUNCTYPE(c.c_int, _PROC, _ANY, _ANY, _ANY)
 ABORT = c.CFUNCTYPE(c.c_int, _PROC, _ANY, c.c_int, c.c_char_p, _ANY, c.c_size_t, _ANY, _ANY)
-FENCE = c.CFUNCTYPE(c.c_int, _ANY, c.c_size_t, _INFO, c.c_size_t, _ANY, c.c_size_t, OF_MODEX, _ANY)
-DIRECT_MODEX = c.CFUNCTYPE(c.c_int, _PROC, _INFO, c.c_size_t, _ANY, _ANY)
+FENCE = c.CFUNCTYPE(c.c_int, _PROC, c.c_size_t, _INFO, c.c_size_t, _ANY, c.c_size_t, OF_MODEX, _ANY)
+DIRECT_MODEX = c.CFUNCTYPE(c.c_int, _PROC, _INFO, c.c_size_t, OF_MODEX, _ANY)
 SPAWN = c.CFUNCTYPE(c.c_int, _PROC, _INFO, c.c_size_t, _ANY, c.c_size_t, _ANY, _ANY)
-CONNECT = c.CFUNCTYPE(c.c_int, _ANY, c.c_size_t, _INFO, c.c_size_t, _ANY, _ANY)
+CONNECT = c.CFUNCTYPE(c.c_int, _PROC, c.c_size_t, _INFO, c.c_size_t, _ANY, _ANY)
 REGISTER = c.CFUNCTYPE(c.c_int, _ANY, c.c_size_t, _INFO, c.c_size_t, _ANY, _ANY)
 DEREGISTER = c.CFUNCTYPE(c.c_int, _ANY, c.c_size_t, _ANY, _ANY)
 
@@ -96,7 +99,8 @@ class Library:
         """PMIx_generate_regex and PMIx_generate_ppn. Raises Failed."""
         found = c.c_char_p()
         self.call(name, text.encode("ascii"), c.byref(found))
-        return (found.value or b"").decode("ascii")
+        short = (found.value or b"").decode("ascii", "replace")
+        return f"raw:{text}" if short.startswith(_COMPRESSED) else short
 
     def variables(self, proc: Proc) -> "list[str]":
         """PMIx_server_setup_fork: what a client's environment has, NAME=VALUE. Raises Failed."""

@@ -3,6 +3,9 @@
 The server of the step's first node, node 0, collects the shares of all and sends the whole back. The agents in between
 (`nodectl/cluster/agent/exchange.py`) keep nothing: after a link was broken a server sends its share again, until it has
 the whole; node 0 keeps the last whole for that.
+
+A letter goes from one server to another one; node 0 passes on those of others. Nobody keeps letters: who waits for an
+answer is told when one may have been lost, and asks again.
 """
 
 import os
@@ -16,14 +19,29 @@ from nodectl.model.mpi_frames import AGAIN, ALL, DATA, ENDED, BadFrame, Inbox, f
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
 
     Then = Callable[[bytes], None]
 
+    class Reader(Protocol):
+        """Who gets letters."""
+
+        def hear(self, node: int, letter: bytes) -> None:
+            """A letter from there. Raises Apart for what is none, TooMuch."""
+            ...
+
+        def ask_again(self) -> None:
+            """Letters may have been lost, from here and on their way here."""
+            ...
+
+
 MOST_GATHERED = 64 << 20  # bytes of all nodes together
+LONGEST_LETTER = 1 << 18
 _FIRST = 0
-_SHARE, _GONE = b"S", b"G"
+_SHARE, _GONE, _LETTER, _LOST = b"S", b"G", b"L", b"A"
 _PLACE = Struct(">cIQQ")  # which gathering, the first byte's place in the whole, the length of that
 _NODE = Struct(">ci")
+_ADDRESS = Struct(">cII")  # of a letter: the nodes to which it goes and from which it comes
 _PIECE = 1 << 18
 _CHUNK = 1 << 16
 _FLUSH_SECONDS = 4.0
@@ -37,7 +55,7 @@ class TooMuch(Exception):
     """There is no room for what all give."""
 
 
-class _Pieces:
+class Pieces:
     """Bytes that come piece by piece."""
 
     __slots__ = ("_data", "total")
@@ -53,6 +71,7 @@ class _Pieces:
 
     @property
     def is_whole(self) -> bool:
+        """Whether all of them are there."""
         return len(self._data) == self.total
 
     def __bytes__(self) -> bytes:
@@ -65,7 +84,7 @@ class _Shares:
     __slots__ = ("_of", "_total", "whole")
 
     def __init__(self) -> None:
-        self._of: dict[int, _Pieces] = {}
+        self._of: dict[int, Pieces] = {}
         self._total = 0
         self.whole = 0  # shares that are complete
 
@@ -77,7 +96,7 @@ class _Shares:
                 self._total -= pieces.total
                 self.whole -= pieces.is_whole
             self._total += total
-            self._of[node] = pieces = _Pieces(total)
+            self._of[node] = pieces = Pieces(total)
         elif pieces is None or pieces.is_whole:
             return
         if self._total > MOST_GATHERED:
@@ -106,6 +125,7 @@ class Others:
         self._shares = _Shares()  # of all nodes; elsewhere than at node 0 the whole is its only one
         self._last = b""  # the whole of the gathering before, at node 0
         self._gone: set[int] = set()
+        self._reader: Reader | None = None
         self._inbox = Inbox()
         self._outbox: deque[memoryview] = deque()
         os.set_blocking(fd, False)
@@ -119,6 +139,11 @@ class Others:
         self._queue.append((data, then))
         if not self._busy:
             self._begin()
+
+    @property
+    def is_gathering(self) -> bool:
+        """Whether there is anything that not all have given yet."""
+        return self._busy
 
     def _begin(self) -> None:
         self._busy = True
@@ -176,6 +201,8 @@ class Others:
             (self._collect if self.node == _FIRST else self._receive)(node, number, at, total, data[_PLACE.size :])
         elif data[:1] == _GONE and len(data) == _NODE.size:
             self._lose(_NODE.unpack(data)[1])
+        elif self._reader is not None:
+            self._take_letter(self._reader, node, data)
         else:
             raise BadFrame
 
@@ -188,6 +215,10 @@ class Others:
         self._on_gone(node)
 
     def _repeat(self, node: int) -> None:
+        if self._reader is not None:
+            if self.node == _FIRST:
+                self._say(ALL, _LOST)  # those of others went this way, too
+            self._reader.ask_again()
         if self.node == _FIRST:
             if self._gone and self._number:
                 self._send(node, self._number - 1, self._last)  # first: who waits for that does not wait for them
@@ -207,6 +238,38 @@ class Others:
             self._shares.add(node, at, total, piece)
             if self._shares.whole:
                 self._finish(self._shares.joined())
+
+    # Letters.
+
+    def read_letters(self, reader: "Reader") -> None:
+        """There will be some. Called before anything is read, at all servers of a step."""
+        self._reader = reader
+
+    def write_letter(self, node: int, letter: bytes) -> None:
+        """To another node, of at most LONGEST_LETTER bytes."""
+        self._pass_on(node, self.node, letter)
+
+    def _pass_on(self, to: int, sender: int, letter: bytes) -> None:
+        self._say(to if self.node == _FIRST else _FIRST, _ADDRESS.pack(_LETTER, to, sender) + letter)
+
+    def _take_letter(self, reader: "Reader", node: int, data: bytes) -> None:
+        """Raises BadFrame, and what the reader does."""
+        if data == _LOST and node == _FIRST:
+            reader.ask_again()
+            return
+        if data[:1] != _LETTER or not _ADDRESS.size <= len(data) <= _ADDRESS.size + LONGEST_LETTER:
+            raise BadFrame
+        _, to, sender = _ADDRESS.unpack_from(data)
+        is_from_there = sender == node if self.node == _FIRST else node == _FIRST
+        if max(to, sender) >= self.count or not is_from_there or sender in (to, self.node):
+            raise BadFrame
+        letter = data[_ADDRESS.size :]
+        if to == self.node:
+            reader.hear(sender, letter)
+        elif self.node == _FIRST:
+            self._pass_on(to, sender, letter)
+        else:
+            raise BadFrame
 
     # What goes.
 

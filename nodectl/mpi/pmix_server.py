@@ -8,16 +8,18 @@ has it.
 """
 
 import contextlib
-import ctypes
 import os
 import select
 import shutil
+import signal
 import socket
 import sys
 import tempfile
+from collections import deque
 
 from nodectl.mpi import entrance, openpmix
-from nodectl.mpi.openpmix import DONE, NOT_FOUND, NOT_SUPPORTED, SUCCESS, Library, Module, Proc
+from nodectl.mpi.others import Apart, Others, TooMuch
+from nodectl.mpi.pmix_host import Host
 from nodectl.mpi.words import Given, name_process
 
 TYPE_CHECKING = False
@@ -25,110 +27,74 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PLACES = ("/tmp", "/dev/shm")
-_RANDOM = 16
 
 
-class Server:
-    """The library at work."""
+class _Loop:
+    """What the library's process does beside the library: it speaks with other nodes, until the step is over here."""
 
-    def __init__(self, given: Given, directory: str, listens: "Callable[[], None]") -> None:
-        """`listens` is called when the library listens. Raises what that raises, openpmix.Failed."""
+    def __init__(self, given: Given, other: socket.socket) -> None:
         self._given = given
-        self._library = Library()
-        self._name = f"nodectl-{given.job}-{os.urandom(_RANDOM).hex()}".encode("ascii")
-        self._module = self._make_module()
-        made = openpmix.infos({"pmix.srvr.tmpdir": directory, "pmix.sys.tmpdir": directory})
-        self._library.call("PMIx_server_init", ctypes.byref(self._module), *made)
-        listens()
-        self._register(directory)
+        self._ends = given.life, other.fileno()
+        self._calls: deque[Callable[[], None]] = deque()
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poll = select.poll()
+        for fd in self._ends:
+            self._poll.register(fd, 0)
+        self._poll.register(self._wake, select.POLLIN)
+        self._others: Others | None = None
 
-    def _make_module(self) -> Module:
-        """What the library calls, in a thread of its own."""
-        module = Module()
-        module.client_connected = openpmix.CLIENT(self._connected)
-        module.client_finalized = openpmix.CLIENT(self._finalized)
-        module.abort = openpmix.ABORT(self._abort)
-        module.fence_nb = openpmix.FENCE(_fence)
-        module.direct_modex = openpmix.DIRECT_MODEX(lambda *_: NOT_FOUND)
-        module.spawn = openpmix.SPAWN(self._spawn)
-        module.connect = module.disconnect = openpmix.CONNECT(lambda *_: DONE)
-        module.register_events = openpmix.REGISTER(lambda *_: DONE)
-        module.deregister_events = openpmix.DEREGISTER(lambda *_: DONE)
-        return module
+    def later(self, call: "Callable[[], None]") -> None:
+        """Has something done by the loop. Any thread may call this."""
+        self._calls.append(call)
+        os.eventfd_write(self._wake, 1)
 
-    def _register(self, directory: str) -> None:
-        tasks, host = self._given.tasks, os.uname().nodename
-        ranks = ",".join(map(str, range(tasks)))
-        own = f"{directory}/job"
-        os.mkdir(own, 0o700)
-        made = openpmix.infos(
-            {
-                "pmix.univ.size": tasks,
-                "pmix.job.size": tasks,
-                "pmix.max.size": tasks,
-                "pmix.local.size": tasks,
-                "pmix.node.size": tasks,
-                "pmix.num.slots": tasks,
-                "pmix.num.nodes": 1,
-                "pmix.job.napps": 1,
-                "pmix.appnum": 0,
-                "pmix.lldr": 0,
-                "pmix.aldr": 0,
-                "pmix.lpeers": ranks,
-                "pmix.nmap": self._library.folded("PMIx_generate_regex", host),
-                "pmix.pmap": self._library.folded("PMIx_generate_ppn", ranks),
-                "pmix.jobid": self._name.decode("ascii"),
-                "pmix.spawned": False,
-                "pmix.tmpdir": directory,
-                "pmix.nsdir": own,
-            }
-        )
-        self._library.call("PMIx_server_register_nspace", self._name, tasks, *made, None, None)
-        for rank in range(tasks):
-            proc = Proc(self._name, rank)
-            self._library.call(
-                "PMIx_server_register_client", ctypes.byref(proc), os.getuid(), os.getgid(), None, None, None
-            )
+    def run(self, host: Host, beyond: "dict[str, str]") -> None:
+        """Until the step is over, or the other process has gone. Raises OSError, openpmix.Failed."""
+        if self._given.others >= 0:
+            self._others = Others(self._given.others, self._given.node, self._given.nodes, host.lose_node)
+        try:
+            host.meet(self._others, beyond)
+            while self._turn():
+                pass
+        except Apart:
+            self._part(host, "apart")
+        except TooMuch:
+            self._part(host, "crowded")
 
-    def announce(self, beyond: "dict[str, str]") -> None:
-        """What the tasks' environment has, but for the number of each. Raises openpmix.Failed."""
-        words = [f"{name}={value}" for name, value in beyond.items()]
-        for word in [*self._library.variables(Proc(self._name, 0)), *words]:
-            if not word.startswith("PMIX_RANK=") and "\n" not in word:
-                self._given.tell(f"env {word}")
-        self._given.tell("ready")
+    def _turn(self) -> bool:
+        if self._others is not None:
+            self._poll.register(self._others.fd, self._others.interest())
+        for fd, events in self._poll.poll():
+            if fd in self._ends:
+                if self._others is not None:
+                    self._others.flush()
+                return False
+            if fd == self._wake:
+                os.eventfd_read(self._wake)
+                while self._calls:
+                    self._calls.popleft()()
+            elif self._others is not None:
+                if events & select.POLLOUT:
+                    self._others.write()
+                if events & ~select.POLLOUT:
+                    self._others.read()
+        return True
 
-    def finish(self) -> None:
-        """The step is over."""
-        self._library.call("PMIx_server_finalize")
-
-    def _connected(self, proc: "ctypes._Pointer[Proc]", *_: object) -> int:
-        self._given.tell(f"within {proc.contents.rank}")
-        return DONE
-
-    def _finalized(self, proc: "ctypes._Pointer[Proc]", *_: object) -> int:
-        self._given.tell(f"without {proc.contents.rank}")
-        return DONE
-
-    def _abort(self, proc: "ctypes._Pointer[Proc]", _: object, status: int, *__: object) -> int:
-        self._given.tell(f"abort {proc.contents.rank} {status}")
-        return DONE
-
-    def _spawn(self, proc: "ctypes._Pointer[Proc]", *_: object) -> int:
-        self._given.tell(f"spawn {proc.contents.rank}")
-        return NOT_SUPPORTED
-
-
-def _fence(  # as the library calls it
-    _: object, __: int, ___: object, ____: int, data: int, size: int, tell: "Callable[..., None]", caller: int
-) -> int:
-    """All are on this node, so what they have said is what there is."""
-    tell(SUCCESS, data, size, caller, None, None)
-    return SUCCESS
+    def _part(self, host: Host, word: str) -> None:
+        """The step ends: nothing more is said to other nodes."""
+        self._given.tell(f"{word} {self._given.node}")
+        if self._others is not None:
+            self._poll.unregister(self._others.fd)
+            os.close(self._others.fd)
+            self._others = None
+        host.part()
+        while self._turn():
+            pass
 
 
 def _serve(given: Given, directories: "list[str]", private: socket.socket, other: socket.socket) -> int:
     """The library's process. `other`: the end of this means that the other process has gone."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # without cgroups it may be taken for a task, and has files to remove
 
     def hand_over() -> None:
         with entrance.replace_listener(private) as listener:
@@ -137,18 +103,15 @@ def _serve(given: Given, directories: "list[str]", private: socket.socket, other
     beyond = {}
     if len(directories) > 1:
         beyond = {f"OMPI_MCA_btl_{name}_backing_directory": directories[1] for name in ("vader", "sm")}
+    loop = _Loop(given, other)
     try:
-        server = Server(given, directories[0], hand_over)
-        server.announce(beyond)
+        host = Host(given, directories[0], hand_over, loop.later)
+        loop.run(host, beyond)
     except (OSError, openpmix.Failed) as error:
         given.tell(f"failed {error}")
         return 1
-    poll = select.poll()
-    poll.register(given.life, 0)
-    poll.register(other, 0)
-    poll.poll()
     _remove(directories)  # first, because the library may take its time
-    server.finish()
+    host.finish()
     return 0
 
 
@@ -189,6 +152,8 @@ def _serve_and_lead(given: Given, directories: "list[str]") -> int:
         os._exit(_serve(given, directories, private, other))
     other.close()
     private.close()
+    if given.others >= 0:
+        os.close(given.others)  # its end is that of the library's process
     if fds := socket.recv_fds(own, 1, 1)[1]:
         entrance.Entrance(socket.socket(fileno=fds[0]), path).serve(own)
     return os.waitpid(pid, 0)[1]

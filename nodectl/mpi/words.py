@@ -7,7 +7,8 @@ from nodectl.model.part import numbers_of
 
 class Given:
     """The environment of a server. `tasks`: here, with the numbers `numbers`; `size`: of all nodes, of which there are
-    `nodes`, and this one is `node`. `others`: the socket of the agent, -1 for a step on one node.
+    `nodes`, and this one is `node`, with the name `node_name`. `others`: the socket of the agent, -1 for a step on one
+    node.
     """
 
     def __init__(self) -> None:
@@ -17,6 +18,7 @@ class Given:
         self.numbers = numbers_of(self.listed, self.tasks, self.size)
         self.node = int(os.environ.get("NODECTL_MPI_NODE", "0"))
         self.nodes = int(os.environ.get("NODECTL_MPI_NODES", "1"))
+        self.node_name = os.environ.get("NODECTL_MPI_NODE_NAME", "") or os.uname().nodename
         self.others = int(os.environ.get("NODECTL_MPI_OTHERS", "-1"))
         self.job = os.environ["NODECTL_MPI_JOB"]
         self.life = int(os.environ["NODECTL_MPI_LIFE"])

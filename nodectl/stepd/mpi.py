@@ -70,9 +70,9 @@ class Mpi:
         ours.append(life)
         self._run.private.append(self._life)
         try:
-            self.words, writer = os.pipe2(os.O_CLOEXEC)
+            words, writer = os.pipe2(os.O_CLOEXEC)
             ours.append(writer)
-            self._run.private.append(self.words)
+            self._run.private.append(words)
             sockets = self._sockets() if server.connected else []
             ours += sockets
             environment = self._environment(server, life, writer, sockets)
@@ -88,9 +88,10 @@ class Mpi:
         finally:
             for fd in ours:
                 os.close(fd)
-        os.set_blocking(self.words, False)
+        os.set_blocking(words, False)
+        self.words = words
         self._run.step.helpers.add(self._pid)
-        self._reaper.watch(self.words)
+        self._reaper.watch(words)
 
     def _fork(self) -> "tuple[int, str]":
         """A child in the cgroup that is stopped, limited and emptied with those of the tasks, because the step's user
@@ -254,6 +255,11 @@ class Mpi:
     def _spawn(self, rank: int, _: str) -> None:
         self._say(f"task {rank} wanted MPI to start further programs, which a step does not")
 
+    def _unserve(self, rank: int, _: str) -> None:
+        self._say(
+            f"task {rank} asked PMIx for a connection, or a fence of some tasks, which is served on one node only"
+        )
+
     def _say(self, text: str) -> None:
         if text not in self._told:
             self._told.add(text)
@@ -317,9 +323,10 @@ class Mpi:
             self._run.private.remove(self._life)
             os.close(self._life)
             self._life = -1
-        if not self._gone_in_time():
+        self._wait(lambda: not self._pid and self.words < 0)
+        if self._pid:
             signals.send_child(self._pid, signals.KILL)
-            self._gone_in_time()
+            self._wait(lambda: not self._pid)
 
     def _thaw(self) -> None:
         """A step has been killed while it was suspended: its server has still to end, and nothing else goes on."""
@@ -332,11 +339,11 @@ class Mpi:
         if self._run.group is not None:
             self._run.group.child("user").child(tree.MPI).remove()
 
-    def _gone_in_time(self) -> bool:
+    def _wait(self, is_over: "Callable[[], bool]") -> None:
+        """For its end, or that of its own children as well: they have its words."""
         limit = time.monotonic() + _END_SECONDS
-        while self._pid and time.monotonic() < limit:
+        while not is_over() and time.monotonic() < limit:
             self._reaper.turn(_SLOW)
-        return not self._pid
 
 
 _WORDS: "dict[str, Callable[[Mpi, int, str], None]]" = {
@@ -349,6 +356,7 @@ _WORDS: "dict[str, Callable[[Mpi, int, str], None]]" = {
     "lost": Mpi._lose,
     "spawn": Mpi._spawn,
     "stuck": Mpi._stuck,
+    "unserved": Mpi._unserve,
     "within": Mpi._within,
     "without": Mpi._without,
 }

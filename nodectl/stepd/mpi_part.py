@@ -34,6 +34,7 @@ def variables(step: "Step", others: int) -> "dict[str, str]":
         "NODECTL_MPI_SIZE": str(step.total_tasks),
         "NODECTL_MPI_NUMBERS": format_cpulist(step.numbers),
         "NODECTL_MPI_NODE": str(step.nodeid),
+        "NODECTL_MPI_NODE_NAME": step.node_name,
         "NODECTL_MPI_NODES": str(step.nnodes),
         "NODECTL_MPI_OTHERS": str(others),
     }

@@ -1,4 +1,6 @@
-"""MPI programs over nodes that have networks, names and memory of their own, made by the distribution's MPICH."""
+"""MPI programs over nodes that have networks, names and memory of their own, made by the distribution's MPICH and Open
+MPI.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import pytest
 
 from cluster.bed import Bed, inner
 from cluster.user import User
-from rootful.mpi_programs import compiled
+from rootful.mpi_programs import MPICH, OPEN_MPI, compiled
 from rootful.node import NOBODY
 
 
@@ -25,33 +27,35 @@ def user(slurm: Bed) -> Iterator[User]:
         yield found
 
 
-def _program(bed: Bed) -> str:
+def _program(bed: Bed, name: str, compiler: str) -> str:
     """Where all nodes see it."""
-    here = Path(compiled("ring", bed.dir))
+    here = Path(compiled(name, bed.dir, compiler))
     place = bed.home(NOBODY) / here.name
     shutil.copy2(here, place)
     return str(place)
 
 
-def test_a_ring_a_sum_and_a_barrier_over_three_nodes(user: User) -> None:
-    """That nothing has to be said for: the program is linked to MPICH."""
-    step = user.popen("run", "-N3", "-n6", _program(user.bed))
+@pytest.mark.parametrize("compiler", [MPICH, OPEN_MPI])
+def test_a_ring_a_sum_and_a_barrier_over_three_nodes(user: User, compiler: str) -> None:
+    """That nothing has to be said for: the program is linked to the library of one or the other."""
+    step = user.popen("run", "-N3", "-n6", _program(user.bed, "ring", compiler))
     assert step.stdout is not None
     assert step.stdout.readline() == "6 tasks on 3 nodes: 15 round, 15 of all\n"
     os.kill(inner(step), signal.SIGTERM)
     step.communicate()
-    assert not user.processes("ring-mpich")
+    assert not user.processes("ring-")
 
 
-def test_mpi_abort_ends_the_step_on_all_nodes(user: User) -> None:
-    done = user.nodectl("run", "-N3", "-n6", "--mpi=pmi2", _program(user.bed), "abort")
+@pytest.mark.parametrize(("mpi", "compiler"), [("pmi2", MPICH), ("pmix", OPEN_MPI)])
+def test_mpi_abort_ends_the_step_on_all_nodes(user: User, mpi: str, compiler: str) -> None:
+    done = user.nodectl("run", "-N3", "-n6", f"--mpi={mpi}", _program(user.bed, "ring", compiler), "abort")
     assert done.returncode != 0
     ours = [line for line in done.stderr.splitlines() if "the step ends" in line]
     assert [line.rpartition("0: ")[2] for line in ours] == ["task 1 called MPI_Abort with code 7: the step ends"]
-    assert not user.processes("ring-mpich")
+    assert not user.processes("ring-")
 
 
-def test_open_mpis_server_is_refused_over_several_nodes(user: User) -> None:
-    done = user.nodectl("run", "-N3", "-n6", "--mpi=pmix", "true")
-    assert done.returncode != 0
-    assert "--mpi=pmix: it serves no step over several nodes, and this one has 3" in done.stderr
+def test_open_mpis_tasks_end_by_themselves_and_leave_nothing(user: User) -> None:
+    done = user.nodectl("run", "-N3", "-n6", _program(user.bed, "cpi", OPEN_MPI))
+    assert (done.stdout, done.returncode) == ("6 tasks: pi is 3.141593\n", 0), done.stderr
+    assert not [path for path in user.bed.files(NOBODY) if "nodectl-mpi-" in path]

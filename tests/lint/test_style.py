@@ -25,7 +25,7 @@ FUNCTION_LINES = 60
 FOREIGN_PATHS = re.compile(r"(?<![\w.*-])/" + r"(?:work|Users|home/runner|bash_jobs)/")
 CONFINED_MODULES: dict[str, tuple[str, ...]] = {
     # No other process imports these; `nodectl/client/api` is imported by users' programs alone.
-    "ctypes": ("nodectl/confine/seccomp_compiler.py", "nodectl/mpi/openpmix.py", "nodectl/mpi/pmix_server.py"),
+    "ctypes": ("nodectl/confine/seccomp_compiler.py", "nodectl/mpi/openpmix.py", "nodectl/mpi/pmix_host.py"),
     "pickle": ("nodectl/client/api/executor.py", "nodectl/client/api/worker.py"),
     "threading": ("nodectl/client/api/client.py", "nodectl/client/api/executor.py"),
     "asyncio": (

@@ -8,7 +8,6 @@ from nodectl.wire.dispatch import invalid
 
 _AUTO, _NONE = "auto", "none"
 _KIND = "mpi/"
-_ON_ONE_NODE = ("pmix",)
 
 
 def choose(step: Step, request: Mapping[str, object], config: Config) -> None:
@@ -26,18 +25,8 @@ def choose(step: Step, request: Mapping[str, object], config: Config) -> None:
                 f"{step.ntasks} tasks will be alone in its world (--mpi={linked} lets them find each other)"
             )
         return
-    if step.nnodes > 1 and step.part is not None:
-        if name in _ON_ONE_NODE and not asked.removeprefix(_AUTO):
-            alone = f"each task will be alone in its world: {name} serves no step over several nodes"
-            step.told.append(f"nodectl: warning: {step.argv[0]} is linked to an MPI library, and {alone}")
-            return
-        if name in _ON_ONE_NODE:
-            why = f"it serves no step over several nodes, and this one has {step.nnodes}"
-            raise invalid("mpi", f"--mpi={name}: {why}: -N1, or a program of MPICH with --mpi=pmi2")
-        if not step.part.exchange:
-            raise invalid(
-                "mpi", f"--mpi={name}: this part of a step over {step.nnodes} nodes does not reach the others"
-            )
+    if step.nnodes > 1 and step.part is not None and not step.part.exchange:
+        raise invalid("mpi", f"--mpi={name}: this part of a step over {step.nnodes} nodes does not reach the others")
     if name not in known:
         which = f"--mpi={name}" if asked else f"mpi_default = {name!r}"
         raise invalid("mpi", f"{which}: there is no such MPI plugin; there are {', '.join([_NONE, *known[1:]])}")

@@ -17,7 +17,13 @@ from rootful.cluster.agents import Agents, agents
 from rootful.node import wait_until
 
 pytestmark = pytest.mark.rootful
-_PROGRAM = (sys.executable, "-I", "-S", "-c", Path(__file__).with_name("pmi.py").read_text(encoding="utf-8"))
+
+
+def _python(name: str) -> tuple[str, ...]:
+    return sys.executable, "-I", "-S", "-c", Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+_PROGRAM, _PMI2 = _python("pmi.py"), _python("pmi2.py")
 _STEP = ("run", "-N3", "-n6", "--mpi=pmi2")
 
 
@@ -27,12 +33,15 @@ def cluster() -> Iterator[Agents]:
         yield started
 
 
+@pytest.mark.parametrize("program", [_PROGRAM, _PMI2], ids=["pmi1", "pmi2"])
 @pytest.mark.parametrize(
     ("options", "mapping"),
     [((), "(vector,(0,3,2))"), (("-m", "cyclic"), "(vector,(0,3,1))")],
 )
-def test_all_tasks_get_what_each_has_stored(cluster: Agents, options: tuple[str, ...], mapping: str) -> None:
-    done = cluster.nodectl(*_STEP, *options, *_PROGRAM)
+def test_all_tasks_get_what_each_has_stored(
+    cluster: Agents, options: tuple[str, ...], mapping: str, program: tuple[str, ...]
+) -> None:
+    done = cluster.nodectl(*_STEP, *options, *program)
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(done.stdout.splitlines()) == [f"{rank} of 6 (6) {mapping} -1" for rank in range(6)]
 
@@ -53,6 +62,20 @@ def test_one_task_ends_the_step_on_all_nodes_with_one_reason(cluster: Agents, ho
     ours = [line for line in done.stderr.splitlines() if "the step ends" in line]
     assert len(ours) == 1, done.stderr
     assert re.search(f": {why.format(task)}: the step ends$", ours[0])
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("abort", "task 5 called MPI_Abort with code 1"),
+        ("leave", "task 5 has left MPI and others wait for it"),
+        ("malformed", "task 5 sent its MPI server what is no message"),
+    ],
+)
+def test_one_task_of_pmi2_does_so_too(cluster: Agents, how: str, why: str) -> None:
+    done = cluster.nodectl(*_STEP, *_PMI2, how, "5")
+    assert done.returncode != 0
+    assert f": {why}: the step ends" in done.stderr
 
 
 def _hanging(cluster: Agents, task: int) -> subprocess.Popen[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 from pathlib import Path
 
@@ -55,3 +56,16 @@ def test_the_structures_are_those_of_the_headers(tmp_path: Path) -> None:
 
 def test_the_librarys_structure_has_room_for_members_of_later_releases() -> None:
     assert Module.rest.size >= 512
+
+
+@pytest.mark.parametrize(("made", "taken"), [(b"pmix[n[1:1-2]]", "pmix[n[1:1-2]]"), (b"blob:\xff", "raw:n1,n2")])
+def test_a_list_that_a_later_release_compresses_goes_as_it_is(made: bytes, taken: str) -> None:
+    class Fake(openpmix.Library):
+        def __init__(self) -> None:
+            pass
+
+        def call(self, name: str, *arguments: object) -> None:
+            assert name == "PMIx_generate_regex"
+            ctypes.cast(arguments[1], ctypes.POINTER(ctypes.c_char_p))[0] = made  # type: ignore[arg-type]
+
+    assert Fake().folded("PMIx_generate_regex", "n1,n2") == taken

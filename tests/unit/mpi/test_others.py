@@ -2,83 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
 import socket
 
 import pytest
 
 from nodectl.model import mpi_frames as frames
 from nodectl.mpi import others
-from nodectl.mpi.others import Apart, Others, TooMuch
-
-
-class Nodes:
-    """The servers of some nodes, each with the agent's end of its socket. `cut`: to and from these all is lost."""
-
-    def __init__(self, count: int) -> None:
-        pairs = [socket.socketpair() for _ in range(count)]
-        self.agents = [one for one, _ in pairs]
-        self.sockets = [other for _, other in pairs]
-        self.cut: set[int] = set()
-        self.gone: list[list[int]] = [[] for _ in range(count)]
-        self.servers = [Others(pairs[i][1].fileno(), i, count, self.gone[i].append) for i in range(count)]
-        self._inboxes = [frames.Inbox() for _ in range(count)]
-        self._unsent: list[list[bytes]] = [[] for _ in range(count)]
-        for agent in self.agents:
-            agent.setblocking(False)
-
-    def gather(self, node: int, data: bytes) -> list[bytes]:
-        """What it gets will be the only element."""
-        got: list[bytes] = []
-        self.servers[node].gather(data, got.append)
-        return got
-
-    def run(self) -> None:
-        """Until nothing moves."""
-        while sum(self._move(node) for node in range(len(self.servers))):
-            pass
-
-    def _move(self, node: int) -> bool:
-        self.servers[node].write()
-        moved = False
-        with contextlib.suppress(BlockingIOError):
-            while data := self.agents[node].recv(1 << 20):
-                self._inboxes[node].feed(data)
-                moved = True
-        while (one := self._inboxes[node].next()) is not None:
-            to, kind, data = one
-            assert kind == frames.DATA
-            for other in [to] if to >= 0 else [other for other in range(len(self.servers)) if other != node]:
-                if not self.cut & {node, other}:
-                    self.tell(other, node, frames.DATA, data)
-        moved |= self._deliver(node)
-        return moved
-
-    def tell(self, node: int, about: int, kind: int, data: bytes = b"") -> None:
-        """What an agent tells its server."""
-        self._unsent[node].append(frames.frame(about, kind, data))
-
-    def _deliver(self, node: int) -> bool:
-        waiting, self._unsent[node] = self._unsent[node], []
-        left = b"".join(waiting)
-        while left:
-            with contextlib.suppress(BlockingIOError):
-                left = left[self.agents[node].send(left) :]
-            self.servers[node].read()
-        while select.select([self.sockets[node]], [], [], 0)[0]:
-            self.servers[node].read()
-        return bool(waiting)
-
-    def read_twice(self, node: int) -> None:
-        """What has come, and its end."""
-        for _ in range(2):
-            self.servers[node].read()
-
-    def close(self) -> None:
-        for one in (*self.agents, *self.sockets):
-            one.close()
+from nodectl.mpi.others import Apart, TooMuch
+from unit.mpi.servers import Nodes
 
 
 @pytest.fixture
@@ -219,3 +151,78 @@ def test_what_waits_at_the_end_still_goes_out() -> None:
     assert size > 3 << 20
     assert not got
     nodes.close()
+
+
+class Reader:
+    """What one server hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, bytes] | str] = []
+
+    def hear(self, node: int, letter: bytes) -> None:
+        self.heard.append((node, letter))
+
+    def ask_again(self) -> None:
+        self.heard.append("again")
+
+
+@pytest.fixture
+def readers(three: Nodes) -> list[Reader]:
+    found = [Reader() for _ in range(3)]
+    for server, reader in zip(three.servers, found, strict=True):
+        server.read_letters(reader)
+    return found
+
+
+def test_a_letter_comes_to_whom_it_is_for_and_to_nobody_else(three: Nodes, readers: list[Reader]) -> None:
+    for sender, to in ((1, 2), (2, 0), (0, 1)):
+        three.servers[sender].write_letter(to, b"%d to %d" % (sender, to))
+    three.run()
+    assert [reader.heard for reader in readers] == [[(2, b"2 to 0")], [(0, b"0 to 1")], [(1, b"1 to 2")]]
+    three.close()
+
+
+def test_all_are_told_that_letters_may_be_lost_on_a_way_that_was_broken(three: Nodes, readers: list[Reader]) -> None:
+    """Those of node 1 to node 2 go by node 0."""
+    for node, about in ((0, 2), (2, 0)):
+        three.tell(node, about, frames.AGAIN)
+    three.run()
+    assert ["again" in reader.heard for reader in readers] == [True] * 3
+    three.close()
+
+
+def letter(to: int, sender: int, text: bytes = b"") -> bytes:
+    return b"L" + to.to_bytes(4, "big") + sender.to_bytes(4, "big") + text
+
+
+@pytest.mark.parametrize(
+    ("node", "sender", "data"),
+    [
+        (0, 1, letter(0, 2)),  # in another one's name
+        (0, 1, letter(1, 1)),
+        (0, 1, letter(3, 1)),
+        (0, 1, letter(0, 1, bytes(others.LONGEST_LETTER + 1))),
+        (0, 1, b"A"),  # which is node 0's to say
+        (1, 0, letter(2, 0)),  # for somebody else
+        (1, 2, letter(1, 2)),  # not by way of node 0
+        (1, 0, letter(1, 1)),
+        (1, 0, letter(1, 7)),
+        (1, 0, b"L"),
+        (1, 0, b"?"),
+    ],
+)
+def test_what_is_no_letter_ends_the_talk(
+    three: Nodes, readers: list[Reader], node: int, sender: int, data: bytes
+) -> None:
+    three.tell(node, sender, frames.DATA, data)
+    with pytest.raises(Apart):
+        three.run()
+    assert not readers[node].heard
+    three.close()
+
+
+def test_who_reads_no_letters_gets_none(three: Nodes) -> None:
+    three.tell(0, 1, frames.DATA, letter(0, 1))
+    with pytest.raises(Apart):
+        three.run()
+    three.close()

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodectl.client.srun import variables
-from unit.client.quick.service import HELLO, PYTHON, QUICK, Service, both, finish, start
+from unit.client.mpi_programs import linked_to
+from unit.client.quick.service import HELLO, PYTHON, QUICK, Service, both, finish, start, told
 
 OF_CLUSTER = {**HELLO, "cluster": {"job": 7, "nodes": 3}}
 ALLOCATION = Path(__file__).with_name("allocation.env")
@@ -99,6 +100,17 @@ def test_every_variable_that_srun_reads_has_its_meaning(name: str, door: Service
         ours, theirs = (finish(start(way, ["run", "true"], door, **how)) for way in (QUICK, PYTHON))
     assert ours == theirs
     assert calls[: len(calls) // 2] == calls[len(calls) // 2 :]
+
+
+def test_a_program_is_looked_at_where_only_the_nodes_are_several(door: Service, tmp_path: Path) -> None:
+    """Each of them has a task."""
+    program = str(linked_to("libmpi.so.40", tmp_path))
+    variables_of_tasks = dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE"))
+    how = {"hello": OF_CLUSTER, "env": inside(door, **variables_of_tasks)}
+    for nodes, linked in (("1", None), ("3", "pmix")):
+        call, _, _ = told(QUICK, ["run", f"-N{nodes}", program], door, **how)
+        request = call["parameters"]["request"]
+        assert (request["ntasks"], request.get("mpi_linked")) == (int(nodes), linked)
 
 
 def test_who_is_no_cluster_is_asked_by_python(door: Service) -> None:
