@@ -132,7 +132,7 @@ def many(cluster: Cluster, given: Given, total: int, show: Callable[[Figures], o
         leader = footprint(cluster.leader.core)
         mark = {"tasks": work.over, "seconds": cluster.loop.time() - work.began, "objects": leader.objects,
                 "bytes": leader.bytes, "cpu": time.process_time() - begun, **load.figures()}  # fmt: skip
-        if goal > total // 10:
+        if total // 10 < goal <= total // 2:  # at the last one its step may be over
             agent = footprint(door.launched, without=(cluster.meshes[_CLIENT], cluster.loop, door.post))
             mark |= {"agent_objects": agent.objects, "agent_bytes": agent.bytes}
         marks.append(mark)

@@ -1,5 +1,5 @@
-"""What the client's agent and the nodes say of commands, without the agents between them: these would take hours to
-pass on what is said of ten million.
+"""What the client's agent and the nodes say of commands, without the agents between them: to pass it on is most of what
+a command costs here.
 
 Each message is made into bytes and read again. It costs either end what a socket costs, and is as late as the links on
 its way are. What it takes here to carry it stands for its authentication. Not in it: the CPU of those who pass it on,
