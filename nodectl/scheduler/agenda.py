@@ -45,10 +45,14 @@ class _Pause:
 
 
 class Pauses:
-    """Jobs that failed to start, each time for longer."""
+    """Jobs that failed to start, or to make room, each time for longer."""
 
     def __init__(self) -> None:
         self._of: dict[int, _Pause] = {}
+
+    def __contains__(self, job_id: int) -> bool:
+        """Whether it has failed, and not been forgotten since."""
+        return job_id in self._of
 
     def fail(self, job_id: int, words: str, now: float) -> float:
         """The job waits: until when."""
@@ -65,5 +69,5 @@ class Pauses:
         return pause.until, pause.words
 
     def forget(self, job_id: int) -> None:
-        """It started, or is gone."""
+        """It did what it was to do, or is gone."""
         self._of.pop(job_id, None)

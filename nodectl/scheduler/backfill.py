@@ -18,8 +18,8 @@ from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Claim, Room, Shadow
 from nodectl.scheduler.waits import DONE
 from nodectl.selection.answers import BUSY, PLUGIN, Choice, Refusal
-from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_WILL_RUN
-from nodectl.selection.records import JobRecord
+from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_TEST_ONLY, SELECT_MODE_WILL_RUN
+from nodectl.selection.records import JobRecord, JobResources
 
 RESOURCES = "Resources"
 _RETRIES = 3
@@ -27,7 +27,9 @@ _MOST_ENDS = 8
 
 
 class Backfill:
-    """`tests` counts the questions. `refused` are shapes of jobs for which there is no place until some is freed."""
+    """`tests` counts the questions. `refused` are shapes of jobs for which there is no place until some is freed,
+    `limited` those of jobs that would be given more than their users may have until something has ended.
+    """
 
     def __init__(self, book: Book, room: Room, reservations: Reservations) -> None:
         self._book = book
@@ -36,6 +38,12 @@ class Backfill:
         self._reservations = reservations
         self.tests = 0
         self.refused: set[tuple[object, ...]] = set()
+        self.limited: dict[tuple[object, ...], Block] = {}
+
+    def forget(self) -> None:
+        """Something was freed: what was found out is old."""
+        self.refused.clear()
+        self.limited.clear()
 
     def start(self, job: JobRecord, now: float, *, is_new: bool = False) -> JobRecord | Block:
         """Start a job, or a task of a waiting array, where it has a place now: what started, or why not. A new one is
@@ -50,7 +58,7 @@ class Backfill:
         choice = self._place(job, now)
         if isinstance(choice, Block):
             return choice
-        block = self._book.accounts.block(job, given(choice.resources))
+        block = self._limit(job, choice.resources)
         if block is not None:
             unplace(job)
             return block
@@ -82,10 +90,35 @@ class Backfill:
         if self._book.arrays.is_full(job):
             words = f"{job.array_limit} tasks of its array run, the most at a time"
             return Block("JobArrayTaskLimit", words, "a higher limit after % in --array")
-        block = self._book.accounts.block(job, asked(job))
+        block = self._book.accounts.block(job, asked(job)) or self._known_limit(job)
         if block is None and job.details.reservation:
             block = self._reservations.block(job, now)
         return block
+
+    def _known_limit(self, job: JobRecord) -> Block | None:
+        """What was found out of what such a job would be given; nothing where something has ended since, or where
+        others make room for this one: it was seen to before they did.
+        """
+        if not self.limited or self._book.freed or job.job_id in self._room.claims:
+            return None
+        return self.limited.get(shape_of(job, None))
+
+    def _limit(self, job: JobRecord, resources: JobResources) -> Block | None:
+        """Why the job's user may not have these. `block` knows it from then on, so that nothing is kept for the job and
+        nobody makes room for it.
+        """
+        block = self._book.accounts.block(job, given(resources))
+        if block is not None:
+            self.limited[shape_of(job, None)] = block
+        return block
+
+    def is_limited(self, job: JobRecord, now: float) -> bool:
+        """True where the job would be given too much on an empty machine: for one that nobody knows a place for."""
+        if not self._book.accounts.has_limits:
+            return False
+        self.tests += 1
+        found = self._selection.job_test(job, SELECT_MODE_TEST_ONLY, now=now)
+        return isinstance(found, Choice) and self._limit(job, found.resources) is not None
 
     def _place(self, job: JobRecord, now: float) -> Choice | Block:
         """A place now, written into the job; or why there is none."""
@@ -95,6 +128,8 @@ class Backfill:
             return Block("Priority", "the first in line has waited so long that nobody goes before it", kind=BUSY)
         if not details.overcommit and details.min_cpus > room.free_cpus():
             return Block(RESOURCES, _needs(job), kind=BUSY)
+        if room.takes_from_first(job, asked(job)):
+            return Block(RESOURCES, "its user may have no more beside the first in line", kind=BUSY)
         excluded = room.excluded(job, now)
         if self.refused and not self._book.freed and shape_of(job, excluded) in self.refused:
             return Block(RESOURCES, _needs(job), kind=BUSY)
@@ -155,10 +190,15 @@ class Backfill:
 
     def preempt(self, job: JobRecord, now: float) -> Claim | None:
         """The running jobs that make room for this one, where that helps."""
-        policy = self._book.policy
-        victims = preemption.candidates(policy, job, self._book.active.values())
-        victims = [one for one in victims if not any(one in claim.victims for claim in self._room.claims.values())]
-        excluded = self._room.excluded(job, now)
+        policy, room = self._book.policy, self._room
+        if room.is_closed(job):
+            return None
+        staying = self._book.staying
+        victims = [
+            one for one in preemption.candidates(policy, job, self._book.active.values())
+            if one.preempted_by not in room.claims and not staying.until(one.job_id, now)[0]
+        ]  # fmt: skip
+        excluded = room.excluded(job, now)
         while victims:
             self.tests += 1
             found = self._selection.job_test(
@@ -167,21 +207,26 @@ class Backfill:
             unplace(job)
             if isinstance(found, Refusal) or not found.preempted:
                 return None
-            if preemption.fits_beside_suspended(policy, self._selection.ledger, found):
+            if self._limit(job, found.resources) is not None:
+                return None
+            fits = preemption.fits_beside_suspended(policy, self._selection.ledger, found)
+            if fits and room.delays(job, found.resources, now, found.preempted) is None:
                 return Claim(job, found.resources, list(found.preempted))
             stopping = [one for one in victims if preemption.way(policy, one) == SUSPEND]
             victims = [one for one in victims if one not in stopping] if stopping else []
         return None
 
     def foresee(self, job: JobRecord, now: float) -> Shadow | None:
-        """When and where the job starts if nobody goes before it; None where the plugin does not know."""
+        """When and where the job starts if nobody goes before it. None where the plugin does not know, or where its
+        user may not have so much; `block` knows that then.
+        """
         times = [now, *self._reservations.ends(now)[:_MOST_ENDS]]
         begins = self._reservations.by_name.get(job.details.reservation)
         if begins is not None and begins.start_time > now:
             times = [begins.start_time]
         for at in times:
             found = self._foresee_from(job, at, now)
-            if found is not None:
+            if found is not None or self._known_limit(job) is not None:
                 return found
         return None
 
@@ -195,7 +240,7 @@ class Backfill:
             found = self._selection.job_test(
                 job, SELECT_MODE_WILL_RUN, excluded_cores=self._lasting(job, at, end), now=now
             )
-            if isinstance(found, Refusal):
+            if isinstance(found, Refusal) or self._limit(job, found.resources) is not None:
                 return None
             start = max(found.start_time, at)
             later = self._reservations.overlapping(job, start, self._room.end_of(job, start))
@@ -226,7 +271,7 @@ def shape_of(job: JobRecord, excluded: bitarray | None) -> tuple[object, ...]:
         details.min_nodes, details.max_nodes, details.pn_min_cpus, details.pn_min_memory, details.mem_per_cpu,
         details.contiguous, details.overcommit, details.share_res, details.whole, details.core_spec, details.req_nodes,
         details.exc_nodes, details.features, tuple(details.gres.items()), tuple(details.layout.items()),
-        None if excluded is None else excluded.tobytes(),
+        details.reservation, None if excluded is None else excluded.tobytes(),
     )  # fmt: skip
 
 

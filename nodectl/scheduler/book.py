@@ -64,6 +64,7 @@ class Book:
         self.line = Line(policy, self.priority, self.fair_share)
         self.agenda = Agenda()
         self.pauses = Pauses()
+        self.staying = Pauses()  # running jobs that could not make room
         self.unlooked: dict[int, JobRecord] = {}
         self.freed = False
         self.version = 0  # another after each change
@@ -175,6 +176,7 @@ class Book:
         late = []
         for number in self.agenda.due(now):
             job = self.jobs.get(number)
+            self.freed = self.freed or number in self.staying
             if job is None or job.job_state != PENDING:
                 continue
             deadline = self.latest_start(job)
@@ -214,6 +216,7 @@ class Book:
         self._discharge(job, now)
         for index in (self.active, self.completing, self.resuming, self.stopped):
             index.pop(job.job_id, None)
+        self.staying.forget(job.job_id)
         self.selection.released(job)
         for giver in self.givers(job):
             held, giver.given_resrcs = giver.given_resrcs, None
@@ -260,6 +263,14 @@ class Book:
         job.job_state, job.suspend_time = SUSPENDED, now
         job.end_time = now + YEAR
         self.stopped[job.job_id] = job
+        self.staying.forget(job.job_id)
+        self.freed = True
+
+    def stays(self, job: JobRecord, now: float) -> None:
+        """A running job that was to make room cannot: it is left alone for a while."""
+        self.version += 1
+        job.preempted_by = 0
+        self.agenda.note(self.staying.fail(job.job_id, "", now), job.job_id)
         self.freed = True
 
     def resumed(self, job: JobRecord, now: float) -> None:

@@ -26,7 +26,9 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """A running job makes room: suspend, requeue or cancel it, and tell by the function of that name or by `ended`."""
+    """A running job makes room: suspend, requeue or cancel it, and tell by the function of that name, by `ended`, or by
+    `stays` where it cannot be suspended.
+    """
 
     job: JobRecord
     how: str

@@ -22,6 +22,7 @@ from nodectl.selection.modes import COMPLETING, PENDING, SELECT_MODE_RUN_NOW, SU
 from nodectl.selection.records import JobRecord, JobResources
 
 _MOST_NAMED = 10
+_MOST_QUESTIONS = 16  # as many as a look at the line asks before it pauses
 _NO_LIMIT = 1 << 62
 _HELP = {
     "JobHeldUser": "nodectl release {job}",
@@ -33,7 +34,9 @@ _HELP = {
 
 
 class Explainer:
-    """`explain` for one job; `brief` and `line` for many."""
+    """`explain` for one job; `briefs` and `line` for many. Nothing else happens during a call: however many wait, it
+    asks the plugin few questions, and who asks again is told more. They do not count among the queue's own.
+    """
 
     def __init__(self, book: Book, room: Room, backfill: Backfill, reservations: Reservations) -> None:
         self._book = book
@@ -41,20 +44,30 @@ class Explainer:
         self._backfill = backfill
         self._reservations = reservations
         self._starts: tuple[tuple[float, int], dict[int, float | None]] = ((-1.0, 0), {})
+        self._questions = 0  # of this call
+        self._foreseen: dict[int, Shadow | None] = {}  # in this call
+
+    def _called(self) -> None:
+        self._questions, self._foreseen = 0, {}
 
     def line(self, now: float) -> list[JobRecord]:
         """Those in line in order, then those that wait for something else than room. `priority`, `state_reason` and
         `state_desc` of each say what is so now.
         """
+        self._called()
+        return self._line(now)
+
+    def _line(self, now: float) -> list[JobRecord]:
         book = self._book
         ordered = list(book.line.in_order(now))
         others = [job for job in book.jobs.values() if job.job_state == PENDING and job not in book.line]
         firsts: dict[str, JobRecord] = {}
         for place, job in enumerate(ordered):
-            block = self._backfill.block(job, now)
+            pool = job.details.reservation
+            block = self._backfill.block(job, now) if pool in firsts else self._block_of_first(job, now)
             if block is not None:
                 job.state_reason, job.state_desc = block.reason, block.words
-            elif firsts.setdefault(job.details.reservation, job) is job:
+            elif firsts.setdefault(pool, job) is job:
                 why = self._of_first(job, now)
                 job.state_reason = RESOURCES if why.reason == "None" else why.reason
                 job.state_desc = why.words
@@ -67,7 +80,8 @@ class Explainer:
 
     def briefs(self, jobs: Iterable[JobRecord], now: float) -> list[Explanation]:
         """The reason of each, some words and the expected start. The line is gone through once for all of them."""
-        self.line(now)
+        self._called()
+        self._line(now)
         starts = self._forecast(now)
         return [self._brief(job, now, starts) for job in jobs]
 
@@ -81,21 +95,25 @@ class Explainer:
 
     def explain(self, job: JobRecord, now: float) -> Explanation:
         """All of it."""
+        self._called()
         if job.job_state != PENDING:
             return self._active(job)
         bar = self._book.bar(job, now)
         if bar is not None:
             return self._barred(job, bar)
         block = self._backfill.block(job, now)
-        if block is not None:
-            return self._blocked(job, block, now)
-        first = self._first(job, now)
-        if first is job:
-            return self._of_first(job, now)
-        return self._behind(job, first, now)
+        first = self._first(job, now) if block is None else job
+        if first is not job:
+            return self._behind(job, first, now)
+        block = block or self._block_of_first(job, now)
+        return self._of_first(job, now) if block is None else self._blocked(job, block, now)
 
     def expected_start(self, job: JobRecord, now: float) -> float | None:
         """When it starts by what is known now; None where nobody knows."""
+        self._called()
+        return self._expected_start(job, now)
+
+    def _expected_start(self, job: JobRecord, now: float) -> float | None:
         if job.job_state != PENDING:
             return job.start_time or None
         bar = self._book.bar(job, now)
@@ -140,19 +158,34 @@ class Explainer:
         """Who stands in front of all that wait for room where this job does."""
         pool = job.details.reservation
         for one in self._book.line.in_order(now):
-            if one is job or (one.details.reservation == pool and self._backfill.block(one, now) is None):
+            if one is job or (one.details.reservation == pool and self._block_of_first(one, now) is None):
                 return one
         return job
 
+    def _block_of_first(self, job: JobRecord, now: float) -> Block | None:
+        """Why the job cannot be the first in line. On a full machine the queue has not asked what it would be given."""
+        block = self._backfill.block(job, now)
+        if block is None and self._book.accounts.has_limits and self._shadow(job, now) is None:
+            return self._backfill.block(job, now)
+        return block
+
     def _shadow(self, job: JobRecord, now: float) -> Shadow | None:
+        """What is kept for it, or would be; None also where too much was asked already."""
         known = self._room.first(job)
-        return known if known is not None and known.job is job else self._backfill.foresee(job, now)
+        if known is not None and known.job is job:
+            return known
+        if job.job_id not in self._foreseen and self._questions < _MOST_QUESTIONS:
+            before = self._backfill.tests
+            self._foreseen[job.job_id] = self._backfill.foresee(job, now)
+            self._questions += self._backfill.tests - before
+            self._backfill.tests = before
+        return self._foreseen.get(job.job_id)
 
     def _of_first(self, job: JobRecord, now: float) -> Explanation:
         shadow = self._shadow(job, now)
         claim = self._room.claims.get(job.job_id)
         if claim is not None:
-            return Explanation(RESOURCES, "other jobs are making room for it", _names(claim.victims), now)
+            return Explanation(RESOURCES, "other jobs are making room for it", _names(self._room.leaving(claim)), now)
         if shadow is None or shadow.resources is None:
             return self._unforeseen(job)
         if shadow.start <= now and self._placed(job, now, job.time_limit):
@@ -187,7 +220,7 @@ class Explainer:
                 ahead.append(one)
         before = count(len(ahead), "job") if len(ahead) <= _MOST_NAMED else f"more than {_MOST_NAMED} jobs"
         words = f"{before} before it in line"
-        start = self.expected_start(job, now)
+        start = self._expected_start(job, now)
         if not self._placed(job, now, job.time_limit, alone=True):
             return Explanation(
                 "Priority", f"{words}; {self._lacks(job)}", _names(ahead), start, self._smaller(job, now)
@@ -268,14 +301,15 @@ class Explainer:
         for number, job in enumerate(book.line.in_order(now)):
             if number >= book.policy.bf_max_job_test:
                 break
-            if self._backfill.block(job, now) is not None:
+            block = self._backfill.block(job, now) if found else self._block_of_first(job, now)
+            if block is not None:
                 continue
             shadow = self._shadow(job, now) if not found else None
             demand, seconds = asked(job), room.end_of(job, now) - now
             first = shadow.start if shadow is not None else now
             start = forecast.start(demand.cpus, demand.memory, seconds, not_before=first)
             if shadow is not None:
-                found[job.job_id] = self._known(shadow.start)
+                found[job.job_id] = None if shadow.resources is None else self._known(shadow.start)
             elif start is not None and start <= now + book.policy.bf_window:
                 found[job.job_id] = start
         return found

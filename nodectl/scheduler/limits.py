@@ -31,6 +31,9 @@ class Demand:
     devices: int = 0
 
 
+_NOTHING = Demand(0)
+
+
 def asked(job: JobRecord) -> Demand:
     """What it asks for; it may be given more, as whole cores."""
     details = job.details
@@ -100,8 +103,14 @@ class Accounts:
 
     def started(self, job: JobRecord) -> None:
         """The job holds its resources, or has given them away and ends."""
+        self._charge(job, Demand() if job.job_resrcs is None else given(job.job_resrcs))
+
+    def promised(self, job: JobRecord, resources: JobResources) -> None:
+        """Others make room for the job: it counts as if it held these already, until `stopped`."""
+        self._charge(job, given(resources))
+
+    def _charge(self, job: JobRecord, demand: Demand) -> None:
         if job.job_id not in self._charged:
-            demand = Demand() if job.job_resrcs is None else given(job.job_resrcs)
             self._charged[job.job_id] = (job.qos, demand)
             for use in self._uses(job.user_id, job.qos):
                 use.add(demand, 1)
@@ -137,18 +146,30 @@ class Accounts:
                     )
 
     def block(self, job: JobRecord, demand: Demand) -> Block | None:
-        """Why a job with this demand cannot start as things are."""
+        """Why a job with this demand cannot start as things are. What it is promised is its own."""
         if not self.has_limits or not job.user_id:
             return None
+        _, own = self._charged.get(job.job_id, ("", _NOTHING))
         for use, limits, whose in self._limits(job):
             for name, reason in _REASONS.items():
-                most = getattr(limits, name)
-                if most and getattr(use, name) + getattr(demand, name) > most:
-                    has = count(getattr(use, name), *_NAMES[name])
+                most, others = getattr(limits, name), getattr(use, name) - getattr(own, name)
+                if most and others + getattr(demand, name) > most:
+                    has = count(others, *_NAMES[name])
                     where = "" if name == "jobs" else " in running jobs"
                     words = f"{job.user_name} has {has}{where}, {most} is the most for one user{whose}"
                     return Block(reason, words, f"it can start when other jobs of {job.user_name} have ended")
         return None
+
+    def leaves(self, job: JobRecord, demand: Demand, other: JobRecord, wanted: Demand) -> bool:
+        """Whether the other job could have what it wants, too, if this one had its demand."""
+        uses = self._uses(job.user_id, job.qos)
+        for use in uses:
+            use.add(demand, 1)
+        try:
+            return self.block(other, wanted) is None
+        finally:
+            for use in uses:
+                use.add(demand, -1)
 
     def users(self) -> int:
         """How many users have jobs."""

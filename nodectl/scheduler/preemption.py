@@ -5,7 +5,7 @@ As in Slurm the way is that of the job that makes room: its quality of service's
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from nodectl.scheduler.decisions import CANCEL, REQUEUE, SUSPEND
 from nodectl.scheduler.policy import Policy
@@ -47,8 +47,8 @@ def fits_beside_suspended(policy: Policy, ledger: Ledger, choice: Choice) -> boo
     """True where there is room for what suspended jobs keep: memory and devices."""
     kept = [job for job in choice.preempted if way(policy, job) == SUSPEND]
     gone = [job for job in choice.preempted if way(policy, job) != SUSPEND]
-    for node, memory in choice.resources.memory.items():
-        if memory > ledger.memory_free(node) + _memory(gone, node):
+    for node, wanted in choice.resources.memory.items():
+        if wanted > ledger.memory_free(node) + memory(gone, node):
             return False
     for node, keys in choice.resources.gres.items():
         held = {key for job in kept if job.job_resrcs for key in job.job_resrcs.gres.get(node, ())}
@@ -57,5 +57,6 @@ def fits_beside_suspended(policy: Policy, ledger: Ledger, choice: Choice) -> boo
     return True
 
 
-def _memory(jobs: Sequence[JobRecord], node: int) -> int:
+def memory(jobs: Iterable[JobRecord], node: int) -> int:
+    """MiB that these jobs hold there."""
     return sum(job.job_resrcs.memory.get(node, 0) for job in jobs if job.job_resrcs is not None)

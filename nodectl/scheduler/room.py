@@ -5,10 +5,16 @@ In the daemon's event loop and in commands that plan.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
+
 from bitarray import bitarray
 
 from nodectl.model.value_class import dataclass, field
+from nodectl.scheduler import preemption
 from nodectl.scheduler.book import YEAR, Book
+from nodectl.scheduler.decisions import SUSPEND
+from nodectl.scheduler.limits import Demand, asked, given
 from nodectl.scheduler.reservation import Reservations
 from nodectl.selection.records import JobRecord, JobResources
 
@@ -69,6 +75,13 @@ class Room:
         """
         return None if self._book.freed else self.shadows.get(job.details.reservation)
 
+    def _ahead(self, job: JobRecord) -> Shadow | None:
+        """What is kept from this job for the first in line. For whom others have made room: nothing any more, as it was
+        seen to before they did, and since then the first in line may only have been promised what they have left.
+        """
+        shadow = self.first(job)
+        return None if shadow is None or shadow.job is job or job.job_id in self.claims else shadow
+
     def free_cpus(self) -> int:
         """No job can be given more than these now."""
         if self.is_shared:
@@ -85,8 +98,10 @@ class Room:
         """Cores that this job is not offered, were it to start now."""
         end = self.end_of(job, now)
         found = self.kept(job, now, end)
-        shadow = self.first(job)
-        if shadow is not None and shadow.job is not job and shadow.resources is not None and shadow.touches(end):
+        claim, shadow = self.claims.get(job.job_id), self._ahead(job)
+        if claim is not None:
+            found = _with(found, ~claim.resources.core_bitmap)
+        if shadow is not None and shadow.resources is not None and shadow.touches(end):
             found = _with(found, shadow.resources.core_bitmap)
         return found
 
@@ -105,54 +120,111 @@ class Room:
                 found = _with(found, one.job_resrcs.core_bitmap)
         return found
 
-    def delays(self, job: JobRecord, resources: JobResources, now: float) -> bitarray | None:
-        """The nodes of which this job would hold memory or devices that the first in line needs when it starts."""
-        shadow = self.first(job)
-        if shadow is None or shadow.job is job or shadow.resources is None:
+    def delays(
+        self, job: JobRecord, resources: JobResources, now: float, victims: Iterable[JobRecord] = ()
+    ) -> bitarray | None:  # fmt: skip
+        """The nodes of which this job would hold memory or devices that the first in line needs when it starts, or for
+        whom others make room. All, where it would hold what the user of the first in line may have. `victims` would
+        make room for this job.
+        """
+        if self.takes_from_first(job, given(resources)):
+            return bitarray("1") * len(self._selection.nodes)
+        claims = [claim for claim in self.claims.values() if claim.job is not job]
+        shadow = self._ahead(job)
+        if shadow is not None and not shadow.touches(self.end_of(job, now)):
+            shadow = None
+        later = [] if shadow is None else self._promised(shadow, claims, now)
+        if not claims and not later:
             return None
-        if not shadow.touches(self.end_of(job, now)):
-            return None
-        found: bitarray | None = None
-        for node in shadow.resources.node_bitmap.search(1):
-            if self._takes_memory(shadow, resources, node) or set(shadow.resources.gres.get(node, ())).intersection(
-                resources.gres.get(node, ())
-            ):
-                found = bitarray(len(self._selection.nodes)) if found is None else found
-                found[node] = 1
-        return found
+        soon, gone = [claim.resources for claim in claims], self._gone(victims)
+        found = bitarray(len(self._selection.nodes))
+        for node in resources.node_bitmap.search(1):
+            free = self._selection.ledger.memory_free(node) + preemption.memory(gone, node)
+            found[node] = _takes(resources, soon, node, free)
+            if shadow is not None and later:
+                found[node] |= _takes(resources, later, node, self._free_at(shadow, node, gone))
+        return found if found.any() else None
 
-    def _takes_memory(self, shadow: Shadow, resources: JobResources, node: int) -> bool:
-        wanted, asked = resources.memory.get(node, 0), 0
-        if shadow.resources is not None:
-            asked = shadow.resources.memory.get(node, 0)
-        record = self._selection.nodes[node]
-        if not wanted or not asked or not record.real_memory or not self._selection.parameters.tracks_memory:
+    def _promised(self, shadow: Shadow, claims: list[Claim], now: float) -> list[JobResources]:
+        """What those hold at the start of the first in line that wait now: itself, and others for whom room is made."""
+        if shadow.resources is None:
+            return []
+        others = [claim for claim in claims if claim.job is not shadow.job]
+        lasting = [claim.resources for claim in others if shadow.touches(self.end_of(claim.job, now))]
+        return [shadow.resources, *lasting]
+
+    def _gone(self, victims: Iterable[JobRecord]) -> set[JobRecord]:
+        """Whose memory will be free: of these, and of all that make room already. Who is suspended keeps it."""
+        leaving = chain(victims, *map(self.leaving, self.claims.values()))
+        return {one for one in leaving if preemption.way(self._book.policy, one) != SUSPEND}
+
+    def _free_at(self, shadow: Shadow, node: int, gone: set[JobRecord]) -> int:
+        """MiB that no job holds there any more which runs now, when the first in line starts."""
+        active = self._book.active.values()
+        over = (one for one in active if one in gone or not (shadow.strict or one.end_time > shadow.start))
+        return self._selection.ledger.memory_free(node) + preemption.memory(over, node)
+
+    def claim(self, claim: Claim) -> None:
+        """Others make room for the job of the claim."""
+        self.claims[claim.job.job_id] = claim
+        self._book.accounts.promised(claim.job, claim.resources)
+
+    def give_up(self, job: JobRecord) -> None:
+        """Nothing that others leave is kept for the job any more."""
+        if self.claims.pop(job.job_id, None) is not None:
+            self._book.accounts.stopped(job)
+            self._book.freed = True
+
+    def leaving(self, claim: Claim) -> list[JobRecord]:
+        """Those that hold still what they give up for it, and not those that stay, or have gone and run again."""
+        active, number = self._book.active, claim.job.job_id
+        return [one for one in claim.victims if one.preempted_by == number and active.get(one.job_id) is one]
+
+    def takes_from_first(self, job: JobRecord, demand: Demand) -> bool:
+        """True where the first in line is the same user's, who could not have that one any more beside this demand.
+        However soon the job would end: who cannot start for the time being is not first in line, and has no promise.
+        """
+        shadow, accounts = self._ahead(job), self._book.accounts
+        if not accounts.has_limits or shadow is None or shadow.job.user_id != job.user_id:
             return False
-        later = sum(
-            one.job_resrcs.memory.get(node, 0)
-            for one in self._book.active.values()
-            if one.job_resrcs is not None and (shadow.strict or one.end_time > shadow.start)
-        )
-        return bool(later + asked + wanted > record.real_memory - record.mem_spec_limit)
+        wanted = asked(shadow.job) if shadow.resources is None else given(shadow.resources)
+        return not accounts.leaves(job, demand, shadow.job, wanted)
 
     def is_closed(self, job: JobRecord) -> bool:
         """True where nobody starts before the first in line, which has waited too long for an unknown start."""
-        shadow = self.first(job)
-        return shadow is not None and shadow.resources is None and shadow.job is not job
+        shadow = self._ahead(job)
+        return shadow is not None and shadow.resources is None
 
     def shadow_of(self, job: JobRecord, start: float, resources: JobResources | None, now: float) -> Shadow:
         """What is kept for the first in line."""
         strict = resources is None or (self._book.line.is_its_turn(job) and start - now > _NOBODY_KNOWS)
         return Shadow(job, start, resources, strict)
 
+    def tidy(self) -> None:
+        """Nothing is kept for jobs that have left the line otherwise, as one that waits for another job again."""
+        kept = *(claim.job for claim in self.claims.values()), *(shadow.job for shadow in self.shadows.values())
+        for job in kept:
+            if job not in self._book.line:
+                self.forget(job)
+
     def forget(self, job: JobRecord) -> None:
         """The job started, or left the line: nothing is kept for it."""
-        if self.claims.pop(job.job_id, None) is not None:
-            self._book.freed = True
+        self.give_up(job)
         shadow = self.shadows.get(job.details.reservation)
         if shadow is not None and shadow.job is job:
             del self.shadows[job.details.reservation]
             self._book.freed = True
+
+
+def _takes(resources: JobResources, promised: list[JobResources], node: int, free: int) -> bool:
+    """True where a node has not so much memory as these and those that are promised want of it together, or where they
+    want the same devices.
+    """
+    wanted, kept = resources.memory.get(node, 0), sum(one.memory.get(node, 0) for one in promised)
+    devices = set(resources.gres.get(node, ()))
+    return bool(wanted and kept and wanted + kept > free) or any(
+        devices.intersection(one.gres.get(node, ())) for one in promised
+    )
 
 
 def _with(found: bitarray | None, cores: bitarray) -> bitarray:

@@ -211,6 +211,11 @@ class Scheduler:
             self._book.suspended(job, now)
         return why
 
+    def stays(self, job: JobRecord, now: float) -> None:
+        """A job that was to make room cannot be suspended for now: others are asked, and this one later again."""
+        if job.job_state == RUNNING and job.preempted_by:
+            self._book.stays(job, now)
+
     def resume(self, job: JobRecord, now: float) -> str:
         """ "" when it has its CPUs again; else why not: `schedule` decides Resume when they are free."""
         if job.job_state != SUSPENDED:

@@ -16,7 +16,7 @@ from nodectl.scheduler.limits import Block
 from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Room
 from nodectl.selection.answers import BUSY, PLUGIN
-from nodectl.selection.modes import PENDING, SUSPENDED
+from nodectl.selection.modes import PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import JobRecord
 
 _PAUSE_EVERY = 16
@@ -52,6 +52,7 @@ class Sweeps:
                 bar = book.bar(job, now) if job.job_state == PENDING and book.jobs.get(job.job_id) is job else None
                 if bar is not None and bar.reason == NEVER_SATISFIED:
                     yield self._end(job, "CANCELLED", NEVER_SATISFIED, now)
+            self._room.tidy()
             fresh, book.fresh = book.fresh, []
             self._tested.difference_update(job.job_id for job in fresh)
             whole = book.freed or (self.more_at and now >= self.more_at) or self._goes_first(fresh, now)
@@ -60,6 +61,7 @@ class Sweeps:
             if whole:
                 self.more_at = 0.0
                 yield from self._over(book.line.in_order(now), now)
+                yield from self._over(self._claimants(), now, bounded=False)
             elif fresh:
                 yield from self._over(self._sorted(fresh, now), now)
             if not (book.freed or book.unlooked):
@@ -76,7 +78,7 @@ class Sweeps:
         """Some room was freed: what was found out is old."""
         self._book.freed = False
         self._tested.clear()
-        self._backfill.refused.clear()
+        self._backfill.forget()
         self._room.shadows.clear()
 
     def _goes_first(self, fresh: Iterable[JobRecord], now: float) -> bool:
@@ -94,7 +96,11 @@ class Sweeps:
         there = {job.job_id: job for job in fresh if job in line}.values()
         return sorted(there, key=lambda job: (-line.points(job, now), job.submit_time, job.job_id))
 
-    def _over(self, jobs: Iterable[JobRecord], now: float) -> Iterator[Decision | None]:
+    def _claimants(self) -> list[JobRecord]:
+        """For whom others have made room: nobody else has what is free now, so they wait for no rest of a long line."""
+        return [claim.job for claim in self._room.claims.values() if not self._is_pending(claim.job)]
+
+    def _over(self, jobs: Iterable[JobRecord], now: float, *, bounded: bool = True) -> Iterator[Decision | None]:
         book, backfill = self._book, self._backfill
         most = backfill.tests + self._policy.bf_max_job_test
         limit = self._policy.bf_max_job_test * _LOOKED_AT_PER_TEST
@@ -106,14 +112,14 @@ class Sweeps:
                 continue
             if self._is_full():
                 return
-            if backfill.tests >= most or looked_at >= limit or failures >= _MOST_FAILURES:
+            if bounded and (backfill.tests >= most or looked_at >= limit or failures >= _MOST_FAILURES):
                 self.more_at = now + self._policy.bf_interval
                 return
             looked_at += 1
             before = backfill.tests
-            block = yield from self._try(job, now)
-            if block is None:  # the bound is for those that find nothing: what starts is bounded by the machine
-                most += backfill.tests - before
+            block, in_vain = yield from self._try(job, now)
+            most += backfill.tests - before - in_vain  # the bound is for these: what starts is bounded by the machine
+            if block is None:
                 looked_at -= 1
             else:
                 failures += block.kind == PLUGIN
@@ -126,51 +132,55 @@ class Sweeps:
         """True where nobody can start, so that nobody has to be asked for."""
         return not self._preempts and not self._room.free_cpus()
 
-    def _try(self, job: JobRecord, now: float) -> Generator[Decision | None, None, Block | None]:
-        """Starts the job, or as many tasks of an array as there is room for. Returns why no more."""
+    def _try(self, job: JobRecord, now: float) -> Generator[Decision | None, None, tuple[Block | None, int]]:
+        """Starts the job, or as many tasks of an array as there is room for. Returns why no more, and with how many
+        questions that was found out.
+        """
         while True:
+            before = self._backfill.tests
             found = self._backfill.start(job, now)
             if isinstance(found, Block):
-                return found
+                return found, self._backfill.tests - before
             yield Start(found, self._book.arrays.waiting.get(found.array_job_id))
             if found is job or job not in self._book.line:
-                return None
+                return None, 0
 
     def _waits(self, job: JobRecord, block: Block, now: float) -> Iterator[Decision | None]:
         """The job goes on waiting: it makes others go, or becomes the first in line."""
         book, room = self._book, self._room
         if block.kind == PLUGIN:
+            room.forget(job)
             if job.job_state == PENDING and not book.pauses.until(job.job_id, now)[0]:
                 book.pauses.fail(job.job_id, block.words, now)
                 book.place(job, now)
             return
+        claim = room.claims.get(job.job_id)
+        if claim is not None and not self._is_pending(job):
+            room.give_up(job)  # others were kept off what it did not take
         first = False
         if block.kind == BUSY:
-            claim = room.claims.get(job.job_id)
-            if claim is not None and not self._is_pending(job):
-                claim = room.claims.pop(job.job_id, None)
-                book.freed = True  # others were kept off what it did not take
-            elif claim is None and preemption.may_preempt(self._policy, job):
+            if claim is None and preemption.may_preempt(self._policy, job):
                 yield from self._preempt(job, now)
             first = self._stand_first(job, now)
+            block = self._backfill.block(job, now) or block  # what it would be given may be known only now
         job.state_reason = block.reason if block.kind != BUSY else RESOURCES if first else "Priority"
         job.state_desc = block.words
 
     def _is_pending(self, job: JobRecord) -> bool:
         """True while jobs that make room for this one are still there."""
-        claim = self._room.claims[job.job_id]
-        active = self._book.active
-        return any(active.get(one.job_id) is one and one.job_state != SUSPENDED for one in claim.victims)
+        return any(one.job_state != SUSPENDED for one in self._room.leaving(self._room.claims[job.job_id]))
 
     def _preempt(self, job: JobRecord, now: float) -> Iterator[Decision | None]:
         claim = self._backfill.preempt(job, now)
         if claim is None:
             return
-        self._room.claims[job.job_id] = claim
+        self._room.claim(claim)
         for victim in claim.victims:
-            how = preemption.way(self._policy, victim)
-            victim.preempted_by = job.job_id
-            yield Preempt(victim, how, job)
+            if self._room.claims.get(job.job_id) is not claim:
+                return  # between two slices the job has left the line
+            if victim.job_state == RUNNING:
+                victim.preempted_by = job.job_id
+                yield Preempt(victim, preemption.way(self._policy, victim), job)
 
     def _stand_first(self, job: JobRecord, now: float) -> bool:
         """True where the job is the first in its pool that finds no room: a place is kept for it."""
@@ -182,11 +192,15 @@ class Sweeps:
         if foreseen is None:
             # A job whose nodes are down holds up nobody; where all are up, nobody passes one that waits too long.
             up = all(node.may_start_jobs for node in self._book.selection.nodes)
-            if not (up and self._book.line.is_its_turn(job)):
+            if not (up and self._book.line.is_its_turn(job)) or self._is_limited(job, now):
                 return False
             foreseen = room.shadow_of(job, now, None, now)
         room.shadows[job.details.reservation] = foreseen
         return True
+
+    def _is_limited(self, job: JobRecord, now: float) -> bool:
+        """True where room alone would not start the job: its user has too much."""
+        return self._backfill.block(job, now) is not None or self._backfill.is_limited(job, now)
 
     def _resume(self, now: float) -> Iterator[Decision | None]:
         """Suspended jobs go on whose CPUs are free again, before anybody is given these."""

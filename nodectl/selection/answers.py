@@ -31,10 +31,13 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a job gets nothing. `kind`: it never can, it cannot now, or what the plugin answered is not used."""
+    """Why a job gets nothing. `kind`: it never can, it cannot now, or what the plugin answered is not used. `ending`:
+    nodes on which it was to get what jobs that end still hold, None where that is not why.
+    """
 
     kind: str
     reason: str
+    ending: bitarray | None = None
 
 
 @dataclass(slots=True)

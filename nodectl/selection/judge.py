@@ -5,7 +5,8 @@ Used by the host of a select plugin (`host.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from bitarray import bitarray
@@ -58,7 +59,35 @@ class Judge:
         self, job: JobRecord, mode: int, offer: Offer, candidates: Sequence[JobRecord] | None,
         excluded: bitarray | None,
     ) -> Choice | Refusal:  # fmt: skip
-        """Calls select_p_job_test and looks at what comes back; the job is written to as `Selection.job_test` says."""
+        """Calls select_p_job_test and looks at what comes back; the job is written to as `Selection.job_test` says. A
+        plugin that chose what jobs that end still hold is asked once more: the same may be free elsewhere.
+        """
+        found = self._asked(job, mode, offer, candidates, excluded)
+        if isinstance(found, Choice) or found.ending is None or candidates is not None:
+            return found
+        if self._calls.is_ours:
+            with self._ending_held():
+                return self._asked(job, mode, offer, None, excluded)
+        elsewhere = offer.without(found.ending)
+        return found if elsewhere is None else self._asked(job, mode, elsewhere, None, excluded)
+
+    @contextlib.contextmanager
+    def _ending_held(self) -> Iterator[None]:
+        """The plugin believes that the jobs of whose end it was told go on."""
+        ending = [one for one in self.completing if one.job_resrcs is not None]
+        for one in ending:
+            if self._calls.code("job_begin", one).ok and self._ledger.is_stopped(one):
+                self._calls.code("job_suspend", one, True)
+        try:
+            yield
+        finally:
+            for one in ending:
+                self._calls.code("job_fini", one)
+
+    def _asked(
+        self, job: JobRecord, mode: int, offer: Offer, candidates: Sequence[JobRecord] | None,
+        excluded: bitarray | None,
+    ) -> Choice | Refusal:  # fmt: skip
         before = (job.job_resrcs, job.node_bitmap, job.nodes, job.start_time)
         shape = None
         if mode == SELECT_MODE_RUN_NOW and candidates is None and excluded is None:
@@ -142,7 +171,7 @@ class Judge:
             broken = checks.resources(given, job, chosen, excluded, room) or checks.start_time(job.start_time)
         if not broken and mode == SELECT_MODE_RUN_NOW and (taken := self._ledger.conflicts(job, given, gone)):
             if not self._ledger.conflicts(job, given, {*gone, *self.completing}):
-                return Refusal(BUSY, NODES_BUSY)  # the plugin has been told that these jobs end
+                return Refusal(BUSY, NODES_BUSY, self._ending_on(given.node_bitmap))
             broken = ("what others hold", taken)
         if broken:
             return Refusal(PLUGIN, self._calls.fault("job_test", *broken))
@@ -152,3 +181,11 @@ class Judge:
         return Choice(
             kept.node_bitmap.copy(), kept, max(job.start_time, now) if mode == SELECT_MODE_WILL_RUN else now, gone
         )
+
+    def _ending_on(self, nodes: bitarray) -> bitarray:
+        """Those of the nodes on which a job holds something of whose end the plugin was told."""
+        found = bitarray(len(nodes))
+        for one in self.completing:
+            if one.job_resrcs is not None:
+                found |= one.job_resrcs.node_bitmap
+        return found & nodes

@@ -85,6 +85,11 @@ class Ledger:
             return _PLENTY
         return int(record.real_memory - record.mem_spec_limit - self._memory.get(node, 0))
 
+    @property
+    def with_devices(self) -> list[int]:
+        """The nodes of which a job holds a device."""
+        return list(self._devices)
+
     def devices_used(self, node: int) -> dict[str, JobRecord]:
         """By key of the device, which job holds it."""
         return dict(self._devices.get(node, {}))

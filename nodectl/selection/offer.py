@@ -25,6 +25,14 @@ class Offer:
     req_nodes: int
     required: bitarray | None
 
+    def without(self, nodes: bitarray) -> Offer | None:
+        """The same without these nodes; None where too few are left."""
+        left = self.nodes & ~nodes
+        missing = self.required is not None and (self.required & nodes).any()
+        if missing or left.count() < self.min_nodes:
+            return None
+        return Offer(left, self.min_nodes, self.max_nodes, self.req_nodes, self.required)
+
 
 class Offers:
     """Makes offers over one table of nodes. Which nodes are up is kept until `look_again`."""

@@ -25,6 +25,7 @@ TWICE, LOST, DELAYED, TOO_EARLY, NONSENSE = (
 )  # fmt: skip
 _RESOURCES, _PRIORITY = "Resources", "Priority"
 _MOST = 10_000  # violations kept
+_UNKNOWN = float("inf")
 
 
 class Host(Protocol):
@@ -266,10 +267,9 @@ class Rules:
         if first is None or first.job_id in self._has_room_made:
             self._promised = None
             return
-        if self._promised is None or self._promised[0] is not first:
+        if self._promised is None or self._promised[0] is not first or self._promised[1] == _UNKNOWN:
             expected = self._queue.expected_start(first, BEGINNING + now)
-            when = 1e18 if expected is None else expected - BEGINNING
-            self._promised = (first, when, now)
+            self._promised = (first, _UNKNOWN if expected is None else expected - BEGINNING, now)
 
     def _first(self, now: float) -> JobRecord | None:
         """Who is first of those that nothing but room keeps from starting, where the queue has looked at it as such."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nodectl.plugin_host.kinds import KINDS
-from rootful.node import NOBODY, Node, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
 HERE = Path(__file__).parent
 P = "select_p_"
@@ -69,7 +69,7 @@ class Life:
         node.configure(real_memory=2048)
         node.start()
         (node.scratch / "end").touch()
-        wait_until(lambda: not node.call("Queue")["jobs"], f"jobs {job} and {waiting} have ended")
+        wait_until(lambda: not node.call("Queue")["jobs"], f"jobs {job} and {waiting} have ended", 4 * PATIENCE)
         node.stop()
 
 

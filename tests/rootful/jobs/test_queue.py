@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rootful.fuse import unanswered_file
 from rootful.node import NOBODY, OTHER, Node, wait_until
 from rootful.queued import (
     ENDED,
@@ -179,6 +182,26 @@ def test_requeued_job_runs_again_and_both_runs_are_on_record(node: Node) -> None
     record = wait_for(node, job, "COMPLETED")
     assert record["restarts"] == 1
     assert len((node.scratch / "runs").read_text().splitlines()) == 2
+
+
+def test_requeued_job_waits_until_nothing_of_its_earlier_run_can_be_killed(node: Node, tmp_path: Path) -> None:
+    job = submit(node, f"echo >> runs; read line < {fifo(node, 'hold')}")
+    wait_for_file(node.scratch / "runs")
+    place = Path(f"{node.base}/job_{job}/step_batch")
+    with unanswered_file(tmp_path / "file", attributes=False):
+        # The kernel lets it die only when the file system has answered: the cgroup of the first run stays.
+        undying = subprocess.Popen(["stat", tmp_path / "file"], stdout=subprocess.DEVNULL)
+        wchan = Path(f"/proc/{undying.pid}/wchan")
+        wait_until(lambda: "request_wait" in wchan.read_text(), "it waits for the file system")
+        (place / "stepd/cgroup.procs").write_text(str(undying.pid))
+        assert node.nodectl("requeue", str(job), user=NOBODY).returncode == 0
+        wait_until(lambda: show(node, job)["restarts"] == 1 and state(node, job) == "RUNNING", "its second run")
+        assert (node.scratch / "runs").read_text() == "\n"
+    undying.wait()
+    (node.scratch / "hold").write_text("go\n")
+    record = wait_for(node, job, "COMPLETED")
+    assert record["restarts"] == 1
+    assert (node.scratch / "runs").read_text() == "\n\n"
 
 
 def test_array_tasks_are_jobs_of_their_own(node: Node) -> None:

@@ -266,3 +266,15 @@ def test_the_rest_of_a_long_line_is_looked_at_later() -> None:
         bench.at = at
         started += bench.look()
     assert last in started
+
+
+def test_tasks_that_start_do_not_count_among_those_that_find_no_room() -> None:
+    bench = Bench(replace(PLAIN, bf_max_job_test=2))
+    running = bench.run(8)
+    bench.submit(1, array_tasks="0-9", array_limit=4, direct_priority=30_000)
+    other = bench.submit(1)
+    assert not bench.look()
+    bench.end(running)
+    started = bench.look()
+    assert len(started) == 5
+    assert started[-1] is other

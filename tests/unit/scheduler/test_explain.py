@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.scheduler.explanation import Explanation
 from nodectl.scheduler.forecast import Forecast
-from nodectl.selection.modes import NODE_STATE_DRAIN
-from nodectl.selection.records import ReservationRequest
+from nodectl.selection.modes import NODE_STATE_DRAIN, SELECT_MODE_WILL_RUN
+from nodectl.selection.records import JobRecord, ReservationRequest
 from unit.scheduler.bench import PLAIN, Bench, policy
 
 
@@ -145,15 +147,53 @@ def test_a_forecast_puts_each_where_it_fits_first() -> None:
     assert forecast.start(1, 120, 5) == 20.0
 
 
-def test_a_long_list_costs_the_plugin_no_more_questions_than_a_short_one() -> None:
+def questions(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The modes of what the plugin is asked from now on."""
+    asked, real = [], bench.selection.job_test
+
+    def counted(job: JobRecord, mode: int, **more: Any) -> Any:
+        asked.append(mode)
+        return real(job, mode, **more)
+
+    monkeypatch.setattr(bench.selection, "job_test", counted)
+    return asked
+
+
+def test_a_long_list_costs_the_plugin_no_more_questions_than_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     running = bench.run(8, limit=100)
     jobs = [bench.submit(8, limit=100) for _ in range(50)]
     bench.look()
     bench.end(running)  # something is free, and nobody has looked
-    asked = []
-    for listed in (jobs[:1], jobs):
-        before = bench.scheduler._backfill.tests
-        bench.scheduler.briefs(listed, bench.at)
-        asked.append(bench.scheduler._backfill.tests - before)
-    assert asked[1] <= asked[0] + 1
+    asked = questions(bench, monkeypatch)
+    bench.scheduler.briefs(jobs[:1], bench.at)
+    few = len(asked)
+    bench.scheduler.briefs(jobs, bench.at)
+    assert 0 < len(asked) <= 2 * few + 1
+
+
+@pytest.mark.parametrize("ask", ["line", "briefs", "explain", "expected_start"])
+def test_who_asks_about_a_long_line_has_the_plugin_asked_few_questions(
+    ask: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with another time limit, on a full machine: of none is it known yet that it would be given too much."""
+    bench = Bench(policy(cpus=5), nodes="1s:4c:2t,mem=8G")
+    bench.run(4, limit=50_000), bench.run(4, user=2000, limit=1000)
+    jobs = [bench.submit(1, limit=100 + number) for number in range(200)]
+    assert not bench.look()
+    asked, before = questions(bench, monkeypatch), bench.scheduler._backfill.tests
+    about = {"line": (), "briefs": (jobs,)}.get(ask, (jobs[-1],))
+    getattr(bench.scheduler, ask)(*about, bench.at)
+    assert 0 < len(asked) <= 20
+    assert bench.scheduler._backfill.tests == before, "the queue's own bound is not touched"
+    assert bench.reason(jobs[0]) == "QOSMaxCpuPerUserLimit"
+
+
+def test_who_asks_about_the_first_in_line_has_the_plugin_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(policy(cpus=5))
+    bench.run(8, user=0)
+    job = bench.submit(1)
+    bench.scheduler.changed(bench.at)
+    asked = questions(bench, monkeypatch)
+    assert bench.scheduler.briefs([job], bench.at)[0].reason == "Resources"
+    assert asked.count(SELECT_MODE_WILL_RUN) == 1

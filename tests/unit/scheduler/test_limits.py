@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nodectl.scheduler.decisions import NotAdmitted
+from nodectl.scheduler.decisions import NotAdmitted, Preempt
 from nodectl.scheduler.policy import qos_lines
+from nodectl.selection.modes import RUNNING
+from nodectl.selection.records import JobRecord
 from unit.scheduler.bench import Bench, policy
 
 
@@ -117,3 +120,180 @@ def test_a_job_that_is_queued_again_counts_no_longer() -> None:
 def test_lines_that_mean_nothing_are_refused(line: str) -> None:
     with pytest.raises(ValueError, match="has "):
         qos_lines((line,))
+
+
+def _of_whole_cores(*lines: str) -> tuple[Bench, JobRecord, JobRecord]:
+    """Cores of two threads. A user who may have 5 CPUs has 4, another one the core and the memory that are missed."""
+    bench = Bench(policy(*lines, cpus=5), nodes="1s:4c:2t,mem=8G")
+    return bench, bench.run(4, limit=50_000), bench.run(1, user=2000, limit=1000, pn_min_memory=6000)
+
+
+def test_who_would_be_given_more_than_its_user_may_have_is_not_first_in_line() -> None:
+    bench, own, _ = _of_whole_cores()
+    limited = bench.submit(1, limit=100, pn_min_memory=7000)  # a whole core: 6 CPUs
+    first = bench.submit(2, user=3000, limit=100, pn_min_memory=7500)
+    assert not bench.look()
+    said = bench.scheduler.explain(limited, bench.at)
+    assert (said.reason, said.for_whom) == ("QOSMaxCpuPerUserLimit", (f"job {own.job_id} of u1000",))
+    assert bench.reason(first) == "Resources"
+    assert bench.scheduler.expected_start(limited, bench.at) is None
+    assert bench.scheduler.expected_start(first, bench.at) == bench.at + 1000
+    bench.end(own)
+    assert bench.scheduler.line(bench.at)[0] is limited
+    assert not bench.look()
+    assert [bench.reason(limited), bench.reason(first)] == ["Resources", "Priority"]
+
+
+def test_on_a_full_machine_too_who_would_be_given_too_much_is_not_first() -> None:
+    bench = Bench(policy(cpus=5), nodes="1s:4c:2t,mem=8G")
+    bench.run(4, limit=50_000)
+    bench.run(4, user=2000, limit=1000)
+    limited, first = bench.submit(1), bench.submit(1, user=3000)
+    assert not bench.look()
+    assert bench.scheduler.expected_start(limited, bench.at) is None
+    assert bench.scheduler.expected_start(first, bench.at) == bench.at + 1000
+    for job in bench.scheduler.line(bench.at):
+        assert job.state_reason == ("QOSMaxCpuPerUserLimit" if job is limited else "Resources")
+        assert bench.reason(job) == job.state_reason
+
+
+def test_nothing_is_kept_for_who_would_be_given_too_much() -> None:
+    bench, _, _ = _of_whole_cores()
+    bench.submit(1, limit=100, pn_min_memory=7000)
+    assert not bench.look()
+    long = bench.submit(2, user=3000, limit=90_000, pn_min_memory=2000)
+    assert bench.look() == [long]
+
+
+def test_who_has_room_and_would_be_given_too_much_is_told_so() -> None:
+    bench = Bench(policy(cpus=5), nodes="1s:4c:2t,mem=8G")
+    bench.run(4)
+    limited = bench.submit(1)
+    assert not bench.look()
+    assert bench.reason(limited) == "QOSMaxCpuPerUserLimit"
+    assert bench.scheduler.line(bench.at)[0].state_reason == "QOSMaxCpuPerUserLimit"
+
+
+def test_nobody_makes_room_for_who_would_be_given_too_much() -> None:
+    bench, _, other = _of_whole_cores("Name=normal PreemptMode=cancel", "Name=high Preempt=normal Priority=10")
+    limited = bench.submit(1, qos="high", pn_min_memory=7000)
+    assert not bench.look()
+    assert [one for one in bench.decided if isinstance(one, Preempt)] == []
+    assert other.job_state == RUNNING
+    assert bench.reason(limited) == "QOSMaxCpuPerUserLimit"
+
+
+def test_who_waits_too_long_and_would_be_given_too_much_closes_nothing_to_others() -> None:
+    """All others make room for an urgent job, so that no plugin can foresee a start."""
+    rules = replace(
+        policy("Name=normal PreemptMode=cancel", "Name=high Preempt=normal Priority=10", cpus=5), max_wait=100
+    )
+    bench = Bench(rules, nodes="1s:4c:2t,mem=8G")
+    bench.run(4, limit=50_000)
+    bench.run(4, user=2000, limit=50_000)
+    limited = bench.submit(1, limit=100)
+    bench.look()
+    bench.submit(8, user=0, qos="high", limit=50_000)
+    bench.look()
+    assert len([one for one in bench.decided if isinstance(one, Preempt)]) == 2
+    bench.at += 200
+    bench.scheduler.changed(bench.at)
+    bench.look()
+    assert bench.reason(limited) == "QOSMaxCpuPerUserLimit"
+
+
+def test_a_user_who_is_first_in_line_is_not_delayed_by_their_own_other_jobs() -> None:
+    bench = Bench(policy(cpus=5))
+    bench.run(5, user=2000, limit=1000)
+    first = bench.submit(4, limit=100)
+    assert not bench.look()
+    small, large, short = bench.submit(1, limit=90_000), bench.submit(2, limit=90_000), bench.submit(2, limit=500)
+    assert bench.look() == [small]
+    assert [bench.reason(job) for job in (first, large, short)] == ["Resources", "Priority", "Priority"]
+    assert bench.scheduler.try_start(bench.job(2, limit=500), bench.at) == "Resources"
+    assert bench.scheduler.explain(short, bench.at).what_would_help == (), "no time limit would help"
+    bench.at += 1000
+    bench.end(bench.scheduler.jobs[1])
+    assert bench.look() == [first]
+
+
+def test_whole_cores_of_a_users_other_jobs_do_not_delay_who_is_first_in_line() -> None:
+    bench = Bench(policy(cpus=7), nodes="1s:8c:2t")
+    bench.run(12, user=0, limit=1000)
+    first, own = bench.submit(6, limit=100), bench.submit(1, limit=100)
+    assert not bench.look()
+    assert [bench.reason(job) for job in (first, own)] == ["Resources", "Priority"]
+
+
+def _of_the_urgent(cpus: int) -> tuple[Bench, JobRecord, JobRecord]:
+    """A user may have so many CPUs; the job that makes room for one of theirs with 5, and that one."""
+    bench = Bench(policy("Name=normal PreemptMode=cancel", "Name=high Preempt=normal Priority=10", cpus=cpus))
+    victim = bench.run(4, user=2000)
+    urgent = bench.submit(5, qos="high")
+    assert not bench.look()
+    assert victim.preempted_by == urgent.job_id
+    return bench, victim, urgent
+
+
+def test_what_others_give_up_is_not_lost_because_its_user_starts_another_job_meanwhile() -> None:
+    bench, victim, urgent = _of_the_urgent(7)
+    bench.scheduler.ending(victim, bench.at)
+    own, small = bench.submit(3, qos="high", nice=-100), bench.submit(2, qos="high")
+    assert bench.look() == [small], "both may be had"
+    assert bench.reason(own) == "QOSMaxCpuPerUserLimit"
+    assert bench.scheduler.try_start(bench.job(1), bench.at) == "QOSMaxCpuPerUserLimit"
+    bench.end(victim, "PREEMPTED")
+    assert bench.look() == [urgent]
+    bench.end(small)
+    bench.end(urgent)
+    assert bench.look() == [own]
+
+
+def test_what_a_user_is_promised_counts_no_more_when_nobody_makes_room_for_it() -> None:
+    bench, _, urgent = _of_the_urgent(5)
+    own = bench.submit(1)
+    assert not bench.look()
+    assert bench.reason(own) == "QOSMaxCpuPerUserLimit"
+    bench.scheduler.cancel(urgent, bench.at)
+    assert bench.look() == [own]
+
+
+def test_nobody_makes_room_for_two_of_whom_their_user_may_have_one() -> None:
+    """The second would wait for the end of the first, and what was ended for it would be lost."""
+    bench = Bench(policy("Name=normal PreemptMode=cancel", "Name=high Preempt=normal Priority=10", cpus=4))
+    bench.run(3, user=2000), bench.run(3, user=3000), bench.run(2, user=0, qos="high")
+    first, second = bench.submit(3, qos="high"), bench.submit(3, qos="high")
+    assert not bench.look()
+    (gone,) = [one for one in bench.decided if isinstance(one, Preempt)]
+    assert gone.for_job is first
+    assert bench.reason(second) == "QOSMaxCpuPerUserLimit"
+    bench.end(gone.job, "PREEMPTED")
+    assert bench.look() == [first]
+
+
+def test_who_is_like_another_of_its_user_for_whom_others_make_room_does_not_keep_that_one_back() -> None:
+    """By whole cores, which are known only when the plugin was asked."""
+    rules = policy("Name=normal PreemptMode=cancel", "Name=high Preempt=normal Priority=10", cpus=3)
+    bench = Bench(rules, nodes="1s:4c:2t,mem=8G")
+    victim = bench.run(8, user=0)
+    first = bench.submit(1, qos="high")
+    assert not bench.look()
+    second = bench.submit(1, qos="high", nice=-100)
+    assert not bench.look()
+    bench.end(victim, "PREEMPTED")
+    assert bench.look() == [first]
+    assert bench.reason(second) == "QOSMaxCpuPerUserLimit"
+
+
+def test_many_who_would_be_given_too_much_are_one_question() -> None:
+    bench, _, other = _of_whole_cores()
+    for _ in range(200):
+        bench.submit(1, limit=100, pn_min_memory=7000)
+    last = bench.submit(1, user=3000, limit=100)
+    before = bench.scheduler._backfill.tests
+    assert bench.look() == [last]
+    assert bench.scheduler._backfill.tests - before <= 4
+    bench.end(other)
+    before = bench.scheduler._backfill.tests
+    assert not bench.look()
+    assert bench.scheduler._backfill.tests - before <= 2

@@ -124,3 +124,13 @@ def test_choice_that_the_plugin_does_not_begin_with_is_not_made_again_unasked(mo
     monkeypatch.setitem(hooks, "select_p_job_begin", begin)
     assert isinstance(selection.job_test(asked(3), SELECT_MODE_RUN_NOW), Choice)
     assert asked_for == [1, 3]
+
+
+def test_plugin_of_another_author_is_asked_again_without_the_nodes_of_who_ends(tmp_path: Path) -> None:
+    theatre = stage(tmp_path, FIRST, "2*2c")
+    ends, other = theatre.job(), theatre.job()
+    assert theatre.runs(ends)
+    theatre.selection.job_fini(ends)
+    assert theatre.runs(other)
+    assert other.nodes == "n2"
+    assert not theatre.told

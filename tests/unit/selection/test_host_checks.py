@@ -112,11 +112,13 @@ def test_device_and_memory_of_others_are_not_given_again(tmp_path: Path) -> None
 
 
 def test_collision_with_a_job_that_is_ending_is_no_fault_of_the_plugin(tmp_path: Path) -> None:
-    theatre = stage(tmp_path, FIRST)
+    theatre = stage(tmp_path, FIRST, "1s:2c:2t")
     job, after = theatre.job(), theatre.job()
     assert theatre.runs(job)
     theatre.selection.job_fini(job)
-    assert theatre.selection.job_test(after, SELECT_MODE_RUN_NOW) == Refusal("busy", "Requested nodes are busy")
+    found = theatre.selection.job_test(after, SELECT_MODE_RUN_NOW)
+    assert isinstance(found, Refusal)
+    assert (found.kind, found.reason) == ("busy", "Requested nodes are busy")
     theatre.selection.released(job)
     assert theatre.runs(after)
     assert not theatre.told

@@ -133,6 +133,21 @@ def test_nothing_is_lost_given_twice_starved_or_delayed(
     max_wait=86_400,
     epilog=7.0,
 )
+# The first in line was placed on cores that were full because of a job that was still ending, and refused each time.
+@example(
+    spec=NODES[2],
+    jobs=61,
+    load=3.354120030870239,
+    seed=638904295,
+    mode="cancel",
+    sharing=("force", 2),
+    drained=[],
+    limits=Limits(),
+    plugin="select/cons_tres",
+    users=5,
+    max_wait=600,
+    epilog=7.0,
+)
 def test_nor_where_jobs_depend_share_preempt_and_nodes_go_down(
     spec: str, jobs: int, load: float, seed: int, mode: str, sharing: tuple[str, int],
     drained: list[tuple[float, str, float]], limits: Limits, plugin: str, users: int, max_wait: int, epilog: float,
@@ -148,6 +163,15 @@ def test_nor_where_jobs_depend_share_preempt_and_nodes_go_down(
     parameters = Parameters(over_subscribe=sharing[0], share_count=sharing[1])
     played = play(plugin, spec, workload, policy, parameters=parameters, epilog=epilog)
     assert_kept(played)
+
+
+@pytest.mark.parametrize("plugin", ["select/cons_tres", "select/linear"])
+def test_nobody_waits_for_an_epilog_where_the_same_is_free(plugin: str) -> None:
+    jobs = [WorkJob(number, float(number), (1.0,), 60, gres=(("gpu", 1),)) for number in range(1, 9)]
+    sharing = Parameters(over_subscribe="force", share_count=8)
+    played = play(plugin, "16c,gpu=8", Workload("epilogs", tuple(jobs)), Policy(), epilog=30.0, parameters=sharing)
+    assert_kept(played)
+    assert [story.start for story in played.stories] == [job.submit for job in jobs]
 
 
 def test_ten_thousand_jobs_of_fifty_users_on_a_node_of_64_cpus() -> None:

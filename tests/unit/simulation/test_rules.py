@@ -157,6 +157,17 @@ def test_who_is_first_in_line_starts_when_it_was_expected_to(world: World) -> No
     assert "expected to start at 100 s and started 50 s later" in world.rules.violations[0].words
 
 
+def test_what_was_not_expected_at_first_is_a_promise_once_it_is(world: World) -> None:
+    first = world.job(1)
+    first.state_reason = "Resources"
+    world.line = [first]
+    world.rules.after(10.0)
+    world.expected = BEGINNING + 100
+    world.rules.after(20.0)
+    world.start(first, 0, now=150.0)
+    assert world.broken == ["first in line delayed"]
+
+
 def test_who_is_overtaken_has_no_claim(world: World) -> None:
     first, urgent = world.job(1), world.job(2)
     first.state_reason = urgent.state_reason = "Resources"
