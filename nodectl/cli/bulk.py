@@ -10,7 +10,7 @@ import sys
 
 from nodectl.cli import run
 from nodectl.client.advice import refuse
-from nodectl.client.bulk import joblog, outputs, sources
+from nodectl.client.bulk import joblog, outputs, printing, sources, usage
 from nodectl.client.bulk.commands import Again, Commands, line_maker
 from nodectl.client.bulk.conductor import Conductor
 from nodectl.client.bulk.options import NAMES, BulkParser
@@ -25,6 +25,7 @@ from nodectl.client.srun.help import columns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from nodectl.client.command import GlobalOptions
@@ -36,6 +37,9 @@ _NOBODY_READS = 141
 # States of a step all of whose commands have ended: what a lost node had begun was begun again elsewhere.
 _AS_COMMANDS_ENDED = ("COMPLETED", "NODE_FAIL")
 _LONGEST_NAME = 64
+_MANY = 512  # slots of -j0 in a cluster
+_TASKS = ("SLURM_NTASKS", "SLURM_NPROCS")
+_MOST_TASKS = 1_000_000
 _PLACES = ("/tmp", "/var/tmp", ".")
 
 
@@ -77,7 +81,7 @@ def _bulk(session: Session, words: list[str]) -> int:
             return 0
         for warning in hello["warnings"]:
             complain(str(warning))
-        return Bulk(session, local, parsed).status()
+        return Bulk(session, local, parsed, hello.get("cluster")).status()
     finally:
         if local:
             local.close()
@@ -86,8 +90,11 @@ def _bulk(session: Session, words: list[str]) -> int:
 class Bulk:
     """One run of the command, from what was parsed. Raises Failed, BadOption, BrokenPipeError."""
 
-    def __init__(self, session: Session, local: "LocalStack | None", parsed: "Parsed") -> None:
+    def __init__(
+        self, session: Session, local: "LocalStack | None", parsed: "Parsed", cluster: "Mapping[str, int] | None" = None
+    ) -> None:
         self._session = session
+        self._cluster = cluster
         self._local = local
         self._parsed = parsed
         self._wants: dict[str, Any] = {name: parsed.values.pop(name) for name in NAMES if name in parsed.values}
@@ -95,6 +102,8 @@ class Bulk:
         words, given = sources.split(parsed.argv, self._wants.get("arg_file", ()))
         parsed.argv = words or ["bulk"]
         parsed.values.setdefault("name", os.path.basename(parsed.argv[0].split(" ")[0])[:_LONGEST_NAME] or "bulk")
+        if "{%}" in os.path.dirname(self._wants.get("results", "")):  # they are made before a command has its slot
+            raise BadOption("--results: {%} names files, and no directories")
         self._log_path = str(self._wants.get("joblog", ""))
         self._log: joblog.JobLog | None = None
         self._known = self._read_log()
@@ -126,7 +135,7 @@ class Bulk:
         found = sources.Sources(
             given, self._reading(), per_command=wants.get("per_command", 1), linked="link" in wants
         )  # fmt: skip
-        if wants.keys() & {"bar", "eta", "progress", "halt"}:
+        if wants.keys() & {"bar", "eta", "progress", "halt"} or self._parsed.values.get("ntasks") == 0:
             self._total = found.count()
         self._names = list(found.names)
         line, self._has_slot = line_maker(words, self._compiled, quoted="quote" in wants)
@@ -172,14 +181,27 @@ class Bulk:
         if self._log_path and log is None:
             path = self._log_path.removeprefix("+")
             log = joblog.JobLog(path, keep=path != self._log_path)
+        used = self._usage_log()
         progress = self._progress()
         shown = self._outputs(progress)
+        if log:
+            log.before = (shown.settle, *((used.settle,) if used else ()))
         try:
-            return self._run(log, progress, shown)
+            return self._run(log, used, progress, shown)
         finally:
-            shown.close()
-            if log:
-                log.close()
+            try:
+                for one in (log, used):
+                    if one:
+                        one.close()
+            finally:
+                shown.close()
+
+    def _usage_log(self) -> usage.UsageLog | None:
+        path = str(self._wants.get("usage_log", ""))
+        if not path:
+            return None
+        name = path.removeprefix("+")
+        return usage.UsageLog(name, keep=name != path or self._known is not None)
 
     def _print_all(self) -> int:
         while not self.commands.over:
@@ -188,19 +210,19 @@ class Bulk:
                 self.commands.read()
                 continue
             line = command.line.replace(self._mark, "1")
-            outputs.write(1, line.encode("utf-8", "surrogateescape") + b"\n")
+            printing.write(1, line.encode("utf-8", "surrogateescape") + b"\n")
         return 0
 
-    def _run(self, log: joblog.JobLog | None, progress: Progress, shown: outputs.Outputs) -> int:
+    def _run(
+        self, log: joblog.JobLog | None, used: usage.UsageLog | None, progress: Progress, shown: outputs.Outputs
+    ) -> int:
         parsed, rules = self._parsed, self._rules()
-        if "nodes" in self._wants:
-            parsed.layout = (*parsed.layout, "nodes")
-            parsed.values["nodes"] = self._wants["nodes"]
-        parsed.values.setdefault("ntasks", self._slots())
         parsed.verbose = max(parsed.verbose - 1, 0)
+        step = self._start(self._nodes_left())
         programs = Programs(users_shell(os.environ), job_environment(parsed), str(parsed.values.get("cwd", ".")))
-        step = run.start(self._session, self._local, parsed, bulk=True)
-        conductor = Conductor(step.events, self.commands, programs.argv, rules, shown, log, progress, self._total or 0)
+        conductor = Conductor(
+            step.events, self.commands, programs.argv, rules, shown, log, progress, self._total or 0, used
+        )
         if self._local:
             conductor.warned = self._local.warned
         conductor.run()
@@ -226,19 +248,62 @@ class Bulk:
         blamed = conductor.tally.failed or rules.retries > 1  # on commands, also on those that succeeded later
         return not blamed and record["state"] not in _AS_COMMANDS_ENDED
 
-    def _slots(self) -> int:
-        """As many as there are CPUs for them; in a job as many as it has tasks."""
+    def _start(self, left: int) -> run.Started:
+        """The step, on so many nodes, where it is not 0. Raises Failed."""
+        parsed = self._parsed
+        values, layout = dict(parsed.values), parsed.layout
+        nodes = str(left) if left else self._wants.get("nodes")
+        if nodes is not None:
+            parsed.layout = (*layout, "nodes")
+            parsed.values["nodes"] = nodes
+        if not parsed.values.setdefault("ntasks", self._slots(nodes or "", are_fewer=left > 0)):
+            parsed.values["ntasks"] = self._as_many()
+        try:
+            return run.start(self._session, self._local, parsed, bulk=True)
+        except Failed:
+            if not self._cluster or not self._has_lost_more(left):
+                raise
+        parsed.values, parsed.layout = values, layout  # a node was lost while it waited for its turn
+        return self._start(self._nodes_left())
+
+    def _has_lost_more(self, left: int) -> bool:
+        try:
+            self._cluster = self._session.call("Hello")["cluster"]  # type: ignore[assignment]
+        except Failed:
+            return False
+        return self._nodes_left() != left
+
+    def _nodes_left(self) -> int:
+        """Of a job that has lost some; 0 where it has all of them, or the command says itself on which it is to be."""
+        lost = self._cluster.get("lost", 0) if self._cluster else 0
+        if not self._cluster or not lost or "nodes" in self._wants or "nodelist" in self._parsed.values:
+            return 0
+        return max(1, self._cluster["nodes"] - lost)
+
+    def _slots(self, nodes: str, *, are_fewer: bool) -> int:
+        """As many as there are CPUs for them; in a job as many as it has tasks, but where these nodes are fewer than it
+        had, no more than they have room for.
+        """
         from nodectl.model.number import whole
 
-        for name in ("SLURM_NTASKS", "SLURM_NPROCS"):
-            if number := whole(os.environ.get(name, ""), 10**6):
-                return number
+        of_job = next((n for name in _TASKS if (n := whole(os.environ.get(name, ""), _MOST_TASKS))), 0)
+        if of_job and not are_fewer:
+            return of_job
         each = int(str(self._parsed.values.get("cpus_per_task", 1)))
         if self._parsed.of_cluster:
             from nodectl.client.cluster_door import slots
 
-            return slots(str(self._wants.get("nodes", "")), each)
+            found = slots(nodes, each)
+            return min(of_job, found) if of_job else found
         return max(1, len(os.sched_getaffinity(0)) // each)
+
+    def _as_many(self) -> int:
+        """-j0: a slot for each command, as far as their number is known and a step has so many."""
+        most = _MANY
+        if not self._parsed.of_cluster:
+            config: Any = self._session.call("Config")["config"]
+            most = int(config["max_tasks_per_node"])
+        return max(1, most if self._total is None else min(most, self._total))
 
     def _rules(self) -> Rules:
         wants = self._wants
@@ -247,7 +312,8 @@ class Bulk:
             raise BadOption("--halt with percent needs sources whose end is known: files or words")
         return Rules(
             retries=wants.get("retries", 1), timeout=wants.get("timeout", (0.0, False)), delay=wants.get("delay", 0.0),
-            halt=halt, in_order="keep_order" in wants, slot_mark=self._mark if self._marks_slots() else "",
+            halt=halt, in_order="keep_order" in wants, by_line="by_line" in wants,
+            slot_mark=self._mark if self._marks_slots() else "",
         )  # fmt: skip
 
     def _marks_slots(self) -> bool:
@@ -263,7 +329,9 @@ class Bulk:
         style = outputs.Style(
             say=self._parsed.verbose > 0,
             files="files" in wants,
+            by_line="by_line" in wants,
             tag=None if text is None else self._compiled(text, False).line,
+            slot_mark=self._mark,
             hide=progress.hide,
         )
         if "results" in wants:

@@ -1,10 +1,11 @@
 """How fast nodectl is, beside what it stands on: every figure and its peer are measured in the same run, in turns.
 
-    sudo ./dev bench [--rounds N] [--json FILE] [--slurm | --cluster]
+    sudo ./dev bench [--rounds N] [--json FILE] [--slurm | --cluster | --million]
 
 Prints a table and writes it as JSON. Ratios are what counts: absolute times are this machine's. With --slurm a Slurm
 of one node is started for the time being, and srun is measured in the same run (slurm.py). With --cluster only a
-cluster in an allocation of three nodes is measured, beside srun (cluster.py).
+cluster in an allocation of three nodes is measured, beside srun (cluster.py), with --million only the memory that a
+million commands of `nodectl bulk` take (million.py).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from bench.large_machine import large_machine
 from bench.launching import private_node, tasks
 from bench.leader import leader
 from bench.mesh import mesh
+from bench.million import alone
 from bench.programs import TRUE, lean_fork_exec, spawn
 from bench.queueing import queueing
 from bench.rows import Row, in_turns
@@ -43,6 +45,7 @@ from slurm.packages import NoSlurm
 MANY = 32
 STACKED = 50
 IDLE = 5  # seconds without a step, after which a service is idle
+USUAL: dict[str, object] = {"warm_runner_time": 3}  # what a service has, and tests have not
 
 
 def in_memory() -> str:
@@ -162,7 +165,7 @@ def streams(run: list[str]) -> Row:
 
 def measure(rounds: int, seconds: float, slurms: slurm.Slurm | None) -> list[Row]:
     """The whole table."""
-    traced, plain = Node(), Node(trace=False)
+    traced, plain = Node(**USUAL), Node(**USUAL, trace=False)
     memory_dir = Path(tempfile.mkdtemp(prefix="nodectl-bench-", dir=in_memory()))
     memory_dir.chmod(0o755)
     traced.configure(runtime_dir=str(memory_dir / "traced"))
@@ -217,6 +220,7 @@ def main() -> int:
     parser.add_argument(
         "--cluster", action="store_true", help="only a cluster in an allocation of Slurm's, beside srun"
     )
+    parser.add_argument("--million", action="store_true", help="only a million commands of bulk: what they take")
     parser.add_argument("--slurm", action="store_true", help="srun, too: Debian's packages are fetched for it")
     arguments = parser.parse_args()
     if os.geteuid() != 0:
@@ -226,6 +230,8 @@ def main() -> int:
     try:
         if arguments.cluster:
             rows = cluster(arguments.rounds)
+        elif arguments.million:
+            rows = alone(Path(sys.executable).parent / "nodectl")
         else:
             with slurm.running() if arguments.slurm else contextlib.nullcontext() as slurms:
                 rows = measure(arguments.rounds, arguments.seconds, slurms)

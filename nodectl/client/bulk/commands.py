@@ -13,21 +13,28 @@ if TYPE_CHECKING:
 
 class Command:
     """One command: its number from 1, its line, what it was made of. The rest is what became of it: `tries`, where its
-    output is and how long that is, whether it is `over`; `log` is what its line in the log tells of how it ended;
-    `weight` is what it weighs while the step has it; `alone`: nothing that it has started is left.
+    output is and how long that is, whether it is `over`; `slot` is the number, from 1, of where it has begun; `log` is
+    what its line in the log tells of how it ended; `weight` is what it weighs while the step has it; `alone`: nothing
+    that it has started is left; `usage` is the line of what it has used, where that is wanted. How much of stdout and
+    stderr has been printed while it ran is `shown`, how much was looked at for the ends of lines `looked`.
     """
 
-    __slots__ = ("alone", "line", "log", "number", "over", "sizes", "stderr", "stdout", "tries", "values", "weight")
+    __slots__ = (
+        "alone", "line", "log", "looked", "number", "over", "shown", "sizes", "slot", "stderr", "stdout", "tries",
+        "usage", "values", "weight",
+    )  # fmt: skip
 
     def __init__(self, number: int, line: str, values: "Values") -> None:
         self.number = number
         self.line = line
         self.values = values
-        self.tries = 0
+        self.tries = self.slot = 0
         self.over = self.alone = False
         self.weight = 0
         self.stdout = self.stderr = ""
+        self.shown = self.looked = (0, 0)
         self.sizes: tuple[int, int] | None = None  # of a command that has ended
+        self.usage = b""
         self.log: tuple[float, float, int, int, int] | None = None
 
 

@@ -9,7 +9,8 @@ import os
 import select
 import time
 
-from nodectl.client.bulk import wire
+from nodectl.client.bulk import usage, wire
+from nodectl.client.bulk.live import Live
 from nodectl.client.bulk.signals import ENDING, Signals
 from nodectl.client.bulk.tally import Ending, Tally
 from nodectl.messages import is_news, printable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _MOST_HELD = 16_384  # commands that have ended, and whose output waits for that of one before them
 _SETTLED = 1.0  # seconds between two looks at disks
+_REST = 10  # times what a look took: until the next one
 _PLENTY = 32  # commands in the step that have not begun: it does not wait for this process
 _NAP = 0.01
 _LONGEST_SHOWN = 200  # letters of a command in a message
@@ -41,13 +43,17 @@ class Conductor:
     def __init__(
         self, events: "Events", commands: "Commands | Again", argv_of: "Callable[[str], list[str]]", rules: "Rules",
         outputs: "Outputs", log: "JobLog | None", progress: "Progress", total: int,
+        usage_log: "usage.UsageLog | None" = None,
     ) -> None:  # fmt: skip
         self._events = events
         self._commands = commands
         self._argv_of = argv_of
         self._rules = rules
         self._outputs = outputs
+        self._live = Live(outputs) if rules.by_line else None
         self._log = log
+        self._usage_log = usage_log
+        self._wants_usage = usage_log is not None or outputs.keeps_usage
         self._progress = progress
         self._total = total
         self.tally = Tally()
@@ -67,7 +73,7 @@ class Conductor:
         self._told_all = False  # the step, that no more come
         self._cut = False  # a command was, whose end would be another without that
         self._may_begin = 0.0  # --delay
-        self._settled = time.monotonic()
+        self._settles = time.monotonic() + _SETTLED
 
     # What is sent.
 
@@ -189,6 +195,9 @@ class Conductor:
             waits.append(max(0.0, self._may_begin - time.monotonic()) or 0.05)
         if self._log or self._flying:
             waits.append(_SETTLED)
+        for one in (self._live, self._log):
+            if one and one.seconds is not None:
+                waits.append(one.seconds)
         return min(waits) * 1000 + 1 if waits else None
 
     def _read(self) -> bool:
@@ -203,6 +212,8 @@ class Conductor:
     def _tell(self, event: "Mapping[str, Any]") -> None:
         kind = event.get("event")
         if kind == "tasks":
+            for row in event.get("begun", ()) if self._live else ():
+                self._begun(row[0], row[1])
             for one in event.get("ended", ()):
                 self._ended(one)
             for number in event.get("withdrawn", ()):
@@ -215,6 +226,11 @@ class Conductor:
         elif kind == "end":
             self.record = event["record"]
 
+    def _begun(self, number: int, slot: int) -> None:
+        if self._live and (command := self._flying.get(number)):
+            command.slot = slot + 1
+            self._live.begun(command)
+
     def _withdrawn(self, number: int) -> None:
         command = self._flying.pop(number, None)
         if command is not None:
@@ -226,7 +242,10 @@ class Conductor:
         command = self._flying.pop(event["seq"], None)
         if command is None:
             return
+        if self._live:
+            self._live.over(command)
         self._bytes -= command.weight
+        command.slot = event["slot"] + 1
         ending = Ending(event)
         if ending.failed:
             self._outputs.check()
@@ -237,11 +256,14 @@ class Conductor:
             return
         if ending.failed and command.tries < self._rules.retries and not self.stopped:
             self._outputs.drop(command)
+            command.stdout, command.slot = "", 0  # it gets a place once more
             self._again.append(command)
             return
         if self._rules.slot_mark:
-            self._name_slot(command, str(event["slot"] + 1))
+            self._name_slot(command, str(command.slot))
         self._explain(command, event)
+        if self._wants_usage:
+            command.usage = usage.line_of(command, event, ending)
         command.alone = event.get("alone", False)
         received = self._outputs.ended(command)
         command.log = (event["started"], event["seconds"], received, ending.exit_value, ending.signal)
@@ -272,6 +294,8 @@ class Conductor:
         """Prints what it has written, and logs it, in this order: what the log knows does not run, or print, again."""
         if command.log is not None:
             self._outputs.show(command)
+            if self._usage_log:
+                self._usage_log.add(command.usage)
             if self._log:
                 self._log.ended(command.number, *command.log, command.line)
 
@@ -326,13 +350,17 @@ class Conductor:
     def _look(self) -> None:
         """What is done now and then."""
         running = min(len(self._flying), self._slots)
+        if self._live:
+            self._live.look(self._in_order[0] if self._in_order else None)
         self._progress.tell(self.tally.done, self.tally.failed, running, self._commands.passed)
+        if self._log:
+            self._log.look()
         now = time.monotonic()
-        if now - self._settled >= _SETTLED:
-            self._settled = now
-            if self._log:
-                self._log.settle()
+        if now >= self._settles:
+            if log := self._log or self._usage_log:  # the one has the other settled, too
+                log.settle()
             self._outputs.check()
+            self._settles = now + max(_SETTLED, _REST * (time.monotonic() - now))
 
     def _let_go(self) -> None:
         """The step has ended: what has not been told as ended is not known to have."""

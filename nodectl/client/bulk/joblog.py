@@ -1,68 +1,107 @@
-"""The log of what has ended: GNU parallel's format, one write(2) for each line.
+"""The log of what has ended, in GNU parallel's format: what is written, and what `--resume` knows by it."""
 
-A line is written when its command has ended, and never changed. So what a log tells has happened, whatever became of
-the command, of its step or of the machine since.
-"""
-
-import fcntl
 import os
+import time
 
+from nodectl.client.bulk.line_file import LineFile, begins, opened
 from nodectl.client.command import Failed
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import ClassVar
+
+    from nodectl.client.bulk.beside import Beside
+
 HEADER = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n"
-_CHUNK = 1 << 20
 _COLUMNS = 9
+_MOST_HELD = 1 << 20  # bytes of lines: with more the disk is waited for
+_SOON = 0.05  # seconds
+_REST = 10  # times what the disk took: until the next time
 _LAST = 2**32 - 1  # the highest number that a step takes
 _UNKNOWN, _SUCCEEDED, _FAILED = 0, 1, 2
 
 
-class JobLog:
-    """The log, open for more. `keep`: what is in it stays. Raises Failed."""
+class JobLog(LineFile):
+    """--joblog. `before` is what else goes to the disk, and before it does: what commands have written. While that goes
+    on further lines are held: none is on the disk before its command's output is.
+    """
 
-    __slots__ = ("_dirty", "_fd", "_path")
+    __slots__ = ("_held", "_rests_until", "_settling", "before")
+    KIND: "ClassVar[str]" = "joblog"
+    BEGIN: "ClassVar[bytes]" = HEADER.encode()
+    HEAD: "ClassVar[bytes]" = BEGIN
 
     def __init__(self, path: str, *, keep: bool) -> None:
-        self._path = path
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        try:
-            self._fd = os.open(path, flags, 0o666)
-            self._lock()
-            size = os.fstat(self._fd).st_size
-            if keep and size:
-                self._mend(size)
-            elif size:
-                os.ftruncate(self._fd, 0)
-            if not os.fstat(self._fd).st_size:
-                self._write(HEADER.encode())
-        except OSError as error:
-            raise Failed(f"joblog {path}: {error.strerror}", 255) from None
-        self._dirty = False
+        super().__init__(path, keep=keep)
+        self.before: Sequence[Callable[[], None]] = ()
+        self._settling: Beside | None = None
+        self._rests_until = 0.0
+        self._held = bytearray()
 
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Failed(f"joblog {self._path}: another nodectl bulk is writing it", 255) from None
-        except OSError:
-            return  # a file system without locks
+    def add(self, line: bytes) -> None:
+        """A line with its end. Raises Failed."""
+        if self._is_settling() and len(self._held) < _MOST_HELD:
+            self._held += line
+        else:
+            self._settled()
+            super().add(line)
 
-    def _mend(self, size: int) -> None:
-        """Cuts off what was not written whole: what a full disk or a lost machine has left at the end."""
-        if not is_log(self._fd):
-            raise Failed(f"joblog {self._path}: this is another kind of file", 255)
-        end = size
-        tail = b""
-        while end:
-            at = max(0, end - _CHUNK)
-            tail = os.pread(self._fd, end - at, at)
-            cut = tail.rstrip(b"\0")  # blocks that were allocated and never written
-            whole = cut.rfind(b"\n") + 1
-            if whole:
-                end = at + whole
-                break
-            end = at
-        if end != size:
-            os.ftruncate(self._fd, end)
+    def settle(self) -> None:
+        """Begins to, beside the caller, where it has not and that is long enough ago. Raises Failed where one before
+        has failed.
+        """
+        if not self._is_settling():
+            self._settled()
+            if time.monotonic() >= self._rests_until:
+                self._begin()
+
+    def look(self) -> None:
+        """Lines are held no longer than they have to. Raises Failed."""
+        if self._held and not self._is_settling():
+            self._settled()
+
+    @property
+    def seconds(self) -> float | None:
+        """How long until it wants to look again."""
+        return _SOON if self._held else None
+
+    def close(self) -> None:
+        """Nothing more comes. Waits for the disk. Raises Failed."""
+        try:
+            self._settled()
+            self._begin()
+            self._settled()
+        finally:
+            os.close(self._fd)
+
+    def _is_settling(self) -> bool:
+        return self._settling is not None and not self._settling.is_over()
+
+    def _begin(self) -> None:
+        if self._dirty:
+            from nodectl.client.bulk.beside import Beside  # few have a log
+
+            self._dirty = False
+            self._settling = Beside(self._sync)
+
+    def _sync(self) -> None:
+        for settle in self.before:
+            settle()
+        super()._sync()
+
+    def _settled(self) -> None:
+        """Waits for it, and writes what was held."""
+        settling, self._settling = self._settling, None
+        if settling is None:
+            return
+        try:
+            settling.end()
+        finally:
+            self._rests_until = time.monotonic() + _REST * settling.seconds
+            held, self._held = self._held, bytearray()
+            if held:
+                super().add(bytes(held))
 
     def ended(self, number: int, started: float, seconds: float, received: int, exit_value: int, signal: int,
               line: str) -> None:  # fmt: skip
@@ -70,36 +109,7 @@ class JobLog:
         text = f"{number}\t:\t{started:.3f}\t{seconds:10.3f}\t0\t{received}\t{exit_value}\t{signal}\t{line}"
         if "\n" in line:
             text = text.replace("\n", "\0")
-        try:
-            self._write(text.encode("utf-8", "surrogateescape") + b"\n")
-        except OSError as error:
-            raise Failed(f"joblog {self._path}: {error.strerror}", 255) from None
-        self._dirty = True
-
-    def _write(self, data: bytes) -> None:
-        while (written := os.write(self._fd, data)) < len(data):  # a disk is full: in the end it fails with the reason
-            data = data[written:]
-
-    def settle(self) -> None:
-        """To the disk, that it outlives the machine."""
-        if not self._dirty:
-            return
-        self._dirty = False
-        try:
-            os.fdatasync(self._fd)
-        except OSError:
-            return  # a terminal, a pipe
-
-    def close(self) -> None:
-        """Nothing more comes."""
-        self.settle()
-        os.close(self._fd)
-
-
-def is_log(fd: int) -> bool:
-    """Whether a file begins as a log does, or with a part of that."""
-    begin = os.pread(fd, len(HEADER), 0)
-    return begin.startswith(HEADER.encode()) or HEADER.encode().startswith(begin.rstrip(b"\0"))
+        self.add(text.encode("utf-8", "surrogateescape") + b"\n")
 
 
 class Known:
@@ -127,8 +137,8 @@ def read(path: str, *, lines: bool = False) -> Known:
     """What a log tells; nothing where there is none. `lines`: those of failed commands too. Raises Failed."""
     known = Known()
     try:
-        with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size and not is_log(file.fileno()):
+        with open(opened(JobLog.KIND, path, os.O_RDONLY), "rb") as file:
+            if os.fstat(file.fileno()).st_size and not begins(file.fileno(), JobLog.BEGIN):
                 raise Failed(f"joblog {path}: this is another kind of file", 255)
             for line in file:
                 columns = line.split(b"\t", _COLUMNS - 1)

@@ -36,10 +36,15 @@ _NULL = b"\0"
 
 
 def slots(text: str) -> int:
-    """How many commands run at a time: a number, or percent of the CPUs that this process may use."""
+    """How many commands run at a time: a number, percent of the CPUs that this process may use, or so many more (+N) or
+    fewer (-N) than these; 0 for as many as there are.
+    """
+    cpus = len(os.sched_getaffinity(0))
     if text.endswith("%"):
-        return max(1, positive(text[:-1]) * len(os.sched_getaffinity(0)) // 100)
-    return positive(text)
+        return max(1, positive(text[:-1]) * cpus // 100)
+    if text.startswith(("+", "-")):
+        return max(1, cpus + (1 if text[0] == "+" else -1) * count(text[1:]))
+    return count(text)
 
 
 def seconds(text: str) -> float:
@@ -104,7 +109,8 @@ _COMMANDS = (
     _option("dry-run", "", "", "print the commands, run none", yes),
 )
 _RUNNING = (
-    _option("ntasks", "n", "N", "slots: commands that run at a time; N% of the CPUs (default 100%)", slots),
+    _option("ntasks", "n", "N", "slots: commands that run at a time; N% of the CPUs, +N or -N: so many more or "
+            "fewer than CPUs; 0: as many as possible (default 100%)", slots),
     _option("jobs", "j", "N", "likewise", slots, dest="ntasks"),
     _option("nodes", "", "N", "in an allocation with a cluster, on so many nodes (default: all that it has)"),
     _option("retries", "", "N", "run a command that fails up to N times", positive),
@@ -114,7 +120,10 @@ _RUNNING = (
     _option("delay", "", "TIME", "let so many seconds pass between two beginnings", seconds),
     _option("halt", "", "WHEN", "never, or now|soon,fail|success|done=N or N%: 'soon' begins no more, 'now' ends those "
             "that run, too", halt),
-    _option("joblog", "", "FILE", "a line for each command that has ended; +FILE adds to those that are there"),
+    _option("joblog", "", "FILE", "a line for each command that has ended, in a regular file; +FILE adds to those "
+            "that are there"),
+    _option("usage-log", "", "FILE", "a line of JSON for each command that has ended: CPU time, memory, input and "
+            "output; with --resume, or as +FILE, it goes on"),
     _option("resume", "", "", "pass over the commands in the joblog", yes),
     _option("resume-failed", "", "", "likewise, but for those that failed", yes),
     _option("retry-failed", "", "", "run the failed commands of the joblog, and no others", yes),
@@ -123,9 +132,10 @@ _OUTPUT = (
     _option("keep-order", "k", "", "print the outputs in the order of the commands", yes),
     _option("tag", "", "", "begin each line with the command's values", yes),
     _option("tagstring", "", "TEXT", "begin each line with this, in which {} and so on are replaced"),
+    _option("line-buffer", "", "", "print lines while commands run, each whole", yes, dest="by_line"),
     _option("ungroup", "u", "", "commands write to this command's own stdout and stderr, as they come", yes),
-    _option("results", "", "DIR", "keep outputs in files: DIR/1/VALUE/stdout, stderr, seq; in names that DIR makes "
-            "where {} and so on are in it"),
+    _option("results", "", "DIR", "keep outputs in files: DIR/1/VALUE/stdout, stderr, seq, usage; in names that DIR "
+            "makes where {} and so on are in it"),
     _option("files", "", "", "print the name of the file that has the output", yes),
     _option("tmpdir", "", "DIR", "where outputs are kept until they are printed (also TMPDIR); nobody else may write "
             "there, unless it is sticky"),
@@ -139,6 +149,8 @@ _OTHER_NAMES = (
     _option("max-procs", "P", "N", "", slots, dest="ntasks"),
     _option("halt-on-error", "", "WHEN", "", halt, dest="halt"),
     _option("max-args", "", "N", "", count, dest="per_command"),
+    _option("linebuffer", "", "", "", yes, dest="by_line"),
+    _option("lb", "", "", "", yes, dest="by_line"),
     _option("xapply", "", "", "", yes, dest="link"),
     _option("dryrun", "", "", "", yes, dest="dry_run"),
     _option("tag-string", "", "TEXT", "", dest="tagstring"),
@@ -164,6 +176,7 @@ class BulkParser(Parser):
     """See the module."""
 
     _table = _TABLE
+    wants_program = False
 
     def __init__(self, extra: "Iterable[PluginOption]" = ()) -> None:
         super().__init__(extra, (*_OWN, *_OTHER_NAMES), lambda _: without_meaning())

@@ -11,6 +11,8 @@ import time
 
 from nodectl.client import safe_way
 from nodectl.client.bulk import private_directory
+from nodectl.client.bulk.earlier import Earlier
+from nodectl.client.bulk.printing import end_of_lines, print_part, write
 from nodectl.client.command import Failed, complain
 from nodectl.messages import printable
 
@@ -21,38 +23,45 @@ if TYPE_CHECKING:
     from nodectl.client.bulk.commands import Command
     from nodectl.client.bulk.template import Template
 
-_CHUNK = 1 << 18
 _PREFIX, _KEPT = "nodectl-bulk-", "nodectl-files-"  # directories whose files are unlinked; that stay
 _LONGEST_NAME = 255
 _ATTEMPTS = 20
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PROBE = bytes(8192)
+_CANNOT = (errno.EINVAL, errno.EROFS, errno.ENOSYS, errno.EOPNOTSUPP)  # a file system without a disk
 _ESCAPES = str.maketrans({"/": "\\_", "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\0": "\\0"})
 
 
 class Style:
     """How outputs are shown: `say`: the command before them; `tag`: what makes the beginning of each line; `files`: the
-    file's name in place of what is in it. `hide` is called before something is printed.
+    file's name in place of what is in it; `by_line`: while they are written. `slot_mark` stands for the
+    slot's number in what is said and in tags. `hide` is called before something is printed.
     """
 
-    __slots__ = ("files", "hide", "say", "tag")
+    __slots__ = ("by_line", "files", "hide", "say", "slot_mark", "tag")
 
     def __init__(
-        self, *, say: bool = False, files: bool = False, tag: "Callable[[Sequence[str], int], str] | None" = None,
+        self, *, say: bool = False, files: bool = False, by_line: bool = False,
+        tag: "Callable[[Sequence[str], int], str] | None" = None, slot_mark: str = "",
         hide: "Callable[[], None]" = lambda: None,
     ) -> None:  # fmt: skip
         self.say = say
         self.files = files
+        self.by_line = by_line
         self.tag = tag
+        self.slot_mark = slot_mark
         self.hide = hide
 
 
 class Outputs:
     """Commands write where this command does; nothing has to be printed."""
 
+    keeps_usage = False  # beside the output
+
     def __init__(self, style: Style) -> None:
         self._style = style
+        self._files = [fd for fd in (1, 2) if stat.S_ISREG(os.fstat(fd).st_mode)]
+        self._earlier = Earlier()  # where files are any but new
 
     def place(self, command: "Command") -> None:
         """Says where the command writes. Raises Failed."""
@@ -73,6 +82,11 @@ class Outputs:
     def check(self) -> None:
         """Raises Failed where no output can be kept any more."""
 
+    def settle(self) -> None:
+        """To the disk with what has been written so far. Raises Failed."""
+        for fd in self._files:
+            _sync(os.fdatasync, fd)
+
     def close(self) -> None:
         """Removes what is left."""
 
@@ -80,21 +94,57 @@ class Outputs:
         """-v."""
         if self._style.say:
             self._style.hide()
-            write(1, command.line.encode("utf-8", "surrogateescape") + b"\n")
+            write(1, self._in_slot(command, command.line) + b"\n")
+
+    def show_lines(self, command: "Command") -> None:
+        """Prints the whole lines that a command which runs has written since the last time. Raises Failed,
+        BrokenPipeError.
+        """
 
     def print_files(self, command: "Command", *, directory: int | None) -> None:
-        """Both, one after the other."""
+        """Both, one after the other, but for what was printed before."""
         style = self._style
-        self.announce(command)
+        if command.shown == (0, 0):
+            self.announce(command)
         if style.files:
             style.hide()
             write(1, os.fsencode(command.stdout) + b"\n")
-        tag = style.tag(command.values, command.number).encode("utf-8", "surrogateescape") + b"\t" if style.tag else b""
         names = ("" if style.files else command.stdout, command.stderr)
-        for fd, name, size in zip((1, 2), names, command.sizes or (0, 0), strict=True):
-            if size and name:
+        for fd, name, begin, size in zip((1, 2), names, command.shown, command.sizes or (0, 0), strict=True):
+            if size > begin and name:
                 style.hide()
-                _print(fd, name, directory, tag, size)
+                print_part(fd, name, directory, self._tag(command), begin, size)
+
+    def print_lines(self, command: "Command", *, directory: int | None) -> None:
+        """Of both, what is new and ends with a line."""
+        shown, looked = list(command.shown), list(command.looked)
+        for stream, name in enumerate((command.stdout, command.stderr)):
+            status = _status(name, directory)
+            if not looked[stream] and self._earlier.is_all(name, status):
+                continue
+            size = _size_of(status)
+            if size < looked[stream]:
+                shown[stream] = looked[stream] = 0  # it has begun once more
+            if size == looked[stream]:
+                continue
+            end, looked[stream] = end_of_lines(name, directory, looked[stream], size), size
+            if end:
+                self._style.hide()
+                if not any(shown):
+                    self.announce(command)
+                print_part(stream + 1, name, directory, self._tag(command), shown[stream], end)
+                shown[stream] = end
+        command.shown, command.looked = (shown[0], shown[1]), (looked[0], looked[1])
+
+    def _tag(self, command: "Command") -> bytes:
+        tag = self._style.tag
+        return self._in_slot(command, tag(command.values, command.number)) + b"\t" if tag else b""
+
+    def _in_slot(self, command: "Command", text: str) -> bytes:
+        """A command's line keeps the mark while it may have to run again, elsewhere."""
+        if self._style.slot_mark:
+            text = text.replace(self._style.slot_mark, str(command.slot))
+        return text.encode("utf-8", "surrogateescape")
 
 
 class Private(Outputs):
@@ -142,6 +192,11 @@ class Private(Outputs):
         else:
             self.drop(command)
 
+    def show_lines(self, command: "Command") -> None:
+        """Prints the whole lines that it has written since the last time."""
+        if not self._kept:
+            self.print_lines(command, directory=self._fd)
+
     def drop(self, command: "Command") -> None:
         """What it has written is not wanted."""
         out, err = _names(command)
@@ -160,6 +215,12 @@ class Private(Outputs):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise Failed(f"outputs in {self._path} may be incomplete: {error.strerror}", 255) from None
+
+    def settle(self) -> None:
+        """To the disk with what has been written so far. Raises Failed."""
+        super().settle()
+        if self._kept:
+            _sync(_sync_all_of, self._fd)
 
     def close(self) -> None:
         """Removes what is left."""
@@ -189,12 +250,16 @@ class Private(Outputs):
 class Results(Outputs):
     """--results: files that stay. `names` are those of the columns, by --header."""
 
+    keeps_usage = True
+
     def __init__(self, style: Style, directory: "Template", names: "Sequence[str]" = ()) -> None:
         super().__init__(style)
         self._template = directory
         self._named = directory.replaces or directory.has_number or directory.has_slot
+        self._looks = style.by_line and not directory.has_slot  # else the files have no names yet while it runs
         self._names = names
         self._base = os.getcwd()
+        self._places: dict[int, int] = {}  # a file of each file system that has some
 
     def place(self, command: "Command") -> None:
         """Says where the command writes, and makes the directories."""
@@ -208,8 +273,10 @@ class Results(Outputs):
         try:
             _refuse_strangers(parent)
             os.makedirs(parent, exist_ok=True)
-            _refuse_strangers(command.stdout)
-            _refuse_strangers(command.stderr)
+            for path in (command.stdout, command.stderr):
+                _refuse_strangers(path)
+                if self._looks:
+                    self._earlier.awaits(command, path, _status(path))
         except OSError as error:
             raise Failed(f"make {printable(parent)}: {error.strerror}", 255) from None
 
@@ -221,21 +288,73 @@ class Results(Outputs):
 
     def ended(self, command: "Command") -> int:
         """The command has ended: how much it has written to stdout."""
-        command.sizes = (_size_of(_status(command.stdout)), _size_of(_status(command.stderr)))
-        beside = f"{command.stdout}.seq" if self._named else f"{os.path.dirname(command.stdout)}/seq"
-        try:
-            fd = os.open(beside, _WRITE, 0o666)
-            try:
-                os.write(fd, b"%d" % command.number)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise Failed(f"write {printable(beside)}: {error.strerror}", 255) from None
+        out, err = _status(command.stdout), _status(command.stderr)
+        command.sizes = (_size_of(out), _size_of(err))
+        if self._looks:
+            self._earlier.over(command, command.stdout, out)
+            self._earlier.over(command, command.stderr, err)
+        beside = f"{command.stdout}." if self._named else f"{os.path.dirname(command.stdout)}/"
+        seq = _put(f"{beside}seq", b"%d" % command.number)
+        if self._places.setdefault(os.fstat(seq).st_dev, seq) != seq:
+            os.close(seq)
+        os.close(_put(f"{beside}usage", command.usage))
         return command.sizes[0]
+
+    def drop(self, command: "Command") -> None:
+        """What it has written is not wanted, and stays."""
+        if self._looks:
+            for path in (command.stdout, command.stderr):
+                self._earlier.over(command, path, _status(path))
 
     def show(self, command: "Command") -> None:
         """Prints what it has written."""
         self.print_files(command, directory=None)
+
+    def show_lines(self, command: "Command") -> None:
+        """Prints the whole lines that it has written since the last time."""
+        if self._looks and not self._style.files:
+            self.print_lines(command, directory=None)
+
+    def settle(self) -> None:
+        """To the disk with what has been written so far. One sync of a file system costs less than those of all files
+        and directories. Raises Failed.
+        """
+        super().settle()
+        for fd in list(self._places.values()):  # there may be one more meanwhile
+            _sync(_sync_all_of, fd)
+
+    def close(self) -> None:
+        """All stays."""
+        for fd in self._places.values():
+            os.close(fd)
+
+
+def _sync(call: "Callable[[int], None]", fd: int) -> None:
+    try:
+        call(fd)
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise Failed(f"outputs may be incomplete: {error.strerror}", 255) from None
+
+
+def _sync_all_of(fd: int) -> None:
+    from nodectl.kernel import _kernel  # few keep files
+
+    _kernel.sync_all_of(fd)
+
+
+def _put(path: str, data: bytes) -> int:
+    """A file with this in it, still open. Raises Failed."""
+    fd = -1
+    try:
+        fd = os.open(path, _WRITE, 0o666)
+        while data:
+            data = data[os.write(fd, data) :]
+        return fd
+    except OSError as error:
+        if fd >= 0:
+            os.close(fd)
+        raise Failed(f"write {printable(path)}: {error.strerror}", 255) from None
 
 
 def _refuse_strangers(path: str) -> None:
@@ -278,52 +397,3 @@ def _is_as_made(status: os.stat_result | None) -> bool:
     if status is None or status.st_size or status.st_nlink != 1 or status.st_uid != os.geteuid():
         return False
     return status.st_mode & 0o600 == 0o600
-
-
-def _print(to: int, name: str, directory: int | None, tag: bytes, left: int) -> None:
-    """What was there when its command ended: what that has left behind may still write, without end."""
-    try:
-        fd = os.open(name, _OPEN, dir_fd=directory)
-    except OSError as error:
-        complain(f"read {printable(name)}: {error.strerror}")
-        return
-    begins = True  # a line
-    try:
-        while data := os.read(fd, min(left, _CHUNK)):
-            left -= len(data)
-            if not tag:
-                write(to, data)
-                continue
-            ends = data.endswith(b"\n")
-            text = (data[:-1] if ends else data).replace(b"\n", b"\n" + tag) + b"\n" * ends
-            write(to, tag + text if begins else text)
-            begins = ends
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise Failed(f"print the output of a command: {error.strerror}", 255) from None
-    finally:
-        os.close(fd)
-
-
-def write(fd: int, data: bytes) -> None:
-    """All of it. Raises Failed where it cannot be written, BrokenPipeError where nobody reads."""
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(fd, view) :]
-        except BlockingIOError:  # somebody else has made it so
-            wait_for_room(fd)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise Failed(f"write to {'stdout' if fd == 1 else 'stderr'}: {error.strerror}", 255) from None
-
-
-def wait_for_room(fd: int) -> None:
-    """Until something can be written."""
-    import select  # there already
-
-    poll = select.poll()
-    poll.register(fd, select.POLLOUT)
-    poll.poll()

@@ -3,7 +3,7 @@
 import os
 import time
 
-from nodectl.client.bulk.outputs import write
+from nodectl.client.bulk.printing import write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,22 +6,24 @@ from nodectl.client.bulk.median import Median
 
 class Rules:
     """`retries`: how often a command is run at most. `timeout`: seconds, or percent of the median where `of_median`; 0
-    for none. `delay`: seconds between beginnings. `slot_mark`: what stands for the slot's number in lines.
+    for none. `delay`: seconds between beginnings. `by_line`: lines are printed while commands run. `slot_mark`: what
+    stands for the slot's number in lines.
     """
 
-    __slots__ = ("_median", "delay", "halt", "in_order", "of_median", "retries", "slot_mark", "timeout")
+    __slots__ = ("_median", "by_line", "delay", "halt", "in_order", "of_median", "retries", "slot_mark", "timeout")
 
     FEW = 3  # whose run times say nothing yet
 
     def __init__(
         self, *, retries: int = 1, timeout: tuple[float, bool] = (0.0, False), delay: float = 0.0,
-        halt: Halt | None = None, in_order: bool = False, slot_mark: str = "",
+        halt: Halt | None = None, in_order: bool = False, by_line: bool = False, slot_mark: str = "",
     ) -> None:  # fmt: skip
         self.retries = retries
         self.timeout, self.of_median = timeout
         self.delay = delay
         self.halt = halt or Halt()
         self.in_order = in_order
+        self.by_line = by_line
         self.slot_mark = slot_mark
         self._median = Median()
 

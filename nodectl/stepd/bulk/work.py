@@ -38,23 +38,26 @@ class Bulk:
     """The commands of one step. `sums` are its tasks as its record has them: one a slot, with what ran there in all."""
 
     __slots__ = (
-        "_begun", "_ended", "_knows_memory", "_left", "_look", "_reaper", "_run", "_told_at", "_withdrew", "closed",
-        "free", "running", "sums", "tally", "window",
+        "_begun", "_ended", "_keeps_cgroups", "_knows_memory", "_left", "_look", "_reaper", "_run", "_told_at",
+        "_user", "_withdrew", "closed", "free", "running", "sums", "tally", "window",
     )  # fmt: skip
 
     def __init__(self, run: "Run", reaper: "Reaper") -> None:
         self._run = run
         self._reaper = reaper
-        user = None if run.group is None else run.group.child("user")
-        self._knows_memory = "memory" in accounting.controllers_below(user)
+        self._user = None if run.group is None else run.group.child("user")
+        self._knows_memory = "memory" in accounting.controllers_below(self._user)
+        # A slot's cgroup serves one command after the other where nothing is counted in it: to make and to remove one
+        # takes a fifth of the rate.
+        self._keeps_cgroups = not self._knows_memory and "pids.max" not in run.step.limits
         self.sums: list[Task] = list(run.tasks)
         self.free = [task.local_id for task in reversed(run.tasks)]
         self.window = Window(len(run.tasks))
         self.tally = Tally()
         self.running: dict[int, BulkTask] = {}
         self.closed = False  # no more commands come
-        # Slots that are not empty yet: what is to be, since when, which command's it was.
-        self._left: dict[int, tuple[Group | None, float, int]] = {}
+        # Slots that are not empty yet: what is to be, since when, whose it was.
+        self._left: dict[int, tuple[Group | None, float, str]] = {}
         self._look = _FIRST_LOOK
         # What the client is to be told.
         self._begun: list[list[int]] = []
@@ -116,7 +119,7 @@ class Bulk:
             self._never_began(task, error)
             return
         self.tally.begun += 1
-        self._begun.append([command.seq, slot, task.pid])
+        self._begun.append([command.seq, task.number, task.pid])
 
     def _never_began(self, task: BulkTask, error: OSError) -> None:
         """There was no room for its process: it waits for another's end, or fails where there is none."""
@@ -126,7 +129,7 @@ class Bulk:
             del self.running[slot]
             self._run.tasks[slot] = self.sums[slot]
             self.window.put_back(task.command)
-            self._left[slot] = (task.group, time.monotonic(), task.command.seq)
+            self._left[slot] = (task.group, time.monotonic(), f"command {task.command.seq}")
             return
         self.tally.begun += 1
         task.failure = f"fork: {error.strerror}"
@@ -155,9 +158,9 @@ class Bulk:
             return  # given up before
         del self.running[slot]
         task.failure = run.failures.pop(task.number, task.failure)
-        removed = task.group is not None and task.group.remove()
+        alone = task.group is not None and self._is_free(task, task.group)
         told = self._told(task)
-        if removed:
+        if alone:
             told["alone"] = True  # nothing of it is left: nobody writes its output any more
         self._ended.append(told)
         self.tally.ended(told, task.argv)
@@ -166,11 +169,34 @@ class Bulk:
         run.tasks[slot] = _add(self.sums[slot], task)
         if task.out_of_memory and run.step.oom_kill_step:
             self._reaper.termination.end("OUT_OF_MEMORY", f"out of memory: command {task.command.seq}")
-        if task.group is None or removed:
+        if task.group is None or alone:
             self.free.append(slot)
             return
         task.group.kill_all()
-        self._left[slot] = (task.group, time.monotonic(), task.command.seq)
+        self._left[slot] = (task.group, time.monotonic(), f"command {task.command.seq}")
+        self._look = _FIRST_LOOK
+
+    def _is_free(self, task: BulkTask, group: "Group") -> bool:
+        """Whether nothing of the command is left in its cgroup, which then is the next one's, or has gone: as it has to
+        where somebody may have written to its cgroup.kill. The kernel would kill whatever is born there.
+        """
+        is_killed = task.kills or os.WTERMSIG(task.status or 0) == signals.KILL
+        if self._keeps_cgroups and not is_killed:
+            return not group.populated()
+        return group.remove()
+
+    def killed(self) -> None:
+        """The whole step was, by cgroup.kill: no cgroup of before serves a command of after."""
+        self._keeps_cgroups = False
+        if self._user is None:
+            return
+        free, self.free = self.free, []
+        for slot in free:
+            group = self._user.child(f"task_{slot}")
+            if group.remove():
+                self.free.append(slot)
+            else:
+                self._left[slot] = (group, time.monotonic(), "an earlier command")
         self._look = _FIRST_LOOK
 
     def _told(self, task: BulkTask) -> dict[str, object]:
@@ -242,13 +268,13 @@ class Bulk:
 
     def _empty_slots(self) -> None:
         limit = self._run.step.unkillable_timeout
-        for slot, (group, since, seq) in list(self._left.items()):
+        for slot, (group, since, whose) in list(self._left.items()):
             if group is None or group.remove():
                 del self._left[slot]
                 self.free.append(slot)
             elif time.monotonic() - since > limit:
                 del self._left[slot]
-                self._reaper.termination.end("FAILED", f"what command {seq} left behind does not die")
+                self._reaper.termination.end("FAILED", f"what {whose} left behind does not die")
             else:
                 group.kill_all()
 

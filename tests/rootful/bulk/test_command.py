@@ -82,6 +82,8 @@ def test_results_are_files_in_the_places_that_parallel_has(served: Node) -> None
     assert sorted(done.stdout.split("\n")) == ["", "a/b1", "c d1"]
     out = served.scratch / "out"
     files = {str(path.relative_to(out)): path.read_text() for path in out.rglob("*") if path.is_file()}
+    used = [json.loads(files.pop(f"1/{name}/2/1/usage")) for name in ("a\\_b", "c d")]
+    assert [row["seq"] for row in used] == [1, 2]
     assert files == {
         "1/a\\_b/2/1/stdout": "a/b1\n", "1/a\\_b/2/1/stderr": "error\n", "1/a\\_b/2/1/seq": "1",
         "1/c d/2/1/stdout": "c d1\n", "1/c d/2/1/stderr": "error\n", "1/c d/2/1/seq": "2",
@@ -92,6 +94,9 @@ def test_results_in_names_of_the_users_own(served: Node) -> None:
     done = bulk(served, "-n1", "--results", "named/{#}-{}-{%}", "echo", ":::", "x")
     assert done.returncode == 0, done.stderr
     out = served.scratch / "named"
+    used = out / "1-x-1.usage"
+    assert json.loads(used.read_text())["command"] == "echo x"
+    used.unlink()
     assert {path.name: path.read_text() for path in out.iterdir()} == {
         "1-x-1": "x\n", "1-x-1.err": "", "1-x-1.seq": "1",
     }  # fmt: skip
@@ -167,6 +172,15 @@ def test_slots_are_numbered_and_bound(served: Node) -> None:
     assert {row[0] for row in rows} <= {"1", "2"}
 
 
+@pytest.mark.parametrize("words", [(), ("--lb",), ("--lb", "-k"), ("-u",)])
+def test_the_slots_number_is_in_tags_and_in_lines_that_are_told(served: Node, words: tuple[str, ...]) -> None:
+    done = bulk(served, "-v", "-n1", *words, "--tagstring", "t{%}", "echo {%} {}; sleep 0.1", ":::", "a", "b")
+    assert done.returncode == 0, done.stderr
+    tag = "" if words == ("-u",) else "t1\t"
+    expected = [line for value in "ab" for line in (f"echo 1 {value}; sleep 0.1", f"{tag}1 {value}")]
+    assert sorted(done.stdout.splitlines()) == sorted(expected)
+
+
 def test_it_is_one_step_whose_record_stays_small(served: Node) -> None:
     done = bulk(served, "-J", "many", "true", ":::", *map(str, range(300)))
     assert done.returncode == 0, done.stderr
@@ -201,6 +215,14 @@ def test_root_does_not_write_where_the_links_of_another_user_lead(served: Node) 
         "nodectl: error: bulk has no --uid: let the whole command be the user's: "
         "runuser -u nobody -- nodectl bulk ...\n"
     )
+
+
+def test_a_slots_number_names_no_directory(served: Node) -> None:
+    """It is made before the command has a slot."""
+    done = bulk(served, "--results", "by_slot/{%}/{}", "echo", ":::", "a")
+    assert (done.returncode, done.stdout) == (255, "")
+    assert done.stderr == "nodectl: error: --results: {%} names files, and no directories\n"
+    assert not (served.scratch / "by_slot").exists()
 
 
 def test_root_keeps_no_results_in_a_directory_of_another_user(served: Node) -> None:

@@ -62,16 +62,40 @@ def test_its_client_hears_whether_anything_of_a_command_is_left(served: Node) ->
     assert "alone" not in client.ended[6]
 
 
-def test_a_command_has_a_cgroup_of_its_own_which_goes_with_it(served: Node) -> None:
+def test_a_command_has_a_cgroup_of_its_own_of_which_nothing_is_left_at_the_end(served: Node) -> None:
     client = BulkClient(served, 2).ready()
     where = served.scratch / "where"
     client.run(shell(1, "cat /proc/self/cgroup", stdout=str(where)))
     client.until(lambda: client.ended, "it has ended")
     group = where.read_text().rpartition("::")[2].strip()
     assert group.endswith("/step_0/user/task_0")
-    wait_until(lambda: not os.path.exists(f"{served.mount}{group}"), "its cgroup has gone")
     client.call("NoMore")
     client.end()
+    wait_until(lambda: not os.path.exists(f"{served.mount}{group}"), "its cgroup has gone")
+
+
+def test_a_cgroup_serves_the_next_command_only_where_nothing_is_counted_in_it(served: Node) -> None:
+    client = BulkClient(served, 1)
+    files = [served.scratch / str(seq) for seq in range(3)]
+    look = f"stat -c %i {served.mount}$(sed 's/.*:://' /proc/self/cgroup)"
+    client.all([shell(seq, look, stdout=str(file)) for seq, file in enumerate(files)])
+    assert len({file.read_text() for file in files}) == (3 if "memory" in _CONTROLLERS else 1)
+
+
+def test_commands_begin_where_others_were_killed(served: Node) -> None:
+    """The kernel kills whatever is born in a cgroup that was once killed as a whole."""
+    client = BulkClient(served, 2).ready()
+    client.run(shell(1, "kill -KILL $$"), shell(2, "sleep 1000 & exit 0"))
+    client.until(lambda: len(client.ended) == 2, "both have ended")
+    client.run(*(shell(seq, "true") for seq in range(3, 7)), shell(7, "exec sleep 1000"))
+    client.until(lambda: len(client.ended) == 6 and 7 in client.begun, "all but one have ended")
+    client.call("Signal", signal=int(signal.SIGKILL), forwarded=True)
+    client.until(lambda: 7 in client.ended, "it was killed")
+    client.run(*(shell(seq, "sleep 0.1") for seq in range(8, 12)))
+    client.call("NoMore")
+    client.end()
+    killed = [seq for seq, end in client.ended.items() if end["status"]]
+    assert sorted(killed) == [1, 7]
 
 
 def test_commands_that_have_not_begun_are_withdrawn(served: Node) -> None:

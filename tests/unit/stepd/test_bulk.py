@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from nodectl.stepd.bulk import work
 from nodectl.stepd.bulk.commands import Command, commands_in
 from nodectl.stepd.bulk.tally import ROOM, Tally
 from nodectl.stepd.bulk.window import MOST_BYTES, Window, WindowBroken
@@ -69,3 +73,37 @@ def test_a_tally_has_the_slowest_and_the_first_failures_and_no_more() -> None:
 
 def test_several_commands_in_one_message() -> None:
     assert [one.seq for one in commands_in([{"seq": 1, "argv": ["a"]}, {"seq": 2, "argv": ["b"]}])] == [1, 2]
+
+
+class Cgroup:
+    """One that goes unless its name is among the `held`."""
+
+    def __init__(self, name: str, held: set[str]) -> None:
+        self.name = name
+        self.held = held
+
+    def child(self, name: str) -> Cgroup:
+        return Cgroup(name, self.held)
+
+    def remove(self) -> bool:
+        return self.name not in self.held
+
+    def kill_all(self) -> None:
+        """What holds it takes its time."""
+
+
+def test_a_slot_whose_cgroup_was_killed_and_stays_serves_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel would kill the next command as it is born."""
+    monkeypatch.setattr("nodectl.stepd.accounting.controllers_below", lambda _: ())
+    held = {"task_1"}
+    step = SimpleNamespace(limits={}, unkillable_timeout=60.0)
+    run: Any = SimpleNamespace(group=Cgroup("", held), step=step, tasks=[SimpleNamespace(local_id=n) for n in range(3)])
+    reaper: Any = SimpleNamespace(termination=SimpleNamespace(suspension=SimpleNamespace(suspended=True)))
+    bulk = work.Bulk(run, reaper)
+    bulk.killed()
+    assert bulk.free == [2, 0]
+    bulk.act()
+    assert bulk.free == [2, 0]
+    held.clear()
+    bulk.act()
+    assert bulk.free == [2, 0, 1]

@@ -8,6 +8,7 @@ import contextlib
 import os
 import select
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ from nodectl.client.command import Failed
 from nodectl.client.session import Events
 from nodectl.wire import framing
 
+PATIENCE = 20  # seconds
 SLOTS, WINDOW, BYTES = 2, 66, 1 << 20
+USED = {"user": 0.25, "system": 0.125, "memory": 4096, "read": 10, "written": 20}
 Answer = Callable[[dict[str, Any]], Mapping[str, Any] | None]
 
 
@@ -87,7 +90,7 @@ class Step:
                 del self.waiting[place]
                 with open(command["stdout"], "w", encoding="utf-8") as file:
                     file.write(f"output {command['seq']}\n")
-                known = {"seq": command["seq"], "slot": place, "started": 1.0, "seconds": 0.5, "status": 0}
+                known = {"seq": command["seq"], "slot": place, "started": 1.0, "seconds": 0.5, "status": 0, **USED}
                 self.tell(event="tasks", ended=[known | dict(end)])
                 return True
         return False
@@ -274,6 +277,29 @@ def test_a_step_that_goes_without_a_word_leaves_the_rest_unfinished(tmp_path: Pa
     assert made.record is None
     assert made.unfinished
     assert made.tally.succeeded == 19
+
+
+def test_commands_do_not_wait_for_a_slow_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conductor_module, "_SETTLED", 0.0)
+    log, shown, show = joblog.JobLog(str(tmp_path / "log"), keep=False), threading.Event(), outputs.Private.show
+    waited = []
+
+    def slow() -> None:
+        waited.append(shown.wait(PATIENCE))
+
+    def shows(made: outputs.Private, command: Command) -> None:
+        if command.number == 300:
+            shown.set()
+        show(made, command)
+
+    log.before = (slow,)
+    monkeypatch.setattr(outputs.Private, "show", shows)
+    conducted(300, well, tmp_path, log=log)
+    log.close()
+    assert waited
+    assert all(waited), "the loop waits for the disk"
+    known = joblog.read(str(tmp_path / "log"))
+    assert all(known.has_ended(number) for number in range(1, 301))
 
 
 def test_a_log_that_cannot_be_written_ends_it(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -98,9 +101,46 @@ def test_two_at_a_time_do_not_write_one_log(tmp_path: Path) -> None:
     joblog.JobLog(path, keep=True).close()
 
 
-def test_a_full_disk_is_told() -> None:
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(fd: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
     with pytest.raises(Failed, match="No space left"):
-        joblog.JobLog("/dev/full", keep=False)
+        joblog.JobLog(str(tmp_path / "log"), keep=False)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "terminal", "directory", "socket"])
+def test_what_is_no_regular_file_holds_nobody_up(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "log"
+    ends = os.openpty()
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.bind(str(path))
+    else:
+        path.symlink_to("/dev/null" if kind == "device" else os.ttyname(ends[1]))
+    for use in (lambda: joblog.JobLog(str(path), keep=False), lambda: joblog.read(str(path))):
+        with pytest.raises(Failed, match=r"not a regular file|Is a directory|No such device"):
+            use()
+    os.set_blocking(ends[0], False)
+    with pytest.raises(BlockingIOError):  # nothing was written to it
+        os.read(ends[0], 1)
+    for end in ends:
+        os.close(end)
+
+
+def test_a_lock_that_a_stranger_holds_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text(PARALLELS)
+    with path.open("rb") as stranger:
+        fcntl.flock(stranger, fcntl.LOCK_SH)
+        with pytest.raises(Failed, match="another nodectl bulk"):
+            joblog.JobLog(str(path), keep=False)
+    assert path.read_text() == PARALLELS
 
 
 def test_a_line_that_is_written_in_many_pieces_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

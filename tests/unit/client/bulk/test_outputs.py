@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from collections.abc import Callable
@@ -39,6 +40,25 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody(tmp_path: Path, monkeypatch:
     with pytest.raises(Failed, match="seq: No such device"):
         kept.ended(command)
     assert command.sizes == (0, 0)
+
+
+def test_a_directory_that_is_closed_to_readers_takes_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept, plain = results([]), os.open
+    command, other = Command(1, "echo v", ("v",)), Command(2, "echo w", ("w",))
+
+    def closed(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_DIRECTORY:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))  # root may open them all
+        return plain(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", closed)
+    for one in (command, other):
+        kept.place(one)
+        kept.ended(one)
+    kept.settle()
+    kept.close()
+    assert [(tmp_path / f"out/1/{value}/seq").read_text() for value in "vw"] == ["1", "2"]
 
 
 def test_a_directory_that_cannot_be_made_is_named_in_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

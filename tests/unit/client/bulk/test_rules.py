@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from nodectl.client.bulk.halt import halt
 from nodectl.client.bulk.median import Median
-from nodectl.client.bulk.options import seconds, time_limit
+from nodectl.client.bulk.options import seconds, slots, time_limit
 from nodectl.client.bulk.progress import Progress
 from nodectl.client.bulk.rules import Rules
 from nodectl.client.bulk.tally import Ending, Tally
@@ -105,3 +106,18 @@ def test_progress_tells_rate_and_time_left_in_one_line() -> None:
     line = progress.line(250, 3, 2)
     assert line == "[#######.......................] 25%, 250/1000 done, 3 failed, 2 running, 25/s, 30 s left"
     assert Progress(None, None, clock=lambda: now).line(0, 0, 0) == "0 done, 0 failed, 0 running, 0/s"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("3", 3), ("0", 0), ("+0", 8), ("+3", 11), ("-3", 5), ("-8", 1), ("-99", 1), ("50%", 4), ("1%", 1), ("250%", 20)],
+)
+def test_slots_are_counted_from_the_cpus(monkeypatch: pytest.MonkeyPatch, text: str, number: int) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
+    assert slots(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "+", "-", "+-1", "--1", "0%", "x", "1.5", "+1%"])
+def test_what_is_no_number_of_slots_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="Invalid numeric value"):
+        slots(text)

@@ -1,0 +1,53 @@
+"""Work that waits for a disk goes on beside the loop, in a thread: syncfs(2) may wait for what others have written. All
+signals are the loop's. Nothing is forked until the work is over.
+"""
+
+import _signal
+import _thread
+import time
+
+from nodectl.client.bulk.signals import ENDING, PASSED_ON
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Beside:
+    """The work goes on from now on. `seconds` is what it took."""
+
+    __slots__ = ("_error", "_runs", "_work", "seconds")
+
+    def __init__(self, work: "Callable[[], None]") -> None:
+        self._work = work
+        self._error: BaseException | None = None
+        self._runs = _thread.allocate_lock()
+        self._runs.acquire()
+        self.seconds = 0.0
+        before = _signal.pthread_sigmask(_signal.SIG_BLOCK, (*ENDING, *PASSED_ON))
+        try:
+            _thread.start_new_thread(self._run, ())
+        except RuntimeError:
+            self._run()  # the user may have no more threads
+        finally:
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        try:
+            self._work()
+        except BaseException as error:  # the top of a thread
+            self._error = error
+        finally:
+            self.seconds = time.monotonic() - began
+            self._runs.release()
+
+    def is_over(self) -> bool:
+        """Whether `end` would not wait."""
+        return not self._runs.locked()
+
+    def end(self) -> None:
+        """Waits for it. Raises what it raised."""
+        with self._runs:
+            if self._error is not None:
+                raise self._error

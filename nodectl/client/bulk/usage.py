@@ -1,0 +1,39 @@
+"""What each command has used: one JSON object, as the file `usage` beside its output and as a line of a log of all."""
+
+from nodectl.client.bulk.line_file import LineFile
+from nodectl.wire import lean_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, ClassVar
+
+    from nodectl.client.bulk.commands import Command
+    from nodectl.client.bulk.tally import Ending
+
+
+class UsageLog(LineFile):
+    """--usage-log."""
+
+    __slots__ = ()
+    KIND: "ClassVar[str]" = "usage log"
+    BEGIN: "ClassVar[bytes]" = b'{"seq":'
+
+
+def line_of(command: "Command", event: "Mapping[str, Any]", ending: "Ending") -> bytes:
+    """One line. Names and units are those of the step's record; how it ended is told as in the joblog."""
+    told = {
+        "seq": command.number,
+        "slot": event["slot"] + 1,
+        "started": event["started"],
+        "seconds": event["seconds"],
+        "exit_value": ending.exit_value,
+        "signal": ending.signal,
+        "user_seconds": event["user"],
+        "system_seconds": event["system"],
+        "memory_kib": event["memory"],
+        "read_chars": event["read"],
+        "written_chars": event["written"],
+        "command": command.line,
+    }
+    return lean_json.dumps(told).encode("ascii") + b"\n"
